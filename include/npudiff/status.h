@@ -1,0 +1,70 @@
+/* Status codes and error messages of libnpudiff.
+ *
+ * Every function that can fail returns `enum nd_status` and takes a nullable `struct nd_error *` as its last
+ * argument. The error is filled where the fault is found; callers only add context. Out-parameters are
+ * written on success only. "The captures differ" is a result, never an error.
+ *
+ * Thread safety: a `struct nd_error` belongs to one thread at a time; there is no global error state.
+ */
+#ifndef NPUDIFF_STATUS_H
+#define NPUDIFF_STATUS_H
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define ND_PUBLIC __attribute__((visibility("default")))
+#define ND_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+#else
+#define ND_PUBLIC
+#define ND_PRINTF(fmt, args)
+#endif
+
+/* What kind of trouble it was. The values are stable. */
+enum nd_status {
+    ND_OK = 0,
+    ND_ERR_USAGE = 1,          /* the caller asked for something that has no meaning */
+    ND_ERR_IO = 2,             /* the operating system refused: missing file, no space, no permission */
+    ND_ERR_FORMAT = 3,         /* data that is damaged or not what it claims to be */
+    ND_ERR_UNSUPPORTED = 4,    /* valid, but nothing here can handle it */
+    ND_ERR_NOT_FOUND = 5,      /* a named object does not exist */
+    ND_ERR_NOT_COMPARABLE = 6, /* two things that have no common meaning */
+    ND_ERR_DEVICE = 7,         /* a device failed: session, placement, crash, time or memory limit */
+    ND_ERR_MEMORY = 8,         /* out of memory, or a size that does not fit */
+};
+
+/* One failure. `id` is the stable number printed as "ND-<id>" (src/base/error_ids.def lists them all);
+ * `message` is lower case without a full stop and names its subject; `object` is the file, tensor or option
+ * that it is about ("" when there is none). Both are NUL-terminated and cut to fit. */
+struct nd_error {
+    enum nd_status status;
+    int id;
+    char message[1024];
+    char object[512];
+};
+
+/* Exit codes of every command that judges (the worst of several wins in the order of their severity:
+ * trouble 2, device failed 5, not comparable 3, inconclusive 4, differs 1, same 0). */
+enum nd_exit {
+    ND_EXIT_SAME = 0,
+    ND_EXIT_DIFFERS = 1,
+    ND_EXIT_TROUBLE = 2,
+    ND_EXIT_NOT_COMPARABLE = 3,
+    ND_EXIT_INCONCLUSIVE = 4,
+    ND_EXIT_DEVICE_FAILED = 5,
+};
+
+/* The exit code of a command that stops with `status`. Never fails. */
+ND_PUBLIC enum nd_exit nd_status_exit_code(enum nd_status status);
+
+/* A short English word for `status` ("ok", "usage", ...). Static storage; never NULL. */
+ND_PUBLIC const char *nd_status_name(enum nd_status status);
+
+/* The version of the library, for instance "0.1.0". Static storage. */
+ND_PUBLIC const char *nd_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

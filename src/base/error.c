@@ -1,0 +1,105 @@
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum nd_status status_of(enum nd_error_id id)
+{
+    switch (id) {
+#define ND_ERROR(name, number, status, summary)                                                                \
+    case ND_E_##name:                                                                                          \
+        return status;
+#include "base/error_ids.def"
+#undef ND_ERROR
+    }
+    return ND_ERR_FORMAT;
+}
+
+enum nd_status nd_fail(struct nd_error *err, enum nd_error_id id, const char *object, const char *fmt, ...)
+{
+    enum nd_status status = status_of(id);
+    if (err == NULL)
+        return status;
+    /* Arguments may point into *err itself (an inner message quoted by an outer one). */
+    struct nd_error made = {.status = status, .id = (int)id};
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(made.message, sizeof made.message, fmt, args);
+    va_end(args);
+    snprintf(made.object, sizeof made.object, "%s", object != NULL ? object : "");
+    *err = made;
+    return status;
+}
+
+enum nd_status nd_fail_memory(struct nd_error *err)
+{
+    return nd_fail(err, ND_E_MEMORY, NULL, "out of memory");
+}
+
+void nd_error_context(struct nd_error *err, const char *fmt, ...)
+{
+    if (err == NULL)
+        return;
+    char context[sizeof err->message];
+    va_list args;
+    va_start(args, fmt);
+    int n = vsnprintf(context, sizeof context, fmt, args);
+    va_end(args);
+    if (n < 0)
+        return;
+    char joined[2 * sizeof err->message + 2];
+    snprintf(joined, sizeof joined, "%s: %s", context, err->message);
+    memcpy(err->message, joined, sizeof err->message - 1);
+    err->message[sizeof err->message - 1] = '\0';
+}
+
+enum nd_exit nd_status_exit_code(enum nd_status status)
+{
+    switch (status) {
+    case ND_OK:
+        return ND_EXIT_SAME;
+    case ND_ERR_NOT_COMPARABLE:
+        return ND_EXIT_NOT_COMPARABLE;
+    case ND_ERR_DEVICE:
+        return ND_EXIT_DEVICE_FAILED;
+    case ND_ERR_USAGE:
+    case ND_ERR_IO:
+    case ND_ERR_FORMAT:
+    case ND_ERR_UNSUPPORTED:
+    case ND_ERR_NOT_FOUND:
+    case ND_ERR_MEMORY:
+        break;
+    }
+    return ND_EXIT_TROUBLE;
+}
+
+const char *nd_status_name(enum nd_status status)
+{
+    switch (status) {
+    case ND_OK:
+        return "ok";
+    case ND_ERR_USAGE:
+        return "usage";
+    case ND_ERR_IO:
+        return "io";
+    case ND_ERR_FORMAT:
+        return "format";
+    case ND_ERR_UNSUPPORTED:
+        return "unsupported";
+    case ND_ERR_NOT_FOUND:
+        return "not found";
+    case ND_ERR_NOT_COMPARABLE:
+        return "not comparable";
+    case ND_ERR_DEVICE:
+        return "device";
+    case ND_ERR_MEMORY:
+        return "memory";
+    }
+    return "unknown";
+}
+
+const char *nd_version(void)
+{
+    return ND_VERSION;
+}

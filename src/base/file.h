@@ -1,0 +1,50 @@
+/* Whole files, complete writes, and files that appear under their final name only when they are whole. */
+#ifndef ND_BASE_FILE_H
+#define ND_BASE_FILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* The whole file as one block of *size_bytes, followed by a NUL that is not counted. The caller frees it. Files
+ * over max_bytes are refused (ND_E_SIZE_OVERFLOW). */
+enum nd_status nd_file_read(const char *path, size_t max_bytes, void **data, size_t *size_bytes,
+                            struct nd_error *err);
+
+/* Writes all bytes to fd, retrying short writes. path is for the message only. */
+enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, const char *path,
+                                 struct nd_error *err);
+
+/* Creates path (mode 0666 less umask) with these bytes; an existing file is replaced at once or not at all. */
+enum nd_status nd_file_put(const char *path, const void *data, size_t size_bytes, struct nd_error *err);
+
+/* Gives the finished, synced temporary file its final name and syncs the folder. With replace false an
+ * existing final file is an error (ND_E_FILE_EXISTS) and stays as it was. */
+enum nd_status nd_file_publish(const char *temporary, const char *final_path, bool replace, struct nd_error *err);
+
+/* A new empty folder under $TMPDIR (default /tmp) for one run. The caller frees the path, and removes the folder with nd_dir_remove. */
+enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err);
+
+/* Creates path and its missing parents. */
+enum nd_status nd_dir_make(const char *path, struct nd_error *err);
+
+/* Removes a folder with all it holds; does not follow symbolic links. Best effort. */
+void nd_dir_remove(const char *path);
+
+/* "dir/name" in new memory, or NULL when out of memory. An absolute name is returned alone. */
+char *nd_path_join(const char *dir, const char *name);
+
+/* The part after the last '/'; borrowed from path. */
+const char *nd_path_base(const char *path);
+
+/* The folder part in new memory ("." when there is none), or NULL when out of memory. */
+char *nd_path_dir(const char *path);
+
+bool nd_path_exists(const char *path);
+
+/* Nanoseconds of the monotonic clock. */
+uint64_t nd_clock_ns(void);
+
+#endif

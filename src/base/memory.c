@@ -1,0 +1,66 @@
+#include "base/memory.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool nd_size_mul(size_t a, size_t b, size_t *out)
+{
+    size_t product;
+    if (__builtin_mul_overflow(a, b, &product))
+        return false;
+    *out = product;
+    return true;
+}
+
+bool nd_size_add(size_t a, size_t b, size_t *out)
+{
+    size_t sum;
+    if (__builtin_add_overflow(a, b, &sum))
+        return false;
+    *out = sum;
+    return true;
+}
+
+void *nd_calloc(size_t n, size_t size_bytes)
+{
+    return calloc(n > 0 ? n : 1, size_bytes > 0 ? size_bytes : 1);
+}
+
+void *nd_tensor_alloc(size_t size_bytes)
+{
+    const size_t alignment = 64;
+    size_t padded;
+    if (!nd_size_add(size_bytes, 2 * alignment - 1, &padded))
+        return NULL;
+    padded -= padded % alignment;
+    void *memory = NULL;
+    if (posix_memalign(&memory, alignment, padded) != 0)
+        return NULL;
+    memset(memory, 0, padded);
+    return memory;
+}
+
+char *nd_strdup(const char *text)
+{
+    return text != NULL ? strdup(text) : NULL;
+}
+
+bool nd_grow(void **items, size_t *capacity, size_t n_needed, size_t item_bytes)
+{
+    if (n_needed <= *capacity)
+        return true;
+    size_t wanted = *capacity > 0 ? *capacity : 8;
+    while (wanted < n_needed)
+        if (!nd_size_mul(wanted, 2, &wanted))
+            return false;
+    size_t bytes;
+    if (!nd_size_mul(wanted, item_bytes, &bytes))
+        return false;
+    void *grown = realloc(*items, bytes);
+    if (grown == NULL)
+        return false;
+    *items = grown;
+    *capacity = wanted;
+    return true;
+}

@@ -16,45 +16,53 @@ struct nd_model;
 struct nd_model_io {
     const char *name;
     enum nd_dtype dtype;
-    struct nd_shape shape;                /* -1 where the dimension is dynamic */
-    const char *dim_params[ND_MAX_RANK];  /* its symbolic name ("N"), or NULL */
-    const struct nd_quant *quant;         /* of the edge that stands for it; NULL when it is not quantised */
-    enum nd_dtype quant_dtype;            /* type of the codes of that edge; ND_DTYPE_NONE without one */
+    struct nd_shape shape;               /* -1 where the dimension is dynamic */
+    const char *dim_params[ND_MAX_RANK]; /* its symbolic name ("N"), or NULL; gone once it is set */
+    const struct nd_quant *quant;        /* of the edge that stands for it; NULL when it is not quantised */
+    enum nd_dtype quant_dtype;           /* type of the codes of that edge; ND_DTYPE_NONE without one */
 };
 
 /* A node of the graph, in topological order as stored. */
 struct nd_model_node {
-    const char *name;   /* never "": a node without a name is called by its first output */
+    const char *name; /* never "": a node without a name is called by its first output */
     const char *op_type;
-    const char *domain; /* "" is the default ONNX domain */
-    bool is_io_quantisation; /* QuantizeLinear of a graph input or DequantizeLinear to a graph output: may run on the CPU */
+    const char *domain;      /* "" is the default ONNX domain */
+    bool is_io_quantisation; /* QuantizeLinear of a graph input or DequantizeLinear to a graph output: may run
+                                on the CPU */
 };
 
 /* The smallest thing a device requantises: DequantizeLinear* -> op(s) -> QuantizeLinear. */
 struct nd_model_unit {
-    const char *name;      /* of the edge that it makes */
-    const char *op_types;  /* joined with '+' in graph order */
-    size_t edge;           /* index of the edge that it makes */
+    const char *name;     /* of the edge that it makes */
+    const char *op_types; /* joined with '+' in graph order; "requantise" when there is no operator between */
+    size_t edge;          /* index of the edge that it makes */
     size_t n_inputs;
-    const size_t *inputs;  /* indices of the edges it reads (constants are not edges) */
+    const size_t *inputs; /* indices of the edges it reads (constants are not edges) */
 };
 
-/* Reads an ONNX file and finds its edges. External data is not loaded, but must exist.
- * ND_ERR_IO: cannot be read, or external data is missing; ND_ERR_FORMAT: not an ONNX model, or a graph that
- * contradicts itself; ND_ERR_UNSUPPORTED: a tensor rank over ND_MAX_RANK. The message names the file. The caller
- * destroys *out. */
+/* Reads an ONNX file of up to 2 GiB (protobuf's own limit) and finds its edges. External data is not loaded,
+ * but hashed, so it must exist: under a relative path inside the model's folder. ND_ERR_IO: cannot be read, or
+ * external data is missing or outside of the folder; ND_ERR_FORMAT: not an ONNX model, or a graph that
+ * contradicts itself; ND_ERR_UNSUPPORTED: a tensor rank over ND_MAX_RANK, or an input that is not a tensor;
+ * ND_ERR_MEMORY. The message names the file. The caller destroys *out. */
 ND_PUBLIC enum nd_status nd_model_load(const char *path, struct nd_model **out, struct nd_error *err);
+
+/* Frees the model and sets *model to NULL; NULL in *model is accepted. */
 ND_PUBLIC void nd_model_destroy(struct nd_model **model);
 
+/* As it was given to nd_model_load. Borrowed. */
 ND_PUBLIC const char *nd_model_path(const struct nd_model *model);
 
-/* SHA-256 (hexadecimal) of the file; with external data, of "<sha of file>\n" and then "<location> <sha>\n" of every
- * external file in order of location. Computed on loading. Borrowed. */
+/* SHA-256 (hexadecimal) of the file; with external data, of "<sha of file>\n" and then "<location> <sha>\n" of
+ * every external file in order of location. Computed on loading. Borrowed. */
 ND_PUBLIC const char *nd_model_sha256(const struct nd_model *model);
 
 /* Version of the default operator set; 0 when none is declared. */
 ND_PUBLIC int64_t nd_model_opset(const struct nd_model *model);
 
+/* Inputs that have to be fed (those with an initializer are constants), outputs and nodes, all in the order of
+ * the file. Indices are asserted. What is returned is borrowed; a pointer stays valid until the model is
+ * destroyed, what it points to changes with nd_model_set_dim. */
 ND_PUBLIC size_t nd_model_n_inputs(const struct nd_model *model);
 ND_PUBLIC const struct nd_model_io *nd_model_input(const struct nd_model *model, size_t i);
 ND_PUBLIC size_t nd_model_n_outputs(const struct nd_model *model);
@@ -63,36 +71,68 @@ ND_PUBLIC size_t nd_model_n_nodes(const struct nd_model *model);
 ND_PUBLIC const struct nd_model_node *nd_model_node(const struct nd_model *model, size_t i);
 
 /* Edges in graph order: graph inputs that are quantised first, then in the order of the nodes that make them.
- * A quantised edge is named after its float tensor (a "_QuantizeLinear_Input" suffix that ONNX Runtime's quantiser
- * adds is removed; where a DequantizeLinear of it is a graph output, that output's name is the name). A tensor
- * without quantisation is an edge of its own unless it lies inside a unit. Constants are not edges. */
+ * Only what an output of the graph depends on is an edge; constants, and whatever is computed from constants,
+ * are none.
+ *
+ * Codes: the output of a QuantizeLinear (domain "" or "com.microsoft"), and any other tensor that a
+ * DequantizeLinear reads, such as a graph input or an operator's integer output. Such an edge is named after
+ * the float tensor it stands for (a "_QuantizeLinear_Input" suffix that ONNX Runtime's quantiser adds is
+ * removed); where it or its DequantizeLinear is a graph output, that output's name is the name. Codes made of a
+ * dequantised tensor, and edges whose name is taken, are called by the QuantizeLinear's output less
+ * "_QuantizeLinear_Output". Names are unique. quant.n is 0 when the scale is not a constant, is given in
+ * blocks, or the codes are of a type that enum nd_dtype lacks (4 bits, 8-bit floats). quant.axis counts from
+ * the end (< 0) while the rank is unknown.
+ *
+ * Floats: a tensor without quantisation is an edge of its own unless it lies inside a unit, a QuantizeLinear
+ * reads it, or it is a graph input. dtype is ND_DTYPE_NONE, and shape.rank -1, where the model does not declare
+ * them (or not all dimensions are fixed).
+ *
+ * node is "" and op_types "input" for a graph input of codes; op_types is "input" for its QuantizeLinear, too.
+ */
 ND_PUBLIC size_t nd_model_n_edges(const struct nd_model *model);
 ND_PUBLIC const struct nd_edge *nd_model_edge(const struct nd_model *model, size_t i);
 
+/* Units in graph order. An operator lies in a unit when all that is made of its outputs goes into that unit and
+ * it depends on a dequantised tensor; the operator right before the QuantizeLinear always does, so one with
+ * several quantised outputs (Split) lies in several units. What a unit reads is found among the edges,
+ * quantised or not. The QuantizeLinear of a graph input is no unit. */
 ND_PUBLIC size_t nd_model_n_units(const struct nd_model *model);
 ND_PUBLIC const struct nd_model_unit *nd_model_unit(const struct nd_model *model, size_t i);
 
-/* Gives the symbolic dimension `name` (or every dynamic dimension when it is the only one left unnamed) the size n.
- * ND_ERR_NOT_FOUND when no input has such a dimension: the message lists those there are. */
-ND_PUBLIC enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_t n, struct nd_error *err);
+/* Gives the dynamic dimension `name` of the inputs the size n, everywhere in the model where it is named. One
+ * without a name is called "<input>:<axis>" ("image:0"). Changes the shapes of inputs, outputs and edges; not
+ * thread-safe. ND_ERR_NOT_FOUND when no input has such a dimension: the message lists those there are.
+ * ND_ERR_USAGE for n < 1. ND_ERR_FORMAT when the size contradicts the number of scales of an edge; the model is
+ * of no use then. */
+ND_PUBLIC enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_t n,
+                                          struct nd_error *err);
 
-/* ND_OK when every input has a fixed shape; else ND_ERR_UNSUPPORTED, and the message says which --dim to give. */
+/* ND_OK when every input has a fixed shape; else ND_ERR_UNSUPPORTED, and the message says which --dim NAME=N to
+ * give. */
 ND_PUBLIC enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_error *err);
 
-/* Which edges to make visible: "all", "outputs" (the model's outputs, as codes), "none" (the outputs exactly as the
- * model has them; the file is left untouched), or a comma-separated list of glob patterns over edge names.
- * *selected is a new array of edge indices in graph order, freed by the caller. With "none" it lists the model's outputs.
- * ND_ERR_NOT_FOUND when a pattern matches nothing. */
-ND_PUBLIC enum nd_status nd_model_select_edges(const struct nd_model *model, const char *spec, size_t **selected,
-                                               size_t *n_selected, struct nd_error *err);
+/* Which edges to make visible: "all", "outputs" (the model's outputs, as codes), "none" (the outputs exactly as
+ * the model has them; the file is left untouched), or a comma-separated list of glob patterns over edge names:
+ * '*' and '?' match '/' as well, a name always matches itself whatever it holds, "\," is a comma. An edge that
+ * is a graph input itself (an input of codes) is never selected: its bytes are those of the probe, and
+ * providers may refuse to return it. *selected is a new array of edge indices in graph order, freed by the
+ * caller. With "none" it lists the model's outputs. ND_ERR_NOT_FOUND when a pattern, or everything, matches
+ * nothing; ND_ERR_USAGE for an empty pattern. */
+ND_PUBLIC enum nd_status nd_model_select_edges(const struct nd_model *model, const char *spec,
+                                               size_t **selected, size_t *n_selected, struct nd_error *err);
 
-/* Writes a model whose graph outputs are exactly the given edges' `onnx_name`s, in that order: codes where the edge is
- * quantised, else floats. Never the QuantizeLinear and the DequantizeLinear output of one edge together. Nodes that feed
- * no output any more are left out; unnamed nodes get the name nd_model_node reports; dimensions set by
- * nd_model_set_dim are written. External data files are linked (or copied) beside it under their relative location,
- * so that the copy works from its folder. ND_ERR_IO when it cannot be written; nothing is left behind then. */
-ND_PUBLIC enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *edges, size_t n_edges,
-                                                const char *path, struct nd_error *err);
+/* Writes a model whose graph outputs are exactly the given edges' `onnx_name`s, in that order: codes where the
+ * edge is quantised, else floats. Never the QuantizeLinear and the DequantizeLinear output of one edge
+ * together. Nodes and initializers that feed no output any more are left out; graph inputs all stay; unnamed
+ * nodes get the name nd_model_node reports; dimensions set by nd_model_set_dim are written; fields of newer
+ * ONNX versions survive. The same call writes the same bytes. External data files are linked (or copied) beside
+ * it under their relative location, so that the copy works from its folder; one that is there already with
+ * other content is not replaced. (While such a hard link exists, the onnx Python package from 1.21 on refuses
+ * to load the external data of either model; ONNX Runtime does not mind.) ND_ERR_IO when it cannot be written;
+ * nothing is left behind then. ND_ERR_USAGE for an edge that is a graph input or is given twice,
+ * ND_ERR_NOT_FOUND for no edges at all. */
+ND_PUBLIC enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *edges,
+                                                size_t n_edges, const char *path, struct nd_error *err);
 
 #ifdef __cplusplus
 }

@@ -1,4 +1,7 @@
-/* Probes: named sets of fixed inputs, generated or read from the user's files. */
+/* Probes: named sets of fixed inputs, generated or read from the user's files.
+ *
+ * A probe is immutable after nd_probe_create; several threads may read it. NaN, infinities and signed zeros in
+ * user data are kept bit for bit. */
 #ifndef NPUDIFF_PROBE_H
 #define NPUDIFF_PROBE_H
 
@@ -7,6 +10,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The most that all samples of all inputs of one probe may take together: 64 GiB. */
+#define ND_PROBE_MAX_BYTES ((uint64_t)1 << 36)
 
 /* What a probe must feed: one graph input of the model. The fields are borrowed for the call. */
 struct nd_probe_target {
@@ -17,34 +23,43 @@ struct nd_probe_target {
     enum nd_dtype quant_dtype;    /* type of its codes */
 };
 
-/* The samples of one input: n_samples times sample_bytes, in C order, little endian. Owned by the probe. */
+/* The samples of one input: n_samples times sample_bytes, in C order, little endian. Owned by the probe. The
+ * memory is 64-byte aligned and padded by 64 bytes. */
 struct nd_probe_input {
     char *name;
     enum nd_dtype dtype;
     struct nd_shape shape; /* of one sample */
-    size_t sample_bytes;
+    size_t sample_bytes;   /* 0 for an input without elements */
     void *data;
 };
 
 struct nd_probe {
-    char *name;
-    char *source;      /* how it was made: "uniform:8:1", or the user's path */
-    size_t n_samples;
+    char *name; /* "uniform", or the user's NAME */
+    char
+        *source; /* how it was made: "uniform:8:1" with every parameter, or what the user gave behind "NAME=" */
+    size_t n_samples; /* at least 1 */
     size_t n_inputs;
     struct nd_probe_input *inputs; /* in the order of the targets */
-    int64_t *labels;   /* n_samples class indices, or NULL */
+    int64_t *labels;               /* n_samples class indices, or NULL */
 };
 
-/* Makes the probe that `spec` describes for these inputs.
- *   zeros | ones | ramp         one sample (integer inputs: codes 0, codes 1, rising codes)
- *   uniform[:SAMPLES[:SEED]]    default 8 samples, seed 1; src/probe/GENERATORS.md gives the generator
- *   ties[:SAMPLES]              inputs that fall on rounding ties of the input's own quantiser
- *   NAME=PATH[,labels=PATH]     user data: .npz (one array per input; "labels" or "label" or "y" is taken as labels), .npy (a model with one
- *                               input), a folder of NAME.npy or of one .npz/.npy per sample, or a text list (one sample per line: PATH or INPUT:=PATH …)
- * ND_ERR_USAGE: spec not understood; ND_ERR_IO: file missing; ND_ERR_FORMAT: damaged file, wrong type, wrong shape (the
- * message names file, input, what was found and what was expected); ND_ERR_NOT_FOUND: an input has no data. The caller destroys *out. */
-ND_PUBLIC enum nd_status nd_probe_create(const char *spec, const struct nd_probe_target *targets, size_t n_targets,
-                                         struct nd_probe **out, struct nd_error *err);
+/* Makes the probe that `spec` describes for these inputs. src/probe/GENERATORS.md gives every generated bit and
+ * all rules for files. zeros | ones | ramp         one sample (integer inputs: codes 0, codes 1, rising codes)
+ *   uniform[:SAMPLES[:SEED]]    default 8 samples, seed 1
+ *   ties[:SAMPLES]              inputs that fall on rounding ties of the input's own quantiser; default 8
+ * samples NAME=PATH[,labels=PATH]     user data: .npz (one array per input; "labels", "label" or "y" is taken
+ * as labels), .npy (a model with one input), a folder of NAME.npy or of one .npz/.npy per sample, or a text
+ * list (one sample per line: PATH or INPUT:=PATH ...) User data must have exactly the input's type, and samples
+ * of exactly its shape. ND_ERR_USAGE: spec not understood, or `ties` where no input has a quantiser; ND_ERR_IO:
+ * a file is missing or cannot be read; ND_ERR_FORMAT: damaged file, wrong type, wrong shape, an array too many,
+ * wrong labels (the message names file, input, what was found and what was expected), a target or quantiser
+ * that contradicts itself; ND_ERR_NOT_FOUND: an input has no data; ND_ERR_UNSUPPORTED: a quantiser whose codes
+ * have neither 8 nor 16 bits; ND_ERR_MEMORY: out of memory, or more than ND_PROBE_MAX_BYTES. The caller
+ * destroys *out, which is untouched on failure. Thread-safe. */
+ND_PUBLIC enum nd_status nd_probe_create(const char *spec, const struct nd_probe_target *targets,
+                                         size_t n_targets, struct nd_probe **out, struct nd_error *err);
+
+/* Frees the probe and sets *probe to NULL; accepts a pointer to NULL. */
 ND_PUBLIC void nd_probe_destroy(struct nd_probe **probe);
 
 /* The built-in probes, for `npudiff probes`: a table that ends with a NULL name. Static storage. */

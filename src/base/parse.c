@@ -60,7 +60,7 @@ bool nd_parse_double(const char *text, double *out)
     return true;
 }
 
-char *nd_format_double(double value, char buf[static 32])
+char *nd_format_double(double value, char buf[])
 {
     if (isnan(value))
         return strcpy(buf, "NaN");

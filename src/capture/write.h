@@ -1,7 +1,7 @@
 /* Writing a capture: a temporary file beside the final path, filled in any order, committed at once.
  *
- * The only user of libhdf5's writing side. One writer at a time in a process (the functions take a process-wide lock on
- * HDF5); the temporary file is created O_EXCL, so two processes do not share one. */
+ * The only user of libhdf5's writing side. One writer at a time in a process (the functions take a process-wide
+ * lock on HDF5); the temporary file is created O_EXCL, so two processes do not share one. */
 #ifndef ND_CAPTURE_WRITE_H
 #define ND_CAPTURE_WRITE_H
 
@@ -10,28 +10,35 @@
 
 struct nd_capture_writer;
 
-/* Starts a capture that will be called final_path. ND_ERR_IO when the folder is not writable, or (replace false) when
- * final_path exists already: then nothing is touched. */
+/* Starts a capture that will be called final_path. ND_ERR_IO when the folder is not writable, or (replace
+ * false) when final_path exists already: then nothing is touched. */
 enum nd_status nd_capture_writer_create(const char *final_path, bool replace, struct nd_capture_writer **out,
                                         struct nd_error *err);
 /* Removes what was written unless committed. Accepts NULL and the half-built. */
 void nd_capture_writer_destroy(struct nd_capture_writer **writer);
 
-/* An attribute of group attr->group ("device", "runtime", "model", "host", "failure", "" = root), made when missing. */
+/* An attribute of group attr->group ("device", "runtime", "model", "host", "failure", "" = root), made when
+ * missing. ND_ERR_FORMAT for text over 60000 bytes (HDF5's limit), a key given twice and the four root keys
+ * that commit writes. */
 enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const struct nd_attr *attr,
                                       struct nd_error *err);
 
-/* The tables /edges and /nodes. providers[i] is the provider of edge i. Call once each, edges before outputs. */
+/* The tables /edges and /nodes. providers[i] is the provider of edge i. Call once each, edges before outputs.
+ */
 enum nd_status nd_capture_writer_edges(struct nd_capture_writer *writer, const struct nd_edge *edges,
                                        const char *const *providers, size_t n_edges, struct nd_error *err);
 enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes,
                                        size_t n_nodes, struct nd_error *err);
 
-/* The group of a probe with its sizes, labels and latencies (probe->inputs describe, data follows by _input). */
+/* (Tables that were never given are written empty by commit.) */
+
+/* The group of a probe with its sizes, labels and latencies (probe->inputs describe, data follows by _input).
+ */
 enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                        struct nd_error *err);
 
-/* Input `input` of the probe: all n_samples_expected samples, and their digests. Stored with deflate level (0: contiguous). */
+/* Input `input` of the probe: all n_samples_expected samples, and their digests. Stored with deflate level (0:
+ * contiguous). */
 enum nd_status nd_capture_writer_input(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                        size_t input, const void *data, int level, struct nd_error *err);
 
@@ -40,21 +47,25 @@ enum nd_status nd_capture_writer_digests(struct nd_capture_writer *writer, const
                                          const struct nd_edge *edge, const struct nd_digest *digests,
                                          struct nd_error *err);
 
-/* Outputs of one edge. begin makes the dataset for layout->dataset (chunked by layout, shuffle + deflate, when level > 0;
- * contiguous when level is 0); chunk stores chunk `index` as it was encoded by nd_chunk_encode (level > 0) or raw, without the padding
- * (level 0); every chunk must come exactly once, in any order; end closes and checks that. */
+/* Outputs of one edge. begin makes the dataset for layout->dataset (chunked by layout, shuffle + deflate, when
+ * level > 0; contiguous when level is 0); chunk stores chunk `index` as it was encoded by nd_chunk_encode
+ * (level > 0) or raw, without the padding (level 0); every chunk must come exactly once, in any order; end
+ * closes and checks that. layout describes probe->n_samples samples (>= 1). Destroy datasets before their
+ * writer. */
 struct nd_capture_dataset;
-enum nd_status nd_capture_writer_outputs_begin(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                               const struct nd_edge *edge, const char *provider,
-                                               const struct nd_chunk_layout *layout, int level,
-                                               struct nd_capture_dataset **out, struct nd_error *err);
+enum nd_status nd_capture_writer_outputs_begin(struct nd_capture_writer *writer,
+                                               const struct nd_capture_probe *probe, const struct nd_edge *edge,
+                                               const char *provider, const struct nd_chunk_layout *layout,
+                                               int level, struct nd_capture_dataset **out,
+                                               struct nd_error *err);
 enum nd_status nd_capture_writer_chunk(struct nd_capture_dataset *dataset, size_t index, const void *stored,
                                        size_t stored_bytes, struct nd_error *err);
 enum nd_status nd_capture_writer_outputs_end(struct nd_capture_dataset **dataset, struct nd_error *err);
 /* Closes without a check, for clean-up. */
 void nd_capture_dataset_destroy(struct nd_capture_dataset **dataset);
 
-/* Outputs of repeats whose digest differs from repeat 0: n rows of (sample, repeat) and their tensors, back to back. */
+/* Outputs of repeats whose digest differs from repeat 0: n rows of (sample, repeat) and their tensors, back to
+ * back. */
 enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                          const struct nd_edge *edge, const size_t (*sample_repeat)[2], size_t n,
                                          const void *data, int level, struct nd_error *err);
@@ -63,7 +74,8 @@ enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const
 enum nd_status nd_capture_writer_log(struct nd_capture_writer *writer, const char *name, const char *text,
                                      size_t text_bytes, struct nd_error *err);
 
-/* Root attribute `status`, content digest, checked close, sync, rename to the final path. After success the writer holds nothing. */
+/* Root attribute `status`, content digest, checked close, sync, rename to the final path. After success the
+ * writer holds nothing. */
 enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum nd_capture_status state,
                                         struct nd_error *err);
 

@@ -26,6 +26,15 @@ struct nd_chunk_layout {
 enum nd_status nd_chunk_layout_make(const struct nd_shape *sample, enum nd_dtype dtype, size_t n_samples,
                                     struct nd_chunk_layout *out, struct nd_error *err);
 
+/* The layout of a dataset found in a file. ND_ERR_FORMAT unless the chunk dimensions have the form described above (the
+ * first one may exceed the dataset's, as nd_chunk_layout_shorten leaves it) and a chunk is at most 1 GiB. dataset->rank >= 1. */
+enum nd_status nd_chunk_layout_from_dims(const struct nd_shape *dataset, const struct nd_shape *chunk,
+                                         size_t elem_bytes, struct nd_chunk_layout *out, struct nd_error *err);
+
+/* The same chunks for a dataset that ended early: n_samples (1 .. dataset.dims[0]) instead of dataset.dims[0]. The chunk
+ * dimensions stay, so that chunks encoded before stay valid; the last one may hold fewer samples than it has room for. */
+void nd_chunk_layout_shorten(struct nd_chunk_layout *layout, size_t n_samples);
+
 /* Where chunk `index` (0 .. n_chunks-1, in C order of the chunk grid) lies. When samples share chunks: samples
  * [first_sample, first_sample + n_samples) whole. Otherwise: n_bytes of sample first_sample from byte offset_bytes. */
 struct nd_chunk_span {

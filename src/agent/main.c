@@ -1,0 +1,46 @@
+/* npudiff-agent JOB SPOOL: runs one job on one device in a process of its own, since providers crash, hang and print. */
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "agent/run.h"
+
+/* Exit codes: 1 the device failed (the spool says how), 2 usage, 3 the job or the spool cannot be read or written. */
+static int fail(const struct nd_error *err)
+{
+    fprintf(stderr, "npudiff-agent: %s [ND-%d]\n", err->message, err->id);
+    return err->status == ND_ERR_DEVICE ? 1 : 3;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        printf("npudiff-agent %s\n", nd_version());
+        return 0;
+    }
+    if (argc != 3) {
+        fprintf(stderr, "usage: npudiff-agent JOB SPOOL\n"
+                        "Runs the job file and appends what the device produces to the new file SPOOL.\n"
+                        "It is started by npudiff; JOB is written by it.\n");
+        return 2;
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* an agent without its host has no purpose */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
+    dup2(STDERR_FILENO, STDOUT_FILENO); /* providers print their stages on stdout */
+
+    struct nd_error err = {0};
+    struct nd_job job = {0};
+    if (nd_job_read(argv[1], &job, &err) != ND_OK)
+        return fail(&err);
+    struct nd_spool_writer writer;
+    enum nd_status status = nd_spool_writer_open(&writer, argv[2], &err);
+    if (status == ND_OK) {
+        status = nd_agent_run(&job, &writer, &err);
+        enum nd_status closed = nd_spool_writer_close(&writer, status == ND_OK ? &err : NULL);
+        status = status != ND_OK ? status : closed;
+    }
+    nd_job_deinit(&job);
+    return status == ND_OK ? 0 : fail(&err);
+}

@@ -1,0 +1,370 @@
+#include "capture/assemble.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/sha256.h"
+#include "capture/assemble_outputs.h"
+#include "capture/spool_index.h"
+#include "capture/write.h"
+#include "spool/fields.h"
+
+static const size_t max_stdout_bytes = 8u << 20;
+
+/* ---- edges and nodes ---- */
+
+/* The provider of the node called `name`; "" when placement does not list it. */
+static const char *provider_of(const struct nd_capture_node *nodes, size_t n, const char *name)
+{
+    for (size_t i = 0; name != NULL && i < n; i++)
+        if (strcmp(nodes[i].name, name) == 0)
+            return nodes[i].provider;
+    return "";
+}
+
+static void free_nodes(struct nd_capture_node *nodes, size_t n)
+{
+    for (size_t i = 0; nodes != NULL && i < n; i++) {
+        free(nodes[i].name);
+        free(nodes[i].op_type);
+        free(nodes[i].domain);
+        free(nodes[i].provider);
+    }
+    free(nodes);
+}
+
+static enum nd_status read_nodes(const struct nd_spool_index *index, struct nd_capture_node **out,
+                                 struct nd_error *err)
+{
+    struct nd_capture_node *nodes = nd_calloc(index->n_nodes, sizeof *nodes);
+    bool is_whole = nodes != NULL;
+    for (size_t i = 0; is_whole && i < index->n_nodes; i++) {
+        nodes[i].name = nd_fields_get(&index->nodes[i], "name");
+        nodes[i].op_type = nd_fields_get(&index->nodes[i], "op_type");
+        nodes[i].domain = nd_fields_get(&index->nodes[i], "domain");
+        nodes[i].provider = nd_fields_get(&index->nodes[i], "provider");
+        is_whole = nodes[i].name != NULL && nodes[i].op_type != NULL && nodes[i].domain != NULL &&
+                   nodes[i].provider != NULL;
+    }
+    if (!is_whole) {
+        free_nodes(nodes, index->n_nodes);
+        return nd_fail_memory(err);
+    }
+    *out = nodes;
+    return ND_OK;
+}
+
+/* What the model says of an edge, completed by what the first run produced. */
+static enum nd_status complete_edges(const struct nd_assembly *assembly, const struct nd_spool_index *index,
+                                     struct nd_edge **out, struct nd_error *err)
+{
+    struct nd_edge *edges = nd_calloc(assembly->n_edges, sizeof *edges);
+    enum nd_status status = edges != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t e = 0; status == ND_OK && e < assembly->n_edges; e++) {
+        status = nd_edge_copy(assembly->edges[e], &edges[e], err);
+        if (status == ND_OK && index->outputs[e].is_known) {
+            edges[e].dtype = index->outputs[e].dtype;
+            edges[e].shape = index->outputs[e].shape;
+        }
+    }
+    if (status == ND_OK) {
+        *out = edges;
+        return ND_OK;
+    }
+    for (size_t e = 0; edges != NULL && e < assembly->n_edges; e++)
+        nd_edge_deinit(&edges[e]);
+    free(edges);
+    return status;
+}
+
+static enum nd_status write_tables(struct nd_capture_writer *writer, const struct nd_edge *edges,
+                                   size_t n_edges, const struct nd_capture_node *nodes, size_t n_nodes,
+                                   struct nd_error *err)
+{
+    const char **providers = nd_calloc(n_edges, sizeof *providers);
+    if (providers == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n_edges; e++)
+        providers[e] = provider_of(nodes, n_nodes, edges[e].node);
+    enum nd_status status = nd_capture_writer_edges(writer, edges, providers, n_edges, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_nodes(writer, nodes, n_nodes, err);
+    free(providers);
+    return status;
+}
+
+/* ---- attributes ---- */
+
+static enum nd_status write_string(struct nd_capture_writer *writer, const char *group, const char *key,
+                                   const char *value, struct nd_error *err)
+{
+    /* The writer only reads the attribute. */
+    const struct nd_attr attr = {.group = (char *)(uintptr_t)group,
+                                 .key = (char *)(uintptr_t)key,
+                                 .type = ND_ATTR_STRING,
+                                 .string = (char *)(uintptr_t)(value != NULL ? value : "")};
+    return nd_capture_writer_attr(writer, &attr, err);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Every library that was loaded: path, SHA-256 and build id, in order of path. */
+static enum nd_status write_library(struct nd_capture_writer *writer, size_t number, const char *line,
+                                    struct nd_error *err)
+{
+    char key[64], hex[ND_SHA256_HEX_BYTES];
+    const char *build_id = line + strlen(line) + 1; /* "path\0build id\0" */
+    enum nd_status status = nd_sha256_file(line, hex, NULL);
+    snprintf(key, sizeof key, "library_%03zu_path", number);
+    enum nd_status written = write_string(writer, "runtime", key, line, err);
+    snprintf(key, sizeof key, "library_%03zu_sha256", number);
+    if (written == ND_OK)
+        written = write_string(writer, "runtime", key, status == ND_OK ? hex : "unreadable", err);
+    snprintf(key, sizeof key, "library_%03zu_build_id", number);
+    if (written == ND_OK)
+        written = write_string(writer, "runtime", key, build_id, err);
+    return written;
+}
+
+static enum nd_status write_libraries(struct nd_capture_writer *writer, const struct nd_spool_index *index,
+                                      struct nd_error *err)
+{
+    char **lines = nd_calloc(index->n_libraries, sizeof *lines);
+    enum nd_status status = lines != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++) {
+        char *path = nd_fields_get(&index->libraries[i], "path");
+        char *build_id = nd_fields_get(&index->libraries[i], "build_id");
+        struct nd_strbuf line = {0};
+        nd_strbuf_printf(&line, "%s%c%s", path != NULL ? path : "", '\0', build_id != NULL ? build_id : "");
+        lines[i] = nd_strbuf_take(&line);
+        free(path);
+        free(build_id);
+        if (lines[i] == NULL)
+            status = nd_fail_memory(err);
+    }
+    if (status == ND_OK)
+        qsort(lines, index->n_libraries, sizeof *lines, compare_texts);
+    for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++)
+        status = write_library(writer, i, lines[i], err);
+    for (size_t i = 0; lines != NULL && i < index->n_libraries; i++)
+        free(lines[i]);
+    free(lines);
+    return status;
+}
+
+static enum nd_status write_attributes(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                       const struct nd_spool_index *index, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < assembly->n_attrs; i++)
+        status = nd_capture_writer_attr(writer, &assembly->attrs[i], err);
+    static const char *const keys[][2] = {{"version", "ort_version"}, {"build_info", "ort_build_info"}};
+    for (size_t i = 0; status == ND_OK && index->runtime.kind != 0 && i < 2; i++) {
+        char *value = nd_fields_get(&index->runtime, keys[i][0]);
+        status = write_string(writer, "runtime", keys[i][1], value, err);
+        free(value);
+    }
+    return status == ND_OK ? write_libraries(writer, index, err) : status;
+}
+
+/* ---- failure ---- */
+
+/* Why the device failed, from the agent itself when it could still say it, else from the host that saw it die.
+ */
+static void describe_failure(const struct nd_assembly *assembly, const struct nd_spool_index *index,
+                             struct nd_assembled *out)
+{
+    out->state = ND_CAPTURE_FAILED;
+    snprintf(out->stage, sizeof out->stage, "%s", index->stage[0] != '\0' ? index->stage : "start");
+    char *message = index->failure.kind != 0 ? nd_fields_get(&index->failure, "message") : NULL;
+    char *object = index->failure.kind != 0 ? nd_fields_get(&index->failure, "object") : NULL;
+    uint64_t code = ND_E_DEVICE_CRASH;
+    if (message != NULL) {
+        nd_fields_get_u64(&index->failure, "code", &code);
+        out->failure = (struct nd_error){.status = ND_ERR_DEVICE, .id = (int)code};
+        snprintf(out->failure.message, sizeof out->failure.message, "%s", message);
+        snprintf(out->failure.object, sizeof out->failure.object, "%s", object != NULL ? object : "");
+    } else if (assembly->death != NULL) {
+        out->failure = *assembly->death;
+    } else {
+        nd_fail(&out->failure, ND_E_SPOOL_FORMAT, assembly->spool_path,
+                "the agent's spool ends before its end");
+    }
+    free(message);
+    free(object);
+}
+
+static enum nd_status write_failure(struct nd_capture_writer *writer, const struct nd_assembled *assembled,
+                                    struct nd_error *err)
+{
+    const struct nd_attr code = {
+        .group = (char *)"failure", .key = (char *)"code", .type = ND_ATTR_I64, .i64 = assembled->failure.id};
+    enum nd_status status = nd_capture_writer_attr(writer, &code, err);
+    if (status == ND_OK)
+        status = write_string(writer, "failure", "stage", assembled->stage, err);
+    if (status == ND_OK)
+        status = write_string(writer, "failure", "message", assembled->failure.message, err);
+    if (status == ND_OK)
+        status = write_string(writer, "failure", "object", assembled->failure.object, err);
+    return status;
+}
+
+/* ---- logs ---- */
+
+static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const struct nd_spool_index *index,
+                                        struct nd_error *err)
+{
+    static const char *const severities[] = {"verbose", "info", "warning", "error", "fatal"};
+    struct nd_strbuf text = {0};
+    for (size_t i = 0; i < index->n_logs; i++) {
+        uint64_t severity = 0;
+        char *location = nd_fields_get(&index->logs[i], "location");
+        char *message = nd_fields_get(&index->logs[i], "message");
+        nd_fields_get_u64(&index->logs[i], "severity", &severity);
+        nd_strbuf_printf(&text, "[%s] %s: %s\n", severity < 5 ? severities[severity] : "?",
+                         location != NULL ? location : "", message != NULL ? message : "");
+        free(location);
+        free(message);
+    }
+    size_t n = text.len;
+    char *log = nd_strbuf_take(&text);
+    if (log == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = n > 0 ? nd_capture_writer_log(writer, "onnxruntime", log, n, err) : ND_OK;
+    free(log);
+    return status;
+}
+
+static enum nd_status write_logs(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                 const struct nd_spool_index *index, struct nd_error *err)
+{
+    enum nd_status status = write_runtime_log(writer, index, err);
+    void *text = NULL;
+    size_t n = 0;
+    if (status == ND_OK && assembly->stdout_path != NULL &&
+        nd_file_read(assembly->stdout_path, max_stdout_bytes, &text, &n, NULL) == ND_OK && n > 0)
+        status = nd_capture_writer_log(writer, "stdout", text, n, err);
+    free(text);
+    if (status == ND_OK && index->profile.kind != 0)
+        status =
+            nd_capture_writer_log(writer, "profile", index->profile.payload, index->profile.payload_bytes, err);
+    return status;
+}
+
+/* ---- probes ---- */
+
+static enum nd_status write_probe(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                  const struct nd_spool_index *index, size_t p, const struct nd_edge *edges,
+                                  const char *const *providers, struct nd_error *err)
+{
+    const struct nd_probe *source = assembly->probes[p];
+    const struct nd_spool_probe *run = &index->probes[p];
+    struct nd_capture_probe probe = {
+        .name = source->name,
+        .source = source->source,
+        .n_samples = run->n_complete,
+        .n_samples_expected = source->n_samples,
+        .n_repeats = index->n_repeats,
+        .n_inputs = source->n_inputs,
+        .labels = source->labels,
+        .latency_us = run->latency_us,
+    };
+    for (size_t i = 0; assembly->is_reproducible && i < run->n_complete * index->n_repeats; i++)
+        run->latency_us[i] = NAN;
+    probe.inputs = nd_calloc(source->n_inputs, sizeof *probe.inputs);
+    if (probe.inputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < source->n_inputs; i++)
+        probe.inputs[i] = (struct nd_capture_input){
+            .name = source->inputs[i].name, .dtype = source->inputs[i].dtype, .shape = source->inputs[i].shape};
+    enum nd_status status = nd_capture_writer_probe(writer, &probe, err);
+    for (size_t i = 0; status == ND_OK && i < source->n_inputs; i++)
+        status =
+            nd_capture_writer_input(writer, &probe, i, source->inputs[i].data, assembly->deflate_level, err);
+    for (size_t e = 0; status == ND_OK && e < assembly->n_edges && run->n_complete > 0; e++) {
+        const struct nd_output_source output = {
+            .index = index, .probe = p, .edge = e, .deflate_level = assembly->deflate_level};
+        status = nd_assemble_digests(writer, &probe, &edges[e], &output, err);
+        if (status == ND_OK && !assembly->store_digests_only)
+            status = nd_assemble_outputs(writer, &probe, &edges[e], providers[e], &output, err);
+        if (status != ND_OK)
+            nd_error_context(err, "probe '%s', edge '%s'", probe.name, edges[e].name);
+    }
+    free(probe.inputs);
+    return status;
+}
+
+static enum nd_status write_all(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                const struct nd_spool_index *index, struct nd_assembled *out,
+                                struct nd_error *err)
+{
+    struct nd_edge *edges = NULL;
+    struct nd_capture_node *nodes = NULL;
+    const char **providers = nd_calloc(assembly->n_edges, sizeof *providers);
+    enum nd_status status =
+        providers != NULL ? complete_edges(assembly, index, &edges, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = read_nodes(index, &nodes, err);
+    if (status == ND_OK)
+        status = write_attributes(writer, assembly, index, err);
+    if (status == ND_OK)
+        status = write_tables(writer, edges, assembly->n_edges, nodes, index->n_nodes, err);
+    for (size_t e = 0; status == ND_OK && e < assembly->n_edges; e++)
+        providers[e] = provider_of(nodes, index->n_nodes, edges[e].node);
+    for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++) {
+        status = write_probe(writer, assembly, index, p, edges, providers, err);
+        out->samples_done += index->probes[p].n_complete;
+    }
+    bool has_failed = !index->has_ended;
+    if (status == ND_OK && has_failed) {
+        describe_failure(assembly, index, out);
+        status = write_failure(writer, out, err);
+    }
+    if (status == ND_OK && (has_failed || !assembly->is_reproducible))
+        status = write_logs(writer, assembly, index, err);
+    free_nodes(nodes, index->n_nodes);
+    for (size_t e = 0; edges != NULL && e < assembly->n_edges; e++)
+        nd_edge_deinit(&edges[e]);
+    free(edges);
+    free(providers);
+    return status;
+}
+
+enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd_assembled *out,
+                                   struct nd_error *err)
+{
+    struct nd_spool_index index = {0};
+    struct nd_capture_writer *writer = NULL;
+    struct nd_assembled assembled = {.state = ND_CAPTURE_COMPLETE};
+    size_t *samples = nd_calloc(assembly->n_probes, sizeof *samples);
+    if (samples == NULL)
+        return nd_fail_memory(err);
+    for (size_t p = 0; p < assembly->n_probes; p++)
+        samples[p] = assembly->probes[p]->n_samples;
+    const struct nd_spool_request request = {.samples = samples,
+                                             .n_probes = assembly->n_probes,
+                                             .pass_of_edge = assembly->pass_of_edge,
+                                             .n_edges = assembly->n_edges,
+                                             .n_passes = assembly->n_passes,
+                                             .n_repeats = assembly->n_repeats};
+    enum nd_status status = nd_spool_index_open(assembly->spool_path, &request, &index, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_create(assembly->path, assembly->replace, &writer, err);
+    if (status == ND_OK)
+        status = write_all(writer, assembly, &index, &assembled, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_commit(writer, assembled.state, err);
+    nd_capture_writer_destroy(&writer);
+    nd_spool_index_close(&index);
+    free(samples);
+    if (status == ND_OK)
+        *out = assembled;
+    return status;
+}

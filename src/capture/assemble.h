@@ -1,0 +1,41 @@
+/* From a spool to a capture: what the agent recorded, joined with what the host knows of device, model and
+ * probes. */
+#ifndef ND_CAPTURE_ASSEMBLE_H
+#define ND_CAPTURE_ASSEMBLE_H
+
+#include "npudiff/capture.h"
+#include "npudiff/probe.h"
+
+struct nd_assembly {
+    const char *spool_path;  /* may be missing: an agent that died before it wrote anything */
+    const char *stdout_path; /* what the agent and the provider printed; nullable */
+    const char *path;        /* of the capture */
+    bool replace;
+    const struct nd_attr *attrs; /* of root, device, model, runtime and host, as far as the host knows them */
+    size_t n_attrs;
+    const struct nd_edge *const *edges; /* in the order of the job */
+    const size_t *pass_of_edge; /* per edge: the agent's pass that recorded it */
+    size_t n_edges;
+    size_t n_passes;
+    const struct nd_probe *const *probes;
+    size_t n_probes;
+    size_t n_repeats;
+    int deflate_level;
+    bool store_digests_only;
+    const struct nd_error *death; /* how the agent died, when it did not end by itself; nullable */
+    bool is_reproducible; /* SOURCE_DATE_EPOCH: leave out what differs between two equal runs (latencies, logs)
+                           */
+};
+
+struct nd_assembled {
+    enum nd_capture_status state;
+    size_t samples_done; /* over all probes */
+    char stage[32];      /* of the failure */
+    struct nd_error failure;
+};
+
+/* Writes the capture: complete, or failed with the reason and every sample that was acknowledged. */
+enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd_assembled *out,
+                                   struct nd_error *err);
+
+#endif

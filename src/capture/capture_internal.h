@@ -1,0 +1,83 @@
+/* The reader's parts: capture.c (open, accessors), load_tables.c and load_probe.c (what the index holds,
+ * checked and in memory), read.c (tensors), verify.c. */
+#ifndef ND_CAPTURE_INTERNAL_H
+#define ND_CAPTURE_INTERNAL_H
+
+#include "base/error.h"
+#include "capture/index.h"
+#include "npudiff/capture.h"
+
+/* A stored repeat: row `row` of /probes/<probe>/repeats/<edge>. */
+struct nd_repeat_row {
+    int64_t sample;
+    int64_t repeat;
+    size_t row;
+};
+
+/* What a probe holds of one edge. */
+struct nd_probe_edge {
+    const struct nd_index_object *outputs; /* NULL when only digests are stored */
+    const struct nd_index_object *repeats; /* NULL when no repeat differs */
+    struct nd_digest *digests;             /* [n_samples][n_repeats] */
+    size_t n_repeat_rows;
+    struct nd_repeat_row *repeat_rows; /* sorted by sample, then repeat */
+};
+
+struct nd_probe_input_data {
+    const struct nd_index_object *object;
+    struct nd_digest *digests; /* [n_samples_expected] */
+};
+
+struct nd_probe_data {
+    struct nd_capture_probe probe;
+    struct nd_probe_input_data *inputs; /* probe.n_inputs */
+    struct nd_probe_edge *edges;        /* one per edge of the capture */
+};
+
+struct nd_capture_log {
+    char *name;
+    char *text;
+};
+
+struct nd_edge_key {
+    const char *name;
+    size_t edge;
+};
+
+struct nd_capture {
+    char *path;
+    struct nd_index *index;
+    enum nd_capture_status state;
+    size_t n_attrs, n_edges, n_nodes, n_probes, n_logs, n_objects;
+    struct nd_attr *attrs;
+    struct nd_edge *edges;
+    char **providers;              /* one per edge */
+    struct nd_edge_key *edge_keys; /* sorted by name */
+    struct nd_capture_node *nodes;
+    struct nd_probe_data *probes;
+    struct nd_capture_log *logs;
+    struct nd_capture_object *objects;
+};
+
+/* Each fills its part of the capture; what was filled before a failure is freed by nd_capture_close. */
+enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_edges(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err);
+void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges);
+
+/* The whole dataset at `path`, which must exist with this type and shape (a dimension of -1 takes what is
+ * there, and n_rows gets the first one). The caller frees *out. */
+enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path, enum nd_dtype dtype,
+                               const struct nd_shape *shape, void **out, size_t *n_rows, struct nd_error *err);
+
+/* The element type of a tensor: as stored, unless its attribute `dtype` says bfloat16 or bool. */
+enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enum nd_dtype *out,
+                                       struct nd_error *err);
+
+/* Row of /repeats that holds this repeat, or NULL. */
+const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_edge *edge, size_t sample,
+                                                  size_t repeat);
+
+#endif

@@ -1,0 +1,18 @@
+/* The content digest of a capture: XXH3-128 over the canonical stream that FORMAT.md ("Content digest")
+ * defines. */
+#ifndef ND_CAPTURE_CONTENT_H
+#define ND_CAPTURE_CONTENT_H
+
+#include "capture/index.h"
+
+enum { ND_CONTENT_DIGEST_BYTES = 33 };
+
+/* 32 hexadecimal digits and a NUL. Reads every dataset but the tensors, which their digests stand for. */
+enum nd_status nd_content_digest(const struct nd_index *index, char hex[static ND_CONTENT_DIGEST_BYTES],
+                                 struct nd_error *err);
+
+/* Whether the dataset is a tensor whose bytes the digests of its probe stand for: /probes/<probe>/inputs/,
+ * /outputs/ and /repeats/. */
+bool nd_content_is_tensor(const struct nd_index_object *object);
+
+#endif

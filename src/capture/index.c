@@ -1,0 +1,309 @@
+#include "capture/index.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "capture/index_internal.h"
+
+/* What may be in a group: the links of that name, or any link ("*"). */
+struct rule {
+    const char *name;
+    bool is_group;
+    const struct rule *inside; /* for groups */
+};
+
+static const struct rule no_objects[] = {{0}};
+static const struct rule any_dataset[] = {{"*", false, NULL}, {0}};
+static const struct rule edge_columns[] = {{"name", false, NULL},
+                                           {"onnx_name", false, NULL},
+                                           {"op_types", false, NULL},
+                                           {"node", false, NULL},
+                                           {"provider", false, NULL},
+                                           {"dtype", false, NULL},
+                                           {"rank", false, NULL},
+                                           {"dims", false, NULL},
+                                           {"is_model_input", false, NULL},
+                                           {"quant_n", false, NULL},
+                                           {"is_model_output", false, NULL},
+                                           {"quant_axis", false, NULL},
+                                           {"zero_point", false, NULL},
+                                           {"scale", false, NULL},
+                                           {0}};
+static const struct rule node_columns[] = {
+    {"name", false, NULL}, {"op_type", false, NULL}, {"domain", false, NULL}, {"provider", false, NULL}, {0}};
+static const struct rule probe_parts[] = {
+    {"inputs", true, any_dataset},  {"input_digests", true, any_dataset}, {"outputs", true, any_dataset},
+    {"digests", true, any_dataset}, {"repeats", true, any_dataset},       {"repeat_index", true, any_dataset},
+    {"labels", false, NULL},        {"latency_us", false, NULL},          {0}};
+static const struct rule any_probe[] = {{"*", true, probe_parts}, {0}};
+static const struct rule root_parts[] = {{"device", true, no_objects},  {"runtime", true, no_objects},
+                                         {"model", true, no_objects},   {"host", true, no_objects},
+                                         {"failure", true, no_objects}, {"edges", true, edge_columns},
+                                         {"nodes", true, node_columns}, {"probes", true, any_probe},
+                                         {"logs", true, any_dataset},   {0}};
+
+static const struct rule *find_rule(const struct rule *rules, const char *name)
+{
+    for (; rules->name != NULL; rules++)
+        if (strcmp(rules->name, "*") == 0 || strcmp(rules->name, name) == 0)
+            return rules;
+    return NULL;
+}
+
+struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, bool is_group,
+                                     struct nd_error *err)
+{
+    if (!nd_grow((void **)&index->objects, &index->capacity, index->n_objects + 1, sizeof *index->objects)) {
+        nd_fail_memory(err);
+        return NULL;
+    }
+    struct nd_index_object *object = &index->objects[index->n_objects];
+    *object = (struct nd_index_object){.path = nd_strdup(path), .is_group = is_group};
+    if (object->path == NULL) {
+        nd_fail_memory(err);
+        return NULL;
+    }
+    index->n_objects++;
+    return object;
+}
+
+static enum nd_status walk_group(struct nd_index *index, hid_t group, const char *path,
+                                 const struct rule *rules, struct nd_error *err);
+
+static enum nd_status walk_child(struct nd_index *index, hid_t group, const char *name, const char *path,
+                                 const struct rule *rule, struct nd_error *err)
+{
+    hid_t child = H5Oopen(group, name, H5P_DEFAULT);
+    if (child < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' cannot be opened", path);
+    enum nd_status status;
+    H5I_type_t kind = H5Iget_type(child);
+    if (kind != (rule->is_group ? H5I_GROUP : H5I_DATASET))
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a %s", path,
+                         rule->is_group ? "group" : "dataset");
+    else if (rule->is_group)
+        status = walk_group(index, child, path, rule->inside, err);
+    else
+        status = nd_index_add_dataset(index, child, path, err);
+    H5Oclose(child);
+    return status;
+}
+
+static enum nd_status walk_links(struct nd_index *index, hid_t group, const char *path,
+                                 const struct rule *rules, struct nd_error *err)
+{
+    struct nd_index_names names = {0};
+    enum nd_status status = nd_index_list_links(group, path, &names, err);
+    for (size_t i = 0; i < names.n && status == ND_OK; i++) {
+        const struct rule *rule = find_rule(rules, names.items[i]);
+        if (rule == NULL)
+            continue;
+        struct nd_strbuf child = {0};
+        nd_strbuf_printf(&child, "%s/%s", path[1] != '\0' ? path : "", names.items[i]);
+        char *child_path = nd_strbuf_take(&child);
+        status = child_path == NULL ? nd_fail_memory(err)
+                                    : walk_child(index, group, names.items[i], child_path, rule, err);
+        free(child_path);
+    }
+    nd_index_names_deinit(&names);
+    return status;
+}
+
+static enum nd_status walk_group(struct nd_index *index, hid_t group, const char *path,
+                                 const struct rule *rules, struct nd_error *err)
+{
+    size_t at = index->n_objects;
+    if (nd_index_add(index, path, true, err) == NULL)
+        return ND_ERR_MEMORY;
+    enum nd_status status = nd_index_add_attrs(&index->objects[at], group, err);
+    if (status == ND_OK && path[1] == '\0')
+        status = nd_index_check_version(&index->objects[at], err);
+    if (status == ND_OK)
+        status = walk_links(index, group, path, rules, err);
+    return status;
+}
+
+static int compare_objects(const void *a, const void *b)
+{
+    return strcmp(((const struct nd_index_object *)a)->path, ((const struct nd_index_object *)b)->path);
+}
+
+/* Opens the file by libhdf5. *fd is a descriptor of the very file that libhdf5 sees. */
+static enum nd_status open_file(const char *path, hid_t *file, int *fd, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    hsize_t user_block = 0;
+    int *handle = NULL;
+    hid_t creation = H5I_INVALID_HID, access = H5Pcreate(H5P_FILE_ACCESS);
+    if (access < 0 || H5Pset_fapl_sec2(access) < 0 || H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 cannot be set up");
+    else if (H5Fis_hdf5(path) <= 0)
+        status = nd_fail(err, ND_E_CAPTURE_FORMAT, path, "not an HDF5 file");
+    if (status != ND_OK)
+        goto out;
+    *file = H5Fopen(path, H5F_ACC_RDONLY, access);
+    if (*file < 0) {
+        bool is_cut = nd_hdf5_error_mentions("truncated file");
+        status = nd_hdf5_fail(err, is_cut ? ND_E_CAPTURE_TRUNCATED : ND_E_CAPTURE_FORMAT, path, "%s",
+                              is_cut ? "the file is cut off" : "not a readable HDF5 file");
+        goto out;
+    }
+    creation = H5Fget_create_plist(*file);
+    if (H5Pget_userblock(creation, &user_block) < 0 || user_block != 0)
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "the file starts with a user block");
+    else if (H5Fget_vfd_handle(*file, access, (void **)&handle) < 0)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 does not tell its file");
+    else if ((*fd = fcntl(*handle, F_DUPFD_CLOEXEC, 3)) < 0)
+        status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open: %s", strerror(errno));
+out:
+    H5Pclose(creation);
+    H5Pclose(access);
+    return status;
+}
+
+static enum nd_status build(const char *path, struct nd_index *index, struct nd_error *err)
+{
+    hid_t file = H5I_INVALID_HID, root = H5I_INVALID_HID;
+    struct stat info;
+    enum nd_status status = open_file(path, &file, &index->fd, err);
+    if (status == ND_OK && fstat(index->fd, &info) != 0)
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read: %s", strerror(errno));
+    if (status != ND_OK)
+        goto out;
+    index->file_bytes = (uint64_t)info.st_size;
+    root = H5Gopen2(file, "/", H5P_DEFAULT);
+    status = root >= 0 ? walk_group(index, root, "/", root_parts, err)
+                       : nd_hdf5_fail(err, ND_E_CAPTURE_FORMAT, path, "the root group cannot be opened");
+    if (status == ND_OK)
+        qsort(index->objects, index->n_objects, sizeof *index->objects, compare_objects);
+out:
+    if (root >= 0)
+        H5Gclose(root);
+    if (file >= 0)
+        H5Fclose(file);
+    H5Eclear2(H5E_DEFAULT);
+    return status;
+}
+
+/* What the system says about the path, before libhdf5 says less about it. */
+static enum nd_status check_readable(const char *path, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    struct stat info;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open: %s", strerror(errno));
+    if (fstat(fd, &info) != 0)
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read: %s", strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read: it is not a regular file");
+    else if (info.st_size == 0)
+        status = nd_fail(err, ND_E_CAPTURE_FORMAT, path, "the file is empty");
+    close(fd);
+    return status;
+}
+
+enum nd_status nd_index_open(const char *path, struct nd_index **out, struct nd_error *err)
+{
+    enum nd_status status = check_readable(path, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_index *index = nd_calloc(1, sizeof *index);
+    if (index == NULL)
+        return nd_fail_memory(err);
+    index->fd = -1;
+    nd_hdf5_lock();
+    status = build(path, index, err);
+    nd_hdf5_unlock();
+    if (status == ND_OK)
+        *out = index;
+    else
+        nd_index_close(&index);
+    return status;
+}
+
+void nd_index_close(struct nd_index **index_at)
+{
+    struct nd_index *index = *index_at;
+    if (index == NULL)
+        return;
+    for (size_t i = 0; i < index->n_objects; i++) {
+        struct nd_index_object *object = &index->objects[i];
+        for (size_t a = 0; a < object->n_attrs; a++) {
+            free(object->attrs[a].name);
+            free(object->attrs[a].bytes);
+        }
+        free(object->attrs);
+        free(object->chunks);
+        free(object->path);
+    }
+    free(index->objects);
+    if (index->fd >= 0)
+        close(index->fd);
+    free(index);
+    *index_at = NULL;
+}
+
+static int compare_path(const void *key, const void *object)
+{
+    return strcmp(key, ((const struct nd_index_object *)object)->path);
+}
+
+const struct nd_index_object *nd_index_find(const struct nd_index *index, const char *path)
+{
+    return bsearch(path, index->objects, index->n_objects, sizeof *index->objects, compare_path);
+}
+
+/* The first object that is not before the n first bytes of prefix. */
+static size_t lower_bound(const struct nd_index *index, const char *prefix, size_t n, bool is_past)
+{
+    size_t low = 0, high = index->n_objects;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        int order = strncmp(index->objects[middle].path, prefix, n);
+        if (order < 0 || (is_past && order == 0))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void nd_index_range(const struct nd_index *index, const char *path, size_t *first, size_t *end)
+{
+    size_t n = strlen(path);
+    *first = *end = 0;
+    const struct nd_index_object *group = nd_index_find(index, path);
+    if (group == NULL)
+        return;
+    /* Paths that only start alike ("/a-b" beside "/a") lie between a group and what is inside it: "/a/" is
+     * searched. */
+    struct nd_strbuf prefix = {0};
+    nd_strbuf_printf(&prefix, "%s/", path);
+    if (!prefix.failed) {
+        *first = lower_bound(index, prefix.text, n + 1, false);
+        *end = lower_bound(index, prefix.text, n + 1, true);
+    }
+    nd_strbuf_deinit(&prefix);
+}
+
+bool nd_index_is_child(const struct nd_index_object *object, const char *path)
+{
+    size_t n = strlen(path);
+    return strncmp(object->path, path, n) == 0 && object->path[n] == '/' &&
+           strchr(object->path + n + 1, '/') == NULL;
+}
+
+const struct nd_index_attr *nd_index_attr(const struct nd_index_object *object, const char *name)
+{
+    for (size_t i = 0; i < object->n_attrs; i++)
+        if (strcmp(object->attrs[i].name, name) == 0)
+            return &object->attrs[i];
+    return NULL;
+}

@@ -1,0 +1,79 @@
+/* The index of a capture: every object that the schema knows, with its type, shape, attributes and place in the
+ * file.
+ *
+ * index.c is the only reader that calls libhdf5, and it calls nothing that reads data. What it finds is checked
+ * against the size of the file before it is believed; data is then read by nd_index_read without libhdf5.
+ * Objects that the schema does not know are left out. Immutable once made: any thread may read. */
+#ifndef ND_CAPTURE_INDEX_H
+#define ND_CAPTURE_INDEX_H
+
+#include "spool/chunk.h"
+
+enum { ND_CAPTURE_FORMAT = 1 };
+
+struct nd_index_attr {
+    char *name;
+    enum nd_dtype dtype; /* ND_DTYPE_NONE: text */
+    bool is_scalar;
+    size_t n; /* elements */
+    size_t n_bytes;
+    unsigned char *bytes; /* as stored, little endian; a NUL follows */
+};
+
+struct nd_index_chunk {
+    uint64_t offset;
+    uint64_t stored_bytes;
+    bool is_shuffled;
+    bool is_deflated;
+};
+
+struct nd_index_object {
+    char *path;
+    bool is_group;
+    size_t n_attrs;
+    struct nd_index_attr *attrs; /* sorted by name */
+    /* Datasets only. */
+    enum nd_dtype dtype; /* as stored (uint16 for bfloat16, uint8 for bool); ND_DTYPE_NONE: text */
+    size_t elem_bytes;   /* of a number, or the length of the strings */
+    struct nd_shape shape;
+    size_t n_bytes;                /* of the whole, decoded */
+    uint64_t stored_bytes;         /* of the whole, in the file */
+    uint64_t offset;               /* contiguous */
+    struct nd_index_chunk *chunks; /* chunked: layout.n_chunks of them; else NULL */
+    struct nd_chunk_layout layout;
+};
+
+struct nd_index {
+    int fd;
+    uint64_t file_bytes;
+    size_t n_objects;
+    size_t capacity;
+    struct nd_index_object *objects; /* sorted by path, bytewise */
+};
+
+/* ND_ERR_IO, ND_ERR_FORMAT (not HDF5, not a capture, truncated, against the schema), ND_ERR_UNSUPPORTED (a
+ * newer format), ND_ERR_MEMORY. The caller frees *out. */
+enum nd_status nd_index_open(const char *path, struct nd_index **out, struct nd_error *err);
+void nd_index_close(struct nd_index **index);
+
+/* The object at `path`, or NULL. */
+const struct nd_index_object *nd_index_find(const struct nd_index *index, const char *path);
+
+/* Objects directly inside the group at `path` are in [*first, *end) together with everything below them;
+ * nd_index_is_child tells the direct ones. */
+void nd_index_range(const struct nd_index *index, const char *path, size_t *first, size_t *end);
+bool nd_index_is_child(const struct nd_index_object *object, const char *path);
+
+/* The attribute, or NULL. */
+const struct nd_index_attr *nd_index_attr(const struct nd_index_object *object, const char *name);
+
+/* Rows [first, first + n) along the first dimension into buf. The range must lie inside the dataset (asserted);
+ * a scalar has one row. ND_ERR_FORMAT: a chunk cannot be decoded or the file has become shorter; ND_ERR_IO: it
+ * cannot be read. */
+enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index_object *object, size_t first,
+                             size_t n, void *buf, struct nd_error *err);
+
+/* "uint8", "text[12]": the type as FORMAT.md and the content digest spell it. Returns buf. */
+char *nd_index_type_name(enum nd_dtype dtype, size_t elem_bytes, char *buf, size_t buf_size);
+
+#endif

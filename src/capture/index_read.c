@@ -1,0 +1,110 @@
+/* Reading data by its place in the index: no libhdf5 here. */
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "capture/index.h"
+
+static enum nd_status read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
+                              size_t n_bytes, struct nd_error *err)
+{
+    char *at = buf;
+    while (n_bytes > 0) {
+        ssize_t n = pread(index->fd, at, n_bytes, (off_t)offset);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+        if (n == 0)
+            return nd_fail(err, ND_E_CAPTURE_TRUNCATED, path, "the file ends inside '%s'", path);
+        at += n;
+        offset += (uint64_t)n;
+        n_bytes -= (size_t)n;
+    }
+    return ND_OK;
+}
+
+/* Buffers of one call. */
+struct scratch {
+    unsigned char *stored;
+    size_t stored_capacity;
+    unsigned char *raw;
+};
+
+static enum nd_status decode_chunk(const struct nd_index *index, const struct nd_index_object *object, size_t i,
+                                   struct scratch *scratch, void *raw, struct nd_error *err)
+{
+    const struct nd_index_chunk *chunk = &object->chunks[i];
+    if (!nd_grow((void **)&scratch->stored, &scratch->stored_capacity, chunk->stored_bytes, 1))
+        return nd_fail_memory(err);
+    enum nd_status status =
+        read_at(index, object->path, chunk->offset, scratch->stored, chunk->stored_bytes, err);
+    if (status != ND_OK)
+        return status;
+    status = nd_chunk_decode(scratch->stored, chunk->stored_bytes, object->elem_bytes, chunk->is_shuffled,
+                             chunk->is_deflated, raw, object->layout.chunk_bytes, err);
+    if (status != ND_OK)
+        nd_error_context(err, "chunk %zu of '%s'", i, object->path);
+    return status;
+}
+
+/* The part of chunk i that lies in rows [first, first + n), to its place in buf. */
+static enum nd_status read_chunk(const struct nd_index *index, const struct nd_index_object *object, size_t i,
+                                 size_t first, size_t n, struct scratch *scratch, unsigned char *buf,
+                                 struct nd_error *err)
+{
+    const struct nd_chunk_layout *layout = &object->layout;
+    struct nd_chunk_span span;
+    nd_chunk_span(layout, i, &span);
+    size_t skipped = span.first_sample < first ? first - span.first_sample : 0;
+    size_t end =
+        span.first_sample + span.n_samples < first + n ? span.first_sample + span.n_samples : first + n;
+    size_t to = (span.first_sample + skipped - first) * layout->sample_bytes + span.offset_bytes;
+    size_t from = skipped * layout->sample_bytes;
+    size_t n_bytes = layout->chunks_per_sample > 1 || layout->samples_per_chunk == 1
+                         ? span.n_bytes
+                         : (end - span.first_sample - skipped) * layout->sample_bytes;
+    if (n_bytes == layout->chunk_bytes)
+        return decode_chunk(index, object, i, scratch, buf + to, err);
+    if (scratch->raw == NULL && (scratch->raw = nd_calloc(layout->chunk_bytes, 1)) == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = decode_chunk(index, object, i, scratch, scratch->raw, err);
+    if (status == ND_OK)
+        memcpy(buf + to, scratch->raw + from, n_bytes);
+    return status;
+}
+
+enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index_object *object, size_t first,
+                             size_t n, void *buf, struct nd_error *err)
+{
+    size_t n_rows = (size_t)object->shape.dims[0];
+    assert(first <= n_rows && n <= n_rows - first);
+    if (object->n_bytes == 0 || n == 0)
+        return ND_OK;
+    size_t row_bytes = object->n_bytes / n_rows;
+    if (object->chunks == NULL)
+        return read_at(index, object->path, object->offset + first * row_bytes, buf, n * row_bytes, err);
+    const struct nd_chunk_layout *layout = &object->layout;
+    size_t first_chunk = first / layout->samples_per_chunk * layout->chunks_per_sample;
+    size_t end_chunk = ((first + n - 1) / layout->samples_per_chunk + 1) * layout->chunks_per_sample;
+    struct scratch scratch = {0};
+    enum nd_status status = ND_OK;
+    for (size_t i = first_chunk; i < end_chunk && status == ND_OK; i++)
+        status = read_chunk(index, object, i, first, n, &scratch, buf, err);
+    free(scratch.stored);
+    free(scratch.raw);
+    return status;
+}
+
+char *nd_index_type_name(enum nd_dtype dtype, size_t elem_bytes, char *buf, size_t buf_size)
+{
+    if (dtype != ND_DTYPE_NONE)
+        snprintf(buf, buf_size, "%s", nd_dtype_name(dtype));
+    else
+        snprintf(buf, buf_size, "text[%zu]", elem_bytes);
+    return buf;
+}

@@ -1,0 +1,410 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "capture/capture_internal.h"
+#include "capture/names.h"
+
+void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges)
+{
+    struct nd_capture_probe *probe = &data->probe;
+    for (size_t i = 0; data->edges != NULL && i < n_edges; i++) {
+        free(data->edges[i].digests);
+        free(data->edges[i].repeat_rows);
+    }
+    for (size_t i = 0; i < probe->n_inputs; i++) {
+        if (probe->inputs != NULL)
+            free(probe->inputs[i].name);
+        if (data->inputs != NULL)
+            free(data->inputs[i].digests);
+    }
+    free(data->edges);
+    free(data->inputs);
+    free(probe->inputs);
+    free(probe->name);
+    free(probe->source);
+    free(probe->labels);
+    free(probe->latency_us);
+    *data = (struct nd_probe_data){0};
+}
+
+enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enum nd_dtype *out,
+                                       struct nd_error *err)
+{
+    const struct nd_index_attr *attr = nd_index_attr(object, "dtype");
+    enum nd_dtype dtype = object->dtype;
+    if (attr != NULL) {
+        dtype = attr->dtype == ND_DTYPE_NONE ? nd_dtype_from_name((const char *)attr->bytes) : ND_DTYPE_NONE;
+        if (!(dtype == ND_DTYPE_BF16 && object->dtype == ND_DTYPE_U16) &&
+            !(dtype == ND_DTYPE_BOOL && object->dtype == ND_DTYPE_U8))
+            dtype = ND_DTYPE_NONE;
+    }
+    if (dtype == ND_DTYPE_NONE)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "'%s' has no element type, or its attribute 'dtype' contradicts it", object->path);
+    *out = dtype;
+    return ND_OK;
+}
+
+/* One int64 attribute of an object, not negative. */
+static enum nd_status get_count(const struct nd_index_object *object, const char *name, size_t *out,
+                                struct nd_error *err)
+{
+    const struct nd_index_attr *attr = nd_index_attr(object, name);
+    int64_t value = -1;
+    if (attr != NULL && attr->is_scalar && attr->dtype == ND_DTYPE_I64)
+        memcpy(&value, attr->bytes, sizeof value);
+    if (value < 0)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "attribute '%s' of '%s' is missing, or not one int64 that is not negative", name,
+                       object->path);
+    *out = (size_t)value;
+    return ND_OK;
+}
+
+static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_capture_probe *probe,
+                                 struct nd_error *err)
+{
+    enum nd_status status = get_count(group, "n_samples", &probe->n_samples, err);
+    if (status == ND_OK)
+        status = get_count(group, "n_samples_expected", &probe->n_samples_expected, err);
+    if (status == ND_OK)
+        status = get_count(group, "n_repeats", &probe->n_repeats, err);
+    if (status != ND_OK)
+        return status;
+    if (probe->n_samples > probe->n_samples_expected || (probe->n_samples > 0 && probe->n_repeats == 0))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path, "'%s' has %zu of %zu samples in %zu repeats",
+                       group->path, probe->n_samples, probe->n_samples_expected, probe->n_repeats);
+    const struct nd_index_attr *source = nd_index_attr(group, "source");
+    if (source == NULL || source->dtype != ND_DTYPE_NONE)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
+                       "attribute 'source' of '%s' is missing or not text", group->path);
+    probe->name = nd_name_unescape(group->path + strlen("/probes/"));
+    probe->source = strndup((const char *)source->bytes, source->n_bytes);
+    if (probe->name == NULL)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path, "'%s' is not a name that npudiff writes",
+                       group->path);
+    return probe->source != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* nd_capture_load of /probes/<probe>/<part>[/<name>]; an absent one is not an error when is_optional. */
+static enum nd_status load_part(const struct nd_capture *capture, const struct nd_capture_probe *probe,
+                                const char *part, const char *name, enum nd_dtype dtype,
+                                const struct nd_shape *shape, bool is_optional, void **out, size_t *n_rows,
+                                struct nd_error *err)
+{
+    char *path = nd_name_probe_path(probe->name, part, name);
+    if (path == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    if (!is_optional || nd_index_find(capture->index, path) != NULL)
+        status = nd_capture_load(capture, path, dtype, shape, out, n_rows, err);
+    free(path);
+    return status;
+}
+
+static enum nd_status load_series(const struct nd_capture *capture, struct nd_capture_probe *probe,
+                                  struct nd_error *err)
+{
+    struct nd_shape labels = {.rank = 1, .dims = {(int64_t)probe->n_samples_expected}};
+    struct nd_shape latency = {.rank = 2, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats}};
+    void *data = NULL;
+    enum nd_status status =
+        load_part(capture, probe, "labels", NULL, ND_DTYPE_I64, &labels, true, &data, NULL, err);
+    if (status != ND_OK)
+        return status;
+    probe->labels = data;
+    status = load_part(capture, probe, "latency_us", NULL, ND_DTYPE_F64, &latency, false, &data, NULL, err);
+    if (status == ND_OK)
+        probe->latency_us = data;
+    return status;
+}
+
+/* A tensor of `n` rows of `sample`, of that type. */
+static enum nd_status check_tensor(const struct nd_index_object *object, size_t n,
+                                   const struct nd_shape *sample, enum nd_dtype dtype, struct nd_error *err)
+{
+    struct nd_shape wanted = {.rank = sample->rank + 1, .dims = {(int64_t)n}};
+    enum nd_dtype found;
+    char found_text[256], wanted_text[256];
+    enum nd_status status = nd_capture_tensor_dtype(object, &found, err);
+    if (status != ND_OK)
+        return status;
+    if (sample->rank < 0 || dtype == ND_DTYPE_NONE)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "'%s' is stored, but its edge has no type or shape", object->path);
+    for (int i = 0; i < sample->rank; i++)
+        wanted.dims[i + 1] = sample->dims[i];
+    if (found != dtype || !nd_shape_equal(&object->shape, &wanted))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is %s %s instead of %s %s", object->path,
+                       nd_dtype_name(found), nd_shape_format(&object->shape, found_text, sizeof found_text),
+                       nd_dtype_name(dtype), nd_shape_format(&wanted, wanted_text, sizeof wanted_text));
+    return ND_OK;
+}
+
+static enum nd_status load_input(const struct nd_capture *capture, struct nd_probe_data *data,
+                                 const struct nd_index_object *object, struct nd_error *err)
+{
+    struct nd_capture_probe *probe = &data->probe;
+    size_t at;
+    enum nd_status status = get_count(object, "index", &at, err);
+    if (status != ND_OK)
+        return status;
+    if (at >= probe->n_inputs || probe->inputs[at].name != NULL)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "'%s' has index %zu, which is taken or too large", object->path, at);
+    struct nd_capture_input *input = &probe->inputs[at];
+    input->name = nd_name_unescape(strrchr(object->path, '/') + 1);
+    if (input->name == NULL)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is not a name that npudiff writes",
+                       object->path);
+    status = nd_capture_tensor_dtype(object, &input->dtype, err);
+    if (status != ND_OK)
+        return status;
+    input->shape.rank = object->shape.rank - 1;
+    memcpy(input->shape.dims, object->shape.dims + 1, (size_t)input->shape.rank * sizeof input->shape.dims[0]);
+    status = check_tensor(object, probe->n_samples_expected, &input->shape, input->dtype, err);
+    struct nd_shape digests = {.rank = 2, .dims = {(int64_t)probe->n_samples_expected, 2}};
+    void *loaded = NULL;
+    if (status == ND_OK)
+        status = load_part(capture, probe, "input_digests", input->name, ND_DTYPE_U64, &digests, false, &loaded,
+                           NULL, err);
+    data->inputs[at] = (struct nd_probe_input_data){.object = object, .digests = loaded};
+    return status;
+}
+
+/* The datasets in /probes/<probe>/<part>. */
+static enum nd_status count_part(const struct nd_capture *capture, const struct nd_capture_probe *probe,
+                                 const char *part, size_t *first, size_t *end, struct nd_error *err)
+{
+    char *path = nd_name_probe_path(probe->name, part, NULL);
+    if (path == NULL)
+        return nd_fail_memory(err);
+    nd_index_range(capture->index, path, first, end);
+    free(path);
+    return ND_OK;
+}
+
+static enum nd_status load_inputs(const struct nd_capture *capture, const struct nd_index_object *group,
+                                  struct nd_probe_data *data, struct nd_error *err)
+{
+    size_t first, end, n, n_digests_first, n_digests_end;
+    enum nd_status status = get_count(group, "n_inputs", &n, err);
+    if (status == ND_OK)
+        status = count_part(capture, &data->probe, "inputs", &first, &end, err);
+    if (status == ND_OK)
+        status = count_part(capture, &data->probe, "input_digests", &n_digests_first, &n_digests_end, err);
+    if (status != ND_OK)
+        return status;
+    if (end - first != n || n_digests_end - n_digests_first != n)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
+                       "'%s' stores %zu inputs and digests of %zu instead of %zu", group->path, end - first,
+                       n_digests_end - n_digests_first, n);
+    data->probe.inputs = nd_calloc(n, sizeof *data->probe.inputs);
+    data->inputs = nd_calloc(n, sizeof *data->inputs);
+    data->probe.n_inputs = n;
+    if (data->probe.inputs == NULL || data->inputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = first; i < end && status == ND_OK; i++)
+        status = load_input(capture, data, &capture->index->objects[i], err);
+    return status;
+}
+
+static bool is_attr_equal(const struct nd_index_object *object, const char *name, const void *bytes,
+                          size_t n_bytes)
+{
+    const struct nd_index_attr *attr = nd_index_attr(object, name);
+    return attr == NULL ||
+           (attr->n_bytes == n_bytes && (n_bytes == 0 || memcmp(attr->bytes, bytes, n_bytes) == 0));
+}
+
+/* The attributes that repeat the table for the eyes of other programs must say the same. */
+static enum nd_status check_quant_attrs(const struct nd_index_object *object, const struct nd_edge *edge,
+                                        struct nd_error *err)
+{
+    const struct nd_quant *quant = &edge->quant;
+    int64_t axis = quant->axis;
+    if (!is_attr_equal(object, "scale", quant->scale, quant->n * sizeof *quant->scale) ||
+        !is_attr_equal(object, "zero_point", quant->zero_point, quant->n * sizeof *quant->zero_point) ||
+        !is_attr_equal(object, "axis", &axis, sizeof axis))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
+                       "the quantisation attributes of '%s' contradict the table of edges", object->path);
+    return ND_OK;
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+    const struct nd_repeat_row *x = a, *y = b;
+    if (x->sample != y->sample)
+        return x->sample < y->sample ? -1 : 1;
+    return x->repeat == y->repeat ? 0 : x->repeat < y->repeat ? -1 : 1;
+}
+
+const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_edge *edge, size_t sample,
+                                                  size_t repeat)
+{
+    struct nd_repeat_row key = {.sample = (int64_t)sample, .repeat = (int64_t)repeat};
+    if (edge->n_repeat_rows == 0)
+        return NULL;
+    return bsearch(&key, edge->repeat_rows, edge->n_repeat_rows, sizeof key, compare_rows);
+}
+
+static enum nd_status load_repeat_rows(const struct nd_capture *capture, const struct nd_capture_probe *probe,
+                                       const struct nd_edge *edge, struct nd_probe_edge *part,
+                                       struct nd_error *err)
+{
+    struct nd_shape shape = {.rank = 2, .dims = {-1, 2}};
+    void *loaded = NULL;
+    size_t n = 0;
+    enum nd_status status =
+        load_part(capture, probe, "repeat_index", edge->name, ND_DTYPE_I64, &shape, true, &loaded, &n, err);
+    if (status != ND_OK)
+        return status;
+    const int64_t *index = loaded;
+    part->repeat_rows = nd_calloc(n, sizeof *part->repeat_rows);
+    if (part->repeat_rows == NULL) {
+        free(loaded);
+        return nd_fail_memory(err);
+    }
+    part->n_repeat_rows = n;
+    for (size_t i = 0; i < n; i++) {
+        part->repeat_rows[i] = (struct nd_repeat_row){index[2 * i], index[2 * i + 1], i};
+        if (index[2 * i] < 0 || (uint64_t)index[2 * i] >= probe->n_samples || index[2 * i + 1] < 1 ||
+            (uint64_t)index[2 * i + 1] >= probe->n_repeats)
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
+                             "probe '%s', edge '%s': a stored repeat is of sample %lld, repeat %lld",
+                             probe->name, edge->name, (long long)index[2 * i], (long long)index[2 * i + 1]);
+    }
+    free(loaded);
+    qsort(part->repeat_rows, n, sizeof *part->repeat_rows, compare_rows);
+    for (size_t i = 1; i < n && status == ND_OK; i++)
+        if (compare_rows(&part->repeat_rows[i - 1], &part->repeat_rows[i]) == 0)
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
+                             "probe '%s', edge '%s': a repeat is stored twice", probe->name, edge->name);
+    return status;
+}
+
+/* Where outputs are stored, so is every repeat whose digest is another one. */
+static enum nd_status check_repeats(const struct nd_capture_probe *probe, const struct nd_edge *edge,
+                                    const struct nd_probe_edge *part, struct nd_error *err)
+{
+    if ((part->n_repeat_rows > 0) != (part->repeats != NULL) ||
+        (part->repeats != NULL && part->outputs == NULL))
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
+                       "probe '%s', edge '%s': repeats are stored without their index or without outputs",
+                       probe->name, edge->name);
+    for (size_t s = 0; part->outputs != NULL && s < probe->n_samples; s++)
+        for (size_t r = 1; r < probe->n_repeats; r++)
+            if (!nd_digest_equal(part->digests[s * probe->n_repeats],
+                                 part->digests[s * probe->n_repeats + r]) &&
+                nd_capture_repeat_row(part, s, r) == NULL)
+                return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
+                               "probe '%s', edge '%s': repeat %zu of sample %zu differs, but is not stored",
+                               probe->name, edge->name, r, s);
+    return ND_OK;
+}
+
+static enum nd_status load_edge(const struct nd_capture *capture, const struct nd_capture_probe *probe,
+                                const struct nd_edge *edge, struct nd_probe_edge *part, struct nd_error *err)
+{
+    struct nd_shape digests = {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}};
+    char *outputs = nd_name_probe_path(probe->name, "outputs", edge->name);
+    char *repeats = nd_name_probe_path(probe->name, "repeats", edge->name);
+    void *loaded = NULL;
+    enum nd_status status = outputs == NULL || repeats == NULL ? nd_fail_memory(err) : ND_OK;
+    if (status == ND_OK)
+        status = load_part(capture, probe, "digests", edge->name, ND_DTYPE_U64, &digests, probe->n_samples == 0,
+                           &loaded, NULL, err);
+    part->digests = loaded;
+    if (status == ND_OK)
+        status = load_repeat_rows(capture, probe, edge, part, err);
+    if (status == ND_OK) {
+        part->outputs = nd_index_find(capture->index, outputs);
+        part->repeats = nd_index_find(capture->index, repeats);
+    }
+    if (status == ND_OK && part->outputs != NULL)
+        status = check_tensor(part->outputs, probe->n_samples, &edge->shape, edge->dtype, err);
+    if (status == ND_OK && part->outputs != NULL)
+        status = check_quant_attrs(part->outputs, edge, err);
+    if (status == ND_OK && part->repeats != NULL)
+        status = check_tensor(part->repeats, part->n_repeat_rows, &edge->shape, edge->dtype, err);
+    if (status == ND_OK)
+        status = check_repeats(probe, edge, part, err);
+    if (status == ND_OK && probe->n_samples > 0 && (edge->dtype == ND_DTYPE_NONE || edge->shape.rank < 0))
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has samples, but no type or shape",
+                         edge->name);
+    free(outputs);
+    free(repeats);
+    return status;
+}
+
+/* Every dataset of these groups must be one that load_edge has looked up: none may be of an edge that does not
+ * exist. */
+static enum nd_status check_no_strangers(const struct nd_capture *capture, const struct nd_probe_data *data,
+                                         struct nd_error *err)
+{
+    size_t n_used[4] = {0}, first, end;
+    static const char *const parts[4] = {"outputs", "digests", "repeats", "repeat_index"};
+    for (size_t i = 0; i < capture->n_edges; i++) {
+        n_used[0] += data->edges[i].outputs != NULL;
+        n_used[1] += data->edges[i].digests != NULL;
+        n_used[2] += data->edges[i].repeats != NULL;
+        n_used[3] += data->edges[i].n_repeat_rows > 0;
+    }
+    for (size_t i = 0; i < 4; i++) {
+        enum nd_status status = count_part(capture, &data->probe, parts[i], &first, &end, err);
+        if (status != ND_OK)
+            return status;
+        if (end - first != n_used[i])
+            return nd_fail(err, ND_E_CAPTURE_SCHEMA, data->probe.name,
+                           "probe '%s' has %zu datasets in '%s', but only %zu belong to edges of the table",
+                           data->probe.name, end - first, parts[i], n_used[i]);
+    }
+    return ND_OK;
+}
+
+static enum nd_status load_probe(const struct nd_capture *capture, const struct nd_index_object *group,
+                                 struct nd_probe_data *data, struct nd_error *err)
+{
+    enum nd_status status = load_sizes(group, &data->probe, err);
+    if (status == ND_OK)
+        status = load_series(capture, &data->probe, err);
+    if (status == ND_OK)
+        status = load_inputs(capture, group, data, err);
+    if (status != ND_OK)
+        return status;
+    data->edges = nd_calloc(capture->n_edges, sizeof *data->edges);
+    if (data->edges == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < capture->n_edges && status == ND_OK; i++)
+        status = load_edge(capture, &data->probe, &capture->edges[i], &data->edges[i], err);
+    return status == ND_OK ? check_no_strangers(capture, data, err) : status;
+}
+
+enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err)
+{
+    size_t first, end, n = 0;
+    enum nd_status status = ND_OK;
+    if (nd_index_find(capture->index, "/probes") == NULL)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/probes", "group '/probes' is missing");
+    nd_index_range(capture->index, "/probes", &first, &end);
+    for (size_t i = first; i < end; i++)
+        n += nd_index_is_child(&capture->index->objects[i], "/probes");
+    capture->probes = nd_calloc(n, sizeof *capture->probes);
+    if (capture->probes == NULL)
+        return nd_fail_memory(err);
+    capture->n_probes = n;
+    for (size_t i = first; i < end && status == ND_OK; i++) {
+        const struct nd_index_object *group = &capture->index->objects[i];
+        size_t at;
+        if (!nd_index_is_child(group, "/probes"))
+            continue;
+        status = get_count(group, "index", &at, err);
+        if (status == ND_OK && (at >= n || capture->probes[at].probe.name != NULL))
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
+                             "'%s' has index %zu, which is taken or too large", group->path, at);
+        if (status == ND_OK)
+            status = load_probe(capture, group, &capture->probes[at], err);
+    }
+    return status;
+}

@@ -1,0 +1,61 @@
+#include <assert.h>
+
+#include "capture/capture_internal.h"
+
+/* Rows [first, first + n) of a tensor; `what` and `name` say whose it is. */
+static enum nd_status read_rows(const struct nd_capture *capture, const struct nd_index_object *object,
+                                size_t n_rows, size_t first, size_t n, void *buf, struct nd_error *err)
+{
+    if (first > n_rows || n > n_rows - first)
+        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, object->path,
+                       "'%s': samples %zu to %zu were asked for of %zu in '%s'", capture->path, first,
+                       first + n, n_rows, object->path);
+    enum nd_status status = nd_index_read(capture->index, object, first, n, buf, err);
+    if (status != ND_OK)
+        nd_error_context(err, "'%s'", capture->path);
+    return status;
+}
+
+static enum nd_status no_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
+                                 struct nd_error *err)
+{
+    return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, capture->edges[edge].name,
+                   "'%s': of edge '%s' of probe '%s' only digests are stored", capture->path,
+                   capture->edges[edge].name, capture->probes[probe].probe.name);
+}
+
+enum nd_status nd_capture_read_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
+                                       size_t first, size_t n, void *buf, struct nd_error *err)
+{
+    assert(probe < capture->n_probes && edge < capture->n_edges);
+    const struct nd_probe_data *data = &capture->probes[probe];
+    if (data->edges[edge].outputs == NULL)
+        return no_outputs(capture, probe, edge, err);
+    return read_rows(capture, data->edges[edge].outputs, data->probe.n_samples, first, n, buf, err);
+}
+
+enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t probe, size_t edge,
+                                      size_t sample, size_t repeat, void *buf, struct nd_error *err)
+{
+    assert(probe < capture->n_probes && edge < capture->n_edges);
+    const struct nd_probe_data *data = &capture->probes[probe];
+    const struct nd_probe_edge *part = &data->edges[edge];
+    if (part->outputs == NULL)
+        return no_outputs(capture, probe, edge, err);
+    if (sample >= data->probe.n_samples || repeat >= data->probe.n_repeats)
+        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, part->outputs->path,
+                       "'%s': sample %zu, repeat %zu was asked for of %zu samples in %zu repeats",
+                       capture->path, sample, repeat, data->probe.n_samples, data->probe.n_repeats);
+    const struct nd_repeat_row *row = nd_capture_repeat_row(part, sample, repeat);
+    if (row == NULL) /* opening made sure that the digests are then equal */
+        return read_rows(capture, part->outputs, data->probe.n_samples, sample, 1, buf, err);
+    return read_rows(capture, part->repeats, part->n_repeat_rows, row->row, 1, buf, err);
+}
+
+enum nd_status nd_capture_read_inputs(const struct nd_capture *capture, size_t probe, size_t input,
+                                      size_t first, size_t n, void *buf, struct nd_error *err)
+{
+    assert(probe < capture->n_probes && input < capture->probes[probe].probe.n_inputs);
+    const struct nd_probe_data *data = &capture->probes[probe];
+    return read_rows(capture, data->inputs[input].object, data->probe.n_samples_expected, first, n, buf, err);
+}

@@ -1,0 +1,130 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "capture/capture_internal.h"
+#include "capture/content.h"
+
+/* What is being hashed, for the report. */
+struct subject {
+    const struct nd_capture *capture;
+    const char *probe;
+    const char *kind; /* "edge" or "input" */
+    const char *name;
+    struct nd_capture_verification *out;
+};
+
+static void count_wrong(const struct subject *subject, size_t sample, size_t repeat)
+{
+    struct nd_capture_verification *out = subject->out;
+    if (out->n_wrong++ > 0)
+        return;
+    int n = snprintf(out->first_wrong, sizeof out->first_wrong, "probe '%s', %s '%s', sample %zu",
+                     subject->probe, subject->kind, subject->name, sample);
+    if (repeat > 0 && n > 0 && (size_t)n < sizeof out->first_wrong)
+        snprintf(out->first_wrong + n, sizeof out->first_wrong - (size_t)n, ", repeat %zu", repeat);
+}
+
+/* Digest of row i: digests[i * stride] without rows; of a stored repeat, rows[i] says whose it is. */
+struct expectation {
+    const struct nd_digest *digests;
+    size_t stride;
+    const struct nd_repeat_row *rows;
+};
+
+static void check_row(const struct subject *subject, const struct expectation *expected, size_t i,
+                      const unsigned char *data, size_t row_bytes)
+{
+    size_t sample = i, repeat = 0;
+    if (expected->rows != NULL) {
+        sample = (size_t)expected->rows[i].sample;
+        repeat = (size_t)expected->rows[i].repeat;
+    }
+    subject->out->n_tensors++;
+    /* data NULL: the row could not even be decoded */
+    if (data == NULL || !nd_digest_equal(nd_digest_bytes(data, row_bytes),
+                                         expected->digests[sample * expected->stride + repeat]))
+        count_wrong(subject, sample, repeat);
+}
+
+/* Hashes every row, a chunk at a time so that none is inflated twice. */
+static enum nd_status check_tensor(const struct subject *subject, const struct nd_index_object *object,
+                                   const struct expectation *expected, struct nd_error *err)
+{
+    size_t n = (size_t)object->shape.dims[0];
+    size_t row_bytes = n > 0 ? object->n_bytes / n : 0;
+    size_t n_batch = object->chunks != NULL ? object->layout.samples_per_chunk : 1;
+    n_batch = n_batch < n ? n_batch : n;
+    size_t batch_bytes;
+    enum nd_status status = ND_OK;
+    unsigned char *data = nd_size_mul(n_batch, row_bytes, &batch_bytes) ? nd_tensor_alloc(batch_bytes) : NULL;
+    if (data == NULL)
+        return nd_fail_memory(err);
+    for (size_t first = 0; first < n && status == ND_OK; first += n_batch) {
+        size_t n_rows = n - first < n_batch ? n - first : n_batch;
+        status = nd_index_read(subject->capture->index, object, first, n_rows, data, err);
+        bool is_read = status == ND_OK;
+        if (status == ND_ERR_FORMAT)
+            status = ND_OK; /* damage is what is looked for */
+        for (size_t i = 0; i < n_rows && status == ND_OK; i++)
+            check_row(subject, expected, first + i, is_read ? data + i * row_bytes : NULL, row_bytes);
+    }
+    free(data);
+    return status;
+}
+
+/* Stored repeats are kept sorted by sample; hashing goes by row. */
+static enum nd_status check_repeats(const struct subject *subject, const struct nd_probe_edge *part,
+                                    size_t n_repeats, struct nd_error *err)
+{
+    struct nd_repeat_row *rows = nd_calloc(part->n_repeat_rows, sizeof *rows);
+    if (rows == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < part->n_repeat_rows; i++)
+        rows[part->repeat_rows[i].row] = part->repeat_rows[i];
+    struct expectation expected = {part->digests, n_repeats, rows};
+    enum nd_status status = check_tensor(subject, part->repeats, &expected, err);
+    free(rows);
+    return status;
+}
+
+static enum nd_status check_probe(const struct nd_capture *capture, const struct nd_probe_data *data,
+                                  struct nd_capture_verification *out, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < data->probe.n_inputs && status == ND_OK; i++) {
+        struct subject subject = {capture, data->probe.name, "input", data->probe.inputs[i].name, out};
+        struct expectation expected = {data->inputs[i].digests, 1, NULL};
+        status = check_tensor(&subject, data->inputs[i].object, &expected, err);
+    }
+    for (size_t i = 0; i < capture->n_edges && status == ND_OK; i++) {
+        const struct nd_probe_edge *part = &data->edges[i];
+        struct subject subject = {capture, data->probe.name, "edge", capture->edges[i].name, out};
+        struct expectation expected = {part->digests, data->probe.n_repeats, NULL};
+        if (part->outputs != NULL)
+            status = check_tensor(&subject, part->outputs, &expected, err);
+        if (status == ND_OK && part->repeats != NULL)
+            status = check_repeats(&subject, part, data->probe.n_repeats, err);
+    }
+    return status;
+}
+
+enum nd_status nd_capture_verify(const struct nd_capture *capture, struct nd_capture_verification *out,
+                                 struct nd_error *err)
+{
+    struct nd_capture_verification found = {0};
+    char digest[ND_CONTENT_DIGEST_BYTES];
+    enum nd_status status = nd_content_digest(capture->index, digest, err);
+    if (status == ND_OK) {
+        const char *stored = nd_capture_string(capture, "", "content_digest");
+        found.content_matches = stored != NULL && strcmp(stored, digest) == 0;
+    } else if (status == ND_ERR_FORMAT) {
+        status = ND_OK; /* a table that cannot be read does not match either */
+    }
+    for (size_t i = 0; i < capture->n_probes && status == ND_OK; i++)
+        status = check_probe(capture, &capture->probes[i], &found, err);
+    if (status == ND_OK)
+        *out = found;
+    return status;
+}

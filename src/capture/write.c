@@ -1,0 +1,300 @@
+#include "capture/write.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "capture/capture_internal.h"
+#include "capture/content.h"
+#include "capture/write_internal.h"
+
+/* Written first with zeros so that commit only overwrites bytes in place and the file's structure stays as it
+ * is. */
+static const char no_digest[] = "00000000000000000000000000000000";
+
+static hid_t make_access(void)
+{
+    hid_t access = H5Pcreate(H5P_FILE_ACCESS);
+    if (access >= 0 && (H5Pset_fapl_sec2(access) < 0 || H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
+                        H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST) < 0)) {
+        H5Pclose(access);
+        return H5I_INVALID_HID;
+    }
+    return access;
+}
+
+static enum nd_status create_file(struct nd_capture_writer *writer, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    hid_t access = make_access();
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE);
+    /* The file was made by us a moment ago with O_EXCL; only that one is ever truncated. */
+    if (access >= 0 && creation >= 0 && H5Pset_obj_track_times(creation, false) >= 0)
+        writer->file = H5Fcreate(writer->temporary, H5F_ACC_TRUNC, creation, access);
+    if (writer->file < 0) {
+        status =
+            nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary, "cannot create '%s'", writer->temporary);
+        goto out;
+    }
+    writer->reserved_bytes = 0; /* creating has cut the file */
+    status = nd_writer_reserve(writer, 0, err);
+    if (status != ND_OK)
+        goto out;
+    int *fd;
+    if (H5Fget_vfd_handle(writer->file, access, (void **)&fd) >= 0)
+        fcntl(*fd, F_SETFD, FD_CLOEXEC); /* agents started meanwhile must not inherit it */
+    status = nd_writer_put_i64(writer->file, "/", "npudiff_format", ND_CAPTURE_FORMAT, err);
+    if (status == ND_OK)
+        status = nd_writer_put_text(writer->file, "/", "npudiff_version", nd_version(), err);
+    if (status == ND_OK)
+        status = nd_writer_put_text(writer->file, "/", "content_digest", no_digest, err);
+    if (status == ND_OK)
+        status = nd_writer_group(writer, "/probes", err);
+out:
+    H5Pclose(creation);
+    H5Pclose(access);
+    return status;
+}
+
+/* Metadata that libhdf5 may add between two reservations, and how much is reserved at once while there is
+ * plenty. */
+enum { RESERVE_SLACK = 256 * 1024, RESERVE_STEP = 16 * 1024 * 1024 };
+
+/* 0 or an errno. Where the file system cannot reserve, zeros are written, which makes the file longer for a
+ * while. */
+static int reserve_range(int fd, uint64_t from, uint64_t to)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && to > limit.rlim_cur)
+        return EFBIG;
+    if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)from, (off_t)(to - from)) == 0)
+        return 0;
+    if (errno != EOPNOTSUPP && errno != ENOSYS)
+        return errno;
+    return posix_fallocate(fd, (off_t)from, (off_t)(to - from));
+}
+
+enum nd_status nd_writer_reserve(struct nd_capture_writer *writer, size_t n_bytes, struct nd_error *err)
+{
+    hsize_t used = 0;
+    if (writer->file >= 0 && H5Fget_filesize(writer->file, &used) < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary, "cannot tell the size of '%s'",
+                            writer->temporary);
+    uint64_t needed;
+    if (__builtin_add_overflow((uint64_t)used, (uint64_t)n_bytes + RESERVE_SLACK, &needed) ||
+        needed > INT64_MAX - RESERVE_STEP)
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, writer->temporary, "'%s' would become too large",
+                       writer->temporary);
+    if (needed <= writer->reserved_bytes)
+        return ND_OK;
+    uint64_t wanted = needed + RESERVE_STEP;
+    int error = reserve_range(writer->fd, writer->reserved_bytes, wanted);
+    if (error != 0) {
+        wanted = needed;
+        error = reserve_range(writer->fd, writer->reserved_bytes, wanted);
+    }
+    if (error != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, writer->temporary, "cannot write '%s': %s", writer->temporary,
+                       strerror(error));
+    writer->reserved_bytes = wanted;
+    return ND_OK;
+}
+
+enum nd_status nd_capture_writer_create(const char *final_path, bool replace, struct nd_capture_writer **out,
+                                        struct nd_error *err)
+{
+    if (!replace && nd_path_exists(final_path))
+        return nd_fail(err, ND_E_FILE_EXISTS, final_path, "'%s' exists already", final_path);
+    struct nd_capture_writer *writer = nd_calloc(1, sizeof *writer);
+    if (writer == NULL)
+        return nd_fail_memory(err);
+    *writer = (struct nd_capture_writer){.replace = replace, .fd = -1, .file = H5I_INVALID_HID};
+    enum nd_status status = ND_OK;
+    struct nd_strbuf name = {0};
+    nd_strbuf_printf(&name, "%s.tmp-%ld", final_path, (long)getpid());
+    writer->temporary = nd_strbuf_take(&name);
+    writer->final_path = nd_strdup(final_path);
+    if (writer->temporary == NULL || writer->final_path == NULL) {
+        status = nd_fail_memory(err);
+        goto out;
+    }
+    writer->fd = open(writer->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (writer->fd < 0) {
+        status = nd_fail(err, errno == EEXIST ? ND_E_FILE_EXISTS : ND_E_FILE_WRITE, writer->temporary,
+                         "cannot create '%s': %s", writer->temporary, strerror(errno));
+        goto out;
+    }
+    writer->is_ours = true;
+    nd_hdf5_lock();
+    status = nd_writer_reserve(writer, 0, err);
+    if (status == ND_OK)
+        status = create_file(writer, err);
+    nd_hdf5_unlock();
+out:
+    if (status == ND_OK)
+        *out = writer;
+    else
+        nd_capture_writer_destroy(&writer);
+    return status;
+}
+
+/* After a failed write libhdf5 keeps what it could not store, tries again, and brings the process down when
+ * that fails at its end (1.10.8 loops or crashes). nd_writer_reserve sees to it that writes do not fail; where
+ * the file system cannot reserve, what is to be thrown away goes into memory, where it has room. */
+static void close_abandoned(struct nd_capture_writer *writer)
+{
+    int *fd = NULL;
+    hid_t access = H5Fget_access_plist(writer->file);
+    if (H5Fflush(writer->file, H5F_SCOPE_LOCAL) < 0 && access >= 0 &&
+        H5Fget_vfd_handle(writer->file, access, (void **)&fd) >= 0) {
+        int memory = memfd_create("npudiff-abandoned", MFD_CLOEXEC);
+        if (memory >= 0) {
+            dup3(memory, *fd, O_CLOEXEC);
+            close(memory);
+        }
+    }
+    H5Pclose(access);
+    H5Fclose(writer->file);
+    H5Eclear2(H5E_DEFAULT);
+    writer->file = H5I_INVALID_HID;
+}
+
+void nd_capture_writer_destroy(struct nd_capture_writer **writer_at)
+{
+    struct nd_capture_writer *writer = *writer_at;
+    if (writer == NULL)
+        return;
+    if (writer->file >= 0) {
+        nd_hdf5_lock();
+        close_abandoned(writer);
+        nd_hdf5_unlock();
+    }
+    if (writer->fd >= 0)
+        close(writer->fd);
+    if (writer->is_ours)
+        unlink(writer->temporary);
+    free(writer->temporary);
+    free(writer->final_path);
+    free(writer);
+    *writer_at = NULL;
+}
+
+enum nd_status nd_writer_group(struct nd_capture_writer *writer, const char *path, struct nd_error *err)
+{
+    enum nd_status status = nd_writer_reserve(writer, 0, err);
+    if (status != ND_OK)
+        return status;
+    char *partial = nd_strdup(path);
+    hid_t creation = H5Pcreate(H5P_GROUP_CREATE);
+    if (partial == NULL || creation < 0 || H5Pset_obj_track_times(creation, false) < 0) {
+        status = nd_fail_memory(err);
+        goto out;
+    }
+    for (char *at = partial + 1; status == ND_OK; at++) {
+        if (*at != '/' && *at != '\0')
+            continue;
+        char kept = *at;
+        *at = '\0';
+        htri_t exists = H5Lexists(writer->file, partial, H5P_DEFAULT);
+        hid_t group = H5I_INVALID_HID;
+        if (exists == 0)
+            group = H5Gcreate2(writer->file, partial, H5P_DEFAULT, creation, H5P_DEFAULT);
+        if (exists < 0 || (exists == 0 && (group < 0 || H5Gclose(group) < 0)))
+            status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, partial, "cannot create group '%s'", partial);
+        *at = kept;
+        if (kept == '\0')
+            break;
+    }
+out:
+    H5Pclose(creation);
+    free(partial);
+    return status;
+}
+
+/* Closes the file and says so when the last bytes did not reach the disk. */
+static enum nd_status close_checked(struct nd_capture_writer *writer, struct nd_error *err)
+{
+    hsize_t n_bytes = 0;
+    /* Flushing first: a close that fails half-way leaves no id to abandon properly. */
+    if (H5Fflush(writer->file, H5F_SCOPE_LOCAL) < 0 || H5Fget_filesize(writer->file, &n_bytes) < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary, "cannot write '%s'", writer->temporary);
+    herr_t rc = H5Fclose(writer->file);
+    writer->file = H5I_INVALID_HID;
+    if (rc < 0)
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary, "cannot close '%s'", writer->temporary);
+    if (ftruncate(writer->fd, (off_t)n_bytes) != 0) /* gives back what was reserved and not used */
+        return nd_fail(err, ND_E_FILE_WRITE, writer->temporary, "cannot write '%s': %s", writer->temporary,
+                       strerror(errno));
+    return ND_OK;
+}
+
+static enum nd_status finish_content(struct nd_capture_writer *writer, enum nd_capture_status state,
+                                     struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = nd_writer_put_missing_tables(writer, err);
+    if (status == ND_OK)
+        status = nd_writer_put_text(writer->file, "/", "status", nd_capture_state_name(state), err);
+    if (status == ND_OK)
+        status = close_checked(writer, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+static enum nd_status store_digest(struct nd_capture_writer *writer, const char *digest, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    hid_t attr = H5I_INVALID_HID, type = nd_hdf5_text_make(sizeof no_digest - 1);
+    hid_t access = make_access();
+    if (access >= 0)
+        writer->file = H5Fopen(writer->temporary, H5F_ACC_RDWR, access);
+    if (writer->file >= 0)
+        attr = H5Aopen(writer->file, "content_digest", H5P_DEFAULT);
+    herr_t rc = attr >= 0 ? H5Awrite(attr, type, digest) : -1;
+    if ((attr >= 0 && H5Aclose(attr) < 0) || rc < 0)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary,
+                              "cannot write the content digest of '%s'", writer->temporary);
+    if (status == ND_OK)
+        status = close_checked(writer, err);
+    H5Tclose(type);
+    H5Pclose(access);
+    return status;
+}
+
+enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum nd_capture_status state,
+                                        struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    char digest[ND_CONTENT_DIGEST_BYTES];
+    enum nd_status status = finish_content(writer, state, err);
+    /* Read back by the very code that will read it later: a capture that breaks the schema is never published.
+     */
+    if (status == ND_OK)
+        status = nd_capture_open(writer->temporary, &capture, err);
+    if (status == ND_OK)
+        status = nd_content_digest(capture->index, digest, err);
+    nd_capture_close(&capture);
+    if (status != ND_OK)
+        return status;
+    nd_hdf5_lock();
+    status = store_digest(writer, digest, err);
+    nd_hdf5_unlock();
+    if (status != ND_OK)
+        return status;
+    if (fsync(writer->fd) != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, writer->temporary, "cannot write '%s': %s", writer->temporary,
+                       strerror(errno));
+    status = nd_file_publish(writer->temporary, writer->final_path, writer->replace, err);
+    if (status == ND_OK)
+        writer->is_ours = false;
+    return status;
+}

@@ -1,0 +1,80 @@
+/* The writer's parts: write.c (file and commit), write_tables.c (attributes, tables, logs), write_tensors.c
+ * (probes). Everything here is called with nd_hdf5_lock held. */
+#ifndef ND_CAPTURE_WRITE_INTERNAL_H
+#define ND_CAPTURE_WRITE_INTERNAL_H
+
+#include "capture/libhdf5.h"
+#include "capture/write.h"
+
+struct nd_capture_writer {
+    char *final_path;
+    char *temporary;
+    bool replace;
+    bool is_ours; /* the temporary file exists and was made here */
+    int fd;       /* of the temporary file, for syncing */
+    hid_t file;
+    uint64_t reserved_bytes; /* of the file, from its start */
+    int64_t n_probes;
+    bool has_edges;
+    bool has_nodes;
+};
+
+/* Sees to it that the file can grow by n_bytes of data and some metadata: libhdf5 does not survive a failed
+ * write, so a full disk has to be noticed before it writes. ND_ERR_IO when there is no room. */
+enum nd_status nd_writer_reserve(struct nd_capture_writer *writer, size_t n_bytes, struct nd_error *err);
+
+/* Makes the group and its missing parents. */
+enum nd_status nd_writer_group(struct nd_capture_writer *writer, const char *path, struct nd_error *err);
+
+/* An attribute of `object`: n elements, or a scalar when is_scalar. data as the type is stored. */
+struct nd_writer_attr {
+    const char *key;
+    enum nd_dtype dtype; /* ND_DTYPE_NONE: data is text */
+    bool is_scalar;
+    size_t n;
+    const void *data;
+};
+enum nd_status nd_writer_put_attr(hid_t object, const char *path, const struct nd_writer_attr *attr,
+                                  struct nd_error *err);
+enum nd_status nd_writer_put_text(hid_t object, const char *path, const char *key, const char *text,
+                                  struct nd_error *err);
+enum nd_status nd_writer_put_i64(hid_t object, const char *path, const char *key, int64_t value,
+                                 struct nd_error *err);
+
+/* A new dataset that is open: contiguous, space reserved at once, never filled; or chunked when chunk is not
+ * NULL. The caller closes it. type is kept by the caller. */
+enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path, hid_t type,
+                              const struct nd_shape *shape, const struct nd_shape *chunk, int level, hid_t *out,
+                              struct nd_error *err);
+
+/* A whole contiguous dataset; path is freed (NULL: out of memory). */
+enum nd_status nd_writer_put(struct nd_capture_writer *writer, char *path, enum nd_dtype dtype,
+                             const struct nd_shape *shape, const void *data, struct nd_error *err);
+
+/* A tensor that is being written, chunk by chunk. */
+struct nd_capture_dataset {
+    struct nd_capture_writer *writer;
+    hid_t id;
+    hid_t type;
+    char *path;
+    struct nd_chunk_layout layout;
+    int level;
+    uint8_t *is_stored; /* per chunk */
+    size_t n_stored;
+};
+
+/* The dataset /probes/<probe>/<part>/<name>; part is "inputs", "outputs" or "repeats". */
+enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer, const char *probe, const char *part,
+                                       const char *name, enum nd_dtype dtype,
+                                       const struct nd_chunk_layout *layout, int level,
+                                       struct nd_capture_dataset **out, struct nd_error *err);
+/* All chunks of a tensor that lies in memory. */
+enum nd_status nd_writer_dataset_fill(struct nd_capture_dataset *dataset, const unsigned char *data,
+                                      struct nd_error *err);
+enum nd_status nd_writer_dataset_end(struct nd_capture_dataset **dataset, struct nd_error *err);
+void nd_writer_dataset_destroy(struct nd_capture_dataset **dataset);
+
+/* Writes the tables that were not given, empty. */
+enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err);
+
+#endif

@@ -1,0 +1,370 @@
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/commands.h"
+#include "cli/progress.h"
+#include "cli/rows.h"
+#include "npudiff/device.h"
+#include "npudiff/parse.h"
+
+struct values {
+    struct cli_list devices;
+    struct cli_list probes;
+    struct cli_list dims;
+    const char *output;
+    const char *edges;
+    const char *store;
+    const char *log_level;
+    const char *agent;
+    const char *deflate;
+    size_t repeats;
+    size_t jobs;
+    size_t memory_limit_mib;
+    double time_limit_s;
+    double stall_limit_s;
+    bool allow_fallback;
+    bool profile;
+    bool force;
+    bool json;
+    bool quiet;
+};
+
+/* One device of the run and what came of it. */
+struct cell {
+    struct nd_device device;
+    char *path;
+    enum nd_status status; /* of nd_capture_run */
+    struct nd_error error;
+    struct nd_capture_outcome outcome;
+};
+
+/* The whole run, shared by its threads; next is guarded by lock. */
+struct work {
+    const struct values *values;
+    const struct nd_model *model;
+    const struct nd_probe *const *probes;
+    size_t n_probes;
+    struct nd_capture_options options;
+    struct cell *cells;
+    size_t n_cells;
+    size_t next;
+    pthread_mutex_t lock;
+    struct cli_progress *progress;
+};
+
+/* ---- preparing ---- */
+
+static enum nd_status set_dims(struct nd_model *model, const struct cli_list *dims, int *usage, struct nd_error *err)
+{
+    for (size_t i = 0; i < dims->n; i++) {
+        const char *equals = strchr(dims->items[i], '=');
+        int64_t n;
+        if (equals == NULL || equals == dims->items[i] || !nd_parse_i64(equals + 1, &n) || n < 1) {
+            *usage = cli_usage_error("capture", "--dim takes NAME=N with N >= 1, not '%s'", dims->items[i]);
+            return ND_ERR_USAGE;
+        }
+        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
+        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : ND_ERR_MEMORY;
+        free(name);
+        if (status != ND_OK)
+            return status;
+    }
+    return nd_model_check_static(model, err);
+}
+
+static enum nd_status make_probes(const struct nd_model *model, const struct cli_list *specs,
+                                  struct nd_probe **probes, struct nd_error *err)
+{
+    size_t n = nd_model_n_inputs(model);
+    struct nd_probe_target *targets = calloc(n + 1, sizeof *targets);
+    if (targets == NULL)
+        return ND_ERR_MEMORY;
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_model_io *input = nd_model_input(model, i);
+        targets[i] = (struct nd_probe_target){.name = input->name,
+                                              .dtype = input->dtype,
+                                              .shape = input->shape,
+                                              .quant = input->quant,
+                                              .quant_dtype = input->quant_dtype};
+    }
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < specs->n; i++)
+        status = nd_probe_create(specs->items[i], targets, n, &probes[i], err);
+    free(targets);
+    return status;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* "<folder>/<label>.h5", where what a file name had better not hold becomes '-'; or the output itself when that is a file name. */
+static char *capture_path(const char *output, const char *label, bool is_file)
+{
+    if (is_file)
+        return strdup(output);
+    size_t size = strlen(output) + strlen(label) + 8;
+    char *path = malloc(size);
+    if (path == NULL)
+        return NULL;
+    snprintf(path, size, "%s/%s.h5", output, label);
+    for (char *at = path + strlen(output) + 1; *at != '\0'; at++)
+        if (strchr("/?&=: ", *at) != NULL)
+            *at = '-';
+    return path;
+}
+
+static bool make_folder(const char *path)
+{
+    char *partial = strdup(path);
+    bool is_made = partial != NULL;
+    for (char *at = partial; is_made && at != NULL; at = strchr(at + 1, '/')) {
+        struct stat info;
+        char kept = *at;
+        if (at == partial)
+            continue;
+        *at = '\0';
+        is_made = mkdir(partial, 0777) == 0 || (stat(partial, &info) == 0 && S_ISDIR(info.st_mode));
+        *at = kept;
+    }
+    struct stat info;
+    is_made = is_made && (mkdir(path, 0777) == 0 || (stat(path, &info) == 0 && S_ISDIR(info.st_mode)));
+    if (!is_made)
+        fprintf(stderr, "npudiff: cannot create folder '%s': %s\n", path, strerror(errno));
+    free(partial);
+    return is_made;
+}
+
+static enum nd_status prepare_cells(struct work *work, struct nd_error *err)
+{
+    const struct values *values = work->values;
+    bool is_file = ends_with(values->output, ".h5");
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < work->n_cells; i++) {
+        struct cell *cell = &work->cells[i];
+        status = nd_device_parse(values->devices.items[i], &cell->device, err);
+        if (status == ND_OK && (cell->path = capture_path(values->output, cell->device.label, is_file)) == NULL)
+            status = ND_ERR_MEMORY;
+    }
+    return status;
+}
+
+static void fill_options(const struct values *values, struct nd_capture_options *options)
+{
+    static const char *const levels[] = {"verbose", "info", "warning", "error"};
+    nd_capture_options_init(options);
+    options->edges = values->edges;
+    options->n_repeats = values->repeats > 0 ? values->repeats : 1;
+    if (values->deflate != NULL)
+        options->deflate_level = values->deflate[0] - '0'; /* one of the choices "0" to "9" */
+    options->store_digests_only = values->store != NULL && strcmp(values->store, "digest") == 0;
+    options->allow_fallback = values->allow_fallback;
+    options->profile = values->profile;
+    options->replace = values->force;
+    options->agent = values->agent;
+    for (int i = 0; values->log_level != NULL && i < 4; i++)
+        if (strcmp(values->log_level, levels[i]) == 0)
+            options->log_severity = i;
+    if (values->time_limit_s > 0)
+        options->time_limit_s = values->time_limit_s;
+    if (values->stall_limit_s > 0)
+        options->stall_limit_s = values->stall_limit_s;
+    if (values->memory_limit_mib > 0)
+        options->memory_limit_bytes = values->memory_limit_mib << 20;
+    options->progress = cli_progress_update;
+}
+
+/* ---- running ---- */
+
+static void *run_cells(void *context)
+{
+    struct work *work = context;
+    for (;;) {
+        pthread_mutex_lock(&work->lock);
+        size_t i = work->next++;
+        pthread_mutex_unlock(&work->lock);
+        if (i >= work->n_cells)
+            return NULL;
+        struct cell *cell = &work->cells[i];
+        struct nd_capture_options options = work->options;
+        options.progress_context = cli_progress_context(work->progress, i);
+        cell->status = nd_capture_run(work->model, &cell->device, work->probes, work->n_probes, cell->path, &options,
+                                      &cell->outcome, &cell->error);
+        cli_progress_done(work->progress, i);
+    }
+}
+
+static void run_in_threads(struct work *work)
+{
+    size_t n = work->values->jobs > 0 ? work->values->jobs : 1;
+    pthread_t *threads = calloc(n, sizeof *threads);
+    size_t n_started = 0;
+    pthread_mutex_init(&work->lock, NULL);
+    while (threads != NULL && n_started + 1 < n &&
+           pthread_create(&threads[n_started], NULL, run_cells, work) == 0)
+        n_started++;
+    run_cells(work); /* this thread is one of them */
+    for (size_t i = 0; i < n_started; i++)
+        pthread_join(threads[i], NULL);
+    pthread_mutex_destroy(&work->lock);
+    free(threads);
+}
+
+/* ---- telling ---- */
+
+static json_t *cell_row(const struct cell *cell)
+{
+    const char *status = cell->status != ND_OK ? "no capture" : cell->outcome.has_failed ? "failed" : "complete";
+    const struct nd_error *error = cell->status != ND_OK ? &cell->error : &cell->outcome.failure;
+    struct stat info;
+    json_int_t size = cell->status == ND_OK && stat(cell->path, &info) == 0 ? (json_int_t)info.st_size : 0;
+    char samples[64];
+    snprintf(samples, sizeof samples, "%zu/%zu", cell->outcome.samples_done, cell->outcome.samples_total);
+    return json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:s, s:o}", "device", cli_text(cell->device.label),
+                     "uri", cli_text(cell->device.uri), "capture", cli_text(cell->status == ND_OK ? cell->path : "-"),
+                     "status", status, "samples", samples, "samples_done", (json_int_t)cell->outcome.samples_done,
+                     "samples_total", (json_int_t)cell->outcome.samples_total, "bytes", size, "stage",
+                     cell->outcome.stage, "reason", cli_text(error->message));
+}
+
+static int cell_exit_code(const struct cell *cell)
+{
+    if (cell->status != ND_OK)
+        return (int)nd_status_exit_code(cell->status);
+    return cell->outcome.has_failed ? ND_EXIT_DEVICE_FAILED : ND_EXIT_SAME;
+}
+
+static int tell(const struct work *work)
+{
+    json_t *rows = json_array();
+    int exit_code = ND_EXIT_SAME;
+    for (size_t i = 0; i < work->n_cells; i++) {
+        const struct cell *cell = &work->cells[i];
+        int code = cell_exit_code(cell);
+        json_array_append_new(rows, cell_row(cell));
+        if (cell->status != ND_OK)
+            cli_report_error(&cell->error);
+        else if (cell->outcome.has_failed)
+            fprintf(stderr, "npudiff: device '%s' failed at stage '%s': %s [ND-%d]\n", cell->device.label,
+                    cell->outcome.stage, cell->outcome.failure.message, cell->outcome.failure.id);
+        /* Trouble outranks a failed device: something was not even tried. */
+        if (exit_code == ND_EXIT_SAME || code == ND_EXIT_TROUBLE)
+            exit_code = code;
+    }
+    static const struct cli_column columns[] = {{"device", "DEVICE"}, {"status", "STATUS"},   {"samples", "SAMPLES"},
+                                                {"bytes", "BYTES"},   {"capture", "CAPTURE"}, {NULL, NULL}};
+    if (work->values->quiet) {
+        json_decref(rows);
+        return exit_code;
+    }
+    int printed = cli_print_rows("captures", rows, columns, work->values->json);
+    return printed != 0 ? printed : exit_code;
+}
+
+/* ---- the command ---- */
+
+static int capture_model(const struct values *values, struct nd_model *model, struct nd_probe **probes)
+{
+    struct nd_error err = {0};
+    int exit_code = ND_EXIT_TROUBLE;
+    static const char *default_probes[] = {"zeros", "ones", "ramp", "uniform"};
+    const struct cli_list specs =
+        values->probes.n > 0 ? values->probes : (struct cli_list){.items = default_probes, .n = 4};
+    struct work work = {.values = values,
+                        .model = model,
+                        .probes = (const struct nd_probe *const *)probes,
+                        .n_probes = specs.n,
+                        .n_cells = values->devices.n,
+                        .cells = calloc(values->devices.n, sizeof *work.cells)};
+    fill_options(values, &work.options);
+    int usage = 0;
+    enum nd_status status = work.cells != NULL ? set_dims(model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
+    if (status == ND_OK)
+        status = make_probes(model, &specs, probes, &err);
+    if (status == ND_OK)
+        status = prepare_cells(&work, &err);
+    if (status != ND_OK) {
+        exit_code = usage != 0 ? usage : cli_report_error(&err);
+    } else if (ends_with(values->output, ".h5") || make_folder(values->output)) {
+        work.progress = cli_progress_create(work.n_cells, values->quiet);
+        run_in_threads(&work);
+        cli_progress_destroy(work.progress);
+        exit_code = tell(&work);
+    }
+    for (size_t i = 0; work.cells != NULL && i < work.n_cells; i++) {
+        nd_device_deinit(&work.cells[i].device);
+        free(work.cells[i].path);
+    }
+    free(work.cells);
+    return exit_code;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)n_operands;
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    if (values->devices.n == 0 || values->output == NULL)
+        return cli_usage_error("capture", "%s is needed", values->devices.n == 0 ? "-d DEVICE" : "-o DIR");
+    if (values->devices.n > 1 && ends_with(values->output, ".h5"))
+        return cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'", values->output);
+    if (nd_model_load(operands[0], &model, &err) != ND_OK)
+        return cli_report_error(&err);
+    struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
+    int exit_code = probes != NULL ? capture_model(values, model, probes) : ND_EXIT_TROUBLE;
+    for (size_t i = 0; probes != NULL && i < values->probes.n + 4; i++)
+        nd_probe_destroy(&probes[i]);
+    free(probes);
+    nd_model_destroy(&model);
+    return exit_code;
+}
+
+static const char *const store_choices[] = {"full", "digest", NULL};
+static const char *const level_choices[] = {"verbose", "info", "warning", "error", NULL};
+static const char *const deflate_choices[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9", NULL};
+#define AT(member) offsetof(struct values, member)
+
+static const struct cli_option options[] = {
+    {.name = "device", .letter = 'd', .kind = CLI_LIST, .offset = AT(devices), .argument = "DEVICE", .help = "a device to run on, such as cpu or htp-sim:gen3 ('npudiff devices'); may be repeated"},
+    {.name = "probe", .letter = 'p', .kind = CLI_LIST, .offset = AT(probes), .argument = "PROBE", .help = "inputs: zeros, ones, ramp, uniform[:N[:SEED]], ties[:N], or NAME=PATH ('npudiff probes'); may be repeated (zeros, ones, ramp, uniform)"},
+    {.name = "output", .letter = 'o', .kind = CLI_TEXT, .offset = AT(output), .argument = "DIR|FILE.h5", .help = "the folder for one capture per device, or the file when there is one device"},
+    {.name = "edges", .letter = 'e', .kind = CLI_TEXT, .offset = AT(edges), .argument = "WHICH", .help = "all, outputs, none (model untouched, outputs as an application gets them), or name patterns with commas (all)"},
+    {.name = "repeats", .kind = CLI_NUMBER, .offset = AT(repeats), .argument = "N", .help = "run every sample N times (1)", .min = 1, .max = 10000},
+    {.name = "dim", .kind = CLI_LIST, .offset = AT(dims), .argument = "NAME=N", .help = "give a dynamic dimension of the model a size"},
+    {.name = "store", .kind = CLI_CHOICE, .offset = AT(store), .argument = "full|digest", .help = "store tensors, or only their digests (full)", .choices = store_choices},
+    {.name = "deflate", .kind = CLI_CHOICE, .offset = AT(deflate), .argument = "0..9", .help = "compression level; 0 stores contiguous tensors (1)", .choices = deflate_choices},
+    {.name = "allow-fallback", .kind = CLI_FLAG, .offset = AT(allow_fallback), .help = "accept nodes of an NPU device that run on the CPU; their edges are marked"},
+    {.name = "force", .letter = 'f', .kind = CLI_FLAG, .offset = AT(force), .help = "replace captures that exist"},
+    {.name = "jobs", .letter = 'j', .kind = CLI_NUMBER, .offset = AT(jobs), .argument = "N", .help = "run N devices at once; latencies then disturb one another (1)", .min = 1, .max = 256},
+    {.name = "time-limit", .kind = CLI_REAL, .offset = AT(time_limit_s), .argument = "S", .help = "stop a device after S seconds (3600)", .min = 0.01, .max = 1e7},
+    {.name = "stall-limit", .kind = CLI_REAL, .offset = AT(stall_limit_s), .argument = "S", .help = "stop a device that shows no progress for S seconds (600)", .min = 0.01, .max = 1e7},
+    {.name = "memory-limit", .kind = CLI_NUMBER, .offset = AT(memory_limit_mib), .argument = "MIB", .help = "stop a device whose agent needs more memory (8192)", .min = 1, .max = 1 << 24},
+    {.name = "profile", .kind = CLI_FLAG, .offset = AT(profile), .help = "store ONNX Runtime's profile as log 'profile'"},
+    {.name = "log-level", .kind = CLI_CHOICE, .offset = AT(log_level), .argument = "LEVEL", .help = "lowest severity of the runtime's log that is stored: verbose, info, warning, error (warning)", .choices = level_choices},
+    {.name = "agent", .kind = CLI_TEXT, .offset = AT(agent), .argument = "PATH", .help = "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)"},
+    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
+    {.name = "quiet", .letter = 'q', .kind = CLI_FLAG, .offset = AT(quiet), .help = "print nothing but errors"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_capture = {
+    .name = "capture",
+    .summary = "run a model on devices and record every tensor",
+    .synopsis = "MODEL.onnx -d DEVICE [-d ...] [-p PROBE ...] -o DIR|FILE.h5",
+    .details = "Runs the model with fixed inputs on each device, in a process of its own, and writes one HDF5 file per "
+               "device with every quantised tensor as codes.\nA device that fails still gives a capture, marked "
+               "failed, with the reason and every sample that was complete.\nExit code 0: all complete; 2: usage or I/O "
+               "trouble; 5: a device failed.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

@@ -1,0 +1,201 @@
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/rows.h"
+#include "npudiff/capture.h"
+
+struct values {
+    bool json;
+    bool verbose;
+    const char *log;
+};
+
+static json_t *attr_value(const struct nd_attr *attr)
+{
+    switch (attr->type) {
+    case ND_ATTR_STRING:
+        return cli_text(attr->string);
+    case ND_ATTR_I64:
+        return json_integer(attr->i64);
+    case ND_ATTR_F64:
+        return json_real(attr->f64);
+    }
+    return json_null();
+}
+
+/* {group: {key: value}}; the root's attributes are group "capture". */
+static json_t *attributes(const struct nd_capture *capture)
+{
+    json_t *groups = json_object();
+    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
+        const struct nd_attr *attr = nd_capture_attr(capture, i);
+        const char *name = attr->group[0] != '\0' ? attr->group : "capture";
+        json_t *group = json_object_get(groups, name);
+        if (group == NULL) {
+            group = json_object();
+            json_object_set_new(groups, name, group);
+        }
+        json_object_set_new(group, attr->key, attr_value(attr));
+    }
+    return groups;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the recorded latencies, or null when none was recorded. */
+static json_t *median_latency(const struct nd_capture_probe *probe)
+{
+    size_t n = 0;
+    double *known = calloc(probe->n_samples * probe->n_repeats + 1, sizeof *known);
+    for (size_t i = 0; known != NULL && i < probe->n_samples * probe->n_repeats; i++)
+        if (probe->latency_us[i] == probe->latency_us[i]) /* not NaN */
+            known[n++] = probe->latency_us[i];
+    json_t *median = json_null();
+    if (n > 0) {
+        qsort(known, n, sizeof *known, compare_doubles);
+        median = json_real(n % 2 == 1 ? known[n / 2] : 0.5 * (known[n / 2 - 1] + known[n / 2]));
+    }
+    free(known);
+    return median;
+}
+
+static json_t *probe_rows(const struct nd_capture *capture)
+{
+    json_t *rows = json_array();
+    for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {
+        const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
+        json_array_append_new(
+            rows, json_pack("{s:o, s:o, s:I, s:I, s:I, s:b, s:o}", "probe", cli_text(probe->name), "source",
+                            cli_text(probe->source), "samples", (json_int_t)probe->n_samples, "expected",
+                            (json_int_t)probe->n_samples_expected, "repeats", (json_int_t)probe->n_repeats, "labels",
+                            probe->labels != NULL, "median_us", median_latency(probe)));
+    }
+    return rows;
+}
+
+/* How many nodes each provider runs. */
+static json_t *placement_counts(const struct nd_capture *capture)
+{
+    json_t *counts = json_object();
+    for (size_t i = 0; i < nd_capture_n_nodes(capture); i++) {
+        const char *provider = nd_capture_node(capture, i)->provider;
+        json_int_t n = json_integer_value(json_object_get(counts, provider));
+        json_object_set_new(counts, provider, json_integer(n + 1));
+    }
+    return counts;
+}
+
+static json_t *log_names(const struct nd_capture *capture)
+{
+    json_t *names = json_array();
+    for (size_t i = 0; i < nd_capture_n_logs(capture); i++)
+        json_array_append_new(names, cli_text(nd_capture_log_name(capture, i)));
+    return names;
+}
+
+static json_t *describe(const struct nd_capture *capture)
+{
+    return json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "status",
+                     nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture), "edges",
+                     (json_int_t)nd_capture_n_edges(capture), "nodes", (json_int_t)nd_capture_n_nodes(capture),
+                     "placement", placement_counts(capture), "probes", probe_rows(capture), "logs",
+                     log_names(capture));
+}
+
+static void print_group(const char *group, const json_t *members, bool is_verbose)
+{
+    const char *key;
+    json_t *value;
+    printf("%s\n", group);
+    json_object_foreach((json_t *)(uintptr_t)members, key, value)
+    {
+        /* Some sixty loaded libraries would bury the rest. */
+        if (!is_verbose && strncmp(key, "library_", 8) == 0)
+            continue;
+        if (json_is_string(value))
+            printf("  %-20s %s\n", key, json_string_value(value));
+        else if (json_is_integer(value))
+            printf("  %-20s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
+        else
+            printf("  %-20s %g\n", key, json_real_value(value));
+    }
+}
+
+static void print_text(const json_t *info, bool is_verbose)
+{
+    const char *group, *provider;
+    json_t *members, *count;
+    printf("%s: %s\n", json_string_value(json_object_get(info, "path")),
+           json_string_value(json_object_get(info, "status")));
+    json_object_foreach(json_object_get(info, "attributes"), group, members) print_group(group, members, is_verbose);
+    printf("edges: %" JSON_INTEGER_FORMAT "\nnodes: %" JSON_INTEGER_FORMAT,
+           json_integer_value(json_object_get(info, "edges")), json_integer_value(json_object_get(info, "nodes")));
+    json_object_foreach(json_object_get(info, "placement"), provider, count)
+        printf(", %" JSON_INTEGER_FORMAT " on %s", json_integer_value(count), provider);
+    printf("\n\n");
+    static const struct cli_column columns[] = {{"probe", "PROBE"},     {"source", "SOURCE"},   {"samples", "SAMPLES"},
+                                                {"expected", "ASKED"},  {"repeats", "REPEATS"}, {"labels", "LABELS"},
+                                                {"median_us", "MEDIAN_US"}, {NULL, NULL}};
+    cli_print_table(json_object_get(info, "probes"), columns);
+}
+
+static int print_log(const struct nd_capture *capture, const char *name)
+{
+    for (size_t i = 0; i < nd_capture_n_logs(capture); i++) {
+        if (strcmp(nd_capture_log_name(capture, i), name) != 0)
+            continue;
+        fputs(nd_capture_log_text(capture, i), stdout);
+        return 0;
+    }
+    fprintf(stderr, "npudiff: '%s' has no log '%s'\n", nd_capture_path(capture), name);
+    return ND_EXIT_TROUBLE;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)n_operands;
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct nd_capture *capture = NULL;
+    if (nd_capture_open(operands[0], &capture, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = 0;
+    if (values->log != NULL) {
+        exit_code = print_log(capture, values->log);
+    } else {
+        json_t *info = describe(capture);
+        if (values->json)
+            cli_print_json(info);
+        else
+            print_text(info, values->verbose);
+        json_decref(info);
+    }
+    nd_capture_close(&capture);
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON (everything)"},
+    {.name = "log", .kind = CLI_TEXT, .offset = offsetof(struct values, log), .argument = "NAME", .help = "print one stored log instead: 'onnxruntime', 'stdout', 'profile'"},
+    {.name = "verbose", .letter = 'v', .kind = CLI_FLAG, .offset = offsetof(struct values, verbose), .help = "list the loaded libraries too"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_info = {
+    .name = "info",
+    .summary = "show what a capture says of itself",
+    .synopsis = "CAPTURE.h5 [--log NAME]",
+    .details = "Shows device, runtime, model, host, placement, probes and, for a device that failed, where and why.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

@@ -1,0 +1,35 @@
+#include "cli/commands.h"
+#include "cli/rows.h"
+#include "npudiff/probe.h"
+
+struct values {
+    bool json;
+};
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)operands;
+    (void)n_operands;
+    const struct values *values = context;
+    json_t *rows = json_array();
+    for (const struct nd_probe_kind *kind = nd_probe_kinds(); kind->name != NULL; kind++)
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", kind->name, "syntax", kind->syntax,
+                                              "summary", kind->summary));
+    static const struct cli_column columns[] = {{"syntax", "PROBE"}, {"summary", "FEEDS"}, {NULL, NULL}};
+    return cli_print_rows("probes", rows, columns, values->json);
+}
+
+static const struct cli_option options[] = {
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_probes = {
+    .name = "probes",
+    .summary = "list the built-in probes and how user data is named",
+    .synopsis = "[--json]",
+    .details = "A probe is a named set of fixed inputs (-p of 'npudiff capture').",
+    .options = options,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

@@ -1,0 +1,75 @@
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/rows.h"
+#include "npudiff/capture.h"
+
+struct values {
+    bool json;
+    bool quiet;
+};
+
+/* Verifies one capture and adds its row; the exit code that it alone would give. */
+static int verify_one(const char *path, json_t *rows)
+{
+    struct nd_error err = {0};
+    struct nd_capture *capture = NULL;
+    struct nd_capture_verification found;
+    enum nd_status status = nd_capture_open(path, &capture, &err);
+    if (status == ND_OK)
+        status = nd_capture_verify(capture, &found, &err);
+    nd_capture_close(&capture);
+    if (status != ND_OK) {
+        json_array_append_new(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(path), "verdict", "unreadable",
+                                              "problem", cli_text(err.message)));
+        return cli_report_error(&err);
+    }
+    bool is_sound = found.n_wrong == 0 && found.content_matches;
+    const char *problem = found.n_wrong > 0 ? found.first_wrong
+                          : found.content_matches ? ""
+                                                  : "a name, shape, attribute or digest was changed";
+    json_array_append_new(rows, json_pack("{s:o, s:s, s:I, s:I, s:b, s:o}", "capture", cli_text(path), "verdict",
+                                          is_sound ? "sound" : "damaged", "tensors", (json_int_t)found.n_tensors,
+                                          "wrong", (json_int_t)found.n_wrong, "content_matches", found.content_matches,
+                                          "problem", cli_text(problem)));
+    return is_sound ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    json_t *rows = json_array();
+    int exit_code = ND_EXIT_SAME;
+    for (size_t i = 0; i < n_operands; i++) {
+        int code = verify_one(operands[i], rows);
+        exit_code = code > exit_code ? code : exit_code;
+    }
+    static const struct cli_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
+                                                {"tensors", "TENSORS"}, {"wrong", "WRONG"},
+                                                {"problem", "PROBLEM"}, {NULL, NULL}};
+    if (values->quiet) {
+        json_decref(rows);
+        return exit_code;
+    }
+    int printed = cli_print_rows("captures", rows, columns, values->json);
+    return printed != 0 ? printed : exit_code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    {.name = "quiet", .letter = 'q', .kind = CLI_FLAG, .offset = offsetof(struct values, quiet), .help = "print nothing but errors"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_verify = {
+    .name = "verify",
+    .summary = "re-hash everything in captures against their digests",
+    .synopsis = "CAPTURE.h5 ...",
+    .details = "Reads every tensor again and compares it with the digest that was stored when it was captured, and the "
+               "names, shapes, types and attributes with the content digest.\nExit code 0: sound; 1: damaged; 2: cannot be read.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

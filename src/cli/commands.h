@@ -1,0 +1,16 @@
+/* The commands, one file each (cmd_<name>.c). */
+#ifndef ND_CLI_COMMANDS_H
+#define ND_CLI_COMMANDS_H
+
+#include "cli/options.h"
+
+extern const struct cli_command cmd_capture;
+extern const struct cli_command cmd_compare;
+extern const struct cli_command cmd_devices;
+extern const struct cli_command cmd_info;
+extern const struct cli_command cmd_ls;
+extern const struct cli_command cmd_probes;
+extern const struct cli_command cmd_runtimes;
+extern const struct cli_command cmd_verify;
+
+#endif

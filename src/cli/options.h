@@ -1,0 +1,61 @@
+/* Commands and their options as data: one const table per command gives parsing, usage and --help. */
+#ifndef ND_CLI_OPTIONS_H
+#define ND_CLI_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "npudiff/status.h"
+
+enum cli_kind {
+    CLI_FLAG,   /* bool */
+    CLI_TEXT,   /* const char * */
+    CLI_LIST,   /* struct cli_list: may be given several times */
+    CLI_NUMBER, /* size_t, within [min, max] */
+    CLI_REAL,   /* double, within [min, max] */
+    CLI_CHOICE, /* const char *, one of choices */
+};
+
+struct cli_list {
+    const char **items; /* borrowed texts */
+    size_t n;
+};
+
+struct cli_option {
+    const char *name; /* long, without the dashes; NULL ends a table */
+    char letter;      /* 0: none */
+    enum cli_kind kind;
+    size_t offset; /* of the value in the command's own struct */
+    const char *argument; /* its name in the help; NULL for flags. A default goes into the help text. */
+    const char *help;
+    double min, max;
+    const char *const *choices; /* NULL-terminated */
+};
+
+struct cli_command {
+    const char *name;
+    const char *summary;  /* one line */
+    const char *synopsis; /* operands and the options that matter */
+    const char *details;  /* paragraphs for --help */
+    const struct cli_option *options;
+    size_t min_operands;
+    size_t max_operands;
+    size_t values_bytes; /* of the struct that options write into */
+    /* Runs with parsed values and operands; the exit code. */
+    int (*run)(const void *values, const char *const *operands, size_t n_operands);
+};
+
+/* Every command has -q, -v, --json where it says so, and --help. */
+enum { CLI_ANY_NUMBER = 1 << 20 };
+
+/* Parses argv[0..argc-1] (without the program and command names) and runs the command. Prints help to stdout, usage
+ * errors to stderr with exit code 2. */
+int cli_run(const struct cli_command *command, int argc, char **argv);
+
+/* Prints "npudiff: <message> [ND-<id>]" on stderr; the exit code that belongs to the error. */
+int cli_report_error(const struct nd_error *err);
+
+/* The same with a message of the command's own and exit code 2. */
+int cli_usage_error(const char *command, const char *fmt, ...) ND_PRINTF(2, 3);
+
+#endif

@@ -1,0 +1,48 @@
+/* Which edge, probe and sample of one capture stands beside which of another. METRICS.md section 7. */
+#ifndef ND_COMPARE_ALIGN_H
+#define ND_COMPARE_ALIGN_H
+
+#include "npudiff/compare.h"
+
+/* All edges and probes of all captures: those of captures[0] in its order, then those that only later ones
+ * have. The tables are indexed [item * n_captures + capture] and hold SIZE_MAX where a capture has no such
+ * item. */
+struct nd_alignment {
+    const struct nd_capture *const *captures; /* borrowed */
+    size_t n_captures;
+    size_t n_edges, n_probes;
+    size_t *edges;
+    size_t *probes;
+    const char **edge_names; /* borrowed from the captures */
+    const char **probe_names;
+    struct nd_digest **inputs; /* [probe * n_captures + capture]: digest of each sample's inputs, or NULL */
+};
+
+/* ND_E_COMPARE_MODEL unless allow_different_models, then *different_models says whether they differ.
+ * block_bytes limits what is read of the inputs at once. The captures stay borrowed. */
+enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_t n,
+                                 bool allow_different_models, size_t block_bytes, struct nd_alignment *out,
+                                 bool *different_models, struct nd_error *err);
+void nd_alignment_deinit(struct nd_alignment *alignment);
+
+/* The edge or probe of one capture, NULL where it has none. */
+const struct nd_edge *nd_aligned_edge(const struct nd_alignment *alignment, size_t edge, size_t capture);
+const struct nd_capture_probe *nd_aligned_probe(const struct nd_alignment *alignment, size_t probe,
+                                                size_t capture);
+
+/* Digest of one sample of the first repeat. Both must exist, sample < n_samples. */
+struct nd_digest nd_aligned_digest(const struct nd_alignment *alignment, size_t edge, size_t probe,
+                                   size_t capture, size_t sample);
+
+/* Whether two edges can be compared element by element: same type, shape and, for integers, quantisation. When
+ * not, *reason is new text that the caller frees ("uint8 against int8"). Either may be NULL: the reason then
+ * says that the edge is missing. ND_ERR_MEMORY is the only failure. */
+enum nd_status nd_align_edges(const struct nd_edge *ref, const struct nd_edge *test, char **reason,
+                              struct nd_error *err);
+
+/* How many leading samples of a probe two captures have in common and were fed alike, and why not more: *reason
+ * is new text or NULL when both sides are whole. */
+enum nd_status nd_align_samples(const struct nd_alignment *alignment, size_t probe, size_t ref, size_t test,
+                                size_t *n_common, char **reason, struct nd_error *err);
+
+#endif

@@ -1,0 +1,15 @@
+/* Building and freeing a comparison's parts from the captures' descriptions, before anything is compared. */
+#ifndef ND_COMPARE_RESULT_H
+#define ND_COMPARE_RESULT_H
+
+#include "compare/align.h"
+
+/* Devices, probes and edges with everything that needs no tensor: names, providers, status, unstable samples.
+ * Parts made before a failure belong to comparison and go with nd_comparison_destroy. */
+enum nd_status nd_result_describe(const struct nd_alignment *alignment, struct nd_comparison *comparison,
+                                  struct nd_error *err);
+
+/* After every edge was compared: verdicts, first differences, counts per device. METRICS.md section 11. */
+void nd_result_conclude(struct nd_comparison *comparison);
+
+#endif

@@ -1,0 +1,176 @@
+#include "device/provenance.h"
+
+#include <gnu/libc-version.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+#include <time.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/parse.h"
+#include "base/strbuf.h"
+
+static struct nd_attr *add(struct nd_provenance *provenance, const char *group, const char *key)
+{
+    if (!nd_grow((void **)&provenance->attrs, &provenance->capacity, provenance->n + 1, sizeof *provenance->attrs))
+        return NULL;
+    struct nd_attr *attr = &provenance->attrs[provenance->n++];
+    *attr = (struct nd_attr){.group = nd_strdup(group), .key = nd_strdup(key)};
+    return attr->group != NULL && attr->key != NULL ? attr : NULL;
+}
+
+static bool add_text(struct nd_provenance *provenance, const char *group, const char *key, const char *text)
+{
+    struct nd_attr *attr = add(provenance, group, key);
+    if (attr == NULL)
+        return false;
+    attr->type = ND_ATTR_STRING;
+    attr->string = nd_strdup(text != NULL ? text : "");
+    return attr->string != NULL;
+}
+
+static bool add_number(struct nd_provenance *provenance, const char *group, const char *key, int64_t number)
+{
+    struct nd_attr *attr = add(provenance, group, key);
+    if (attr == NULL)
+        return false;
+    attr->type = ND_ATTR_I64;
+    attr->i64 = number;
+    return true;
+}
+
+static bool source_date_epoch(time_t *out)
+{
+    const char *text = getenv("SOURCE_DATE_EPOCH");
+    int64_t seconds;
+    if (text == NULL || !nd_parse_i64(text, &seconds))
+        return false;
+    *out = (time_t)seconds;
+    return true;
+}
+
+bool nd_provenance_is_reproducible(void)
+{
+    time_t when;
+    return source_date_epoch(&when);
+}
+
+static bool add_time(struct nd_provenance *provenance)
+{
+    time_t now;
+    if (!source_date_epoch(&now))
+        now = time(NULL);
+    struct tm utc;
+    char text[32];
+    if (gmtime_r(&now, &utc) == NULL)
+        return false;
+    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    return add_text(provenance, "", "created", text);
+}
+
+static bool add_device(struct nd_provenance *provenance, const struct nd_device *device)
+{
+    const struct nd_chipset *chipset = device->chipset;
+    bool is_whole = add_text(provenance, "device", "uri", device->uri) &&
+                    add_text(provenance, "device", "label", device->label) &&
+                    add_text(provenance, "device", "kind", device->kind == ND_DEVICE_CPU ? "cpu" : "htp-sim") &&
+                    add_number(provenance, "device", "is_simulator", device->kind == ND_DEVICE_HTP_SIM);
+    if (chipset == NULL)
+        return is_whole;
+    return is_whole && add_text(provenance, "device", "chipset", chipset->sm) &&
+           add_number(provenance, "device", "soc_model", chipset->soc_model) &&
+           add_text(provenance, "device", "arch", chipset->arch) &&
+           add_text(provenance, "device", "marketing", chipset->marketing);
+}
+
+static bool add_runtime(struct nd_provenance *provenance, const struct nd_device *device,
+                        const struct nd_capture_options *options)
+{
+    bool is_whole = add_text(provenance, "runtime", "id", device->runtime.id) &&
+                    add_text(provenance, "runtime", "optimisation", device->optimisation) &&
+                    add_number(provenance, "runtime", "threads", device->n_threads) &&
+                    add_number(provenance, "runtime", "fallback_allowed", options->allow_fallback);
+    if (device->kind != ND_DEVICE_CPU)
+        is_whole = is_whole && add_text(provenance, "runtime", "provider", "QNNExecutionProvider") &&
+                   add_text(provenance, "runtime", "provider_version", device->runtime.provider_version);
+    for (size_t i = 0; is_whole && i < device->n_options; i++) {
+        struct nd_strbuf key = {0};
+        nd_strbuf_printf(&key, "option_%s", device->option_keys[i]);
+        char *text = nd_strbuf_take(&key);
+        is_whole = text != NULL && add_text(provenance, "runtime", text, device->option_values[i]);
+        free(text);
+    }
+    return is_whole;
+}
+
+static bool add_model(struct nd_provenance *provenance, const struct nd_model *model,
+                      const struct nd_capture_options *options)
+{
+    return add_text(provenance, "model", "file", nd_path_base(nd_model_path(model))) &&
+           add_text(provenance, "model", "sha256", nd_model_sha256(model)) &&
+           add_number(provenance, "model", "opset", nd_model_opset(model)) &&
+           add_text(provenance, "model", "edges", options->edges != NULL ? options->edges : "all");
+}
+
+/* The processor's name, from the first "model name" line the kernel gives. */
+static void read_processor(char *name, size_t size)
+{
+    static const char key[] = "model name";
+    char line[512];
+    FILE *file = fopen("/proc/cpuinfo", "re");
+    snprintf(name, size, "unknown");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        const char *colon = strchr(line, ':');
+        if (strncmp(line, key, strlen(key)) != 0 || colon == NULL)
+            continue;
+        snprintf(name, size, "%s", colon + 2);
+        name[strcspn(name, "\n")] = '\0';
+        break;
+    }
+    if (file != NULL)
+        fclose(file);
+}
+
+static bool add_host(struct nd_provenance *provenance)
+{
+    struct utsname system;
+    char processor[256];
+    if (uname(&system) != 0)
+        memset(&system, 0, sizeof system);
+    read_processor(processor, sizeof processor);
+    return add_text(provenance, "host", "system", system.sysname) &&
+           add_text(provenance, "host", "kernel", system.release) &&
+           add_text(provenance, "host", "machine", system.machine) &&
+           add_text(provenance, "host", "processor", processor) &&
+           add_text(provenance, "host", "libc", gnu_get_libc_version());
+}
+
+enum nd_status nd_provenance_collect(const struct nd_device *device, const struct nd_model *model,
+                                     const struct nd_capture_options *options, size_t n_passes, struct nd_provenance *out,
+                                     struct nd_error *err)
+{
+    struct nd_provenance provenance = {0};
+    bool is_whole = add_time(&provenance) && add_device(&provenance, device) &&
+                    add_runtime(&provenance, device, options) &&
+                    add_number(&provenance, "runtime", "passes", (int64_t)n_passes) && add_model(&provenance, model, options) &&
+                    add_host(&provenance);
+    if (!is_whole) {
+        nd_provenance_deinit(&provenance);
+        return nd_fail_memory(err);
+    }
+    *out = provenance;
+    return ND_OK;
+}
+
+void nd_provenance_deinit(struct nd_provenance *provenance)
+{
+    for (size_t i = 0; i < provenance->n; i++) {
+        free(provenance->attrs[i].group);
+        free(provenance->attrs[i].key);
+        free(provenance->attrs[i].string);
+    }
+    free(provenance->attrs);
+    *provenance = (struct nd_provenance){0};
+}

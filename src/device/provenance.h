@@ -1,0 +1,22 @@
+/* What a capture says of its device, model, runtime and host, so that it can be judged years later. */
+#ifndef ND_DEVICE_PROVENANCE_H
+#define ND_DEVICE_PROVENANCE_H
+
+#include "npudiff/capture.h"
+#include "npudiff/device.h"
+
+struct nd_provenance {
+    struct nd_attr *attrs;
+    size_t n;
+    size_t capacity;
+};
+
+enum nd_status nd_provenance_collect(const struct nd_device *device, const struct nd_model *model,
+                                     const struct nd_capture_options *options, size_t n_passes, struct nd_provenance *out,
+                                     struct nd_error *err);
+void nd_provenance_deinit(struct nd_provenance *provenance);
+
+/* Whether SOURCE_DATE_EPOCH is set: then nothing that differs between two equal runs is stored. */
+bool nd_provenance_is_reproducible(void);
+
+#endif

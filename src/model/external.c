@@ -1,0 +1,221 @@
+#include "model/external.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/parse.h"
+
+/* Where a tensor's bytes lie: length 0 stands for "to the end" only while has_length is false. */
+struct place {
+    const char *location;
+    uint64_t offset;
+    uint64_t length;
+    bool has_length;
+};
+
+bool nd_external_is(const Onnx__TensorProto *tensor)
+{
+    return tensor->has_data_location && tensor->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
+}
+
+/* A relative path without any "..": what it names lies in the model's folder or below. */
+static bool stays_inside(const char *location)
+{
+    if (location[0] == '/' || location[0] == '\0')
+        return false;
+    for (const char *part = location; part != NULL; part = strchr(part, '/')) {
+        part += *part == '/';
+        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
+            return false;
+    }
+    return true;
+}
+
+static enum nd_status place_of(const Onnx__TensorProto *tensor, struct place *out, struct nd_error *err)
+{
+    struct place place = {.location = NULL};
+    const char *name = nd_onnx_text(tensor->name);
+    bool is_valid = true;
+    for (size_t i = 0; i < tensor->n_external_data; i++) {
+        const char *key = nd_onnx_text(tensor->external_data[i]->key);
+        const char *value = nd_onnx_text(tensor->external_data[i]->value);
+        if (strcmp(key, "location") == 0)
+            place.location = value;
+        else if (strcmp(key, "offset") == 0)
+            is_valid = is_valid && nd_parse_u64(value, &place.offset);
+        else if (strcmp(key, "length") == 0)
+            is_valid = is_valid && (place.has_length = nd_parse_u64(value, &place.length));
+    }
+    if (place.location == NULL || !is_valid)
+        return nd_fail(err, ND_E_MODEL_EXTERNAL, name, "tensor '%s' does not say where its external data is",
+                       name);
+    if (!stays_inside(place.location))
+        return nd_fail(err, ND_E_MODEL_EXTERNAL, place.location,
+                       "tensor '%s' has its data in '%s', outside of the model's folder", name, place.location);
+    *out = place;
+    return ND_OK;
+}
+
+static char *path_beside(const char *model_path, const char *location)
+{
+    char *dir = nd_path_dir(model_path);
+    char *path = dir != NULL ? nd_path_join(dir, location) : NULL;
+    free(dir);
+    return path;
+}
+
+/* Opens the file of a place and checks that it holds what the place says; place->length is filled in. */
+static enum nd_status open_place(struct place *place, const char *name, const char *path, int *out,
+                                 struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    struct stat info;
+    /* O_NONBLOCK: a pipe in its place must not make us wait for a writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 || fstat(fd, &info) != 0)
+        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path,
+                         "external data '%s' of tensor '%s' cannot be opened: %s", path, name, strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' of tensor '%s' is not a file",
+                         path, name);
+    if (status == ND_OK) {
+        uint64_t size = (uint64_t)info.st_size;
+        if (!place->has_length)
+            place->length = size > place->offset ? size - place->offset : 0;
+        if (place->offset > size || place->length > size - place->offset)
+            status = nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' of tensor '%s' ends too early",
+                             path, name);
+    }
+    if (status != ND_OK) {
+        if (fd >= 0)
+            close(fd);
+        return status;
+    }
+    *out = fd;
+    return ND_OK;
+}
+
+static int compare_locations(const void *a, const void *b)
+{
+    return strcmp(((const struct nd_external_file *)a)->location,
+                  ((const struct nd_external_file *)b)->location);
+}
+
+struct collecting {
+    struct nd_external *external;
+    const char *model_path;
+};
+
+static enum nd_status collect(const Onnx__TensorProto *tensor, void *context, struct nd_error *err)
+{
+    struct collecting *to = context;
+    if (!nd_external_is(tensor))
+        return ND_OK;
+    struct place place;
+    enum nd_status status = place_of(tensor, &place, err);
+    if (status != ND_OK)
+        return status;
+    char *path = path_beside(to->model_path, place.location);
+    if (path == NULL || !nd_grow((void **)&to->external->files, &to->external->capacity, to->external->n + 1,
+                                 sizeof *to->external->files)) {
+        free(path);
+        return nd_fail_memory(err);
+    }
+    int fd = -1;
+    status = open_place(&place, nd_onnx_text(tensor->name), path, &fd, err);
+    if (status != ND_OK) {
+        free(path);
+        return status;
+    }
+    close(fd);
+    to->external->files[to->external->n++] =
+        (struct nd_external_file){.location = place.location, .path = path};
+    return ND_OK;
+}
+
+static void drop_repeated(struct nd_external *external)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < external->n; i++) {
+        if (n > 0 && compare_locations(&external->files[n - 1], &external->files[i]) == 0)
+            free(external->files[i].path);
+        else
+            external->files[n++] = external->files[i];
+    }
+    external->n = n;
+}
+
+enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelProto *model,
+                                const char *model_path, struct nd_error *err)
+{
+    *external = (struct nd_external){0};
+    struct collecting to = {external, model_path};
+    enum nd_status status = nd_onnx_visit_tensors(&model->base, collect, &to, err);
+    if (external->n > 1)
+        qsort(external->files, external->n, sizeof *external->files, compare_locations);
+    drop_repeated(external);
+    for (size_t i = 0; i < external->n && status == ND_OK; i++)
+        status = nd_sha256_file(external->files[i].path, external->files[i].sha256, err);
+    return status;
+}
+
+void nd_external_deinit(struct nd_external *external)
+{
+    for (size_t i = 0; i < external->n; i++)
+        free(external->files[i].path);
+    free(external->files);
+    *external = (struct nd_external){0};
+}
+
+static enum nd_status read_fully(int fd, const struct place *place, const char *path, char *buffer,
+                                 struct nd_error *err)
+{
+    for (size_t n = 0; n < place->length;) {
+        ssize_t got = pread(fd, buffer + n, (size_t)place->length - n, (off_t)(place->offset + n));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path,
+                           got < 0 ? strerror(errno) : "it became shorter");
+        n += (size_t)got;
+    }
+    return ND_OK;
+}
+
+enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *model_path, void **data,
+                                size_t *size_bytes, struct nd_error *err)
+{
+    struct place place;
+    enum nd_status status = place_of(tensor, &place, err);
+    if (status != ND_OK)
+        return status;
+    int fd = -1;
+    char *buffer = NULL;
+    char *path = path_beside(model_path, place.location);
+    if (path == NULL) {
+        status = nd_fail_memory(err);
+        goto out;
+    }
+    status = open_place(&place, nd_onnx_text(tensor->name), path, &fd, err);
+    if (status != ND_OK)
+        goto out;
+    buffer = nd_calloc((size_t)place.length, 1);
+    status = buffer != NULL ? read_fully(fd, &place, path, buffer, err) : nd_fail_memory(err);
+    if (status == ND_OK) {
+        *data = buffer;
+        *size_bytes = (size_t)place.length;
+        buffer = NULL;
+    }
+out:
+    if (fd >= 0)
+        close(fd);
+    free(buffer);
+    free(path);
+    return status;
+}

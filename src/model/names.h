@@ -1,0 +1,25 @@
+/* A map from tensor and edge names to indices. */
+#ifndef ND_MODEL_NAMES_H
+#define ND_MODEL_NAMES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct nd_names_slot;
+
+/* Zeroed is empty. The names are borrowed and must outlive the map. */
+struct nd_names {
+    struct nd_names_slot *slots;
+    size_t capacity; /* a power of two, or 0 */
+    size_t n;
+};
+
+/* The value stored under name, or SIZE_MAX. */
+size_t nd_names_find(const struct nd_names *names, const char *name);
+
+/* Stores value under a name that is not in the map yet. False: out of memory, the map is as it was. */
+bool nd_names_add(struct nd_names *names, const char *name, size_t value);
+
+void nd_names_deinit(struct nd_names *names);
+
+#endif

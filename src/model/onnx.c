@@ -1,0 +1,102 @@
+#include "model/onnx.h"
+
+#include <string.h>
+
+typedef enum nd_status (*visit_function)(const Onnx__TensorProto *, void *, struct nd_error *);
+
+/* The messages that a field of `message` holds: *items with *n entries. */
+static void field_messages(const ProtobufCMessage *message, const ProtobufCFieldDescriptor *field,
+                           ProtobufCMessage *const **items, size_t *n)
+{
+    const char *base = (const char *)message;
+    const void *member = base + field->offset;
+    const void *quantifier = base + field->quantifier_offset;
+    *n = 0;
+    if (field->type != PROTOBUF_C_TYPE_MESSAGE)
+        return;
+    if (field->label == PROTOBUF_C_LABEL_REPEATED) {
+        memcpy(n, quantifier, sizeof *n);
+        memcpy(items, member, sizeof *items);
+        return;
+    }
+    uint32_t chosen = field->id;
+    if ((field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) != 0)
+        memcpy(&chosen, quantifier, sizeof chosen);
+    *items = member;
+    *n = chosen == field->id && **items != NULL ? 1 : 0;
+}
+
+enum nd_status nd_onnx_visit_tensors(const ProtobufCMessage *message, visit_function visit, void *context,
+                                     struct nd_error *err)
+{
+    if (message->descriptor == &onnx__tensor_proto__descriptor)
+        return visit((const Onnx__TensorProto *)message, context, err);
+    enum nd_status status = ND_OK;
+    for (unsigned int f = 0; f < message->descriptor->n_fields; f++) {
+        ProtobufCMessage *const *items = NULL;
+        size_t n;
+        field_messages(message, &message->descriptor->fields[f], &items, &n);
+        for (size_t i = 0; i < n && status == ND_OK; i++)
+            status = nd_onnx_visit_tensors(items[i], visit, context, err);
+    }
+    return status;
+}
+
+const char *nd_onnx_text(const char *text)
+{
+    return text != NULL ? text : "";
+}
+
+enum nd_dtype nd_onnx_dtype(int32_t elem_type)
+{
+    /* Our types are numbered as ONNX's are. */
+    enum nd_dtype dtype = elem_type > 0 ? (enum nd_dtype)elem_type : ND_DTYPE_NONE;
+    return nd_dtype_size_bytes(dtype) > 0 ? dtype : ND_DTYPE_NONE;
+}
+
+const Onnx__TypeProto__Tensor *nd_onnx_tensor_type(const Onnx__ValueInfoProto *value)
+{
+    if (value == NULL || value->type == NULL || value->type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
+        return NULL;
+    return value->type->tensor_type;
+}
+
+enum nd_status nd_onnx_shape(const Onnx__TypeProto__Tensor *type, const char *name, struct nd_shape *shape,
+                             struct nd_error *err)
+{
+    struct nd_shape made = {.rank = -1};
+    if (type != NULL && type->shape != NULL) {
+        if (type->shape->n_dim > ND_MAX_RANK)
+            return nd_fail(err, ND_E_MODEL_UNSUPPORTED, name, "tensor '%s' has %zu dimensions, %d are handled",
+                           name, type->shape->n_dim, ND_MAX_RANK);
+        made.rank = (int)type->shape->n_dim;
+        for (size_t i = 0; i < type->shape->n_dim; i++) {
+            const Onnx__TensorShapeProto__Dimension *dim = type->shape->dim[i];
+            bool is_fixed = dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_VALUE &&
+                            dim->dim_value >= 0; /* some exporters write -1 for a dynamic one */
+            made.dims[i] = is_fixed ? dim->dim_value : -1;
+        }
+    }
+    *shape = made;
+    return ND_OK;
+}
+
+const Onnx__AttributeProto *nd_onnx_attribute(const Onnx__NodeProto *node, const char *name)
+{
+    for (size_t i = 0; i < node->n_attribute; i++)
+        if (strcmp(nd_onnx_text(node->attribute[i]->name), name) == 0)
+            return node->attribute[i];
+    return NULL;
+}
+
+int64_t nd_onnx_attribute_i(const Onnx__NodeProto *node, const char *name, int64_t otherwise)
+{
+    const Onnx__AttributeProto *attribute = nd_onnx_attribute(node, name);
+    return attribute != NULL && attribute->has_i ? attribute->i : otherwise;
+}
+
+const char *nd_onnx_domain(const char *domain)
+{
+    const char *text = nd_onnx_text(domain);
+    return strcmp(text, "ai.onnx") == 0 ? "" : text;
+}

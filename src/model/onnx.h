@@ -1,0 +1,49 @@
+/* Reading ONNX protobufs: bytes to message, and what single messages say. */
+#ifndef ND_MODEL_ONNX_H
+#define ND_MODEL_ONNX_H
+
+#include "base/error.h"
+#include "npudiff/tensor.h"
+#include "onnx.pb-c.h"
+
+/* Decodes a model file. Nothing but a model with an IR version and a graph that has a node or an output passes;
+ * the rest is ND_E_MODEL_PARSE, the message naming path. Free *out with onnx__model_proto__free_unpacked(..,
+ * NULL).
+ *
+ * libprotobuf-c recurses without a limit, merges repeated parts in quadratic time and cuts text at a NUL; files
+ * that would make it do so are refused before it sees them. */
+enum nd_status nd_onnx_decode(const char *path, const void *bytes, size_t size_bytes, Onnx__ModelProto **out,
+                              struct nd_error *err);
+
+/* Calls visit for every TensorProto anywhere in the message (initializers, attributes, subgraphs, functions)
+ * until it returns something else than ND_OK; returns that. */
+enum nd_status nd_onnx_visit_tensors(const ProtobufCMessage *message,
+                                     enum nd_status (*visit)(const Onnx__TensorProto *tensor, void *context,
+                                                             struct nd_error *err),
+                                     void *context, struct nd_error *err);
+
+/* text, or "" for NULL: absent and empty protobuf text mean the same. */
+const char *nd_onnx_text(const char *text);
+
+/* ONNX's element type, or ND_DTYPE_NONE for those that cannot be captured (strings, complex, 4 and 8 bit
+ * floats...). */
+enum nd_dtype nd_onnx_dtype(int32_t elem_type);
+
+/* The tensor type of a value, or NULL when it has none (no type at all, a sequence, a map, an optional). */
+const Onnx__TypeProto__Tensor *nd_onnx_tensor_type(const Onnx__ValueInfoProto *value);
+
+/* The declared shape: rank -1 where none is declared, -1 for a dynamic dimension. ND_E_MODEL_UNSUPPORTED for a
+ * rank over ND_MAX_RANK; name is for the message. type is nullable. */
+enum nd_status nd_onnx_shape(const Onnx__TypeProto__Tensor *type, const char *name, struct nd_shape *shape,
+                             struct nd_error *err);
+
+/* The attribute of that name, or NULL. */
+const Onnx__AttributeProto *nd_onnx_attribute(const Onnx__NodeProto *node, const char *name);
+
+/* Its integer value, or otherwise when it is absent. */
+int64_t nd_onnx_attribute_i(const Onnx__NodeProto *node, const char *name, int64_t otherwise);
+
+/* The domain with the two spellings of the default one made equal: "ai.onnx" is "". Never NULL. */
+const char *nd_onnx_domain(const char *domain);
+
+#endif

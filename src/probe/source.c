@@ -1,0 +1,128 @@
+#include "probe/source.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zip.h>
+
+#include "base/memory.h"
+#include "base/strbuf.h"
+
+static char *quoted(const char *path, const char *array)
+{
+    struct nd_strbuf buf = {0};
+    if (array != NULL)
+        nd_strbuf_printf(&buf, "array '%s' of ", array);
+    nd_strbuf_printf(&buf, "'%s'", path);
+    return nd_strbuf_take(&buf);
+}
+
+enum nd_status nd_source_open(struct nd_source *source, const char *path, struct nd_error *err)
+{
+    /* Without O_NONBLOCK a named pipe would wait for its writer before it could be refused. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
+    struct nd_source made = {.is_file = true, .fd = fd, .path = nd_strdup(path), .what = quoted(path, NULL)};
+    enum nd_status status;
+    struct stat info;
+    if (made.path == NULL || made.what == NULL) {
+        status = nd_fail_memory(err);
+    } else if (fstat(fd, &info) != 0) {
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+    } else if (!S_ISREG(info.st_mode)) {
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': it is not a regular file", path);
+    } else {
+        made.size_bytes = (size_t)info.st_size;
+        *source = made;
+        return ND_OK;
+    }
+    nd_source_close(&made);
+    return status;
+}
+
+enum nd_status nd_source_from_zip(struct nd_source *source, const char *path, const char *array,
+                                  size_t size_bytes, struct zip_file *zip, struct nd_error *err)
+{
+    struct nd_source made = {
+        .zip = zip, .size_bytes = size_bytes, .path = nd_strdup(path), .what = quoted(path, array)};
+    if (made.path == NULL || made.what == NULL) {
+        nd_source_close(&made);
+        return nd_fail_memory(err);
+    }
+    *source = made;
+    return ND_OK;
+}
+
+/* One read call: bytes read, 0 at the end, -1 with the reason. */
+static ssize_t read_some(struct nd_source *source, void *buf, size_t size_bytes, const char **reason)
+{
+    if (source->zip != NULL) {
+        zip_int64_t n = zip_fread(source->zip, buf, size_bytes);
+        if (n < 0)
+            *reason = zip_file_strerror(source->zip);
+        return (ssize_t)n;
+    }
+    ssize_t n;
+    do
+        n = read(source->fd, buf, size_bytes);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        *reason = strerror(errno);
+    return n;
+}
+
+static enum nd_status fail_read(const struct nd_source *source, const char *reason, struct nd_error *err)
+{
+    /* A zip member that cannot be read is damaged; a file that cannot be read is the system's refusal. */
+    return nd_fail(err, source->zip != NULL ? ND_E_PROBE_FORMAT : ND_E_FILE_READ, source->path,
+                   "cannot read %s: %s", source->what, reason);
+}
+
+enum nd_status nd_source_read(struct nd_source *source, void *buf, size_t size_bytes, struct nd_error *err)
+{
+    const size_t at_once = (size_t)1 << 30; /* Linux reads at most 2 GiB in one call */
+    char *at = buf;
+    while (size_bytes > 0) {
+        const char *reason = "";
+        ssize_t n = read_some(source, at, size_bytes < at_once ? size_bytes : at_once, &reason);
+        if (n < 0)
+            return fail_read(source, reason, err);
+        if (n == 0)
+            return nd_fail(err, ND_E_FILE_SHORT, source->path,
+                           "%s ends after %zu bytes; %zu more were expected there", source->what,
+                           source->n_read, size_bytes);
+        at += n;
+        size_bytes -= (size_t)n;
+        source->n_read += (size_t)n;
+    }
+    return ND_OK;
+}
+
+enum nd_status nd_source_finish(struct nd_source *source, struct nd_error *err)
+{
+    char extra;
+    const char *reason = "";
+    ssize_t n = read_some(source, &extra, 1, &reason);
+    if (n < 0)
+        return fail_read(source, reason, err);
+    if (n > 0)
+        return nd_fail(err, ND_E_PROBE_FORMAT, source->path, "%s goes on after its data of %zu bytes",
+                       source->what, source->n_read);
+    return ND_OK;
+}
+
+void nd_source_close(struct nd_source *source)
+{
+    if (source->zip != NULL)
+        zip_fclose(source->zip);
+    if (source->is_file)
+        close(source->fd);
+    free(source->path);
+    free(source->what);
+    memset(source, 0, sizeof *source);
+}

@@ -1,0 +1,26 @@
+/* Numbers and names as the text report shows them. Independent of the locale. */
+#ifndef ND_REPORT_FORMAT_H
+#define ND_REPORT_FORMAT_H
+
+#include "npudiff/compare.h"
+
+enum { ND_NUMBER_BYTES = 32 };
+
+/* Share of n in total in percent: "12.3%", "0.02%", "<0.01%" for anything above zero, ">99.9%" for anything
+ * below all, "0%" and "100%" only when exact; "-" when total is 0. */
+char *nd_format_share(uint64_t n, uint64_t total, char buf[static ND_NUMBER_BYTES]);
+
+/* Four significant digits; "NaN", "Infinity", "-Infinity". For people only. */
+char *nd_format_short(double value, char buf[static ND_NUMBER_BYTES]);
+
+/* A count as it is below a million, else with three significant digits ("1.23e+09"). */
+char *nd_format_count(uint64_t n, char buf[static ND_NUMBER_BYTES]);
+
+/* A copy of text with every control character and every broken UTF-8 byte replaced by '?', so that a name from
+ * a file cannot steer a terminal. NULL when out of memory. */
+char *nd_clean_text(const char *text);
+
+/* Code points of clean text. */
+size_t nd_text_columns(const char *text);
+
+#endif

@@ -1,0 +1,163 @@
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "spool/spool.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+
+static const uint32_t magic = 0x3153444e; /* "NDS1" read as little endian */
+
+struct header {
+    uint32_t magic;
+    uint32_t kind;
+    uint64_t index[4];
+    uint64_t payload_bytes;
+    uint64_t checksum;
+};
+_Static_assert(sizeof(struct header) == 56, "the header has no padding");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "spools and captures are little endian, as is every device");
+
+static uint64_t checksum_of(const struct header *header, const void *payload)
+{
+    struct header bare = *header;
+    bare.checksum = 0;
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, &bare, sizeof bare);
+    if (header->payload_bytes > 0)
+        XXH3_64bits_update(&state, payload, (size_t)header->payload_bytes);
+    return XXH3_64bits_digest(&state);
+}
+
+enum nd_status nd_spool_writer_open(struct nd_spool_writer *writer, const char *path, struct nd_error *err)
+{
+    *writer = (struct nd_spool_writer){.fd = -1, .path = nd_strdup(path)};
+    if (writer->path == NULL)
+        return nd_fail_memory(err);
+    pthread_mutex_init(&writer->lock, NULL);
+    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
+    if (writer->fd >= 0)
+        return ND_OK;
+    enum nd_status status =
+        nd_fail(err, ND_E_FILE_WRITE, path, "cannot create spool '%s': %s", path, strerror(errno));
+    nd_spool_writer_close(writer, NULL);
+    return status;
+}
+
+enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_record *record, struct nd_error *err)
+{
+    struct header header = {.magic = magic, .kind = record->kind, .payload_bytes = record->payload_bytes};
+    memcpy(header.index, record->index, sizeof header.index);
+    header.checksum = checksum_of(&header, record->payload);
+    pthread_mutex_lock(&writer->lock);
+    enum nd_status status = nd_file_write_all(writer->fd, &header, sizeof header, writer->path, err);
+    if (status == ND_OK)
+        status = nd_file_write_all(writer->fd, record->payload, record->payload_bytes, writer->path, err);
+    pthread_mutex_unlock(&writer->lock);
+    return status;
+}
+
+enum nd_status nd_spool_sync(struct nd_spool_writer *writer, struct nd_error *err)
+{
+    if (fdatasync(writer->fd) == 0)
+        return ND_OK;
+    return nd_fail(err, ND_E_FILE_WRITE, writer->path, "cannot sync spool '%s': %s", writer->path, strerror(errno));
+}
+
+enum nd_status nd_spool_writer_close(struct nd_spool_writer *writer, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    if (writer->fd >= 0 && close(writer->fd) != 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, writer->path, "cannot close spool '%s': %s", writer->path,
+                         strerror(errno));
+    free(writer->path);
+    *writer = (struct nd_spool_writer){.fd = -1};
+    return status;
+}
+
+enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *path, struct nd_error *err)
+{
+    *reader = (struct nd_spool_reader){0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open spool '%s': %s", path, strerror(errno));
+    struct stat info;
+    enum nd_status status = ND_OK;
+    if (fstat(fd, &info) != 0)
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read spool '%s': %s", path, strerror(errno));
+    if (status == ND_OK && info.st_size > 0) {
+        void *map = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (map == MAP_FAILED)
+            status = nd_fail(err, ND_E_FILE_READ, path, "cannot map spool '%s': %s", path, strerror(errno));
+        else
+            *reader = (struct nd_spool_reader){.map = map, .size_bytes = (size_t)info.st_size};
+    }
+    close(fd);
+    return status;
+}
+
+bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out)
+{
+    struct header header;
+    size_t left = reader->size_bytes - reader->offset_bytes;
+    const unsigned char *at = reader->map + reader->offset_bytes;
+    reader->torn_bytes = left;
+    if (left < sizeof header)
+        return false;
+    memcpy(&header, at, sizeof header);
+    if (header.magic != magic || header.payload_bytes > left - sizeof header ||
+        header.checksum != checksum_of(&header, at + sizeof header))
+        return false;
+    *out = (struct nd_record){.kind = header.kind,
+                              .payload = at + sizeof header,
+                              .payload_bytes = (size_t)header.payload_bytes};
+    memcpy(out->index, header.index, sizeof out->index);
+    reader->offset_bytes += sizeof header + (size_t)header.payload_bytes;
+    return true;
+}
+
+void nd_spool_rewind(struct nd_spool_reader *reader)
+{
+    reader->offset_bytes = 0;
+}
+
+void nd_spool_reader_close(struct nd_spool_reader *reader)
+{
+    if (reader->map != NULL)
+        munmap((void *)(uintptr_t)reader->map, reader->size_bytes);
+    *reader = (struct nd_spool_reader){0};
+}
+
+bool nd_spool_follow(struct nd_spool_follower *follower, const char *path, struct nd_record *out)
+{
+    if (follower->fd < 0)
+        follower->fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    struct header header;
+    if (follower->fd < 0 || fstat(follower->fd, &info) != 0 ||
+        pread(follower->fd, &header, sizeof header, (off_t)follower->offset_bytes) != (ssize_t)sizeof header)
+        return false;
+    uint64_t left = (uint64_t)info.st_size - follower->offset_bytes - sizeof header;
+    if (header.magic != magic || header.payload_bytes > left)
+        return false;
+    *out = (struct nd_record){.kind = header.kind, .payload_bytes = (size_t)header.payload_bytes};
+    memcpy(out->index, header.index, sizeof out->index);
+    follower->offset_bytes += sizeof header + header.payload_bytes;
+    return true;
+}
+
+void nd_spool_follower_close(struct nd_spool_follower *follower)
+{
+    if (follower->fd >= 0)
+        close(follower->fd);
+    follower->fd = -1;
+}

@@ -1,0 +1,666 @@
+#include "support/main.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <hdf5.h>
+
+#include "capture/names.h"
+#include "support/capture_fixture.h"
+
+static char *folder;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return nd_dir_make_temporary(&folder, NULL) == ND_OK ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    nd_dir_remove(folder);
+    free(folder);
+    return 0;
+}
+
+static char *in_folder(const char *name)
+{
+    char *path = nd_path_join(folder, name);
+    assert_non_null(path);
+    return path;
+}
+
+static size_t n_files_in_folder(void)
+{
+    size_t n = 0;
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        n += entry->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
+static const struct fix_options deflated = {.level = 6, .with_big = true};
+static const struct fix_options plain = {.level = 0, .with_big = true};
+
+static struct nd_capture *open_ok(const char *path)
+{
+    struct nd_error err;
+    struct nd_capture *capture = NULL;
+    fix_ok(nd_capture_open(path, &capture, &err), &err);
+    return capture;
+}
+
+static void check_tables(const struct nd_capture *capture)
+{
+    assert_int_equal(nd_capture_state(capture), ND_CAPTURE_PARTIAL);
+    assert_string_equal(nd_capture_string(capture, "device", "uri"), "htp-sim:sm8650");
+    assert_string_equal(nd_capture_string(capture, "device", "chipset"), "");
+    assert_string_equal(nd_capture_string(capture, "", "note"), "\xc3\xa4 root attribute");
+    assert_string_equal(nd_capture_string(capture, "", "npudiff_version"), nd_version());
+    assert_null(nd_capture_string(capture, "runtime", "threads"));
+    assert_null(nd_capture_string(capture, "host", "name"));
+    size_t n_numbers = 0;
+    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
+        const struct nd_attr *attr = nd_capture_attr(capture, i);
+        if (strcmp(attr->key, "threads") == 0) {
+            assert_int_equal(attr->type, ND_ATTR_I64);
+            assert_int_equal(attr->i64, -4);
+            n_numbers++;
+        } else if (strcmp(attr->key, "odd/key%") == 0) {
+            assert_int_equal(attr->type, ND_ATTR_F64);
+            assert_f64_bits(attr->f64, 0.1);
+            n_numbers++;
+        }
+    }
+    assert_int_equal(n_numbers, 2);
+    assert_int_equal(nd_capture_n_edges(capture), FIX_EDGES);
+    for (size_t i = 0; i < FIX_EDGES; i++) {
+        const struct nd_edge *edge = nd_capture_edge(capture, i), *want = &fix_edges[i];
+        assert_string_equal(edge->name, want->name);
+        assert_string_equal(edge->onnx_name, want->onnx_name);
+        assert_string_equal(edge->op_types, want->op_types);
+        assert_string_equal(edge->node, want->node);
+        assert_string_equal(nd_capture_edge_provider(capture, i), fix_providers[i]);
+        assert_int_equal(edge->dtype, want->dtype);
+        assert_true(nd_shape_equal(&edge->shape, &want->shape));
+        assert_int_equal(edge->is_model_input, want->is_model_input);
+        assert_int_equal(edge->is_model_output, want->is_model_output);
+        assert_int_equal(edge->quant.n, want->quant.n);
+        assert_int_equal(edge->quant.axis, want->quant.axis);
+        for (size_t q = 0; q < want->quant.n; q++) {
+            assert_f32_bits(edge->quant.scale[q], want->quant.scale[q]);
+            assert_int_equal(edge->quant.zero_point[q], want->quant.zero_point[q]);
+        }
+        assert_int_equal(nd_capture_find_edge(capture, want->name), i);
+    }
+    assert_true(nd_capture_find_edge(capture, "a/b") == SIZE_MAX);
+    assert_int_equal(nd_capture_n_nodes(capture), 2);
+    assert_string_equal(nd_capture_node(capture, 1)->domain, "com.microsoft");
+    assert_string_equal(nd_capture_node(capture, 0)->name, "conv/1");
+    assert_int_equal(nd_capture_n_logs(capture), 2);
+    assert_string_equal(nd_capture_log_name(capture, 1), "qnn/htp.log");
+    assert_string_equal(nd_capture_log_text(capture, 1), fix_log);
+    assert_string_equal(nd_capture_log_text(capture, 0), "");
+}
+
+static void check_probes(const struct nd_capture *capture)
+{
+    assert_int_equal(nd_capture_n_probes(capture), FIX_PROBES);
+    for (size_t p = 0; p < FIX_PROBES; p++) {
+        const struct nd_capture_probe *probe = nd_capture_probe(capture, p), *want = &fix_probes[p];
+        assert_string_equal(probe->name, want->name);
+        assert_string_equal(probe->source, want->source);
+        assert_int_equal(nd_capture_find_probe(capture, want->name), p);
+        assert_int_equal(probe->n_samples, want->n_samples);
+        assert_int_equal(probe->n_samples_expected, want->n_samples_expected);
+        assert_int_equal(probe->n_repeats, want->n_repeats);
+        assert_int_equal(probe->n_inputs, FIX_INPUTS);
+        assert_int_equal(probe->labels != NULL, want->labels != NULL);
+        for (size_t i = 0; want->labels != NULL && i < want->n_samples_expected; i++)
+            assert_int_equal(probe->labels[i], want->labels[i]);
+        for (size_t i = 0; i < want->n_samples * want->n_repeats; i++) {
+            if (want->latency_us != NULL)
+                assert_f64_bits(probe->latency_us[i], want->latency_us[i]);
+            else
+                assert_true(probe->latency_us[i] != probe->latency_us[i]);
+        }
+        for (size_t i = 0; i < FIX_INPUTS; i++) {
+            assert_string_equal(probe->inputs[i].name, fix_inputs[i].name);
+            assert_int_equal(probe->inputs[i].dtype, fix_inputs[i].dtype);
+            assert_true(nd_shape_equal(&probe->inputs[i].shape, &fix_inputs[i].shape));
+        }
+    }
+    assert_true(nd_capture_find_probe(capture, "p") == SIZE_MAX);
+}
+
+/* Every range of samples of one tensor, against the bytes that were made for it. */
+static void check_outputs(const struct nd_capture *capture, size_t p, size_t e)
+{
+    struct nd_error err;
+    size_t n = fix_probes[p].n_samples, n_bytes = fix_sample_bytes(&fix_edges[e]);
+    unsigned char *want = malloc(n * n_bytes + 1), *got = malloc(n * n_bytes + 1);
+    assert_true(want != NULL && got != NULL);
+    for (size_t s = 0; s < n; s++)
+        fix_output(want + s * n_bytes, p, e, s, 0);
+    for (size_t first = 0; first <= n; first++)
+        for (size_t count = 0; count <= n - first; count++) {
+            memset(got, 0xEE, n * n_bytes + 1);
+            fix_ok(nd_capture_read_outputs(capture, p, e, first, count, got, &err), &err);
+            assert_memory_equal(got, want + first * n_bytes, count * n_bytes);
+            assert_int_equal(got[count * n_bytes], 0xEE);
+        }
+    assert_int_equal(nd_capture_read_outputs(capture, p, e, 0, n + 1, got, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_read_outputs(capture, p, e, SIZE_MAX, 2, got, &err), ND_ERR_NOT_FOUND);
+    for (size_t s = 0; s < n; s++)
+        for (size_t r = 0; r < fix_probes[p].n_repeats; r++) {
+            fix_output(want, p, e, s, r);
+            fix_ok(nd_capture_read_repeat(capture, p, e, s, r, got, &err), &err);
+            assert_memory_equal(got, want, n_bytes);
+            assert_true(
+                nd_digest_equal(nd_capture_digest(capture, p, e, s, r), nd_digest_bytes(want, n_bytes)));
+        }
+    assert_int_equal(nd_capture_read_repeat(capture, p, e, n, 0, got, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_read_repeat(capture, p, e, 0, 3, got, &err), ND_ERR_NOT_FOUND);
+    free(want);
+    free(got);
+}
+
+static void check_inputs(const struct nd_capture *capture, size_t p)
+{
+    struct nd_error err;
+    unsigned char want[64], got[64];
+    for (size_t i = 0; i < FIX_INPUTS; i++)
+        for (size_t s = 0; s < fix_probes[p].n_samples_expected; s++) {
+            size_t n_bytes = 0;
+            fix_ok(nd_shape_size_bytes(&fix_inputs[i].shape, fix_inputs[i].dtype, &n_bytes, &err), &err);
+            fix_fill(want, n_bytes, p, 100 + i, s, 0);
+            fix_ok(nd_capture_read_inputs(capture, p, i, s, 1, got, &err), &err);
+            assert_memory_equal(got, want, n_bytes);
+        }
+    assert_int_equal(nd_capture_read_inputs(capture, p, 0, 0, 7, got, &err), ND_ERR_NOT_FOUND);
+}
+
+static void check_round_trip(const struct fix_options *options)
+{
+    struct nd_error err;
+    char *path = in_folder("round.h5");
+    fix_write(path, options);
+    struct nd_capture *capture = open_ok(path);
+    assert_string_equal(nd_capture_path(capture), path);
+    check_tables(capture);
+    check_probes(capture);
+    for (size_t p = 0; p < FIX_PROBES; p++) {
+        for (size_t e = 0; e < FIX_EDGES; e++) {
+            assert_true(nd_capture_has_outputs(capture, p, e));
+            check_outputs(capture, p, e);
+        }
+        check_inputs(capture, p);
+    }
+    struct nd_capture_verification found;
+    fix_ok(nd_capture_verify(capture, &found, &err), &err);
+    assert_true(found.content_matches);
+    assert_int_equal(found.n_wrong, 0);
+    assert_string_equal(found.first_wrong, "");
+    /* inputs, outputs, and two repeats of each edge that has elements */
+    assert_int_equal(found.n_tensors, FIX_INPUTS * 8 + FIX_EDGES * 7 + (FIX_EDGES - 1) * 2);
+    nd_capture_close(&capture);
+    assert_null(capture);
+    free(path);
+}
+
+static void capture_deflated_reads_back_bit_exactly(void **state)
+{
+    (void)state;
+    check_round_trip(&deflated);
+}
+
+static void capture_plain_reads_back_bit_exactly(void **state)
+{
+    (void)state;
+    check_round_trip(&plain);
+}
+
+static void capture_of_digests_only_has_no_outputs(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    unsigned char buf[64];
+    char *path = in_folder("digests.h5");
+    fix_write(path, &(struct fix_options){.level = 6, .digests_only = true});
+    struct nd_capture *capture = open_ok(path);
+    assert_false(nd_capture_has_outputs(capture, 0, 0));
+    assert_int_equal(nd_capture_read_outputs(capture, 0, 0, 0, 1, buf, &err), ND_ERR_NOT_FOUND);
+    assert_non_null(strstr(err.message, "a/b%c"));
+    assert_int_equal(nd_capture_read_repeat(capture, 1, 0, 1, 2, buf, &err), ND_ERR_NOT_FOUND);
+    fix_output(buf, 1, 0, 1, 2);
+    assert_true(nd_digest_equal(nd_capture_digest(capture, 1, 0, 1, 2), nd_digest_bytes(buf, 12)));
+    nd_capture_close(&capture);
+    free(path);
+}
+
+/* What libhdf5 itself reads, filters and all, is what was written: the format is HDF5's and not only ours. */
+static void check_by_libhdf5(hid_t file, size_t p, size_t e)
+{
+    char *path = nd_name_probe_path(fix_probes[p].name, "outputs", fix_edges[e].name);
+    hid_t dataset = H5Dopen2(file, path, H5P_DEFAULT);
+    assert_true(dataset >= 0);
+    hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
+    size_t n = fix_probes[p].n_samples, n_bytes = fix_sample_bytes(&fix_edges[e]);
+    assert_int_equal(H5Sget_simple_extent_ndims(space), fix_edges[e].shape.rank + 1);
+    assert_int_equal(H5Tget_size(type), nd_dtype_size_bytes(fix_edges[e].dtype));
+    bool is_float = fix_edges[e].dtype != ND_DTYPE_BF16 && nd_dtype_is_float(fix_edges[e].dtype);
+    assert_int_equal(H5Tget_class(type), is_float ? H5T_FLOAT : H5T_INTEGER);
+    unsigned char *got = malloc(n * n_bytes + 1), *want = malloc(n * n_bytes + 1);
+    assert_true(got != NULL && want != NULL);
+    for (size_t s = 0; s < n; s++)
+        fix_output(want + s * n_bytes, p, e, s, 0);
+    assert_true(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, got) >= 0);
+    assert_memory_equal(got, want, n * n_bytes);
+    if (fix_edges[e].quant.n > 0) {
+        float scales[8];
+        hid_t attr = H5Aopen(dataset, "scale", H5P_DEFAULT);
+        assert_true(attr >= 0 && H5Aread(attr, H5T_NATIVE_FLOAT, scales) >= 0);
+        assert_memory_equal(scales, fix_edges[e].quant.scale, fix_edges[e].quant.n * sizeof(float));
+        H5Aclose(attr);
+    }
+    free(got);
+    free(want);
+    H5Sclose(space);
+    H5Tclose(type);
+    H5Dclose(dataset);
+    free(path);
+}
+
+static void capture_is_what_libhdf5_reads(void **state)
+{
+    (void)state;
+    for (int level = 0; level <= 9; level += 9) {
+        char *path = in_folder("library.h5");
+        fix_write(path, &(struct fix_options){.level = level, .with_big = true});
+        hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+        assert_true(file >= 0);
+        for (size_t p = 0; p < FIX_PROBES; p++)
+            for (size_t e = 0; e < FIX_EDGES; e++)
+                check_by_libhdf5(file, p, e);
+        H5Fclose(file);
+        free(path);
+    }
+}
+
+static void half_is_stored_as_ieee_half(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    char *path = in_folder("half.h5");
+    struct nd_edge edge = {"h", "h", "X", "n", ND_DTYPE_F16, {1, {6}}, {0, -1, NULL, NULL}, false, false};
+    static const uint16_t bits[6] = {0x3c00, 0xc000, 0x3555, 0x0001, 0x7c00, 0x7bff};
+    static const uint32_t floats[6] = {0x3f800000, 0xc0000000, 0x3eaaa000, 0x33800000, 0x7f800000, 0x477fe000};
+    struct nd_capture_probe probe = {
+        .name = "p", .source = "s", .n_samples = 1, .n_samples_expected = 1, .n_repeats = 1};
+    struct nd_digest digest = nd_digest_bytes(bits, sizeof bits);
+    struct nd_chunk_layout layout;
+    struct nd_capture_writer *writer = NULL;
+    struct nd_capture_dataset *dataset = NULL;
+    const char *provider = "";
+    fix_ok(nd_capture_writer_create(path, false, &writer, &err), &err);
+    fix_ok(nd_capture_writer_edges(writer, &edge, &provider, 1, &err), &err);
+    fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
+    fix_ok(nd_capture_writer_digests(writer, &probe, &edge, &digest, &err), &err);
+    fix_ok(nd_chunk_layout_make(&edge.shape, edge.dtype, 1, &layout, &err), &err);
+    fix_ok(nd_capture_writer_outputs_begin(writer, &probe, &edge, "", &layout, 0, &dataset, &err), &err);
+    fix_ok(nd_capture_writer_chunk(dataset, 0, bits, sizeof bits, &err), &err);
+    fix_ok(nd_capture_writer_outputs_end(&dataset, &err), &err);
+    fix_ok(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), &err);
+    nd_capture_writer_destroy(&writer);
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    hid_t stored = H5Dopen2(file, "/probes/p/outputs/h", H5P_DEFAULT);
+    float read[6];
+    assert_true(H5Dread(stored, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, read) >= 0);
+    assert_memory_equal(read, floats, sizeof floats);
+    H5Dclose(stored);
+    H5Fclose(file);
+    free(path);
+}
+
+static void capture_written_twice_is_the_same_file(void **state)
+{
+    (void)state;
+    for (int level = 0; level <= 6; level += 6) {
+        char *a = in_folder("a.h5"), *b = in_folder("another name.h5");
+        struct fix_options options = {.level = level, .with_big = true};
+        fix_write(a, &options);
+        /* HDF5 keeps times in seconds: the second file must be made in another one. */
+        nanosleep(&(struct timespec){.tv_sec = 1, .tv_nsec = 100000000}, NULL);
+        fix_write(b, &options);
+        void *bytes_a = NULL, *bytes_b = NULL;
+        size_t n_a, n_b;
+        assert_int_equal(nd_file_read(a, 1 << 30, &bytes_a, &n_a, NULL), ND_OK);
+        assert_int_equal(nd_file_read(b, 1 << 30, &bytes_b, &n_b, NULL), ND_OK);
+        assert_int_equal(n_a, n_b);
+        assert_memory_equal(bytes_a, bytes_b, n_a);
+        free(bytes_a);
+        free(bytes_b);
+        free(a);
+        free(b);
+    }
+}
+
+static void content_digest_does_not_depend_on_storage_but_on_values(void **state)
+{
+    (void)state;
+    char digests[3][33];
+    char *path = in_folder("content.h5");
+    for (int i = 0; i < 3; i++) {
+        fix_latency[3] = i == 2 ? 0.5 : 0.0;
+        fix_write(path, i == 0 ? &deflated : &plain);
+        struct nd_capture *capture = open_ok(path);
+        snprintf(digests[i], sizeof digests[i], "%s", nd_capture_string(capture, "", "content_digest"));
+        assert_int_equal(strlen(digests[i]), 32);
+        nd_capture_close(&capture);
+    }
+    fix_latency[3] = 0.0;
+    assert_string_equal(digests[0], digests[1]);
+    assert_string_not_equal(digests[1], digests[2]);
+    free(path);
+}
+
+static void file_existing_is_replaced_only_on_demand(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    char *path = in_folder("kept.h5");
+    struct nd_capture_writer *writer = NULL;
+    fix_ok(nd_file_put(path, "precious", 8, &err), &err);
+    size_t n_before = n_files_in_folder();
+    assert_int_equal(nd_capture_writer_create(path, false, &writer, &err), ND_ERR_IO);
+    assert_int_equal(err.id, 214);
+    assert_null(writer);
+    /* made by somebody else between create and commit */
+    unlink(path);
+    writer = fix_begin(path, false, &(struct fix_options){.level = 1});
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("precious", file);
+    fclose(file);
+    assert_int_equal(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), ND_ERR_IO);
+    nd_capture_writer_destroy(&writer);
+    void *bytes = NULL;
+    size_t n;
+    fix_ok(nd_file_read(path, 100, &bytes, &n, &err), &err);
+    assert_string_equal(bytes, "precious");
+    free(bytes);
+    assert_int_equal(n_files_in_folder(), n_before);
+    fix_write(path, &(struct fix_options){.level = 1});
+    struct nd_capture *capture = open_ok(path);
+    nd_capture_close(&capture);
+    assert_int_equal(n_files_in_folder(), n_before);
+    free(path);
+}
+
+static void writer_destroyed_leaves_nothing(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    char *path = in_folder("gone.h5");
+    size_t n_before = n_files_in_folder();
+    struct nd_capture_writer *writer = fix_begin(path, false, &deflated);
+    struct nd_capture_writer *second = NULL;
+    assert_int_equal(n_files_in_folder(), n_before + 1);
+    assert_int_equal(nd_capture_writer_create(path, false, &second, &err), ND_ERR_IO);
+    nd_capture_writer_destroy(&writer);
+    assert_null(writer);
+    assert_int_equal(n_files_in_folder(), n_before);
+    nd_capture_writer_destroy(&writer);
+    char *nowhere = in_folder("no such folder/x.h5");
+    assert_int_equal(nd_capture_writer_create(nowhere, false, &writer, &err), ND_ERR_IO);
+    assert_non_null(strstr(err.message, "No such file or directory"));
+    free(nowhere);
+    free(path);
+}
+
+static void writer_misused_says_so(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    char *path = in_folder("misused.h5");
+    char *text = calloc(70000, 1);
+    assert_non_null(text);
+    memset(text, 'x', 69999);
+    struct nd_capture_writer *writer = fix_begin(path, false, &(struct fix_options){.level = 6});
+    struct nd_attr attr = {.group = "device", .key = "uri", .type = ND_ATTR_STRING, .string = "twice"};
+    assert_int_equal(nd_capture_writer_attr(writer, &attr, &err), ND_ERR_FORMAT);
+    attr.key = "long";
+    attr.string = text;
+    assert_int_equal(nd_capture_writer_attr(writer, &attr, &err), ND_ERR_FORMAT);
+    attr.group = "";
+    attr.key = "status";
+    assert_int_equal(nd_capture_writer_attr(writer, &attr, &err), ND_ERR_FORMAT);
+    assert_int_equal(nd_capture_writer_probe(writer, &fix_probes[0], &err), ND_ERR_FORMAT);
+    struct nd_capture_probe probe = fix_probes[0];
+    probe.name = "third";
+    struct nd_chunk_layout layout;
+    struct nd_capture_dataset *dataset = NULL;
+    fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
+    fix_ok(nd_chunk_layout_make(&fix_edges[0].shape, ND_DTYPE_U8, 2, &layout, &err), &err);
+    fix_ok(nd_capture_writer_outputs_begin(writer, &probe, &fix_edges[0], "", &layout, 0, &dataset, &err),
+           &err);
+    assert_int_equal(nd_capture_writer_chunk(dataset, 0, text, 3, &err), ND_ERR_FORMAT);
+    assert_int_equal(nd_capture_writer_chunk(dataset, 1, text, 24, &err), ND_ERR_FORMAT);
+    assert_int_equal(nd_capture_writer_outputs_end(&dataset, &err), ND_ERR_FORMAT);
+    assert_null(dataset);
+    fix_ok(nd_capture_writer_outputs_begin(writer, &probe, &fix_edges[1], "", &layout, 0, &dataset, &err),
+           &err);
+    fix_ok(nd_capture_writer_chunk(dataset, 0, text, 24, &err), &err);
+    assert_int_equal(nd_capture_writer_chunk(dataset, 0, text, 24, &err), ND_ERR_FORMAT);
+    nd_capture_dataset_destroy(&dataset);
+    /* A capture that could not be read is not published. */
+    assert_int_equal(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), ND_ERR_FORMAT);
+    nd_capture_writer_destroy(&writer);
+    assert_false(nd_path_exists(path));
+    free(text);
+    free(path);
+}
+
+static void capture_without_anything_is_read(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    struct nd_capture_writer *writer = NULL;
+    char *path = in_folder("failed.h5");
+    fix_ok(nd_capture_writer_create(path, false, &writer, &err), &err);
+    struct nd_edge unknown = {"e", "e", "X", "n", ND_DTYPE_NONE, {-1, {0}}, {0, -1, NULL, NULL}, false, false};
+    const char *provider = "";
+    fix_ok(nd_capture_writer_edges(writer, &unknown, &provider, 1, &err), &err);
+    struct nd_capture_probe probe = {.name = "p", .source = "s", .n_samples_expected = 4, .n_repeats = 2};
+    fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
+    struct nd_attr attr = {.group = "failure", .key = "stage", .type = ND_ATTR_STRING, .string = "session"};
+    fix_ok(nd_capture_writer_attr(writer, &attr, &err), &err);
+    fix_ok(nd_capture_writer_commit(writer, ND_CAPTURE_FAILED, &err), &err);
+    nd_capture_writer_destroy(&writer);
+    struct nd_capture *capture = open_ok(path);
+    assert_int_equal(nd_capture_state(capture), ND_CAPTURE_FAILED);
+    assert_string_equal(nd_capture_string(capture, "failure", "stage"), "session");
+    assert_int_equal(nd_capture_edge(capture, 0)->dtype, ND_DTYPE_NONE);
+    assert_int_equal(nd_capture_edge(capture, 0)->shape.rank, -1);
+    assert_int_equal(nd_capture_probe(capture, 0)->n_samples_expected, 4);
+    struct nd_capture_verification found;
+    fix_ok(nd_capture_verify(capture, &found, &err), &err);
+    assert_true(found.content_matches && found.n_tensors == 0);
+    nd_capture_close(&capture);
+    free(path);
+}
+
+static void objects_are_listed_by_path(void **state)
+{
+    (void)state;
+    char *path = in_folder("objects.h5");
+    fix_write(path, &deflated);
+    struct nd_capture *capture = open_ok(path);
+    bool has_name = false, has_bf16 = false, has_big = false;
+    for (size_t i = 0; i < nd_capture_n_objects(capture); i++) {
+        const struct nd_capture_object *object = nd_capture_object(capture, i);
+        if (i > 0)
+            assert_true(strcmp(nd_capture_object(capture, i - 1)->path, object->path) < 0);
+        if (strcmp(object->path, "/edges/name") == 0) {
+            has_name = true;
+            assert_int_equal(object->dtype, ND_DTYPE_NONE);
+            assert_int_equal(object->text_bytes, 9);
+            assert_int_equal(object->stored_bytes, 9 * FIX_EDGES);
+        } else if (strcmp(object->path, "/probes/zeros/outputs/%00") == 0) {
+            has_bf16 = true;
+            assert_int_equal(object->dtype, ND_DTYPE_BF16);
+        } else if (strcmp(object->path, "/probes/p%2F2/outputs/big") == 0) {
+            has_big = true;
+            assert_int_equal(object->shape.dims[0], 5);
+            assert_true(object->stored_bytes > 100000 && object->stored_bytes < 5 * 308000);
+        }
+    }
+    assert_true(has_name && has_bf16 && has_big);
+    nd_capture_close(&capture);
+    free(path);
+}
+
+static void names_round_trip_and_are_unique(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"conv1", "conv1"}, {"a/b", "a%2Fb"}, {"50%", "50%25"}, {"", "%00"},  {".", "%2E"},
+        {"..", "%2E."},     {".a", ".a"},     {"%2F", "%252F"}, {"a.", "a."}, {"/", "%2F"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        char *link = nd_name_escape(pairs[i][0]), *name = nd_name_unescape(pairs[i][1]);
+        assert_string_equal(link, pairs[i][1]);
+        assert_string_equal(name, pairs[i][0]);
+        free(link);
+        free(name);
+    }
+    static const char *const impossible[] = {"%", "%2f", "a%2E", "%00a", "a%", ".", "%41", "", "%2"};
+    for (size_t i = 0; i < sizeof impossible / sizeof impossible[0]; i++)
+        assert_null(nd_name_unescape(impossible[i]));
+}
+
+/* Runs in a child: a limit on the size of files stands for a full disk. The way out must work too, for libhdf5
+ * tries once more when the process ends. */
+static int write_with_limit(const char *path, rlim_t limit, int level)
+{
+    signal(SIGXFSZ, SIG_IGN);
+    alarm(60);
+    struct rlimit bytes = {limit, limit};
+    if (setrlimit(RLIMIT_FSIZE, &bytes) != 0)
+        return 9;
+    struct nd_error err = {0};
+    struct nd_capture_writer *writer = NULL;
+    enum nd_status status = nd_capture_writer_create(path, false, &writer, &err);
+    struct nd_capture_probe probe = fix_probes[0];
+    probe.n_samples_expected = 100;
+    probe.labels = NULL;
+    struct nd_capture_input input = {"x", ND_DTYPE_U8, {1, {10000}}};
+    probe.inputs = &input;
+    probe.n_inputs = 1;
+    unsigned char *data = calloc(100, 10000);
+    uint64_t random = 1;
+    for (size_t i = 0; data != NULL && i < 1000000; i++) /* does not deflate */
+        data[i] = (unsigned char)fix_random(&random);
+    if (status == ND_OK)
+        status = nd_capture_writer_probe(writer, &probe, &err);
+    if (status == ND_OK)
+        status = nd_capture_writer_input(writer, &probe, 0, data, level, &err);
+    if (status == ND_OK)
+        status = nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err);
+    nd_capture_writer_destroy(&writer);
+    free(data);
+    return status == ND_ERR_IO && err.message[0] != '\0' ? 0 : 8;
+}
+
+static void disk_full_is_an_error_and_leaves_nothing(void **state)
+{
+    (void)state;
+    static const rlim_t limits[] = {0, 3000, 100000, 300000, 500000, 900000, 1200000};
+    size_t n_before = n_files_in_folder();
+    for (size_t i = 0; i < 2 * sizeof limits / sizeof limits[0]; i++) {
+        char *path = in_folder("full.h5");
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            exit(write_with_limit(path, limits[i / 2], i % 2 == 0 ? 0 : 6));
+        int rc = -1;
+        assert_int_equal(waitpid(child, &rc, 0), child);
+        if (rc != 0)
+            print_message("# limit %llu, level %d: wait status %#x\n", (unsigned long long)limits[i / 2],
+                          i % 2 == 0 ? 0 : 6, (unsigned)rc);
+        assert_true(WIFEXITED(rc) && WEXITSTATUS(rc) == 0);
+        assert_int_equal(n_files_in_folder(), n_before);
+        free(path);
+    }
+}
+
+static void *write_and_read(void *argument)
+{
+    const char *path = argument;
+    struct nd_error err;
+    size_t n_bad = 0;
+    for (int round = 0; round < 5; round++) {
+        struct nd_capture_writer *writer = NULL;
+        struct nd_capture *capture = NULL;
+        struct nd_capture_verification found = {0};
+        bool is_good = nd_capture_writer_create(path, true, &writer, &err) == ND_OK &&
+                       nd_capture_writer_edges(writer, fix_edges, fix_providers, FIX_EDGES, &err) == ND_OK &&
+                       nd_capture_writer_log(writer, "log", fix_log, sizeof fix_log, &err) == ND_OK &&
+                       nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err) == ND_OK &&
+                       nd_capture_open(path, &capture, &err) == ND_OK &&
+                       nd_capture_n_edges(capture) == FIX_EDGES &&
+                       nd_capture_verify(capture, &found, &err) == ND_OK && found.content_matches;
+        n_bad += !is_good;
+        nd_capture_close(&capture);
+        nd_capture_writer_destroy(&writer);
+    }
+    return n_bad == 0 ? NULL : argument;
+}
+
+static void threads_write_and_read_side_by_side(void **state)
+{
+    (void)state;
+    pthread_t threads[4];
+    char *paths[4];
+    for (int i = 0; i < 4; i++) {
+        char name[] = "thread-0.h5";
+        name[7] = (char)('0' + i);
+        paths[i] = in_folder(name);
+        assert_int_equal(pthread_create(&threads[i], NULL, write_and_read, paths[i]), 0);
+    }
+    for (int i = 0; i < 4; i++) {
+        void *result = paths;
+        pthread_join(threads[i], &result);
+        assert_null(result);
+        free(paths[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(capture_deflated_reads_back_bit_exactly),
+        cmocka_unit_test(capture_plain_reads_back_bit_exactly),
+        cmocka_unit_test(capture_of_digests_only_has_no_outputs),
+        cmocka_unit_test(capture_is_what_libhdf5_reads),
+        cmocka_unit_test(half_is_stored_as_ieee_half),
+        cmocka_unit_test(capture_written_twice_is_the_same_file),
+        cmocka_unit_test(content_digest_does_not_depend_on_storage_but_on_values),
+        cmocka_unit_test(file_existing_is_replaced_only_on_demand),
+        cmocka_unit_test(writer_destroyed_leaves_nothing),
+        cmocka_unit_test(writer_misused_says_so),
+        cmocka_unit_test(capture_without_anything_is_read),
+        cmocka_unit_test(objects_are_listed_by_path),
+        cmocka_unit_test(names_round_trip_and_are_unique),
+        cmocka_unit_test(disk_full_is_an_error_and_leaves_nothing),
+        cmocka_unit_test(threads_write_and_read_side_by_side),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

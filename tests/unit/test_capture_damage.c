@@ -1,0 +1,406 @@
+#include "support/main.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/parse.h"
+#include "support/capture_fixture.h"
+
+static char *folder;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return nd_dir_make_temporary(&folder, NULL) == ND_OK ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    nd_dir_remove(folder);
+    free(folder);
+    return 0;
+}
+
+static char *golden(const char *name)
+{
+    const char *root = getenv("GOLDEN");
+    assert_non_null(root);
+    struct nd_strbuf path = {0};
+    nd_strbuf_printf(&path, "%s/bad/captures/%s", root, name);
+    return nd_strbuf_take(&path);
+}
+
+/* h5py wrote it from FORMAT.md alone: the format is not what our writer happens to do. */
+static void capture_made_by_h5py_is_read(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    struct nd_capture *capture = NULL;
+    char *path = golden("valid.h5");
+    uint8_t codes[24];
+    uint16_t halves[10];
+    fix_ok(nd_capture_open(path, &capture, &err), &err);
+    assert_int_equal(nd_capture_n_edges(capture), 2);
+    assert_int_equal(nd_capture_find_edge(capture, "out/1"), 1);
+    assert_string_equal(nd_capture_string(capture, "device", "uri"), "cpu");
+    assert_int_equal(nd_capture_edge(capture, 0)->quant.n, 3);
+    assert_f32_bits(nd_capture_edge(capture, 0)->quant.scale[2], 0.125f);
+    fix_ok(nd_capture_read_outputs(capture, 0, 0, 0, 2, codes, &err), &err);
+    for (size_t i = 0; i < 24; i++)
+        assert_int_equal(codes[i], i * 7 % 13);
+    fix_ok(nd_capture_read_outputs(capture, 0, 1, 0, 2, halves, &err), &err);
+    assert_int_equal(halves[0], 0xbc00); /* -1 and 1 as IEEE halves */
+    assert_int_equal(halves[9], 0x3c00);
+    /* It has neither true digests nor a content digest, and verifying says so. */
+    struct nd_capture_verification found;
+    fix_ok(nd_capture_verify(capture, &found, &err), &err);
+    assert_false(found.content_matches);
+    assert_int_equal(found.n_tensors, 4);
+    assert_int_equal(found.n_wrong, 4);
+    assert_string_equal(found.first_wrong, "probe 'p', edge 'conv', sample 0");
+    nd_capture_close(&capture);
+    free(path);
+}
+
+static void bad_file_is_refused_with_its_reason(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        enum nd_status status;
+        int id;
+        const char *words; /* in the message */
+    } cases[] = {
+        {"no such file.h5", ND_ERR_IO, 204, "No such file"},
+        {".", ND_ERR_IO, 207, "not a regular file"},
+        {"empty.h5", ND_ERR_FORMAT, 703, "the file is empty"},
+        {"text.h5", ND_ERR_FORMAT, 703, "not an HDF5 file"},
+        {"foreign.h5", ND_ERR_FORMAT, 703, "not a capture"},
+        {"cut.h5", ND_ERR_FORMAT, 713, "cut off"},
+        {"newer.h5", ND_ERR_UNSUPPORTED, 706, "format version 2 is newer than 1"},
+        {"version_zero.h5", ND_ERR_FORMAT, 709, "format version 0"},
+        {"status.h5", ND_ERR_FORMAT, 709, "'finished'"},
+        {"same_name.h5", ND_ERR_FORMAT, 709, "two edges are named 'conv'"},
+        {"unknown_type.h5", ND_ERR_FORMAT, 709, "unknown type 'float8'"},
+        {"quant_count.h5", ND_ERR_FORMAT, 709, "2 scales on axis 0"},
+        {"quant_axis.h5", ND_ERR_FORMAT, 709, "3 scales on axis 1"},
+        {"too_many_samples.h5", ND_ERR_FORMAT, 709, "3 of 2 samples"},
+        {"digests_short.h5", ND_ERR_FORMAT, 709, "has shape 1x1x2 instead of 2x1x2"},
+        {"other_type.h5", ND_ERR_FORMAT, 709, "int8 2x3x4 instead of uint8 2x3x4"},
+        {"other_shape.h5", ND_ERR_FORMAT, 709, "2x4x3 instead of uint8 2x3x4"},
+        {"big_endian.h5", ND_ERR_FORMAT, 709, "neither a number nor"},
+        {"compound.h5", ND_ERR_FORMAT, 709, "neither a number nor"},
+        {"checksum_filter.h5", ND_ERR_FORMAT, 709, "uses filter 3"},
+        {"lzf_filter.h5", ND_ERR_FORMAT, 709, "uses filter 32000"},
+        {"odd_chunks.h5", ND_ERR_FORMAT, 709, "not blocks of samples"},
+        {"missing_chunk.h5", ND_ERR_FORMAT, 709, "chunk 1 of '/probes/p/outputs/conv' is missing"},
+        {"external_data.h5", ND_ERR_FORMAT, 709, "in another file"},
+        {"virtual_data.h5", ND_ERR_FORMAT, 709, "neither contiguous nor chunked"},
+        {"never_written.h5", ND_ERR_FORMAT, 709, "the data of '/probes/p/outputs/conv' is missing"},
+        {"soft_link.h5", ND_ERR_FORMAT, 709, "link 'name' in '/edges'"},
+        {"external_link.h5", ND_ERR_FORMAT, 709, "only hard links"},
+        {"vlen_attribute.h5", ND_ERR_FORMAT, 709, "attribute 'note' of '/device'"},
+        {"vlen_column.h5", ND_ERR_FORMAT, 709, "'/edges/name'"},
+        {"no_digests.h5", ND_ERR_FORMAT, 709, "'/probes/p/digests/conv' is missing"},
+        {"no_edges.h5", ND_ERR_FORMAT, 709, "'/edges/name' is missing"},
+        {"no_probes.h5", ND_ERR_FORMAT, 709, "group '/probes' is missing"},
+        {"stranger.h5", ND_ERR_FORMAT, 709, "3 datasets in 'outputs', but only 2"},
+        {"group_for_data.h5", ND_ERR_FORMAT, 709, "is not a dataset"},
+        {"scale_attribute.h5", ND_ERR_FORMAT, 709, "contradict the table"},
+        {"user_block.h5", ND_ERR_FORMAT, 709, "user block"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct nd_error err = {0};
+        struct nd_capture *capture = NULL;
+        char *path = golden(cases[i].name);
+        enum nd_status status = nd_capture_open(path, &capture, &err);
+        if (status != cases[i].status || err.id != cases[i].id || strstr(err.message, cases[i].words) == NULL ||
+            strstr(err.message, path) == NULL)
+            fail_msg("%s: status %d, id %d, '%s'", cases[i].name, (int)status, err.id, err.message);
+        assert_null(capture);
+        free(path);
+    }
+}
+
+/* A file in memory that is changed and put back again. */
+struct specimen {
+    char *path;
+    unsigned char *bytes;
+    size_t n_bytes;
+    char *dump; /* of the original */
+    size_t dump_bytes;
+};
+
+static void specimen_init(struct specimen *specimen, int level)
+{
+    struct nd_error err;
+    struct nd_capture *capture = NULL;
+    struct nd_strbuf dump = {0};
+    void *bytes = NULL;
+    specimen->path = nd_path_join(folder, "specimen.h5");
+    fix_write(specimen->path, &(struct fix_options){.level = level});
+    fix_ok(nd_file_read(specimen->path, 1 << 30, &bytes, &specimen->n_bytes, &err), &err);
+    specimen->bytes = bytes;
+    fix_ok(nd_capture_open(specimen->path, &capture, &err), &err);
+    fix_ok(fix_dump(capture, &dump, &err), &err);
+    nd_capture_close(&capture);
+    specimen->dump_bytes = dump.len;
+    specimen->dump = nd_strbuf_take(&dump);
+}
+
+static void specimen_deinit(struct specimen *specimen)
+{
+    free(specimen->path);
+    free(specimen->bytes);
+    free(specimen->dump);
+}
+
+static void write_bytes(const char *path, const void *bytes, size_t n_bytes)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n_bytes, file), n_bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* How many mutants ended how. In memory that the children share. */
+enum outcome { REFUSED, UNREADABLE, SAME, REPORTED, SILENT, N_OUTCOMES };
+struct tally {
+    size_t at; /* the mutant that is being looked at */
+    size_t n[N_OUTCOMES];
+    size_t n_library_crashes;
+    size_t n_own_crashes;
+    size_t n_hangs;
+};
+
+static enum outcome examine(const struct specimen *specimen, const char *path)
+{
+    struct nd_error err;
+    struct nd_capture *capture = NULL;
+    struct nd_strbuf dump = {0};
+    struct nd_capture_verification found = {0};
+    enum outcome outcome = REFUSED;
+    if (nd_capture_open(path, &capture, &err) != ND_OK)
+        return REFUSED;
+    bool is_read = fix_dump(capture, &dump, &err) == ND_OK;
+    bool is_same = dump.len == specimen->dump_bytes && memcmp(dump.text, specimen->dump, dump.len) == 0;
+    bool is_verified = nd_capture_verify(capture, &found, &err) == ND_OK;
+    if (!is_read)
+        outcome = UNREADABLE;
+    else if (is_same)
+        outcome = SAME;
+    else
+        outcome = !is_verified || found.n_wrong > 0 || !found.content_matches ? REPORTED : SILENT;
+    nd_strbuf_deinit(&dump);
+    nd_capture_close(&capture);
+    return outcome;
+}
+
+enum { EXIT_LIBRARY_CRASH = 77, EXIT_OWN_CRASH = 78, EXIT_HANG = 79 };
+
+/* Whose crash was it? Later work keeps libhdf5 in a process of its own; until then its crashes are counted
+ * apart. */
+static void on_crash(int number)
+{
+    void *frames[64];
+    int n = backtrace(frames, 64);
+    if (number == SIGALRM)
+        _exit(EXIT_HANG);
+    for (int i = 0; i < n; i++) {
+        Dl_info info;
+        if (dladdr(frames[i], &info) != 0 && info.dli_fname != NULL &&
+            strstr(info.dli_fname, "libhdf5") != NULL)
+            _exit(EXIT_LIBRARY_CRASH);
+    }
+    _exit(EXIT_OWN_CRASH);
+}
+
+static void run_mutants(const struct specimen *specimen, struct tally *tally, size_t n_mutants, uint64_t seed,
+                        unsigned char *mutant)
+{
+    static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM};
+    for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
+        signal(signals[i], on_crash);
+    char *path = nd_path_join(folder, "mutant.h5");
+    for (; tally->at < n_mutants; tally->at++) {
+        uint64_t random = seed + tally->at;
+        memcpy(mutant, specimen->bytes, specimen->n_bytes);
+        size_t n_flips = 1 + fix_random(&random) % 2;
+        for (size_t i = 0; i < n_flips; i++) {
+            size_t at = fix_random(&random) % specimen->n_bytes;
+            if (fix_random(&random) % 2 == 0)
+                mutant[at] ^= (unsigned char)(1u << (fix_random(&random) % 8));
+            else
+                mutant[at] = (unsigned char)fix_random(&random);
+        }
+        write_bytes(path, mutant, specimen->n_bytes);
+        alarm(20);
+        enum outcome outcome = examine(specimen, path);
+        alarm(0);
+        if (outcome == SILENT)
+            print_message("# mutant %zu is wrong and not reported\n", tally->at);
+        tally->n[outcome]++;
+    }
+    free(path);
+    _exit(0);
+}
+
+/* Children look at the mutants; after a crash a new child goes on with the next one. */
+static void check_mutants(int level, size_t n_mutants)
+{
+    struct specimen specimen;
+    uint64_t seed = 7001;
+    const char *given = getenv("ND_SEED");
+    if (given != NULL)
+        assert_true(nd_parse_u64(given, &seed));
+    print_message("# seed %llu\n", (unsigned long long)seed);
+    specimen_init(&specimen, level);
+    struct tally *tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    unsigned char *mutant = malloc(specimen.n_bytes);
+    void *frame;
+    assert_true(tally != MAP_FAILED && mutant != NULL);
+    assert_true(backtrace(&frame, 1) >= 0); /* its first call allocates, which a handler must not */
+    while (tally->at < n_mutants) {
+        int rc = 0;
+        fflush(NULL);
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0)
+            run_mutants(&specimen, tally, n_mutants, seed, mutant);
+        assert_int_equal(waitpid(child, &rc, 0), child);
+        if (WIFEXITED(rc) && WEXITSTATUS(rc) == 0)
+            break;
+        int code = WIFEXITED(rc) ? WEXITSTATUS(rc) : 0;
+        tally->n_library_crashes += code == EXIT_LIBRARY_CRASH;
+        tally->n_hangs += code == EXIT_HANG;
+        if (code != EXIT_LIBRARY_CRASH && code != EXIT_HANG) {
+            tally->n_own_crashes++;
+            print_message("# mutant %zu: wait status %#x\n", tally->at, (unsigned)rc);
+        }
+        tally->at++;
+    }
+    print_message("# level %d, %zu bytes: %zu refused, %zu unreadable, %zu the same, %zu reported, %zu silent; "
+                  "libhdf5 crashed %zu times, hung %zu times\n",
+                  level, specimen.n_bytes, tally->n[REFUSED], tally->n[UNREADABLE], tally->n[SAME],
+                  tally->n[REPORTED], tally->n[SILENT], tally->n_library_crashes, tally->n_hangs);
+    assert_int_equal(tally->n_own_crashes, 0);
+    assert_int_equal(tally->n[SILENT], 0);
+    /* Most of a small HDF5 file is empty space of its trees; but each way of noticing must have been seen. */
+    assert_true(tally->n[REPORTED] > 0 && tally->n[REFUSED] > n_mutants / 50 && tally->n[SAME] > 0);
+    assert_true(level == 0 || tally->n[UNREADABLE] > 0);
+    munmap(tally, sizeof *tally);
+    free(mutant);
+    specimen_deinit(&specimen);
+}
+
+static void bytes_flipped_in_plain_capture_are_noticed(void **state)
+{
+    (void)state;
+    check_mutants(0, 1500);
+}
+
+static void bytes_flipped_in_deflated_capture_are_noticed(void **state)
+{
+    (void)state;
+    check_mutants(6, 1500);
+}
+
+/* Every byte that a tensor, a table or an attribute is stored in: none may change unnoticed. */
+static void byte_of_every_tensor_is_covered_by_a_digest(void **state)
+{
+    (void)state;
+    struct specimen specimen;
+    specimen_init(&specimen, 0);
+    size_t n_found = 0;
+    for (size_t p = 0; p < FIX_PROBES; p++)
+        for (size_t e = 0; e < FIX_BIG; e++) {
+            unsigned char tensor[64];
+            size_t n_bytes = fix_sample_bytes(&fix_edges[e]);
+            fix_output(tensor, p, e, 1, 0);
+            unsigned char *at = memmem(specimen.bytes, specimen.n_bytes, tensor, n_bytes);
+            assert_non_null(at);
+            for (size_t i = 0; i < n_bytes; i++) {
+                struct nd_error err;
+                struct nd_capture *capture = NULL;
+                struct nd_capture_verification found;
+                char want[256];
+                at[i] ^= 0x10;
+                write_bytes(specimen.path, specimen.bytes, specimen.n_bytes);
+                fix_ok(nd_capture_open(specimen.path, &capture, &err), &err);
+                fix_ok(nd_capture_verify(capture, &found, &err), &err);
+                assert_int_equal(found.n_wrong, 1);
+                assert_true(found.content_matches);
+                snprintf(want, sizeof want, "probe '%s', edge '%s', sample 1", fix_probes[p].name,
+                         fix_edges[e].name);
+                assert_string_equal(found.first_wrong, want);
+                nd_capture_close(&capture);
+                at[i] ^= 0x10;
+                n_found++;
+            }
+        }
+    assert_true(n_found > 50);
+    specimen_deinit(&specimen);
+}
+
+static void text_changed_in_a_table_or_attribute_is_reported(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"htp-sim:sm8650",   "MatMul", "com.microsoft", "/data/p 2.npz",
+                                        "0123456789abcdef", "line 1", "conv/1"};
+    struct specimen specimen;
+    specimen_init(&specimen, 6);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        struct nd_error err;
+        struct nd_capture *capture = NULL;
+        struct nd_capture_verification found;
+        unsigned char *at = memmem(specimen.bytes, specimen.n_bytes, texts[i], strlen(texts[i]));
+        assert_non_null(at);
+        at[1] ^= 1;
+        write_bytes(specimen.path, specimen.bytes, specimen.n_bytes);
+        fix_ok(nd_capture_open(specimen.path, &capture, &err), &err);
+        fix_ok(nd_capture_verify(capture, &found, &err), &err);
+        assert_false(found.content_matches);
+        nd_capture_close(&capture);
+        at[1] ^= 1;
+    }
+    specimen_deinit(&specimen);
+}
+
+static void file_cut_off_is_refused(void **state)
+{
+    (void)state;
+    struct specimen specimen;
+    specimen_init(&specimen, 6);
+    char *path = nd_path_join(folder, "cut.h5");
+    size_t n_cut = 0;
+    for (size_t n = 0; n < specimen.n_bytes; n += n < 2048 ? 1 : 61) {
+        struct nd_error err = {0};
+        struct nd_capture *capture = NULL;
+        write_bytes(path, specimen.bytes, n);
+        assert_int_equal(nd_capture_open(path, &capture, &err), ND_ERR_FORMAT);
+        assert_true(err.message[0] != '\0');
+        n_cut += err.id == 713;
+    }
+    assert_true(n_cut > 100);
+    free(path);
+    specimen_deinit(&specimen);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(capture_made_by_h5py_is_read),
+        cmocka_unit_test(bad_file_is_refused_with_its_reason),
+        cmocka_unit_test(bytes_flipped_in_plain_capture_are_noticed),
+        cmocka_unit_test(bytes_flipped_in_deflated_capture_are_noticed),
+        cmocka_unit_test(byte_of_every_tensor_is_covered_by_a_digest),
+        cmocka_unit_test(text_changed_in_a_table_or_attribute_is_reported),
+        cmocka_unit_test(file_cut_off_is_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

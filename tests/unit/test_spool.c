@@ -1,0 +1,285 @@
+#include "support/main.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "spool/fields.h"
+#include "spool/job.h"
+
+struct place {
+    char *folder;
+    char *path;
+};
+
+static int make_place(void **state)
+{
+    struct place *place = calloc(1, sizeof *place);
+    if (place == NULL || nd_dir_make_temporary(&place->folder, NULL) != ND_OK)
+        return -1;
+    place->path = nd_path_join(place->folder, "a.nds");
+    *state = place;
+    return 0;
+}
+
+static int remove_place(void **state)
+{
+    struct place *place = *state;
+    nd_dir_remove(place->folder);
+    free(place->folder);
+    free(place->path);
+    free(place);
+    return 0;
+}
+
+enum { N_RECORDS = 7 };
+
+/* Records of growing payloads; offsets[i] is where record i begins, offsets[N_RECORDS] the end. */
+static void write_records(const char *path, size_t offsets[N_RECORDS + 1])
+{
+    struct nd_spool_writer writer;
+    assert_int_equal(nd_spool_writer_open(&writer, path, NULL), ND_OK);
+    offsets[0] = 0;
+    for (uint64_t i = 0; i < N_RECORDS; i++) {
+        unsigned char payload[64];
+        memset(payload, (int)i + 1, sizeof payload);
+        struct nd_record record = {
+            .kind = ND_RECORD_CHUNK, .index = {i, i * 10, 3, 4}, .payload = payload, .payload_bytes = i * 9};
+        assert_int_equal(nd_spool_append(&writer, &record, NULL), ND_OK);
+        offsets[i + 1] = offsets[i] + 56 + i * 9;
+    }
+    assert_int_equal(nd_spool_sync(&writer, NULL), ND_OK);
+    assert_int_equal(nd_spool_writer_close(&writer, NULL), ND_OK);
+}
+
+/* How many whole records the file holds; checks each. */
+static size_t count_records(const char *path, size_t *torn_bytes)
+{
+    struct nd_spool_reader reader;
+    struct nd_record record;
+    size_t n = 0;
+    assert_int_equal(nd_spool_reader_open(&reader, path, NULL), ND_OK);
+    while (nd_spool_next(&reader, &record)) {
+        assert_int_equal(record.kind, ND_RECORD_CHUNK);
+        assert_int_equal(record.index[0], n);
+        assert_int_equal(record.index[1], n * 10);
+        assert_int_equal(record.payload_bytes, n * 9);
+        for (size_t i = 0; i < record.payload_bytes; i++)
+            assert_int_equal(((const unsigned char *)record.payload)[i], n + 1);
+        n++;
+    }
+    *torn_bytes = reader.torn_bytes;
+    nd_spool_reader_close(&reader);
+    return n;
+}
+
+static void spool_written_reads_back(void **state)
+{
+    const struct place *place = *state;
+    size_t offsets[N_RECORDS + 1], torn = 1;
+    write_records(place->path, offsets);
+    assert_int_equal(count_records(place->path, &torn), N_RECORDS);
+    assert_int_equal(torn, 0);
+    struct nd_spool_writer writer;
+    struct nd_error err;
+    assert_int_equal(nd_spool_writer_open(&writer, place->path, &err), ND_ERR_IO); /* never overwritten */
+}
+
+static void spool_cut_anywhere_keeps_what_is_whole(void **state)
+{
+    const struct place *place = *state;
+    size_t offsets[N_RECORDS + 1], torn;
+    write_records(place->path, offsets);
+    for (size_t size = offsets[N_RECORDS] + 1; size-- > 0;) {
+        assert_int_equal(truncate(place->path, (off_t)size), 0);
+        size_t whole = 0;
+        while (whole < N_RECORDS && offsets[whole + 1] <= size)
+            whole++;
+        assert_int_equal(count_records(place->path, &torn), whole);
+        assert_int_equal(torn, size - offsets[whole]);
+    }
+}
+
+static void spool_with_any_bit_flipped_ends_before_that_record(void **state)
+{
+    const struct place *place = *state;
+    size_t offsets[N_RECORDS + 1], torn;
+    write_records(place->path, offsets);
+    int fd = open(place->path, O_RDWR);
+    for (size_t at = 0; at < offsets[N_RECORDS]; at++) {
+        unsigned char byte, flipped;
+        assert_int_equal(pread(fd, &byte, 1, (off_t)at), 1);
+        flipped = byte ^ (unsigned char)(1u << (at % 8));
+        assert_int_equal(pwrite(fd, &flipped, 1, (off_t)at), 1);
+        size_t hit = 0;
+        while (offsets[hit + 1] <= at)
+            hit++;
+        assert_int_equal(count_records(place->path, &torn), hit);
+        assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
+    }
+    close(fd);
+}
+
+static void follower_sees_records_as_they_come(void **state)
+{
+    const struct place *place = *state;
+    struct nd_spool_follower follower = {.fd = -1};
+    struct nd_record record;
+    assert_false(nd_spool_follow(&follower, place->path, &record)); /* no file yet */
+    size_t offsets[N_RECORDS + 1];
+    write_records(place->path, offsets);
+    size_t n = 0;
+    while (nd_spool_follow(&follower, place->path, &record))
+        assert_int_equal(record.index[0], n++);
+    assert_int_equal(n, N_RECORDS);
+    nd_spool_follower_close(&follower);
+}
+
+static void fields_survive_and_malformed_ones_end(void **state)
+{
+    (void)state;
+    struct nd_strbuf payload = {0};
+    nd_fields_add(&payload, "a", "1");
+    nd_fields_add(&payload, "empty", NULL);
+    nd_fields_add(&payload, "a", "2");
+    nd_fields_add_u64(&payload, "n", UINT64_MAX);
+    struct nd_record record = {.payload = payload.text, .payload_bytes = payload.len};
+    char *value = nd_fields_get(&record, "a");
+    assert_string_equal(value, "1");
+    free(value);
+    value = nd_fields_get(&record, "empty");
+    assert_string_equal(value, "");
+    free(value);
+    assert_null(nd_fields_get(&record, "b"));
+    uint64_t n = 0;
+    assert_true(nd_fields_get_u64(&record, "n", &n));
+    assert_true(n == UINT64_MAX);
+    assert_false(nd_fields_get_u64(&record, "empty", &n));
+    for (record.payload_bytes = 0; record.payload_bytes < payload.len; record.payload_bytes++) {
+        size_t offset = 0;
+        struct nd_field field;
+        while (nd_fields_next(&record, &offset, &field))
+            assert_true(offset <= record.payload_bytes);
+    }
+    nd_strbuf_deinit(&payload);
+}
+
+static const float input_data[2][3] = {{1, 2, 3}, {4, 5, 6}};
+
+/* A job with one of everything. */
+static void fill_job(struct nd_job *job)
+{
+    static struct nd_job_pair option = {(char *)"soc_model", (char *)"57"};
+    static struct nd_job_pair config = {(char *)"key", (char *)"value"};
+    static char *io_nodes[] = {(char *)"q", (char *)"dq"};
+    static struct nd_job_edge edges[] = {{(char *)"x_q", ND_DTYPE_U8, 0}, {(char *)"y", ND_DTYPE_NONE, 1}};
+    static size_t checks[] = {0};
+    static struct nd_job_pass passes[] = {{.model = (char *)"m0.onnx"},
+                                          {.model = (char *)"m1.onnx", .checks = checks, .n_checks = 1}};
+    static struct nd_job_target target = {
+        .name = (char *)"x", .dtype = ND_DTYPE_F32, .shape = {.rank = 1, .dims = {3}}, .sample_bytes = 12};
+    static const void *inputs[] = {input_data};
+    static struct nd_job_probe probe = {.name = (char *)"p", .n_samples = 2, .inputs = inputs};
+    *job = (struct nd_job){.ort_library = (char *)"/o.so",
+                           .provider_name = (char *)"P",
+                           .provider_library = (char *)"/p.so",
+                           .optimisation = 99,
+                           .n_threads = 1,
+                           .n_repeats = 3,
+                           .deflate_level = 4,
+                           .store = ND_STORE_DIGEST,
+                           .log_severity = 2,
+                           .is_fallback_allowed = 1,
+                           .provider_options = &option,
+                           .n_provider_options = 1,
+                           .config = &config,
+                           .n_config = 1,
+                           .io_nodes = io_nodes,
+                           .n_io_nodes = 2,
+                           .passes = passes,
+                           .n_passes = 2,
+                           .edges = edges,
+                           .n_edges = 2,
+                           .targets = &target,
+                           .n_targets = 1,
+                           .probes = &probe,
+                           .n_probes = 1};
+}
+
+static void job_written_reads_back(void **state)
+{
+    const struct place *place = *state;
+    struct nd_job job, back = {0};
+    fill_job(&job);
+    assert_int_equal(nd_job_write(&job, place->path, NULL), ND_OK);
+    assert_int_equal(nd_job_read(place->path, &back, NULL), ND_OK);
+    assert_string_equal(back.ort_library, "/o.so");
+    assert_string_equal(back.profile_prefix, "");
+    assert_int_equal(back.optimisation, 99);
+    assert_int_equal(back.n_repeats, 3);
+    assert_int_equal(back.store, ND_STORE_DIGEST);
+    assert_string_equal(back.provider_options[0].key, "soc_model");
+    assert_string_equal(back.config[0].value, "value");
+    assert_int_equal(back.n_io_nodes, 2);
+    assert_string_equal(back.io_nodes[1], "dq");
+    assert_int_equal(back.n_passes, 2);
+    assert_string_equal(back.passes[1].model, "m1.onnx");
+    assert_int_equal(back.passes[1].n_checks, 1);
+    assert_string_equal(back.edges[1].output, "y");
+    assert_int_equal(back.edges[1].pass, 1);
+    assert_int_equal(back.edges[0].dtype, ND_DTYPE_U8);
+    assert_int_equal(back.targets[0].shape.dims[0], 3);
+    assert_memory_equal(back.probes[0].inputs[0], input_data, sizeof input_data);
+    nd_job_deinit(&back);
+}
+
+static void job_cut_anywhere_is_refused(void **state)
+{
+    const struct place *place = *state;
+    struct nd_job job, back = {0};
+    struct nd_error err = {0};
+    fill_job(&job);
+    assert_int_equal(nd_job_write(&job, place->path, NULL), ND_OK);
+    struct stat info;
+    assert_int_equal(stat(place->path, &info), 0);
+    for (off_t size = info.st_size - 1; size >= 0; size--) {
+        assert_int_equal(truncate(place->path, size), 0);
+        assert_int_equal(nd_job_read(place->path, &back, &err), ND_ERR_FORMAT);
+        assert_non_null(strstr(err.message, place->path));
+    }
+}
+
+static void dims_parse_what_shapes_print(void **state)
+{
+    (void)state;
+    char text[128];
+    const struct nd_shape shapes[] = {{0}, {.rank = 1, .dims = {0}}, {.rank = 4, .dims = {1, 3, 224, 224}}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        struct nd_shape back = {.rank = 7};
+        assert_true(nd_dims_parse(nd_shape_format(&shapes[i], text, sizeof text), &back));
+        assert_true(nd_shape_equal(&back, &shapes[i]));
+    }
+    static const char *const bad[] = {"", "x", "1x", "1xx2", "-1", "1x2x3x4x5x6x7x8x9", "unknown"};
+    struct nd_shape back;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_false(nd_dims_parse(bad[i], &back));
+}
+
+int main(void)
+{
+#define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
+    const struct CMUnitTest tests[] = {
+        IN_PLACE(spool_written_reads_back),
+        IN_PLACE(spool_cut_anywhere_keeps_what_is_whole),
+        IN_PLACE(spool_with_any_bit_flipped_ends_before_that_record),
+        IN_PLACE(follower_sees_records_as_they_come),
+        cmocka_unit_test(fields_survive_and_malformed_ones_end),
+        IN_PLACE(job_written_reads_back),
+        IN_PLACE(job_cut_anywhere_is_refused),
+        cmocka_unit_test(dims_parse_what_shapes_print),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

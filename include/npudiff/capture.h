@@ -1,8 +1,8 @@
 /* Reading captures: one HDF5 file per device, described in src/capture/FORMAT.md.
  *
- * nd_capture_open reads names, shapes, attributes, tables, digests and the position of every stored chunk; tensors are
- * read later with plain reads, without libhdf5. After opening, a capture is immutable: reading it from several threads
- * is safe. Everything returned by pointer is borrowed and lives until nd_capture_close. */
+ * nd_capture_open reads names, shapes, attributes, tables, digests and the position of every stored chunk;
+ * tensors are read later with plain reads, without libhdf5. After opening, a capture is immutable: reading it
+ * from several threads is safe. Everything returned by pointer is borrowed and lives until nd_capture_close. */
 #ifndef NPUDIFF_CAPTURE_H
 #define NPUDIFF_CAPTURE_H
 
@@ -49,12 +49,13 @@ struct nd_capture_probe {
     size_t n_repeats;
     size_t n_inputs;
     struct nd_capture_input *inputs;
-    int64_t *labels;     /* [n_samples_expected], or NULL */
-    double *latency_us;  /* [n_samples * n_repeats]; NaN where not recorded */
+    int64_t *labels;    /* [n_samples_expected], or NULL */
+    double *latency_us; /* [n_samples * n_repeats]; NaN where not recorded */
 };
 
-/* ND_ERR_IO: cannot be read; ND_ERR_FORMAT: not HDF5, not a capture, truncated, or against the schema (the message says
- * which object, what was found and what was expected); ND_ERR_UNSUPPORTED: a newer format. The caller closes *out. */
+/* ND_ERR_IO: cannot be read; ND_ERR_FORMAT: not HDF5, not a capture, truncated, or against the schema (the
+ * message says which object, what was found and what was expected); ND_ERR_UNSUPPORTED: a newer format. The
+ * caller closes *out. */
 ND_PUBLIC enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct nd_error *err);
 ND_PUBLIC void nd_capture_close(struct nd_capture **capture);
 
@@ -93,29 +94,32 @@ ND_PUBLIC struct nd_digest nd_capture_digest(const struct nd_capture *capture, s
 ND_PUBLIC bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t edge);
 
 /* Reads samples [first, first + n) of the first repeat into buf, n times the edge's sample size, in C order.
- * ND_ERR_NOT_FOUND when only digests are stored or the range is outside; ND_ERR_FORMAT for chunks that cannot be decoded;
- * ND_ERR_IO when the file cannot be read. */
+ * ND_ERR_NOT_FOUND when only digests are stored or the range is outside; ND_ERR_FORMAT for chunks that cannot
+ * be decoded; ND_ERR_IO when the file cannot be read. */
 ND_PUBLIC enum nd_status nd_capture_read_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
                                                  size_t first, size_t n, void *buf, struct nd_error *err);
 
-/* The same for the output of one repeat > 0 of one sample: where its digest differs from repeat 0 it is stored apart. */
+/* The same for the output of one repeat > 0 of one sample: where its digest differs from repeat 0 it is stored
+ * apart. */
 ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t probe, size_t edge,
                                                 size_t sample, size_t repeat, void *buf, struct nd_error *err);
 
-/* The same for an input of a probe (input indexes nd_capture_probe.inputs); [first, first + n) < n_samples_expected. */
+/* The same for an input of a probe (input indexes nd_capture_probe.inputs); [first, first + n) <
+ * n_samples_expected. */
 ND_PUBLIC enum nd_status nd_capture_read_inputs(const struct nd_capture *capture, size_t probe, size_t input,
                                                 size_t first, size_t n, void *buf, struct nd_error *err);
 
 /* One stored dataset, for `npudiff ls`. */
 struct nd_capture_object {
-    const char *path; /* as h5ls prints it: "/probes/zeros/outputs/conv1" */
-    enum nd_dtype dtype;      /* ND_DTYPE_NONE for text */
-    size_t text_bytes;        /* length of fixed strings, 0 for numbers */
-    struct nd_shape shape;    /* of the whole dataset */
-    uint64_t stored_bytes;    /* as it lies in the file */
+    const char *path;      /* as h5ls prints it: "/probes/zeros/outputs/conv1" */
+    enum nd_dtype dtype;   /* ND_DTYPE_NONE for text */
+    size_t text_bytes;     /* length of fixed strings, 0 for numbers */
+    struct nd_shape shape; /* of the whole dataset */
+    uint64_t stored_bytes; /* as it lies in the file */
 };
 ND_PUBLIC size_t nd_capture_n_objects(const struct nd_capture *capture);
-ND_PUBLIC const struct nd_capture_object *nd_capture_object(const struct nd_capture *capture, size_t i); /* sorted by path */
+ND_PUBLIC const struct nd_capture_object *nd_capture_object(const struct nd_capture *capture,
+                                                            size_t i); /* sorted by path */
 
 /* What nd_capture_verify found. */
 struct nd_capture_verification {
@@ -125,10 +129,11 @@ struct nd_capture_verification {
     char first_wrong[512]; /* "probe 'zeros', edge 'conv1', sample 3", or "" */
 };
 
-/* Re-reads and re-hashes everything. Damage that was found is a result (n_wrong > 0 or !content_matches), not an error,
- * but a chunk that cannot even be decoded also counts as wrong. ND_ERR_IO when the file cannot be read. */
-ND_PUBLIC enum nd_status nd_capture_verify(const struct nd_capture *capture, struct nd_capture_verification *out,
-                                           struct nd_error *err);
+/* Re-reads and re-hashes everything. Damage that was found is a result (n_wrong > 0 or !content_matches), not
+ * an error, but a chunk that cannot even be decoded also counts as wrong. ND_ERR_IO when the file cannot be
+ * read. */
+ND_PUBLIC enum nd_status nd_capture_verify(const struct nd_capture *capture,
+                                           struct nd_capture_verification *out, struct nd_error *err);
 
 #ifdef __cplusplus
 }

@@ -34,8 +34,8 @@ struct nd_runtime_info {
     char *folder;           /* where it is, or would be */
     char *ort_library;      /* full paths; NULL while it is not installed */
     char *provider_library;
-    char *backend_library;  /* the HTP backend with its simulator */
-    char *missing;          /* why it cannot be used, with the command that helps; NULL when it can */
+    char *backend_library; /* the HTP backend with its simulator */
+    char *missing;         /* why it cannot be used, with the command that helps; NULL when it can */
 };
 
 struct nd_runtime_list {
@@ -43,7 +43,8 @@ struct nd_runtime_list {
     struct nd_runtime_info *items; /* by version, newest first */
 };
 
-/* What is installed under $NPUDIFF_RUNTIMES (default ${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes), and what could be. */
+/* What is installed under $NPUDIFF_RUNTIMES (default ${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes), and what
+ * could be. */
 ND_PUBLIC enum nd_status nd_runtimes_list(struct nd_runtime_list *out, struct nd_error *err);
 ND_PUBLIC void nd_runtimes_deinit(struct nd_runtime_list *list);
 
@@ -67,13 +68,13 @@ struct nd_device {
     struct nd_runtime_info runtime;   /* a copy */
     char *optimisation;               /* graph optimisation level: "disable", "basic", "extended", "all" */
     int n_threads;
-    size_t n_options;                 /* provider options, in the order given to the provider */
+    size_t n_options; /* provider options, in the order given to the provider */
     char **option_keys;
     char **option_values;
 };
 
-/* ND_E_DEVICE_UNKNOWN: no such kind, chipset or option (the message lists those there are); ND_E_RUNTIME_MISSING: the
- * runtime is not installed (the message says the command that installs it). */
+/* ND_E_DEVICE_UNKNOWN: no such kind, chipset or option (the message lists those there are);
+ * ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the command that installs it). */
 ND_PUBLIC enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err);
 ND_PUBLIC void nd_device_deinit(struct nd_device *device);
 
@@ -81,9 +82,9 @@ ND_PUBLIC void nd_device_deinit(struct nd_device *device);
 
 /* Where a capture is; called by the thread that runs it, every 50 ms or so. */
 struct nd_capture_progress {
-    const char *device;     /* label */
-    const char *stage;      /* "load", "session", "placement", "run", "write" */
-    size_t samples_done;    /* over all probes */
+    const char *device;  /* label */
+    const char *stage;   /* "load", "session", "placement", "run", "write" */
+    size_t samples_done; /* over all probes */
     size_t samples_total;
     double elapsed_s;
 };
@@ -96,13 +97,14 @@ struct nd_capture_options {
     int deflate_level;  /* 0..9 */
     bool store_digests_only;
     bool allow_fallback;
-    bool profile;       /* store ONNX Runtime's profile as a log */
-    bool replace;       /* replace an existing capture */
-    int log_severity;   /* 0 verbose ... 4 fatal */
-    double time_limit_s;   /* for the whole run; 0: none */
-    double stall_limit_s;  /* without any progress; 0: none */
+    bool profile;              /* store ONNX Runtime's profile as a log */
+    bool replace;              /* replace an existing capture */
+    int log_severity;          /* 0 verbose ... 4 fatal */
+    double time_limit_s;       /* for the whole run; 0: none */
+    double stall_limit_s;      /* without any progress; 0: none */
     size_t memory_limit_bytes; /* resident memory of the agent; 0: none */
-    const char *agent;  /* path of npudiff-agent; NULL: $NPUDIFF_AGENT, else beside the running program, else the installed one */
+    const char *agent; /* path of npudiff-agent; NULL: $NPUDIFF_AGENT, else beside the running program, else the
+                          installed one */
     nd_progress_function progress;
     void *progress_context;
 };
@@ -113,20 +115,21 @@ struct nd_capture_outcome {
     bool has_failed;
     size_t samples_done;
     size_t samples_total;
-    char stage[32];      /* where it failed */
+    char stage[32]; /* where it failed */
     struct nd_error failure;
 };
 
-/* Runs the model on the device with these probes in an agent process of its own and writes the capture to `path`.
+/* Runs the model on the device with these probes in an agent process of its own and writes the capture to
+ * `path`.
  *
  * A device that fails (refused session, fallback, crash, time or memory limit) still gives a capture: marked
- * failed, with the reason and every complete sample; the function then returns ND_OK and outcome->has_failed is true.
- * Errors are what prevents a capture: ND_ERR_NOT_FOUND for edge patterns, ND_ERR_IO when path cannot be written
- * (nothing is left half-written). Thread safe: several devices may be captured at once. */
+ * failed, with the reason and every complete sample; the function then returns ND_OK and outcome->has_failed is
+ * true. Errors are what prevents a capture: ND_ERR_NOT_FOUND for edge patterns, ND_ERR_IO when path cannot be
+ * written (nothing is left half-written). Thread safe: several devices may be captured at once. */
 ND_PUBLIC enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_device *device,
                                         const struct nd_probe *const *probes, size_t n_probes, const char *path,
-                                        const struct nd_capture_options *options, struct nd_capture_outcome *outcome,
-                                        struct nd_error *err);
+                                        const struct nd_capture_options *options,
+                                        struct nd_capture_outcome *outcome, struct nd_error *err);
 
 #ifdef __cplusplus
 }

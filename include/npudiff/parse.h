@@ -11,7 +11,8 @@
 extern "C" {
 #endif
 
-/* Decimal digits only (an optional '-' for i64). False and *out untouched when text is anything else or out of range. */
+/* Decimal digits only (an optional '-' for i64). False and *out untouched when text is anything else or out of
+ * range. */
 ND_PUBLIC bool nd_parse_u64(const char *text, uint64_t *out);
 ND_PUBLIC bool nd_parse_i64(const char *text, int64_t *out);
 

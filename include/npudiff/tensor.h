@@ -100,8 +100,8 @@ struct nd_edge {
     enum nd_dtype dtype;   /* of the recorded bytes; ND_DTYPE_NONE until it is known from a run */
     struct nd_shape shape; /* of one sample; rank -1 until it is known */
     struct nd_quant quant;
-    bool is_model_input;   /* it stands for an input of the model */
-    bool is_model_output;  /* it stands for an output of the model */
+    bool is_model_input;  /* it stands for an input of the model */
+    bool is_model_output; /* it stands for an output of the model */
 };
 
 /* Frees what the edge owns and zeroes it. A zeroed edge is accepted. */

@@ -1,4 +1,5 @@
-/* npudiff-agent JOB SPOOL: runs one job on one device in a process of its own, since providers crash, hang and print. */
+/* npudiff-agent JOB SPOOL: runs one job on one device in a process of its own, since providers crash, hang and
+ * print. */
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,11 +8,13 @@
 
 #include "agent/run.h"
 
-/* Exit codes: 1 the device failed (the spool says how), 2 usage, 3 the job or the spool cannot be read or written. */
-static int fail(const struct nd_error *err)
+/* The host tells a device that failed from a disk that is full by them. */
+enum { EXIT_DEVICE_FAILED = 1, EXIT_USAGE = 2, EXIT_CANNOT_STORE = 3 };
+
+static int fail(const struct nd_error *err, int code)
 {
     fprintf(stderr, "npudiff-agent: %s [ND-%d]\n", err->message, err->id);
-    return err->status == ND_ERR_DEVICE ? 1 : 3;
+    return code;
 }
 
 int main(int argc, char **argv)
@@ -24,16 +27,16 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: npudiff-agent JOB SPOOL\n"
                         "Runs the job file and appends what the device produces to the new file SPOOL.\n"
                         "It is started by npudiff; JOB is written by it.\n");
-        return 2;
+        return EXIT_USAGE;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* an agent without its host has no purpose */
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
+    prctl(PR_SET_PDEATHSIG, SIGKILL);   /* an agent without its host has no purpose */
+    signal(SIGXFSZ, SIG_IGN);           /* a file size limit is an error to report, like a full disk */
     dup2(STDERR_FILENO, STDOUT_FILENO); /* providers print their stages on stdout */
 
     struct nd_error err = {0};
     struct nd_job job = {0};
     if (nd_job_read(argv[1], &job, &err) != ND_OK)
-        return fail(&err);
+        return fail(&err, EXIT_CANNOT_STORE);
     struct nd_spool_writer writer;
     enum nd_status status = nd_spool_writer_open(&writer, argv[2], &err);
     if (status == ND_OK) {
@@ -42,5 +45,6 @@ int main(int argc, char **argv)
         status = status != ND_OK ? status : closed;
     }
     nd_job_deinit(&job);
-    return status == ND_OK ? 0 : fail(&err);
+    /* Anything else, such as memory that is out, is in the spool as the device's failure. */
+    return status == ND_OK ? 0 : fail(&err, err.id == ND_E_FILE_WRITE ? EXIT_CANNOT_STORE : EXIT_DEVICE_FAILED);
 }

@@ -22,15 +22,15 @@ struct agent {
     struct nd_store_thread *store;
     const char *stage;
     atomic_size_t log_bytes;
-    size_t *target_of_input;              /* session input -> job target */
-    const void **inputs;                  /* session inputs of the run in progress */
-    struct nd_output_view *outputs;       /* session outputs */
+    size_t *target_of_input;        /* session input -> job target */
+    const void **inputs;            /* session inputs of the run in progress */
+    struct nd_output_view *outputs; /* session outputs */
     size_t pass;
     const struct nd_output_view **edges;  /* edge of the pass -> its session output */
     const struct nd_output_view **checks; /* checked edge -> its session output */
-    size_t *check_ids;                    /* checked edges, as numbers in the job; sorted, those of all passes */
+    size_t *check_ids; /* checked edges, as numbers in the job; sorted, those of all passes */
     size_t n_check_ids;
-    struct nd_digest *first_pass;         /* [sample over all probes][n_check_ids]: what pass 0 gave for them */
+    struct nd_digest *first_pass; /* [sample over all probes][n_check_ids]: what pass 0 gave for them */
 };
 
 static enum nd_status enter_stage(struct agent *agent, const char *stage, struct nd_error *err)
@@ -154,8 +154,9 @@ static enum nd_status check_placement(struct agent *agent, struct nd_error *err)
             nd_strbuf_printf(&fallen, "%s%s '%s'", n_fallen > 1 ? ", " : "", nodes[i].op_type, nodes[i].name);
     }
     if (status == ND_OK && n_fallen > 0 && !job->is_fallback_allowed)
-        status = nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s", n_fallen, n,
-                         job->provider_name, fallen.text != NULL ? fallen.text : "", n_fallen > 8 ? ", ..." : "");
+        status =
+            nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s", n_fallen, n,
+                    job->provider_name, fallen.text != NULL ? fallen.text : "", n_fallen > 8 ? ", ..." : "");
     nd_strbuf_deinit(&fallen);
     free(nodes);
     return status;
@@ -183,13 +184,14 @@ static enum nd_status connect_inputs(struct agent *agent, struct nd_error *err)
         while (t < agent->job->n_targets && strcmp(agent->job->targets[t].name, io->name) != 0)
             t++;
         if (t == agent->job->n_targets)
-            return nd_fail(err, ND_E_DEVICE_OUTPUT, io->name, "the session asks for an input '%s' that has no data",
-                           io->name);
+            return nd_fail(err, ND_E_DEVICE_OUTPUT, io->name,
+                           "the session asks for an input '%s' that has no data", io->name);
         const struct nd_job_target *target = &agent->job->targets[t];
         char have[128], want[128];
         if (io->dtype != target->dtype || !is_fitting(&io->shape, &target->shape))
-            return nd_fail(err, ND_E_DEVICE_OUTPUT, io->name, "the session's input '%s' is %s %s; the data is %s %s",
-                           io->name, nd_dtype_name(io->dtype), nd_shape_format(&io->shape, want, sizeof want),
+            return nd_fail(err, ND_E_DEVICE_OUTPUT, io->name,
+                           "the session's input '%s' is %s %s; the data is %s %s", io->name,
+                           nd_dtype_name(io->dtype), nd_shape_format(&io->shape, want, sizeof want),
                            nd_dtype_name(target->dtype), nd_shape_format(&target->shape, have, sizeof have));
         nd_session_set_input_shape(agent->session, i, &target->shape);
         agent->target_of_input[i] = t;
@@ -254,7 +256,8 @@ static enum nd_status check_types(const struct agent *agent, struct nd_error *er
     return ND_OK;
 }
 
-/* Passes must not disagree: if what one exposes changed what the model computes, their tensors would not belong together. */
+/* Passes must not disagree: if what one exposes changed what the model computes, their tensors would not belong
+ * together. */
 static enum nd_status check_passes(struct agent *agent, size_t probe, size_t sample, struct nd_error *err)
 {
     size_t row = sample;
@@ -270,8 +273,8 @@ static enum nd_status check_passes(struct agent *agent, size_t probe, size_t sam
             *first = digest;
         else if (!nd_digest_equal(*first, digest))
             return nd_fail(err, ND_E_DEVICE_OUTPUT, name,
-                           "output '%s' differs between pass 0 and pass %zu: exposing tensors changes results", name,
-                           agent->pass);
+                           "output '%s' differs between pass 0 and pass %zu: exposing tensors changes results",
+                           name, agent->pass);
     }
     return ND_OK;
 }
@@ -282,7 +285,8 @@ static enum nd_status run_sample(struct agent *agent, size_t probe, size_t sampl
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < nd_session_n_inputs(agent->session); i++) {
         size_t target = agent->target_of_input[i];
-        agent->inputs[i] = (const char *)job->probes[probe].inputs[target] + sample * job->targets[target].sample_bytes;
+        agent->inputs[i] =
+            (const char *)job->probes[probe].inputs[target] + sample * job->targets[target].sample_bytes;
     }
     for (size_t repeat = 0; status == ND_OK && repeat < job->n_repeats; repeat++) {
         uint64_t start_ns = nd_clock_ns();

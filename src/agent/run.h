@@ -4,7 +4,8 @@
 
 #include "spool/job.h"
 
-/* Does the whole job and writes the spool. A failure of the device is itself recorded (ND_RECORD_FAILURE) and returned. */
+/* Does the whole job and writes the spool. A failure of the device is itself recorded (ND_RECORD_FAILURE) and
+ * returned. */
 enum nd_status nd_agent_run(const struct nd_job *job, struct nd_spool_writer *writer, struct nd_error *err);
 
 #endif

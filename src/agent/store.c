@@ -11,8 +11,8 @@
 #include "spool/fields.h"
 
 enum {
-    N_SLOTS = 4,                /* runs that may wait for the thread */
-    ACK_INTERVAL_MS = 400,      /* so that never more than half a second of work is lost */
+    N_SLOTS = 4,           /* runs that may wait for the thread */
+    ACK_INTERVAL_MS = 400, /* so that never more than half a second of work is lost */
 };
 
 /* A run that waits for the thread. */
@@ -87,8 +87,9 @@ static enum nd_status append_chunk(struct nd_store_thread *store, size_t edge, s
             return nd_fail_memory(err);
     }
     size_t encoded_bytes = 0;
-    enum nd_status status = nd_chunk_encode(raw, layout->chunk_bytes, layout->elem_bytes,
-                                            (int)store->job->deflate_level, store->encoded, &encoded_bytes, err);
+    enum nd_status status =
+        nd_chunk_encode(raw, layout->chunk_bytes, layout->elem_bytes, (int)store->job->deflate_level,
+                        store->encoded, &encoded_bytes, err);
     if (status == ND_OK)
         status = append(store, ND_RECORD_CHUNK, index, store->encoded, encoded_bytes, err);
     return status;
@@ -144,7 +145,8 @@ static enum nd_status store_tensor(struct nd_store_thread *store, size_t edge, c
                                                : store_in_own_chunks(store, edge, slot, err);
 }
 
-/* Everything complete so far becomes durable: open chunks as fragments, then the acknowledgement, then the sync. */
+/* Everything complete so far becomes durable: open chunks as fragments, then the acknowledgement, then the
+ * sync. */
 static enum nd_status acknowledge(struct nd_store_thread *store, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -160,11 +162,13 @@ static enum nd_status acknowledge(struct nd_store_thread *store, struct nd_error
         size_t n = state->n_open - state->n_acknowledged;
         const uint64_t index[4] = {store->probe, store->edge_ids[e], in_chunk + state->n_acknowledged, n};
         status = append(store, ND_RECORD_FRAGMENT, index,
-                        state->open_chunk + state->n_acknowledged * state->sample_bytes, n * state->sample_bytes, err);
+                        state->open_chunk + state->n_acknowledged * state->sample_bytes,
+                        n * state->sample_bytes, err);
         state->n_acknowledged = state->n_open;
     }
     if (status == ND_OK)
-        status = append(store, ND_RECORD_ACK, (const uint64_t[4]){store->probe, store->n_complete}, NULL, 0, err);
+        status =
+            append(store, ND_RECORD_ACK, (const uint64_t[4]){store->probe, store->n_complete}, NULL, 0, err);
     if (status == ND_OK)
         status = nd_spool_sync(store->writer, err);
     store->n_acknowledged = store->n_complete;
@@ -199,7 +203,8 @@ static enum nd_status announce_outputs(struct nd_store_thread *store, struct nd_
         struct nd_strbuf fields = {0};
         nd_fields_add_u64(&fields, "dtype", (uint64_t)store->edges[e].dtype);
         nd_fields_add(&fields, "dims", nd_shape_format(&store->edges[e].shape, dims, sizeof dims));
-        status = nd_fields_append(store->writer, ND_RECORD_OUTPUT, (uint64_t[]){store->edge_ids[e]}, 1, &fields, err);
+        status = nd_fields_append(store->writer, ND_RECORD_OUTPUT, (uint64_t[]){store->edge_ids[e]}, 1, &fields,
+                                  err);
     }
     return status;
 }
@@ -230,17 +235,20 @@ static enum nd_status process(struct nd_store_thread *store, const struct slot *
     return status;
 }
 
-/* Waits for a run to store. While none comes, what is complete is acknowledged in time. False when it is time to end. */
+/* Waits for a run to store, but no longer than until complete samples must be acknowledged. False when it is
+ * time to end. */
 static bool wait_for_slot(struct nd_store_thread *store)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += ACK_INTERVAL_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000L;
-    until.tv_nsec %= 1000000000L;
+    uint64_t until_ns = store->acknowledged_ns + (uint64_t)ACK_INTERVAL_MS * 1000000u;
+    const struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000u),
+                                   .tv_nsec = (long)(until_ns % 1000000000u)};
     bool is_late = false;
-    while (store->n_waiting == 0 && !store->is_ending && !is_late)
-        is_late = pthread_cond_timedwait(&store->changed, &store->lock, &until) != 0;
+    while (store->n_waiting == 0 && !store->is_ending && !is_late) {
+        if (store->n_complete > store->n_acknowledged)
+            is_late = pthread_cond_timedwait(&store->changed, &store->lock, &until) != 0;
+        else
+            pthread_cond_wait(&store->changed, &store->lock);
+    }
     return store->n_waiting > 0 || !store->is_ending;
 }
 
@@ -255,7 +263,7 @@ static void *run_thread(void *context)
         pthread_mutex_unlock(&store->lock);
         if (has_slot)
             status = process(store, &store->slots[store->first], &err);
-        else if (store->probe != SIZE_MAX)
+        else
             status = acknowledge(store, &err);
         pthread_mutex_lock(&store->lock);
         if (has_slot) {
@@ -312,8 +320,12 @@ enum nd_status nd_store_start(const struct nd_job *job, size_t pass, struct nd_s
     store->writer = writer;
     store->probe = SIZE_MAX;
     store->acknowledged_ns = nd_clock_ns();
+    pthread_condattr_t monotonic; /* the clock of nd_clock_ns, which nobody sets */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&store->lock, NULL);
-    pthread_cond_init(&store->changed, NULL);
+    pthread_cond_init(&store->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     bool is_whole = choose_edges(store, pass);
     store->edges = nd_calloc(store->n_edges, sizeof *store->edges);
     store->digests = nd_calloc(store->n_edges, sizeof *store->digests);

@@ -14,8 +14,8 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 
-static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes, void **data, size_t *size_bytes,
-                                     struct nd_error *err)
+static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes, void **data,
+                                     size_t *size_bytes, struct nd_error *err)
 {
     struct stat info;
     if (fstat(fd, &info) != 0)
@@ -39,8 +39,8 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
         n += (size_t)got;
         if (n > max_bytes) {
             free(buffer);
-            return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s' is larger than the %zu bytes accepted here", path,
-                           max_bytes);
+            return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s' is larger than the %zu bytes accepted here",
+                           path, max_bytes);
         }
         if (got == 0)
             break;
@@ -82,7 +82,8 @@ enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, co
     return ND_OK;
 }
 
-static enum nd_status write_and_sync(const char *path, const void *data, size_t size_bytes, struct nd_error *err)
+static enum nd_status write_and_sync(const char *path, const void *data, size_t size_bytes,
+                                     struct nd_error *err)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (fd < 0)
@@ -142,14 +143,15 @@ static int rename_without_replacing(const char *from, const char *to)
     return unlink(from);
 }
 
-enum nd_status nd_file_publish(const char *temporary, const char *final_path, bool replace, struct nd_error *err)
+enum nd_status nd_file_publish(const char *temporary, const char *final_path, bool replace,
+                               struct nd_error *err)
 {
     int rc = replace ? rename(temporary, final_path) : rename_without_replacing(temporary, final_path);
     if (rc != 0 && errno == EEXIST)
         return nd_fail(err, ND_E_FILE_EXISTS, final_path, "'%s' exists already", final_path);
     if (rc != 0)
-        return nd_fail(err, ND_E_FILE_WRITE, final_path, "cannot rename '%s' to '%s': %s", temporary, final_path,
-                       strerror(errno));
+        return nd_fail(err, ND_E_FILE_WRITE, final_path, "cannot rename '%s' to '%s': %s", temporary,
+                       final_path, strerror(errno));
     return sync_dir_of(final_path, err);
 }
 
@@ -182,7 +184,8 @@ enum nd_status nd_dir_make(const char *path, struct nd_error *err)
         *at = '\0';
         struct stat info;
         if (mkdir(partial, 0777) != 0 && !(stat(partial, &info) == 0 && S_ISDIR(info.st_mode)))
-            status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot create folder '%s': %s", partial, strerror(errno));
+            status =
+                nd_fail(err, ND_E_FILE_WRITE, path, "cannot create folder '%s': %s", partial, strerror(errno));
         *at = kept;
         if (kept == '\0')
             break;

@@ -22,9 +22,11 @@ enum nd_status nd_file_put(const char *path, const void *data, size_t size_bytes
 
 /* Gives the finished, synced temporary file its final name and syncs the folder. With replace false an
  * existing final file is an error (ND_E_FILE_EXISTS) and stays as it was. */
-enum nd_status nd_file_publish(const char *temporary, const char *final_path, bool replace, struct nd_error *err);
+enum nd_status nd_file_publish(const char *temporary, const char *final_path, bool replace,
+                               struct nd_error *err);
 
-/* A new empty folder under $TMPDIR (default /tmp) for one run. The caller frees the path, and removes the folder with nd_dir_remove. */
+/* A new empty folder under $TMPDIR (default /tmp) for one run. The caller frees the path, and removes the
+ * folder with nd_dir_remove. */
 enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err);
 
 /* Creates path and its missing parents. */

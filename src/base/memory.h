@@ -14,14 +14,16 @@ bool nd_size_add(size_t a, size_t b, size_t *out);
 /* n elements of size_bytes, zeroed, or NULL. n = 0 gives a pointer that can be freed. */
 void *nd_calloc(size_t n, size_t size_bytes);
 
-/* A tensor buffer: 64-byte aligned, zeroed, readable 64 bytes past its end. free() it. NULL when out of memory. */
+/* A tensor buffer: 64-byte aligned, zeroed, readable 64 bytes past its end. free() it. NULL when out of memory.
+ */
 void *nd_tensor_alloc(size_t size_bytes);
 
 /* strdup that accepts NULL (gives NULL). */
 char *nd_strdup(const char *text);
 
 /* Grows the array *items of *capacity elements so that it holds n_needed; doubles. False: out of memory, the
- * array is as it was. Usage: nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items) */
+ * array is as it was. Usage: nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)
+ */
 bool nd_grow(void **items, size_t *capacity, size_t n_needed, size_t item_bytes);
 
 #endif

@@ -1,4 +1,5 @@
-/* SHA-256 of files, by nettle. Used where a digest must mean something outside this program: models, libraries. */
+/* SHA-256 of files, by nettle. Used where a digest must mean something outside this program: models, libraries.
+ */
 #ifndef ND_BASE_SHA256_H
 #define ND_BASE_SHA256_H
 

@@ -1,4 +1,5 @@
-/* A growing string. After an allocation failure it stays failed and empty of further appends; check once at the end. */
+/* A growing string. After an allocation failure it stays failed and empty of further appends; check once at the
+ * end. */
 #ifndef ND_BASE_STRBUF_H
 #define ND_BASE_STRBUF_H
 

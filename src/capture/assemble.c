@@ -13,7 +13,7 @@
 #include "capture/write.h"
 #include "spool/fields.h"
 
-static const size_t max_stdout_bytes = 8u << 20;
+static const long max_stdout_bytes = 8L << 20;
 
 /* ---- edges and nodes ---- */
 
@@ -58,6 +58,26 @@ static enum nd_status read_nodes(const struct nd_spool_index *index, struct nd_c
     return ND_OK;
 }
 
+/* While an edge's rank is unknown its axis counts from the end. What a capture says of axes must hold without
+ * that; parameters that no axis can be told for are left out. */
+static void settle_axis(struct nd_edge *edge)
+{
+    struct nd_quant *quant = &edge->quant;
+    if (quant->n > 1 && quant->axis < 0 && edge->shape.rank >= 0)
+        quant->axis += edge->shape.rank;
+    bool is_known = edge->shape.rank >= 0;
+    bool has_axis =
+        quant->axis >= 0 &&
+        (!is_known || (quant->axis < edge->shape.rank && edge->shape.dims[quant->axis] == (int64_t)quant->n));
+    if (quant->n <= 1 && !has_axis)
+        quant->axis = -1;
+    if (quant->n <= 1 || has_axis)
+        return;
+    free(quant->scale);
+    free(quant->zero_point);
+    *quant = (struct nd_quant){.axis = -1};
+}
+
 /* What the model says of an edge, completed by what the first run produced. */
 static enum nd_status complete_edges(const struct nd_assembly *assembly, const struct nd_spool_index *index,
                                      struct nd_edge **out, struct nd_error *err)
@@ -70,6 +90,8 @@ static enum nd_status complete_edges(const struct nd_assembly *assembly, const s
             edges[e].dtype = index->outputs[e].dtype;
             edges[e].shape = index->outputs[e].shape;
         }
+        if (status == ND_OK)
+            settle_axis(&edges[e]);
     }
     if (status == ND_OK) {
         *out = edges;
@@ -195,7 +217,8 @@ static void describe_failure(const struct nd_assembly *assembly, const struct nd
         out->failure = *assembly->death;
     } else {
         nd_fail(&out->failure, ND_E_SPOOL_FORMAT, assembly->spool_path,
-                "the agent's spool ends before its end");
+                index->has_ended ? "the agent ended without all samples"
+                                 : "the agent's spool ends before its end");
     }
     free(message);
     free(object);
@@ -242,14 +265,37 @@ static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const 
     return status;
 }
 
+/* What was printed; of very much, the end, which says why it ended. *out is NULL when there is nothing. */
+static enum nd_status read_stdout(const char *path, char **out, size_t *n, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    long size = 0;
+    FILE *file = path != NULL ? fopen(path, "rbe") : NULL;
+    *out = NULL;
+    if (file != NULL && fseek(file, 0, SEEK_END) == 0)
+        size = ftell(file);
+    if (size > 0) {
+        long kept = size < max_stdout_bytes ? size : max_stdout_bytes;
+        *out = malloc((size_t)kept);
+        if (*out == NULL)
+            status = nd_fail_memory(err);
+        *n =
+            status == ND_OK && fseek(file, size - kept, SEEK_SET) == 0 ? fread(*out, 1, (size_t)kept, file) : 0;
+    }
+    if (file != NULL)
+        fclose(file);
+    return status;
+}
+
 static enum nd_status write_logs(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
                                  const struct nd_spool_index *index, struct nd_error *err)
 {
     enum nd_status status = write_runtime_log(writer, index, err);
-    void *text = NULL;
+    char *text = NULL;
     size_t n = 0;
-    if (status == ND_OK && assembly->stdout_path != NULL &&
-        nd_file_read(assembly->stdout_path, max_stdout_bytes, &text, &n, NULL) == ND_OK && n > 0)
+    if (status == ND_OK)
+        status = read_stdout(assembly->stdout_path, &text, &n, err);
+    if (status == ND_OK && text != NULL)
         status = nd_capture_writer_log(writer, "stdout", text, n, err);
     free(text);
     if (status == ND_OK && index->profile.kind != 0)
@@ -307,6 +353,7 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
 {
     struct nd_edge *edges = NULL;
     struct nd_capture_node *nodes = NULL;
+    bool is_short = false;
     const char **providers = nd_calloc(assembly->n_edges, sizeof *providers);
     enum nd_status status =
         providers != NULL ? complete_edges(assembly, index, &edges, err) : nd_fail_memory(err);
@@ -321,8 +368,9 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
     for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++) {
         status = write_probe(writer, assembly, index, p, edges, providers, err);
         out->samples_done += index->probes[p].n_complete;
+        is_short = is_short || index->probes[p].n_complete < index->probes[p].n_samples;
     }
-    bool has_failed = !index->has_ended;
+    bool has_failed = !index->has_ended || is_short;
     if (status == ND_OK && has_failed) {
         describe_failure(assembly, index, out);
         status = write_failure(writer, out, err);

@@ -14,7 +14,7 @@ struct nd_assembly {
     const struct nd_attr *attrs; /* of root, device, model, runtime and host, as far as the host knows them */
     size_t n_attrs;
     const struct nd_edge *const *edges; /* in the order of the job */
-    const size_t *pass_of_edge; /* per edge: the agent's pass that recorded it */
+    const size_t *pass_of_edge;         /* per edge: the agent's pass that recorded it */
     size_t n_edges;
     size_t n_passes;
     const struct nd_probe *const *probes;

@@ -1,5 +1,5 @@
-/* The reader's parts: capture.c (open, accessors), load_tables.c and load_probe.c (what the index holds,
- * checked and in memory), read.c (tensors), verify.c. */
+/* The reader's parts: capture.c (open, accessors); load_attrs.c, load_tables.c, load_probe.c and load_repeats.c
+ * (what the index holds, checked and in memory); read.c (tensors); verify.c. */
 #ifndef ND_CAPTURE_INTERNAL_H
 #define ND_CAPTURE_INTERNAL_H
 
@@ -71,6 +71,20 @@ void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges);
  * there, and n_rows gets the first one). The caller frees *out. */
 enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path, enum nd_dtype dtype,
                                const struct nd_shape *shape, void **out, size_t *n_rows, struct nd_error *err);
+
+/* nd_capture_load of /probes/<probe>/<part>[/<name>]; an absent one leaves *out alone when is_optional. */
+enum nd_status nd_capture_load_part(const struct nd_capture *capture, const struct nd_capture_probe *probe,
+                                    const char *part, const char *name, enum nd_dtype dtype,
+                                    const struct nd_shape *shape, bool is_optional, void **out, size_t *n_rows,
+                                    struct nd_error *err);
+
+/* /repeat_index of an edge into part; absent: no rows. */
+enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture, const struct nd_capture_probe *probe,
+                                         const struct nd_edge *edge, struct nd_probe_edge *part,
+                                         struct nd_error *err);
+/* Where outputs are stored, so is every repeat whose digest is another one. */
+enum nd_status nd_probe_check_repeats(const struct nd_capture_probe *probe, const struct nd_edge *edge,
+                                      const struct nd_probe_edge *part, struct nd_error *err);
 
 /* The element type of a tensor: as stored, unless its attribute `dtype` says bfloat16 or bool. */
 enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enum nd_dtype *out,

@@ -141,7 +141,9 @@ static enum nd_status open_file(const char *path, hid_t *file, int *fd, struct n
     hsize_t user_block = 0;
     int *handle = NULL;
     hid_t creation = H5I_INVALID_HID, access = H5Pcreate(H5P_FILE_ACCESS);
-    if (access < 0 || H5Pset_fapl_sec2(access) < 0 || H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0)
+    /* No lock: captures are immutable, and some file systems cannot lock. */
+    if (access < 0 || H5Pset_fapl_sec2(access) < 0 || H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
+        H5Pset_file_locking(access, false, true) < 0)
         status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 cannot be set up");
     else if (H5Fis_hdf5(path) <= 0)
         status = nd_fail(err, ND_E_CAPTURE_FORMAT, path, "not an HDF5 file");

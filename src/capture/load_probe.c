@@ -87,11 +87,10 @@ static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_
     return probe->source != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* nd_capture_load of /probes/<probe>/<part>[/<name>]; an absent one is not an error when is_optional. */
-static enum nd_status load_part(const struct nd_capture *capture, const struct nd_capture_probe *probe,
-                                const char *part, const char *name, enum nd_dtype dtype,
-                                const struct nd_shape *shape, bool is_optional, void **out, size_t *n_rows,
-                                struct nd_error *err)
+enum nd_status nd_capture_load_part(const struct nd_capture *capture, const struct nd_capture_probe *probe,
+                                    const char *part, const char *name, enum nd_dtype dtype,
+                                    const struct nd_shape *shape, bool is_optional, void **out, size_t *n_rows,
+                                    struct nd_error *err)
 {
     char *path = nd_name_probe_path(probe->name, part, name);
     if (path == NULL)
@@ -110,11 +109,12 @@ static enum nd_status load_series(const struct nd_capture *capture, struct nd_ca
     struct nd_shape latency = {.rank = 2, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats}};
     void *data = NULL;
     enum nd_status status =
-        load_part(capture, probe, "labels", NULL, ND_DTYPE_I64, &labels, true, &data, NULL, err);
+        nd_capture_load_part(capture, probe, "labels", NULL, ND_DTYPE_I64, &labels, true, &data, NULL, err);
     if (status != ND_OK)
         return status;
     probe->labels = data;
-    status = load_part(capture, probe, "latency_us", NULL, ND_DTYPE_F64, &latency, false, &data, NULL, err);
+    status = nd_capture_load_part(capture, probe, "latency_us", NULL, ND_DTYPE_F64, &latency, false, &data,
+                                  NULL, err);
     if (status == ND_OK)
         probe->latency_us = data;
     return status;
@@ -167,8 +167,8 @@ static enum nd_status load_input(const struct nd_capture *capture, struct nd_pro
     struct nd_shape digests = {.rank = 2, .dims = {(int64_t)probe->n_samples_expected, 2}};
     void *loaded = NULL;
     if (status == ND_OK)
-        status = load_part(capture, probe, "input_digests", input->name, ND_DTYPE_U64, &digests, false, &loaded,
-                           NULL, err);
+        status = nd_capture_load_part(capture, probe, "input_digests", input->name, ND_DTYPE_U64, &digests,
+                                      false, &loaded, NULL, err);
     data->inputs[at] = (struct nd_probe_input_data){.object = object, .digests = loaded};
     return status;
 }
@@ -232,78 +232,6 @@ static enum nd_status check_quant_attrs(const struct nd_index_object *object, co
     return ND_OK;
 }
 
-static int compare_rows(const void *a, const void *b)
-{
-    const struct nd_repeat_row *x = a, *y = b;
-    if (x->sample != y->sample)
-        return x->sample < y->sample ? -1 : 1;
-    return x->repeat == y->repeat ? 0 : x->repeat < y->repeat ? -1 : 1;
-}
-
-const struct nd_repeat_row *nd_capture_repeat_row(const struct nd_probe_edge *edge, size_t sample,
-                                                  size_t repeat)
-{
-    struct nd_repeat_row key = {.sample = (int64_t)sample, .repeat = (int64_t)repeat};
-    if (edge->n_repeat_rows == 0)
-        return NULL;
-    return bsearch(&key, edge->repeat_rows, edge->n_repeat_rows, sizeof key, compare_rows);
-}
-
-static enum nd_status load_repeat_rows(const struct nd_capture *capture, const struct nd_capture_probe *probe,
-                                       const struct nd_edge *edge, struct nd_probe_edge *part,
-                                       struct nd_error *err)
-{
-    struct nd_shape shape = {.rank = 2, .dims = {-1, 2}};
-    void *loaded = NULL;
-    size_t n = 0;
-    enum nd_status status =
-        load_part(capture, probe, "repeat_index", edge->name, ND_DTYPE_I64, &shape, true, &loaded, &n, err);
-    if (status != ND_OK)
-        return status;
-    const int64_t *index = loaded;
-    part->repeat_rows = nd_calloc(n, sizeof *part->repeat_rows);
-    if (part->repeat_rows == NULL) {
-        free(loaded);
-        return nd_fail_memory(err);
-    }
-    part->n_repeat_rows = n;
-    for (size_t i = 0; i < n; i++) {
-        part->repeat_rows[i] = (struct nd_repeat_row){index[2 * i], index[2 * i + 1], i};
-        if (index[2 * i] < 0 || (uint64_t)index[2 * i] >= probe->n_samples || index[2 * i + 1] < 1 ||
-            (uint64_t)index[2 * i + 1] >= probe->n_repeats)
-            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
-                             "probe '%s', edge '%s': a stored repeat is of sample %lld, repeat %lld",
-                             probe->name, edge->name, (long long)index[2 * i], (long long)index[2 * i + 1]);
-    }
-    free(loaded);
-    qsort(part->repeat_rows, n, sizeof *part->repeat_rows, compare_rows);
-    for (size_t i = 1; i < n && status == ND_OK; i++)
-        if (compare_rows(&part->repeat_rows[i - 1], &part->repeat_rows[i]) == 0)
-            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
-                             "probe '%s', edge '%s': a repeat is stored twice", probe->name, edge->name);
-    return status;
-}
-
-/* Where outputs are stored, so is every repeat whose digest is another one. */
-static enum nd_status check_repeats(const struct nd_capture_probe *probe, const struct nd_edge *edge,
-                                    const struct nd_probe_edge *part, struct nd_error *err)
-{
-    if ((part->n_repeat_rows > 0) != (part->repeats != NULL) ||
-        (part->repeats != NULL && part->outputs == NULL))
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
-                       "probe '%s', edge '%s': repeats are stored without their index or without outputs",
-                       probe->name, edge->name);
-    for (size_t s = 0; part->outputs != NULL && s < probe->n_samples; s++)
-        for (size_t r = 1; r < probe->n_repeats; r++)
-            if (!nd_digest_equal(part->digests[s * probe->n_repeats],
-                                 part->digests[s * probe->n_repeats + r]) &&
-                nd_capture_repeat_row(part, s, r) == NULL)
-                return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name,
-                               "probe '%s', edge '%s': repeat %zu of sample %zu differs, but is not stored",
-                               probe->name, edge->name, r, s);
-    return ND_OK;
-}
-
 static enum nd_status load_edge(const struct nd_capture *capture, const struct nd_capture_probe *probe,
                                 const struct nd_edge *edge, struct nd_probe_edge *part, struct nd_error *err)
 {
@@ -313,11 +241,11 @@ static enum nd_status load_edge(const struct nd_capture *capture, const struct n
     void *loaded = NULL;
     enum nd_status status = outputs == NULL || repeats == NULL ? nd_fail_memory(err) : ND_OK;
     if (status == ND_OK)
-        status = load_part(capture, probe, "digests", edge->name, ND_DTYPE_U64, &digests, probe->n_samples == 0,
-                           &loaded, NULL, err);
+        status = nd_capture_load_part(capture, probe, "digests", edge->name, ND_DTYPE_U64, &digests,
+                                      probe->n_samples == 0, &loaded, NULL, err);
     part->digests = loaded;
     if (status == ND_OK)
-        status = load_repeat_rows(capture, probe, edge, part, err);
+        status = nd_probe_load_repeat_rows(capture, probe, edge, part, err);
     if (status == ND_OK) {
         part->outputs = nd_index_find(capture->index, outputs);
         part->repeats = nd_index_find(capture->index, repeats);
@@ -329,7 +257,7 @@ static enum nd_status load_edge(const struct nd_capture *capture, const struct n
     if (status == ND_OK && part->repeats != NULL)
         status = check_tensor(part->repeats, part->n_repeat_rows, &edge->shape, edge->dtype, err);
     if (status == ND_OK)
-        status = check_repeats(probe, edge, part, err);
+        status = nd_probe_check_repeats(probe, edge, part, err);
     if (status == ND_OK && probe->n_samples > 0 && (edge->dtype == ND_DTYPE_NONE || edge->shape.rank < 0))
         status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has samples, but no type or shape",
                          edge->name);

@@ -99,6 +99,13 @@ static bool is_piece_in_range(const struct nd_spool_index *index, const struct n
     return record->index[0] < index->n_probes && record->index[1] < index->n_edges;
 }
 
+/* A repeat other than 0 of a sample that was asked for. */
+static bool is_repeat_in_range(const struct nd_spool_index *index, const struct nd_record *record)
+{
+    return is_piece_in_range(index, record) && record->index[2] < index->probes[record->index[0]].n_samples &&
+           record->index[3] > 0 && record->index[3] < index->n_repeats;
+}
+
 static bool take_record(struct nd_spool_index *index, const struct nd_record *record)
 {
     switch (record->kind) {
@@ -130,14 +137,14 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
     case ND_RECORD_FRAGMENT:
         return is_piece_in_range(index, record) && add_piece(&index->fragments, record);
     case ND_RECORD_REPEAT:
-        return is_piece_in_range(index, record) && add_piece(&index->repeats, record);
+        return is_repeat_in_range(index, record) && add_piece(&index->repeats, record);
     case ND_RECORD_SAMPLE:
         return take_sample(index, record);
     case ND_RECORD_ACK:
         return take_ack(index, record);
     case ND_RECORD_END:
         index->has_ended = true;
-        return true;
+        return false; /* nothing comes after it */
     default:
         return false;
     }

@@ -42,9 +42,9 @@ struct nd_spool_index {
     size_t n_repeats;
     size_t n_probes;
     size_t n_passes;
-    const size_t *pass_of_edge;      /* borrowed */
+    const size_t *pass_of_edge; /* borrowed */
     size_t *n_edges_of_pass;
-    size_t *place_in_pass;           /* per edge: its position among the edges of its pass */
+    size_t *place_in_pass; /* per edge: its position among the edges of its pass */
     struct nd_spool_probe *probes;
     struct nd_spool_output *outputs; /* per edge */
     struct nd_spool_pieces chunks;

@@ -58,7 +58,8 @@ struct work {
 
 /* ---- preparing ---- */
 
-static enum nd_status set_dims(struct nd_model *model, const struct cli_list *dims, int *usage, struct nd_error *err)
+static enum nd_status set_dims(struct nd_model *model, const struct cli_list *dims, int *usage,
+                               struct nd_error *err)
 {
     for (size_t i = 0; i < dims->n; i++) {
         const char *equals = strchr(dims->items[i], '=');
@@ -104,7 +105,8 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* "<folder>/<label>.h5", where what a file name had better not hold becomes '-'; or the output itself when that is a file name. */
+/* "<folder>/<label>.h5", where what a file name had better not hold becomes '-'; or the output itself when that
+ * is a file name. */
 static char *capture_path(const char *output, const char *label, bool is_file)
 {
     if (is_file)
@@ -120,21 +122,32 @@ static char *capture_path(const char *output, const char *label, bool is_file)
     return path;
 }
 
+/* True when it is a folder afterwards; else errno says why not. */
+static bool make_one_folder(const char *path)
+{
+    struct stat info;
+    if (mkdir(path, 0777) == 0)
+        return true;
+    int problem = errno;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return true;
+    errno = problem == EEXIST ? ENOTDIR : problem;
+    return false;
+}
+
 static bool make_folder(const char *path)
 {
     char *partial = strdup(path);
     bool is_made = partial != NULL;
     for (char *at = partial; is_made && at != NULL; at = strchr(at + 1, '/')) {
-        struct stat info;
         char kept = *at;
         if (at == partial)
             continue;
         *at = '\0';
-        is_made = mkdir(partial, 0777) == 0 || (stat(partial, &info) == 0 && S_ISDIR(info.st_mode));
+        is_made = make_one_folder(partial);
         *at = kept;
     }
-    struct stat info;
-    is_made = is_made && (mkdir(path, 0777) == 0 || (stat(path, &info) == 0 && S_ISDIR(info.st_mode)));
+    is_made = is_made && make_one_folder(path);
     if (!is_made)
         fprintf(stderr, "npudiff: cannot create folder '%s': %s\n", path, strerror(errno));
     free(partial);
@@ -194,8 +207,8 @@ static void *run_cells(void *context)
         struct cell *cell = &work->cells[i];
         struct nd_capture_options options = work->options;
         options.progress_context = cli_progress_context(work->progress, i);
-        cell->status = nd_capture_run(work->model, &cell->device, work->probes, work->n_probes, cell->path, &options,
-                                      &cell->outcome, &cell->error);
+        cell->status = nd_capture_run(work->model, &cell->device, work->probes, work->n_probes, cell->path,
+                                      &options, &cell->outcome, &cell->error);
         cli_progress_done(work->progress, i);
     }
 }
@@ -220,17 +233,20 @@ static void run_in_threads(struct work *work)
 
 static json_t *cell_row(const struct cell *cell)
 {
-    const char *status = cell->status != ND_OK ? "no capture" : cell->outcome.has_failed ? "failed" : "complete";
+    const char *status = cell->status != ND_OK      ? "no capture"
+                         : cell->outcome.has_failed ? "failed"
+                                                    : "complete";
     const struct nd_error *error = cell->status != ND_OK ? &cell->error : &cell->outcome.failure;
     struct stat info;
     json_int_t size = cell->status == ND_OK && stat(cell->path, &info) == 0 ? (json_int_t)info.st_size : 0;
     char samples[64];
     snprintf(samples, sizeof samples, "%zu/%zu", cell->outcome.samples_done, cell->outcome.samples_total);
-    return json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:s, s:o}", "device", cli_text(cell->device.label),
-                     "uri", cli_text(cell->device.uri), "capture", cli_text(cell->status == ND_OK ? cell->path : "-"),
-                     "status", status, "samples", samples, "samples_done", (json_int_t)cell->outcome.samples_done,
-                     "samples_total", (json_int_t)cell->outcome.samples_total, "bytes", size, "stage",
-                     cell->outcome.stage, "reason", cli_text(error->message));
+    return json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:s, s:o}", "device",
+                     cli_text(cell->device.label), "uri", cli_text(cell->device.uri), "capture",
+                     cli_text(cell->status == ND_OK ? cell->path : "-"), "status", status, "samples", samples,
+                     "samples_done", (json_int_t)cell->outcome.samples_done, "samples_total",
+                     (json_int_t)cell->outcome.samples_total, "bytes", size, "stage", cell->outcome.stage,
+                     "reason", cli_text(error->message));
 }
 
 static int cell_exit_code(const struct cell *cell)
@@ -257,8 +273,9 @@ static int tell(const struct work *work)
         if (exit_code == ND_EXIT_SAME || code == ND_EXIT_TROUBLE)
             exit_code = code;
     }
-    static const struct cli_column columns[] = {{"device", "DEVICE"}, {"status", "STATUS"},   {"samples", "SAMPLES"},
-                                                {"bytes", "BYTES"},   {"capture", "CAPTURE"}, {NULL, NULL}};
+    static const struct cli_column columns[] = {{"device", "DEVICE"},   {"status", "STATUS"},
+                                                {"samples", "SAMPLES"}, {"bytes", "BYTES"},
+                                                {"capture", "CAPTURE"}, {NULL, NULL}};
     if (work->values->quiet) {
         json_decref(rows);
         return exit_code;
@@ -314,7 +331,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->devices.n == 0 || values->output == NULL)
         return cli_usage_error("capture", "%s is needed", values->devices.n == 0 ? "-d DEVICE" : "-o DIR");
     if (values->devices.n > 1 && ends_with(values->output, ".h5"))
-        return cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'", values->output);
+        return cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'",
+                               values->output);
     if (nd_model_load(operands[0], &model, &err) != ND_OK)
         return cli_report_error(&err);
     struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
@@ -332,23 +350,109 @@ static const char *const deflate_choices[] = {"0", "1", "2", "3", "4", "5", "6",
 #define AT(member) offsetof(struct values, member)
 
 static const struct cli_option options[] = {
-    {.name = "device", .letter = 'd', .kind = CLI_LIST, .offset = AT(devices), .argument = "DEVICE", .help = "a device to run on, such as cpu or htp-sim:gen3 ('npudiff devices'); may be repeated"},
-    {.name = "probe", .letter = 'p', .kind = CLI_LIST, .offset = AT(probes), .argument = "PROBE", .help = "inputs: zeros, ones, ramp, uniform[:N[:SEED]], ties[:N], or NAME=PATH ('npudiff probes'); may be repeated (zeros, ones, ramp, uniform)"},
-    {.name = "output", .letter = 'o', .kind = CLI_TEXT, .offset = AT(output), .argument = "DIR|FILE.h5", .help = "the folder for one capture per device, or the file when there is one device"},
-    {.name = "edges", .letter = 'e', .kind = CLI_TEXT, .offset = AT(edges), .argument = "WHICH", .help = "all, outputs, none (model untouched, outputs as an application gets them), or name patterns with commas (all)"},
-    {.name = "repeats", .kind = CLI_NUMBER, .offset = AT(repeats), .argument = "N", .help = "run every sample N times (1)", .min = 1, .max = 10000},
-    {.name = "dim", .kind = CLI_LIST, .offset = AT(dims), .argument = "NAME=N", .help = "give a dynamic dimension of the model a size"},
-    {.name = "store", .kind = CLI_CHOICE, .offset = AT(store), .argument = "full|digest", .help = "store tensors, or only their digests (full)", .choices = store_choices},
-    {.name = "deflate", .kind = CLI_CHOICE, .offset = AT(deflate), .argument = "0..9", .help = "compression level; 0 stores contiguous tensors (1)", .choices = deflate_choices},
-    {.name = "allow-fallback", .kind = CLI_FLAG, .offset = AT(allow_fallback), .help = "accept nodes of an NPU device that run on the CPU; their edges are marked"},
-    {.name = "force", .letter = 'f', .kind = CLI_FLAG, .offset = AT(force), .help = "replace captures that exist"},
-    {.name = "jobs", .letter = 'j', .kind = CLI_NUMBER, .offset = AT(jobs), .argument = "N", .help = "run N devices at once; latencies then disturb one another (1)", .min = 1, .max = 256},
-    {.name = "time-limit", .kind = CLI_REAL, .offset = AT(time_limit_s), .argument = "S", .help = "stop a device after S seconds (3600)", .min = 0.01, .max = 1e7},
-    {.name = "stall-limit", .kind = CLI_REAL, .offset = AT(stall_limit_s), .argument = "S", .help = "stop a device that shows no progress for S seconds (600)", .min = 0.01, .max = 1e7},
-    {.name = "memory-limit", .kind = CLI_NUMBER, .offset = AT(memory_limit_mib), .argument = "MIB", .help = "stop a device whose agent needs more memory (8192)", .min = 1, .max = 1 << 24},
-    {.name = "profile", .kind = CLI_FLAG, .offset = AT(profile), .help = "store ONNX Runtime's profile as log 'profile'"},
-    {.name = "log-level", .kind = CLI_CHOICE, .offset = AT(log_level), .argument = "LEVEL", .help = "lowest severity of the runtime's log that is stored: verbose, info, warning, error (warning)", .choices = level_choices},
-    {.name = "agent", .kind = CLI_TEXT, .offset = AT(agent), .argument = "PATH", .help = "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)"},
+    {.name = "device",
+     .letter = 'd',
+     .kind = CLI_LIST,
+     .offset = AT(devices),
+     .argument = "DEVICE",
+     .help = "a device to run on, such as cpu or htp-sim:gen3 ('npudiff devices'); may be repeated"},
+    {.name = "probe",
+     .letter = 'p',
+     .kind = CLI_LIST,
+     .offset = AT(probes),
+     .argument = "PROBE",
+     .help = "inputs: zeros, ones, ramp, uniform[:N[:SEED]], ties[:N], or NAME=PATH ('npudiff probes'); may be "
+             "repeated (zeros, ones, ramp, uniform)"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_TEXT,
+     .offset = AT(output),
+     .argument = "DIR|FILE.h5",
+     .help = "the folder for one capture per device, or the file when there is one device"},
+    {.name = "edges",
+     .letter = 'e',
+     .kind = CLI_TEXT,
+     .offset = AT(edges),
+     .argument = "WHICH",
+     .help = "all, outputs, none (model untouched, outputs as an application gets them), or name patterns with "
+             "commas (all)"},
+    {.name = "repeats",
+     .kind = CLI_NUMBER,
+     .offset = AT(repeats),
+     .argument = "N",
+     .help = "run every sample N times (1)",
+     .min = 1,
+     .max = 10000},
+    {.name = "dim",
+     .kind = CLI_LIST,
+     .offset = AT(dims),
+     .argument = "NAME=N",
+     .help = "give a dynamic dimension of the model a size"},
+    {.name = "store",
+     .kind = CLI_CHOICE,
+     .offset = AT(store),
+     .argument = "full|digest",
+     .help = "store tensors, or only their digests (full)",
+     .choices = store_choices},
+    {.name = "deflate",
+     .kind = CLI_CHOICE,
+     .offset = AT(deflate),
+     .argument = "0..9",
+     .help = "compression level; 0 stores contiguous tensors (1)",
+     .choices = deflate_choices},
+    {.name = "allow-fallback",
+     .kind = CLI_FLAG,
+     .offset = AT(allow_fallback),
+     .help = "accept nodes of an NPU device that run on the CPU; their edges are marked"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = CLI_FLAG,
+     .offset = AT(force),
+     .help = "replace captures that exist"},
+    {.name = "jobs",
+     .letter = 'j',
+     .kind = CLI_NUMBER,
+     .offset = AT(jobs),
+     .argument = "N",
+     .help = "run N devices at once; latencies then disturb one another (1)",
+     .min = 1,
+     .max = 256},
+    {.name = "time-limit",
+     .kind = CLI_REAL,
+     .offset = AT(time_limit_s),
+     .argument = "S",
+     .help = "stop a device after S seconds (3600)",
+     .min = 0.01,
+     .max = 1e7},
+    {.name = "stall-limit",
+     .kind = CLI_REAL,
+     .offset = AT(stall_limit_s),
+     .argument = "S",
+     .help = "stop a device that shows no progress for S seconds (600)",
+     .min = 0.01,
+     .max = 1e7},
+    {.name = "memory-limit",
+     .kind = CLI_NUMBER,
+     .offset = AT(memory_limit_mib),
+     .argument = "MIB",
+     .help = "stop a device whose agent needs more memory (8192)",
+     .min = 1,
+     .max = 1 << 24},
+    {.name = "profile",
+     .kind = CLI_FLAG,
+     .offset = AT(profile),
+     .help = "store ONNX Runtime's profile as log 'profile'"},
+    {.name = "log-level",
+     .kind = CLI_CHOICE,
+     .offset = AT(log_level),
+     .argument = "verbose|info|warning|error",
+     .help = "lowest severity of the runtime's log that is stored (warning)",
+     .choices = level_choices},
+    {.name = "agent",
+     .kind = CLI_TEXT,
+     .offset = AT(agent),
+     .argument = "PATH",
+     .help = "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)"},
     {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
     {.name = "quiet", .letter = 'q', .kind = CLI_FLAG, .offset = AT(quiet), .help = "print nothing but errors"},
     {.name = NULL},
@@ -358,10 +462,13 @@ const struct cli_command cmd_capture = {
     .name = "capture",
     .summary = "run a model on devices and record every tensor",
     .synopsis = "MODEL.onnx -d DEVICE [-d ...] [-p PROBE ...] -o DIR|FILE.h5",
-    .details = "Runs the model with fixed inputs on each device, in a process of its own, and writes one HDF5 file per "
-               "device with every quantised tensor as codes.\nA device that fails still gives a capture, marked "
-               "failed, with the reason and every sample that was complete.\nExit code 0: all complete; 2: usage or I/O "
-               "trouble; 5: a device failed.",
+    .details =
+        "Runs the model with fixed inputs on each device, in a process of its own, and writes one HDF5 file "
+        "per "
+        "device with every quantised tensor as codes.\nA device that fails still gives a capture, marked "
+        "failed, with the reason and every sample that was complete.\nExit code 0: all complete; 2: usage or "
+        "I/O "
+        "trouble; 5: a device failed.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

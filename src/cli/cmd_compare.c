@@ -5,8 +5,7 @@
 #include "npudiff/report.h"
 
 struct values {
-    bool bitwise;
-    struct cli_list lsb, ulp, atol, rtol;
+    struct cli_list bitwise, lsb, ulp, atol, rtol;
     bool different_models;
     bool all_edges;
     size_t width;
@@ -19,11 +18,12 @@ static enum nd_status parse_gates(const struct values *values, struct nd_gates *
     const struct {
         enum nd_gate_kind kind;
         const struct cli_list *texts;
-    } lists[] = {{ND_GATE_LSB, &values->lsb},
+    } lists[] = {{ND_GATE_BITWISE, &values->bitwise},
+                 {ND_GATE_LSB, &values->lsb},
                  {ND_GATE_ULP, &values->ulp},
                  {ND_GATE_ATOL, &values->atol},
                  {ND_GATE_RTOL, &values->rtol}};
-    enum nd_status status = values->bitwise ? nd_gates_parse(gates, ND_GATE_BITWISE, NULL, err) : ND_OK;
+    enum nd_status status = ND_OK;
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         for (size_t k = 0; status == ND_OK && k < lists[i].texts->n; k++)
             status = nd_gates_parse(gates, lists[i].kind, lists[i].texts->items[k], err);
@@ -67,12 +67,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         status = parse_gates(values, gates, &err);
     if (status == ND_OK)
         status = open_all(operands, n_operands, captures, &err);
-    const struct nd_compare_options options = {.struct_size = sizeof options,
-                                               .allow_different_models = values->different_models,
-                                               .gates = gates};
+    const struct nd_compare_options options = {
+        .struct_size = sizeof options, .allow_different_models = values->different_models, .gates = gates};
     if (status == ND_OK)
-        status = nd_compare_captures((const struct nd_capture *const *)captures, n_operands, &options, &comparison,
-                                     &err);
+        status = nd_compare_captures((const struct nd_capture *const *)captures, n_operands, &options,
+                                     &comparison, &err);
     if (status == ND_OK && !values->quiet)
         status = print(values, comparison, &err);
     int exit_code = status == ND_OK ? (int)nd_verdict_exit_code(comparison->verdict) : cli_report_error(&err);
@@ -86,21 +85,42 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 #define GATE(gate, what)                                                                                       \
     {                                                                                                          \
-        .name = #gate, .kind = CLI_LIST, .offset = offsetof(struct values, gate),                              \
-        .argument = "N[,NAME:N...]", .help = what                                                              \
+        .name = #gate, .kind = CLI_LIST, .offset = offsetof(struct values, gate), .argument = "N[,NAME:N...]", \
+        .help = what                                                                                           \
     }
 
 static const struct cli_option options[] = {
-    {.name = "bitwise", .kind = CLI_FLAG, .offset = offsetof(struct values, bitwise), .help = "gate: not one bit may differ"},
+    {.name = "bitwise",
+     .kind = CLI_OPTIONAL,
+     .offset = offsetof(struct values, bitwise),
+     .argument = "[=NAME,...]",
+     .help = "gate: not one bit may differ, in any tensor or in those of that name or pattern"},
     GATE(lsb, "gate for codes: at most N steps apart; NAME:N is for the tensors of that name or pattern"),
     GATE(ulp, "gate for floats: at most N floats apart"),
     GATE(atol, "gate: |test - ref| <= atol + rtol * |ref|, in real units"),
     GATE(rtol, "gate: see --atol"),
-    {.name = "allow-different-models", .kind = CLI_FLAG, .offset = offsetof(struct values, different_models), .help = "compare captures of different model files"},
-    {.name = "all", .letter = 'a', .kind = CLI_FLAG, .offset = offsetof(struct values, all_edges), .help = "list bit-equal edges too, and never cut a list"},
-    {.name = "width", .kind = CLI_NUMBER, .offset = offsetof(struct values, width), .argument = "N", .help = "columns of the text (120)", .min = 80, .max = 1000},
+    {.name = "allow-different-models",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, different_models),
+     .help = "compare captures of different model files"},
+    {.name = "all",
+     .letter = 'a',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, all_edges),
+     .help = "list bit-equal edges too, and never cut a list"},
+    {.name = "width",
+     .kind = CLI_NUMBER,
+     .offset = offsetof(struct values, width),
+     .argument = "N",
+     .help = "columns of the text (120)",
+     .min = 80,
+     .max = 1000},
     {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
-    {.name = "quiet", .letter = 'q', .kind = CLI_FLAG, .offset = offsetof(struct values, quiet), .help = "print nothing but errors: the exit code is the answer"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, quiet),
+     .help = "print nothing but errors: the exit code is the answer"},
     {.name = NULL},
 };
 
@@ -108,10 +128,13 @@ const struct cli_command cmd_compare = {
     .name = "compare",
     .summary = "compare captures: bit classes, LSB and ULP, first difference, accuracy",
     .synopsis = "REF.h5 TEST.h5 ... [--bitwise] [--lsb N] [--ulp N] [--atol X] [--rtol X]",
-    .details = "Aligns the captures by tensor, probe and sample and says which devices agree bit for bit, from which "
-               "tensor on the others differ, by how much, and what that does to accuracy. The first capture is the reference.\n"
-               "Without a gate every differing bit counts. With gates, all of them must hold for every element.\n"
-               "Exit code 0: same or within the gates; 1: differs; 2: trouble; 3: not comparable; 5: a device had failed.",
+    .details =
+        "Aligns the captures by tensor, probe and sample and says which devices agree bit for bit, from which "
+        "tensor on the others differ, by how much, and what that does to accuracy. The first capture is the "
+        "reference.\n"
+        "Without a gate every differing bit counts. With gates, all of them must hold for every element.\n"
+        "Exit code 0: same or within the gates; 1: differs; 2: trouble; 3: not comparable; 5: a device had "
+        "failed.",
     .options = options,
     .min_operands = 2,
     .max_operands = CLI_ANY_NUMBER,

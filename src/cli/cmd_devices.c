@@ -21,11 +21,11 @@ static json_t *chipset_rows(const char *missing)
     json_t *rows = json_array();
     for (size_t i = 0; i < n; i++) {
         const char *name = chipsets[i].alias[0] != '\0' ? chipsets[i].alias : chipsets[i].sm;
-        json_array_append_new(
-            rows, json_pack("{s:o, s:s, s:s, s:i, s:s, s:s, s:b, s:s}", "device", json_sprintf("htp-sim:%s", name),
-                            "sm", chipsets[i].sm, "alias", chipsets[i].alias, "soc_model", chipsets[i].soc_model,
-                            "arch", chipsets[i].arch, "marketing", chipsets[i].marketing, "available", missing == NULL,
-                            "reason", missing == NULL ? "" : missing));
+        json_array_append_new(rows, json_pack("{s:o, s:s, s:s, s:i, s:s, s:s, s:b, s:s}", "device",
+                                              json_sprintf("htp-sim:%s", name), "sm", chipsets[i].sm, "alias",
+                                              chipsets[i].alias, "soc_model", chipsets[i].soc_model, "arch",
+                                              chipsets[i].arch, "marketing", chipsets[i].marketing, "available",
+                                              missing == NULL, "reason", missing == NULL ? "" : missing));
     }
     return rows;
 }
@@ -49,9 +49,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return 0;
     }
     static const struct cli_column syntax_columns[] = {{"device", "DEVICE"}, {"runs", "RUNS"}, {NULL, NULL}};
-    static const struct cli_column chipset_columns[] = {{"device", "SIMULATED CHIPSET"}, {"sm", "SM"},
-                                                        {"soc_model", "SOC_MODEL"},      {"arch", "ARCH"},
-                                                        {"marketing", "MARKETING"},      {"available", "AVAILABLE"},
+    static const struct cli_column chipset_columns[] = {{"device", "SIMULATED CHIPSET"},
+                                                        {"sm", "SM"},
+                                                        {"soc_model", "SOC_MODEL"},
+                                                        {"arch", "ARCH"},
+                                                        {"marketing", "MARKETING"},
+                                                        {"available", "AVAILABLE"},
                                                         {NULL, NULL}};
     cli_print_table(syntaxes, syntax_columns);
     printf("\n");
@@ -72,7 +75,8 @@ const struct cli_command cmd_devices = {
     .name = "devices",
     .summary = "list the devices that can be captured here, and what is missing",
     .synopsis = "[--json]",
-    .details = "Lists how a device is named (-d of 'npudiff capture') and the chipsets the simulator can stand for, by "
+    .details = "Lists how a device is named (-d of 'npudiff capture') and the chipsets the simulator can stand "
+               "for, by "
                "alias, SM number and QNN's soc_model.",
     .options = options,
     .values_bytes = sizeof(struct values),

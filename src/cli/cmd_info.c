@@ -74,8 +74,8 @@ static json_t *probe_rows(const struct nd_capture *capture)
         json_array_append_new(
             rows, json_pack("{s:o, s:o, s:I, s:I, s:I, s:b, s:o}", "probe", cli_text(probe->name), "source",
                             cli_text(probe->source), "samples", (json_int_t)probe->n_samples, "expected",
-                            (json_int_t)probe->n_samples_expected, "repeats", (json_int_t)probe->n_repeats, "labels",
-                            probe->labels != NULL, "median_us", median_latency(probe)));
+                            (json_int_t)probe->n_samples_expected, "repeats", (json_int_t)probe->n_repeats,
+                            "labels", probe->labels != NULL, "median_us", median_latency(probe)));
     }
     return rows;
 }
@@ -102,11 +102,11 @@ static json_t *log_names(const struct nd_capture *capture)
 
 static json_t *describe(const struct nd_capture *capture)
 {
-    return json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "status",
-                     nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture), "edges",
-                     (json_int_t)nd_capture_n_edges(capture), "nodes", (json_int_t)nd_capture_n_nodes(capture),
-                     "placement", placement_counts(capture), "probes", probe_rows(capture), "logs",
-                     log_names(capture));
+    return json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)),
+                     "status", nd_capture_state_name(nd_capture_state(capture)), "attributes",
+                     attributes(capture), "edges", (json_int_t)nd_capture_n_edges(capture), "nodes",
+                     (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
+                     probe_rows(capture), "logs", log_names(capture));
 }
 
 static void print_group(const char *group, const json_t *members, bool is_verbose)
@@ -134,15 +134,17 @@ static void print_text(const json_t *info, bool is_verbose)
     json_t *members, *count;
     printf("%s: %s\n", json_string_value(json_object_get(info, "path")),
            json_string_value(json_object_get(info, "status")));
-    json_object_foreach(json_object_get(info, "attributes"), group, members) print_group(group, members, is_verbose);
+    json_object_foreach(json_object_get(info, "attributes"), group, members)
+        print_group(group, members, is_verbose);
     printf("edges: %" JSON_INTEGER_FORMAT "\nnodes: %" JSON_INTEGER_FORMAT,
-           json_integer_value(json_object_get(info, "edges")), json_integer_value(json_object_get(info, "nodes")));
+           json_integer_value(json_object_get(info, "edges")),
+           json_integer_value(json_object_get(info, "nodes")));
     json_object_foreach(json_object_get(info, "placement"), provider, count)
         printf(", %" JSON_INTEGER_FORMAT " on %s", json_integer_value(count), provider);
     printf("\n\n");
-    static const struct cli_column columns[] = {{"probe", "PROBE"},     {"source", "SOURCE"},   {"samples", "SAMPLES"},
-                                                {"expected", "ASKED"},  {"repeats", "REPEATS"}, {"labels", "LABELS"},
-                                                {"median_us", "MEDIAN_US"}, {NULL, NULL}};
+    static const struct cli_column columns[] = {
+        {"probe", "PROBE"},     {"source", "SOURCE"}, {"samples", "SAMPLES"},     {"expected", "ASKED"},
+        {"repeats", "REPEATS"}, {"labels", "LABELS"}, {"median_us", "MEDIAN_US"}, {NULL, NULL}};
     cli_print_table(json_object_get(info, "probes"), columns);
 }
 
@@ -182,9 +184,20 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON (everything)"},
-    {.name = "log", .kind = CLI_TEXT, .offset = offsetof(struct values, log), .argument = "NAME", .help = "print one stored log instead: 'onnxruntime', 'stdout', 'profile'"},
-    {.name = "verbose", .letter = 'v', .kind = CLI_FLAG, .offset = offsetof(struct values, verbose), .help = "list the loaded libraries too"},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, json),
+     .help = "print JSON (everything)"},
+    {.name = "log",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, log),
+     .argument = "NAME",
+     .help = "print one stored log instead: 'onnxruntime', 'stdout', 'profile'"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, verbose),
+     .help = "list the loaded libraries too"},
     {.name = NULL},
 };
 
@@ -192,7 +205,8 @@ const struct cli_command cmd_info = {
     .name = "info",
     .summary = "show what a capture says of itself",
     .synopsis = "CAPTURE.h5 [--log NAME]",
-    .details = "Shows device, runtime, model, host, placement, probes and, for a device that failed, where and why.",
+    .details =
+        "Shows device, runtime, model, host, placement, probes and, for a device that failed, where and why.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

@@ -27,8 +27,8 @@ static json_t *object_row(const struct nd_capture_object *object)
         json_array_append_new(dims, json_integer(object->shape.dims[d]));
     json_t *type = object->dtype != ND_DTYPE_NONE ? json_string(nd_dtype_name(object->dtype))
                                                   : json_sprintf("text[%zu]", object->text_bytes);
-    return json_pack("{s:o, s:o, s:o, s:s, s:I}", "path", cli_text(object->path), "type", type, "dims", dims, "shape",
-                     nd_shape_format(&object->shape, shape, sizeof shape), "stored_bytes",
+    return json_pack("{s:o, s:o, s:o, s:s, s:I}", "path", cli_text(object->path), "type", type, "dims", dims,
+                     "shape", nd_shape_format(&object->shape, shape, sizeof shape), "stored_bytes",
                      (json_int_t)object->stored_bytes);
 }
 
@@ -53,8 +53,15 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "all", .letter = 'a', .kind = CLI_FLAG, .offset = offsetof(struct values, all), .help = "list tables, digests and logs too"},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON (everything)"},
+    {.name = "all",
+     .letter = 'a',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, all),
+     .help = "list tables, digests and logs too"},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, json),
+     .help = "print JSON (everything)"},
     {.name = NULL},
 };
 
@@ -62,7 +69,8 @@ const struct cli_command cmd_ls = {
     .name = "ls",
     .summary = "list the tensors of a capture",
     .synopsis = "CAPTURE.h5 [--all]",
-    .details = "Lists the datasets of a capture with type, shape and stored size, under the names that h5ls and h5py show.",
+    .details = "Lists the datasets of a capture with type, shape and stored size, under the names that h5ls "
+               "and h5py show.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

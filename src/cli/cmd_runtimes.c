@@ -20,8 +20,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         const struct nd_runtime_info *info = &list.items[i];
         json_array_append_new(rows, json_pack("{s:o, s:o, s:o, s:b, s:o, s:o}", "runtime", cli_text(info->id),
                                               "onnxruntime", cli_text(info->ort_version), "onnxruntime_qnn",
-                                              cli_text(info->provider_version), "installed", info->missing == NULL,
-                                              "folder", cli_text(info->folder), "state",
+                                              cli_text(info->provider_version), "installed",
+                                              info->missing == NULL, "folder", cli_text(info->folder), "state",
                                               cli_text(info->missing != NULL ? info->missing : "installed")));
     }
     nd_runtimes_deinit(&list);
@@ -42,9 +42,10 @@ const struct cli_command cmd_runtimes = {
     .name = "runtimes",
     .summary = "list the runtimes that are installed, and those that could be",
     .synopsis = "[--json]",
-    .details = "A runtime is an ONNX Runtime with Qualcomm's provider and its HTP simulator, of one QAIRT version. "
-               "They are looked for in $NPUDIFF_RUNTIMES, by default ${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes; "
-               "tools/setup installs them. A device takes the newest, or the one after '@'.",
+    .details =
+        "A runtime is an ONNX Runtime with Qualcomm's provider and its HTP simulator, of one QAIRT version. "
+        "They are looked for in $NPUDIFF_RUNTIMES, by default ${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes; "
+        "tools/setup installs them. A device takes the newest, or the one after '@'.",
     .options = options,
     .values_bytes = sizeof(struct values),
     .run = run,

@@ -20,18 +20,19 @@ static int verify_one(const char *path, json_t *rows)
         status = nd_capture_verify(capture, &found, &err);
     nd_capture_close(&capture);
     if (status != ND_OK) {
-        json_array_append_new(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(path), "verdict", "unreadable",
-                                              "problem", cli_text(err.message)));
+        json_array_append_new(rows, json_pack("{s:o, s:s, s:o}", "capture", cli_text(path), "verdict",
+                                              "unreadable", "problem", cli_text(err.message)));
         return cli_report_error(&err);
     }
     bool is_sound = found.n_wrong == 0 && found.content_matches;
-    const char *problem = found.n_wrong > 0 ? found.first_wrong
+    const char *problem = found.n_wrong > 0       ? found.first_wrong
                           : found.content_matches ? ""
                                                   : "a name, shape, attribute or digest was changed";
-    json_array_append_new(rows, json_pack("{s:o, s:s, s:I, s:I, s:b, s:o}", "capture", cli_text(path), "verdict",
-                                          is_sound ? "sound" : "damaged", "tensors", (json_int_t)found.n_tensors,
-                                          "wrong", (json_int_t)found.n_wrong, "content_matches", found.content_matches,
-                                          "problem", cli_text(problem)));
+    json_array_append_new(rows,
+                          json_pack("{s:o, s:s, s:I, s:I, s:b, s:o}", "capture", cli_text(path), "verdict",
+                                    is_sound ? "sound" : "damaged", "tensors", (json_int_t)found.n_tensors,
+                                    "wrong", (json_int_t)found.n_wrong, "content_matches",
+                                    found.content_matches, "problem", cli_text(problem)));
     return is_sound ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
 }
 
@@ -57,7 +58,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
-    {.name = "quiet", .letter = 'q', .kind = CLI_FLAG, .offset = offsetof(struct values, quiet), .help = "print nothing but errors"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, quiet),
+     .help = "print nothing but errors"},
     {.name = NULL},
 };
 
@@ -65,8 +70,10 @@ const struct cli_command cmd_verify = {
     .name = "verify",
     .summary = "re-hash everything in captures against their digests",
     .synopsis = "CAPTURE.h5 ...",
-    .details = "Reads every tensor again and compares it with the digest that was stored when it was captured, and the "
-               "names, shapes, types and attributes with the content digest.\nExit code 0: sound; 1: damaged; 2: cannot be read.",
+    .details = "Reads every tensor again and compares it with the digest that was stored when it was captured, "
+               "and the "
+               "names, shapes, types and attributes with the content digest.\nExit code 0: sound; 1: damaged; "
+               "2: cannot be read.",
     .options = options,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,

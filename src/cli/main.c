@@ -12,8 +12,9 @@ enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
 static void print_usage(FILE *out)
 {
-    fprintf(out, "npudiff %s: why does the same quantised model give different outputs on different chipsets?\n\n"
-                 "usage: npudiff COMMAND [OPTIONS] ...\n\ncommands:\n",
+    fprintf(out,
+            "npudiff %s: why does the same quantised model give different outputs on different chipsets?\n\n"
+            "usage: npudiff COMMAND [OPTIONS] ...\n\ncommands:\n",
             nd_version());
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
@@ -21,9 +22,8 @@ static void print_usage(FILE *out)
                  "2 usage or I/O trouble, 3 not comparable, 4 inconclusive, 5 a device failed.\n");
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
     if (argc < 2) {
         print_usage(stderr);
         return ND_EXIT_TROUBLE;
@@ -37,15 +37,20 @@ int main(int argc, char **argv)
         return 0;
     }
     for (size_t i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i]->name, argv[1]) == 0) {
-            int exit_code = cli_run(commands[i], argc - 2, argv + 2);
-            /* A result that could not be written is no result. */
-            if (fflush(stdout) != 0 || ferror(stdout)) {
-                fprintf(stderr, "npudiff: cannot write to standard output\n");
-                return ND_EXIT_TROUBLE;
-            }
-            return exit_code;
-        }
+        if (strcmp(commands[i]->name, argv[1]) == 0)
+            return cli_run(commands[i], argc - 2, argv + 2);
     fprintf(stderr, "npudiff: unknown command '%s'; see 'npudiff --help'\n", argv[1]);
     return ND_EXIT_TROUBLE;
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
+    int exit_code = run(argc, argv);
+    /* A result that could not be written is no result. */
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "npudiff: cannot write to standard output\n");
+        return ND_EXIT_TROUBLE;
+    }
+    return exit_code;
 }

@@ -61,7 +61,8 @@ static void print_help(const struct cli_command *command)
         char letter[6] = "    ";
         if (option->letter != 0)
             snprintf(letter, sizeof letter, "-%c, ", option->letter);
-        int n = snprintf(left, sizeof left, "  %s--%s%s%s", letter, option->name, option->argument != NULL ? " " : "",
+        const char *joint = option->kind == CLI_OPTIONAL ? "" : option->argument != NULL ? " " : "";
+        int n = snprintf(left, sizeof left, "  %s--%s%s%s", letter, option->name, joint,
                          option->argument != NULL ? option->argument : "");
         printf("%-*s", HELP_COLUMN, left);
         if (n >= HELP_COLUMN)
@@ -109,6 +110,7 @@ static bool store(const struct cli_command *command, const struct cli_option *op
     case CLI_TEXT:
         *(const char **)at = value;
         return true;
+    case CLI_OPTIONAL:
     case CLI_LIST: {
         struct cli_list *list = at;
         const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
@@ -165,6 +167,8 @@ static bool take_value(struct parse *parse, const struct cli_option *option, con
         }
         return store(parse->command, option, NULL, parse->values);
     }
+    if (option->kind == CLI_OPTIONAL)
+        return store(parse->command, option, attached, parse->values);
     if (attached == NULL && parse->at + 1 >= parse->argc) {
         cli_usage_error(parse->command->name, "--%s needs %s", option->name, option->argument);
         return false;
@@ -192,7 +196,7 @@ static bool parse_letters(struct parse *parse, const char *letters)
             cli_usage_error(parse->command->name, "unknown option '-%c'", *letters);
             return false;
         }
-        if (option->kind != CLI_FLAG)
+        if (option->kind != CLI_FLAG && option->kind != CLI_OPTIONAL)
             return take_value(parse, option, letters[1] != '\0' ? letters + 1 : NULL);
         store(parse->command, option, NULL, parse->values);
     }
@@ -230,7 +234,7 @@ static bool wants_help(int argc, char **argv)
 static void free_lists(const struct cli_command *command, void *values)
 {
     for (const struct cli_option *option = command->options; option->name != NULL; option++)
-        if (option->kind == CLI_LIST)
+        if (option->kind == CLI_LIST || option->kind == CLI_OPTIONAL)
             free(((struct cli_list *)(void *)((char *)values + option->offset))->items);
 }
 

@@ -11,6 +11,7 @@ enum cli_kind {
     CLI_FLAG,   /* bool */
     CLI_TEXT,   /* const char * */
     CLI_LIST,   /* struct cli_list: may be given several times */
+    CLI_OPTIONAL, /* struct cli_list; --name alone adds NULL, --name=value the value */
     CLI_NUMBER, /* size_t, within [min, max] */
     CLI_REAL,   /* double, within [min, max] */
     CLI_CHOICE, /* const char *, one of choices */
@@ -25,7 +26,7 @@ struct cli_option {
     const char *name; /* long, without the dashes; NULL ends a table */
     char letter;      /* 0: none */
     enum cli_kind kind;
-    size_t offset; /* of the value in the command's own struct */
+    size_t offset;        /* of the value in the command's own struct */
     const char *argument; /* its name in the help; NULL for flags. A default goes into the help text. */
     const char *help;
     double min, max;
@@ -48,8 +49,8 @@ struct cli_command {
 /* Every command has -q, -v, --json where it says so, and --help. */
 enum { CLI_ANY_NUMBER = 1 << 20 };
 
-/* Parses argv[0..argc-1] (without the program and command names) and runs the command. Prints help to stdout, usage
- * errors to stderr with exit code 2. */
+/* Parses argv[0..argc-1] (without the program and command names) and runs the command. Prints help to stdout,
+ * usage errors to stderr with exit code 2. */
 int cli_run(const struct cli_command *command, int argc, char **argv);
 
 /* Prints "npudiff: <message> [ND-<id>]" on stderr; the exit code that belongs to the error. */

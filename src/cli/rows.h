@@ -6,17 +6,19 @@
 #include <stdbool.h>
 
 struct cli_column {
-    const char *key;   /* of the JSON object; NULL ends the list */
+    const char *key; /* of the JSON object; NULL ends the list */
     const char *title;
 };
 
-/* Prints `rows` (an array of objects with strings, integers, reals, booleans or null) as a table with these columns. */
+/* Prints `rows` (an array of objects with strings, integers, reals, booleans or null) as a table with these
+ * columns. */
 void cli_print_table(const json_t *rows, const struct cli_column *columns);
 
 /* Prints any JSON value, indented, doubles round-tripping, with a final newline. */
 void cli_print_json(const json_t *value);
 
-/* {"name": rows} as JSON, or the rows as a table. Takes over the reference to rows; 0, or exit code 2 when memory is out. */
+/* {"name": rows} as JSON, or the rows as a table. Takes over the reference to rows; 0, or exit code 2 when
+ * memory is out. */
 int cli_print_rows(const char *name, json_t *rows, const struct cli_column *columns, bool is_json);
 
 /* A string with bytes that are not UTF-8 made harmless; never NULL but when memory is out. */

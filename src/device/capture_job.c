@@ -68,7 +68,8 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
     struct nd_job *job = &capture->job;
     bool is_npu = device->kind != ND_DEVICE_CPU;
     enum nd_optimisation optimisation = ND_OPTIMISATION_DISABLE;
-    nd_optimisation_from_name(device->optimisation, &optimisation); /* the device was parsed with a word that exists */
+    nd_optimisation_from_name(device->optimisation,
+                              &optimisation); /* the device was parsed with a word that exists */
     job->ort_library = nd_strdup(device->runtime.ort_library);
     job->provider_name = nd_strdup(is_npu ? "QNNExecutionProvider" : "");
     job->provider_library = nd_strdup(is_npu ? device->runtime.provider_library : "");
@@ -182,9 +183,9 @@ static enum nd_status make_model(const struct nd_capture_job *capture, const cha
     const char *original = nd_model_path(capture->model);
     if (nd_capture_job_is_untouched(capture)) {
         *path = realpath(original, NULL); /* the agent works in another folder */
-        return *path != NULL ? ND_OK
-                             : nd_fail(err, ND_E_FILE_OPEN, original, "cannot find '%s': %s", original,
-                                       strerror(errno));
+        return *path != NULL
+                   ? ND_OK
+                   : nd_fail(err, ND_E_FILE_OPEN, original, "cannot find '%s': %s", original, strerror(errno));
     }
     *path = nd_path_join(capture->folder, name);
     if (*path == NULL)
@@ -192,7 +193,8 @@ static enum nd_status make_model(const struct nd_capture_job *capture, const cha
     return nd_model_write_exposed(capture->model, edges, n_edges, *path, err);
 }
 
-static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, bool with_checks, struct nd_error *err)
+static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, bool with_checks,
+                                struct nd_error *err)
 {
     struct nd_job_pass *pass = &capture->job.passes[p];
     size_t *exposed = nd_calloc(capture->n_edges, sizeof *exposed);
@@ -216,8 +218,8 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, bool w
     return status;
 }
 
-enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes, const bool *with_checks,
-                                         struct nd_error *err)
+enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
+                                         const bool *with_checks, struct nd_error *err)
 {
     struct nd_job *job = &capture->job;
     free_passes(job);

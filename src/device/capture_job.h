@@ -12,27 +12,29 @@ struct nd_capture_job {
     const struct nd_probe *const *probes;
     size_t n_probes;
     const struct nd_capture_options *options;
-    const char *folder;   /* temporary: models and runs go there */
-    size_t *selected;     /* indices into the model's edges */
+    const char *folder;    /* temporary: models and runs go there */
+    size_t *selected;      /* indices into the model's edges */
     struct nd_edge *edges; /* copies of them, as they will be recorded */
     size_t n_edges;
     size_t *pass_of_edge;
-    struct nd_job job;    /* complete but for passes and edges, which nd_capture_job_set_passes makes */
+    struct nd_job job; /* complete but for passes and edges, which nd_capture_job_set_passes makes */
 };
 
 /* Whether the model is run as it is, outputs and all (--edges none). */
 bool nd_capture_job_is_untouched(const struct nd_capture_job *capture);
 
-/* Chooses the edges and fills the job; the request's fields are set by the caller. One pass records everything. */
+/* Chooses the edges and fills the job; the request's fields are set by the caller. One pass records everything.
+ */
 enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_error *err);
 void nd_capture_job_deinit(struct nd_capture_job *capture);
 
-/* Writes the model of each pass and makes the job's passes and edges of pass_of_edge. with_checks[p] says whether pass p > 0
- * exposes the model's outputs again, to be compared with those of pass 0. */
-enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes, const bool *with_checks,
-                                         struct nd_error *err);
+/* Writes the model of each pass and makes the job's passes and edges of pass_of_edge. with_checks[p] says
+ * whether pass p > 0 exposes the model's outputs again, to be compared with those of pass 0. */
+enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
+                                         const bool *with_checks, struct nd_error *err);
 
-/* A job that only tries the placement of a session exposing n of the model's edges: no samples. Freed by the caller with nd_capture_job_free_trial. */
+/* A job that only tries the placement of a session exposing n of the model's edges: no samples. Freed by the
+ * caller with nd_capture_job_free_trial. */
 enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *edges, size_t n,
                                     struct nd_job *trial, struct nd_error *err);
 void nd_capture_job_free_trial(struct nd_job *trial);

@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,9 +38,9 @@ static void report_stage(const struct nd_capture_job *capture, const char *stage
 
 /* ---- one run of the agent ---- */
 
-static enum nd_status run_job(const struct nd_capture_job *capture, const struct nd_job *job, const char *folder,
-                              const struct nd_capture_options *options, struct nd_agent_exit *exit,
-                              struct nd_error *err)
+static enum nd_status run_job(const struct nd_capture_job *capture, const struct nd_job *job,
+                              const char *folder, const struct nd_capture_options *options,
+                              struct nd_agent_exit *exit, struct nd_error *err)
 {
     char *agent = NULL;
     char *job_path = nd_path_join(folder, "job.nds");
@@ -73,8 +74,8 @@ static bool is_io_node(const struct nd_job *job, const char *name)
     return false;
 }
 
-static enum nd_status add_fallen(const struct nd_job *job, const struct nd_record *record, struct nd_fallen *fallen,
-                                 struct nd_error *err)
+static enum nd_status add_fallen(const struct nd_job *job, const struct nd_record *record,
+                                 struct nd_fallen *fallen, struct nd_error *err)
 {
     char *provider = nd_fields_get(record, "provider");
     char *name = nd_fields_get(record, "name");
@@ -94,7 +95,8 @@ static enum nd_status add_fallen(const struct nd_job *job, const struct nd_recor
     return status;
 }
 
-/* The nodes that a run placed elsewhere than on its provider, from its spool. */
+/* The nodes that a run placed elsewhere than on its provider, from its spool; none when it died before it began
+ * one. */
 static enum nd_status read_fallen(const struct nd_job *job, const char *folder, struct nd_fallen *out,
                                   struct nd_error *err)
 {
@@ -102,7 +104,9 @@ static enum nd_status read_fallen(const struct nd_job *job, const char *folder, 
     struct nd_spool_reader reader = {0};
     struct nd_record record;
     char *spool = nd_path_join(folder, "spool.nds");
-    enum nd_status status = spool != NULL ? nd_spool_reader_open(&reader, spool, err) : nd_fail_memory(err);
+    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = nd_spool_reader_open(&reader, spool, err);
     while (status == ND_OK && nd_spool_next(&reader, &record))
         if (record.kind == ND_RECORD_NODE)
             status = add_fallen(job, &record, &fallen, err);
@@ -121,8 +125,8 @@ struct trial_context {
 };
 
 /* nd_placement_trial: a session of its own, without samples. */
-static enum nd_status try_placement(void *context, const size_t *edges, size_t n_edges, struct nd_fallen *fallen,
-                                    struct nd_error *err)
+static enum nd_status try_placement(void *context, const size_t *edges, size_t n_edges,
+                                    struct nd_fallen *fallen, struct nd_error *err)
 {
     struct trial_context *trials = context;
     const struct nd_capture_job *capture = trials->capture;
@@ -171,7 +175,8 @@ static enum nd_status choose_checks(struct trial_context *trials, size_t n_passe
     return status;
 }
 
-/* Cuts the capture into passes in which every node stays on its provider; *is_cut is false where that is not possible. */
+/* Cuts the capture into passes in which every node stays on its provider; *is_cut is false where that is not
+ * possible. */
 static enum nd_status cut_into_passes(struct nd_capture_job *capture, bool *is_cut, struct nd_error *err)
 {
     struct trial_context trials = {.capture = capture};
@@ -190,7 +195,8 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, bool *is_c
     return status;
 }
 
-/* Runs in one pass; where exposing the edges moved nodes off the NPU, again in several. *folder is the run that counts. */
+/* Runs in one pass; where exposing the edges moved nodes off the NPU, again in several. *folder is the run that
+ * counts. */
 static enum nd_status run_all(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                               struct nd_error *err)
 {
@@ -199,9 +205,10 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     bool can_be_cut = capture->device->kind != ND_DEVICE_CPU && !capture->options->allow_fallback &&
                       !nd_capture_job_is_untouched(capture);
     *folder = nd_path_join(capture->folder, "run");
-    enum nd_status status = *folder != NULL ? run_job(capture, &capture->job, *folder, capture->options, exit, err)
-                                            : nd_fail_memory(err);
-    if (status == ND_OK && can_be_cut && nd_path_exists(*folder))
+    enum nd_status status = *folder != NULL
+                                ? run_job(capture, &capture->job, *folder, capture->options, exit, err)
+                                : nd_fail_memory(err);
+    if (status == ND_OK && can_be_cut)
         status = read_fallen(&capture->job, *folder, &fallen, err);
     if (status == ND_OK && fallen.n > 0) {
         report_stage(capture, "placement", exit->elapsed_s);
@@ -279,6 +286,22 @@ static enum nd_status check_request(const struct nd_model *model, const struct n
     return nd_model_check_static(model, err);
 }
 
+/* A temporary folder by its full path: the agent works in another folder than the host. */
+static enum nd_status make_folder(char **out, struct nd_error *err)
+{
+    char *folder = NULL;
+    enum nd_status status = nd_dir_make_temporary(&folder, err);
+    if (status != ND_OK)
+        return status;
+    *out = realpath(folder, NULL);
+    if (*out == NULL) {
+        status = nd_fail(err, ND_E_FILE_OPEN, folder, "cannot find '%s': %s", folder, strerror(errno));
+        nd_dir_remove(folder);
+    }
+    free(folder);
+    return status;
+}
+
 enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_device *device,
                               const struct nd_probe *const *probes, size_t n_probes, const char *path,
                               const struct nd_capture_options *options, struct nd_capture_outcome *outcome,
@@ -291,7 +314,7 @@ enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_devi
     char *folder = NULL, *run_folder = NULL;
     enum nd_status status = check_request(model, probes, n_probes, path, options, err);
     if (status == ND_OK)
-        status = nd_dir_make_temporary(&folder, err);
+        status = make_folder(&folder, err);
     capture.folder = folder;
     if (status == ND_OK)
         status = nd_capture_job_init(&capture, err);

@@ -2,7 +2,8 @@
 
 #include "npudiff/device.h"
 
-/* Sources: the QNN_SOC_MODEL tables of LiteRT and ExecuTorch. "8 Elite Gen 5" is SM8850 (gen5); plain "8 Gen 5" is SM8845. */
+/* Sources: the QNN_SOC_MODEL tables of LiteRT and ExecuTorch. "8 Elite Gen 5" is SM8850 (gen5); plain "8 Gen 5"
+ * is SM8845. */
 static const struct nd_chipset chipsets[] = {
     {"SM8450", 36, "v69", "gen1", "Snapdragon 8 Gen 1"},
     {"SM8550", 43, "v73", "gen2", "Snapdragon 8 Gen 2"},

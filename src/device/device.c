@@ -6,11 +6,13 @@
 #include "base/parse.h"
 #include "base/strbuf.h"
 #include "device/internal.h"
+#include "runtime/runtime.h"
 
 const struct nd_device_syntax *nd_device_syntaxes(void)
 {
     static const struct nd_device_syntax syntaxes[] = {
-        {"cpu[@RUNTIME][?optimisation=LEVEL&threads=N]", "ONNX Runtime's CPU provider; optimisation is 'disable' unless asked"},
+        {"cpu[@RUNTIME][?optimisation=LEVEL&threads=N]",
+         "ONNX Runtime's CPU provider; optimisation is 'disable' unless asked"},
         {"htp-sim:CHIPSET[@RUNTIME][?OPTION=VALUE&...]",
          "Qualcomm's QNN HTP backend in its x86 simulator; other options go to the provider"},
         {NULL, NULL},
@@ -33,7 +35,8 @@ void nd_device_deinit(struct nd_device *device)
     *device = (struct nd_device){0};
 }
 
-static enum nd_status set_option(struct nd_device *device, const char *key, const char *value, struct nd_error *err)
+static enum nd_status set_option(struct nd_device *device, const char *key, const char *value,
+                                 struct nd_error *err)
 {
     for (size_t i = 0; i < device->n_options; i++) {
         if (strcmp(device->option_keys[i], key) != 0)
@@ -60,29 +63,25 @@ static enum nd_status set_option(struct nd_device *device, const char *key, cons
     return keys[n - 1] != NULL && values[n - 1] != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static bool is_optimisation(const char *word)
-{
-    return strcmp(word, "disable") == 0 || strcmp(word, "basic") == 0 || strcmp(word, "extended") == 0 ||
-           strcmp(word, "all") == 0;
-}
-
 /* One key=value of the URI's query. */
-static enum nd_status apply_option(struct nd_device *device, const char *uri, const char *key, const char *value,
-                                   struct nd_error *err)
+static enum nd_status apply_option(struct nd_device *device, const char *uri, const char *key,
+                                   const char *value, struct nd_error *err)
 {
     uint64_t n;
+    enum nd_optimisation level;
     if (strcmp(key, "optimisation") == 0) {
-        if (!is_optimisation(value))
+        if (!nd_optimisation_from_name(value, &level))
             return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                           "device '%s': optimisation is 'disable', 'basic', 'extended' or 'all', not '%s'", uri, value);
+                           "device '%s': optimisation is 'disable', 'basic', 'extended' or 'all', not '%s'",
+                           uri, value);
         free(device->optimisation);
         device->optimisation = nd_strdup(value);
         return device->optimisation != NULL ? ND_OK : nd_fail_memory(err);
     }
     if (strcmp(key, "threads") == 0) {
         if (!nd_parse_u64(value, &n) || n < 1 || n > 1024)
-            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': threads is a number from 1 to 1024, not '%s'", uri,
-                           value);
+            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                           "device '%s': threads is a number from 1 to 1024, not '%s'", uri, value);
         device->n_threads = (int)n;
         return ND_OK;
     }
@@ -90,7 +89,8 @@ static enum nd_status apply_option(struct nd_device *device, const char *uri, co
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
                        "device '%s': unknown option '%s'; a cpu has 'optimisation' and 'threads'", uri, key);
     if (strcmp(key, "soc_model") == 0 || strcmp(key, "backend_path") == 0 || strcmp(key, "backend_type") == 0)
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': option '%s' follows from the device itself", uri, key);
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': option '%s' follows from the device itself",
+                       uri, key);
     return set_option(device, key, value, err);
 }
 
@@ -102,14 +102,16 @@ static enum nd_status apply_query(struct nd_device *device, const char *uri, cha
     while (status == ND_OK && (pair = strsep(&rest, "&")) != NULL) {
         char *equals = strchr(pair, '=');
         if (equals == NULL || equals == pair)
-            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': '%s' is not of the form option=value", uri, pair);
+            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': '%s' is not of the form option=value",
+                           uri, pair);
         *equals = '\0';
         status = apply_option(device, uri, pair, equals + 1, err);
     }
     return status;
 }
 
-static enum nd_status parse_kind(struct nd_device *device, const char *uri, const char *kind, struct nd_error *err)
+static enum nd_status parse_kind(struct nd_device *device, const char *uri, const char *kind,
+                                 struct nd_error *err)
 {
     static const char simulator[] = "htp-sim:";
     if (strcmp(kind, "cpu") == 0) {
@@ -117,14 +119,16 @@ static enum nd_status parse_kind(struct nd_device *device, const char *uri, cons
         return ND_OK;
     }
     if (strncmp(kind, simulator, strlen(simulator)) != 0)
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "unknown device '%s': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)", uri);
+        return nd_fail(
+            err, ND_E_DEVICE_UNKNOWN, uri,
+            "unknown device '%s': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)", uri);
     const char *name = kind + strlen(simulator);
     device->kind = ND_DEVICE_HTP_SIM;
     device->chipset = nd_chipset_find(name);
     if (device->chipset == NULL)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "device '%s': unknown chipset '%s' ('npudiff devices' lists those there are)", uri, name);
+                       "device '%s': unknown chipset '%s' ('npudiff devices' lists those there are)", uri,
+                       name);
     return ND_OK;
 }
 
@@ -146,7 +150,8 @@ static enum nd_status default_options(struct nd_device *device, struct nd_error 
     return status;
 }
 
-static enum nd_status name_device(struct nd_device *device, const char *uri, const char *query, struct nd_error *err)
+static enum nd_status name_device(struct nd_device *device, const char *uri, const char *query,
+                                  struct nd_error *err)
 {
     struct nd_strbuf canonical = {0}, label = {0};
     if (device->kind == ND_DEVICE_CPU)
@@ -178,8 +183,8 @@ enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd
     if (status == ND_OK)
         status = nd_runtime_find(runtime, &device.runtime, err);
     if (status == ND_OK) {
-        /* As a reference the CPU provider must not fuse quantised groups into operators of other arithmetic; an NPU
-         * gets what applications use. */
+        /* As a reference the CPU provider must not fuse quantised groups into operators of other arithmetic; an
+         * NPU gets what applications use. */
         device.optimisation = nd_strdup(device.kind == ND_DEVICE_CPU ? "disable" : "all");
         if (device.optimisation == NULL)
             status = nd_fail_memory(err);

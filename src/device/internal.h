@@ -10,22 +10,25 @@ void nd_runtime_info_deinit(struct nd_runtime_info *info);
 
 /* How an agent process ended. */
 struct nd_agent_exit {
-    struct nd_error error;  /* id 0 unless it was killed by a signal or one of the host's limits, or left with an error */
+    struct nd_error
+        error; /* id 0 unless it was killed by a signal or one of the host's limits, or left with an error */
     double elapsed_s;
 };
 
 /* What to start and how to watch it. */
 struct nd_agent_start {
-    const char *agent;   /* path of the executable */
-    const char *folder;  /* its working folder: job.nds is there, spool.nds, stdout.txt come there */
+    const char *agent;  /* path of the executable */
+    const char *folder; /* its working folder: job.nds is there, spool.nds, stdout.txt come there */
     const struct nd_capture_options *options;
     const char *label;
     size_t samples_total;
 };
 
-/* Starts an agent, watches its time, memory and progress, and waits for its end. A dead agent is an outcome (exit->error), not an error;
- * ND_E_DEVICE_AGENT when it cannot be started, ND_E_FILE_WRITE when it could not store what it produced. */
-enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_agent_exit *exit, struct nd_error *err);
+/* Starts an agent, watches its time, memory and progress, and waits for its end. A dead agent is an outcome
+ * (exit->error), not an error; ND_E_DEVICE_AGENT when it cannot be started, ND_E_FILE_WRITE when it could not
+ * store what it produced. */
+enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_agent_exit *exit,
+                               struct nd_error *err);
 
 /* The path of npudiff-agent (see nd_capture_options.agent), in new memory. */
 enum nd_status nd_agent_find(const char *wanted, char **path, struct nd_error *err);

@@ -27,10 +27,12 @@ enum nd_status nd_agent_find(const char *wanted, char **path, struct nd_error *e
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[n > 0 ? n : 0] = '\0';
     char *folder = nd_path_dir(self);
-    /* Beside the program when installed; beside its folder in a build tree. */
+    /* Beside the program when installed; beside its folder in a build tree; for other programs, where it was
+     * installed. */
     char *beside = folder != NULL ? nd_path_join(folder, name) : NULL;
     char *in_build = folder != NULL ? nd_path_join(folder, "../agent/npudiff-agent") : NULL;
-    const char *candidates[] = {wanted, wanted == NULL ? beside : NULL, wanted == NULL ? in_build : NULL};
+    const char *candidates[] = {wanted, wanted == NULL ? beside : NULL, wanted == NULL ? in_build : NULL,
+                                wanted == NULL ? ND_INSTALLED_AGENT : NULL};
     char *found = NULL;
     for (size_t i = 0; found == NULL && i < sizeof candidates / sizeof candidates[0]; i++)
         if (candidates[i] != NULL && access(candidates[i], X_OK) == 0)
@@ -70,7 +72,8 @@ static enum nd_status spawn(const struct nd_agent_start *start, pid_t *pid, stru
     int log_fd = log_path != NULL ? open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
     char *const argv[] = {(char *)"npudiff-agent", (char *)"job.nds", (char *)"spool.nds", NULL};
     if (log_fd < 0 || pipe2(pipe_fd, O_CLOEXEC) != 0) {
-        status = nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent, strerror(errno));
+        status = nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent,
+                         strerror(errno));
         goto out;
     }
     pid_t child = fork();
@@ -79,13 +82,17 @@ static enum nd_status spawn(const struct nd_agent_start *start, pid_t *pid, stru
     if (child > 0) {
         close(pipe_fd[1]);
         pipe_fd[1] = -1;
-        if (read(pipe_fd[0], &problem, sizeof problem) == (ssize_t)sizeof problem)
+        ssize_t n;
+        while ((n = read(pipe_fd[0], &problem, sizeof problem)) < 0 && errno == EINTR)
+            ;
+        if (n == (ssize_t)sizeof problem)
             waitpid(child, NULL, 0);
     } else {
         problem = errno;
     }
     if (problem != 0)
-        status = nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent, strerror(problem));
+        status = nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent,
+                         strerror(problem));
     else
         *pid = child;
 out:
@@ -116,8 +123,8 @@ struct watch {
     const struct nd_agent_start *start;
     pid_t pid;
     uint64_t started_ns;
-    uint64_t progress_ns; /* of the last sign of life */
-    uint64_t samples_before; /* of probes that are finished */
+    uint64_t progress_ns;    /* of the last sign of life */
+    uint64_t samples_before; /* of probes and passes that are finished */
     uint64_t samples_probe;  /* acknowledged of the probe in work */
     uint64_t probe;
     struct nd_spool_follower follower;
@@ -125,7 +132,8 @@ struct watch {
     char stage[32];
 };
 
-/* Takes in what the agent has appended since the last look. The stage shown follows from the kinds of record. */
+/* Takes in what the agent has appended since the last look. The stage shown follows from the kinds of record.
+ */
 static void follow(struct watch *watch)
 {
     struct nd_record record;
@@ -136,8 +144,12 @@ static void follow(struct watch *watch)
                 watch->samples_before += watch->samples_probe;
             watch->probe = record.index[0];
             watch->samples_probe = record.index[1];
-        } else if (record.kind == ND_RECORD_RUNTIME) {
+        } else if (record.kind == ND_RECORD_PASS) {
+            watch->samples_before += watch->samples_probe;
+            watch->samples_probe = 0;
             snprintf(watch->stage, sizeof watch->stage, "session");
+        } else if (record.kind == ND_RECORD_NODE) {
+            snprintf(watch->stage, sizeof watch->stage, "placement");
         } else if (record.kind == ND_RECORD_OUTPUT || record.kind == ND_RECORD_CHUNK) {
             snprintf(watch->stage, sizeof watch->stage, "run");
         }
@@ -155,16 +167,16 @@ static enum nd_status check_limits(const struct watch *watch, struct nd_error *e
     const struct nd_capture_options *options = watch->start->options;
     const char *label = watch->start->label;
     if (options->time_limit_s > 0 && seconds_since(watch->started_ns) > options->time_limit_s)
-        return nd_fail(err, ND_E_DEVICE_TIME, label, "device '%s' was stopped after its time limit of %g s", label,
-                       options->time_limit_s);
+        return nd_fail(err, ND_E_DEVICE_TIME, label, "device '%s' was stopped after its time limit of %g s",
+                       label, options->time_limit_s);
     if (options->stall_limit_s > 0 && seconds_since(watch->progress_ns) > options->stall_limit_s)
         return nd_fail(err, ND_E_DEVICE_TIME, label, "device '%s' was stopped: no progress for %g s", label,
                        options->stall_limit_s);
     size_t resident = options->memory_limit_bytes > 0 ? resident_bytes(watch->pid) : 0;
     if (resident > options->memory_limit_bytes)
         return nd_fail(err, ND_E_DEVICE_MEMORY, label,
-                       "device '%s' was stopped: %zu MiB resident are over its limit of %zu MiB", label, resident >> 20,
-                       options->memory_limit_bytes >> 20);
+                       "device '%s' was stopped: %zu MiB resident are over its limit of %zu MiB", label,
+                       resident >> 20, options->memory_limit_bytes >> 20);
     return ND_OK;
 }
 
@@ -190,12 +202,14 @@ static void describe_death(const struct nd_agent_start *start, int wait_status, 
         nd_fail(error, ND_E_DEVICE_CRASH, start->label, "the agent of device '%s' was killed by signal %d (%s)",
                 start->label, number, strsignal(number));
     } else {
-        nd_fail(error, ND_E_DEVICE_CRASH, start->label, "the agent of device '%s' ended early with exit code %d",
-                start->label, WEXITSTATUS(wait_status));
+        nd_fail(error, ND_E_DEVICE_CRASH, start->label,
+                "the agent of device '%s' ended early with exit code %d", start->label,
+                WEXITSTATUS(wait_status));
     }
 }
 
-enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_agent_exit *exit, struct nd_error *err)
+enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_agent_exit *exit,
+                               struct nd_error *err)
 {
     struct watch watch = {.start = start, .follower = {.fd = -1}, .stage = "load"};
     watch.spool = nd_path_join(start->folder, "spool.nds");
@@ -228,8 +242,8 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     free(watch.spool);
     if (limits == ND_OK && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_CANNOT_STORE)
         return nd_fail(err, ND_E_FILE_WRITE, start->folder,
-                       "the agent of device '%s' cannot store its results in '%s': is the disk full?", start->label,
-                       start->folder);
+                       "the agent of device '%s' cannot store its results in '%s': is the disk full?",
+                       start->label, start->folder);
     *exit = ended;
     return ND_OK;
 }

@@ -39,6 +39,14 @@ static bool has_fallen(const struct nd_fallen *fallen, const char *node)
     return false;
 }
 
+static size_t count(const bool *flags, size_t n)
+{
+    size_t n_set = 0;
+    for (size_t i = 0; i < n; i++)
+        n_set += flags[i];
+    return n_set;
+}
+
 static enum nd_status try_members(struct plan *plan, struct nd_fallen *fallen, struct nd_error *err)
 {
     size_t n = 0;
@@ -74,6 +82,18 @@ static size_t take_out_around(struct plan *plan, const struct nd_fallen *fallen)
     return n;
 }
 
+/* A session needs an output: of edges that all had to go, the first stays. */
+static void keep_one(struct plan *plan)
+{
+    size_t i = 0;
+    if (count(plan->member, plan->n_edges) > 0)
+        return;
+    while (!plan->taken_out[i])
+        i++;
+    plan->taken_out[i] = false;
+    plan->member[i] = true;
+}
+
 /* Makes the members a set whose placement holds; false in *holds when taking edges out does not lead there. */
 static enum nd_status thin_out(struct plan *plan, bool *holds, struct nd_error *err)
 {
@@ -83,8 +103,11 @@ static enum nd_status thin_out(struct plan *plan, bool *holds, struct nd_error *
         struct nd_fallen fallen = {0};
         status = try_members(plan, &fallen, err);
         *holds = status == ND_OK && fallen.n == 0;
-        bool goes_on = status == ND_OK && fallen.n > 0 && take_out_around(plan, &fallen) > 0;
+        bool goes_on = status == ND_OK && fallen.n > 0 && count(plan->member, plan->n_edges) > 1 &&
+                       take_out_around(plan, &fallen) > 0;
         nd_fallen_deinit(&fallen);
+        if (goes_on)
+            keep_one(plan);
         if (!goes_on)
             break;
     }
@@ -109,15 +132,8 @@ static enum nd_status bring_back(struct plan *plan, struct nd_error *err)
     return status;
 }
 
-static size_t count(const bool *flags, size_t n)
-{
-    size_t n_set = 0;
-    for (size_t i = 0; i < n; i++)
-        n_set += flags[i];
-    return n_set;
-}
-
-static enum nd_status make_passes(struct plan *plan, size_t *pass_of_edge, size_t *n_passes, struct nd_error *err)
+static enum nd_status make_passes(struct plan *plan, size_t *pass_of_edge, size_t *n_passes,
+                                  struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     size_t n_left = plan->n_edges, pass = 0;
@@ -160,9 +176,8 @@ enum nd_status nd_plan_passes(const struct nd_model *model, const size_t *edges,
                         .member = nd_calloc(n_edges, sizeof *plan.member),
                         .taken_out = nd_calloc(n_edges, sizeof *plan.taken_out),
                         .scratch = nd_calloc(n_edges, sizeof *plan.scratch)};
-    enum nd_status status = plan.member != NULL && plan.taken_out != NULL && plan.scratch != NULL
-                                ? ND_OK
-                                : nd_fail_memory(err);
+    enum nd_status status =
+        plan.member != NULL && plan.taken_out != NULL && plan.scratch != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; i < n_edges; i++)
         pass_of_edge[i] = SIZE_MAX;
     if (status == ND_OK)

@@ -14,7 +14,8 @@
 
 static struct nd_attr *add(struct nd_provenance *provenance, const char *group, const char *key)
 {
-    if (!nd_grow((void **)&provenance->attrs, &provenance->capacity, provenance->n + 1, sizeof *provenance->attrs))
+    if (!nd_grow((void **)&provenance->attrs, &provenance->capacity, provenance->n + 1,
+                 sizeof *provenance->attrs))
         return NULL;
     struct nd_attr *attr = &provenance->attrs[provenance->n++];
     *attr = (struct nd_attr){.group = nd_strdup(group), .key = nd_strdup(key)};
@@ -148,14 +149,14 @@ static bool add_host(struct nd_provenance *provenance)
 }
 
 enum nd_status nd_provenance_collect(const struct nd_device *device, const struct nd_model *model,
-                                     const struct nd_capture_options *options, size_t n_passes, struct nd_provenance *out,
-                                     struct nd_error *err)
+                                     const struct nd_capture_options *options, size_t n_passes,
+                                     struct nd_provenance *out, struct nd_error *err)
 {
     struct nd_provenance provenance = {0};
     bool is_whole = add_time(&provenance) && add_device(&provenance, device) &&
                     add_runtime(&provenance, device, options) &&
-                    add_number(&provenance, "runtime", "passes", (int64_t)n_passes) && add_model(&provenance, model, options) &&
-                    add_host(&provenance);
+                    add_number(&provenance, "runtime", "passes", (int64_t)n_passes) &&
+                    add_model(&provenance, model, options) && add_host(&provenance);
     if (!is_whole) {
         nd_provenance_deinit(&provenance);
         return nd_fail_memory(err);

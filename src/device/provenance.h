@@ -12,8 +12,8 @@ struct nd_provenance {
 };
 
 enum nd_status nd_provenance_collect(const struct nd_device *device, const struct nd_model *model,
-                                     const struct nd_capture_options *options, size_t n_passes, struct nd_provenance *out,
-                                     struct nd_error *err);
+                                     const struct nd_capture_options *options, size_t n_passes,
+                                     struct nd_provenance *out, struct nd_error *err);
 void nd_provenance_deinit(struct nd_provenance *provenance);
 
 /* Whether SOURCE_DATE_EPOCH is set: then nothing that differs between two equal runs is stored. */

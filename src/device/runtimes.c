@@ -2,6 +2,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -14,21 +15,24 @@ static const struct {
     const char *ort_version;
     const char *provider_version;
 } known[] = {
-    {"qairt-2.51.0", "1.31.1", "2.7.0"},
-    {"qairt-2.50.40", "1.29.0", "2.6.0"},
-    {"qairt-2.49.40", "1.27.0", "2.5.0"},
-    {"qairt-2.48.40", "1.26.0", "2.4.0"},
+    {"qairt-2.51.0", "1.31.1", "2.7.0"},  {"qairt-2.50.40", "1.29.0", "2.6.0"},
+    {"qairt-2.49.40", "1.27.0", "2.5.0"}, {"qairt-2.48.40", "1.26.0", "2.4.0"},
     {"qairt-2.47.0", "1.24.4", "2.3.0"},
 };
 enum { N_KNOWN = sizeof known / sizeof known[0] };
 
 static const char manifest_name[] = "runtime.json"; /* written by tools/setup when the folder is complete */
 
+/* An absolute path: agents, which load from there, work in folders of their own. */
 static char *runtimes_folder(void)
 {
     const char *folder = getenv("NPUDIFF_RUNTIMES");
-    if (folder != NULL && folder[0] != '\0')
-        return nd_strdup(folder);
+    if (folder != NULL && folder[0] != '\0') {
+        char *here = folder[0] != '/' ? getcwd(NULL, 0) : NULL;
+        char *path = here != NULL ? nd_path_join(here, folder) : nd_strdup(folder);
+        free(here);
+        return path;
+    }
     const char *cache = getenv("XDG_CACHE_HOME");
     if (cache != NULL && cache[0] == '/')
         return nd_path_join(cache, "npudiff/runtimes");
@@ -105,8 +109,8 @@ static void free_info(struct nd_runtime_info *info)
     *info = (struct nd_runtime_info){0};
 }
 
-static bool add(struct nd_runtime_list *list, size_t *capacity, const char *root, const char *id, const char *ort,
-                const char *provider)
+static bool add(struct nd_runtime_list *list, size_t *capacity, const char *root, const char *id,
+                const char *ort, const char *provider)
 {
     for (size_t i = 0; i < list->n; i++)
         if (strcmp(list->items[i].id, id) == 0)
@@ -118,8 +122,8 @@ static bool add(struct nd_runtime_list *list, size_t *capacity, const char *root
                                      .ort_version = nd_strdup(ort),
                                      .provider_version = nd_strdup(provider),
                                      .folder = nd_path_join(root, id)};
-    return info->id != NULL && info->ort_version != NULL && info->provider_version != NULL && info->folder != NULL &&
-           inspect(info);
+    return info->id != NULL && info->ort_version != NULL && info->provider_version != NULL &&
+           info->folder != NULL && inspect(info);
 }
 
 static int newest_first(const void *a, const void *b)
@@ -184,7 +188,8 @@ enum nd_status nd_runtime_find(const char *id, struct nd_runtime_info *out, stru
     if (id == NULL)
         found = newest;
     if (id == NULL && found == NULL) {
-        status = nd_fail(err, ND_E_RUNTIME_MISSING, NULL, "no runtime is installed; install one with 'tools/setup'");
+        status =
+            nd_fail(err, ND_E_RUNTIME_MISSING, NULL, "no runtime is installed; install one with 'tools/setup'");
     } else if (found == NULL) {
         status = nd_fail(err, ND_E_RUNTIME_MISSING, id,
                          "there is no runtime '%s'; 'npudiff runtimes' lists those there are", id);

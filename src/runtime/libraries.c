@@ -30,8 +30,8 @@ static void read_build_id(const unsigned char *notes, size_t size_bytes, char he
         size_t next = value_at + padded4(header.n_descsz);
         if (next > size_bytes)
             return;
-        if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 && memcmp(notes + name_at, "GNU", 4) == 0 &&
-            header.n_descsz <= MAX_BUILD_ID_BYTES) {
+        if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == 4 &&
+            memcmp(notes + name_at, "GNU", 4) == 0 && header.n_descsz <= MAX_BUILD_ID_BYTES) {
             for (size_t i = 0; i < header.n_descsz; i++)
                 snprintf(hex + 2 * i, 3, "%02x", notes[value_at + i]);
             return;
@@ -49,8 +49,8 @@ static int visit_object(struct dl_phdr_info *info, size_t info_bytes, void *cont
     for (size_t i = 0; i < info->dlpi_phnum && hex[0] == '\0'; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         if (segment->p_type == PT_NOTE)
-            read_build_id((const unsigned char *)(uintptr_t)(info->dlpi_addr + segment->p_vaddr), segment->p_memsz,
-                          hex);
+            read_build_id((const unsigned char *)(uintptr_t)(info->dlpi_addr + segment->p_vaddr),
+                          segment->p_memsz, hex);
     }
     char self[4096];
     const char *path = info->dlpi_name;

@@ -53,7 +53,8 @@ const char *nd_ort_error_name(int code)
     return names[code];
 }
 
-enum nd_status nd_ort_check(const struct nd_ort *ort, ort_status *status, const char *doing, struct nd_error *err)
+enum nd_status nd_ort_check(const struct nd_ort *ort, ort_status *status, const char *doing,
+                            struct nd_error *err)
 {
     if (status == NULL)
         return ND_OK;

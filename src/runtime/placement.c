@@ -10,7 +10,8 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
     const char *provider = NULL;
     const struct ort_ep_node *const *nodes = NULL;
     size_t n_nodes = 0;
-    enum nd_status status = nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err);
+    enum nd_status status =
+        nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err);
     if (status == ND_OK)
         status = nd_ort_check(ort, ort->EpAssignedSubgraph_GetNodes(subgraph, &nodes, &n_nodes), doing, err);
     if (status == ND_OK && !nd_grow((void **)list, capacity, *n + n_nodes, sizeof **list))
@@ -22,7 +23,8 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
         if (status == ND_OK)
             status = nd_ort_check(ort, ort->EpAssignedNode_GetDomain(nodes[i], &row->domain), doing, err);
         if (status == ND_OK)
-            status = nd_ort_check(ort, ort->EpAssignedNode_GetOperatorType(nodes[i], &row->op_type), doing, err);
+            status =
+                nd_ort_check(ort, ort->EpAssignedNode_GetOperatorType(nodes[i], &row->op_type), doing, err);
         if (status == ND_OK)
             (*n)++;
     }
@@ -36,9 +38,9 @@ enum nd_status nd_session_placement(const struct nd_session *session, struct nd_
     const struct ort_ep_subgraph *const *subgraphs = NULL;
     size_t n_subgraphs = 0, n_rows = 0, capacity = 0;
     struct nd_placement *list = NULL;
-    enum nd_status status = nd_ort_check(
-        ort, ort->Session_GetEpGraphAssignmentInfo(session->handle, &subgraphs, &n_subgraphs), "reading placement",
-        err);
+    enum nd_status status =
+        nd_ort_check(ort, ort->Session_GetEpGraphAssignmentInfo(session->handle, &subgraphs, &n_subgraphs),
+                     "reading placement", err);
     for (size_t i = 0; status == ND_OK && i < n_subgraphs; i++)
         status = add_nodes(ort, subgraphs[i], &list, &capacity, &n_rows, err);
     if (status != ND_OK) {

@@ -32,7 +32,8 @@ static enum nd_status find_provider_device(struct nd_runtime *runtime, const cha
     const struct nd_ort *ort = &runtime->ort;
     const struct ort_ep_device *const *devices = NULL;
     size_t n = 0;
-    enum nd_status status = nd_ort_check(ort, ort->GetEpDevices(runtime->env, &devices, &n), "listing devices", err);
+    enum nd_status status =
+        nd_ort_check(ort, ort->GetEpDevices(runtime->env, &devices, &n), "listing devices", err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         if (strcmp(ort->EpDevice_EpName(devices[i]), name) == 0) {
             runtime->provider_device = devices[i];

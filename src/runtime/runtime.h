@@ -1,6 +1,7 @@
 /* Running a model: one runtime (ONNX Runtime and at most one plug-in provider) and one session at a time.
  *
- * Everything here is called by one thread, but the log callback, which ONNX Runtime may call from any of its own. */
+ * Everything here is called by one thread, but the log callback, which ONNX Runtime may call from any of its
+ * own. */
 #ifndef ND_RUNTIME_RUNTIME_H
 #define ND_RUNTIME_RUNTIME_H
 
@@ -22,12 +23,13 @@ struct nd_runtime_options {
     const char *provider_library; /* path of the plug-in */
     nd_runtime_log log;           /* nullable */
     void *log_context;
-    int log_severity;             /* the lowest that is reported */
+    int log_severity; /* the lowest that is reported */
 };
 
 struct nd_runtime;
 
-/* Loads libraries, makes the environment, registers the provider. ND_ERR_DEVICE with a message of the library's. */
+/* Loads libraries, makes the environment, registers the provider. ND_ERR_DEVICE with a message of the
+ * library's. */
 enum nd_status nd_runtime_create(const struct nd_runtime_options *options, struct nd_runtime **out,
                                  struct nd_error *err);
 void nd_runtime_destroy(struct nd_runtime **runtime);
@@ -96,10 +98,11 @@ struct nd_output_view {
     size_t size_bytes;
 };
 
-/* Runs once. inputs[i] points at the bytes of session input i, in its shape and type; views[i] receives session output i.
- * ND_ERR_DEVICE with the runtime's message; then views are not valid. Outputs of a type or rank that this program does not know are ND_E_DEVICE_OUTPUT. */
-enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs, struct nd_output_view *views,
-                              struct nd_error *err);
+/* Runs once. inputs[i] points at the bytes of session input i, in its shape and type; views[i] receives session
+ * output i. ND_ERR_DEVICE with the runtime's message; then views are not valid. Outputs of a type or rank that
+ * this program does not know are ND_E_DEVICE_OUTPUT. */
+enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+                              struct nd_output_view *views, struct nd_error *err);
 
 /* Ends profiling and hands over the path of the JSON file (freed by the caller). */
 enum nd_status nd_session_end_profile(struct nd_session *session, char **path, struct nd_error *err);

@@ -19,19 +19,19 @@ static enum nd_status read_tensor_info(const struct nd_ort *ort, const struct or
     if (status != ND_OK)
         return status;
     if (nd_dtype_size_bytes((enum nd_dtype)element_type) == 0)
-        return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "tensor '%s' has element type %d, which is not handled", name,
-                       element_type);
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "tensor '%s' has element type %d, which is not handled",
+                       name, element_type);
     if (rank > ND_MAX_RANK)
-        return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "tensor '%s' has rank %zu; at most %d are handled", name, rank,
-                       ND_MAX_RANK);
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "tensor '%s' has rank %zu; at most %d are handled", name,
+                       rank, ND_MAX_RANK);
     *dtype = (enum nd_dtype)element_type;
     *shape = (struct nd_shape){.rank = (int)rank};
     return nd_ort_check(ort, ort->GetDimensions(info, shape->dims, rank), "reading a tensor's shape", err);
 }
 
 /* Copies a name that ONNX Runtime allocated. */
-static enum nd_status take_name(const struct nd_ort *ort, struct ort_allocator *allocator, char *theirs, char **out,
-                                struct nd_error *err)
+static enum nd_status take_name(const struct nd_ort *ort, struct ort_allocator *allocator, char *theirs,
+                                char **out, struct nd_error *err)
 {
     char *ours = nd_strdup(theirs);
     enum nd_status status = nd_ort_check(ort, ort->AllocatorFree(allocator, theirs), "freeing a name", err);
@@ -54,7 +54,8 @@ static enum nd_status describe_input(struct nd_session *session, struct ort_allo
     if (status != ND_OK)
         return status;
     struct ort_type_info *type = NULL;
-    status = nd_ort_check(ort, ort->SessionGetInputTypeInfo(session->handle, i, &type), "reading an input", err);
+    status =
+        nd_ort_check(ort, ort->SessionGetInputTypeInfo(session->handle, i, &type), "reading an input", err);
     const struct ort_tensor_info *info = NULL;
     if (status == ND_OK)
         status = nd_ort_check(ort, ort->CastTypeInfoToTensorInfo(type, &info), "reading an input", err);
@@ -91,12 +92,15 @@ static enum nd_status describe(struct nd_session *session, struct nd_error *err)
     enum nd_status status =
         nd_ort_check(ort, ort->GetAllocatorWithDefaultOptions(&allocator), "getting the allocator", err);
     if (status == ND_OK)
-        status = nd_ort_check(ort, ort->SessionGetInputCount(session->handle, &n_inputs), "counting inputs", err);
+        status =
+            nd_ort_check(ort, ort->SessionGetInputCount(session->handle, &n_inputs), "counting inputs", err);
     if (status == ND_OK)
-        status = nd_ort_check(ort, ort->SessionGetOutputCount(session->handle, &n_outputs), "counting outputs", err);
+        status =
+            nd_ort_check(ort, ort->SessionGetOutputCount(session->handle, &n_outputs), "counting outputs", err);
     if (status == ND_OK)
-        status = nd_ort_check(ort, ort->CreateCpuMemoryInfo(ARENA_ALLOCATOR, DEFAULT_MEMORY, &session->cpu_memory),
-                              "describing memory", err);
+        status =
+            nd_ort_check(ort, ort->CreateCpuMemoryInfo(ARENA_ALLOCATOR, DEFAULT_MEMORY, &session->cpu_memory),
+                         "describing memory", err);
     if (status != ND_OK)
         return status;
     session->inputs = nd_calloc(n_inputs, sizeof *session->inputs);
@@ -120,7 +124,8 @@ static enum nd_status describe(struct nd_session *session, struct nd_error *err)
 static enum nd_status apply_config(const struct nd_ort *ort, struct ort_session_options *handle,
                                    const struct nd_session_options *options, struct nd_error *err)
 {
-    /* Where each node went is asked for every time: a provider that quietly leaves work to the CPU must be seen. */
+    /* Where each node went is asked for every time: a provider that quietly leaves work to the CPU must be
+     * seen. */
     enum nd_status status =
         nd_ort_check(ort, ort->AddSessionConfigEntry(handle, "session.record_ep_graph_assignment_info", "1"),
                      "asking for placement", err);
@@ -132,9 +137,11 @@ static enum nd_status apply_config(const struct nd_ort *ort, struct ort_session_
         status = nd_ort_check(ort, ort->SetSessionGraphOptimizationLevel(handle, (int)options->optimisation),
                               "setting the optimisation level", err);
     if (status == ND_OK)
-        status = nd_ort_check(ort, ort->SetIntraOpNumThreads(handle, options->n_threads), "setting threads", err);
+        status =
+            nd_ort_check(ort, ort->SetIntraOpNumThreads(handle, options->n_threads), "setting threads", err);
     if (status == ND_OK && options->profile_prefix != NULL)
-        status = nd_ort_check(ort, ort->EnableProfiling(handle, options->profile_prefix), "enabling the profile", err);
+        status = nd_ort_check(ort, ort->EnableProfiling(handle, options->profile_prefix),
+                              "enabling the profile", err);
     return status;
 }
 
@@ -149,11 +156,11 @@ static enum nd_status append_provider(struct nd_runtime *runtime, struct ort_ses
         values[i] = options->provider_options[i].value;
     }
     if (status == ND_OK)
-        status = nd_ort_check(&runtime->ort,
-                              runtime->ort.SessionOptionsAppendExecutionProvider_V2(
-                                  handle, runtime->env, &runtime->provider_device, 1, keys, values,
-                                  options->n_provider_options),
-                              "appending the provider", err);
+        status = nd_ort_check(
+            &runtime->ort,
+            runtime->ort.SessionOptionsAppendExecutionProvider_V2(
+                handle, runtime->env, &runtime->provider_device, 1, keys, values, options->n_provider_options),
+            "appending the provider", err);
     free(keys);
     free(values);
     return status;
@@ -175,8 +182,9 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
     if (status == ND_OK && runtime->provider_device != NULL)
         status = append_provider(runtime, handle, options, err);
     if (status == ND_OK)
-        status = nd_ort_check(ort, ort->CreateSession(runtime->env, options->model_path, handle, &session->handle),
-                              "creating the session", err);
+        status =
+            nd_ort_check(ort, ort->CreateSession(runtime->env, options->model_path, handle, &session->handle),
+                         "creating the session", err);
     if (status == ND_OK)
         status = describe(session, err);
     if (handle != NULL)
@@ -274,8 +282,8 @@ static enum nd_status view_output(struct nd_session *session, size_t i, struct n
     return status;
 }
 
-enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs, struct nd_output_view *views,
-                              struct nd_error *err)
+enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
+                              struct nd_output_view *views, struct nd_error *err)
 {
     const struct nd_ort *ort = &session->runtime->ort;
     enum nd_status status = ND_OK;
@@ -285,18 +293,20 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
         size_t size_bytes = 0;
         status = nd_shape_size_bytes(&io->shape, io->dtype, &size_bytes, err);
         if (status == ND_OK) /* ONNX Runtime takes the memory without const, and only reads inputs */
-            status = nd_ort_check(ort,
-                                  ort->CreateTensorWithDataAsOrtValue(
-                                      session->cpu_memory, (void *)(uintptr_t)inputs[i], size_bytes, io->shape.dims,
-                                      (size_t)io->shape.rank, (int)io->dtype, &session->input_values[i]),
-                                  "making an input", err);
+            status =
+                nd_ort_check(ort,
+                             ort->CreateTensorWithDataAsOrtValue(
+                                 session->cpu_memory, (void *)(uintptr_t)inputs[i], size_bytes, io->shape.dims,
+                                 (size_t)io->shape.rank, (int)io->dtype, &session->input_values[i]),
+                             "making an input", err);
     }
     if (status == ND_OK)
-        status = nd_ort_check(ort,
-                              ort->Run(session->handle, NULL, session->input_names,
-                                       (const struct ort_value *const *)session->input_values, session->n_inputs,
-                                       session->output_names, session->n_outputs, session->output_values),
-                              "running the model", err);
+        status =
+            nd_ort_check(ort,
+                         ort->Run(session->handle, NULL, session->input_names,
+                                  (const struct ort_value *const *)session->input_values, session->n_inputs,
+                                  session->output_names, session->n_outputs, session->output_values),
+                         "running the model", err);
     release_values(ort, session->input_values, session->n_inputs);
     for (size_t i = 0; status == ND_OK && i < session->n_outputs; i++)
         status = view_output(session, i, &views[i], err);

@@ -1,4 +1,5 @@
-/* Named texts in a record's payload: (key length u32, value length u32, key, value) repeated, little endian. A key may repeat. */
+/* Named texts in a record's payload: (key length u32, value length u32, key, value) repeated, little endian. A
+ * key may repeat. */
 #ifndef ND_SPOOL_FIELDS_H
 #define ND_SPOOL_FIELDS_H
 
@@ -13,8 +14,8 @@ void nd_fields_add_u64(struct nd_strbuf *payload, const char *key, uint64_t valu
 enum nd_status nd_fields_append(struct nd_spool_writer *writer, enum nd_record_kind kind, const uint64_t *index,
                                 size_t n_index, struct nd_strbuf *payload, struct nd_error *err);
 
-/* Walks over the fields of a record: start with offset 0; key and value are views, not terminated. False at the end or where
- * the payload is malformed. */
+/* Walks over the fields of a record: start with offset 0; key and value are views, not terminated. False at the
+ * end or where the payload is malformed. */
 struct nd_field {
     const char *key;
     size_t key_len;
@@ -23,7 +24,8 @@ struct nd_field {
 };
 bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_field *out);
 
-/* The first value of that key as a new string (freed by the caller); NULL when there is none or memory is out. */
+/* The first value of that key as a new string (freed by the caller); NULL when there is none or memory is out.
+ */
 char *nd_fields_get(const struct nd_record *record, const char *key);
 
 /* The first value of that key as a number; false when missing or not a number. */

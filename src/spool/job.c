@@ -79,7 +79,8 @@ static enum nd_status write_edge(const struct nd_job *job, size_t edge, struct n
     struct nd_strbuf payload = {0};
     nd_fields_add(&payload, "output", job->edges[edge].output);
     nd_fields_add_u64(&payload, "dtype", (uint64_t)job->edges[edge].dtype);
-    return nd_fields_append(writer, ND_RECORD_EDGE, (uint64_t[]){edge, job->edges[edge].pass}, 2, &payload, err);
+    return nd_fields_append(writer, ND_RECORD_EDGE, (uint64_t[]){edge, job->edges[edge].pass}, 2, &payload,
+                            err);
 }
 
 static enum nd_status write_checks(const struct nd_job *job, size_t pass, struct nd_spool_writer *writer,
@@ -88,7 +89,8 @@ static enum nd_status write_checks(const struct nd_job *job, size_t pass, struct
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < job->passes[pass].n_checks; i++)
         status = nd_spool_append(
-            writer, &(struct nd_record){.kind = ND_RECORD_CHECK, .index = {pass, job->passes[pass].checks[i]}}, err);
+            writer, &(struct nd_record){.kind = ND_RECORD_CHECK, .index = {pass, job->passes[pass].checks[i]}},
+            err);
     return status;
 }
 
@@ -216,7 +218,8 @@ static bool read_head(struct nd_job *job, const struct nd_record *record)
     bool is_whole = true;
     while (is_whole && nd_fields_next(record, &offset, &field)) {
         if (has_prefix(&field, option_prefix))
-            is_whole = add_pair(&job->provider_options, &job->n_provider_options, &field, strlen(option_prefix));
+            is_whole =
+                add_pair(&job->provider_options, &job->n_provider_options, &field, strlen(option_prefix));
         else if (has_prefix(&field, config_prefix))
             is_whole = add_pair(&job->config, &job->n_config, &field, strlen(config_prefix));
         else if (nd_field_is(&field, "io_node"))

@@ -1,4 +1,5 @@
-/* The job that a host hands to an agent: what to run, on which runtime, with which inputs, and what to store. */
+/* The job that a host hands to an agent: what to run, on which runtime, with which inputs, and what to store.
+ */
 #ifndef ND_SPOOL_JOB_H
 #define ND_SPOOL_JOB_H
 
@@ -19,8 +20,8 @@ struct nd_job_edge {
     size_t pass;         /* in which it is an output */
 };
 
-/* One session over all samples. A provider may place nodes elsewhere when too many tensors are made visible at once: then
- * several passes expose some edges each. */
+/* One session over all samples. A provider may place nodes elsewhere when too many tensors are made visible at
+ * once: then several passes expose some edges each. */
 struct nd_job_pass {
     char *model;
     size_t *checks; /* edges of pass 0 that this pass (> 0) has as outputs too: they must come out equal */
@@ -37,19 +38,20 @@ struct nd_job_target {
 struct nd_job_probe {
     char *name;
     size_t n_samples;
-    const void **inputs; /* per target: n_samples * sample_bytes; borrowed from the map or from the host's probe */
+    const void *
+        *inputs; /* per target: n_samples * sample_bytes; borrowed from the map or from the host's probe */
 };
 
 struct nd_job {
     char *ort_library;
-    char *provider_name;    /* "" or NULL: the CPU provider alone */
+    char *provider_name; /* "" or NULL: the CPU provider alone */
     char *provider_library;
-    char *profile_prefix;   /* "" or NULL: none */
-    uint64_t optimisation;  /* enum nd_optimisation */
+    char *profile_prefix;  /* "" or NULL: none */
+    uint64_t optimisation; /* enum nd_optimisation */
     uint64_t n_threads;
     uint64_t n_repeats;
     uint64_t deflate_level;
-    uint64_t store;         /* enum nd_store */
+    uint64_t store; /* enum nd_store */
     uint64_t log_severity;
     uint64_t is_fallback_allowed;
     struct nd_job_pair *provider_options;
@@ -72,7 +74,8 @@ struct nd_job {
 /* Writes the job to a new file. */
 enum nd_status nd_job_write(const struct nd_job *job, const char *path, struct nd_error *err);
 
-/* Reads it back; nothing in the file is trusted. ND_E_SPOOL_FORMAT when a part is missing or sizes contradict. */
+/* Reads it back; nothing in the file is trusted. ND_E_SPOOL_FORMAT when a part is missing or sizes contradict.
+ */
 enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error *err);
 
 /* Frees what the job owns (but not inputs, which are borrowed). Accepts the zeroed. */

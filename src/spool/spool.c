@@ -24,7 +24,8 @@ struct header {
     uint64_t checksum;
 };
 _Static_assert(sizeof(struct header) == 56, "the header has no padding");
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "spools and captures are little endian, as is every device");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "spools and captures are little endian, as is every device");
 
 static uint64_t checksum_of(const struct header *header, const void *payload)
 {
@@ -53,15 +54,32 @@ enum nd_status nd_spool_writer_open(struct nd_spool_writer *writer, const char *
     return status;
 }
 
-enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_record *record, struct nd_error *err)
+/* A reader stops at the first record that is not whole, so half a record must not stay in front of others. */
+static enum nd_status append_locked(struct nd_spool_writer *writer, const struct header *header,
+                                    const void *payload, struct nd_error *err)
+{
+    enum nd_status status = nd_file_write_all(writer->fd, header, sizeof *header, writer->path, err);
+    if (status == ND_OK)
+        status = nd_file_write_all(writer->fd, payload, (size_t)header->payload_bytes, writer->path, err);
+    if (status == ND_OK)
+        writer->size_bytes += sizeof *header + header->payload_bytes;
+    else
+        writer->is_broken = ftruncate(writer->fd, (off_t)writer->size_bytes) != 0;
+    return status;
+}
+
+enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_record *record,
+                               struct nd_error *err)
 {
     struct header header = {.magic = magic, .kind = record->kind, .payload_bytes = record->payload_bytes};
     memcpy(header.index, record->index, sizeof header.index);
     header.checksum = checksum_of(&header, record->payload);
     pthread_mutex_lock(&writer->lock);
-    enum nd_status status = nd_file_write_all(writer->fd, &header, sizeof header, writer->path, err);
+    enum nd_status status = writer->is_broken ? nd_fail(err, ND_E_FILE_WRITE, writer->path,
+                                                        "spool '%s' ends in half a record", writer->path)
+                                              : ND_OK;
     if (status == ND_OK)
-        status = nd_file_write_all(writer->fd, record->payload, record->payload_bytes, writer->path, err);
+        status = append_locked(writer, &header, record->payload, err);
     pthread_mutex_unlock(&writer->lock);
     return status;
 }
@@ -70,7 +88,8 @@ enum nd_status nd_spool_sync(struct nd_spool_writer *writer, struct nd_error *er
 {
     if (fdatasync(writer->fd) == 0)
         return ND_OK;
-    return nd_fail(err, ND_E_FILE_WRITE, writer->path, "cannot sync spool '%s': %s", writer->path, strerror(errno));
+    return nd_fail(err, ND_E_FILE_WRITE, writer->path, "cannot sync spool '%s': %s", writer->path,
+                   strerror(errno));
 }
 
 enum nd_status nd_spool_writer_close(struct nd_spool_writer *writer, struct nd_error *err)
@@ -79,6 +98,8 @@ enum nd_status nd_spool_writer_close(struct nd_spool_writer *writer, struct nd_e
     if (writer->fd >= 0 && close(writer->fd) != 0)
         status = nd_fail(err, ND_E_FILE_WRITE, writer->path, "cannot close spool '%s': %s", writer->path,
                          strerror(errno));
+    if (writer->path != NULL)
+        pthread_mutex_destroy(&writer->lock);
     free(writer->path);
     *writer = (struct nd_spool_writer){.fd = -1};
     return status;
@@ -109,17 +130,16 @@ bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out)
 {
     struct header header;
     size_t left = reader->size_bytes - reader->offset_bytes;
-    const unsigned char *at = reader->map + reader->offset_bytes;
     reader->torn_bytes = left;
     if (left < sizeof header)
         return false;
+    const unsigned char *at = reader->map + reader->offset_bytes;
     memcpy(&header, at, sizeof header);
     if (header.magic != magic || header.payload_bytes > left - sizeof header ||
         header.checksum != checksum_of(&header, at + sizeof header))
         return false;
-    *out = (struct nd_record){.kind = header.kind,
-                              .payload = at + sizeof header,
-                              .payload_bytes = (size_t)header.payload_bytes};
+    *out = (struct nd_record){
+        .kind = header.kind, .payload = at + sizeof header, .payload_bytes = (size_t)header.payload_bytes};
     memcpy(out->index, header.index, sizeof out->index);
     reader->offset_bytes += sizeof header + (size_t)header.payload_bytes;
     return true;
@@ -143,7 +163,9 @@ bool nd_spool_follow(struct nd_spool_follower *follower, const char *path, struc
         follower->fd = open(path, O_RDONLY | O_CLOEXEC);
     struct stat info;
     struct header header;
+    /* The header is read after the size was, so it must lie within that size: the file grows meanwhile. */
     if (follower->fd < 0 || fstat(follower->fd, &info) != 0 ||
+        (uint64_t)info.st_size < follower->offset_bytes + sizeof header ||
         pread(follower->fd, &header, sizeof header, (off_t)follower->offset_bytes) != (ssize_t)sizeof header)
         return false;
     uint64_t left = (uint64_t)info.st_size - follower->offset_bytes - sizeof header;

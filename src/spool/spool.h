@@ -1,11 +1,12 @@
-/* The spool: an append-only file of checksummed records, written by an agent and read by its host. Also the format of
- * the job that the host hands to the agent, so that an agent needs one format and no library.
+/* The spool: an append-only file of checksummed records, written by an agent and read by its host. Also the
+ * format of the job that the host hands to the agent, so that an agent needs one format and no library.
  *
  *   record = header (56 bytes, little endian) + payload
  *   header = magic "NDS1" u32 | kind u32 | index u64 x 4 | payload_bytes u64 | checksum u64
  *
- * checksum is XXH3-64 over the header with checksum 0, followed by the payload. A reader takes records in order and stops at
- * the first that is cut off or does not match: everything before it is whole. What index means depends on the kind. */
+ * checksum is XXH3-64 over the header with checksum 0, followed by the payload. A reader takes records in order
+ * and stops at the first that is cut off or does not match: everything before it is whole. What index means
+ * depends on the kind. */
 #ifndef ND_SPOOL_SPOOL_H
 #define ND_SPOOL_SPOOL_H
 
@@ -23,7 +24,8 @@ enum nd_record_kind {
     ND_RECORD_TARGET = 3, /* index: input; fields: name, dtype, dims */
     ND_RECORD_PROBE = 4,  /* index: probe, samples; fields: name */
     ND_RECORD_INPUT = 5,  /* index: probe, input; payload: the bytes of all samples */
-    ND_RECORD_CHECK = 6,  /* index: pass, edge: this edge of pass 0 is an output of that pass too, and must come out equal */
+    ND_RECORD_CHECK =
+        6, /* index: pass, edge: this edge of pass 0 is an output of that pass too, and must come out equal */
     /* a spool, from the agent */
     ND_RECORD_STAGE = 16,   /* fields: stage */
     ND_RECORD_PASS = 30,    /* index: pass: the nodes, samples and acknowledgements that follow belong to it */
@@ -32,11 +34,14 @@ enum nd_record_kind {
     ND_RECORD_NODE = 19,    /* fields: provider, name, op_type, domain */
     ND_RECORD_OUTPUT = 20,  /* index: edge; fields: dtype, dims (what the first run produced) */
     ND_RECORD_CHUNK = 21,   /* index: probe, edge, chunk; payload: a whole chunk as the capture will hold it */
-    ND_RECORD_FRAGMENT = 22, /* index: probe, edge, first sample, samples; payload: their raw bytes, of a chunk not yet whole */
-    ND_RECORD_SAMPLE = 23,  /* index: probe, sample, repeat, latency in ns; payload: XXH3-128 (low, high) of every edge of the pass */
-    ND_RECORD_REPEAT = 24,  /* index: probe, edge, sample, repeat; payload: raw bytes that differ from repeat 0 */
-    ND_RECORD_ACK = 25,     /* index: probe, samples: so many samples of the probe are complete and synced */
-    ND_RECORD_LOG = 26,     /* fields: severity, location, message */
+    ND_RECORD_FRAGMENT =
+        22, /* index: probe, edge, first sample, samples; payload: their raw bytes, of a chunk not yet whole */
+    ND_RECORD_SAMPLE = 23, /* index: probe, sample, repeat, latency in ns; payload: XXH3-128 (low, high) of
+                              every edge of the pass */
+    ND_RECORD_REPEAT =
+        24,             /* index: probe, edge, sample, repeat; payload: raw bytes that differ from repeat 0 */
+    ND_RECORD_ACK = 25, /* index: probe, samples: so many samples of the probe are complete and synced */
+    ND_RECORD_LOG = 26, /* fields: severity, location, message */
     ND_RECORD_FAILURE = 27, /* fields: stage, code, symbol, operator, message */
     ND_RECORD_PROFILE = 28, /* payload: the profile, as the runtime wrote it */
     ND_RECORD_END = 29,     /* the agent did all it was asked */
@@ -52,13 +57,17 @@ struct nd_record {
 struct nd_spool_writer {
     int fd; /* -1 when closed */
     char *path;
+    uint64_t size_bytes;  /* of all whole records */
+    bool is_broken;       /* a half-written record could not be taken back: nothing behind it would be found */
     pthread_mutex_t lock; /* keeps a record in one piece */
 };
 
 /* Creates the file (it must not exist). */
 enum nd_status nd_spool_writer_open(struct nd_spool_writer *writer, const char *path, struct nd_error *err);
-/* Appends one record; any thread may. */
-enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_record *record, struct nd_error *err);
+/* Appends one record; any thread may. ND_E_FILE_WRITE (a full disk) leaves no part of it, so that later records
+ * still count. */
+enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_record *record,
+                               struct nd_error *err);
 /* Waits until everything appended survives a crash of the machine (fdatasync). */
 enum nd_status nd_spool_sync(struct nd_spool_writer *writer, struct nd_error *err);
 /* Closes, and reports what close reports. Accepts the closed. */
@@ -68,8 +77,8 @@ enum nd_status nd_spool_writer_close(struct nd_spool_writer *writer, struct nd_e
 struct nd_spool_reader {
     const unsigned char *map;
     size_t size_bytes;
-    size_t offset_bytes;    /* of the next record */
-    size_t torn_bytes;      /* after the end: bytes that are no whole record */
+    size_t offset_bytes; /* of the next record */
+    size_t torn_bytes;   /* after the end: bytes that are no whole record */
 };
 /* An empty file is a spool without records. */
 enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *path, struct nd_error *err);

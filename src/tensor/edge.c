@@ -25,9 +25,10 @@ enum nd_status nd_edge_copy(const struct nd_edge *src, struct nd_edge *dst, stru
     dst->node = nd_strdup(src->node);
     dst->quant.scale = nd_calloc(src->quant.n, sizeof *dst->quant.scale);
     dst->quant.zero_point = nd_calloc(src->quant.n, sizeof *dst->quant.zero_point);
-    bool is_whole = (src->name == NULL || dst->name != NULL) && (src->onnx_name == NULL || dst->onnx_name != NULL) &&
-                    (src->op_types == NULL || dst->op_types != NULL) && (src->node == NULL || dst->node != NULL) &&
-                    dst->quant.scale != NULL && dst->quant.zero_point != NULL;
+    bool is_whole =
+        (src->name == NULL || dst->name != NULL) && (src->onnx_name == NULL || dst->onnx_name != NULL) &&
+        (src->op_types == NULL || dst->op_types != NULL) && (src->node == NULL || dst->node != NULL) &&
+        dst->quant.scale != NULL && dst->quant.zero_point != NULL;
     if (!is_whole) {
         nd_edge_deinit(dst);
         return nd_fail_memory(err);

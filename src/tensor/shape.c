@@ -13,7 +13,8 @@ enum nd_status nd_shape_n_elems(const struct nd_shape *shape, size_t *out, struc
     size_t n = 1;
     for (int i = 0; i < shape->rank; i++) {
         if (shape->dims[i] < 0)
-            return nd_fail(err, ND_E_CAPTURE_SCHEMA, NULL, "dimension %d is %lld", i, (long long)shape->dims[i]);
+            return nd_fail(err, ND_E_CAPTURE_SCHEMA, NULL, "dimension %d is %lld", i,
+                           (long long)shape->dims[i]);
         if (!nd_size_mul(n, (size_t)shape->dims[i], &n))
             return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "a tensor's number of elements does not fit");
     }
@@ -54,6 +55,7 @@ char *nd_shape_format(const struct nd_shape *shape, char *buf, size_t buf_size)
     }
     size_t used = 0;
     for (int i = 0; i < shape->rank && used < buf_size; i++)
-        used += (size_t)snprintf(buf + used, buf_size - used, i > 0 ? "x%lld" : "%lld", (long long)shape->dims[i]);
+        used +=
+            (size_t)snprintf(buf + used, buf_size - used, i > 0 ? "x%lld" : "%lld", (long long)shape->dims[i]);
     return buf;
 }

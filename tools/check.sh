@@ -1,0 +1,88 @@
+#!/bin/sh
+# Checks of the code itself, beside its tests. Usage: tools/check.sh [NAME ...]   names: see the list at the end
+#   layers     a folder of src/ includes only folders before it; the commands include public headers only
+#   headers    every public header compiles alone, in C and C++
+#   symbols    the library exports nothing but nd_ names; the agent needs no HDF5, protobuf or JSON library
+#   clang      everything compiles without a warning under clang
+#   sanitize   unit tests under the address and undefined-behaviour sanitizers
+#   threads    unit tests under the thread sanitizer
+#   valgrind   unit tests under valgrind
+#   locale     unit tests in a locale with decimal commas
+#   format     clang-format changes nothing
+# It does not install what it needs (clang, valgrind, clang-format, g++): it says so and fails.
+set -eu
+cd "$(dirname "$0")/.."
+
+need() { command -v "$1" >/dev/null || { echo "check: '$1' is needed" >&2; exit 2; }; }
+
+# The order of design and of src/meson.build.
+order="base tensor model runtime probe spool agent capture device compare report cli"
+
+check_layers() {
+    seen=""
+    bad=0
+    for folder in $order; do
+        seen="$seen $folder"
+        for other in $order; do
+            case " $seen " in *" $other "*) continue ;; esac
+            grep -n "#include \"$other/" src/"$folder"/*.[ch] && bad=1
+        done
+    done
+    # What the commands may include: each other, and the public headers.
+    grep -n '#include "' src/cli/*.[ch] | grep -v '"cli/\|"npudiff/' && bad=1
+    return $bad
+}
+
+check_headers() {
+    need g++
+    for header in include/npudiff/*.h; do
+        echo "#include \"npudiff/$(basename "$header")\"" | gcc -std=c17 -Wall -Wextra -Werror -Iinclude -fsyntax-only -xc -
+        echo "#include \"npudiff/$(basename "$header")\"" | g++ -std=c++17 -Wall -Wextra -Werror -Iinclude -fsyntax-only -xc++ -
+    done
+}
+
+check_symbols() {
+    tools/build >/dev/null
+    bad=0
+    nm -D --defined-only build/src/libnpudiff.so | awk '{print $3}' | grep -v '^nd_' && bad=1
+    readelf -d build/src/agent/npudiff-agent | grep -i 'needed.*\(hdf5\|protobuf\|jansson\|zip\|nettle\)' && bad=1
+    return $bad
+}
+
+# A build of its own with these meson options; its unit tests under the wrapper, if any.
+run_suite() { # folder, wrapper, options...
+    folder=$1
+    wrapper=$2
+    shift 2
+    [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@" >/dev/null
+    ninja -C "$folder" --quiet
+    meson test -C "$folder" --suite unit --print-errorlogs --timeout-multiplier 10 ${wrapper:+--wrap "$wrapper"}
+}
+
+check_clang() {
+    need clang
+    [ -f build-clang/build.ninja ] || CC=clang meson setup build-clang -Dwerror=true >/dev/null
+    ninja -C build-clang --quiet
+}
+
+check_sanitize() { run_suite build-sanitize "" -Db_sanitize=address,undefined -Db_lundef=false; }
+check_threads() { run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false; }
+check_valgrind() {
+    need valgrind
+    run_suite build-valgrind "valgrind --quiet --leak-check=full --error-exitcode=9"
+}
+check_locale() {
+    locale -a | grep -qi '^de_DE.utf-\?8$' || { echo "check: the locale de_DE.UTF-8 is needed" >&2; exit 2; }
+    tools/build >/dev/null
+    LC_ALL=de_DE.UTF-8 meson test -C build --no-rebuild --suite unit --print-errorlogs
+}
+check_format() {
+    need clang-format
+    git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
+}
+
+for name in ${*:-layers headers symbols clang sanitize threads valgrind locale format}; do
+    echo "check: $name"
+    "check_$name"
+done
+echo "check: all fine"

@@ -126,14 +126,6 @@ static enum nd_status create_session(struct agent *agent, struct nd_error *err)
     return status;
 }
 
-static bool is_io_node(const struct nd_job *job, const char *name)
-{
-    for (size_t i = 0; i < job->n_io_nodes; i++)
-        if (strcmp(job->io_nodes[i], name) == 0)
-            return true;
-    return false;
-}
-
 /* Fallback is found by reading placement back; the session's own switch against it changes results. */
 static enum nd_status check_placement(struct agent *agent, struct nd_error *err)
 {
@@ -150,7 +142,7 @@ static enum nd_status check_placement(struct agent *agent, struct nd_error *err)
         nd_fields_add(&fields, "domain", nodes[i].domain);
         status = nd_fields_append(agent->writer, ND_RECORD_NODE, NULL, 0, &fields, err);
         if (status == ND_OK && has_provider(job) && strcmp(nodes[i].provider, job->provider_name) != 0 &&
-            !is_io_node(job, nodes[i].name) && n_fallen++ < 8)
+            !nd_job_is_io_node(job, nodes[i].name) && n_fallen++ < 8)
             nd_strbuf_printf(&fallen, "%s%s '%s'", n_fallen > 1 ? ", " : "", nodes[i].op_type, nodes[i].name);
     }
     if (status == ND_OK && n_fallen > 0 && !job->is_fallback_allowed)

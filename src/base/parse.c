@@ -1,4 +1,4 @@
-#include "base/parse.h"
+#include "npudiff/parse.h"
 
 #include <errno.h>
 #include <locale.h>

@@ -3,6 +3,8 @@
 #include "cli/commands.h"
 #include "cli/rows.h"
 #include "npudiff/capture.h"
+#include "npudiff/model.h"
+#include "npudiff/parse.h"
 
 struct values {
     bool json;
@@ -32,10 +34,78 @@ static json_t *object_row(const struct nd_capture_object *object)
                      (json_int_t)object->stored_bytes);
 }
 
+/* ---- a model ---- */
+
+static json_t *scales(const struct nd_quant *quant)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < quant->n; i++)
+        json_array_append_new(list, json_real(quant->scale[i]));
+    return list;
+}
+
+static json_t *zero_points(const struct nd_quant *quant)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < quant->n; i++)
+        json_array_append_new(list, json_integer(quant->zero_point[i]));
+    return list;
+}
+
+/* One scale and zero point in words; of several only how many, and along which axis. */
+static json_t *quantisation_text(const struct nd_quant *quant)
+{
+    char scale[32];
+    if (quant->n == 0)
+        return json_string("-");
+    if (quant->n > 1)
+        return json_sprintf("%zu scales on axis %d", quant->n, quant->axis);
+    return json_sprintf("scale %s, zero point %lld", nd_format_double((double)quant->scale[0], scale),
+                        (long long)quant->zero_point[0]);
+}
+
+static json_t *edge_row(const struct nd_edge *edge)
+{
+    char shape[256];
+    const char *role = edge->is_model_input ? "input" : edge->is_model_output ? "output" : "";
+    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:s}", "edge", cli_text(edge->name),
+                     "op_types", cli_text(edge->op_types), "type", nd_dtype_name(edge->dtype), "shape",
+                     nd_shape_format(&edge->shape, shape, sizeof shape), "tensor", cli_text(edge->onnx_name),
+                     "quantisation", quantisation_text(&edge->quant), "scale", scales(&edge->quant),
+                     "zero_point", zero_points(&edge->quant), "axis", edge->quant.axis, "role", role);
+}
+
+static int list_model(const struct values *values, const char *path)
+{
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    if (nd_model_load(path, &model, &err) != ND_OK)
+        return cli_report_error(&err);
+    json_t *rows = json_array();
+    for (size_t i = 0; i < nd_model_n_edges(model); i++)
+        json_array_append_new(rows, edge_row(nd_model_edge(model, i)));
+    nd_model_destroy(&model);
+    static const struct cli_column columns[] = {{"edge", "EDGE"},     {"op_types", "OPERATORS"},
+                                                {"type", "TYPE"},     {"quantisation", "QUANTISATION"},
+                                                {"tensor", "TENSOR"}, {NULL, NULL}};
+    return cli_print_rows("edges", rows, columns, values->json);
+}
+
+static bool is_model(const char *path)
+{
+    static const char end[] = ".onnx";
+    size_t n = strlen(path);
+    return n >= strlen(end) && strcmp(path + n - strlen(end), end) == 0;
+}
+
+/* ---- the command ---- */
+
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     (void)n_operands;
     const struct values *values = context;
+    if (is_model(operands[0]))
+        return list_model(values, operands[0]);
     struct nd_error err = {0};
     struct nd_capture *capture = NULL;
     if (nd_capture_open(operands[0], &capture, &err) != ND_OK)
@@ -67,10 +137,12 @@ static const struct cli_option options[] = {
 
 const struct cli_command cmd_ls = {
     .name = "ls",
-    .summary = "list the tensors of a capture",
-    .synopsis = "CAPTURE.h5 [--all]",
-    .details = "Lists the datasets of a capture with type, shape and stored size, under the names that h5ls "
-               "and h5py show.",
+    .summary = "list the tensors of a capture, or the edges of a model",
+    .synopsis = "CAPTURE.h5|MODEL.onnx [--all]",
+    .details =
+        "Lists the datasets of a capture with type, shape and stored size, under the names that h5ls and h5py "
+        "show; or, of an ONNX model, the edges that a capture records: name, operators, type of the codes, "
+        "quantisation and the tensor that is made visible.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

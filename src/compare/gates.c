@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/parse.h"
 #include "base/strbuf.h"
+#include "npudiff/parse.h"
 
 struct rule {
     enum nd_gate_kind kind;

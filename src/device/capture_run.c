@@ -66,21 +66,13 @@ static enum nd_status run_job(const struct nd_capture_job *capture, const struct
 
 /* ---- placement ---- */
 
-static bool is_io_node(const struct nd_job *job, const char *name)
-{
-    for (size_t i = 0; i < job->n_io_nodes; i++)
-        if (strcmp(job->io_nodes[i], name) == 0)
-            return true;
-    return false;
-}
-
 static enum nd_status add_fallen(const struct nd_job *job, const struct nd_record *record,
                                  struct nd_fallen *fallen, struct nd_error *err)
 {
     char *provider = nd_fields_get(record, "provider");
     char *name = nd_fields_get(record, "name");
     enum nd_status status = provider != NULL && name != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && strcmp(provider, job->provider_name) != 0 && !is_io_node(job, name)) {
+    if (status == ND_OK && strcmp(provider, job->provider_name) != 0 && !nd_job_is_io_node(job, name)) {
         char **grown = realloc(fallen->names, (fallen->n + 1) * sizeof *grown);
         if (grown == NULL) {
             status = nd_fail_memory(err);

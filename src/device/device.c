@@ -3,9 +3,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/parse.h"
 #include "base/strbuf.h"
 #include "device/internal.h"
+#include "npudiff/parse.h"
 #include "runtime/runtime.h"
 
 const struct nd_device_syntax *nd_device_syntaxes(void)

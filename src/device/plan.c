@@ -160,7 +160,8 @@ static enum nd_status make_passes(struct plan *plan, size_t *pass_of_edge, size_
         n_left -= n_members;
         pass++;
     }
-    *n_passes = pass > 0 ? pass : 1;
+    if (status == ND_OK)
+        *n_passes = pass > 0 ? pass : 1;
     return status;
 }
 

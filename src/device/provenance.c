@@ -9,8 +9,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/parse.h"
 #include "base/strbuf.h"
+#include "npudiff/parse.h"
 
 static struct nd_attr *add(struct nd_provenance *provenance, const char *group, const char *key)
 {

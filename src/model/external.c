@@ -9,7 +9,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/parse.h"
+#include "npudiff/parse.h"
 
 /* Where a tensor's bytes lie: length 0 stands for "to the end" only while has_length is false. */
 struct place {

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/parse.h"
 #include "base/strbuf.h"
+#include "npudiff/parse.h"
 #include "probe/build.h"
 #include "probe/generate.h"
 #include "probe/user.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/parse.h"
+#include "npudiff/parse.h"
 
 char *nd_format_share(uint64_t n, uint64_t total, char buf[static ND_NUMBER_BYTES])
 {

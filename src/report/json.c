@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/parse.h"
 #include "base/strbuf.h"
+#include "npudiff/parse.h"
 #include "npudiff/report.h"
 #include "report/format.h"
 

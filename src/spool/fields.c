@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/parse.h"
+#include "npudiff/parse.h"
 
 void nd_fields_add(struct nd_strbuf *payload, const char *key, const char *value)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/parse.h"
+#include "npudiff/parse.h"
 #include "spool/fields.h"
 
 /* The scalar fields of a job, once, for writing and reading. */
@@ -141,6 +141,14 @@ enum nd_status nd_job_write(const struct nd_job *job, const char *path, struct n
         status = nd_spool_append(&writer, &(struct nd_record){.kind = ND_RECORD_END}, err);
     enum nd_status closed = nd_spool_writer_close(&writer, status == ND_OK ? err : NULL);
     return status != ND_OK ? status : closed;
+}
+
+bool nd_job_is_io_node(const struct nd_job *job, const char *name)
+{
+    for (size_t i = 0; i < job->n_io_nodes; i++)
+        if (strcmp(job->io_nodes[i], name) == 0)
+            return true;
+    return false;
 }
 
 bool nd_dims_parse(const char *text, struct nd_shape *out)

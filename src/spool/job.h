@@ -81,6 +81,9 @@ enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error
 /* Frees what the job owns (but not inputs, which are borrowed). Accepts the zeroed. */
 void nd_job_deinit(struct nd_job *job);
 
+/* Whether the node of that name may run on the CPU although the device is an NPU. */
+bool nd_job_is_io_node(const struct nd_job *job, const char *name);
+
 /* "1x8x8" and back; "scalar" is rank 0. */
 bool nd_dims_parse(const char *text, struct nd_shape *out);
 

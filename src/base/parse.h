@@ -1,1 +1,0 @@
-#include "npudiff/parse.h"

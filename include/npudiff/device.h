@@ -107,6 +107,9 @@ struct nd_capture_options {
                           installed one */
     nd_progress_function progress;
     void *progress_context;
+    /* Asked every 50 ms or so; true stops the run: no capture is written (ND_E_CANCELLED). NULL: never. */
+    bool (*is_cancelled)(void *context);
+    void *cancel_context;
 };
 ND_PUBLIC void nd_capture_options_init(struct nd_capture_options *options);
 

@@ -2,8 +2,8 @@
  * print. */
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "agent/run.h"
@@ -29,9 +29,16 @@ int main(int argc, char **argv)
                         "It is started by npudiff; JOB is written by it.\n");
         return EXIT_USAGE;
     }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);   /* an agent without its host has no purpose */
     signal(SIGXFSZ, SIG_IGN);           /* a file size limit is an error to report, like a full disk */
     dup2(STDERR_FILENO, STDOUT_FILENO); /* providers print their stages on stdout */
+
+    /* What libraries leave in the temporary folder (ONNX Runtime's telemetry: .ses) goes with the agent's own
+     * folder. */
+    char *here = getcwd(NULL, 0);
+    if (here != NULL)
+        setenv("TMPDIR", here, 1);
+    free(here);
+    setenv("ORT_DISABLE_TELEMETRY", "1", 1); /* the API call against it comes after the library has begun */
 
     struct nd_error err = {0};
     struct nd_job job = {0};

@@ -8,116 +8,13 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "capture/assemble_graph.h"
 #include "capture/assemble_outputs.h"
 #include "capture/spool_index.h"
 #include "capture/write.h"
 #include "spool/fields.h"
 
 static const long max_stdout_bytes = 8L << 20;
-
-/* ---- edges and nodes ---- */
-
-/* The provider of the node called `name`; "" when placement does not list it. */
-static const char *provider_of(const struct nd_capture_node *nodes, size_t n, const char *name)
-{
-    for (size_t i = 0; name != NULL && i < n; i++)
-        if (strcmp(nodes[i].name, name) == 0)
-            return nodes[i].provider;
-    return "";
-}
-
-static void free_nodes(struct nd_capture_node *nodes, size_t n)
-{
-    for (size_t i = 0; nodes != NULL && i < n; i++) {
-        free(nodes[i].name);
-        free(nodes[i].op_type);
-        free(nodes[i].domain);
-        free(nodes[i].provider);
-    }
-    free(nodes);
-}
-
-static enum nd_status read_nodes(const struct nd_spool_index *index, struct nd_capture_node **out,
-                                 struct nd_error *err)
-{
-    struct nd_capture_node *nodes = nd_calloc(index->n_nodes, sizeof *nodes);
-    bool is_whole = nodes != NULL;
-    for (size_t i = 0; is_whole && i < index->n_nodes; i++) {
-        nodes[i].name = nd_fields_get(&index->nodes[i], "name");
-        nodes[i].op_type = nd_fields_get(&index->nodes[i], "op_type");
-        nodes[i].domain = nd_fields_get(&index->nodes[i], "domain");
-        nodes[i].provider = nd_fields_get(&index->nodes[i], "provider");
-        is_whole = nodes[i].name != NULL && nodes[i].op_type != NULL && nodes[i].domain != NULL &&
-                   nodes[i].provider != NULL;
-    }
-    if (!is_whole) {
-        free_nodes(nodes, index->n_nodes);
-        return nd_fail_memory(err);
-    }
-    *out = nodes;
-    return ND_OK;
-}
-
-/* While an edge's rank is unknown its axis counts from the end. What a capture says of axes must hold without
- * that; parameters that no axis can be told for are left out. */
-static void settle_axis(struct nd_edge *edge)
-{
-    struct nd_quant *quant = &edge->quant;
-    if (quant->n > 1 && quant->axis < 0 && edge->shape.rank >= 0)
-        quant->axis += edge->shape.rank;
-    bool is_known = edge->shape.rank >= 0;
-    bool has_axis =
-        quant->axis >= 0 &&
-        (!is_known || (quant->axis < edge->shape.rank && edge->shape.dims[quant->axis] == (int64_t)quant->n));
-    if (quant->n <= 1 && !has_axis)
-        quant->axis = -1;
-    if (quant->n <= 1 || has_axis)
-        return;
-    free(quant->scale);
-    free(quant->zero_point);
-    *quant = (struct nd_quant){.axis = -1};
-}
-
-/* What the model says of an edge, completed by what the first run produced. */
-static enum nd_status complete_edges(const struct nd_assembly *assembly, const struct nd_spool_index *index,
-                                     struct nd_edge **out, struct nd_error *err)
-{
-    struct nd_edge *edges = nd_calloc(assembly->n_edges, sizeof *edges);
-    enum nd_status status = edges != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t e = 0; status == ND_OK && e < assembly->n_edges; e++) {
-        status = nd_edge_copy(assembly->edges[e], &edges[e], err);
-        if (status == ND_OK && index->outputs[e].is_known) {
-            edges[e].dtype = index->outputs[e].dtype;
-            edges[e].shape = index->outputs[e].shape;
-        }
-        if (status == ND_OK)
-            settle_axis(&edges[e]);
-    }
-    if (status == ND_OK) {
-        *out = edges;
-        return ND_OK;
-    }
-    for (size_t e = 0; edges != NULL && e < assembly->n_edges; e++)
-        nd_edge_deinit(&edges[e]);
-    free(edges);
-    return status;
-}
-
-static enum nd_status write_tables(struct nd_capture_writer *writer, const struct nd_edge *edges,
-                                   size_t n_edges, const struct nd_capture_node *nodes, size_t n_nodes,
-                                   struct nd_error *err)
-{
-    const char **providers = nd_calloc(n_edges, sizeof *providers);
-    if (providers == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges; e++)
-        providers[e] = provider_of(nodes, n_nodes, edges[e].node);
-    enum nd_status status = nd_capture_writer_edges(writer, edges, providers, n_edges, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_nodes(writer, nodes, n_nodes, err);
-    free(providers);
-    return status;
-}
 
 /* ---- attributes ---- */
 
@@ -307,8 +204,8 @@ static enum nd_status write_logs(struct nd_capture_writer *writer, const struct 
 /* ---- probes ---- */
 
 static enum nd_status write_probe(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
-                                  const struct nd_spool_index *index, size_t p, const struct nd_edge *edges,
-                                  const char *const *providers, struct nd_error *err)
+                                  const struct nd_spool_index *index, size_t p,
+                                  const struct nd_assembled_graph *graph, struct nd_error *err)
 {
     const struct nd_probe *source = assembly->probes[p];
     const struct nd_spool_probe *run = &index->probes[p];
@@ -337,11 +234,11 @@ static enum nd_status write_probe(struct nd_capture_writer *writer, const struct
     for (size_t e = 0; status == ND_OK && e < assembly->n_edges && run->n_complete > 0; e++) {
         const struct nd_output_source output = {
             .index = index, .probe = p, .edge = e, .deflate_level = assembly->deflate_level};
-        status = nd_assemble_digests(writer, &probe, &edges[e], &output, err);
+        status = nd_assemble_digests(writer, &probe, &graph->edges[e], &output, err);
         if (status == ND_OK && !assembly->store_digests_only)
-            status = nd_assemble_outputs(writer, &probe, &edges[e], providers[e], &output, err);
+            status = nd_assemble_outputs(writer, &probe, &graph->edges[e], graph->providers[e], &output, err);
         if (status != ND_OK)
-            nd_error_context(err, "probe '%s', edge '%s'", probe.name, edges[e].name);
+            nd_error_context(err, "probe '%s', edge '%s'", probe.name, graph->edges[e].name);
     }
     free(probe.inputs);
     return status;
@@ -351,22 +248,17 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
                                 const struct nd_spool_index *index, struct nd_assembled *out,
                                 struct nd_error *err)
 {
-    struct nd_edge *edges = NULL;
-    struct nd_capture_node *nodes = NULL;
-    bool is_short = false;
-    const char **providers = nd_calloc(assembly->n_edges, sizeof *providers);
-    enum nd_status status =
-        providers != NULL ? complete_edges(assembly, index, &edges, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = read_nodes(index, &nodes, err);
+    struct nd_assembled_graph graph = {0};
+    bool is_short = false; /* an acknowledged sample without all its records: a damaged spool */
+    enum nd_status status = nd_assembled_graph_init(&graph, assembly, index, err);
     if (status == ND_OK)
         status = write_attributes(writer, assembly, index, err);
     if (status == ND_OK)
-        status = write_tables(writer, edges, assembly->n_edges, nodes, index->n_nodes, err);
-    for (size_t e = 0; status == ND_OK && e < assembly->n_edges; e++)
-        providers[e] = provider_of(nodes, index->n_nodes, edges[e].node);
+        status = nd_capture_writer_edges(writer, graph.edges, graph.providers, graph.n_edges, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_nodes(writer, graph.nodes, graph.n_nodes, err);
     for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++) {
-        status = write_probe(writer, assembly, index, p, edges, providers, err);
+        status = write_probe(writer, assembly, index, p, &graph, err);
         out->samples_done += index->probes[p].n_complete;
         is_short = is_short || index->probes[p].n_complete < index->probes[p].n_samples;
     }
@@ -377,11 +269,7 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
     }
     if (status == ND_OK && (has_failed || !assembly->is_reproducible))
         status = write_logs(writer, assembly, index, err);
-    free_nodes(nodes, index->n_nodes);
-    for (size_t e = 0; edges != NULL && e < assembly->n_edges; e++)
-        nd_edge_deinit(&edges[e]);
-    free(edges);
-    free(providers);
+    nd_assembled_graph_deinit(&graph);
     return status;
 }
 

@@ -49,6 +49,9 @@ static enum nd_status gather_chunk(const struct chunk_source *source, const stru
         memcpy(source->raw, whole->payload, span->n_bytes);
         return ND_OK;
     }
+    /* Fragments are whole samples, so they have no place in chunks that are only a part of one. */
+    if (source->layout->chunks_per_sample > 1)
+        return fail_missing(source->edge, span->first_sample, err);
     for (size_t i = 0; i < span->n_samples; i++) {
         size_t sample = span->first_sample + i;
         const struct nd_spool_piece *piece =

@@ -94,6 +94,15 @@ static void take_stage(struct nd_spool_index *index, const struct nd_record *rec
     free(stage);
 }
 
+static bool take_node(struct nd_spool_index *index, const struct nd_record *record)
+{
+    if (index->pass == 0)
+        return add_record(&index->nodes, &index->n_nodes, &index->nodes_capacity, record);
+    struct nd_record later = *record;
+    later.index[0] = index->pass;
+    return add_record(&index->later_nodes, &index->n_later_nodes, &index->later_nodes_capacity, &later);
+}
+
 static bool is_piece_in_range(const struct nd_spool_index *index, const struct nd_record *record)
 {
     return record->index[0] < index->n_probes && record->index[1] < index->n_edges;
@@ -127,7 +136,7 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
     case ND_RECORD_LIBRARY:
         return add_record(&index->libraries, &index->n_libraries, &index->libraries_capacity, record);
     case ND_RECORD_NODE:
-        return index->pass > 0 || add_record(&index->nodes, &index->n_nodes, &index->nodes_capacity, record);
+        return take_node(index, record);
     case ND_RECORD_LOG:
         return add_record(&index->logs, &index->n_logs, &index->logs_capacity, record);
     case ND_RECORD_OUTPUT:
@@ -249,6 +258,7 @@ void nd_spool_index_close(struct nd_spool_index *index)
     free(index->fragments.items);
     free(index->repeats.items);
     free(index->nodes);
+    free(index->later_nodes);
     free(index->libraries);
     free(index->logs);
     nd_spool_reader_close(&index->reader);

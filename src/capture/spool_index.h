@@ -52,6 +52,8 @@ struct nd_spool_index {
     struct nd_spool_pieces repeats;
     struct nd_record *nodes; /* NODE records of pass 0 in order */
     size_t n_nodes, nodes_capacity;
+    struct nd_record *later_nodes; /* of the other passes; index[0] is the pass */
+    size_t n_later_nodes, later_nodes_capacity;
     struct nd_record *libraries;
     size_t n_libraries, libraries_capacity;
     struct nd_record *logs;

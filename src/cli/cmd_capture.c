@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,6 +169,27 @@ static enum nd_status prepare_cells(struct work *work, struct nd_error *err)
     return status;
 }
 
+static volatile sig_atomic_t caught_signal; /* SIGINT or SIGTERM that asks to stop, or 0 */
+
+static void note_signal(int number)
+{
+    caught_signal = number;
+}
+
+static bool is_cancelled(void *context)
+{
+    (void)context;
+    return caught_signal != 0;
+}
+
+/* Agents are stopped and temporary files removed before the program ends. */
+static void catch_signals(void)
+{
+    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
 static void fill_options(const struct values *values, struct nd_capture_options *options)
 {
     static const char *const levels[] = {"verbose", "info", "warning", "error"};
@@ -191,6 +213,7 @@ static void fill_options(const struct values *values, struct nd_capture_options 
     if (values->memory_limit_mib > 0)
         options->memory_limit_bytes = values->memory_limit_mib << 20;
     options->progress = cli_progress_update;
+    options->is_cancelled = is_cancelled;
 }
 
 /* ---- running ---- */
@@ -202,7 +225,7 @@ static void *run_cells(void *context)
         pthread_mutex_lock(&work->lock);
         size_t i = work->next++;
         pthread_mutex_unlock(&work->lock);
-        if (i >= work->n_cells)
+        if (i >= work->n_cells || caught_signal != 0)
             return NULL;
         struct cell *cell = &work->cells[i];
         struct nd_capture_options options = work->options;
@@ -310,9 +333,10 @@ static int capture_model(const struct values *values, struct nd_model *model, st
         exit_code = usage != 0 ? usage : cli_report_error(&err);
     } else if (ends_with(values->output, ".h5") || make_folder(values->output)) {
         work.progress = cli_progress_create(work.n_cells, values->quiet);
+        catch_signals();
         run_in_threads(&work);
         cli_progress_destroy(work.progress);
-        exit_code = tell(&work);
+        exit_code = caught_signal == 0 ? tell(&work) : ND_EXIT_TROUBLE;
     }
     for (size_t i = 0; work.cells != NULL && i < work.n_cells; i++) {
         nd_device_deinit(&work.cells[i].device);
@@ -341,6 +365,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         nd_probe_destroy(&probes[i]);
     free(probes);
     nd_model_destroy(&model);
+    if (caught_signal != 0) { /* everything is cleaned up: now end as the signal wants */
+        signal(caught_signal, SIG_DFL);
+        raise(caught_signal);
+    }
     return exit_code;
 }
 

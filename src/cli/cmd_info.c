@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,7 +61,8 @@ static json_t *median_latency(const struct nd_capture_probe *probe)
     json_t *median = json_null();
     if (n > 0) {
         qsort(known, n, sizeof *known, compare_doubles);
-        median = json_real(n % 2 == 1 ? known[n / 2] : 0.5 * (known[n / 2 - 1] + known[n / 2]));
+        double exact = n % 2 == 1 ? known[n / 2] : 0.5 * (known[n / 2 - 1] + known[n / 2]);
+        median = json_real(round(exact * 10) / 10); /* the clock means no more than that */
     }
     free(known);
     return median;

@@ -4,7 +4,6 @@
 #include "cli/rows.h"
 #include "npudiff/capture.h"
 #include "npudiff/model.h"
-#include "npudiff/parse.h"
 
 struct values {
     bool json;
@@ -55,12 +54,11 @@ static json_t *zero_points(const struct nd_quant *quant)
 /* One scale and zero point in words; of several only how many, and along which axis. */
 static json_t *quantisation_text(const struct nd_quant *quant)
 {
-    char scale[32];
     if (quant->n == 0)
         return json_string("-");
     if (quant->n > 1)
         return json_sprintf("%zu scales on axis %d", quant->n, quant->axis);
-    return json_sprintf("scale %s, zero point %lld", nd_format_double((double)quant->scale[0], scale),
+    return json_sprintf("scale %.9g, zero point %lld", (double)quant->scale[0],
                         (long long)quant->zero_point[0]);
 }
 

@@ -15,6 +15,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     for (const struct nd_probe_kind *kind = nd_probe_kinds(); kind->name != NULL; kind++)
         json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "name", kind->name, "syntax", kind->syntax,
                                               "summary", kind->summary));
+    json_array_append_new(
+        rows, json_pack("{s:s, s:s, s:s}", "name", "NAME", "syntax", "NAME=PATH[,labels=PATH]", "summary",
+                        "your own: a .npy, a .npz, a folder of them, or a text list of files; with "
+                        "an array 'labels', accuracy is counted"));
     static const struct cli_column columns[] = {{"syntax", "PROBE"}, {"summary", "FEEDS"}, {NULL, NULL}};
     return cli_print_rows("probes", rows, columns, values->json);
 }

@@ -8,13 +8,13 @@
 #include "npudiff/status.h"
 
 enum cli_kind {
-    CLI_FLAG,   /* bool */
-    CLI_TEXT,   /* const char * */
-    CLI_LIST,   /* struct cli_list: may be given several times */
+    CLI_FLAG,     /* bool */
+    CLI_TEXT,     /* const char * */
+    CLI_LIST,     /* struct cli_list: may be given several times */
     CLI_OPTIONAL, /* struct cli_list; --name alone adds NULL, --name=value the value */
-    CLI_NUMBER, /* size_t, within [min, max] */
-    CLI_REAL,   /* double, within [min, max] */
-    CLI_CHOICE, /* const char *, one of choices */
+    CLI_NUMBER,   /* size_t, within [min, max] */
+    CLI_REAL,     /* double, within [min, max] */
+    CLI_CHOICE,   /* const char *, one of choices */
 };
 
 struct cli_list {

@@ -2,6 +2,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -259,6 +261,25 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
     return status;
 }
 
+/* What would stop the writing at the end is found before anything runs. */
+static enum nd_status check_target(const char *path, bool replace, struct nd_error *err)
+{
+    struct stat info;
+    bool is_there = stat(path, &info) == 0;
+    if (is_there && S_ISDIR(info.st_mode))
+        return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' is a folder", path);
+    if (is_there && !replace)
+        return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' exists already", path);
+    char *folder = nd_path_dir(path);
+    if (folder == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    if (access(folder, W_OK) != 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
+    free(folder);
+    return status;
+}
+
 static enum nd_status check_request(const struct nd_model *model, const struct nd_probe *const *probes,
                                     size_t n_probes, const char *path, const struct nd_capture_options *options,
                                     struct nd_error *err)
@@ -272,10 +293,8 @@ static enum nd_status check_request(const struct nd_model *model, const struct n
     if (options->deflate_level < 0 || options->deflate_level > 9)
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the deflate level is %d; 0 to 9 are possible",
                        options->deflate_level);
-    /* Found here, it costs no run. */
-    if (!options->replace && nd_path_exists(path))
-        return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' exists already", path);
-    return nd_model_check_static(model, err);
+    enum nd_status status = check_target(path, options->replace, err);
+    return status == ND_OK ? nd_model_check_static(model, err) : status;
 }
 
 /* A temporary folder by its full path: the agent works in another folder than the host. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -48,10 +49,14 @@ enum nd_status nd_agent_find(const char *wanted, char **path, struct nd_error *e
 }
 
 /* In the child: only what is safe between fork and exec. */
-static void become_agent(const struct nd_agent_start *start, char *const argv[], int log_fd, int report_fd)
+static void become_agent(const struct nd_agent_start *start, char *const argv[], pid_t host, int log_fd,
+                         int report_fd)
 {
     const struct rlimit no_core = {0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
+    /* An agent without its host has no purpose. The host may have died before this was set. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != host)
+        _exit(127);
     int null_fd = open("/dev/null", O_RDONLY);
     if (chdir(start->folder) == 0 && null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 &&
         dup2(log_fd, STDOUT_FILENO) >= 0 && dup2(log_fd, STDERR_FILENO) >= 0)
@@ -76,9 +81,10 @@ static enum nd_status spawn(const struct nd_agent_start *start, pid_t *pid, stru
                          strerror(errno));
         goto out;
     }
+    pid_t host = getpid();
     pid_t child = fork();
     if (child == 0)
-        become_agent(start, argv, log_fd, pipe_fd[1]);
+        become_agent(start, argv, host, log_fd, pipe_fd[1]);
     if (child > 0) {
         close(pipe_fd[1]);
         pipe_fd[1] = -1;
@@ -161,11 +167,18 @@ static double seconds_since(uint64_t ns)
     return (double)(nd_clock_ns() - ns) * 1e-9;
 }
 
+static bool is_cancelled(const struct nd_capture_options *options)
+{
+    return options->is_cancelled != NULL && options->is_cancelled(options->cancel_context);
+}
+
 /* ND_OK while the agent keeps to its limits. */
 static enum nd_status check_limits(const struct watch *watch, struct nd_error *err)
 {
     const struct nd_capture_options *options = watch->start->options;
     const char *label = watch->start->label;
+    if (is_cancelled(options))
+        return nd_fail(err, ND_E_CANCELLED, label, "device '%s' was stopped on request", label);
     if (options->time_limit_s > 0 && seconds_since(watch->started_ns) > options->time_limit_s)
         return nd_fail(err, ND_E_DEVICE_TIME, label, "device '%s' was stopped after its time limit of %g s",
                        label, options->time_limit_s);
@@ -240,6 +253,10 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     ended.elapsed_s = seconds_since(watch.started_ns);
     nd_spool_follower_close(&watch.follower);
     free(watch.spool);
+    /* An interrupt from the terminal reaches the agent too, which may be faster than the look at is_cancelled.
+     */
+    if (ended.error.id == ND_E_CANCELLED || (wait_status != 0 && is_cancelled(start->options)))
+        return nd_fail(err, ND_E_CANCELLED, start->label, "device '%s' was stopped on request", start->label);
     if (limits == ND_OK && WIFEXITED(wait_status) && WEXITSTATUS(wait_status) == EXIT_CANNOT_STORE)
         return nd_fail(err, ND_E_FILE_WRITE, start->folder,
                        "the agent of device '%s' cannot store its results in '%s': is the disk full?",

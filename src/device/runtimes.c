@@ -43,7 +43,10 @@ static char *runtimes_folder(void)
 static char *explain_missing(const char *id, const char *why)
 {
     struct nd_strbuf text = {0};
-    nd_strbuf_printf(&text, "%s; install it with 'tools/setup --runtime %s'", why, id);
+    nd_strbuf_puts(&text, why);
+    for (size_t i = 0; i < N_KNOWN; i++)
+        if (strcmp(known[i].id, id) == 0) /* what somebody else put there, tools/setup cannot mend */
+            nd_strbuf_printf(&text, "; install it with 'tools/setup --runtime %s'", id);
     return nd_strbuf_take(&text);
 }
 

@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/parse.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
+#include "npudiff/parse.h"
 
 static void error_filled_carries_id_status_object_and_message(void **state)
 {

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/parse.h"
+#include "npudiff/parse.h"
 #include "support/capture_fixture.h"
 
 static char *folder;
@@ -205,19 +205,30 @@ enum { EXIT_LIBRARY_CRASH = 77, EXIT_OWN_CRASH = 78, EXIT_HANG = 79 };
 
 /* Whose crash was it? Later work keeps libhdf5 in a process of its own; until then its crashes are counted
  * apart. */
-static void on_crash(int number)
+static int blame(void)
 {
     void *frames[64];
     int n = backtrace(frames, 64);
-    if (number == SIGALRM)
-        _exit(EXIT_HANG);
     for (int i = 0; i < n; i++) {
         Dl_info info;
         if (dladdr(frames[i], &info) != 0 && info.dli_fname != NULL &&
             strstr(info.dli_fname, "libhdf5") != NULL)
-            _exit(EXIT_LIBRARY_CRASH);
+            return EXIT_LIBRARY_CRASH;
     }
-    _exit(EXIT_OWN_CRASH);
+    return EXIT_OWN_CRASH;
+}
+
+static void on_crash(int number)
+{
+    _exit(number == SIGALRM ? EXIT_HANG : blame());
+}
+
+/* AddressSanitizer, when the tests are built with it, calls this before it reports. */
+void __asan_on_error(void);
+void __asan_on_error(void)
+{
+    if (blame() == EXIT_LIBRARY_CRASH)
+        _exit(EXIT_LIBRARY_CRASH);
 }
 
 static void run_mutants(const struct specimen *specimen, struct tally *tally, size_t n_mutants, uint64_t seed,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/parse.h"
+#include "npudiff/parse.h"
 #include "spool/chunk.h"
 
 /* A small generator whose seed is printed, so that a failure can be repeated with ND_SEED. */

@@ -1,0 +1,24 @@
+# Values that an option does not take. Nothing is read before they are checked.
+try() { run capture missing.onnx -d cpu -o x "$@"; }
+try --repeats 0
+try --repeats -1
+try --repeats 2x
+try --repeats 10001
+try --repeats ''
+try --repeats 99999999999999999999
+try --store some
+try --deflate 10
+try --deflate 1.0
+try --jobs 0
+try --time-limit 0
+try --time-limit -1
+try --time-limit nan
+try --time-limit inf
+try --time-limit 1,5
+try --stall-limit 5s
+try --memory-limit 0
+try --memory-limit 64M
+try --log-level loud
+run compare a.h5 b.h5 --width 79
+run compare a.h5 b.h5 --width 1001
+ls

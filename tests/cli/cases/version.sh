@@ -1,0 +1,2 @@
+"$NPUDIFF" --version
+"$(dirname "$NPUDIFF")/../agent/npudiff-agent" --version

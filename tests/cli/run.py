@@ -1,0 +1,116 @@
+#!/usr/bin/env python3
+"""Runs the command tests and prints TAP.
+
+A case is tests/cli/cases/<name>.sh with what it must print beside it: <name>.out (stdout), <name>.err (stderr) and
+<name>.exit (exit code); a missing file means silence, or 0. A case runs in an empty folder, with helpers.sh read in and
+$NPUDIFF, $GOLDEN, $ROOT and $PYTHON set. Its $TMPDIR and $HOME are its own, too, and must be empty again at the end. The
+values of those, and the version, are written as their names in what is compared.
+
+    run.py [--update] [CASE ...]      --update rewrites the expectations
+"""
+import concurrent.futures
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+CASES = HERE / "cases"
+ROOT = HERE.parents[1]
+GOLDEN = ROOT / "golden"
+DEFAULTS = {".out": "", ".err": "", ".exit": "0\n", ".left": ""}
+TIME_LIMIT_S = 120
+
+
+def clean(text, names, version):
+    """What a case printed, without what differs between two machines."""
+    text = text.decode("utf-8", "replace")
+    for path, name in names.items():
+        text = text.replace(path, name)
+    text = re.sub(r"/npudiff-\w{6}(?=[/'])", "/npudiff-XXXXXX", text)
+    text = re.sub(r"\.tmp-\d+", ".tmp-PID", text)
+    return re.sub(rf"\b{re.escape(version)}\b", "$VERSION", text)
+
+
+def runtimes_folder():
+    """Where npudiff looks by itself; cases get another home."""
+    cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return os.environ.get("NPUDIFF_RUNTIMES") or f"{cache}/npudiff/runtimes"
+
+
+def run_case(script, npudiff, version):
+    with tempfile.TemporaryDirectory() as scratch:
+        work, temporary, home = (pathlib.Path(scratch, name) for name in ("work", "tmp", "home"))
+        for folder in (work, temporary, home):
+            folder.mkdir()
+        environment = dict(os.environ, NPUDIFF=npudiff, GOLDEN=str(GOLDEN), ROOT=str(ROOT), PYTHON=sys.executable,
+                           TMPDIR=str(temporary), HOME=str(home), XDG_CACHE_HOME="", LC_ALL="C.UTF-8",
+                           NPUDIFF_RUNTIMES=runtimes_folder(), BASH_ENV=str(HERE / "helpers.sh"))
+        for name in ("SOURCE_DATE_EPOCH", "NPUDIFF_AGENT"):
+            environment.pop(name, None)
+        try:
+            done = subprocess.run(["bash", "-eu", str(script)], cwd=work, env=environment, capture_output=True,
+                                  stdin=subprocess.DEVNULL, timeout=TIME_LIMIT_S)
+            out, err, code = done.stdout, done.stderr, str(done.returncode)
+        except subprocess.TimeoutExpired as expired:
+            out, err, code = expired.stdout or b"", expired.stderr or b"", f"none after {TIME_LIMIT_S} s"
+        names = {str(work): "$PWD", str(temporary): "$TMPDIR", str(home): "$HOME", str(GOLDEN): "$GOLDEN",
+                 str(ROOT): "$ROOT"}
+        left = "".join(f"{path.relative_to(scratch)}\n" for folder in (temporary, home)
+                       for path in sorted(folder.rglob("*")) if not path.is_dir())
+        return {".out": clean(out, names, version), ".err": clean(err, names, version), ".exit": f"{code}\n",
+                ".left": left}
+
+
+def expectation(script, suffix):
+    path = script.with_suffix(suffix)
+    return path.read_text() if path.exists() else DEFAULTS[suffix]
+
+
+def update(script, results):
+    for suffix, text in results.items():
+        path = script.with_suffix(suffix)
+        if suffix == ".left":
+            continue # nothing may ever be left
+        if text == DEFAULTS[suffix]:
+            path.unlink(missing_ok=True)
+        else:
+            path.write_text(text)
+
+
+def show(title, text):
+    print(f"# {title}")
+    print("".join(f"#   {line}\n" for line in text.splitlines()), end="")
+
+
+def main():
+    if importlib.util.find_spec("numpy") is None:
+        sys.exit(f"{sys.executable} has no numpy, which cases use")
+    npudiff = os.environ["NPUDIFF"]
+    version = subprocess.run([npudiff, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+    wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
+    scripts = sorted(s for s in CASES.glob("*.sh") if not wanted or s.stem in wanted)
+    print(f"1..{len(scripts)}")
+    n_failed = 0
+    pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
+    outcomes = pool.map(lambda script: run_case(script, npudiff, version), scripts)
+    for number, (script, results) in enumerate(zip(scripts, outcomes), 1):
+        if "--update" in sys.argv:
+            update(script, results)
+        wrong = [suffix for suffix, text in results.items() if text != expectation(script, suffix)]
+        n_failed += bool(wrong)
+        print(f"{'not ' if wrong else ''}ok {number} - {script.stem}")
+        for suffix in wrong:
+            what = "left in $TMPDIR or $HOME" if suffix == ".left" else script.stem + suffix
+            show(f"{what}: expected", expectation(script, suffix))
+            show(f"{what}: got", results[suffix])
+        sys.stdout.flush()
+    # A name that is no case, or a folder without cases, is no success.
+    return n_failed > 0 or not scripts or len(scripts) < len(wanted)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,275 @@
+"""What the end-to-end tests share: running npudiff on real runtimes, reading captures with h5py, and TAP for unittest."""
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+import h5py
+import numpy as np
+
+NPUDIFF = os.environ["NPUDIFF"]
+GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
+MODELS = GOLDEN / "models"
+CASES = GOLDEN / "cases"
+DIGITS = f"digits={MODELS / 'digits-test.npz'}"
+
+
+def npudiff(*arguments, expect=0, **options):
+    """Runs npudiff; its stdout. Fails the test when the exit code is not the expected one; expect=None gives the whole
+    result instead."""
+    done = subprocess.run([NPUDIFF, *map(str, arguments)], capture_output=True, text=True, timeout=900, **options)
+    if expect is not None and done.returncode != expect:
+        raise AssertionError(f"npudiff {' '.join(map(str, arguments))}: exit code {done.returncode}, not {expect}\n"
+                             f"{done.stdout}{done.stderr}")
+    return done if expect is None else done.stdout
+
+
+def capture_command(model, devices, probes, output, *arguments):
+    flags = [f for d in devices for f in ("-d", d)] + [f for p in probes for f in ("-p", p)]
+    return ["capture", MODELS / model, *flags, "-o", output, "-q", *arguments]
+
+
+def capture(model, devices, probes, output, *arguments, **options):
+    """Captures into the folder (or file) `output`, quietly. A model is one of golden/models, or a path."""
+    return npudiff(*capture_command(model, devices, probes, output, *arguments), **options)
+
+
+def compare(*captures, expect=1):
+    """The comparison as JSON; expect=None: whatever it concludes."""
+    done = npudiff("compare", *captures, "--json", expect=expect)
+    return json.loads(done if expect is not None else done.stdout)
+
+
+def info(path):
+    return json.loads(npudiff("info", path, "--json"))
+
+
+def some_digits(path, n):
+    """The first n test images and labels, as a file of their own; the probe that feeds them."""
+    whole = np.load(MODELS / "digits-test.npz")
+    np.savez(path, image=whole["image"][:n], labels=whole["labels"][:n])
+    return f"digits={path}"
+
+
+# ---- captures through h5py alone ----
+
+def text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def stored_name(name):
+    """An edge's name as HDF5 shows it."""
+    return "%2E" if name == "." else name.replace("%", "%25").replace("/", "%2F")
+
+
+class Capture:
+    """A capture as h5py reads it, without npudiff."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.file = h5py.File(path, "r")
+        self.status = text(self.file.attrs["status"])
+        self.edges = [text(n) for n in self.file["edges/name"][:]]
+        self.probes = sorted(self.file["probes"], key=lambda p: self.file["probes"][p].attrs["index"])
+
+    def close(self):
+        self.file.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def column(self, table, column):
+        return [text(v) for v in self.file[table][column][:]]
+
+    def output(self, probe, edge):
+        return self.file[f"probes/{probe}/outputs/{stored_name(edge)}"]
+
+    def values(self, probe, edge):
+        return self.output(probe, edge)[()]
+
+    def n_samples(self, probe):
+        return int(self.file[f"probes/{probe}"].attrs["n_samples"])
+
+    def labels(self, probe):
+        return self.file[f"probes/{probe}/labels"][:]
+
+    def digests(self, probe, edge):
+        return self.file[f"probes/{probe}/digests/{stored_name(edge)}"][()]
+
+    def failure(self):
+        return {k: text(v) for k, v in self.file["failure"].attrs.items()}
+
+    def contents(self):
+        """Everything: {path: attributes, type, shape, bytes}."""
+        found = {"/": ({k: np.asarray(v).tobytes() for k, v in self.file.attrs.items()},)}
+
+        def visit(path, item):
+            attributes = {k: np.asarray(v).tobytes() for k, v in item.attrs.items()}
+            data = (item.dtype.str, item.shape, item[()].tobytes()) if isinstance(item, h5py.Dataset) else ()
+            found[path] = (attributes, *data)
+
+        self.file.visititems(visit)
+        return found
+
+
+def bits_equal(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+
+
+# ---- a capture while it runs ----
+
+class Running:
+    """npudiff capture in the background, and the agent that it starts."""
+
+    def __init__(self, command, temporary):
+        environment = dict(os.environ, TMPDIR=str(temporary))
+        self.temporary = pathlib.Path(temporary)
+        self.process = subprocess.Popen([NPUDIFF, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                        text=True, env=environment)
+
+    def agent(self, timeout_s=60):
+        """The process id of the agent, once it is one (after exec)."""
+        end = time.monotonic() + timeout_s
+        while time.monotonic() < end:
+            for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+                try:
+                    name, rest = stat.read_text().rsplit(")", 1)
+                except (FileNotFoundError, ProcessLookupError):
+                    continue
+                if int(rest.split()[1]) == self.process.pid and name.endswith("(npudiff-agent"):
+                    return int(stat.parent.name)
+            if self.process.poll() is not None:
+                break
+        raise AssertionError(f"no agent was seen; {self.finish()}")
+
+    def acknowledged(self):
+        """How many samples of the first probe the spool acknowledges so far, as whole records on disk."""
+        n = 0
+        for folder, _, files in os.walk(self.temporary): # which minds nothing that vanishes meanwhile
+            try:
+                data = pathlib.Path(folder, "spool.nds").read_bytes() if "spool.nds" in files else b""
+            except FileNotFoundError:
+                continue
+            at = 0
+            while len(data) - at >= 56 and data[at:at + 4] == b"NDS1":
+                kind = int.from_bytes(data[at + 4:at + 8], "little")
+                samples = int.from_bytes(data[at + 16:at + 24], "little")
+                at += 56 + int.from_bytes(data[at + 40:at + 48], "little")
+                if kind == 25 and at <= len(data): # ND_RECORD_ACK
+                    n = max(n, samples)
+        return n
+
+    def finish(self, timeout_s=300):
+        """(exit code, what it said)"""
+        out, err = self.process.communicate(timeout=timeout_s)
+        return self.process.returncode, out + err
+
+
+def is_alive(pid):
+    """A process that has not ended; one that only waits for its parent to notice has."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+# ---- unittest -> TAP ----
+
+class Scratch(unittest.TestCase):
+    """A test case with a folder of its own, self.folder, and one of the class, self.shared."""
+
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.shared = pathlib.Path(scratch.name)
+
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = pathlib.Path(scratch.name)
+
+    def open(self, path):
+        capture = Capture(path)
+        self.addCleanup(capture.close)
+        return capture
+
+    def assert_bits_equal(self, a, b, message=""):
+        if not bits_equal(a, b):
+            n = int(np.count_nonzero(a != b)) if a.shape == b.shape else "all"
+            raise AssertionError(f"{message}: {a.dtype}{a.shape} and {b.dtype}{b.shape} differ in {n} elements")
+
+
+class _TapResult(unittest.TestResult):
+    """One line per test. A test that cannot run is a failure: nothing is skipped."""
+
+    def __init__(self):
+        super().__init__()
+        self.number = 0
+        self.problems = {}
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.problems[test] = []
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        self._line(test.id(), self.problems.pop(test))
+
+    def _line(self, name, problems):
+        self.number += 1
+        print(f"{'not ' if problems else ''}ok {self.number} - {name.removeprefix('__main__.')}")
+        for line in "".join(problems).splitlines():
+            print(f"# {line}")
+        sys.stdout.flush()
+
+    def _problem(self, test, recorded):
+        if test in self.problems:
+            self.problems[test].append(recorded[-1][1])
+        else: # setUpClass
+            self._line(test.id(), [recorded[-1][1]])
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self._problem(test, self.errors)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self._problem(test, self.failures)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.failures.append((test, reason))
+        self._problem(test, self.failures)
+
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.problems[test].append(f"{subtest._subDescription()}\n{(self.errors + self.failures)[-1][1]}")
+
+    def addUnexpectedSuccess(self, test):
+        super().addUnexpectedSuccess(test)
+        self.problems[test].append("unexpected success")
+
+
+def main():
+    """Runs the tests of the calling script and prints TAP; arguments choose tests by part of their name."""
+    names = [a for a in sys.argv[1:] if not a.startswith("-")]
+    suite, n = unittest.TestSuite(), 0
+    for group in unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"]):
+        chosen = [t for t in group if not names or any(a in t.id() for a in names)]
+        suite.addTests(chosen)
+        n += len(chosen)
+    print(f"1..{n}")
+    result = _TapResult()
+    suite.run(result)
+    sys.exit(not result.wasSuccessful() or result.number != n or n == 0)

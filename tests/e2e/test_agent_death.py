@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Agents that die, hang or take too much: a failed cell with its reason and every acknowledged sample, never a missing or
+a damaged file. The random trials print their seed and take it from ND_SEED."""
+import os
+import random
+import signal
+import time
+
+from support import Capture, Running, Scratch, bits_equal, capture, capture_command, compare, info, is_alive, main, npudiff
+
+MODEL = "cnn.w8a8.onnx"
+N_SAMPLES = 3000
+N_TRIALS = 50
+PROBE = f"uniform:{N_SAMPLES}"
+
+
+class Death(Scratch):
+    """An agent killed in the middle of its work."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        started = time.monotonic()
+        capture(MODEL, ["cpu"], [PROBE], cls.shared / "whole.h5")
+        cls.duration_s = time.monotonic() - started
+        with Capture(cls.shared / "whole.h5") as whole:
+            cls.edges = whole.edges
+            cls.whole = {edge: whole.values("uniform", edge) for edge in whole.edges}
+
+    def start(self, number=0, *arguments, probe=PROBE, device="cpu"):
+        """A capture in the background with an output folder and a TMPDIR of its own."""
+        out, temporary = self.folder / f"out{number}", self.folder / f"tmp{number}"
+        out.mkdir()
+        temporary.mkdir()
+        return Running(capture_command(MODEL, [device], [probe], out / "x.h5", *arguments), temporary), out, temporary
+
+    def wait_for(self, running, agent, n_samples):
+        """Until so many samples are acknowledged, or the agent has ended."""
+        while running.acknowledged() < n_samples and is_alive(agent):
+            time.sleep(0.01)
+
+    def check_stored(self, path):
+        """Every stored sample is what the undisturbed run gave; how many there are."""
+        with Capture(path) as opened:
+            n = opened.n_samples("uniform")
+            self.assertEqual(opened.edges, self.edges)
+            for edge in self.edges:
+                if n > 0:
+                    values = opened.values("uniform", edge)
+                    self.assertTrue(bits_equal(values, self.whole[edge][:n]), f"{path}: {edge}, {n} samples")
+            self.assertEqual(int(opened.file["probes/uniform"].attrs["n_samples_expected"]), N_SAMPLES)
+        return n
+
+    def failed(self, path, output, *words):
+        """The capture is marked failed, with a reason that holds these words, on stderr as in the file."""
+        with Capture(path) as opened:
+            self.assertEqual(opened.status, "failed")
+            message = opened.failure()["message"]
+        for word in words:
+            self.assertIn(word, message)
+        self.assertIn(message, output)
+        return message
+
+    def test_50_kills_lose_nothing_acknowledged(self):
+        """kill -9 at a random time: exit 5, a sound capture that names the signal, every stored sample bit-equal, and at
+        least as many as the spool had acknowledged before the kill."""
+        seed = int(os.environ.get("ND_SEED", "20260728"))
+        print(f"# ND_SEED={seed}", flush=True)
+        dice = random.Random(seed)
+        stored, n_killed = [], 0
+        for trial in range(N_TRIALS):
+            running, out, temporary = self.start(trial)
+            agent = running.agent()
+            if trial % 5 < 2: # at some number of samples
+                self.wait_for(running, agent, dice.randrange(1, N_SAMPLES))
+            else: # at some time: a fifth while the agent is loading
+                time.sleep(dice.uniform(0, 0.1 if trial % 5 == 2 else 1.1 * self.duration_s))
+            acknowledged = running.acknowledged()
+            try:
+                os.kill(agent, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            code, said = running.finish()
+            with Capture(out / "x.h5") as opened:
+                is_complete = opened.status == "complete"
+            if is_complete: # the kill came after its end
+                self.assertEqual((code, self.check_stored(out / "x.h5")), (0, N_SAMPLES), said)
+            else:
+                n_killed += 1
+                self.assertEqual(code, 5, said)
+                self.failed(out / "x.h5", said, "signal 9", "Killed")
+                stored.append(self.check_stored(out / "x.h5"))
+                self.assertGreaterEqual(stored[-1], acknowledged, f"trial {trial}")
+            npudiff("verify", "-q", out / "x.h5")
+            self.assertEqual([p.name for p in out.iterdir()], ["x.h5"])
+            self.assertEqual(list(temporary.iterdir()), [])
+            (out / "x.h5").unlink()
+        print(f"# {n_killed} killed; samples kept: {sorted(stored)}", flush=True)
+        # The trials mean something only when kills came at all stages.
+        self.assertGreaterEqual(n_killed, N_TRIALS // 2)
+        self.assertGreaterEqual(sum(n == 0 for n in stored), 5) # of some 10 while it loads
+        self.assertGreaterEqual(sum(0 < n < N_SAMPLES for n in stored), 10)
+
+    def test_late_kill_keeps_most(self):
+        """A kill once two thirds are acknowledged leaves two thirds or more; comparing that capture exits 5, says why, and
+        judges it by the samples it has."""
+        running, out, _ = self.start(0, probe=PROBE)
+        agent = running.agent()
+        self.wait_for(running, agent, 2 * N_SAMPLES // 3)
+        os.kill(agent, signal.SIGKILL)
+        code, said = running.finish()
+        self.assertEqual(code, 5, said)
+        self.assertGreaterEqual(self.check_stored(out / "x.h5"), 2 * N_SAMPLES // 3)
+        result = compare(self.shared / "whole.h5", out / "x.h5", expect=5)
+        self.assertEqual(result["verdict"], "failed")
+        self.assertIn("signal 9", result["devices"][1]["failure"])
+        pair = result["edges"][-1]["pairs"][0]
+        self.assertEqual((pair["coverage"], pair["differing"]), ("part", 0))
+        text = npudiff("compare", self.shared / "whole.h5", out / "x.h5", expect=5)
+        self.assertIn("failed: ", text)
+        self.assertIn("signal 9", text)
+        self.assertEqual(info(out / "x.h5")["attributes"]["failure"]["stage"], "run")
+
+    def test_segmentation_fault_is_named(self):
+        """A crash in the provider is told apart from a kill."""
+        running, out, _ = self.start()
+        agent = running.agent()
+        time.sleep(0.5 * self.duration_s)
+        os.kill(agent, signal.SIGSEGV)
+        code, said = running.finish()
+        self.assertEqual(code, 5, said)
+        self.failed(out / "x.h5", said, "signal 11", "Segmentation fault")
+        self.check_stored(out / "x.h5")
+
+    def test_hang_is_ended_by_the_stall_limit(self):
+        """An agent that stops making progress is ended, and what it had acknowledged is kept."""
+        running, out, _ = self.start(0, "--stall-limit", "1")
+        agent = running.agent()
+        self.wait_for(running, agent, 1)
+        acknowledged = running.acknowledged()
+        os.kill(agent, signal.SIGSTOP)
+        stopped = time.monotonic()
+        code, said = running.finish()
+        self.assertEqual(code, 5, said)
+        self.assertGreater(time.monotonic() - stopped, 0.9)
+        self.failed(out / "x.h5", said, "no progress for 1 s")
+        self.assertGreaterEqual(self.check_stored(out / "x.h5"), max(1, acknowledged))
+        self.assertFalse(is_alive(agent))
+
+    def test_time_limit_keeps_what_was_done(self):
+        """A run that is too long is ended after its time with the samples that were complete."""
+        path = self.folder / "x.h5"
+        started = time.monotonic()
+        done = capture(MODEL, ["cpu"], ["uniform:100000"], path, "--time-limit", "3", expect=None)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.assertLess(time.monotonic() - started, 60)
+        self.failed(path, done.stderr, "time limit of 3 s")
+        opened = self.open(path)
+        n = opened.n_samples("uniform")
+        self.assertTrue(0 < n < 100000, n)
+        # The generator gives a prefix of the same samples, whatever their number.
+        n_common = min(n, N_SAMPLES)
+        for edge in self.edges:
+            self.assert_bits_equal(opened.values("uniform", edge)[:n_common], self.whole[edge][:n_common], edge)
+
+    def test_memory_limit_is_kept(self):
+        """The simulator needs some 200 MB: with a limit of 60 MB it is ended, and the capture says so."""
+        path = self.folder / "x.h5"
+        done = capture(MODEL, ["htp-sim:gen3"], ["uniform:100"], path, "--memory-limit", "60", expect=None)
+        self.assertEqual(done.returncode, 5, done.stderr)
+        self.failed(path, done.stderr, "over its limit of 60 MiB")
+        self.assertLess(self.open(path).n_samples("uniform"), 100)
+
+    def test_agent_dies_with_its_host(self):
+        """kill -9 of npudiff itself: its agent is gone within two seconds and the output folder is empty."""
+        running, out, _ = self.start()
+        agent = running.agent()
+        self.wait_for(running, agent, 1)
+        running.process.kill()
+        code, _ = running.finish()
+        self.assertEqual(code, -signal.SIGKILL)
+        end = time.monotonic() + 2
+        while is_alive(agent) and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertFalse(is_alive(agent))
+        self.assertEqual(list(out.iterdir()), [])
+
+    def interrupt(self, number):
+        """A signal that asks npudiff to end: its agent ends too, and the output folder stays empty. The TMPDIR."""
+        running, out, temporary = self.start(number)
+        agent = running.agent()
+        running.process.send_signal(number)
+        code, said = running.finish()
+        self.assertNotEqual(code, 0, said)
+        end = time.monotonic() + 2
+        while is_alive(agent) and time.monotonic() < end:
+            time.sleep(0.02)
+        self.assertFalse(is_alive(agent))
+        self.assertEqual(list(out.iterdir()), [])
+        return temporary
+
+    def test_interrupt_ends_the_agent(self):
+        """Ctrl-C and a polite kill."""
+        self.interrupt(signal.SIGINT)
+        self.interrupt(signal.SIGTERM)
+
+    def test_interrupt_removes_temporary_files(self):
+        """Ctrl-C and a polite kill leave no spool behind, which may be large."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.assertEqual([p.name for p in self.interrupt(number).iterdir()], [])
+
+
+if __name__ == "__main__":
+    main()

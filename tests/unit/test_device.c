@@ -1,0 +1,437 @@
+#include "support/main.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "npudiff/device.h"
+
+static char *folder;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return nd_dir_make_temporary(&folder, NULL) == ND_OK ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    nd_dir_remove(folder);
+    free(folder);
+    return 0;
+}
+
+static char *in_folder(const char *name)
+{
+    char *path = nd_path_join(folder, name);
+    assert_non_null(path);
+    return path;
+}
+
+static void expect_ok(enum nd_status status, const struct nd_error *err)
+{
+    if (status != ND_OK)
+        print_message("# %s\n", err->message);
+    assert_int_equal(status, ND_OK);
+}
+
+/* ---- chipsets ---- */
+
+static void chipset_table_names_each_chip_once(void **state)
+{
+    (void)state;
+    size_t n = 0, n_aliases = 0;
+    const struct nd_chipset *all = nd_chipsets(&n);
+    assert_true(n >= 20);
+    for (size_t i = 0; i < n; i++) {
+        assert_true(strlen(all[i].sm) > 4 && strlen(all[i].marketing) > 0);
+        assert_true(all[i].soc_model > 0);
+        assert_true(all[i].arch[0] == 'v' && strlen(all[i].arch) == 3 &&
+                    isdigit((unsigned char)all[i].arch[1]));
+        n_aliases += all[i].alias[0] != '\0';
+        for (size_t k = 0; k < i; k++) {
+            assert_int_not_equal(all[k].soc_model, all[i].soc_model);
+            assert_string_not_equal(all[k].sm, all[i].sm);
+            if (all[i].alias[0] != '\0')
+                assert_string_not_equal(all[k].alias, all[i].alias);
+        }
+    }
+    assert_int_equal(n_aliases, 5);
+}
+
+static void chipset_is_found_by_number_and_alias_in_any_case(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *alias, *sm, *arch;
+        int soc_model;
+    } known[] = {{"gen1", "SM8450", "v69", 36},
+                 {"gen2", "SM8550", "v73", 43},
+                 {"gen3", "SM8650", "v75", 57},
+                 {"gen4", "SM8750", "v79", 69},
+                 {"gen5", "SM8850", "v81", 87}};
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        const struct nd_chipset *chipset = nd_chipset_find(known[i].alias);
+        assert_non_null(chipset);
+        assert_string_equal(chipset->sm, known[i].sm);
+        assert_string_equal(chipset->arch, known[i].arch);
+        assert_int_equal(chipset->soc_model, known[i].soc_model);
+        assert_ptr_equal(nd_chipset_find(known[i].sm), chipset);
+    }
+    assert_ptr_equal(nd_chipset_find("sm8650"), nd_chipset_find("GEN3"));
+    assert_string_equal(nd_chipset_find("sM8845")->marketing,
+                        "Snapdragon 8 Gen 5"); /* not the Elite, which is gen5 */
+    assert_null(nd_chipset_find(""));
+    assert_null(nd_chipset_find("gen"));
+    assert_null(nd_chipset_find("gen33"));
+    assert_null(nd_chipset_find("SM8650 "));
+    assert_null(nd_chipset_find("57"));
+}
+
+/* ---- runtimes ---- */
+
+static void put_text(const char *name, const char *text)
+{
+    char *path = in_folder(name), *dir = nd_path_dir(path);
+    assert_int_equal(nd_dir_make(dir, NULL), ND_OK);
+    assert_int_equal(nd_file_put(path, text, strlen(text), NULL), ND_OK);
+    free(path);
+    free(dir);
+}
+
+static void use_runtimes(const char *name)
+{
+    char *path = in_folder(name);
+    assert_int_equal(setenv("NPUDIFF_RUNTIMES", path, 1), 0);
+    free(path);
+}
+
+static const struct nd_runtime_info *find(const struct nd_runtime_list *list, const char *id)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (strcmp(list->items[i].id, id) == 0)
+            return &list->items[i];
+    fail_msg("runtime '%s' is not listed", id);
+    return NULL;
+}
+
+static void runtimes_of_an_empty_folder_are_known_but_missing(void **state)
+{
+    (void)state;
+    struct nd_runtime_list list;
+    struct nd_device device;
+    struct nd_error err = {0};
+    use_runtimes("nowhere");
+    expect_ok(nd_runtimes_list(&list, &err), &err);
+    assert_int_equal(list.n, 5);
+    for (size_t i = 0; i < list.n; i++) {
+        char expected[256];
+        snprintf(expected, sizeof expected, "not installed; install it with 'tools/setup --runtime %s'",
+                 list.items[i].id);
+        assert_string_equal(list.items[i].missing, expected);
+        assert_null(list.items[i].ort_library);
+        assert_true(i == 0 || strverscmp(list.items[i - 1].id, list.items[i].id) > 0); /* newest first */
+    }
+    assert_string_equal(list.items[0].id, "qairt-2.51.0");
+    assert_string_equal(list.items[0].ort_version, "1.31.1");
+    assert_string_equal(list.items[0].provider_version, "2.7.0");
+    nd_runtimes_deinit(&list);
+    assert_int_equal(nd_device_parse("cpu", &device, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(err.id, ND_E_RUNTIME_MISSING);
+    assert_string_equal(err.message, "no runtime is installed; install one with 'tools/setup'");
+    assert_int_equal(nd_device_parse("cpu@qairt-2.51.0", &device, &err), ND_ERR_NOT_FOUND);
+    assert_string_equal(err.message, "runtime 'qairt-2.51.0' cannot be used: not installed; install it with "
+                                     "'tools/setup --runtime qairt-2.51.0'");
+}
+
+static const char manifest[] =
+    "{\"onnxruntime\": \"9.8\", \"onnxruntime_qnn\": \"7.6\", \"ort_library\": \"o.so\","
+    " \"provider_library\": \"sub/p.so\", \"backend_library\": \"b.so\"}";
+
+static void put_runtime(const char *root, const char *id, const char *missing)
+{
+    static const char *const files[] = {"o.so", "sub/p.so", "b.so"};
+    char name[256];
+    snprintf(name, sizeof name, "%s/%s/runtime.json", root, id);
+    put_text(name, manifest);
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "%s/%s/%s", root, id, files[i]);
+        if (missing == NULL || strcmp(files[i], missing) != 0)
+            put_text(name, "");
+    }
+}
+
+static void runtimes_in_every_state_are_told_apart(void **state)
+{
+    (void)state;
+    struct nd_runtime_list list;
+    struct nd_error err = {0};
+    put_text("states/qairt-2.51.0/half.txt", "");
+    put_text("states/qairt-2.50.40/runtime.json", "{\"onnxruntime\":");
+    put_text("states/qairt-2.47.0/runtime.json", "[1, \"o.so\"]");
+    put_runtime("states", "qairt-2.49.40", "sub/p.so");
+    put_runtime("states", "qairt-2.48.40", NULL);
+    put_runtime("states", "my-build", NULL);
+    put_runtime("states", ".hidden", NULL);
+    put_text("states/no-runtime/readme.txt", "");
+    use_runtimes("states");
+    expect_ok(nd_runtimes_list(&list, &err), &err);
+    assert_int_equal(list.n, 6);
+    assert_string_equal(find(&list, "qairt-2.51.0")->missing,
+                        "installed only in part; install it with 'tools/setup --runtime qairt-2.51.0'");
+    assert_string_equal(find(&list, "qairt-2.50.40")->missing,
+                        "installed only in part; install it with 'tools/setup --runtime qairt-2.50.40'");
+    for (int i = 0; i < 2; i++) {
+        const char *id = i == 0 ? "qairt-2.49.40" : "qairt-2.47.0";
+        assert_non_null(strstr(find(&list, id)->missing, "a library of it is gone; "));
+    }
+    const struct nd_runtime_info *whole = find(&list, "qairt-2.48.40");
+    assert_null(whole->missing);
+    assert_string_equal(whole->ort_version, "9.8"); /* what is there counts, not what was expected */
+    assert_string_equal(whole->provider_version, "7.6");
+    char *path = in_folder("states/qairt-2.48.40/sub/p.so");
+    assert_string_equal(whole->provider_library, path);
+    free(path);
+    assert_null(find(&list, "my-build")->missing);
+    nd_runtimes_deinit(&list);
+    struct nd_device device;
+    expect_ok(nd_device_parse("cpu", &device, &err), &err);
+    assert_string_equal(device.runtime.id, "qairt-2.48.40"); /* the newest that can be used */
+    nd_device_deinit(&device);
+    expect_ok(nd_device_parse("cpu@my-build", &device, &err), &err);
+    assert_string_equal(device.runtime.ort_version, "9.8");
+    nd_device_deinit(&device);
+}
+
+/* Agents work in folders of their own, so a relative path must not reach them. */
+static void runtimes_of_a_relative_folder_get_full_paths(void **state)
+{
+    (void)state;
+    struct nd_runtime_list list;
+    char *here = getcwd(NULL, 0);
+    put_runtime("relative", "qairt-2.48.40", NULL);
+    assert_int_equal(chdir(folder), 0);
+    setenv("NPUDIFF_RUNTIMES", "relative", 1);
+    assert_int_equal(nd_runtimes_list(&list, NULL), ND_OK);
+    assert_int_equal(chdir(here), 0);
+    const struct nd_runtime_info *info = find(&list, "qairt-2.48.40");
+    assert_int_equal(info->ort_library[0], '/');
+    assert_true(nd_path_exists(info->ort_library) && nd_path_exists(info->backend_library));
+    nd_runtimes_deinit(&list);
+    free(here);
+}
+
+static void runtimes_default_to_the_cache_folder(void **state)
+{
+    (void)state;
+    struct nd_runtime_list list;
+    char *home = nd_strdup(getenv("HOME")), *cache = nd_strdup(getenv("XDG_CACHE_HOME"));
+    unsetenv("NPUDIFF_RUNTIMES");
+    setenv("HOME", "/home/of/nobody", 1);
+    unsetenv("XDG_CACHE_HOME");
+    assert_int_equal(nd_runtimes_list(&list, NULL), ND_OK);
+    assert_string_equal(list.items[0].folder, "/home/of/nobody/.cache/npudiff/runtimes/qairt-2.51.0");
+    nd_runtimes_deinit(&list);
+    setenv("XDG_CACHE_HOME", "/cache", 1);
+    assert_int_equal(nd_runtimes_list(&list, NULL), ND_OK);
+    assert_string_equal(list.items[0].folder, "/cache/npudiff/runtimes/qairt-2.51.0");
+    nd_runtimes_deinit(&list);
+    setenv("XDG_CACHE_HOME", "not/absolute", 1); /* the specification of that variable: to be ignored */
+    assert_int_equal(nd_runtimes_list(&list, NULL), ND_OK);
+    assert_string_equal(list.items[0].folder, "/home/of/nobody/.cache/npudiff/runtimes/qairt-2.51.0");
+    nd_runtimes_deinit(&list);
+    if (home != NULL)
+        setenv("HOME", home, 1);
+    unsetenv("XDG_CACHE_HOME");
+    if (cache != NULL)
+        setenv("XDG_CACHE_HOME", cache, 1);
+    free(home);
+    free(cache);
+}
+
+/* ---- URIs ---- */
+
+static int use_fake_runtime(void **state)
+{
+    (void)state;
+    put_runtime("uris", "qairt-2.48.40", NULL);
+    put_runtime("uris", "qairt-2.47.0", NULL);
+    use_runtimes("uris");
+    return 0;
+}
+
+static int use_real_runtimes(void **state)
+{
+    (void)state;
+    return unsetenv("NPUDIFF_RUNTIMES");
+}
+
+static void cpu_uri_gives_a_reference(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct nd_device device;
+    expect_ok(nd_device_parse("cpu", &device, &err), &err);
+    assert_int_equal(device.kind, ND_DEVICE_CPU);
+    assert_string_equal(device.uri, "cpu@qairt-2.48.40");
+    assert_string_equal(device.label, "cpu");
+    assert_null(device.chipset);
+    assert_string_equal(device.optimisation, "disable"); /* fused operators would have other arithmetic */
+    assert_int_equal(device.n_threads, 1);
+    assert_int_equal(device.n_options, 0);
+    nd_device_deinit(&device);
+    nd_device_deinit(&device); /* the zeroed is accepted */
+    expect_ok(nd_device_parse("cpu@qairt-2.47.0?optimisation=extended&threads=4", &device, &err), &err);
+    assert_string_equal(device.uri, "cpu@qairt-2.47.0?optimisation=extended&threads=4");
+    assert_string_equal(device.label, "cpu@qairt-2.47.0?optimisation=extended&threads=4");
+    assert_string_equal(device.runtime.id, "qairt-2.47.0");
+    assert_string_equal(device.optimisation, "extended");
+    assert_int_equal(device.n_threads, 4);
+    nd_device_deinit(&device);
+}
+
+static const char *option(const struct nd_device *device, const char *key)
+{
+    for (size_t i = 0; i < device->n_options; i++)
+        if (strcmp(device->option_keys[i], key) == 0)
+            return device->option_values[i];
+    return NULL;
+}
+
+static void simulator_uri_gives_explicit_options(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct nd_device device;
+    char *backend = in_folder("uris/qairt-2.48.40/b.so");
+    expect_ok(nd_device_parse("htp-sim:Gen3", &device, &err), &err);
+    assert_int_equal(device.kind, ND_DEVICE_HTP_SIM);
+    assert_string_equal(device.uri, "htp-sim:SM8650@qairt-2.48.40");
+    assert_string_equal(device.label, "Gen3");
+    assert_string_equal(device.chipset->sm, "SM8650");
+    assert_string_equal(device.optimisation, "all");
+    assert_int_equal(device.n_options, 4);
+    assert_string_equal(option(&device, "backend_path"), backend);
+    assert_string_equal(option(&device, "soc_model"), "57");
+    assert_string_equal(option(&device, "offload_graph_io_quantization"), "1");
+    assert_string_equal(option(&device, "enable_htp_fp16_precision"), "1");
+    nd_device_deinit(&device);
+    /* v68 has no half precision. */
+    expect_ok(nd_device_parse("htp-sim:sm8350", &device, &err), &err);
+    assert_null(option(&device, "enable_htp_fp16_precision"));
+    assert_string_equal(option(&device, "soc_model"), "30");
+    nd_device_deinit(&device);
+    free(backend);
+}
+
+static void query_sets_and_overrides_provider_options(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct nd_device device;
+    expect_ok(
+        nd_device_parse("htp-sim:gen1@qairt-2.47.0?offload_graph_io_quantization=0&new=a=b&empty=&threads=2",
+                        &device, &err),
+        &err);
+    assert_string_equal(device.label,
+                        "gen1@qairt-2.47.0?offload_graph_io_quantization=0&new=a=b&empty=&threads=2");
+    assert_int_equal(device.n_options, 6);
+    assert_string_equal(option(&device, "offload_graph_io_quantization"), "0");
+    assert_string_equal(option(&device, "new"), "a=b");
+    assert_string_equal(option(&device, "empty"), "");
+    assert_int_equal(device.n_threads, 2);
+    nd_device_deinit(&device);
+}
+
+static void bad_uri_is_refused_in_clear_words(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *uri;
+        int id;
+        const char *message;
+    } bad[] = {
+        {"", ND_E_DEVICE_UNKNOWN,
+         "unknown device '': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)"},
+        {"CPU", ND_E_DEVICE_UNKNOWN,
+         "unknown device 'CPU': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)"},
+        {"cpu:", ND_E_DEVICE_UNKNOWN,
+         "unknown device 'cpu:': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)"},
+        {"htp-sim", ND_E_DEVICE_UNKNOWN,
+         "unknown device 'htp-sim': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)"},
+        {"htp-sim:", ND_E_DEVICE_UNKNOWN,
+         "device 'htp-sim:': unknown chipset '' ('npudiff devices' lists those there are)"},
+        {"htp-sim:gen9", ND_E_DEVICE_UNKNOWN,
+         "device 'htp-sim:gen9': unknown chipset 'gen9' ('npudiff devices' lists those there are)"},
+        {"htp-sim:gen9@x", ND_E_DEVICE_UNKNOWN,
+         "device 'htp-sim:gen9@x': unknown chipset 'gen9' ('npudiff devices' lists those there are)"},
+        {"cpu@", ND_E_RUNTIME_MISSING, "there is no runtime ''; 'npudiff runtimes' lists those there are"},
+        {"cpu@qairt-1", ND_E_RUNTIME_MISSING,
+         "there is no runtime 'qairt-1'; 'npudiff runtimes' lists those there are"},
+        {"cpu?", ND_E_DEVICE_UNKNOWN, "device 'cpu?': '' is not of the form option=value"},
+        {"cpu?threads", ND_E_DEVICE_UNKNOWN, "device 'cpu?threads': 'threads' is not of the form option=value"},
+        {"cpu?=1", ND_E_DEVICE_UNKNOWN, "device 'cpu?=1': '=1' is not of the form option=value"},
+        {"cpu?threads=1&", ND_E_DEVICE_UNKNOWN, "device 'cpu?threads=1&': '' is not of the form option=value"},
+        {"cpu?threads=0", ND_E_DEVICE_UNKNOWN,
+         "device 'cpu?threads=0': threads is a number from 1 to 1024, not '0'"},
+        {"cpu?threads=2x", ND_E_DEVICE_UNKNOWN,
+         "device 'cpu?threads=2x': threads is a number from 1 to 1024, not '2x'"},
+        {"cpu?threads=1025", ND_E_DEVICE_UNKNOWN,
+         "device 'cpu?threads=1025': threads is a number from 1 to 1024, not '1025'"},
+        {"cpu?optimisation=most", ND_E_DEVICE_UNKNOWN,
+         "device 'cpu?optimisation=most': optimisation is 'disable', 'basic', 'extended' or 'all', not 'most'"},
+        {"cpu?soc_model=3", ND_E_DEVICE_UNKNOWN,
+         "device 'cpu?soc_model=3': unknown option 'soc_model'; a cpu has 'optimisation' and 'threads'"},
+        {"htp-sim:gen1?soc_model=3", ND_E_DEVICE_UNKNOWN,
+         "device 'htp-sim:gen1?soc_model=3': option 'soc_model' follows from the device itself"},
+        {"htp-sim:gen1?backend_path=x", ND_E_DEVICE_UNKNOWN,
+         "device 'htp-sim:gen1?backend_path=x': option 'backend_path' follows from the device itself"},
+        {"htp-sim:gen1?backend_type=cpu", ND_E_DEVICE_UNKNOWN,
+         "device 'htp-sim:gen1?backend_type=cpu': option 'backend_type' follows from the device itself"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct nd_error err = {0};
+        struct nd_device device = {.n_threads = 77};
+        enum nd_status status = nd_device_parse(bad[i].uri, &device, &err);
+        assert_int_equal(status, bad[i].id == ND_E_DEVICE_UNKNOWN ? ND_ERR_USAGE : ND_ERR_NOT_FOUND);
+        assert_int_equal(err.id, bad[i].id);
+        assert_string_equal(err.message, bad[i].message);
+        assert_int_equal(device.n_threads, 77); /* untouched */
+    }
+}
+
+static void syntaxes_end_with_null(void **state)
+{
+    (void)state;
+    const struct nd_device_syntax *syntax = nd_device_syntaxes();
+    size_t n = 0;
+    for (; syntax[n].syntax != NULL; n++)
+        assert_true(strlen(syntax[n].summary) > 0);
+    assert_int_equal(n, 2);
+}
+
+int main(void)
+{
+#define WITH_FAKE_RUNTIME(test) cmocka_unit_test_setup_teardown(test, use_fake_runtime, use_real_runtimes)
+#define WITH_OWN_RUNTIME(test) cmocka_unit_test_setup_teardown(test, NULL, use_real_runtimes)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chipset_table_names_each_chip_once),
+        cmocka_unit_test(chipset_is_found_by_number_and_alias_in_any_case),
+        WITH_OWN_RUNTIME(runtimes_of_an_empty_folder_are_known_but_missing),
+        WITH_OWN_RUNTIME(runtimes_in_every_state_are_told_apart),
+        WITH_OWN_RUNTIME(runtimes_of_a_relative_folder_get_full_paths),
+        WITH_OWN_RUNTIME(runtimes_default_to_the_cache_folder),
+        WITH_FAKE_RUNTIME(cpu_uri_gives_a_reference),
+        WITH_FAKE_RUNTIME(simulator_uri_gives_explicit_options),
+        WITH_FAKE_RUNTIME(query_sets_and_overrides_provider_options),
+        WITH_FAKE_RUNTIME(bad_uri_is_refused_in_clear_words),
+        cmocka_unit_test(syntaxes_end_with_null),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

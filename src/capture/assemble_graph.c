@@ -38,6 +38,26 @@ static enum nd_status read_nodes(const struct nd_record *records, size_t n, stru
     return ND_OK;
 }
 
+/* While an edge's rank is unknown its axis counts from the end. What a capture says of axes must hold without
+ * that; parameters that no axis can be told for are left out. */
+static void settle_axis(struct nd_edge *edge)
+{
+    struct nd_quant *quant = &edge->quant;
+    if (quant->n > 1 && quant->axis < 0 && edge->shape.rank >= 0)
+        quant->axis += edge->shape.rank;
+    bool is_known = edge->shape.rank >= 0;
+    bool has_axis =
+        quant->axis >= 0 &&
+        (!is_known || (quant->axis < edge->shape.rank && edge->shape.dims[quant->axis] == (int64_t)quant->n));
+    if (quant->n <= 1 && !has_axis)
+        quant->axis = -1;
+    if (quant->n <= 1 || has_axis)
+        return;
+    free(quant->scale);
+    free(quant->zero_point);
+    *quant = (struct nd_quant){.axis = -1};
+}
+
 static enum nd_status complete_edges(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,
                                      const struct nd_spool_index *index, struct nd_error *err)
 {
@@ -53,22 +73,41 @@ static enum nd_status complete_edges(struct nd_assembled_graph *graph, const str
             graph->edges[e].dtype = index->outputs[e].dtype;
             graph->edges[e].shape = index->outputs[e].shape;
         }
+        if (status == ND_OK)
+            settle_axis(&graph->edges[e]);
     }
     return status;
 }
 
-/* The provider of the node called `name` in that pass. A provider's layout pass may rename a node in one
- * session and not in another, so that each pass is asked for its own edges. */
+/* The nodes of one pass, one after the other. */
+static const struct nd_capture_node *node_of_pass(const struct nd_assembled_graph *graph,
+                                                  const struct nd_spool_index *index, size_t pass, size_t *i)
+{
+    size_t n = pass == 0 ? graph->n_nodes : graph->n_later_nodes;
+    for (; *i < n; (*i)++)
+        if (pass == 0 || index->later_nodes[*i].index[0] == pass)
+            return pass == 0 ? &graph->nodes[(*i)++] : &graph->later_nodes[(*i)++];
+    return NULL;
+}
+
+/* The provider of the node called `name` in that pass. A provider's layout pass may have replaced the node by
+ * one of another name: then, where all that computes in the session ran on one provider, so did it; else ""
+ * (unknown). */
 static const char *provider_of(const struct nd_assembled_graph *graph, const struct nd_spool_index *index,
                                size_t pass, const char *name)
 {
-    for (size_t i = 0; name != NULL && pass == 0 && i < graph->n_nodes; i++)
-        if (strcmp(graph->nodes[i].name, name) == 0)
-            return graph->nodes[i].provider;
-    for (size_t i = 0; name != NULL && pass > 0 && i < graph->n_later_nodes; i++)
-        if (index->later_nodes[i].index[0] == pass && strcmp(graph->later_nodes[i].name, name) == 0)
-            return graph->later_nodes[i].provider;
-    return "";
+    const struct nd_capture_node *node;
+    const char *common = NULL;
+    bool is_common = true;
+    for (size_t i = 0; (node = node_of_pass(graph, index, pass, &i)) != NULL;) {
+        if (name != NULL && strcmp(node->name, name) == 0)
+            return node->provider;
+        if (strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0)
+            continue;
+        is_common = is_common && (common == NULL || strcmp(common, node->provider) == 0);
+        common = node->provider;
+    }
+    return common != NULL && is_common ? common : "";
 }
 
 enum nd_status nd_assembled_graph_init(struct nd_assembled_graph *graph, const struct nd_assembly *assembly,

@@ -198,6 +198,9 @@ static inline enum nd_status fake_head(struct nd_spool_writer *writer, struct nd
     static const char *const library[][2] = {{"path", "/no/such/lib.so"}, {"build_id", "c0ffee"}, {NULL, NULL}};
     static const char *const node[][2] = {
         {"provider", "FakeProvider"}, {"name", "n0"}, {"op_type", "Conv"}, {"domain", ""}, {NULL, NULL}};
+    /* On another provider, so that nothing can be said of nodes that are not listed. */
+    static const char *const other[][2] = {
+        {"provider", "OtherProvider"}, {"name", "n9"}, {"op_type", "Add"}, {"domain", ""}, {NULL, NULL}};
     static const char *const log[][2] = {
         {"severity", "2"}, {"location", "here"}, {"message", "a warning"}, {NULL, NULL}};
     static const char *const run[][2] = {{"stage", "run"}, {NULL, NULL}};
@@ -208,6 +211,8 @@ static inline enum nd_status fake_head(struct nd_spool_writer *writer, struct nd
         status = fake_fields(writer, ND_RECORD_LIBRARY, library, err);
     if (status == ND_OK)
         status = fake_fields(writer, ND_RECORD_NODE, node, err);
+    if (status == ND_OK)
+        status = fake_fields(writer, ND_RECORD_NODE, other, err);
     if (status == ND_OK)
         status = fake_fields(writer, ND_RECORD_LOG, log, err);
     return status == ND_OK ? fake_fields(writer, ND_RECORD_STAGE, run, err) : status;

@@ -15,4 +15,5 @@ for file in "$GOLDEN"/bad/captures/*.h5; do
 done
 code_of info "$GOLDEN/bad/captures/valid.h5"
 capture cnn.w8a8 -d cpu -p zeros -o good.h5
-run verify good.h5 "$GOLDEN/bad/captures/text.h5" missing.h5
+cp "$GOLDEN/bad/captures/text.h5" . # the table must not depend on where the project lies
+run verify good.h5 text.h5 missing.h5

@@ -67,10 +67,7 @@ check_clang() {
     ninja -C build-clang --quiet
 }
 
-check_sanitize() {
-    LSAN_OPTIONS=suppressions=$PWD/tools/lsan.supp \
-        run_suite build-sanitize "" -Db_sanitize=address,undefined -Db_lundef=false
-}
+check_sanitize() { run_suite build-sanitize "" -Db_sanitize=address,undefined -Db_lundef=false; }
 # Without the tests that load ONNX Runtime: its own threads are not instrumented.
 check_threads() { suites="store capture chunk spool compare report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false; }
 check_valgrind() {

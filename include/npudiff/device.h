@@ -100,7 +100,7 @@ struct nd_capture_options {
     bool profile;              /* store ONNX Runtime's profile as a log */
     bool replace;              /* replace an existing capture */
     int log_severity;          /* 0 verbose ... 4 fatal */
-    double time_limit_s;       /* for the whole run; 0: none */
+    double time_limit_s;       /* for the whole capture; 0: none */
     double stall_limit_s;      /* without any progress; 0: none */
     size_t memory_limit_bytes; /* resident memory of the agent; 0: none */
     const char *agent; /* path of npudiff-agent; NULL: $NPUDIFF_AGENT, else beside the running program, else the

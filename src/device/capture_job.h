@@ -12,6 +12,7 @@ struct nd_capture_job {
     const struct nd_probe *const *probes;
     size_t n_probes;
     const struct nd_capture_options *options;
+    uint64_t begun_ns;     /* nd_clock_ns when the capture began */
     const char *folder;    /* temporary: models and runs go there */
     size_t *selected;      /* indices into the model's edges */
     struct nd_edge *edges; /* copies of them, as they will be recorded */

@@ -57,6 +57,7 @@ static enum nd_status run_job(const struct nd_capture_job *capture, const struct
             .folder = folder,
             .options = options,
             .label = capture->device->label,
+            .begun_ns = capture->begun_ns,
             .samples_total = job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0,
         };
         status = nd_agent_launch(&start, exit, err);
@@ -290,6 +291,8 @@ static enum nd_status check_request(const struct nd_model *model, const struct n
                 return nd_fail(err, ND_E_OPTION_CONFLICT, probes[i]->name,
                                "two probes are called '%s' ('%s' and '%s')", probes[i]->name, probes[k]->source,
                                probes[i]->source);
+    if (options->struct_size != sizeof *options)
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the options are of another version of the library");
     if (options->deflate_level < 0 || options->deflate_level > 9)
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the deflate level is %d; 0 to 9 are possible",
                        options->deflate_level);
@@ -318,8 +321,12 @@ enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_devi
                               const struct nd_capture_options *options, struct nd_capture_outcome *outcome,
                               struct nd_error *err)
 {
-    struct nd_capture_job capture = {
-        .model = model, .device = device, .probes = probes, .n_probes = n_probes, .options = options};
+    struct nd_capture_job capture = {.model = model,
+                                     .device = device,
+                                     .probes = probes,
+                                     .n_probes = n_probes,
+                                     .options = options,
+                                     .begun_ns = nd_clock_ns()};
     struct nd_agent_exit exit = {0};
     struct nd_assembled assembled = {0};
     char *folder = NULL, *run_folder = NULL;

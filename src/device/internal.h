@@ -22,6 +22,7 @@ struct nd_agent_start {
     const struct nd_capture_options *options;
     const char *label;
     size_t samples_total;
+    uint64_t begun_ns; /* the time limit counts from here, over all agents of a capture; 0: from the start */
 };
 
 /* Starts an agent, watches its time, memory and progress, and waits for its end. A dead agent is an outcome

@@ -129,6 +129,7 @@ struct watch {
     const struct nd_agent_start *start;
     pid_t pid;
     uint64_t started_ns;
+    uint64_t begun_ns;       /* of the capture */
     uint64_t progress_ns;    /* of the last sign of life */
     uint64_t samples_before; /* of probes and passes that are finished */
     uint64_t samples_probe;  /* acknowledged of the probe in work */
@@ -179,7 +180,7 @@ static enum nd_status check_limits(const struct watch *watch, struct nd_error *e
     const char *label = watch->start->label;
     if (is_cancelled(options))
         return nd_fail(err, ND_E_CANCELLED, label, "device '%s' was stopped on request", label);
-    if (options->time_limit_s > 0 && seconds_since(watch->started_ns) > options->time_limit_s)
+    if (options->time_limit_s > 0 && seconds_since(watch->begun_ns) > options->time_limit_s)
         return nd_fail(err, ND_E_DEVICE_TIME, label, "device '%s' was stopped after its time limit of %g s",
                        label, options->time_limit_s);
     if (options->stall_limit_s > 0 && seconds_since(watch->progress_ns) > options->stall_limit_s)
@@ -236,6 +237,7 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     struct nd_agent_exit ended = {0};
     watch.started_ns = nd_clock_ns();
     watch.progress_ns = watch.started_ns;
+    watch.begun_ns = start->begun_ns != 0 ? start->begun_ns : watch.started_ns;
     int wait_status = 0;
     enum nd_status limits = ND_OK;
     for (;;) {

@@ -183,7 +183,9 @@ enum nd_status nd_runtime_find(const char *id, struct nd_runtime_info *out, stru
         return status;
     struct nd_runtime_info *found = NULL, *newest = NULL;
     for (size_t i = 0; i < list.n; i++) {
-        if (newest == NULL && list.items[i].missing == NULL)
+        /* By default only one of ours: what else lies there is for who asks for it by name. */
+        bool is_ours = strncmp(list.items[i].id, "qairt-", 6) == 0;
+        if (newest == NULL && is_ours && list.items[i].missing == NULL)
             newest = &list.items[i];
         if (id != NULL && strcmp(list.items[i].id, id) == 0)
             found = &list.items[i];

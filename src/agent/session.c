@@ -1,0 +1,180 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agent/internal.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "spool/fields.h"
+
+static const size_t max_log_bytes = 8u << 20; /* a provider at its most talkative must not fill the disk */
+static const size_t max_profile_bytes = 512u << 20;
+
+static void record_log(void *context, int severity, const char *location, const char *message)
+{
+    struct nd_agent *agent = context;
+    size_t n = strlen(message);
+    if (atomic_fetch_add(&agent->log_bytes, n) > max_log_bytes)
+        return;
+    struct nd_strbuf fields = {0};
+    nd_fields_add_u64(&fields, "severity", (uint64_t)severity);
+    nd_fields_add(&fields, "location", location);
+    nd_fields_add(&fields, "message", message);
+    /* A log line that cannot be written is no reason to stop: the next record will meet the same disk. */
+    nd_fields_append(agent->writer, ND_RECORD_LOG, NULL, 0, &fields, NULL);
+}
+
+static void record_library(void *context, const char *path, const char *build_id)
+{
+    struct nd_agent *agent = context;
+    if (path[0] != '/') /* linux-vdso has no file */
+        return;
+    struct nd_strbuf fields = {0};
+    nd_fields_add(&fields, "path", path);
+    nd_fields_add(&fields, "build_id", build_id);
+    nd_fields_append(agent->writer, ND_RECORD_LIBRARY, NULL, 0, &fields, NULL);
+}
+
+bool nd_agent_has_provider(const struct nd_job *job)
+{
+    return job->provider_name != NULL && job->provider_name[0] != '\0';
+}
+
+static enum nd_status create_runtime(struct nd_agent *agent, nd_runtime_log log, int severity,
+                                     struct nd_error *err)
+{
+    const struct nd_job *job = agent->job;
+    const struct nd_runtime_options options = {
+        .ort_library = job->ort_library,
+        .provider_name = nd_agent_has_provider(job) ? job->provider_name : NULL,
+        .provider_library = nd_agent_has_provider(job) ? job->provider_library : NULL,
+        .log = log,
+        .log_context = agent,
+        .log_severity = severity,
+    };
+    return nd_runtime_create(&options, &agent->runtime, err);
+}
+
+enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *err)
+{
+    enum nd_status status = create_runtime(agent, record_log, (int)agent->job->log_severity, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_strbuf fields = {0};
+    nd_fields_add(&fields, "version", nd_runtime_version(agent->runtime));
+    nd_fields_add(&fields, "build_info", nd_runtime_build_info(agent->runtime));
+    return nd_fields_append(agent->writer, ND_RECORD_RUNTIME, NULL, 0, &fields, err);
+}
+
+/* One profile is enough: that of the pass with the most tensors. */
+static bool wants_profile(const struct nd_agent *agent)
+{
+    return agent->pass == 0 && agent->job->profile_prefix[0] != '\0';
+}
+
+static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
+{
+    const struct nd_job *job = agent->job;
+    struct nd_option_pair *pairs = nd_calloc(job->n_provider_options + job->n_config, sizeof *pairs);
+    if (pairs == NULL)
+        return nd_fail_memory(err);
+    struct nd_option_pair *config = pairs + job->n_provider_options;
+    for (size_t i = 0; i < job->n_provider_options; i++)
+        pairs[i] = (struct nd_option_pair){job->provider_options[i].key, job->provider_options[i].value};
+    for (size_t i = 0; i < job->n_config; i++)
+        config[i] = (struct nd_option_pair){job->config[i].key, job->config[i].value};
+    const struct nd_session_options options = {
+        .model_path = job->passes[agent->pass].model,
+        .optimisation = (enum nd_optimisation)job->optimisation,
+        .n_threads = (int)job->n_threads,
+        .provider_options = pairs,
+        .n_provider_options = job->n_provider_options,
+        .config = config,
+        .n_config = job->n_config,
+        .profile_prefix = wants_profile(agent) ? job->profile_prefix : NULL,
+    };
+    enum nd_status status = nd_session_create(agent->runtime, &options, &agent->session, err);
+    free(pairs);
+    return status;
+}
+
+/* Of what a runtime says at its most talkative, the lines that tell why it refused a model: its own warnings
+ * and errors, and those that a backend reports through it as ordinary text. */
+static void record_reason(void *context, int severity, const char *location, const char *message)
+{
+    static const char *const marks[] = {"<E>", "ERROR", "FAILED", "could not create op"};
+    bool is_reason = severity >= 2;
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
+        is_reason = is_reason || strstr(message, marks[i]) != NULL;
+    if (is_reason)
+        record_log(context, severity, location, message);
+}
+
+/* The reasons are only told at the lowest severity, which would cost every other run dearly: so the refused
+ * session is tried once more for them alone. */
+static void record_reasons(struct nd_agent *agent)
+{
+    nd_runtime_destroy(&agent->runtime);
+    if (create_runtime(agent, record_reason, 0, NULL) == ND_OK)
+        try_session(agent, NULL);
+    nd_session_destroy(&agent->session);
+}
+
+enum nd_status nd_agent_create_session(struct nd_agent *agent, struct nd_error *err)
+{
+    enum nd_status status = try_session(agent, err);
+    /* Also after a failure: which libraries were in the process is evidence. */
+    if (agent->pass == 0)
+        nd_runtime_visit_libraries(record_library, agent);
+    if (status != ND_OK && agent->job->log_severity > 0)
+        record_reasons(agent);
+    return status;
+}
+
+/* Fallback is found by reading placement back; the session's own switch against it changes results. */
+enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error *err)
+{
+    const struct nd_job *job = agent->job;
+    struct nd_placement *nodes = NULL;
+    size_t n = 0, n_fallen = 0;
+    enum nd_status status = nd_session_placement(agent->session, &nodes, &n, err);
+    struct nd_strbuf fallen = {0};
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        struct nd_strbuf fields = {0};
+        nd_fields_add(&fields, "provider", nodes[i].provider);
+        nd_fields_add(&fields, "name", nodes[i].name);
+        nd_fields_add(&fields, "op_type", nodes[i].op_type);
+        nd_fields_add(&fields, "domain", nodes[i].domain);
+        status = nd_fields_append(agent->writer, ND_RECORD_NODE, NULL, 0, &fields, err);
+        if (status == ND_OK && nd_agent_has_provider(job) &&
+            strcmp(nodes[i].provider, job->provider_name) != 0 && !nd_job_is_io_node(job, nodes[i].name) &&
+            n_fallen++ < 8)
+            nd_strbuf_printf(&fallen, "%s%s '%s'", n_fallen > 1 ? ", " : "", nodes[i].op_type, nodes[i].name);
+    }
+    if (status == ND_OK && n_fallen > 0 && !job->is_fallback_allowed)
+        status =
+            nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s", n_fallen, n,
+                    job->provider_name, fallen.text != NULL ? fallen.text : "", n_fallen > 8 ? ", ..." : "");
+    nd_strbuf_deinit(&fallen);
+    free(nodes);
+    return status;
+}
+
+enum nd_status nd_agent_record_profile(struct nd_agent *agent, struct nd_error *err)
+{
+    if (!wants_profile(agent))
+        return ND_OK;
+    char *path = NULL;
+    void *text = NULL;
+    size_t text_bytes = 0;
+    enum nd_status status = nd_session_end_profile(agent->session, &path, err);
+    if (status == ND_OK)
+        status = nd_file_read(path, max_profile_bytes, &text, &text_bytes, err);
+    if (status == ND_OK)
+        status = nd_spool_append(
+            agent->writer,
+            &(struct nd_record){.kind = ND_RECORD_PROFILE, .payload = text, .payload_bytes = text_bytes}, err);
+    free(text);
+    free(path);
+    return status;
+}

@@ -6,7 +6,7 @@ set -eu
 cd "$(dirname "$0")/.."
 tools/setup >/dev/null
 tools/build >/dev/null
-ninja -C build --quiet tools/bench/bare_loop
+ninja -C build tools/bench/bare_loop >/dev/null
 rounds=${1:-5}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -3,8 +3,8 @@
 #ifndef ND_CAPTURE_INDEX_INTERNAL_H
 #define ND_CAPTURE_INDEX_INTERNAL_H
 
-#include "capture/libhdf5.h"
 #include "capture/index.h"
+#include "capture/libhdf5.h"
 
 /* A new object at the end of the index, or NULL (out of memory, err says so). Moves the others in memory. */
 struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, bool is_group,

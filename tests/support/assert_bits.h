@@ -1,4 +1,5 @@
-/* Assertions that compare floats by their bits: cmocka's assert_float_equal passes NaN against 1. Include after cmocka.h. */
+/* Assertions that compare floats by their bits: cmocka's assert_float_equal passes NaN against 1. Include after
+ * cmocka.h. */
 #ifndef ND_TESTS_ASSERT_BITS_H
 #define ND_TESTS_ASSERT_BITS_H
 

@@ -1,14 +1,11 @@
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "cli/commands.h"
-#include "cli/progress.h"
-#include "cli/rows.h"
+#include "cli/fleet.h"
 #include "npudiff/device.h"
 #include "npudiff/parse.h"
 
@@ -32,29 +29,6 @@ struct values {
     bool force;
     bool json;
     bool quiet;
-};
-
-/* One device of the run and what came of it. */
-struct cell {
-    struct nd_device device;
-    char *path;
-    enum nd_status status; /* of nd_capture_run */
-    struct nd_error error;
-    struct nd_capture_outcome outcome;
-};
-
-/* The whole run, shared by its threads; next is guarded by lock. */
-struct work {
-    const struct values *values;
-    const struct nd_model *model;
-    const struct nd_probe *const *probes;
-    size_t n_probes;
-    struct nd_capture_options options;
-    struct cell *cells;
-    size_t n_cells;
-    size_t next;
-    pthread_mutex_t lock;
-    struct cli_progress *progress;
 };
 
 /* ---- preparing ---- */
@@ -155,39 +129,17 @@ static bool make_folder(const char *path)
     return is_made;
 }
 
-static enum nd_status prepare_cells(struct work *work, struct nd_error *err)
+static enum nd_status prepare_cells(const struct values *values, struct cli_fleet *fleet, struct nd_error *err)
 {
-    const struct values *values = work->values;
     bool is_file = ends_with(values->output, ".h5");
     enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < work->n_cells; i++) {
-        struct cell *cell = &work->cells[i];
+    for (size_t i = 0; status == ND_OK && i < fleet->n_cells; i++) {
+        struct cli_cell *cell = &fleet->cells[i];
         status = nd_device_parse(values->devices.items[i], &cell->device, err);
         if (status == ND_OK && (cell->path = capture_path(values->output, cell->device.label, is_file)) == NULL)
             status = ND_ERR_MEMORY;
     }
     return status;
-}
-
-static volatile sig_atomic_t caught_signal; /* SIGINT or SIGTERM that asks to stop, or 0 */
-
-static void note_signal(int number)
-{
-    caught_signal = number;
-}
-
-static bool is_cancelled(void *context)
-{
-    (void)context;
-    return caught_signal != 0;
-}
-
-/* Agents are stopped and temporary files removed before the program ends. */
-static void catch_signals(void)
-{
-    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
 }
 
 static void fill_options(const struct values *values, struct nd_capture_options *options)
@@ -212,99 +164,6 @@ static void fill_options(const struct values *values, struct nd_capture_options 
         options->stall_limit_s = values->stall_limit_s;
     if (values->memory_limit_mib > 0)
         options->memory_limit_bytes = values->memory_limit_mib << 20;
-    options->progress = cli_progress_update;
-    options->is_cancelled = is_cancelled;
-}
-
-/* ---- running ---- */
-
-static void *run_cells(void *context)
-{
-    struct work *work = context;
-    for (;;) {
-        pthread_mutex_lock(&work->lock);
-        size_t i = work->next++;
-        pthread_mutex_unlock(&work->lock);
-        if (i >= work->n_cells || caught_signal != 0)
-            return NULL;
-        struct cell *cell = &work->cells[i];
-        struct nd_capture_options options = work->options;
-        options.progress_context = cli_progress_context(work->progress, i);
-        cell->status = nd_capture_run(work->model, &cell->device, work->probes, work->n_probes, cell->path,
-                                      &options, &cell->outcome, &cell->error);
-        cli_progress_done(work->progress, i);
-    }
-}
-
-static void run_in_threads(struct work *work)
-{
-    size_t n = work->values->jobs > 0 ? work->values->jobs : 1;
-    pthread_t *threads = calloc(n, sizeof *threads);
-    size_t n_started = 0;
-    pthread_mutex_init(&work->lock, NULL);
-    while (threads != NULL && n_started + 1 < n &&
-           pthread_create(&threads[n_started], NULL, run_cells, work) == 0)
-        n_started++;
-    run_cells(work); /* this thread is one of them */
-    for (size_t i = 0; i < n_started; i++)
-        pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&work->lock);
-    free(threads);
-}
-
-/* ---- telling ---- */
-
-static json_t *cell_row(const struct cell *cell)
-{
-    const char *status = cell->status != ND_OK      ? "no capture"
-                         : cell->outcome.has_failed ? "failed"
-                                                    : "complete";
-    const struct nd_error *error = cell->status != ND_OK ? &cell->error : &cell->outcome.failure;
-    struct stat info;
-    json_int_t size = cell->status == ND_OK && stat(cell->path, &info) == 0 ? (json_int_t)info.st_size : 0;
-    char samples[64];
-    snprintf(samples, sizeof samples, "%zu/%zu", cell->outcome.samples_done, cell->outcome.samples_total);
-    return json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:s, s:o}", "device",
-                     cli_text(cell->device.label), "uri", cli_text(cell->device.uri), "capture",
-                     cli_text(cell->status == ND_OK ? cell->path : "-"), "status", status, "samples", samples,
-                     "samples_done", (json_int_t)cell->outcome.samples_done, "samples_total",
-                     (json_int_t)cell->outcome.samples_total, "bytes", size, "stage", cell->outcome.stage,
-                     "reason", cli_text(error->message));
-}
-
-static int cell_exit_code(const struct cell *cell)
-{
-    if (cell->status != ND_OK)
-        return (int)nd_status_exit_code(cell->status);
-    return cell->outcome.has_failed ? ND_EXIT_DEVICE_FAILED : ND_EXIT_SAME;
-}
-
-static int tell(const struct work *work)
-{
-    json_t *rows = json_array();
-    int exit_code = ND_EXIT_SAME;
-    for (size_t i = 0; i < work->n_cells; i++) {
-        const struct cell *cell = &work->cells[i];
-        int code = cell_exit_code(cell);
-        json_array_append_new(rows, cell_row(cell));
-        if (cell->status != ND_OK)
-            cli_report_error(&cell->error);
-        else if (cell->outcome.has_failed)
-            fprintf(stderr, "npudiff: device '%s' failed at stage '%s': %s [ND-%d]\n", cell->device.label,
-                    cell->outcome.stage, cell->outcome.failure.message, cell->outcome.failure.id);
-        /* Trouble outranks a failed device: something was not even tried. */
-        if (exit_code == ND_EXIT_SAME || code == ND_EXIT_TROUBLE)
-            exit_code = code;
-    }
-    static const struct cli_column columns[] = {{"device", "DEVICE"},   {"status", "STATUS"},
-                                                {"samples", "SAMPLES"}, {"bytes", "BYTES"},
-                                                {"capture", "CAPTURE"}, {NULL, NULL}};
-    if (work->values->quiet) {
-        json_decref(rows);
-        return exit_code;
-    }
-    int printed = cli_print_rows("captures", rows, columns, work->values->json);
-    return printed != 0 ? printed : exit_code;
 }
 
 /* ---- the command ---- */
@@ -316,33 +175,26 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     static const char *default_probes[] = {"zeros", "ones", "ramp", "uniform"};
     const struct cli_list specs =
         values->probes.n > 0 ? values->probes : (struct cli_list){.items = default_probes, .n = 4};
-    struct work work = {.values = values,
-                        .model = model,
-                        .probes = (const struct nd_probe *const *)probes,
-                        .n_probes = specs.n,
-                        .n_cells = values->devices.n,
-                        .cells = calloc(values->devices.n, sizeof *work.cells)};
-    fill_options(values, &work.options);
+    struct cli_fleet fleet = {.model = model,
+                              .probes = (const struct nd_probe *const *)probes,
+                              .n_probes = specs.n,
+                              .n_cells = values->devices.n,
+                              .cells = calloc(values->devices.n, sizeof *fleet.cells),
+                              .n_threads = values->jobs,
+                              .is_quiet = values->quiet,
+                              .is_json = values->json};
+    fill_options(values, &fleet.options);
     int usage = 0;
-    enum nd_status status = work.cells != NULL ? set_dims(model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
+    enum nd_status status = fleet.cells != NULL ? set_dims(model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
     if (status == ND_OK)
         status = make_probes(model, &specs, probes, &err);
     if (status == ND_OK)
-        status = prepare_cells(&work, &err);
-    if (status != ND_OK) {
+        status = prepare_cells(values, &fleet, &err);
+    if (status != ND_OK)
         exit_code = usage != 0 ? usage : cli_report_error(&err);
-    } else if (ends_with(values->output, ".h5") || make_folder(values->output)) {
-        work.progress = cli_progress_create(work.n_cells, values->quiet);
-        catch_signals();
-        run_in_threads(&work);
-        cli_progress_destroy(work.progress);
-        exit_code = caught_signal == 0 ? tell(&work) : ND_EXIT_TROUBLE;
-    }
-    for (size_t i = 0; work.cells != NULL && i < work.n_cells; i++) {
-        nd_device_deinit(&work.cells[i].device);
-        free(work.cells[i].path);
-    }
-    free(work.cells);
+    else if (ends_with(values->output, ".h5") || make_folder(values->output))
+        exit_code = cli_fleet_capture(&fleet);
+    cli_fleet_deinit(&fleet);
     return exit_code;
 }
 
@@ -365,10 +217,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         nd_probe_destroy(&probes[i]);
     free(probes);
     nd_model_destroy(&model);
-    if (caught_signal != 0) { /* everything is cleaned up: now end as the signal wants */
-        signal(caught_signal, SIG_DFL);
-        raise(caught_signal);
-    }
+    cli_fleet_end_if_signalled(); /* only now that everything is cleaned up */
     return exit_code;
 }
 

@@ -12,29 +12,7 @@
 
 #include "capture/names.h"
 #include "support/capture_fixture.h"
-
-static char *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return nd_dir_make_temporary(&folder, NULL) == ND_OK ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    nd_dir_remove(folder);
-    free(folder);
-    return 0;
-}
-
-static char *in_folder(const char *name)
-{
-    char *path = nd_path_join(folder, name);
-    assert_non_null(path);
-    return path;
-}
+#include "support/scratch.h"
 
 static size_t n_files_in_folder(void)
 {

@@ -9,22 +9,7 @@
 
 #include "npudiff/parse.h"
 #include "support/capture_fixture.h"
-
-static char *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return nd_dir_make_temporary(&folder, NULL) == ND_OK ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    nd_dir_remove(folder);
-    free(folder);
-    return 0;
-}
+#include "support/scratch.h"
 
 static char *golden(const char *name)
 {

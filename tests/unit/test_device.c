@@ -10,36 +10,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "npudiff/device.h"
-
-static char *folder;
-
-static int make_folder(void **state)
-{
-    (void)state;
-    return nd_dir_make_temporary(&folder, NULL) == ND_OK ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    nd_dir_remove(folder);
-    free(folder);
-    return 0;
-}
-
-static char *in_folder(const char *name)
-{
-    char *path = nd_path_join(folder, name);
-    assert_non_null(path);
-    return path;
-}
-
-static void expect_ok(enum nd_status status, const struct nd_error *err)
-{
-    if (status != ND_OK)
-        print_message("# %s\n", err->message);
-    assert_int_equal(status, ND_OK);
-}
+#include "support/scratch.h"
 
 /* ---- chipsets ---- */
 

@@ -6,5 +6,5 @@ cat >runtimes/mine/runtime.json <<END
 {"onnxruntime": "0", "onnxruntime_qnn": "0", "ort_library": "text.so", "provider_library": "text.so",
  "backend_library": "text.so"}
 END
-run capture "$GOLDEN/models/cnn.w8a8.onnx" -d cpu -p zeros -o x.h5 -q
+run capture "$GOLDEN/models/cnn.w8a8.onnx" -d cpu@mine -p zeros -o x.h5 -q
 "$NPUDIFF" info x.h5 | grep -E '^(x.h5|  stage|  code)'

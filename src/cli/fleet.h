@@ -1,0 +1,40 @@
+/* Capturing one model on several devices: at once where asked, interruptible, told as a table. */
+#ifndef ND_CLI_FLEET_H
+#define ND_CLI_FLEET_H
+
+#include <stdbool.h>
+
+#include "npudiff/device.h"
+
+/* One device and what came of it. */
+struct cli_cell {
+    struct nd_device device;
+    char *path;            /* of its capture */
+    enum nd_status status; /* of nd_capture_run */
+    struct nd_error error;
+    struct nd_capture_outcome outcome;
+};
+
+struct cli_fleet {
+    const struct nd_model *model;
+    const struct nd_probe *const *probes;
+    size_t n_probes;
+    struct nd_capture_options options; /* but for progress and cancelling, which the fleet sets */
+    struct cli_cell *cells;
+    size_t n_cells;
+    size_t n_threads; /* devices at once */
+    bool is_quiet;    /* no progress, no table */
+    bool is_json;
+};
+
+/* Captures on every device, shows progress, and prints the table. SIGINT and SIGTERM stop the agents and clean
+ * up. The exit code. */
+int cli_fleet_capture(struct cli_fleet *fleet);
+
+/* Ends the process as the signal that came wants it, after all cleaning up; returns when none came. */
+void cli_fleet_end_if_signalled(void);
+
+/* Frees what the cells own. */
+void cli_fleet_deinit(struct cli_fleet *fleet);
+
+#endif

@@ -9,7 +9,7 @@ import time
 from support import Capture, Running, Scratch, bits_equal, capture, capture_command, compare, info, is_alive, main, npudiff
 
 MODEL = "cnn.w8a8.onnx"
-N_SAMPLES = 3000
+N_SAMPLES = 6000
 N_TRIALS = 50
 PROBE = f"uniform:{N_SAMPLES}"
 
@@ -104,11 +104,17 @@ class Death(Scratch):
     def test_late_kill_keeps_most(self):
         """A kill once two thirds are acknowledged leaves two thirds or more; comparing that capture exits 5, says why, and
         judges it by the samples it has."""
-        running, out, _ = self.start(0, probe=PROBE)
-        agent = running.agent()
-        self.wait_for(running, agent, 2 * N_SAMPLES // 3)
-        os.kill(agent, signal.SIGKILL)
-        code, said = running.finish()
+        for attempt in range(10): # on a fast machine the agent may be done before the kill reaches it
+            running, out, _ = self.start(attempt, probe=PROBE)
+            agent = running.agent()
+            self.wait_for(running, agent, 2 * N_SAMPLES // 3)
+            try:
+                os.kill(agent, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            code, said = running.finish()
+            if code != 0:
+                break
         self.assertEqual(code, 5, said)
         self.assertGreaterEqual(self.check_stored(out / "x.h5"), 2 * N_SAMPLES // 3)
         result = compare(self.shared / "whole.h5", out / "x.h5", expect=5)

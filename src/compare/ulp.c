@@ -43,11 +43,6 @@ bool nd_float_is_inf(const struct nd_float_format *format, uint64_t bits)
     return magnitude(format, bits) == inf_magnitude(format);
 }
 
-bool nd_float_is_zero(const struct nd_float_format *format, uint64_t bits)
-{
-    return magnitude(format, bits) == 0;
-}
-
 static double value_f32(uint32_t bits)
 {
     float value;

@@ -16,7 +16,6 @@ const struct nd_float_format *nd_float_format(enum nd_dtype dtype);
 
 bool nd_float_is_nan(const struct nd_float_format *format, uint64_t bits);
 bool nd_float_is_inf(const struct nd_float_format *format, uint64_t bits);
-bool nd_float_is_zero(const struct nd_float_format *format, uint64_t bits);
 
 /* The value as a double: exact for every format. */
 double nd_float_value(const struct nd_float_format *format, uint64_t bits);

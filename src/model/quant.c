@@ -278,10 +278,3 @@ out:
     free(zero_point.values);
     return status;
 }
-
-void nd_node_quant_deinit(struct nd_node_quant *quant)
-{
-    free(quant->quant.scale);
-    free(quant->quant.zero_point);
-    *quant = (struct nd_node_quant){0};
-}

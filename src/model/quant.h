@@ -13,10 +13,9 @@ struct nd_node_quant {
 
 /* Reads scale, zero point and axis of a node of kind Q or DQ. A negative axis stays negative: the rank is not
  * known here. A zero point that is absent is 0. ND_E_MODEL_GRAPH where they contradict each other;
- * ND_E_FILE_READ or ND_E_MODEL_EXTERNAL when they lie in a file that cannot be read. The caller frees with
- * nd_node_quant_deinit. */
+ * ND_E_FILE_READ or ND_E_MODEL_EXTERNAL when they lie in a file that cannot be read. The caller owns
+ * the arrays of out->quant. */
 enum nd_status nd_node_quant_read(const struct nd_graph *graph, size_t node, const char *model_path,
                                   struct nd_node_quant *out, struct nd_error *err);
-void nd_node_quant_deinit(struct nd_node_quant *quant);
 
 #endif

@@ -145,11 +145,6 @@ bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out)
     return true;
 }
 
-void nd_spool_rewind(struct nd_spool_reader *reader)
-{
-    reader->offset_bytes = 0;
-}
-
 void nd_spool_reader_close(struct nd_spool_reader *reader)
 {
     if (reader->map != NULL)

@@ -84,8 +84,6 @@ struct nd_spool_reader {
 enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *path, struct nd_error *err);
 /* The next whole record; false at the end (torn_bytes is set then). */
 bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out);
-/* Starts again from the first record. */
-void nd_spool_rewind(struct nd_spool_reader *reader);
 void nd_spool_reader_close(struct nd_spool_reader *reader);
 
 /* Follows a spool that is still growing, by headers alone (no checksum: for progress only). */

@@ -90,6 +90,10 @@ ND_PUBLIC const char *nd_capture_log_text(const struct nd_capture *capture, size
 ND_PUBLIC struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge,
                                              size_t sample, size_t repeat);
 
+/* Digest of one sample of an input, as it is stored. sample < n_samples_expected (asserted). */
+ND_PUBLIC struct nd_digest nd_capture_input_digest(const struct nd_capture *capture, size_t probe, size_t input,
+                                                   size_t sample);
+
 /* Whether the tensors themselves are stored (false with --store digest). */
 ND_PUBLIC bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t edge);
 
@@ -124,7 +128,7 @@ ND_PUBLIC const struct nd_capture_object *nd_capture_object(const struct nd_capt
 /* What nd_capture_verify found. */
 struct nd_capture_verification {
     size_t n_tensors;      /* samples x edges (and inputs) that were hashed */
-    size_t n_wrong;        /* whose bytes do not match their digest */
+    size_t n_wrong;        /* whose bytes do not match their digest, or are no values of uint4 or int4 */
     bool content_matches;  /* the content digest over names, shapes, types, attributes and digests */
     char first_wrong[512]; /* "probe 'zeros', edge 'conv1', sample 3", or "" */
 };

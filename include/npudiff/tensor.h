@@ -12,7 +12,11 @@
 extern "C" {
 #endif
 
-/* Element types, numbered as ONNX's TensorProto.DataType and ONNX Runtime's ONNXTensorElementDataType. */
+/* Element types, numbered as ONNX's TensorProto.DataType and ONNX Runtime's ONNXTensorElementDataType.
+ *
+ * Here and in captures every element takes whole bytes: a uint4 is a byte of 0..15, an int4 a byte of -8..7
+ * (sign extended). ONNX and ONNX Runtime pack two of them to a byte; who meets such data unpacks it or refuses
+ * it. */
 enum nd_dtype {
     ND_DTYPE_NONE = 0,
     ND_DTYPE_F32 = 1,
@@ -28,15 +32,20 @@ enum nd_dtype {
     ND_DTYPE_U32 = 12,
     ND_DTYPE_U64 = 13,
     ND_DTYPE_BF16 = 16,
+    ND_DTYPE_F8E4M3FN = 17,
+    ND_DTYPE_F8E5M2 = 19,
+    ND_DTYPE_U4 = 21,
+    ND_DTYPE_I4 = 22,
 };
 
-/* "float32", "uint8", "bfloat16", ... as numpy and ONNX spell them; "none" for anything unknown. Static. */
+/* "float32", "uint8", "bfloat16", "float8_e4m3fn", ... as numpy and ml_dtypes spell them; "none" for anything
+ * unknown. Static. */
 ND_PUBLIC const char *nd_dtype_name(enum nd_dtype dtype);
 
 /* The type spelled `name`, or ND_DTYPE_NONE. */
 ND_PUBLIC enum nd_dtype nd_dtype_from_name(const char *name);
 
-/* Bytes of one element; 0 for ND_DTYPE_NONE and unknown values. */
+/* Bytes of one element (1 for uint4 and int4); 0 for ND_DTYPE_NONE and unknown values. */
 ND_PUBLIC size_t nd_dtype_size_bytes(enum nd_dtype dtype);
 
 /* Integer types hold codes where an edge is quantised. bool is neither integer nor float. */

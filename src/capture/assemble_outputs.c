@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "capture/decode.h"
 
 enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                    const struct nd_edge *edge, const struct nd_output_source *source,
@@ -42,9 +43,15 @@ static enum nd_status gather_chunk(const struct chunk_source *source, const stru
 {
     const struct nd_output_source *output = source->output;
     size_t sample_bytes = source->layout->sample_bytes;
-    if (whole != NULL && output->deflate_level > 0)
-        return nd_chunk_decode(whole->payload, whole->payload_bytes, source->layout->elem_bytes, true, true,
-                               source->raw, source->layout->chunk_bytes, err);
+    if (whole != NULL && output->deflate_level > 0) {
+        struct nd_chunk_decoder decoder = {0}; /* one chunk of an edge at most comes here */
+        const struct nd_stored_chunk stored = {whole->payload, whole->payload_bytes, source->layout->elem_bytes,
+                                               true, true};
+        enum nd_status status =
+            nd_chunk_decode(&decoder, &stored, source->raw, source->layout->chunk_bytes, err);
+        nd_chunk_decoder_deinit(&decoder);
+        return status;
+    }
     if (whole != NULL && whole->payload_bytes >= span->n_bytes) {
         memcpy(source->raw, whole->payload, span->n_bytes);
         return ND_OK;

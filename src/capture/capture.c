@@ -237,6 +237,15 @@ struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t prob
     return data->edges[edge].digests[sample * data->probe.n_repeats + repeat];
 }
 
+struct nd_digest nd_capture_input_digest(const struct nd_capture *capture, size_t probe, size_t input,
+                                         size_t sample)
+{
+    assert(probe < capture->n_probes);
+    const struct nd_probe_data *data = &capture->probes[probe];
+    assert(input < data->probe.n_inputs && sample < data->probe.n_samples_expected);
+    return data->inputs[input].digests[sample];
+}
+
 bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t edge)
 {
     assert(probe < capture->n_probes && edge < capture->n_edges);

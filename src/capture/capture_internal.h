@@ -86,7 +86,11 @@ enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture, const
 enum nd_status nd_probe_check_repeats(const struct nd_capture_probe *probe, const struct nd_edge *edge,
                                       const struct nd_probe_edge *part, struct nd_error *err);
 
-/* The element type of a tensor: as stored, unless its attribute `dtype` says bfloat16 or bool. */
+/* ND_ERR_NOT_FOUND: of this edge only digests are stored. */
+enum nd_status nd_capture_fail_no_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
+                                          struct nd_error *err);
+
+/* The element type of a tensor: as stored, unless its attribute `dtype` names one that HDF5 has not. */
 enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enum nd_dtype *out,
                                        struct nd_error *err);
 

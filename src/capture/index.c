@@ -2,8 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -169,6 +171,15 @@ out:
     return status;
 }
 
+/* Without a map, views are made by plain reads. */
+static void map_file(struct nd_index *index)
+{
+    void *map = MAP_FAILED;
+    if (index->file_bytes <= SIZE_MAX)
+        map = mmap(NULL, (size_t)index->file_bytes, PROT_READ, MAP_SHARED, index->fd, 0);
+    index->map = map != MAP_FAILED ? map : NULL;
+}
+
 static enum nd_status build(const char *path, struct nd_index *index, struct nd_error *err)
 {
     hid_t file = H5I_INVALID_HID, root = H5I_INVALID_HID;
@@ -179,6 +190,8 @@ static enum nd_status build(const char *path, struct nd_index *index, struct nd_
     if (status != ND_OK)
         goto out;
     index->file_bytes = (uint64_t)info.st_size;
+    index->modified = info.st_mtim;
+    map_file(index);
     root = H5Gopen2(file, "/", H5P_DEFAULT);
     status = root >= 0 ? walk_group(index, root, "/", root_parts, err)
                        : nd_hdf5_fail(err, ND_E_CAPTURE_FORMAT, path, "the root group cannot be opened");
@@ -220,6 +233,8 @@ enum nd_status nd_index_open(const char *path, struct nd_index **out, struct nd_
     if (index == NULL)
         return nd_fail_memory(err);
     index->fd = -1;
+    static atomic_uint_fast64_t n_opened;
+    index->serial = atomic_fetch_add(&n_opened, 1) + 1;
     nd_hdf5_lock();
     status = build(path, index, err);
     nd_hdf5_unlock();
@@ -246,6 +261,8 @@ void nd_index_close(struct nd_index **index_at)
         free(object->path);
     }
     free(index->objects);
+    if (index->map != NULL)
+        munmap((void *)(uintptr_t)index->map, (size_t)index->file_bytes);
     if (index->fd >= 0)
         close(index->fd);
     free(index);

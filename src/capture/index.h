@@ -7,6 +7,8 @@
 #ifndef ND_CAPTURE_INDEX_H
 #define ND_CAPTURE_INDEX_H
 
+#include <time.h>
+
 #include "spool/chunk.h"
 
 enum { ND_CAPTURE_FORMAT = 1 };
@@ -33,7 +35,7 @@ struct nd_index_object {
     size_t n_attrs;
     struct nd_index_attr *attrs; /* sorted by name */
     /* Datasets only. */
-    enum nd_dtype dtype; /* as stored (uint16 for bfloat16, uint8 for bool); ND_DTYPE_NONE: text */
+    enum nd_dtype dtype; /* as stored, see nd_index_stored_dtype; ND_DTYPE_NONE: text */
     size_t elem_bytes;   /* of a number, or the length of the strings */
     struct nd_shape shape;
     size_t n_bytes;                /* of the whole, decoded */
@@ -46,6 +48,9 @@ struct nd_index_object {
 struct nd_index {
     int fd;
     uint64_t file_bytes;
+    struct timespec modified; /* when the file was opened */
+    const unsigned char *map; /* of the whole file, read-only; NULL when it could not be mapped. See view.h */
+    uint64_t serial;          /* of all that this process opens, no two have the same */
     size_t n_objects;
     size_t capacity;
     struct nd_index_object *objects; /* sorted by path, bytewise */
@@ -72,6 +77,16 @@ const struct nd_index_attr *nd_index_attr(const struct nd_index_object *object, 
  * cannot be read. */
 enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index_object *object, size_t first,
                              size_t n, void *buf, struct nd_error *err);
+
+/* Bytes [offset, offset + n_bytes) of the file, by plain reads. path is the object's, for the message.
+ * ND_ERR_FORMAT: the file has become shorter; ND_ERR_IO: it cannot be read. */
+enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
+                                size_t n_bytes, struct nd_error *err);
+
+/* The type as which tensors of this one are stored: itself, unless HDF5 has no such type and the attribute
+ * `dtype` says what the bytes are (uint16 for bfloat16, int8 for int4, uint8 for bool, uint4 and 8-bit floats).
+ */
+enum nd_dtype nd_index_stored_dtype(enum nd_dtype dtype);
 
 /* "uint8", "text[12]": the type as FORMAT.md and the content digest spell it. Returns buf. */
 char *nd_index_type_name(enum nd_dtype dtype, size_t elem_bytes, char *buf, size_t buf_size);

@@ -7,10 +7,11 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "capture/decode.h"
 #include "capture/index.h"
 
-static enum nd_status read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
-                              size_t n_bytes, struct nd_error *err)
+enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
+                                size_t n_bytes, struct nd_error *err)
 {
     char *at = buf;
     while (n_bytes > 0) {
@@ -33,6 +34,7 @@ struct scratch {
     unsigned char *stored;
     size_t stored_capacity;
     unsigned char *raw;
+    struct nd_chunk_decoder decoder;
 };
 
 static enum nd_status decode_chunk(const struct nd_index *index, const struct nd_index_object *object, size_t i,
@@ -42,11 +44,15 @@ static enum nd_status decode_chunk(const struct nd_index *index, const struct nd
     if (!nd_grow((void **)&scratch->stored, &scratch->stored_capacity, chunk->stored_bytes, 1))
         return nd_fail_memory(err);
     enum nd_status status =
-        read_at(index, object->path, chunk->offset, scratch->stored, chunk->stored_bytes, err);
+        nd_index_read_at(index, object->path, chunk->offset, scratch->stored, chunk->stored_bytes, err);
     if (status != ND_OK)
         return status;
-    status = nd_chunk_decode(scratch->stored, chunk->stored_bytes, object->elem_bytes, chunk->is_shuffled,
-                             chunk->is_deflated, raw, object->layout.chunk_bytes, err);
+    const struct nd_stored_chunk stored = {.bytes = scratch->stored,
+                                           .n_bytes = chunk->stored_bytes,
+                                           .elem_bytes = object->elem_bytes,
+                                           .is_shuffled = chunk->is_shuffled,
+                                           .is_deflated = chunk->is_deflated};
+    status = nd_chunk_decode(&scratch->decoder, &stored, raw, object->layout.chunk_bytes, err);
     if (status != ND_OK)
         nd_error_context(err, "chunk %zu of '%s'", i, object->path);
     return status;
@@ -87,7 +93,8 @@ enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index
         return ND_OK;
     size_t row_bytes = object->n_bytes / n_rows;
     if (object->chunks == NULL)
-        return read_at(index, object->path, object->offset + first * row_bytes, buf, n * row_bytes, err);
+        return nd_index_read_at(index, object->path, object->offset + first * row_bytes, buf, n * row_bytes,
+                                err);
     const struct nd_chunk_layout *layout = &object->layout;
     size_t first_chunk = first / layout->samples_per_chunk * layout->chunks_per_sample;
     size_t end_chunk = ((first + n - 1) / layout->samples_per_chunk + 1) * layout->chunks_per_sample;
@@ -97,7 +104,25 @@ enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index
         status = read_chunk(index, object, i, first, n, &scratch, buf, err);
     free(scratch.stored);
     free(scratch.raw);
+    nd_chunk_decoder_deinit(&scratch.decoder);
     return status;
+}
+
+enum nd_dtype nd_index_stored_dtype(enum nd_dtype dtype)
+{
+    switch (dtype) {
+    case ND_DTYPE_BF16:
+        return ND_DTYPE_U16;
+    case ND_DTYPE_BOOL:
+    case ND_DTYPE_F8E4M3FN:
+    case ND_DTYPE_F8E5M2:
+    case ND_DTYPE_U4:
+        return ND_DTYPE_U8;
+    case ND_DTYPE_I4:
+        return ND_DTYPE_I8;
+    default:
+        return dtype;
+    }
 }
 
 char *nd_index_type_name(enum nd_dtype dtype, size_t elem_bytes, char *buf, size_t buf_size)

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "capture/index.h"
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* The program's error printing while the lock is held; guarded by it. */
 static H5E_auto2_t kept_printer;
@@ -86,7 +88,7 @@ static hid_t make_half(void)
 
 hid_t nd_hdf5_type_make(enum nd_dtype dtype)
 {
-    switch (dtype) {
+    switch (nd_index_stored_dtype(dtype)) {
     case ND_DTYPE_F32:
         return H5Tcopy(H5T_IEEE_F32LE);
     case ND_DTYPE_F64:
@@ -94,12 +96,10 @@ hid_t nd_hdf5_type_make(enum nd_dtype dtype)
     case ND_DTYPE_F16:
         return make_half();
     case ND_DTYPE_U8:
-    case ND_DTYPE_BOOL:
         return H5Tcopy(H5T_STD_U8LE);
     case ND_DTYPE_I8:
         return H5Tcopy(H5T_STD_I8LE);
     case ND_DTYPE_U16:
-    case ND_DTYPE_BF16:
         return H5Tcopy(H5T_STD_U16LE);
     case ND_DTYPE_I16:
         return H5Tcopy(H5T_STD_I16LE);
@@ -111,10 +111,9 @@ hid_t nd_hdf5_type_make(enum nd_dtype dtype)
         return H5Tcopy(H5T_STD_U64LE);
     case ND_DTYPE_I64:
         return H5Tcopy(H5T_STD_I64LE);
-    case ND_DTYPE_NONE:
-        break;
+    default:
+        return H5I_INVALID_HID;
     }
-    return H5I_INVALID_HID;
 }
 
 hid_t nd_hdf5_text_make(size_t n_bytes)

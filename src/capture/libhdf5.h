@@ -22,14 +22,13 @@ enum nd_status nd_hdf5_fail(struct nd_error *err, enum nd_error_id id, const cha
 /* True when a message of libhdf5's error stack contains `text`. */
 bool nd_hdf5_error_mentions(const char *text);
 
-/* Types as they are stored: bfloat16 as uint16, bool as uint8, the rest as themselves, little endian. The
- * caller closes the new id; H5I_INVALID_HID for ND_DTYPE_NONE. */
+/* Types as they are stored (nd_index_stored_dtype), little endian. The caller closes the new id;
+ * H5I_INVALID_HID for ND_DTYPE_NONE. */
 hid_t nd_hdf5_type_make(enum nd_dtype dtype);
 /* A fixed-length UTF-8 string, NUL-padded. The caller closes it. n_bytes >= 1. */
 hid_t nd_hdf5_text_make(size_t n_bytes);
 
-/* The stored type that `type` is, else ND_DTYPE_NONE (never ND_DTYPE_BF16 or ND_DTYPE_BOOL: an attribute tells
- * those). */
+/* The stored type that `type` is, else ND_DTYPE_NONE (never one that an attribute tells). */
 enum nd_dtype nd_hdf5_type_dtype(hid_t type);
 /* Bytes of a fixed-length string type as nd_hdf5_text_make makes them, else 0. */
 size_t nd_hdf5_text_bytes(hid_t type);

@@ -35,8 +35,7 @@ enum nd_status nd_capture_tensor_dtype(const struct nd_index_object *object, enu
     enum nd_dtype dtype = object->dtype;
     if (attr != NULL) {
         dtype = attr->dtype == ND_DTYPE_NONE ? nd_dtype_from_name((const char *)attr->bytes) : ND_DTYPE_NONE;
-        if (!(dtype == ND_DTYPE_BF16 && object->dtype == ND_DTYPE_U16) &&
-            !(dtype == ND_DTYPE_BOOL && object->dtype == ND_DTYPE_U8))
+        if (nd_index_stored_dtype(dtype) == dtype || nd_index_stored_dtype(dtype) != object->dtype)
             dtype = ND_DTYPE_NONE;
     }
     if (dtype == ND_DTYPE_NONE)

@@ -16,8 +16,8 @@ static enum nd_status read_rows(const struct nd_capture *capture, const struct n
     return status;
 }
 
-static enum nd_status no_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
-                                 struct nd_error *err)
+enum nd_status nd_capture_fail_no_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
+                                          struct nd_error *err)
 {
     return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, capture->edges[edge].name,
                    "'%s': of edge '%s' of probe '%s' only digests are stored", capture->path,
@@ -30,7 +30,7 @@ enum nd_status nd_capture_read_outputs(const struct nd_capture *capture, size_t 
     assert(probe < capture->n_probes && edge < capture->n_edges);
     const struct nd_probe_data *data = &capture->probes[probe];
     if (data->edges[edge].outputs == NULL)
-        return no_outputs(capture, probe, edge, err);
+        return nd_capture_fail_no_outputs(capture, probe, edge, err);
     return read_rows(capture, data->edges[edge].outputs, data->probe.n_samples, first, n, buf, err);
 }
 
@@ -41,7 +41,7 @@ enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t p
     const struct nd_probe_data *data = &capture->probes[probe];
     const struct nd_probe_edge *part = &data->edges[edge];
     if (part->outputs == NULL)
-        return no_outputs(capture, probe, edge, err);
+        return nd_capture_fail_no_outputs(capture, probe, edge, err);
     if (sample >= data->probe.n_samples || repeat >= data->probe.n_repeats)
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, part->outputs->path,
                        "'%s': sample %zu, repeat %zu was asked for of %zu samples in %zu repeats",

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "capture/index.h"
 #include "capture/names.h"
 #include "capture/write_internal.h"
 
@@ -115,7 +116,7 @@ enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer, const c
     if (status == ND_OK)
         status = nd_writer_make(writer, dataset->path, dataset->type, &layout->dataset,
                                 is_chunked ? &layout->chunk : NULL, level, &dataset->id, err);
-    if (status == ND_OK && (dtype == ND_DTYPE_BF16 || dtype == ND_DTYPE_BOOL))
+    if (status == ND_OK && nd_index_stored_dtype(dtype) != dtype)
         status = nd_writer_put_text(dataset->id, dataset->path, "dtype", nd_dtype_name(dtype), err);
     free(group);
     if (status == ND_OK)

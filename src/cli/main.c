@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/sigbus.h"
 
 /* In the order in which they are used. */
 static const struct cli_command *const commands[] = {
@@ -46,6 +47,7 @@ static int run(int argc, char **argv)
 int main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
+    cli_handle_sigbus();
     int exit_code = run(argc, argv);
     /* A result that could not be written is no result. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

@@ -51,7 +51,15 @@ enum nd_dtype nd_onnx_dtype(int32_t elem_type)
 {
     /* Our types are numbered as ONNX's are. */
     enum nd_dtype dtype = elem_type > 0 ? (enum nd_dtype)elem_type : ND_DTYPE_NONE;
-    return nd_dtype_size_bytes(dtype) > 0 ? dtype : ND_DTYPE_NONE;
+    switch (dtype) {
+    case ND_DTYPE_U4: /* ONNX packs two to a byte, we do not */
+    case ND_DTYPE_I4:
+    case ND_DTYPE_F8E4M3FN: /* no probe can make them, and their quantisation parameters are no integers */
+    case ND_DTYPE_F8E5M2:
+        return ND_DTYPE_NONE;
+    default:
+        return nd_dtype_size_bytes(dtype) > 0 ? dtype : ND_DTYPE_NONE;
+    }
 }
 
 const Onnx__TypeProto__Tensor *nd_onnx_tensor_type(const Onnx__ValueInfoProto *value)

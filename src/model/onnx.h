@@ -25,8 +25,8 @@ enum nd_status nd_onnx_visit_tensors(const ProtobufCMessage *message,
 /* text, or "" for NULL: absent and empty protobuf text mean the same. */
 const char *nd_onnx_text(const char *text);
 
-/* ONNX's element type, or ND_DTYPE_NONE for those that cannot be captured (strings, complex, 4 and 8 bit
- * floats...). */
+/* ONNX's element type, or ND_DTYPE_NONE for those that cannot be captured here (strings, complex, 8-bit floats,
+ * 4-bit integers...), though captures made elsewhere may hold some of them. */
 enum nd_dtype nd_onnx_dtype(int32_t elem_type);
 
 /* The tensor type of a value, or NULL when it has none (no type at all, a sequence, a map, an optional). */

@@ -22,6 +22,12 @@ enum nd_status nd_probe_create_empty(const char *name, const char *source,
     probe->n_inputs = n_targets;
     for (size_t i = 0; i < n_targets; i++) {
         struct nd_probe_input *input = &probe->inputs[i];
+        if (targets[i].dtype > ND_DTYPE_BF16) { /* the model's reader gives none of these */
+            status =
+                nd_fail(err, ND_E_MODEL_UNSUPPORTED, targets[i].name, "input '%s' is %s, which no probe makes",
+                        targets[i].name, nd_dtype_name(targets[i].dtype));
+            goto out;
+        }
         status = nd_shape_size_bytes(&targets[i].shape, targets[i].dtype, &input->sample_bytes, err);
         if (status != ND_OK) {
             nd_error_context(err, "input '%s'", targets[i].name);

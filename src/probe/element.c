@@ -93,7 +93,8 @@ void nd_element_put_bits(enum nd_dtype dtype, void *data, size_t i, uint64_t val
 
 struct nd_code_range nd_code_range_of(enum nd_dtype dtype)
 {
-    unsigned n_bits = (unsigned)(8 * nd_dtype_size_bytes(dtype));
+    bool is_nibble = dtype == ND_DTYPE_U4 || dtype == ND_DTYPE_I4;
+    unsigned n_bits = is_nibble ? 4 : (unsigned)(8 * nd_dtype_size_bytes(dtype));
     uint64_t largest = UINT64_MAX >> (64u - n_bits);
     if (nd_dtype_is_signed_integer(dtype))
         return (struct nd_code_range){-(int64_t)(largest >> 1) - 1, largest >> 1, n_bits};

@@ -6,6 +6,13 @@
 
 enum { ARENA_ALLOCATOR = 1, DEFAULT_MEMORY = 0 }; /* OrtAllocatorType, OrtMemType */
 
+/* The types that models may have here (see nd_onnx_dtype). 4-bit integers above all are not ours as they come:
+ * ONNX Runtime packs two to a byte. */
+static bool is_handled(enum nd_dtype dtype)
+{
+    return nd_dtype_size_bytes(dtype) > 0 && dtype <= ND_DTYPE_BF16;
+}
+
 static enum nd_status read_tensor_info(const struct nd_ort *ort, const struct ort_tensor_info *info,
                                        const char *name, enum nd_dtype *dtype, struct nd_shape *shape,
                                        struct nd_error *err)
@@ -18,9 +25,10 @@ static enum nd_status read_tensor_info(const struct nd_ort *ort, const struct or
         status = nd_ort_check(ort, ort->GetDimensionsCount(info, &rank), "reading a tensor's rank", err);
     if (status != ND_OK)
         return status;
-    if (nd_dtype_size_bytes((enum nd_dtype)element_type) == 0)
-        return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "tensor '%s' has element type %d, which is not handled",
-                       name, element_type);
+    if (!is_handled((enum nd_dtype)element_type))
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, name,
+                       "tensor '%s' has element type %d (%s), which is not handled", name, element_type,
+                       nd_dtype_name((enum nd_dtype)element_type));
     if (rank > ND_MAX_RANK)
         return nd_fail(err, ND_E_DEVICE_OUTPUT, name, "tensor '%s' has rank %zu; at most %d are handled", name,
                        rank, ND_MAX_RANK);

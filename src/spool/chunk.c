@@ -1,6 +1,5 @@
 #include "spool/chunk.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,26 +184,6 @@ static void shuffle(const unsigned char *raw, size_t n_bytes, size_t elem_bytes,
     memcpy(out + n * elem_bytes, raw + n * elem_bytes, n_bytes - n * elem_bytes);
 }
 
-static void unshuffle(const unsigned char *shuffled, size_t n_bytes, size_t elem_bytes, unsigned char *raw)
-{
-    size_t n = n_bytes / elem_bytes;
-    if (elem_bytes == 2) { /* the usual case of codes: one pass over the output */
-        for (size_t i = 0; i < n; i++) {
-            raw[2 * i] = shuffled[i];
-            raw[2 * i + 1] = shuffled[n + i];
-        }
-    } else if (elem_bytes == 4) {
-        for (size_t i = 0; i < n; i++)
-            for (size_t j = 0; j < 4; j++)
-                raw[4 * i + j] = shuffled[j * n + i];
-    } else {
-        for (size_t i = 0; i < n; i++)
-            for (size_t j = 0; j < elem_bytes; j++)
-                raw[i * elem_bytes + j] = shuffled[j * n + i];
-    }
-    memcpy(raw + n * elem_bytes, shuffled + n * elem_bytes, n_bytes - n * elem_bytes);
-}
-
 enum nd_status nd_chunk_encode(const void *raw, size_t chunk_bytes, size_t elem_bytes, int level, void *out,
                                size_t *out_bytes, struct nd_error *err)
 {
@@ -227,59 +206,4 @@ enum nd_status nd_chunk_encode(const void *raw, size_t chunk_bytes, size_t elem_
                        chunk_bytes, level, rc);
     *out_bytes = size;
     return ND_OK;
-}
-
-/* Not zlib's uncompress(): that takes one byte for none. */
-static enum nd_status inflate_exactly(const void *stored, size_t stored_bytes, void *raw, size_t chunk_bytes,
-                                      struct nd_error *err)
-{
-    if (stored_bytes > UINT_MAX || chunk_bytes > UINT_MAX)
-        return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk of %zu stored bytes is too large", stored_bytes);
-    unsigned char nothing = 0;
-    z_stream stream = {.next_in = stored_bytes > 0 ? (z_const Bytef *)stored : &nothing,
-                       .avail_in = (uInt)stored_bytes,
-                       .next_out = chunk_bytes > 0 ? raw : &nothing,
-                       .avail_out = (uInt)chunk_bytes};
-    if (inflateInit(&stream) != Z_OK)
-        return nd_fail_memory(err);
-    int rc = inflate(&stream, Z_FINISH);
-    inflateEnd(&stream);
-    if (rc == Z_MEM_ERROR)
-        return nd_fail_memory(err);
-    if (rc == Z_BUF_ERROR && stream.avail_in > 0)
-        return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk inflates to more than %zu bytes", chunk_bytes);
-    if (rc != Z_STREAM_END)
-        return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk of %zu stored bytes is not a whole deflate stream",
-                       stored_bytes);
-    if (stream.avail_out > 0)
-        return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk inflates to %zu bytes instead of %zu",
-                       chunk_bytes - stream.avail_out, chunk_bytes);
-    if (stream.avail_in > 0)
-        return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk has %u bytes after its end", stream.avail_in);
-    return ND_OK;
-}
-
-enum nd_status nd_chunk_decode(const void *stored, size_t stored_bytes, size_t elem_bytes, bool is_shuffled,
-                               bool is_deflated, void *raw, size_t chunk_bytes, struct nd_error *err)
-{
-    if (!is_deflated && stored_bytes != chunk_bytes)
-        return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk has %zu bytes instead of %zu", stored_bytes,
-                       chunk_bytes);
-    bool is_moved = is_shuffled && elem_bytes > 1 && chunk_bytes > 0;
-    if (!is_deflated && is_moved)
-        unshuffle(stored, chunk_bytes, elem_bytes, raw);
-    else if (!is_deflated && chunk_bytes > 0)
-        memcpy(raw, stored, chunk_bytes);
-    if (!is_deflated)
-        return ND_OK;
-    if (!is_moved)
-        return inflate_exactly(stored, stored_bytes, raw, chunk_bytes, err);
-    unsigned char *shuffled = malloc(chunk_bytes);
-    if (shuffled == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = inflate_exactly(stored, stored_bytes, shuffled, chunk_bytes, err);
-    if (status == ND_OK)
-        unshuffle(shuffled, chunk_bytes, elem_bytes, raw);
-    free(shuffled);
-    return status;
 }

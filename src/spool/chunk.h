@@ -1,7 +1,7 @@
 /* How a tensor [sample, dims...] is cut into chunks, and how a chunk is stored: HDF5's SHUFFLE then DEFLATE.
  *
- * The agent stores chunks in its spool in the very bytes that the capture will hold; the reader decodes them
- * without libhdf5. Encoding is a function of the bytes and the level alone. */
+ * The agent stores chunks in its spool in the very bytes that the capture will hold; capture/decode.h reverses
+ * it. Encoding is a function of the bytes and the level alone. */
 #ifndef ND_SPOOL_CHUNK_H
 #define ND_SPOOL_CHUNK_H
 
@@ -56,11 +56,5 @@ size_t nd_chunk_bound(size_t chunk_bytes);
 /* Shuffles (elements of elem_bytes) and deflates raw into out (capacity nd_chunk_bound). level 1..9. */
 enum nd_status nd_chunk_encode(const void *raw, size_t chunk_bytes, size_t elem_bytes, int level, void *out,
                                size_t *out_bytes, struct nd_error *err);
-
-/* Reverses it: exactly chunk_bytes into raw, else ND_ERR_FORMAT. is_shuffled/is_deflated say which filters were
- * applied (HDF5's filter mask may have switched one off). Never reads or writes out of bounds whatever the
- * input. */
-enum nd_status nd_chunk_decode(const void *stored, size_t stored_bytes, size_t elem_bytes, bool is_shuffled,
-                               bool is_deflated, void *raw, size_t chunk_bytes, struct nd_error *err);
 
 #endif

@@ -10,13 +10,15 @@ static const struct dtype_row {
     size_t size_bytes;
     enum dtype_kind kind;
 } rows[] = {
-    {ND_DTYPE_F32, "float32", 4, KIND_FLOAT},   {ND_DTYPE_U8, "uint8", 1, KIND_UNSIGNED},
-    {ND_DTYPE_I8, "int8", 1, KIND_SIGNED},      {ND_DTYPE_U16, "uint16", 2, KIND_UNSIGNED},
-    {ND_DTYPE_I16, "int16", 2, KIND_SIGNED},    {ND_DTYPE_I32, "int32", 4, KIND_SIGNED},
-    {ND_DTYPE_I64, "int64", 8, KIND_SIGNED},    {ND_DTYPE_BOOL, "bool", 1, KIND_OTHER},
-    {ND_DTYPE_F16, "float16", 2, KIND_FLOAT},   {ND_DTYPE_F64, "float64", 8, KIND_FLOAT},
-    {ND_DTYPE_U32, "uint32", 4, KIND_UNSIGNED}, {ND_DTYPE_U64, "uint64", 8, KIND_UNSIGNED},
-    {ND_DTYPE_BF16, "bfloat16", 2, KIND_FLOAT},
+    {ND_DTYPE_F32, "float32", 4, KIND_FLOAT},        {ND_DTYPE_U8, "uint8", 1, KIND_UNSIGNED},
+    {ND_DTYPE_I8, "int8", 1, KIND_SIGNED},           {ND_DTYPE_U16, "uint16", 2, KIND_UNSIGNED},
+    {ND_DTYPE_I16, "int16", 2, KIND_SIGNED},         {ND_DTYPE_I32, "int32", 4, KIND_SIGNED},
+    {ND_DTYPE_I64, "int64", 8, KIND_SIGNED},         {ND_DTYPE_BOOL, "bool", 1, KIND_OTHER},
+    {ND_DTYPE_F16, "float16", 2, KIND_FLOAT},        {ND_DTYPE_F64, "float64", 8, KIND_FLOAT},
+    {ND_DTYPE_U32, "uint32", 4, KIND_UNSIGNED},      {ND_DTYPE_U64, "uint64", 8, KIND_UNSIGNED},
+    {ND_DTYPE_BF16, "bfloat16", 2, KIND_FLOAT},      {ND_DTYPE_F8E4M3FN, "float8_e4m3fn", 1, KIND_FLOAT},
+    {ND_DTYPE_F8E5M2, "float8_e5m2", 1, KIND_FLOAT}, {ND_DTYPE_U4, "uint4", 1, KIND_UNSIGNED},
+    {ND_DTYPE_I4, "int4", 1, KIND_SIGNED},
 };
 
 static const struct dtype_row *find_row(enum nd_dtype dtype)

@@ -12,12 +12,13 @@
 #include "base/strbuf.h"
 #include "capture/write.h"
 
-enum { FIX_EDGES = 16, FIX_PROBES = 2, FIX_INPUTS = 2, FIX_BIG = 4 };
+enum { FIX_EDGES = 20, FIX_PROBES = 2, FIX_INPUTS = 2, FIX_BIG = 4 };
 
 static float fix_channel_scales[5] = {0.1f, 0.25f, 3.0f, 1e-7f, 7.5f};
 static int64_t fix_channel_zeros[5] = {0, -3, 32767, 5, 1};
 static float fix_scale[1] = {0.02f};
 static int64_t fix_zero[1] = {128};
+static int64_t fix_nibble_zero[1] = {7};
 
 /* Names that HDF5 would take for paths, and one of each element type. The edge FIX_BIG has chunks within a
  * sample. */
@@ -54,9 +55,14 @@ static struct nd_edge fix_edges[FIX_EDGES] = {
     {"u64", "u64", "X", "n13", ND_DTYPE_U64, {2, {3, 3}}, {0, -1, NULL, NULL}, false, false},
     {"a", "a", "X", "n14", ND_DTYPE_U8, {1, {7}}, {0, -1, NULL, NULL}, false, false},
     {"a-b", "a-b", "X", "n15", ND_DTYPE_U8, {1, {7}}, {0, -1, NULL, NULL}, false, false},
+    {"u4", "u4", "X", "n16", ND_DTYPE_U4, {2, {3, 5}}, {1, -1, fix_scale, fix_nibble_zero}, false, false},
+    {"i4", "i4", "X", "n17", ND_DTYPE_I4, {2, {3, 5}}, {1, -1, fix_scale, fix_nibble_zero}, false, false},
+    {"f8a", "f8a", "X", "n18", ND_DTYPE_F8E4M3FN, {2, {3, 5}}, {0, -1, NULL, NULL}, false, false},
+    {"f8b", "f8b", "X", "n19", ND_DTYPE_F8E5M2, {2, {3, 5}}, {0, -1, NULL, NULL}, false, false},
 };
-static const char *fix_providers[FIX_EDGES] = {"QNN", "QNN", "CPU", "",    "QNN", "QNN", "QNN", "QNN",
-                                               "QNN", "QNN", "CPU", "QNN", "QNN", "QNN", "QNN", "QNN"};
+static const char *fix_providers[FIX_EDGES] = {"QNN", "QNN", "CPU", "",    "QNN", "QNN", "QNN",
+                                               "QNN", "QNN", "QNN", "CPU", "QNN", "QNN", "QNN",
+                                               "QNN", "QNN", "QNN", "QNN", "CPU", ""};
 static struct nd_capture_node fix_nodes[] = {{"conv/1", "Conv", "", "QNN"},
                                              {"m", "MatMul", "com.microsoft", "CPU"}};
 static struct nd_capture_input fix_inputs[FIX_INPUTS] = {{"z/input", ND_DTYPE_F32, {2, {1, 3}}},
@@ -122,8 +128,12 @@ static inline bool fix_differs(size_t probe, size_t sample, size_t repeat)
 /* The bytes of one repeat: those of repeat 0 unless it is one of fix_repeats. */
 static inline void fix_output(void *buf, size_t probe, size_t edge, size_t sample, size_t repeat)
 {
-    fix_fill(buf, fix_sample_bytes(&fix_edges[edge]), probe, edge, sample,
-             fix_differs(probe, sample, repeat) ? repeat : 0);
+    size_t n_bytes = fix_sample_bytes(&fix_edges[edge]);
+    unsigned char *bytes = buf;
+    enum nd_dtype dtype = fix_edges[edge].dtype;
+    fix_fill(buf, n_bytes, probe, edge, sample, fix_differs(probe, sample, repeat) ? repeat : 0);
+    for (size_t i = 0; (dtype == ND_DTYPE_U4 || dtype == ND_DTYPE_I4) && i < n_bytes; i++)
+        bytes[i] = (unsigned char)(bytes[i] % 16 - (dtype == ND_DTYPE_I4 ? 8 : 0));
 }
 
 static inline void fix_ok(enum nd_status status, const struct nd_error *err)

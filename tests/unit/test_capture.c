@@ -162,6 +162,8 @@ static void check_inputs(const struct nd_capture *capture, size_t p)
             fix_fill(want, n_bytes, p, 100 + i, s, 0);
             fix_ok(nd_capture_read_inputs(capture, p, i, s, 1, got, &err), &err);
             assert_memory_equal(got, want, n_bytes);
+            assert_true(
+                nd_digest_equal(nd_capture_input_digest(capture, p, i, s), nd_digest_bytes(want, n_bytes)));
         }
     assert_int_equal(nd_capture_read_inputs(capture, p, 0, 0, 7, got, &err), ND_ERR_NOT_FOUND);
 }
@@ -234,8 +236,23 @@ static void check_by_libhdf5(hid_t file, size_t p, size_t e)
     size_t n = fix_probes[p].n_samples, n_bytes = fix_sample_bytes(&fix_edges[e]);
     assert_int_equal(H5Sget_simple_extent_ndims(space), fix_edges[e].shape.rank + 1);
     assert_int_equal(H5Tget_size(type), nd_dtype_size_bytes(fix_edges[e].dtype));
-    bool is_float = fix_edges[e].dtype != ND_DTYPE_BF16 && nd_dtype_is_float(fix_edges[e].dtype);
-    assert_int_equal(H5Tget_class(type), is_float ? H5T_FLOAT : H5T_INTEGER);
+    /* Types that HDF5 lacks: integers, and an attribute says what they are. */
+    static const char lacking[] = " bool bfloat16 uint4 int4 float8_e4m3fn float8_e5m2 ";
+    enum nd_dtype dtype = fix_edges[e].dtype;
+    char name[32] = "", spaced[40];
+    if (H5Aexists(dataset, "dtype") > 0) {
+        hid_t attr = H5Aopen(dataset, "dtype", H5P_DEFAULT), text = H5Aget_type(attr);
+        assert_true(H5Tget_size(text) < sizeof name && H5Aread(attr, text, name) >= 0);
+        assert_string_equal(name, nd_dtype_name(dtype));
+        H5Tclose(text);
+        H5Aclose(attr);
+    }
+    snprintf(spaced, sizeof spaced, " %s ", nd_dtype_name(dtype));
+    bool is_told = strstr(lacking, spaced) != NULL;
+    assert_int_equal(name[0] != '\0', is_told);
+    assert_int_equal(H5Tget_class(type), nd_dtype_is_float(dtype) && !is_told ? H5T_FLOAT : H5T_INTEGER);
+    if (H5Tget_class(type) == H5T_INTEGER)
+        assert_int_equal(H5Tget_sign(type) == H5T_SGN_2, nd_dtype_is_signed_integer(dtype));
     unsigned char *got = malloc(n * n_bytes + 1), *want = malloc(n * n_bytes + 1);
     assert_true(got != NULL && want != NULL);
     for (size_t s = 0; s < n; s++)
@@ -273,39 +290,83 @@ static void capture_is_what_libhdf5_reads(void **state)
     }
 }
 
-static void half_is_stored_as_ieee_half(void **state)
+/* A capture of one edge in one probe, "p", of one chunk. */
+static void write_one_edge(const char *path, const struct nd_edge *edge, size_t n_samples, const void *data)
 {
-    (void)state;
     struct nd_error err;
-    char *path = in_folder("half.h5");
-    struct nd_edge edge = {"h", "h", "X", "n", ND_DTYPE_F16, {1, {6}}, {0, -1, NULL, NULL}, false, false};
-    static const uint16_t bits[6] = {0x3c00, 0xc000, 0x3555, 0x0001, 0x7c00, 0x7bff};
-    static const uint32_t floats[6] = {0x3f800000, 0xc0000000, 0x3eaaa000, 0x33800000, 0x7f800000, 0x477fe000};
     struct nd_capture_probe probe = {
-        .name = "p", .source = "s", .n_samples = 1, .n_samples_expected = 1, .n_repeats = 1};
-    struct nd_digest digest = nd_digest_bytes(bits, sizeof bits);
+        .name = "p", .source = "s", .n_samples = n_samples, .n_samples_expected = n_samples, .n_repeats = 1};
+    struct nd_digest digests[4];
     struct nd_chunk_layout layout;
     struct nd_capture_writer *writer = NULL;
     struct nd_capture_dataset *dataset = NULL;
     const char *provider = "";
-    fix_ok(nd_capture_writer_create(path, false, &writer, &err), &err);
-    fix_ok(nd_capture_writer_edges(writer, &edge, &provider, 1, &err), &err);
+    size_t n_bytes = fix_sample_bytes(edge);
+    assert_true(n_samples <= 4);
+    for (size_t i = 0; i < n_samples; i++)
+        digests[i] = nd_digest_bytes((const char *)data + i * n_bytes, n_bytes);
+    fix_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
+    fix_ok(nd_capture_writer_edges(writer, edge, &provider, 1, &err), &err);
     fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
-    fix_ok(nd_capture_writer_digests(writer, &probe, &edge, &digest, &err), &err);
-    fix_ok(nd_chunk_layout_make(&edge.shape, edge.dtype, 1, &layout, &err), &err);
-    fix_ok(nd_capture_writer_outputs_begin(writer, &probe, &edge, "", &layout, 0, &dataset, &err), &err);
-    fix_ok(nd_capture_writer_chunk(dataset, 0, bits, sizeof bits, &err), &err);
+    fix_ok(nd_capture_writer_digests(writer, &probe, edge, digests, &err), &err);
+    fix_ok(nd_chunk_layout_make(&edge->shape, edge->dtype, n_samples, &layout, &err), &err);
+    fix_ok(nd_capture_writer_outputs_begin(writer, &probe, edge, "", &layout, 0, &dataset, &err), &err);
+    fix_ok(nd_capture_writer_chunk(dataset, 0, data, n_samples * n_bytes, &err), &err);
     fix_ok(nd_capture_writer_outputs_end(&dataset, &err), &err);
     fix_ok(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), &err);
     nd_capture_writer_destroy(&writer);
+}
+
+static void half_is_stored_as_ieee_half(void **state)
+{
+    (void)state;
+    char *path = in_folder("half.h5");
+    struct nd_edge edge = {"x", "x", "X", "n", ND_DTYPE_F16, {1, {6}}, {0, -1, NULL, NULL}, false, false};
+    static const uint16_t bits[6] = {0x3c00, 0xc000, 0x3555, 0x0001, 0x7c00, 0x7bff};
+    static const uint32_t floats[6] = {0x3f800000, 0xc0000000, 0x3eaaa000, 0x33800000, 0x7f800000, 0x477fe000};
+    write_one_edge(path, &edge, 1, bits);
     hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
-    hid_t stored = H5Dopen2(file, "/probes/p/outputs/h", H5P_DEFAULT);
+    hid_t stored = H5Dopen2(file, "/probes/p/outputs/x", H5P_DEFAULT);
     float read[6];
     assert_true(H5Dread(stored, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, read) >= 0);
     assert_memory_equal(read, floats, sizeof floats);
     H5Dclose(stored);
     H5Fclose(file);
     free(path);
+}
+
+/* The type is told by an attribute, and bytes that are no value of it are damage even where the digest fits. */
+static void nibble_outside_its_type_is_counted_as_wrong(void **state)
+{
+    (void)state;
+    static const struct {
+        enum nd_dtype dtype;
+        unsigned char bytes[2][4];
+        bool is_right[2];
+    } cases[] = {
+        {ND_DTYPE_U4, {{0, 15, 7, 8}, {0, 16, 7, 8}}, {true, false}},
+        {ND_DTYPE_U4, {{0, 15, 7, 255}, {0, 0, 0, 0}}, {false, true}},
+        {ND_DTYPE_I4, {{0xf8, 7, 0, 0xff}, {8, 0, 0, 0}}, {true, false}},
+        {ND_DTYPE_I4, {{0, 0, 0, 0xf7}, {0, 0, 0, 15}}, {false, false}},
+        {ND_DTYPE_F8E4M3FN, {{0xf8, 0x80, 0x7f, 0xff}, {16, 15, 0, 99}}, {true, true}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct nd_error err;
+        char *path = in_folder("nibble.h5");
+        struct nd_edge edge = {"x", "x", "X", "n", cases[i].dtype, {1, {4}}, {0, -1, NULL, NULL}, false, false};
+        write_one_edge(path, &edge, 2, cases[i].bytes);
+        struct nd_capture *capture = open_ok(path);
+        struct nd_capture_verification found;
+        assert_int_equal(nd_capture_edge(capture, 0)->dtype, cases[i].dtype);
+        fix_ok(nd_capture_verify(capture, &found, &err), &err);
+        assert_true(found.content_matches);
+        assert_int_equal(found.n_wrong, !cases[i].is_right[0] + !cases[i].is_right[1]);
+        unsigned char read[8];
+        fix_ok(nd_capture_read_outputs(capture, 0, 0, 0, 2, read, &err), &err);
+        assert_memory_equal(read, cases[i].bytes, 8);
+        nd_capture_close(&capture);
+        free(path);
+    }
 }
 
 static void capture_written_twice_is_the_same_file(void **state)
@@ -629,6 +690,7 @@ int main(void)
         cmocka_unit_test(capture_of_digests_only_has_no_outputs),
         cmocka_unit_test(capture_is_what_libhdf5_reads),
         cmocka_unit_test(half_is_stored_as_ieee_half),
+        cmocka_unit_test(nibble_outside_its_type_is_counted_as_wrong),
         cmocka_unit_test(capture_written_twice_is_the_same_file),
         cmocka_unit_test(content_digest_does_not_depend_on_storage_but_on_values),
         cmocka_unit_test(file_existing_is_replaced_only_on_demand),

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "capture/view.h"
 #include "npudiff/parse.h"
 #include "support/capture_fixture.h"
 #include "support/scratch.h"
@@ -154,7 +155,7 @@ static void write_bytes(const char *path, const void *bytes, size_t n_bytes)
 }
 
 /* How many mutants ended how. In memory that the children share. */
-enum outcome { REFUSED, UNREADABLE, SAME, REPORTED, SILENT, N_OUTCOMES };
+enum outcome { REFUSED, UNREADABLE, SAME, REPORTED, SILENT, DISAGREEING, N_OUTCOMES };
 struct tally {
     size_t at; /* the mutant that is being looked at */
     size_t n[N_OUTCOMES];
@@ -162,6 +163,30 @@ struct tally {
     size_t n_own_crashes;
     size_t n_hangs;
 };
+
+/* Views show what reads give, or fail where they fail. */
+static bool do_views_agree(const struct nd_capture *capture)
+{
+    struct nd_error err;
+    struct nd_view_scratch scratch = {0};
+    bool do_agree = true;
+    for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
+        for (size_t e = 0; e < nd_capture_n_edges(capture) && nd_capture_has_outputs(capture, p, e); e++) {
+            const struct nd_edge *edge = nd_capture_edge(capture, e);
+            size_t n = nd_capture_probe(capture, p)->n_samples, n_bytes = 0;
+            const unsigned char *view = NULL;
+            if (nd_shape_size_bytes(&edge->shape, edge->dtype, &n_bytes, &err) != ND_OK)
+                continue;
+            unsigned char *read = malloc(n * n_bytes + 1);
+            bool is_read = read != NULL && nd_capture_read_outputs(capture, p, e, 0, n, read, &err) == ND_OK;
+            bool is_seen =
+                nd_capture_view_outputs(capture, p, e, 0, n * n_bytes, &scratch, &view, &err) == ND_OK;
+            do_agree = do_agree && is_read == is_seen && (!is_read || memcmp(read, view, n * n_bytes) == 0);
+            free(read);
+        }
+    nd_view_scratch_deinit(&scratch);
+    return do_agree;
+}
 
 static enum outcome examine(const struct specimen *specimen, const char *path)
 {
@@ -181,6 +206,8 @@ static enum outcome examine(const struct specimen *specimen, const char *path)
         outcome = SAME;
     else
         outcome = !is_verified || found.n_wrong > 0 || !found.content_matches ? REPORTED : SILENT;
+    if (!do_views_agree(capture))
+        outcome = DISAGREEING;
     nd_strbuf_deinit(&dump);
     nd_capture_close(&capture);
     return outcome;
@@ -286,6 +313,7 @@ static void check_mutants(int level, size_t n_mutants)
                   tally->n[REPORTED], tally->n[SILENT], tally->n_library_crashes, tally->n_hangs);
     assert_int_equal(tally->n_own_crashes, 0);
     assert_int_equal(tally->n[SILENT], 0);
+    assert_int_equal(tally->n[DISAGREEING], 0);
     /* Most of a small HDF5 file is empty space of its trees; but each way of noticing must have been seen. */
     assert_true(tally->n[REPORTED] > 0 && tally->n[REFUSED] > n_mutants / 50 && tally->n[SAME] > 0);
     assert_true(level == 0 || tally->n[UNREADABLE] > 0);

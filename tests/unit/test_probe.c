@@ -257,6 +257,11 @@ static void target_that_contradicts_itself_is_refused(void **state)
     odd = plain;
     odd.dtype = ND_DTYPE_NONE;
     assert_int_equal(refuse("ones", &odd, 1).status, ND_ERR_FORMAT);
+    static const enum nd_dtype not_made[] = {ND_DTYPE_F8E4M3FN, ND_DTYPE_F8E5M2, ND_DTYPE_U4, ND_DTYPE_I4};
+    for (size_t i = 0; i < sizeof not_made / sizeof not_made[0]; i++) {
+        odd.dtype = not_made[i];
+        assert_int_equal(refuse("zeros", &odd, 1).id, ND_E_MODEL_UNSUPPORTED);
+    }
     struct nd_probe *probe = make("uniform", NULL, 0);
     assert_int_equal(probe->n_inputs, 0);
     nd_probe_destroy(&probe);

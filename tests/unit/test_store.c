@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/file.h"
+#include "capture/decode.h"
 #include "spool/chunk.h"
 #include "support/fake_run.h"
 
@@ -114,9 +115,11 @@ static void take_chunk(struct seen *seen, const struct nd_record *record)
     unsigned char *raw = malloc(layout.chunk_bytes);
     assert_non_null(raw);
     if (seen->options->level > 0) {
-        assert_int_equal(nd_chunk_decode(record->payload, record->payload_bytes, layout.elem_bytes, true, true,
-                                         raw, layout.chunk_bytes, NULL),
-                         ND_OK);
+        struct nd_chunk_decoder decoder = {0};
+        const struct nd_stored_chunk stored = {record->payload, record->payload_bytes, layout.elem_bytes, true,
+                                               true};
+        assert_int_equal(nd_chunk_decode(&decoder, &stored, raw, layout.chunk_bytes, NULL), ND_OK);
+        nd_chunk_decoder_deinit(&decoder);
         for (size_t i = span.n_bytes; i < layout.chunk_bytes; i++)
             assert_int_equal(raw[i], 0); /* else the bytes would depend on what was there before */
     } else {

@@ -22,6 +22,28 @@ static void dtype_names_round_trip(void **state)
     assert_true(nd_dtype_is_float(ND_DTYPE_BF16));
 }
 
+static void dtype_small_types_take_a_byte_and_have_onnx_numbers(void **state)
+{
+    (void)state;
+    static const struct {
+        int number;
+        const char *name;
+        bool is_float, is_signed;
+    } types[] = {{17, "float8_e4m3fn", true, false},
+                 {19, "float8_e5m2", true, false},
+                 {21, "uint4", false, false},
+                 {22, "int4", false, true}};
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        enum nd_dtype dtype = (enum nd_dtype)types[i].number;
+        assert_string_equal(nd_dtype_name(dtype), types[i].name);
+        assert_int_equal(nd_dtype_size_bytes(dtype), 1);
+        assert_int_equal(nd_dtype_is_float(dtype), types[i].is_float);
+        assert_int_equal(nd_dtype_is_integer(dtype), !types[i].is_float);
+        assert_int_equal(nd_dtype_is_signed_integer(dtype), types[i].is_signed);
+    }
+    assert_int_equal(nd_dtype_size_bytes((enum nd_dtype)18), 0); /* float8_e4m3fnuz, which no device has */
+}
+
 static void shape_size_is_checked(void **state)
 {
     (void)state;
@@ -80,6 +102,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(dtype_names_round_trip),
+        cmocka_unit_test(dtype_small_types_take_a_byte_and_have_onnx_numbers),
         cmocka_unit_test(shape_size_is_checked),
         cmocka_unit_test(digest_matches_the_published_value),
         cmocka_unit_test(edge_copy_is_deep),

@@ -7,9 +7,10 @@
 #   sanitize   unit tests under the address and undefined-behaviour sanitizers
 #   threads    unit tests under the thread sanitizer
 #   valgrind   unit tests under valgrind
+#   neon       the kernels of aarch64 match their definition, under qemu
 #   locale     unit tests in a locale with decimal commas
 #   format     clang-format changes nothing
-# It does not install what it needs (clang, valgrind, clang-format, g++): it says so and fails.
+# It does not install what it needs (clang, valgrind, clang-format, g++, gcc-aarch64-linux-gnu, qemu-user): it says so and fails.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -69,15 +70,36 @@ check_clang() {
 
 check_sanitize() { run_suite build-sanitize "" -Db_sanitize=address,undefined -Db_lundef=false; }
 # Without the tests that load ONNX Runtime: its own threads are not instrumented.
-check_threads() { suites="store capture chunk spool compare report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false; }
+check_threads() {
+    suites="parallel store capture chunk spool compare report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false
+}
 # Without the tests that load ONNX Runtime, and the one that feeds libhdf5 damaged files: what valgrind says there is of
 # the dynamic loader and of libhdf5.
 check_valgrind() {
     need valgrind
-    suites="base tensor model probe probe_files chunk spool store capture assemble plan device compare compare_files
-        compare_kernels report"
+    suites="base parallel kernels exact_sum log_histogram tensor model probe probe_files chunk spool store capture assemble
+        plan device compare compare_files compare_kernels report"
     run_suite build-valgrind "valgrind --quiet --leak-check=full --error-exitcode=9"
 }
+
+# With the flags of src/compare/meson.build.
+check_neon() {
+    need aarch64-linux-gnu-gcc
+    need qemu-aarch64
+    out=$(mktemp -d)
+    flags="-std=c17 -D_GNU_SOURCE -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror -Iinclude -Isrc -Itests"
+    kernels="src/compare/kernels_template.c -O3 -c"
+    # shellcheck disable=SC2086
+    aarch64-linux-gnu-gcc $flags $kernels -DND_KERNELS_ISA=neon -o "$out/neon.o" &&
+        aarch64-linux-gnu-gcc $flags $kernels -DND_KERNELS_ISA=scalar -DND_VECTOR_BYTES=8 \
+            -fno-tree-vectorize -fno-tree-slp-vectorize -o "$out/scalar.o" &&
+        aarch64-linux-gnu-gcc $flags '-DND_VERSION=""' -O2 -static tests/cross/kernels.c src/compare/kernels.c \
+            src/base/error.c "$out/neon.o" "$out/scalar.o" -lm -o "$out/kernels" &&
+        qemu-aarch64 "$out/kernels" && status=0 || status=1
+    rm -rf "$out"
+    return $status
+}
+
 check_locale() {
     locale -a | grep -qi '^de_DE.utf-\?8$' || { echo "check: the locale de_DE.UTF-8 is needed" >&2; exit 2; }
     tools/build >/dev/null
@@ -88,7 +110,7 @@ check_format() {
     git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
 }
 
-for name in ${*:-layers headers symbols clang sanitize threads valgrind locale format}; do
+for name in ${*:-layers headers symbols clang sanitize threads valgrind neon locale format}; do
     echo "check: $name"
     "check_$name"
 done

@@ -55,17 +55,37 @@ ND_PUBLIC void nd_gates_destroy(struct nd_gates **gates);
 ND_PUBLIC enum nd_status nd_gates_parse(struct nd_gates *gates, enum nd_gate_kind kind, const char *text,
                                         struct nd_error *err);
 
+/* Which part of a comparison is made, so that several machines may share it. METRICS.md section 20. */
+enum nd_cut { ND_CUT_NONE, ND_CUT_TENSORS, ND_CUT_SAMPLES };
+
+/* What parts of a comparison found, read back to be merged. */
+struct nd_parts;
+
 struct nd_compare_options {
     size_t struct_size;           /* sizeof(struct nd_compare_options) */
     bool allow_different_models;  /* compare although the model's SHA-256 differs */
     const struct nd_gates *gates; /* borrowed; NULL or empty: only bit-equality passes */
-    size_t block_bytes; /* read at most this much at once per capture (at least one sample); 0: 8 MiB */
+    bool all_pairs;               /* every test against every other too, not only against the reference */
+    bool verify_digests;          /* read also what digests say is equal */
+    enum nd_dtype ulp_in;         /* a float type: ULPs are also counted in it; ND_DTYPE_NONE: not */
+    size_t n_worst;               /* worst elements kept of each pair, at most 1000 */
+    bool per_channel;
+    int channel_axis;     /* of the sample's shape; negative from the end */
+    size_t n_threads;     /* 0: as many as the process may use */
+    size_t memory_bytes;  /* for buffers; 0: 512 MiB */
+    const char *cpu_cap;  /* "scalar", "avx2", "avx512", "neon": no better instructions than these; NULL: any */
+    enum nd_cut cut;      /* make only part `part` of `n_parts` (from 0) */
+    size_t part, n_parts; /* with a cut only; 0 <= part < n_parts */
+    const struct nd_parts *merge; /* borrowed: take the statistics from these parts and read no tensor */
 };
+
+/* The defaults: everything off, n_worst 5. */
+ND_PUBLIC struct nd_compare_options nd_compare_options_default(void);
 
 /* Differences in steps (LSB), test - ref: below -3, -3, -2, -1, 0, 1, 2, 3, above 3. */
 enum { ND_LSB_BUCKETS = 9 };
 
-/* The first differing element in order of probe, sample and flat index. */
+/* An element, in order of probe, sample and flat index. */
 struct nd_difference_place {
     size_t probe; /* indexes nd_comparison.probes */
     size_t sample;
@@ -74,13 +94,86 @@ struct nd_difference_place {
     int64_t coordinates[ND_MAX_RANK];
 };
 
+/* Of absolute or relative errors. Section 6. */
+struct nd_error_stats {
+    double max, mean, median, p99;
+};
+
+/* One side of a pair over the samples that differ. Section 8. */
+struct nd_side {
+    uint64_t n_elems;
+    uint64_t n_nan, n_inf, n_zero, n_subnormal, n_saturated;
+    uint64_t n_stuck_samples;
+    double min, max; /* of the finite ones, real units; NaN when there are none */
+};
+
+enum nd_pattern {
+    ND_PATTERN_NONE, /* nothing differs */
+    ND_PATTERN_ONE_ELEMENT,
+    ND_PATTERN_ONE_COORDINATE,
+    ND_PATTERN_PERMUTED_AXES,
+    ND_PATTERN_RANGE,
+    ND_PATTERN_STRIDE,
+    ND_PATTERN_FROM_POWER_OF_TWO,
+    ND_PATTERN_SCATTERED,
+    ND_PATTERN_EVERYWHERE,
+};
+
+/* "none", "one element", "one coordinate", "permuted axes", "range", "stride", "from 2^k on", "scattered",
+ * "everywhere". Static storage. */
+ND_PUBLIC const char *nd_pattern_name(enum nd_pattern pattern);
+
+/* Coordinates of one dimension at which elements differ. */
+struct nd_axis_span {
+    bool is_known; /* false for dimensions over 65536 */
+    uint64_t n, first, last;
+};
+
+/* Where the differing elements are. Section 10. */
+struct nd_structure {
+    enum nd_pattern pattern;
+    uint64_t first_index, last_index, stride;
+    uint64_t n_runs, longest_run;
+    struct nd_axis_span axes[ND_MAX_RANK]; /* [rank of the sample] */
+    int axis;                              /* with one coordinate: which dimension, else -1 */
+    int permutation[ND_MAX_RANK];          /* with permuted axes: the test's dimension i is the reference's
+                                              permutation[i] */
+};
+
+/* One of the worst elements. Section 11. */
+struct nd_worst {
+    struct nd_difference_place place;
+    double abs_error;           /* real units; infinity where it has no measure */
+    double ref, test;           /* the numbers as stored (codes as codes) */
+    double ref_real, test_real; /* real units */
+};
+
+/* The smallest tolerance that would let the pair pass; each alone. Section 11. */
+struct nd_tolerance {
+    bool is_possible; /* false where NaN or infinity stand on one side only */
+    bool has_lsb, has_ulp;
+    uint64_t lsb, ulp;
+    double atol, rtol;
+};
+
+/* Of the outputs as probabilities. Section 9. */
+struct nd_distribution {
+    bool exists;
+    bool is_softmax; /* of the softmax of the values; else of the values themselves */
+    uint64_t n_samples, n_infinite, n_invalid;
+    double kl; /* mean over n_samples - n_infinite - n_invalid samples; nats */
+    uint64_t top_k;
+    double topk_overlap;
+};
+
 /* The differences of one pair of tensors over some samples. Fields for integers hold for codes and plain
- * integers, fields for floats for floats; the others are 0. */
+ * integers, fields for floats for floats; the others are 0. METRICS.md has every formula. */
 struct nd_difference {
     uint64_t n_samples;           /* compared */
     uint64_t n_samples_differing; /* whose digests differ */
     uint64_t n_elems;             /* compared, the equal ones included */
     bool has_values;      /* false: samples differ whose values are not stored; only the fields above hold */
+    bool is_mixed;        /* other types on the two sides: section 12 */
     uint64_t n_differing; /* elements whose bits differ */
     double share;         /* n_differing / n_elems; 0 for empty tensors */
     uint64_t n_failing;   /* elements that fail the edge's gate */
@@ -90,14 +183,27 @@ struct nd_difference {
     double mean_lsb;         /* mean |test - ref| over all elements */
     double signed_mean_lsb;  /* mean of test - ref over all elements */
     uint64_t max_ulp;        /* over pairs of finite values or equal infinities; +0 and -0 are 0 apart */
+    bool has_ulp_in;         /* asked for */
+    uint64_t max_ulp_in;     /* in the given compute type; also of codes */
     uint64_t n_nan_mismatch; /* NaN on exactly one side */
     uint64_t n_nan_payload;  /* NaN on both, other bits */
     uint64_t n_inf_mismatch; /* an infinity on one side that is not on the other (and no NaN) */
     uint64_t n_zero_sign;    /* +0 against -0 */
-    double max_abs; /* real units: floats as they are, codes times their scale; NaN and infinity mismatches left
-                       out */
-    double mean_abs; /* over all elements but those left out */
-    bool has_first;  /* n_samples_differing > 0 */
+    uint64_t n_saturation_mismatch;
+    struct nd_error_stats abs; /* real units; NaN and infinity mismatches left out */
+    struct nd_error_stats rel;
+    double rmse;
+    uint64_t n_rel_undefined;
+    double sqnr_db, cosine, norm_ratio, pearson; /* over the samples that differ */
+    bool has_gain;
+    double gain, offset;
+    struct nd_side ref_side, test_side;
+    struct nd_structure structure;
+    struct nd_tolerance tolerance;
+    struct nd_distribution distribution;
+    size_t n_worst;
+    struct nd_worst *worst;
+    bool has_first; /* n_samples_differing > 0 */
     struct nd_difference_place first;
 };
 
@@ -112,15 +218,18 @@ struct nd_compared_part {
     enum nd_coverage coverage;
     char *reason; /* NULL with ND_COVERAGE_FULL */
     struct nd_difference difference;
+    char *state; /* what merging needs, as text; NULL unless a part was asked for */
 };
 
-/* One edge of one test against the reference. */
+/* One edge of one test against the reference, or with all_pairs against an earlier test. */
 struct nd_compared_pair {
-    size_t ref;  /* 0 */
-    size_t test; /* indexes nd_comparison.devices */
+    size_t ref, test; /* index nd_comparison.devices; ref < test */
     enum nd_verdict verdict;
+    bool within_noise; /* it differs by no more than repeats of one of the two devices do. Section 17 */
     struct nd_compared_part total;
     struct nd_compared_part *probes; /* [nd_comparison.n_probes] */
+    size_t n_channels;               /* with per_channel, where the edge has that axis */
+    struct nd_difference *channels;  /* [n_channels], over all probes */
 };
 
 /* What one device says about one edge. */
@@ -129,7 +238,12 @@ struct nd_edge_on_device {
     char *provider;    /* that computed it, "" when unknown */
     bool is_on_cpu;    /* computed by the CPU provider although the device is none (model inputs never count) */
     size_t n_unstable; /* samples whose repeats differ on this device */
-    int class_id;      /* equal numbers: bit-equal; -1 where the device has no data for the edge */
+    uint64_t n_repeats;         /* comparisons of a later repeat with the first */
+    uint64_t n_repeats_unequal; /* that differed */
+    double unstable_bound; /* upper 95 % bound of the probability that a repeat differs; 1 without repeats */
+    struct nd_difference *noise; /* of the stored repeats against repeat 0; NULL when none is stored */
+    bool is_stuck; /* two or more samples of a probe, all with one digest, although their inputs differ */
+    int class_id;  /* equal numbers: bit-equal; -1 where the device has no data for the edge */
 };
 
 struct nd_compared_edge {
@@ -144,14 +258,23 @@ struct nd_compared_edge {
     enum nd_verdict verdict;
     char *gate;                        /* what passes here: "bit-equal", "lsb <= 1", ... */
     struct nd_edge_on_device *devices; /* [n_devices] */
-    struct nd_compared_pair *pairs;    /* [n_devices - 1] */
+    size_t odd_one_out;                /* the device that alone differs from all others, or SIZE_MAX */
+    struct nd_compared_pair *pairs;    /* [nd_comparison.n_pairs] */
+};
+
+/* Two overall classes and the edge on which they part for the first time. */
+struct nd_parting {
+    int class_a, class_b;
+    size_t device_a, device_b; /* the first members */
+    size_t edge;               /* SIZE_MAX when one has no data where the other has */
 };
 
 struct nd_compared_device {
     char *uri;
-    char *label;   /* unique in the comparison */
-    char *capture; /* path */
-    char *chipset; /* "" when unknown, as the next ones */
+    char *label;          /* unique in the comparison */
+    char *capture;        /* path */
+    char *content_digest; /* of the capture, "" when it has none */
+    char *chipset;        /* "" when unknown, as the next ones */
     char *runtime;
     char *kind;
     enum nd_capture_status status;
@@ -209,6 +332,17 @@ struct nd_comparison {
     bool has_gates;
     bool different_models; /* allowed by the options */
     size_t n_devices, n_edges, n_probes, n_top1;
+    size_t n_pairs; /* n_devices - 1, or with all_pairs n_devices (n_devices - 1) / 2; those with ref 0 come
+                       first */
+    enum nd_dtype ulp_in;
+    size_t n_worst;
+    bool per_channel;
+    int channel_axis;
+    enum nd_cut cut; /* not ND_CUT_NONE: this is part `part` of `n_parts` only */
+    size_t part, n_parts;
+    size_t odd_one_out; /* over all edges, or SIZE_MAX */
+    size_t n_partings;
+    struct nd_parting *partings; /* every two overall classes that have data */
     struct nd_compared_device *devices;
     struct nd_compared_edge *edges; /* graph order of captures[0], then edges that only others have */
     struct nd_compared_probe *probes;
@@ -223,11 +357,26 @@ struct nd_comparison {
  * ND_ERR_USAGE: n < 2, or a gate that names no tensor or one it cannot apply to (ND_E_COMPARE_GATE).
  * ND_ERR_NOT_COMPARABLE: different models (ND_E_COMPARE_MODEL), or nothing in common although no device failed
  * (ND_E_COMPARE_NOTHING). ND_ERR_FORMAT: digests differ but the stored bytes do not (ND_E_CAPTURE_DIGEST), or
- * what reading a capture returns. ND_ERR_IO, ND_ERR_MEMORY. options NULL: the defaults. */
+ * what reading a capture returns; with merge also ND_E_COMPARE_PART (parts of other captures or options).
+ * ND_ERR_USAGE also for an unknown cpu_cap. ND_ERR_IO, ND_ERR_MEMORY (ND_E_COMPARE_MEMORY: memory_bytes is too
+ * little for the chunks of the captures). options NULL: the defaults. */
 ND_PUBLIC enum nd_status nd_compare_captures(const struct nd_capture *const *captures, size_t n,
                                              const struct nd_compare_options *options,
                                              struct nd_comparison **out, struct nd_error *err);
 ND_PUBLIC void nd_comparison_destroy(struct nd_comparison **comparison);
+
+/* The text (JSON) of a part, made with options.cut, in new memory. ND_ERR_USAGE when the comparison is no part.
+ */
+ND_PUBLIC enum nd_status nd_compare_part_format(const struct nd_comparison *comparison, char **out,
+                                                struct nd_error *err);
+
+/* Reads the files of all parts of one comparison, in any order. To be given as options.merge with the same
+ * captures and options that they were made with; nd_compare_captures then returns exactly what one run would
+ * have. The caller destroys *out. ND_ERR_IO; ND_ERR_FORMAT (ND_E_COMPARE_PART): malformed, a part is missing or
+ * there twice. */
+ND_PUBLIC enum nd_status nd_parts_read(const char *const *paths, size_t n, struct nd_parts **out,
+                                       struct nd_error *err);
+ND_PUBLIC void nd_parts_destroy(struct nd_parts **parts);
 
 #ifdef __cplusplus
 }

@@ -8,23 +8,59 @@
 extern "C" {
 #endif
 
+/* What a matrix of devices shows of each pair. METRICS.md sections 3 to 9. */
+enum nd_matrix_metric {
+    ND_MATRIX_SHARE,
+    ND_MATRIX_DIFFERING,
+    ND_MATRIX_MAX_LSB,
+    ND_MATRIX_MEAN_LSB,
+    ND_MATRIX_MAX_ULP,
+    ND_MATRIX_MAX_ABS,
+    ND_MATRIX_RMSE,
+    ND_MATRIX_SQNR,
+    ND_MATRIX_COSINE,
+    ND_MATRIX_NORM_RATIO,
+    ND_MATRIX_PEARSON,
+    ND_MATRIX_KL,
+};
+
+struct nd_matrix {
+    enum nd_matrix_metric metric;
+    const char *edge; /* borrowed; NULL: one matrix for every model output */
+};
+
+/* Reads "METRIC" or "METRIC:NAME": METRIC is share, differing, max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr,
+ * cosine, norm_ratio, pearson or kl, NAME an edge; out->edge points into text. ND_ERR_USAGE: not understood
+ * (ND_E_OPTION_VALUE); *out is then unchanged. */
+ND_PUBLIC enum nd_status nd_matrix_parse(const char *text, struct nd_matrix *out, struct nd_error *err);
+
+/* ND_ERR_USAGE: the comparison has no edge of that name (ND_E_OPTION_VALUE). */
+ND_PUBLIC enum nd_status nd_matrix_check(const struct nd_matrix *matrix, const struct nd_comparison *comparison,
+                                         struct nd_error *err);
+
 struct nd_report_options {
-    size_t struct_size; /* sizeof(struct nd_report_options) */
-    bool all_edges;     /* list the bit-equal edges too, and never cut a list */
-    size_t width;       /* columns; 0: 120 (at least 80) */
+    size_t struct_size;               /* sizeof(struct nd_report_options) */
+    bool all_edges;                   /* list the bit-equal edges too, and never cut a list */
+    bool details;                     /* show the worst elements and the smallest gates that would pass, too */
+    bool worst;                       /* show the worst elements, too */
+    size_t width;                     /* columns; 0: 120 (at least 80) */
+    const struct nd_matrix *matrices; /* [n_matrices], borrowed; complete when all pairs were compared */
+    size_t n_matrices;
 };
 
 /* The comparison as text for a terminal, UTF-8 (only the sign "±" is not ASCII, besides names), lines end with
- * "\n", the verdict is the last line. Control characters in names are shown as '?'. The caller frees *out.
- * options NULL: the defaults. Independent of the locale. ND_ERR_MEMORY. */
+ * "\n" and keep within the width, the verdict is the last line. Control characters in names are shown as '?'.
+ * The caller frees *out. options NULL: the defaults. Independent of the locale. ND_ERR_USAGE: a matrix of an
+ * unknown edge (nd_matrix_check). ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_report_text(const struct nd_comparison *comparison,
                                         const struct nd_report_options *options, char **out,
                                         struct nd_error *err);
 
-/* The comparison as JSON, indented, with a final newline. Numbers are numbers and read back to the same double;
- * NaN and infinities are the strings "NaN", "Infinity", "-Infinity"; null is what does not apply or is not
- * known (max_ulp of codes, the differing elements where only digests are stored). The caller frees *out.
- * ND_ERR_MEMORY. */
+/* The comparison as JSON with a final newline: indented down to edges, devices and pairs, while each of their
+ * parts (a probe, a channel, an element) stands in one line. Numbers are numbers and read back to the same
+ * double; NaN and infinities are the strings "NaN", "Infinity", "-Infinity"; null is what does not apply or is
+ * not known (max_ulp of codes, the differing elements where only digests are stored). The comparison must be
+ * whole (cut is ND_CUT_NONE). The caller frees *out. ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out,
                                         struct nd_error *err);
 

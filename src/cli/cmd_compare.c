@@ -2,33 +2,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
-#include "npudiff/report.h"
-
-struct values {
-    struct cli_list bitwise, lsb, ulp, atol, rtol;
-    bool different_models;
-    bool all_edges;
-    size_t width;
-    bool json;
-    bool quiet;
-};
-
-static enum nd_status parse_gates(const struct values *values, struct nd_gates *gates, struct nd_error *err)
-{
-    const struct {
-        enum nd_gate_kind kind;
-        const struct cli_list *texts;
-    } lists[] = {{ND_GATE_BITWISE, &values->bitwise},
-                 {ND_GATE_LSB, &values->lsb},
-                 {ND_GATE_ULP, &values->ulp},
-                 {ND_GATE_ATOL, &values->atol},
-                 {ND_GATE_RTOL, &values->rtol}};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        for (size_t k = 0; status == ND_OK && k < lists[i].texts->n; k++)
-            status = nd_gates_parse(gates, lists[i].kind, lists[i].texts->items[k], err);
-    return status;
-}
+#include "cli/compare_setup.h"
 
 static enum nd_status open_all(const char *const *paths, size_t n, struct nd_capture **captures,
                                struct nd_error *err)
@@ -39,60 +13,90 @@ static enum nd_status open_all(const char *const *paths, size_t n, struct nd_cap
     return status;
 }
 
-static enum nd_status print(const struct values *values, const struct nd_comparison *comparison,
-                            struct nd_error *err)
+static enum nd_status print(const struct compare_values *values, const struct compare_setup *setup,
+                            const struct nd_comparison *comparison, struct nd_error *err)
 {
-    const struct nd_report_options options = {
-        .struct_size = sizeof options, .all_edges = values->all_edges, .width = values->width};
+    const struct nd_report_options options = {.struct_size = sizeof options,
+                                              .all_edges = values->all_edges,
+                                              .details = values->verbose,
+                                              .worst = values->worst.is_given,
+                                              .width = values->width,
+                                              .matrices = setup->matrices,
+                                              .n_matrices = values->matrices.n};
     char *text = NULL;
-    enum nd_status status = values->json ? nd_report_json(comparison, &text, err)
-                                         : nd_report_text(comparison, &options, &text, err);
+    enum nd_status status;
+    if (comparison->cut != ND_CUT_NONE)
+        status = nd_compare_part_format(comparison, &text, err);
+    else if (values->json)
+        status = nd_report_json(comparison, &text, err);
+    else
+        status = nd_report_text(comparison, &options, &text, err);
     if (status == ND_OK)
         fputs(text, stdout);
     free(text);
     return status;
 }
 
+static enum nd_status check_matrices(const struct compare_setup *setup, size_t n,
+                                     const struct nd_comparison *comparison, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = nd_matrix_check(&setup->matrices[i], comparison, err);
+    return status;
+}
+
+/* A part is no verdict: those who merge it have one. */
+static int exit_code_of(const struct nd_comparison *comparison)
+{
+    return comparison->cut != ND_CUT_NONE ? ND_EXIT_SAME : (int)nd_verdict_exit_code(comparison->verdict);
+}
+
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
-    const struct values *values = context;
+    const struct compare_values *values = context;
     struct nd_error err = {0};
-    struct nd_gates *gates = NULL;
+    struct compare_setup setup = {0};
     struct nd_comparison *comparison = NULL;
+    int exit_code = compare_check(values);
+    if (exit_code != 0)
+        return exit_code;
     struct nd_capture **captures = calloc(n_operands, sizeof(struct nd_capture *));
     if (captures == NULL)
         return ND_EXIT_TROUBLE;
-    enum nd_status status = nd_gates_create(&gates, &err);
-    if (status == ND_OK)
-        status = parse_gates(values, gates, &err);
+    enum nd_status status = compare_setup_init(values, &setup, &err);
     if (status == ND_OK)
         status = open_all(operands, n_operands, captures, &err);
-    const struct nd_compare_options options = {
-        .struct_size = sizeof options, .allow_different_models = values->different_models, .gates = gates};
     if (status == ND_OK)
-        status = nd_compare_captures((const struct nd_capture *const *)captures, n_operands, &options,
+        status = nd_compare_captures((const struct nd_capture *const *)captures, n_operands, &setup.options,
                                      &comparison, &err);
+    if (status == ND_OK)
+        status = check_matrices(&setup, values->matrices.n, comparison, &err);
     if (status == ND_OK && !values->quiet)
-        status = print(values, comparison, &err);
-    int exit_code = status == ND_OK ? (int)nd_verdict_exit_code(comparison->verdict) : cli_report_error(&err);
+        status = print(values, &setup, comparison, &err);
+    exit_code = status == ND_OK ? exit_code_of(comparison) : cli_report_error(&err);
     nd_comparison_destroy(&comparison);
     for (size_t i = 0; i < n_operands; i++)
         nd_capture_close(&captures[i]);
     free(captures);
-    nd_gates_destroy(&gates);
+    compare_setup_deinit(&setup);
     return exit_code;
 }
 
+static const char *const float_types[] = {"float64",       "float32",     "float16", "bfloat16",
+                                          "float8_e4m3fn", "float8_e5m2", NULL};
+static const char *const cuts[] = {"tensors", "samples", NULL};
+
 #define GATE(gate, what)                                                                                       \
     {                                                                                                          \
-        .name = #gate, .kind = CLI_LIST, .offset = offsetof(struct values, gate), .argument = "N[,NAME:N...]", \
-        .help = what                                                                                           \
+        .name = #gate, .kind = CLI_LIST, .offset = offsetof(struct compare_values, gate),                      \
+        .argument = "N[,NAME:N...]", .help = what                                                              \
     }
 
 static const struct cli_option options[] = {
     {.name = "bitwise",
      .kind = CLI_OPTIONAL,
-     .offset = offsetof(struct values, bitwise),
+     .offset = offsetof(struct compare_values, bitwise),
      .argument = "[=NAME,...]",
      .help = "gate: not one bit may differ, in any tensor or in those of that name or pattern"},
     GATE(lsb, "gate for codes: at most N steps apart; NAME:N is for the tensors of that name or pattern"),
@@ -101,25 +105,97 @@ static const struct cli_option options[] = {
     GATE(rtol, "gate: see --atol"),
     {.name = "allow-different-models",
      .kind = CLI_FLAG,
-     .offset = offsetof(struct values, different_models),
+     .offset = offsetof(struct compare_values, different_models),
      .help = "compare captures of different model files"},
+    {.name = "all-pairs",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct compare_values, all_pairs),
+     .help = "compare every test with every other, too"},
+    {.name = "matrix",
+     .kind = CLI_LIST,
+     .offset = offsetof(struct compare_values, matrices),
+     .argument = "METRIC[:NAME]",
+     .help = "show every device against every other at the model outputs, or at tensor NAME: share, differing, "
+             "max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr, cosine, norm_ratio, pearson, kl; --all-pairs is "
+             "implied; may be repeated"},
+    {.name = "ulp-in",
+     .kind = CLI_CHOICE,
+     .offset = offsetof(struct compare_values, ulp_in),
+     .argument = "TYPE",
+     .choices = float_types,
+     .help = "count ULP also in the type that the device computes in: float64, float32, float16, bfloat16, "
+             "float8_e4m3fn, float8_e5m2"},
+    {.name = "worst",
+     .kind = CLI_INTEGER,
+     .offset = offsetof(struct compare_values, worst),
+     .argument = "N",
+     .help = "show the N worst elements of each pair (kept for --json and -v: 5)",
+     .min = 0,
+     .max = 1000},
+    {.name = "per-channel",
+     .kind = CLI_INTEGER,
+     .offset = offsetof(struct compare_values, channel_axis),
+     .argument = "AXIS",
+     .help = "statistics of each coordinate of that axis of a sample, too; -1 is the last axis",
+     .min = -ND_MAX_RANK,
+     .max = ND_MAX_RANK - 1},
+    {.name = "verify-digests",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct compare_values, verify_digests),
+     .help = "read also the tensors whose digests are equal; other bytes are an error"},
+    {.name = "threads",
+     .kind = CLI_NUMBER,
+     .offset = offsetof(struct compare_values, n_threads),
+     .argument = "N",
+     .help = "0: as many as the process may use (0); the result does not depend on it",
+     .min = 0,
+     .max = 256},
+    {.name = "memory",
+     .kind = CLI_NUMBER,
+     .offset = offsetof(struct compare_values, memory_mib),
+     .argument = "MIB",
+     .help = "for buffers (512)",
+     .min = 16,
+     .max = 1 << 20},
+    {.name = "part",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct compare_values, part),
+     .argument = "K/N",
+     .help = "make only the K-th of N parts (1/N to N/N) and print it for --merge; needs --json; exit code 0"},
+    {.name = "cut",
+     .kind = CLI_CHOICE,
+     .offset = offsetof(struct compare_values, cut),
+     .argument = "tensors|samples",
+     .choices = cuts,
+     .help = "what parts are made of (samples)"},
+    {.name = "merge",
+     .kind = CLI_LIST,
+     .offset = offsetof(struct compare_values, merge),
+     .argument = "FILE",
+     .help = "take the statistics from that part; once for each of the N, with the captures and options that "
+             "they were made with"},
     {.name = "all",
      .letter = 'a',
      .kind = CLI_FLAG,
-     .offset = offsetof(struct values, all_edges),
+     .offset = offsetof(struct compare_values, all_edges),
      .help = "list bit-equal edges too, and never cut a list"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct compare_values, verbose),
+     .help = "show the worst elements, where differences are, and the gates that would pass"},
     {.name = "width",
      .kind = CLI_NUMBER,
-     .offset = offsetof(struct values, width),
+     .offset = offsetof(struct compare_values, width),
      .argument = "N",
      .help = "columns of the text (120)",
      .min = 80,
      .max = 1000},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct compare_values, json), .help = "print JSON"},
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,
-     .offset = offsetof(struct values, quiet),
+     .offset = offsetof(struct compare_values, quiet),
      .help = "print nothing but errors: the exit code is the answer"},
     {.name = NULL},
 };
@@ -134,10 +210,12 @@ const struct cli_command cmd_compare = {
         "reference.\n"
         "Without a gate every differing bit counts. With gates, all of them must hold for every element.\n"
         "Exit code 0: same or within the gates; 1: differs; 2: trouble; 3: not comparable; 5: a device had "
-        "failed.",
+        "failed.\n"
+        "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment allows no better instructions than these; the "
+        "result does not depend on them.",
     .options = options,
     .min_operands = 2,
     .max_operands = CLI_ANY_NUMBER,
-    .values_bytes = sizeof(struct values),
+    .values_bytes = sizeof(struct compare_values),
     .run = run,
 };

@@ -96,12 +96,41 @@ static bool is_choice(const struct cli_option *option, const char *value)
     return false;
 }
 
+static void refuse_choice(const struct cli_command *command, const struct cli_option *option, const char *value)
+{
+    char list[256] = "";
+    size_t n = 0;
+    for (size_t i = 0; option->choices[i] != NULL && n < sizeof list; i++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i > 0 ? "|" : "", option->choices[i]);
+    cli_usage_error(command->name, "--%s takes %s, not '%s'", option->name, list, value);
+}
+
+/* Stores a number; false after printing what is wrong with it. */
+static bool store_number(const struct cli_command *command, const struct cli_option *option, const char *value,
+                         void *at)
+{
+    uint64_t number;
+    int64_t integer;
+    if (option->kind == CLI_NUMBER && nd_parse_u64(value, &number) && (double)number >= option->min &&
+        (double)number <= option->max) {
+        *(size_t *)at = (size_t)number;
+        return true;
+    }
+    if (option->kind == CLI_INTEGER && nd_parse_i64(value, &integer) && (double)integer >= option->min &&
+        (double)integer <= option->max) {
+        *(struct cli_integer *)at = (struct cli_integer){.is_given = true, .value = integer};
+        return true;
+    }
+    cli_usage_error(command->name, "--%s takes a whole number from %.0f to %.0f, not '%s'", option->name,
+                    option->min, option->max, value);
+    return false;
+}
+
 /* Stores one value; false after printing what is wrong with it. */
 static bool store(const struct cli_command *command, const struct cli_option *option, const char *value,
                   void *values)
 {
     void *at = (char *)values + option->offset;
-    uint64_t number;
     double real;
     switch (option->kind) {
     case CLI_FLAG:
@@ -121,13 +150,8 @@ static bool store(const struct cli_command *command, const struct cli_option *op
         return true;
     }
     case CLI_NUMBER:
-        if (nd_parse_u64(value, &number) && (double)number >= option->min && (double)number <= option->max) {
-            *(size_t *)at = (size_t)number;
-            return true;
-        }
-        cli_usage_error(command->name, "--%s takes a whole number from %.0f to %.0f, not '%s'", option->name,
-                        option->min, option->max, value);
-        return false;
+    case CLI_INTEGER:
+        return store_number(command, option, value, at);
     case CLI_REAL:
         if (nd_parse_double(value, &real) && real >= option->min && real <= option->max) {
             *(double *)at = real;
@@ -141,7 +165,7 @@ static bool store(const struct cli_command *command, const struct cli_option *op
             *(const char **)at = value;
             return true;
         }
-        cli_usage_error(command->name, "--%s takes %s, not '%s'", option->name, option->argument, value);
+        refuse_choice(command, option, value);
         return false;
     }
     return false;

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "npudiff/status.h"
 
@@ -13,6 +14,7 @@ enum cli_kind {
     CLI_LIST,     /* struct cli_list: may be given several times */
     CLI_OPTIONAL, /* struct cli_list; --name alone adds NULL, --name=value the value */
     CLI_NUMBER,   /* size_t, within [min, max] */
+    CLI_INTEGER,  /* struct cli_integer, within [min, max] */
     CLI_REAL,     /* double, within [min, max] */
     CLI_CHOICE,   /* const char *, one of choices */
 };
@@ -20,6 +22,12 @@ enum cli_kind {
 struct cli_list {
     const char **items; /* borrowed texts */
     size_t n;
+};
+
+/* A whole number where 0 is a choice of its own, or negative ones are. */
+struct cli_integer {
+    bool is_given;
+    int64_t value;
 };
 
 struct cli_option {

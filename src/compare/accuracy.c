@@ -9,8 +9,8 @@
 void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,
                         struct nd_top1_pair *out)
 {
-    *out =
-        (struct nd_top1_pair){.ref = out->ref, .test = out->test, .exists = true, .n_samples = n, .p_value = 1};
+    out->exists = true;
+    out->n_samples = n;
     for (size_t i = 0; i < n; i++) {
         bool is_agreed = ref[i] == test[i];
         out->n_agree += is_agreed;
@@ -20,78 +20,48 @@ void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *
         out->n_gained += test[i] == labels[i];
         out->n_changed_wrong += ref[i] != labels[i] && test[i] != labels[i];
     }
-    out->agreement = n > 0 ? (double)out->n_agree / (double)n : 0;
-    if (labels != NULL) {
-        out->p_value = nd_mcnemar_mid_p(out->n_lost, out->n_gained);
-        out->is_significant = out->p_value < 0.05;
-    }
 }
 
-/* One (edge, probe): the classes of every device. */
+enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t edge, size_t probe, size_t first_sample,
+                                  size_t end_sample, struct nd_error *err)
+{
+    int64_t **classes = nd_calloc(rows->n_captures, sizeof(int64_t *));
+    if (classes == NULL || !nd_grow((void **)&rows->rows, &rows->capacity, rows->n + 1, sizeof *rows->rows)) {
+        free(classes);
+        return nd_fail_memory(err);
+    }
+    rows->rows[rows->n++] = (struct nd_output_row){edge, probe, first_sample, end_sample, classes};
+    return ND_OK;
+}
+
+void nd_output_rows_deinit(struct nd_output_rows *rows)
+{
+    for (size_t i = 0; i < rows->n; i++) {
+        for (size_t c = 0; c < rows->n_captures; c++)
+            free(rows->rows[i].classes[c]);
+        free(rows->rows[i].classes);
+    }
+    free(rows->rows);
+    *rows = (struct nd_output_rows){0};
+}
+
+/* One row at work. */
 struct work {
     const struct nd_alignment *alignment;
-    size_t edge, probe;
-    size_t block_bytes;
-    int64_t **classes; /* [n_captures], each [n_samples] or NULL */
+    const struct nd_output_row *row;
 };
 
 static size_t n_samples_of(const struct work *work, size_t capture)
 {
-    const struct nd_capture_probe *probe = nd_aligned_probe(work->alignment, work->probe, capture);
+    const struct nd_capture_probe *probe = nd_aligned_probe(work->alignment, work->row->probe, capture);
     return probe != NULL ? probe->n_samples : 0;
 }
 
-static enum nd_status read_classes(const struct work *work, size_t capture, const struct nd_diff_layout *layout,
-                                   int64_t *classes, struct nd_error *err)
+/* How many of the first n samples belong to this part. */
+static size_t n_in_part(const struct nd_output_row *row, size_t n)
 {
-    const struct nd_alignment *a = work->alignment;
-    size_t n_samples = n_samples_of(work, capture), n_block = work->block_bytes / layout->sample_bytes;
-    n_block = n_block == 0 ? 1 : n_block > n_samples ? n_samples : n_block;
-    size_t buf_bytes;
-    if (!nd_size_mul(n_block, layout->sample_bytes, &buf_bytes))
-        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "the samples of edge '%s' do not fit",
-                       a->edge_names[work->edge]);
-    unsigned char *buf = nd_tensor_alloc(buf_bytes);
-    if (buf == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    for (size_t first = 0; first < n_samples && status == ND_OK; first += n_block) {
-        size_t n = n_samples - first < n_block ? n_samples - first : n_block;
-        status = nd_capture_read_outputs(a->captures[capture], a->probes[work->probe * a->n_captures + capture],
-                                         a->edges[work->edge * a->n_captures + capture], first, n, buf, err);
-        for (size_t i = 0; i < n && status == ND_OK; i++)
-            classes[first + i] = nd_top1_index(layout, buf + i * layout->sample_bytes);
-    }
-    if (status != ND_OK)
-        nd_error_context(err, "reading '%s'", nd_capture_path(a->captures[capture]));
-    free(buf);
-    return status;
-}
-
-/* Leaves work->classes[capture] NULL where the device has no such values. */
-static enum nd_status find_classes(const struct work *work, size_t capture, struct nd_error *err)
-{
-    const struct nd_alignment *a = work->alignment;
-    const struct nd_edge *edge = nd_aligned_edge(a, work->edge, capture);
-    if (edge == NULL || n_samples_of(work, capture) == 0 || edge->dtype == ND_DTYPE_NONE ||
-        edge->shape.rank < 0)
-        return ND_OK;
-    if (!nd_capture_has_outputs(a->captures[capture], a->probes[work->probe * a->n_captures + capture],
-                                a->edges[work->edge * a->n_captures + capture]))
-        return ND_OK;
-    struct nd_diff_layout layout;
-    enum nd_status status = nd_diff_layout_make(edge, &layout, err);
-    if (status != ND_OK || layout.n_elems < 2)
-        return status;
-    int64_t *classes = nd_calloc(n_samples_of(work, capture), sizeof *classes);
-    if (classes == NULL)
-        return nd_fail_memory(err);
-    status = read_classes(work, capture, &layout, classes, err);
-    if (status == ND_OK)
-        work->classes[capture] = classes;
-    else
-        free(classes);
-    return status;
+    size_t end = n < row->end_sample ? n : row->end_sample;
+    return end > row->first_sample ? end - row->first_sample : 0;
 }
 
 static bool do_labels_conflict(const struct nd_capture_probe *a, const struct nd_capture_probe *b)
@@ -108,7 +78,7 @@ static enum nd_status find_labels(const struct work *work, size_t n_classes, con
     const struct nd_capture_probe *best = NULL;
     *labels = NULL;
     for (size_t c = 0; c < a->n_captures; c++) {
-        const struct nd_capture_probe *probe = nd_aligned_probe(a, work->probe, c);
+        const struct nd_capture_probe *probe = nd_aligned_probe(a, work->row->probe, c);
         if (probe == NULL || probe->labels == NULL)
             continue;
         if (best != NULL && do_labels_conflict(best, probe))
@@ -134,78 +104,85 @@ static void count_device(const int64_t *classes, const int64_t *labels, size_t n
         out->n_invalid += classes[i] < 0;
         out->n_correct += labels != NULL && classes[i] == labels[i];
     }
-    out->accuracy = n > 0 ? (double)out->n_correct / (double)n : 0;
 }
 
-static enum nd_status fill_row(const struct work *work, struct nd_top1 *row, const int64_t *labels,
-                               struct nd_error *err)
+static enum nd_status count_pair(const struct work *work, const int64_t *labels, struct nd_top1_pair *pair,
+                                 struct nd_error *err)
 {
-    size_t n_captures = work->alignment->n_captures;
-    row->has_labels = labels != NULL;
-    row->devices = nd_calloc(n_captures, sizeof *row->devices);
-    row->pairs = nd_calloc(n_captures - 1, sizeof *row->pairs);
-    if (row->devices == NULL || row->pairs == NULL)
-        return nd_fail_memory(err);
-    for (size_t c = 0; c < n_captures; c++)
-        if (work->classes[c] != NULL)
-            count_device(work->classes[c], labels, n_samples_of(work, c), &row->devices[c]);
-    for (size_t t = 1; t < n_captures; t++) {
-        struct nd_top1_pair *pair = &row->pairs[t - 1];
-        pair->test = t;
-        char *reason;
-        size_t n_common;
-        enum nd_status status = nd_align_samples(work->alignment, work->probe, 0, t, &n_common, &reason, err);
-        if (status != ND_OK)
-            return status;
-        free(reason);
-        const struct nd_edge *ref = nd_aligned_edge(work->alignment, work->edge, 0),
-                             *test = nd_aligned_edge(work->alignment, work->edge, t);
-        if (n_common > 0 && work->classes[0] != NULL && work->classes[t] != NULL &&
-            nd_shape_equal(&ref->shape, &test->shape))
-            nd_top1_pair_count(work->classes[0], work->classes[t], labels, n_common, pair);
-    }
+    const struct nd_output_row *row = work->row;
+    char *reason;
+    size_t n_common, first = row->first_sample;
+    enum nd_status status =
+        nd_align_samples(work->alignment, row->probe, 0, pair->test, &n_common, &reason, err);
+    if (status != ND_OK)
+        return status;
+    free(reason);
+    const struct nd_edge *ref = nd_aligned_edge(work->alignment, row->edge, 0),
+                         *test = nd_aligned_edge(work->alignment, row->edge, pair->test);
+    if (n_common > 0 && row->classes[0] != NULL && row->classes[pair->test] != NULL &&
+        nd_shape_equal(&ref->shape, &test->shape))
+        nd_top1_pair_count(row->classes[0], row->classes[pair->test], labels != NULL ? labels + first : NULL,
+                           n_in_part(row, n_common), pair);
     return ND_OK;
 }
 
-static enum nd_status add_row(struct work *work, struct nd_comparison *comparison, size_t n_classes,
-                              struct nd_error *err)
+static enum nd_status fill_entry(const struct work *work, struct nd_top1 *entry, const int64_t *labels,
+                                 struct nd_error *err)
 {
+    const struct nd_output_row *row = work->row;
     size_t n_captures = work->alignment->n_captures;
-    struct nd_top1 *row = &comparison->top1[comparison->n_top1++];
-    *row = (struct nd_top1){.edge = work->edge, .probe = work->probe};
-    work->classes = nd_calloc(n_captures, sizeof *work->classes);
-    enum nd_status status = work->classes != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t c = 0; c < n_captures && status == ND_OK; c++)
-        status = find_classes(work, c, err);
-    const int64_t *labels = NULL;
-    if (status == ND_OK)
-        status = find_labels(work, n_classes, &labels, &row->labels_missing_reason, err);
-    if (status == ND_OK)
-        status = fill_row(work, row, labels, err);
-    for (size_t c = 0; work->classes != NULL && c < n_captures; c++)
-        free(work->classes[c]);
-    free(work->classes);
+    entry->has_labels = labels != NULL;
+    entry->devices = nd_calloc(n_captures, sizeof *entry->devices);
+    entry->pairs = nd_calloc(n_captures - 1, sizeof *entry->pairs);
+    if (entry->devices == NULL || entry->pairs == NULL)
+        return nd_fail_memory(err);
+    for (size_t c = 0; c < n_captures; c++)
+        if (row->classes[c] != NULL)
+            count_device(row->classes[c], labels != NULL ? labels + row->first_sample : NULL,
+                         n_in_part(row, n_samples_of(work, c)), &entry->devices[c]);
+    enum nd_status status = ND_OK;
+    for (size_t t = 1; t < n_captures && status == ND_OK; t++) {
+        entry->pairs[t - 1].test = t;
+        status = count_pair(work, labels, &entry->pairs[t - 1], err);
+    }
     return status;
 }
 
-enum nd_status nd_accuracy_make(const struct nd_alignment *alignment, size_t block_bytes,
-                                struct nd_comparison *comparison, struct nd_error *err)
+enum nd_status nd_accuracy_count(const struct nd_alignment *alignment, const struct nd_output_rows *rows,
+                                 struct nd_comparison *comparison, struct nd_error *err)
 {
-    size_t capacity = 0;
+    comparison->top1 = nd_calloc(rows->n, sizeof *comparison->top1);
+    if (comparison->top1 == NULL)
+        return nd_fail_memory(err);
     enum nd_status status = ND_OK;
-    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
-        const struct nd_compared_edge *edge = &comparison->edges[e];
-        size_t n_elems;
-        if (!edge->is_model_output || edge->shape.rank < 1 ||
-            nd_shape_n_elems(&edge->shape, &n_elems, NULL) != ND_OK || n_elems < 2)
-            continue;
-        for (size_t p = 0; p < comparison->n_probes && status == ND_OK; p++) {
-            struct work work = {.alignment = alignment, .edge = e, .probe = p, .block_bytes = block_bytes};
-            if (!nd_grow((void **)&comparison->top1, &capacity, comparison->n_top1 + 1,
-                         sizeof *comparison->top1))
-                return nd_fail_memory(err);
-            status = add_row(&work, comparison, n_elems, err);
-        }
+    for (size_t i = 0; i < rows->n && status == ND_OK; i++) {
+        struct work work = {alignment, &rows->rows[i]};
+        struct nd_top1 *entry = &comparison->top1[comparison->n_top1++];
+        *entry = (struct nd_top1){.edge = work.row->edge, .probe = work.row->probe};
+        const int64_t *labels;
+        size_t n_classes;
+        status = nd_shape_n_elems(&comparison->edges[entry->edge].shape, &n_classes, err);
+        if (status == ND_OK)
+            status = find_labels(&work, n_classes, &labels, &entry->labels_missing_reason, err);
+        if (status == ND_OK)
+            status = fill_entry(&work, entry, labels, err);
     }
     return status;
+}
+
+void nd_accuracy_conclude(struct nd_comparison *comparison)
+{
+    for (size_t i = 0; i < comparison->n_top1; i++) {
+        struct nd_top1 *entry = &comparison->top1[i];
+        for (size_t c = 0; c < comparison->n_devices; c++) {
+            struct nd_top1_device *d = &entry->devices[c];
+            d->accuracy = d->n_samples > 0 ? (double)d->n_correct / (double)d->n_samples : 0;
+        }
+        for (size_t t = 1; t < comparison->n_devices; t++) {
+            struct nd_top1_pair *p = &entry->pairs[t - 1];
+            p->agreement = p->n_samples > 0 ? (double)p->n_agree / (double)p->n_samples : 0;
+            p->p_value = p->exists && entry->has_labels ? nd_mcnemar_mid_p(p->n_lost, p->n_gained) : 1;
+            p->is_significant = p->p_value < 0.05;
+        }
+    }
 }

@@ -1,24 +1,56 @@
-/* Top-1 classes, accuracy, flips and their significance. METRICS.md section 10. */
+/* Top-1 classes, accuracy, flips and their significance. METRICS.md section 18. */
 #ifndef ND_COMPARE_ACCURACY_H
 #define ND_COMPARE_ACCURACY_H
 
 #include "compare/align.h"
-#include "compare/pair.h"
+#include "compare/layout.h"
 
-/* Flat index of the largest value of one sample, the lowest of equals; NaN never wins. -1 when there is none
- * (no elements, or all NaN). */
-int64_t nd_top1_index(const struct nd_diff_layout *layout, const void *data);
+/* Outputs of at most this many elements are always looked at a whole sample at a time. */
+enum { ND_OUTPUT_WHOLE = 1 << 20 };
+
+/* The largest value of a sample so far: flat index (the lowest of equals; -1: none, only NaN), and the code or
+ * value. */
+struct nd_best {
+    int64_t index;
+    int64_t code;
+    double value;
+};
+
+/* Offers elements [first, first + n) of a sample, stored at bytes. In any order of the parts. */
+void nd_best_offer(struct nd_best *best, const struct nd_layout *layout, const struct nd_kernels *kernels,
+                   const unsigned char *bytes, size_t first, size_t n);
+void nd_best_merge(struct nd_best *best, const struct nd_best *other);
 
 /* Two-sided mid-p McNemar of n_lost against n_gained discordant samples; 1 when there are none. */
 double nd_mcnemar_mid_p(size_t n_lost, size_t n_gained);
 
-/* Counts one pair from the top-1 classes of n samples (-1: none); labels may be NULL. Sets all but ref and
- * test. */
+/* Counts one pair from the top-1 classes of n samples (-1: none); labels may be NULL. Sets the counts only. */
 void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,
                         struct nd_top1_pair *out);
 
-/* Fills comparison->top1 for every model output with two or more elements and every probe. */
-enum nd_status nd_accuracy_make(const struct nd_alignment *alignment, size_t block_bytes,
-                                struct nd_comparison *comparison, struct nd_error *err);
+/* The top-1 classes of one probe at one model output, of the samples [first_sample, end_sample) of this part.
+ */
+struct nd_output_row {
+    size_t edge, probe;
+    size_t first_sample, end_sample;
+    int64_t **classes; /* [n_captures], each [end_sample - first_sample] (-1: none) or NULL without values */
+};
+
+struct nd_output_rows {
+    size_t n, capacity, n_captures;
+    struct nd_output_row *rows;
+};
+
+/* Appends an empty row. */
+enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t edge, size_t probe, size_t first_sample,
+                                  size_t end_sample, struct nd_error *err);
+void nd_output_rows_deinit(struct nd_output_rows *rows);
+
+/* Fills comparison->top1, one entry per row, with counts over the rows' samples. */
+enum nd_status nd_accuracy_count(const struct nd_alignment *alignment, const struct nd_output_rows *rows,
+                                 struct nd_comparison *comparison, struct nd_error *err);
+
+/* Shares, p-values and significance from the counts. */
+void nd_accuracy_conclude(struct nd_comparison *comparison);
 
 #endif

@@ -85,7 +85,7 @@ static enum nd_status check_models(const struct nd_alignment *a, bool allow, boo
     return ND_OK;
 }
 
-static enum nd_status digest_inputs(struct nd_alignment *a, size_t block_bytes, struct nd_error *err)
+static enum nd_status digest_inputs(struct nd_alignment *a, struct nd_error *err)
 {
     a->inputs = nd_calloc(a->n_probes * a->n_captures, sizeof *a->inputs); /* the table of this size exists */
     if (a->inputs == NULL)
@@ -94,7 +94,7 @@ static enum nd_status digest_inputs(struct nd_alignment *a, size_t block_bytes, 
         const struct nd_capture *capture = a->captures[i % a->n_captures];
         if (a->probes[i] == SIZE_MAX)
             continue;
-        enum nd_status status = nd_input_digests(capture, a->probes[i], block_bytes, &a->inputs[i], err);
+        enum nd_status status = nd_input_digests(capture, a->probes[i], &a->inputs[i], err);
         if (status != ND_OK) {
             nd_error_context(err, "reading the inputs of '%s'", nd_capture_path(capture));
             return status;
@@ -104,8 +104,8 @@ static enum nd_status digest_inputs(struct nd_alignment *a, size_t block_bytes, 
 }
 
 enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_t n,
-                                 bool allow_different_models, size_t block_bytes, struct nd_alignment *out,
-                                 bool *different_models, struct nd_error *err)
+                                 bool allow_different_models, struct nd_alignment *out, bool *different_models,
+                                 struct nd_error *err)
 {
     struct nd_alignment a = {.captures = captures, .n_captures = n};
     enum nd_status status = check_models(&a, allow_different_models, different_models, err);
@@ -114,7 +114,7 @@ enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_
     if (status == ND_OK)
         status = align_items(&a, &probe_kind, &a.probe_names, &a.probes, &a.n_probes, err);
     if (status == ND_OK)
-        status = digest_inputs(&a, block_bytes, err);
+        status = digest_inputs(&a, err);
     if (status == ND_OK)
         *out = a;
     else
@@ -163,25 +163,44 @@ static bool is_same_quant(const struct nd_quant *a, const struct nd_quant *b)
                          memcmp(a->zero_point, b->zero_point, a->n * sizeof *a->zero_point) == 0);
 }
 
-enum nd_status nd_align_edges(const struct nd_edge *ref, const struct nd_edge *test, char **reason,
-                              struct nd_error *err)
+static bool has_real_values(const struct nd_edge *edge)
+{
+    return nd_dtype_is_float(edge->dtype) || (nd_dtype_is_integer(edge->dtype) && edge->quant.n > 0);
+}
+
+enum nd_status nd_align_edges(const struct nd_edge *ref, const struct nd_edge *test, bool *is_mixed,
+                              char **reason, struct nd_error *err)
 {
     *reason = NULL;
+    *is_mixed = false;
     if (ref == NULL || test == NULL)
         return nd_text_set(reason, err, "the edge is missing in the %s", ref == NULL ? "reference" : "test");
     if (ref->dtype == ND_DTYPE_NONE || test->dtype == ND_DTYPE_NONE || ref->shape.rank < 0 ||
         test->shape.rank < 0)
         return nd_text_set(reason, err, "its type or shape is unknown");
-    if (ref->dtype != test->dtype)
+    bool has_float = nd_dtype_is_float(ref->dtype) || nd_dtype_is_float(test->dtype);
+    *is_mixed = ref->dtype != test->dtype && has_float && has_real_values(ref) && has_real_values(test);
+    if (ref->dtype != test->dtype && !*is_mixed)
         return nd_text_set(reason, err, "%s against %s", nd_dtype_name(ref->dtype), nd_dtype_name(test->dtype));
     if (!nd_shape_equal(&ref->shape, &test->shape)) {
         char a[128], b[128];
         return nd_text_set(reason, err, "shape %s against %s", nd_shape_format(&ref->shape, a, sizeof a),
                            nd_shape_format(&test->shape, b, sizeof b));
     }
-    if (!nd_dtype_is_float(ref->dtype) && !is_same_quant(&ref->quant, &test->quant))
+    if (!has_float && !is_same_quant(&ref->quant, &test->quant))
         return nd_text_set(reason, err, "scales or zero points differ");
     return ND_OK;
+}
+
+enum nd_status nd_align_is_alike(const struct nd_edge *a, const struct nd_edge *b, bool *is_alike,
+                                 struct nd_error *err)
+{
+    char *reason;
+    bool is_mixed;
+    enum nd_status status = nd_align_edges(a, b, &is_mixed, &reason, err);
+    *is_alike = status == ND_OK && reason == NULL && !is_mixed;
+    free(reason);
+    return status;
 }
 
 static bool is_fed_alike(const struct nd_alignment *a, size_t probe, size_t ref, size_t test, size_t n_samples)

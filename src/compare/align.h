@@ -18,11 +18,11 @@ struct nd_alignment {
     struct nd_digest **inputs; /* [probe * n_captures + capture]: digest of each sample's inputs, or NULL */
 };
 
-/* ND_E_COMPARE_MODEL unless allow_different_models, then *different_models says whether they differ.
- * block_bytes limits what is read of the inputs at once. The captures stay borrowed. */
+/* ND_E_COMPARE_MODEL unless allow_different_models, then *different_models says whether they differ. The
+ * captures stay borrowed. */
 enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_t n,
-                                 bool allow_different_models, size_t block_bytes, struct nd_alignment *out,
-                                 bool *different_models, struct nd_error *err);
+                                 bool allow_different_models, struct nd_alignment *out, bool *different_models,
+                                 struct nd_error *err);
 void nd_alignment_deinit(struct nd_alignment *alignment);
 
 /* The edge or probe of one capture, NULL where it has none. */
@@ -34,11 +34,16 @@ const struct nd_capture_probe *nd_aligned_probe(const struct nd_alignment *align
 struct nd_digest nd_aligned_digest(const struct nd_alignment *alignment, size_t edge, size_t probe,
                                    size_t capture, size_t sample);
 
-/* Whether two edges can be compared element by element: same type, shape and, for integers, quantisation. When
- * not, *reason is new text that the caller frees ("uint8 against int8"). Either may be NULL: the reason then
- * says that the edge is missing. ND_ERR_MEMORY is the only failure. */
-enum nd_status nd_align_edges(const struct nd_edge *ref, const struct nd_edge *test, char **reason,
-                              struct nd_error *err);
+/* Whether two edges can be compared element by element: same shape, and the same type (integers: and
+ * quantisation) or, with *is_mixed set, two types of which both have real values: floats, and codes against
+ * floats. When not, *reason is new text that the caller frees ("uint8 against int8"). Either may be NULL: the
+ * reason then says that the edge is missing. ND_ERR_MEMORY is the only failure. */
+enum nd_status nd_align_edges(const struct nd_edge *ref, const struct nd_edge *test, bool *is_mixed,
+                              char **reason, struct nd_error *err);
+
+/* Whether equal bytes mean equal tensors: comparable and not mixed. */
+enum nd_status nd_align_is_alike(const struct nd_edge *a, const struct nd_edge *b, bool *is_alike,
+                                 struct nd_error *err);
 
 /* How many leading samples of a probe two captures have in common and were fed alike, and why not more: *reason
  * is new text or NULL when both sides are whole. */

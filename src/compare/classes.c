@@ -67,15 +67,11 @@ static enum nd_status has_equal_digests(const struct nd_alignment *alignment, si
 static enum nd_status compare_digests(const struct nd_alignment *alignment, size_t edge, size_t a, size_t b,
                                       bool *equal, struct nd_error *err)
 {
-    char *reason;
+    bool is_alike;
     *equal = false;
-    enum nd_status status =
-        nd_align_edges(nd_aligned_edge(alignment, edge, a), nd_aligned_edge(alignment, edge, b), &reason, err);
-    if (status != ND_OK)
-        return status;
-    bool has_meaning = reason == NULL;
-    free(reason);
-    return has_meaning ? has_equal_digests(alignment, edge, a, b, equal, err) : ND_OK;
+    enum nd_status status = nd_align_is_alike(nd_aligned_edge(alignment, edge, a),
+                                              nd_aligned_edge(alignment, edge, b), &is_alike, err);
+    return status == ND_OK && is_alike ? has_equal_digests(alignment, edge, a, b, equal, err) : status;
 }
 
 static bool has_samples(const struct nd_alignment *alignment, size_t edge, size_t capture)

@@ -1,13 +1,14 @@
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "base/memory.h"
-#include "compare/accuracy.h"
+#include "compare/channels.h"
 #include "compare/classes.h"
 #include "compare/engine.h"
 #include "compare/gates.h"
+#include "compare/part.h"
+#include "compare/repeats.h"
 #include "compare/result.h"
-
-enum { DEFAULT_BLOCK_BYTES = 8 << 20 };
 
 const char *nd_verdict_name(enum nd_verdict verdict)
 {
@@ -34,9 +35,15 @@ enum nd_exit nd_verdict_exit_code(enum nd_verdict verdict)
     return ND_EXIT_TROUBLE;
 }
 
-static enum nd_status compare_edges(const struct nd_alignment *alignment,
-                                    const struct nd_compare_options *options, size_t block_bytes,
-                                    struct nd_comparison *comparison, struct nd_error *err)
+struct nd_compare_options nd_compare_options_default(void)
+{
+    return (struct nd_compare_options){.struct_size = sizeof(struct nd_compare_options), .n_worst = 5};
+}
+
+/* Gates and classes: what digests and options alone decide. */
+static enum nd_status prepare_edges(const struct nd_alignment *alignment,
+                                    const struct nd_compare_options *options, struct nd_comparison *comparison,
+                                    struct nd_error *err)
 {
     enum nd_status status = nd_gates_check(options->gates, comparison->edges, comparison->n_edges, err);
     for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
@@ -47,8 +54,6 @@ static enum nd_status compare_edges(const struct nd_alignment *alignment,
         if (edge->gate == NULL)
             return nd_fail_memory(err);
         status = nd_classes_of_edge(alignment, e, edge, err);
-        if (status == ND_OK)
-            status = nd_engine_compare_edge(alignment, e, options, block_bytes, edge, err);
     }
     return status;
 }
@@ -72,35 +77,84 @@ static enum nd_status check_common(const struct nd_comparison *comparison, struc
                    comparison->devices[1].capture, reason);
 }
 
+static enum nd_status check_options(const struct nd_compare_options *options, size_t n, struct nd_error *err)
+{
+    if (n < 2)
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "a comparison needs at least two captures, not %zu", n);
+    if (options->ulp_in != ND_DTYPE_NONE && !nd_dtype_is_float(options->ulp_in))
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "ULPs are counted in a float type, not in %s",
+                       nd_dtype_name(options->ulp_in));
+    if (options->n_worst > 1000)
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "at most 1000 worst elements are kept, not %zu",
+                       options->n_worst);
+    if (options->cut != ND_CUT_NONE && (options->part >= options->n_parts || options->merge != NULL))
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "part %zu of %zu cannot be made", options->part + 1,
+                       options->n_parts);
+    if (options->cut != ND_CUT_NONE && options->per_channel)
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "channels are not compared in parts");
+    return ND_OK;
+}
+
+static void note_options(const struct nd_compare_options *options, struct nd_comparison *comparison)
+{
+    comparison->struct_size = sizeof *comparison;
+    comparison->has_gates = nd_gates_any(options->gates);
+    comparison->ulp_in = options->ulp_in;
+    comparison->n_worst = options->n_worst;
+    comparison->per_channel = options->per_channel;
+    comparison->channel_axis = options->channel_axis;
+    comparison->cut = options->cut;
+    comparison->part = options->part;
+    comparison->n_parts = options->n_parts;
+}
+
+/* Everything that needs the values of tensors. */
+static enum nd_status compare_values(const struct nd_alignment *alignment,
+                                     const struct nd_compare_options *options, struct nd_comparison *comparison,
+                                     struct nd_error *err)
+{
+    const struct nd_kernels *kernels;
+    enum nd_status status = nd_kernels_choose(options->cpu_cap, &kernels, err);
+    if (status == ND_OK && options->merge != NULL)
+        status = nd_parts_check(options->merge, comparison, err);
+    if (status == ND_OK)
+        status = nd_engine_run(alignment, options, kernels, comparison, err);
+    if (status == ND_OK && options->cut == ND_CUT_NONE)
+        status = nd_repeats_measure(alignment, options, kernels, comparison, err);
+    if (status == ND_OK && options->per_channel)
+        status = nd_channels_compare(alignment, options, kernels, comparison, err);
+    return status;
+}
+
 enum nd_status nd_compare_captures(const struct nd_capture *const *captures, size_t n,
                                    const struct nd_compare_options *options, struct nd_comparison **out,
                                    struct nd_error *err)
 {
-    static const struct nd_compare_options defaults = {.struct_size = sizeof defaults};
+    const struct nd_compare_options defaults = nd_compare_options_default();
     options = options != NULL ? options : &defaults;
-    if (n < 2)
-        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "a comparison needs at least two captures, not %zu", n);
-    size_t block_bytes = options->block_bytes > 0 ? options->block_bytes : DEFAULT_BLOCK_BYTES;
     struct nd_alignment alignment = {0};
+    enum nd_status status = check_options(options, n, err);
+    if (status != ND_OK)
+        return status;
     struct nd_comparison *comparison = nd_calloc(1, sizeof *comparison);
     if (comparison == NULL)
         return nd_fail_memory(err);
-    comparison->struct_size = sizeof *comparison;
-    comparison->has_gates = nd_gates_any(options->gates);
-    enum nd_status status = nd_alignment_make(captures, n, options->allow_different_models, block_bytes,
-                                              &alignment, &comparison->different_models, err);
+    note_options(options, comparison);
+    status = nd_alignment_make(captures, n, options->allow_different_models, &alignment,
+                               &comparison->different_models, err);
     if (status == ND_OK)
-        status = nd_result_describe(&alignment, comparison, err);
+        status = nd_result_describe(&alignment, options->all_pairs, comparison, err);
     if (status == ND_OK)
-        status = compare_edges(&alignment, options, block_bytes, comparison, err);
+        status = prepare_edges(&alignment, options, comparison, err);
     if (status == ND_OK)
-        status = check_common(comparison, err);
-    if (status == ND_OK)
-        status = nd_accuracy_make(&alignment, block_bytes, comparison, err);
+        status = compare_values(&alignment, options, comparison, err);
     if (status == ND_OK)
         status = nd_classes_overall(comparison, err);
+    if (status == ND_OK)
+        status = nd_result_conclude(comparison, options->gates, err);
+    if (status == ND_OK)
+        status = check_common(comparison, err);
     if (status == ND_OK) {
-        nd_result_conclude(comparison);
         *out = comparison;
         comparison = NULL;
     }

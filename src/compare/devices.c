@@ -48,6 +48,7 @@ enum nd_status nd_device_describe(const struct nd_capture *capture, struct nd_co
         {&device->label,
          first_of(nd_capture_string(capture, "device", "label"), first_of(uri, nd_path_base(path)))},
         {&device->capture, path},
+        {&device->content_digest, first_of(nd_capture_string(capture, "", "content_digest"), NULL)},
         {&device->chipset, first_of(nd_capture_string(capture, "device", "chipset"),
                                     nd_capture_string(capture, "device", "soc_model"))},
         {&device->runtime, first_of(nd_capture_string(capture, "runtime", "id"),
@@ -107,6 +108,7 @@ void nd_compared_device_deinit(struct nd_compared_device *device)
     free(device->uri);
     free(device->label);
     free(device->capture);
+    free(device->content_digest);
     free(device->chipset);
     free(device->runtime);
     free(device->kind);

@@ -2,287 +2,184 @@
 
 #include <stdlib.h>
 
+#include "base/error.h"
 #include "base/memory.h"
-#include "compare/pair.h"
-#include "compare/text.h"
+#include "base/parallel.h"
+#include "capture/view.h"
+#include "compare/deliver.h"
+#include "compare/part.h"
+#include "compare/unit.h"
 
-/* One edge and one probe at work. Arrays are indexed by capture; entry 0 of those about pairs is unused. */
-struct stream {
+enum { DEFAULT_MEMORY = 512 << 20, WORKER_MEMORY = 1 << 20 };
+
+struct engine {
     const struct nd_alignment *alignment;
-    size_t edge, probe;
-    struct nd_diff_layout layout;
-    size_t n_block;   /* samples read at once */
-    size_t *n_common; /* samples to compare with the reference; 0: none */
-    struct nd_diff_acc *accs;
-    unsigned char **buffers;       /* n_block samples each */
-    size_t *read_first, *read_end; /* samples of this block that are in the buffer */
+    const struct nd_compare_options *options;
+    struct nd_comparison *comparison;
+    size_t n_workers;
+    struct nd_worker **workers;
+    struct nd_job **jobs;
+    size_t n_jobs, jobs_capacity;
+    size_t *first_unit; /* [n_jobs + 1]: units are numbered over all jobs */
+    pthread_mutex_t lock;
+    struct nd_delivery delivery;
 };
 
-static bool has_values(const struct stream *s, size_t capture)
+static enum nd_status plan_edge(struct engine *engine, const struct nd_job_options *job_options, size_t e,
+                                struct nd_error *err)
 {
-    const struct nd_alignment *a = s->alignment;
-    return nd_capture_has_outputs(a->captures[capture], a->probes[s->probe * a->n_captures + capture],
-                                  a->edges[s->edge * a->n_captures + capture]);
-}
-
-static bool is_equal(const struct stream *s, size_t test, size_t sample)
-{
-    return nd_digest_equal(nd_aligned_digest(s->alignment, s->edge, s->probe, 0, sample),
-                           nd_aligned_digest(s->alignment, s->edge, s->probe, test, sample));
-}
-
-static void widen(struct stream *s, size_t capture, size_t sample)
-{
-    if (s->read_first[capture] == s->read_end[capture])
-        s->read_first[capture] = sample;
-    s->read_end[capture] = sample + 1;
-}
-
-static enum nd_status fill_buffer(struct stream *s, size_t capture, struct nd_error *err)
-{
-    const struct nd_alignment *a = s->alignment;
-    size_t first = s->read_first[capture], n = s->read_end[capture] - first;
-    if (n == 0)
-        return ND_OK;
-    if (s->buffers[capture] == NULL) {
-        size_t size_bytes;
-        if (!nd_size_mul(s->n_block, s->layout.sample_bytes, &size_bytes))
-            return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "the samples of edge '%s' do not fit",
-                           a->edge_names[s->edge]);
-        s->buffers[capture] = nd_tensor_alloc(size_bytes);
-        if (s->buffers[capture] == NULL)
-            return nd_fail_memory(err);
+    struct nd_compared_edge *edge = &engine->comparison->edges[e];
+    bool *is_mixed = nd_calloc(engine->comparison->n_pairs, sizeof *is_mixed);
+    enum nd_status status = is_mixed != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t p = 0; p < engine->comparison->n_pairs && status == ND_OK; p++) {
+        struct nd_compared_pair *pair = &edge->pairs[p];
+        status = nd_align_edges(nd_aligned_edge(engine->alignment, e, pair->ref),
+                                nd_aligned_edge(engine->alignment, e, pair->test), &is_mixed[p],
+                                &pair->total.reason, err);
     }
-    enum nd_status status = nd_capture_read_outputs(
-        a->captures[capture], a->probes[s->probe * a->n_captures + capture],
-        a->edges[s->edge * a->n_captures + capture], first, n, s->buffers[capture], err);
+    for (size_t probe = 0; probe < engine->comparison->n_probes && status == ND_OK; probe++)
+        status = nd_jobs_plan(engine->alignment, e, probe, job_options, edge, is_mixed, &engine->jobs,
+                              &engine->n_jobs, &engine->jobs_capacity, err);
+    free(is_mixed);
+    return status;
+}
+
+static enum nd_status plan(struct engine *engine, const struct nd_kernels *kernels, struct nd_error *err)
+{
+    struct nd_comparison *comparison = engine->comparison;
+    struct nd_job_options job_options = {.compare = engine->options,
+                                         .kernels = kernels,
+                                         .n_pairs = comparison->n_pairs,
+                                         .n_workers = engine->n_workers};
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
+        job_options.pairs = comparison->edges[e].pairs;
+        status = plan_edge(engine, &job_options, e, err);
+    }
     if (status != ND_OK)
-        nd_error_context(err, "reading '%s'", nd_capture_path(a->captures[capture]));
+        return status;
+    engine->first_unit = nd_calloc(engine->n_jobs + 1, sizeof *engine->first_unit);
+    if (engine->first_unit == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < engine->n_jobs; i++)
+        engine->first_unit[i + 1] = engine->first_unit[i] + engine->jobs[i]->n_units;
+    return ND_OK;
+}
+
+/* Fewer threads where their buffers would not fit; one must. */
+static enum nd_status fit_memory(struct engine *engine, struct nd_error *err)
+{
+    size_t budget = engine->options->memory_bytes > 0 ? engine->options->memory_bytes : DEFAULT_MEMORY,
+           most = 0;
+    const struct nd_job *largest = NULL;
+    for (size_t i = 0; i < engine->n_jobs; i++)
+        if (nd_job_memory(engine->jobs[i]) > most) {
+            largest = engine->jobs[i];
+            most = nd_job_memory(largest);
+        }
+    size_t each = most + WORKER_MEMORY;
+    if (each > budget)
+        return nd_fail(err, ND_E_COMPARE_MEMORY,
+                       engine->alignment->edge_names[largest != NULL ? largest->edge : 0],
+                       "edge '%s' needs %zu MiB for the chunks of %zu captures, and %zu MiB were granted",
+                       engine->alignment->edge_names[largest != NULL ? largest->edge : 0], (each >> 20) + 1,
+                       largest != NULL ? largest->n_streams : 0, budget >> 20);
+    if (engine->n_workers > budget / each)
+        engine->n_workers = budget / each;
+    return ND_OK;
+}
+
+static enum nd_status make_workers(struct engine *engine, struct nd_error *err)
+{
+    size_t n_streams = 1, n_pairs = 1;
+    for (size_t i = 0; i < engine->n_jobs; i++) {
+        n_streams = engine->jobs[i]->n_streams > n_streams ? engine->jobs[i]->n_streams : n_streams;
+        n_pairs = engine->jobs[i]->n_pairs > n_pairs ? engine->jobs[i]->n_pairs : n_pairs;
+    }
+    engine->workers = nd_calloc(engine->n_workers, sizeof(struct nd_worker *));
+    if (engine->workers == NULL)
+        return nd_fail_memory(err);
+    for (size_t w = 0; w < engine->n_workers; w++)
+        if ((engine->workers[w] = nd_worker_create(w, n_streams, n_pairs, err)) == NULL)
+            return ND_ERR_MEMORY;
+    return ND_OK;
+}
+
+/* The last job whose units begin at or before that number, and which has any. */
+static size_t find_job(const struct engine *engine, size_t unit)
+{
+    size_t low = 0, high = engine->n_jobs;
+    while (high - low > 1) {
+        size_t middle = low + (high - low) / 2;
+        if (engine->first_unit[middle] <= unit)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static enum nd_status run_task(void *context, size_t worker, size_t task, struct nd_error *err)
+{
+    struct engine *engine = context;
+    size_t j = find_job(engine, task);
+    struct nd_job *job = engine->jobs[j];
+    enum nd_status status = nd_unit_run(engine->workers[worker], job, task - engine->first_unit[j], err);
+    if (status != ND_OK || atomic_fetch_sub(&job->n_units_left, 1) > 1)
+        return status;
+    pthread_mutex_lock(&engine->lock);
+    status = nd_deliver(&engine->delivery, job, err);
+    pthread_mutex_unlock(&engine->lock);
     return status;
 }
 
-static const unsigned char *sample_at(const struct stream *s, size_t capture, size_t sample)
+static enum nd_status run(struct engine *engine, struct nd_error *err)
 {
-    return s->buffers[capture] + (sample - s->read_first[capture]) * s->layout.sample_bytes;
-}
-
-static enum nd_status add_sample(struct stream *s, size_t test, size_t sample, bool is_read,
-                                 struct nd_error *err)
-{
-    const struct nd_alignment *a = s->alignment;
-    if (is_equal(s, test, sample)) {
-        nd_diff_add_equal(&s->accs[test], &s->layout);
-        return ND_OK;
-    }
-    if (!is_read) {
-        nd_diff_add_unread(&s->accs[test], &s->layout, s->probe, sample);
-        return ND_OK;
-    }
-    uint64_t n_differing = nd_diff_add_sample(&s->accs[test], &s->layout, sample_at(s, 0, sample),
-                                              sample_at(s, test, sample), s->probe, sample);
-    if (n_differing > 0)
-        return ND_OK;
-    /* One of the two digests is wrong. Calling the samples equal would trust the wrong half of a damaged file.
-     */
-    return nd_fail(
-        err, ND_E_CAPTURE_DIGEST, a->edge_names[s->edge],
-        "edge '%s', probe '%s', sample %zu: the digests in '%s' and '%s' differ, but the data does not",
-        a->edge_names[s->edge], a->probe_names[s->probe], sample, nd_capture_path(a->captures[0]),
-        nd_capture_path(a->captures[test]));
-}
-
-/* Samples [first, end) of every pair. */
-static enum nd_status compare_block(struct stream *s, size_t first, size_t end, struct nd_error *err)
-{
-    size_t n = s->alignment->n_captures;
-    bool ref_has_values = has_values(s, 0);
-    for (size_t c = 0; c < n; c++)
-        s->read_first[c] = s->read_end[c] = first;
-    for (size_t sample = first; sample < end; sample++)
-        for (size_t t = 1; t < n; t++)
-            if (sample < s->n_common[t] && ref_has_values && has_values(s, t) && !is_equal(s, t, sample)) {
-                if (s->read_end[0] != sample + 1)
-                    widen(s, 0, sample);
-                widen(s, t, sample);
-            }
     enum nd_status status = ND_OK;
-    for (size_t c = 0; c < n && status == ND_OK; c++)
-        status = fill_buffer(s, c, err);
-    for (size_t t = 1; t < n; t++)
-        for (size_t sample = first; sample < end && sample < s->n_common[t] && status == ND_OK; sample++)
-            status = add_sample(s, t, sample, ref_has_values && has_values(s, t), err);
-    return status;
-}
-
-static enum nd_status compare_probe(struct stream *s, size_t block_bytes, struct nd_error *err)
-{
-    size_t n_max = 0;
-    for (size_t t = 1; t < s->alignment->n_captures; t++)
-        n_max = s->n_common[t] > n_max ? s->n_common[t] : n_max;
-    s->n_block = s->layout.sample_bytes > 0 ? block_bytes / s->layout.sample_bytes : n_max;
-    s->n_block = s->n_block == 0 ? 1 : s->n_block > n_max ? n_max : s->n_block;
-    enum nd_status status = ND_OK;
-    for (size_t first = 0; first < n_max && status == ND_OK; first += s->n_block) {
-        size_t end = n_max - first < s->n_block ? n_max : first + s->n_block;
-        status = compare_block(s, first, end, err);
-    }
-    for (size_t c = 0; c < s->alignment->n_captures; c++) {
-        free(s->buffers[c]);
-        s->buffers[c] = NULL;
-    }
-    return status;
-}
-
-static void stream_deinit(struct stream *s)
-{
-    free(s->n_common);
-    free(s->accs);
-    free(s->buffers);
-    free(s->read_first);
-    free(s->read_end);
-}
-
-static enum nd_status stream_init(struct stream *s, const struct nd_alignment *alignment, size_t edge,
-                                  struct nd_error *err)
-{
-    size_t n = alignment->n_captures;
-    *s = (struct stream){.alignment = alignment, .edge = edge};
-    s->n_common = nd_calloc(n, sizeof *s->n_common);
-    s->accs = nd_calloc(n, sizeof *s->accs);
-    s->buffers = nd_calloc(n, sizeof *s->buffers);
-    s->read_first = nd_calloc(n, sizeof *s->read_first);
-    s->read_end = nd_calloc(n, sizeof *s->read_end);
-    bool is_whole = s->n_common != NULL && s->accs != NULL && s->buffers != NULL && s->read_first != NULL &&
-                    s->read_end != NULL;
-    return is_whole ? ND_OK : nd_fail_memory(err);
-}
-
-/* Which samples of the probe each pair has; the reason of what is missing goes to the pair's part. */
-static enum nd_status align_probe(struct stream *s, struct nd_compared_edge *compared,
-                                  const bool *is_meaningful, struct nd_error *err)
-{
-    for (size_t t = 1; t < s->alignment->n_captures; t++) {
-        struct nd_compared_part *part = &compared->pairs[t - 1].probes[s->probe];
-        s->n_common[t] = 0;
-        s->accs[t] = (struct nd_diff_acc){0};
-        if (!is_meaningful[t]) {
-            enum nd_status status = nd_text_set(&part->reason, err, "%s", compared->pairs[t - 1].total.reason);
-            if (status != ND_OK)
-                return status;
-            part->coverage = ND_COVERAGE_NONE;
-            continue;
-        }
-        enum nd_status status =
-            nd_align_samples(s->alignment, s->probe, 0, t, &s->n_common[t], &part->reason, err);
-        if (status != ND_OK)
-            return status;
-        part->coverage = s->n_common[t] == 0    ? ND_COVERAGE_NONE
-                         : part->reason != NULL ? ND_COVERAGE_PART
-                                                : ND_COVERAGE_FULL;
-        if (s->n_common[t] == 0 && part->reason == NULL) {
-            status = nd_text_set(&part->reason, err, "probe '%s' has no samples",
-                                 s->alignment->probe_names[s->probe]);
-            if (status != ND_OK)
-                return status;
-        }
-    }
-    return ND_OK;
-}
-
-/* The pair as a whole: worst coverage of its probes, but some samples are never NONE. */
-static enum nd_status sum_up_coverage(struct nd_compared_pair *pair, size_t n_probes, struct nd_error *err)
-{
-    bool has_some = false;
-    struct nd_compared_part *total = &pair->total;
-    for (size_t p = 0; p < n_probes; p++) {
-        const struct nd_compared_part *part = &pair->probes[p];
-        has_some = has_some || part->coverage != ND_COVERAGE_NONE;
-        if (part->reason != NULL && total->reason == NULL) {
-            enum nd_status status = nd_text_set(&total->reason, err, "%s", part->reason);
-            if (status != ND_OK)
-                return status;
-        }
-    }
-    total->coverage = !has_some               ? ND_COVERAGE_NONE
-                      : total->reason != NULL ? ND_COVERAGE_PART
-                                              : ND_COVERAGE_FULL;
-    if (total->coverage == ND_COVERAGE_NONE && total->reason == NULL)
-        return nd_text_set(&total->reason, err, "there are no probes");
-    return ND_OK;
-}
-
-/* Section 11. */
-static enum nd_verdict judge_pair(const struct nd_compared_pair *pair, const struct nd_gate_values *gate)
-{
-    const struct nd_difference *d = &pair->total.difference;
-    if (pair->total.coverage != ND_COVERAGE_FULL)
-        return ND_VERDICT_NOT_COMPARABLE;
-    if (d->n_samples_differing == 0)
-        return ND_VERDICT_SAME;
-    if (!d->has_values)
-        return gate->bitwise ? ND_VERDICT_DIFFERS : ND_VERDICT_NOT_COMPARABLE;
-    return d->n_failing > 0 ? ND_VERDICT_DIFFERS : ND_VERDICT_WITHIN;
-}
-
-static enum nd_status check_pairs(const struct nd_alignment *alignment, size_t edge,
-                                  struct nd_compared_edge *compared, bool *is_meaningful, bool *any,
-                                  struct nd_error *err)
-{
-    *any = false;
-    for (size_t t = 1; t < alignment->n_captures; t++) {
-        enum nd_status status =
-            nd_align_edges(nd_aligned_edge(alignment, edge, 0), nd_aligned_edge(alignment, edge, t),
-                           &compared->pairs[t - 1].total.reason, err);
-        if (status != ND_OK)
-            return status;
-        is_meaningful[t] = compared->pairs[t - 1].total.reason == NULL;
-        *any = *any || is_meaningful[t];
-    }
-    return ND_OK;
-}
-
-static void add_to_total(struct stream *s, struct nd_compared_edge *compared, struct nd_diff_acc *totals)
-{
-    for (size_t t = 1; t < s->alignment->n_captures; t++) {
-        nd_diff_finish(&s->accs[t], &s->layout, &compared->pairs[t - 1].probes[s->probe].difference);
-        nd_diff_merge(&totals[t], &s->accs[t]);
-    }
-}
-
-enum nd_status nd_engine_compare_edge(const struct nd_alignment *alignment, size_t edge,
-                                      const struct nd_compare_options *options, size_t block_bytes,
-                                      struct nd_compared_edge *compared, struct nd_error *err)
-{
-    size_t n = alignment->n_captures;
-    struct stream s;
-    bool any = false;
-    bool *is_meaningful = nd_calloc(n, sizeof *is_meaningful);
-    struct nd_diff_acc *totals = nd_calloc(n, sizeof *totals);
-    enum nd_status status = stream_init(&s, alignment, edge, err);
-    if (status == ND_OK && (is_meaningful == NULL || totals == NULL))
-        status = nd_fail_memory(err);
+    for (size_t i = 0; i < engine->n_jobs && status == ND_OK; i++)
+        if (engine->jobs[i]->n_units == 0)
+            status = nd_deliver(&engine->delivery, engine->jobs[i], err);
     if (status == ND_OK)
-        status = check_pairs(alignment, edge, compared, is_meaningful, &any, err);
-    if (status == ND_OK && any) {
-        status = nd_diff_layout_make(nd_aligned_edge(alignment, edge, 0), &s.layout, err);
-        s.layout.gate = nd_gates_resolve(options->gates, compared->name, nd_dtype_is_float(compared->dtype));
-    }
-    for (s.probe = 0; s.probe < alignment->n_probes && status == ND_OK; s.probe++) {
-        status = align_probe(&s, compared, is_meaningful, err);
-        if (status == ND_OK && any)
-            status = compare_probe(&s, block_bytes, err);
-        if (status == ND_OK && any)
-            add_to_total(&s, compared, totals);
-    }
-    for (size_t t = 1; t < n && status == ND_OK; t++) {
-        struct nd_compared_pair *pair = &compared->pairs[t - 1];
-        status = sum_up_coverage(pair, alignment->n_probes, err);
-        if (any)
-            nd_diff_finish(&totals[t], &s.layout, &pair->total.difference);
-        pair->verdict = judge_pair(pair, &s.layout.gate);
-    }
-    stream_deinit(&s);
-    free(is_meaningful);
-    free(totals);
+        status = nd_parallel_for(engine->n_workers, engine->first_unit[engine->n_jobs], run_task, engine, err);
+    /* In order of the jobs, so that of several damaged samples always the same one is named. */
+    for (size_t i = 0; i < engine->n_jobs && status == ND_OK && engine->options->merge == NULL; i++)
+        if (engine->jobs[i]->n_units > 0)
+            status = nd_deliver_check(engine->jobs[i], err);
+    for (size_t c = 0; c < engine->alignment->n_captures && status == ND_OK; c++)
+        status = nd_capture_check_unchanged(engine->alignment->captures[c], err);
+    return status;
+}
+
+enum nd_status nd_engine_run(const struct nd_alignment *alignment, const struct nd_compare_options *options,
+                             const struct nd_kernels *kernels, struct nd_comparison *comparison,
+                             struct nd_error *err)
+{
+    struct engine engine = {.alignment = alignment, .options = options, .comparison = comparison};
+    engine.n_workers = options->n_threads > 0 ? options->n_threads : nd_parallel_n_threads();
+    engine.delivery =
+        (struct nd_delivery){.alignment = alignment, .options = options, .comparison = comparison};
+    pthread_mutex_init(&engine.lock, NULL);
+    enum nd_status status = plan(&engine, kernels, err);
+    if (status == ND_OK)
+        status = fit_memory(&engine, err);
+    if (status == ND_OK)
+        status = make_workers(&engine, err);
+    if (status == ND_OK)
+        status = nd_delivery_init(&engine.delivery, engine.jobs, engine.n_jobs, err);
+    if (status == ND_OK)
+        status = run(&engine, err);
+    if (status == ND_OK)
+        status = nd_accuracy_count(alignment, &engine.delivery.rows, comparison, err);
+    if (status == ND_OK && options->merge != NULL)
+        status = nd_parts_load_top1(options->merge, comparison, err);
+    nd_delivery_deinit(&engine.delivery);
+    for (size_t w = 0; engine.workers != NULL && w < engine.n_workers; w++)
+        nd_worker_destroy(&engine.workers[w]);
+    free(engine.workers);
+    for (size_t i = 0; i < engine.n_jobs; i++)
+        nd_job_destroy(&engine.jobs[i]);
+    free(engine.jobs);
+    free(engine.first_unit);
+    pthread_mutex_destroy(&engine.lock);
     return status;
 }

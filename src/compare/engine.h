@@ -1,14 +1,15 @@
-/* Streams the samples of one edge through the kernels. METRICS.md section 7. */
+/* Reads what must be read, on all threads, and fills the pairs of every edge. METRICS.md sections 1, 2 and 14.
+ */
 #ifndef ND_COMPARE_ENGINE_H
 #define ND_COMPARE_ENGINE_H
 
 #include "compare/align.h"
+#include "compare/kernels.h"
 
-/* Fills pairs and verdicts of one edge, whose devices, gate and allocated pairs are there already. Digests
- * first: samples are read only where a digest differs from the reference's, each capture once for all pairs,
- * block_bytes at a time. */
-enum nd_status nd_engine_compare_edge(const struct nd_alignment *alignment, size_t edge,
-                                      const struct nd_compare_options *options, size_t block_bytes,
-                                      struct nd_compared_edge *compared, struct nd_error *err);
+/* comparison is described (devices, probes, edges with their pairs); fills differences, coverage, reasons and
+ * top1. */
+enum nd_status nd_engine_run(const struct nd_alignment *alignment, const struct nd_compare_options *options,
+                             const struct nd_kernels *kernels, struct nd_comparison *comparison,
+                             struct nd_error *err);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "compare/devices.h"
+#include "compare/repeats.h"
 #include "compare/text.h"
 
 static enum nd_status describe_devices(const struct nd_alignment *alignment, struct nd_comparison *comparison,
@@ -41,23 +42,6 @@ static enum nd_status describe_probes(const struct nd_alignment *alignment, stru
     return ND_OK;
 }
 
-/* Section 9: samples of which a later repeat has another digest than the first. */
-static size_t count_unstable(const struct nd_capture *capture, size_t edge)
-{
-    size_t n = 0;
-    for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {
-        const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
-        for (size_t s = 0; s < probe->n_samples; s++) {
-            bool is_unstable = false;
-            for (size_t r = 1; r < probe->n_repeats && !is_unstable; r++)
-                is_unstable = !nd_digest_equal(nd_capture_digest(capture, p, edge, s, r),
-                                               nd_capture_digest(capture, p, edge, s, 0));
-            n += is_unstable;
-        }
-    }
-    return n;
-}
-
 static enum nd_status describe_on_devices(const struct nd_alignment *alignment, size_t e,
                                           struct nd_comparison *comparison, struct nd_error *err)
 {
@@ -76,7 +60,7 @@ static enum nd_status describe_on_devices(const struct nd_alignment *alignment, 
         if (described == NULL)
             continue;
         on->is_on_cpu = nd_device_fell_back(&comparison->devices[c], described, provider);
-        on->n_unstable = count_unstable(capture, index);
+        nd_repeats_count(alignment, e, c, on);
         comparison->devices[c].n_unstable_edges += on->n_unstable > 0;
         comparison->devices[c].n_cpu_edges += on->is_on_cpu;
     }
@@ -106,15 +90,18 @@ static enum nd_status describe_edge(const struct nd_alignment *alignment, size_t
     edge->is_model_input = described->is_model_input;
     edge->is_model_output = described->is_model_output;
     edge->devices = nd_calloc(n, sizeof *edge->devices);
-    edge->pairs = nd_calloc(n - 1, sizeof *edge->pairs);
+    edge->pairs = nd_calloc(comparison->n_pairs, sizeof *edge->pairs);
     if (edge->devices == NULL || edge->pairs == NULL)
         return nd_fail_memory(err);
-    for (size_t t = 1; t < n; t++) {
-        edge->pairs[t - 1].test = t;
-        edge->pairs[t - 1].probes = nd_calloc(alignment->n_probes, sizeof *edge->pairs[t - 1].probes);
-        if (edge->pairs[t - 1].probes == NULL)
-            return nd_fail_memory(err);
-    }
+    size_t p = 0;
+    for (size_t ref = 0; ref < n; ref++)
+        for (size_t test = ref + 1; test < n && p < comparison->n_pairs; test++, p++) {
+            edge->pairs[p].ref = ref;
+            edge->pairs[p].test = test;
+            edge->pairs[p].probes = nd_calloc(alignment->n_probes, sizeof *edge->pairs[p].probes);
+            if (edge->pairs[p].probes == NULL)
+                return nd_fail_memory(err);
+        }
     enum nd_status status = nd_text_set(&edge->name, err, "%s", alignment->edge_names[e]);
     if (status == ND_OK)
         status =
@@ -122,9 +109,11 @@ static enum nd_status describe_edge(const struct nd_alignment *alignment, size_t
     return status == ND_OK ? describe_on_devices(alignment, e, comparison, err) : status;
 }
 
-enum nd_status nd_result_describe(const struct nd_alignment *alignment, struct nd_comparison *comparison,
-                                  struct nd_error *err)
+enum nd_status nd_result_describe(const struct nd_alignment *alignment, bool all_pairs,
+                                  struct nd_comparison *comparison, struct nd_error *err)
 {
+    size_t n = alignment->n_captures;
+    comparison->n_pairs = all_pairs ? n * (n - 1) / 2 : n - 1;
     enum nd_status status = describe_devices(alignment, comparison, err);
     if (status == ND_OK)
         status = describe_probes(alignment, comparison, err);
@@ -140,64 +129,34 @@ enum nd_status nd_result_describe(const struct nd_alignment *alignment, struct n
     return status;
 }
 
-static enum nd_verdict worse(enum nd_verdict a, enum nd_verdict b)
-{
-    return a > b ? a : b;
-}
-
-static void conclude_edge(struct nd_comparison *comparison, size_t e)
-{
-    struct nd_compared_edge *edge = &comparison->edges[e];
-    edge->comparable = true;
-    edge->verdict = ND_VERDICT_SAME;
-    for (size_t t = 1; t < comparison->n_devices; t++) {
-        const struct nd_compared_pair *pair = &edge->pairs[t - 1];
-        struct nd_compared_device *device = &comparison->devices[t];
-        edge->comparable = edge->comparable && pair->total.coverage == ND_COVERAGE_FULL;
-        edge->verdict = worse(edge->verdict, pair->verdict);
-        if (pair->total.difference.n_samples_differing == 0)
-            continue;
-        if (device->first_edge == SIZE_MAX)
-            device->first_edge = e;
-        if (comparison->first_edge == SIZE_MAX) {
-            comparison->first_edge = e;
-            comparison->first_test = t;
-        }
-    }
-    for (size_t c = 1; c < comparison->n_devices && comparison->first_edge == SIZE_MAX; c++)
-        if (edge->devices[0].class_id < 0 && edge->devices[c].class_id > 0)
-            comparison->first_edge = e; /* tests differ among themselves where the reference has no data */
-}
-
-void nd_result_conclude(struct nd_comparison *comparison)
-{
-    comparison->verdict = comparison->n_edges > 0 ? ND_VERDICT_SAME : ND_VERDICT_NOT_COMPARABLE;
-    comparison->first_edge = comparison->first_test = SIZE_MAX;
-    for (size_t e = 0; e < comparison->n_edges; e++) {
-        conclude_edge(comparison, e);
-        comparison->verdict = worse(comparison->verdict, comparison->edges[e].verdict);
-    }
-    for (size_t c = 0; c < comparison->n_devices; c++)
-        if (comparison->devices[c].status == ND_CAPTURE_FAILED)
-            comparison->verdict = ND_VERDICT_FAILED;
-}
-
 static void part_deinit(struct nd_compared_part *part)
 {
     free(part->reason);
+    free(part->state);
+    free(part->difference.worst);
+}
+
+static void pair_deinit(struct nd_comparison *comparison, struct nd_compared_pair *pair)
+{
+    part_deinit(&pair->total);
+    for (size_t p = 0; pair->probes != NULL && p < comparison->n_probes; p++)
+        part_deinit(&pair->probes[p]);
+    for (size_t c = 0; pair->channels != NULL && c < pair->n_channels; c++)
+        free(pair->channels[c].worst);
+    free(pair->channels);
+    free(pair->probes);
 }
 
 static void edge_deinit(struct nd_comparison *comparison, struct nd_compared_edge *edge)
 {
-    for (size_t t = 1; edge->pairs != NULL && t < comparison->n_devices; t++) {
-        struct nd_compared_pair *pair = &edge->pairs[t - 1];
-        part_deinit(&pair->total);
-        for (size_t p = 0; pair->probes != NULL && p < comparison->n_probes; p++)
-            part_deinit(&pair->probes[p]);
-        free(pair->probes);
-    }
-    for (size_t c = 0; edge->devices != NULL && c < comparison->n_devices; c++)
+    for (size_t p = 0; edge->pairs != NULL && p < comparison->n_pairs; p++)
+        pair_deinit(comparison, &edge->pairs[p]);
+    for (size_t c = 0; edge->devices != NULL && c < comparison->n_devices; c++) {
         free(edge->devices[c].provider);
+        if (edge->devices[c].noise != NULL)
+            free(edge->devices[c].noise->worst);
+        free(edge->devices[c].noise);
+    }
     free(edge->pairs);
     free(edge->devices);
     free(edge->name);
@@ -225,6 +184,7 @@ void nd_comparison_destroy(struct nd_comparison **comparison)
     free(c->devices);
     free(c->probes);
     free(c->top1);
+    free(c->partings);
     free(c->classes_text);
     free(c->output_classes_text);
     free(c);

@@ -6,10 +6,12 @@
 
 /* Devices, probes and edges with everything that needs no tensor: names, providers, status, unstable samples.
  * Parts made before a failure belong to comparison and go with nd_comparison_destroy. */
-enum nd_status nd_result_describe(const struct nd_alignment *alignment, struct nd_comparison *comparison,
-                                  struct nd_error *err);
+enum nd_status nd_result_describe(const struct nd_alignment *alignment, bool all_pairs,
+                                  struct nd_comparison *comparison, struct nd_error *err);
 
-/* After every edge was compared: verdicts, first differences, counts per device. METRICS.md section 11. */
-void nd_result_conclude(struct nd_comparison *comparison);
+/* After every edge was compared, and the overall classes are there: coverage, verdicts, first differences, who
+ * is alone and where classes part. METRICS.md sections 16 and 19. */
+enum nd_status nd_result_conclude(struct nd_comparison *comparison, const struct nd_gates *gates,
+                                  struct nd_error *err);
 
 #endif

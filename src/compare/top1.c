@@ -1,68 +1,58 @@
 #include <math.h>
+#include <string.h>
 
 #include "compare/accuracy.h"
-#include "compare/codes.h"
-#include "compare/ulp.h"
 
 /* Codes order like their real values when one positive scale holds for all. */
-static bool is_ordered_by_code(const struct nd_diff_layout *layout)
+static bool is_ordered_by_code(const struct nd_layout *layout)
 {
-    return layout->n_channels == 0 || (layout->n_channels == 1 && layout->scale[0] > 0);
+    return !layout->is_float && (layout->n_channels == 0 || (layout->n_channels == 1 && layout->scale[0] > 0));
 }
 
-struct best {
-    int64_t index;
-    int64_t code;
-    double value;
-};
-
-static void offer_code(struct best *best, size_t index, int64_t code)
+static bool is_better(const struct nd_best *a, const struct nd_best *b)
 {
-    if (best->index < 0 || code > best->code)
-        *best = (struct best){.index = (int64_t)index, .code = code};
+    if (a->index < 0 || b->index < 0)
+        return a->index >= 0;
+    if (a->code != b->code)
+        return a->code > b->code;
+    return a->value != b->value ? a->value > b->value : a->index < b->index;
 }
 
-static void offer_value(struct best *best, size_t index, double value)
+void nd_best_merge(struct nd_best *best, const struct nd_best *other)
 {
-    if (!isnan(value) && (best->index < 0 || value > best->value))
-        *best = (struct best){.index = (int64_t)index, .value = value};
+    if (is_better(other, best))
+        *best = *other;
 }
 
-static void offer_codes(struct best *best, const struct nd_diff_layout *layout, const unsigned char *bytes,
-                        size_t first, size_t n)
+/* uint64 values are taken less 2^63: the order stays as it is. */
+static int64_t code_at(const struct nd_layout *layout, const unsigned char *bytes, size_t i)
 {
-    int64_t codes[ND_DIFF_BLOCK];
-    nd_codes_load(layout->dtype, bytes, n, codes);
-    bool is_ordered = is_ordered_by_code(layout);
-    for (size_t i = 0; i < n; i++) {
-        if (is_ordered)
-            offer_code(best, first + i, codes[i]);
-        else
-            offer_value(best, first + i, nd_codes_real(layout, first + i, codes[i]));
+    uint64_t bits = 0;
+    memcpy(&bits, bytes + i * layout->elem_bytes, layout->elem_bytes);
+    int unused_bits = 64 - 8 * (int)layout->elem_bytes;
+    if (nd_dtype_is_signed_integer(layout->dtype))
+        return (int64_t)(bits << unused_bits) >> unused_bits;
+    return (int64_t)(bits ^ (layout->dtype == ND_DTYPE_U64 ? (uint64_t)1 << 63 : 0));
+}
+
+void nd_best_offer(struct nd_best *best, const struct nd_layout *layout, const struct nd_kernels *kernels,
+                   const unsigned char *bytes, size_t first, size_t n)
+{
+    double x[ND_BLOCK];
+    bool by_code = is_ordered_by_code(layout);
+    for (size_t at = 0; at < n; at += ND_BLOCK) {
+        size_t n_block = n - at < ND_BLOCK ? n - at : ND_BLOCK;
+        const unsigned char *block = bytes + at * layout->elem_bytes;
+        if (!by_code)
+            nd_layout_load(layout, kernels, block, first + at, n_block, x);
+        for (size_t i = 0; i < n_block; i++) {
+            struct nd_best offered = {.index = (int64_t)(first + at + i)};
+            if (by_code)
+                offered.code = code_at(layout, block, i);
+            else
+                offered.value = layout->unit * x[i];
+            if (!isnan(offered.value))
+                nd_best_merge(best, &offered);
+        }
     }
-}
-
-static void offer_floats(struct best *best, const struct nd_diff_layout *layout, const unsigned char *bytes,
-                         size_t first, size_t n)
-{
-    const struct nd_float_format *format = nd_float_format(layout->dtype);
-    uint64_t bits[ND_DIFF_BLOCK];
-    nd_diff_load_bits(bytes, nd_dtype_size_bytes(layout->dtype), n, bits);
-    for (size_t i = 0; i < n; i++)
-        offer_value(best, first + i, nd_float_value(format, bits[i]));
-}
-
-int64_t nd_top1_index(const struct nd_diff_layout *layout, const void *data)
-{
-    struct best best = {.index = -1};
-    size_t elem_bytes = nd_dtype_size_bytes(layout->dtype);
-    for (size_t first = 0; first < layout->n_elems; first += ND_DIFF_BLOCK) {
-        size_t n = layout->n_elems - first < ND_DIFF_BLOCK ? layout->n_elems - first : ND_DIFF_BLOCK;
-        const unsigned char *bytes = (const unsigned char *)data + first * elem_bytes;
-        if (nd_dtype_is_float(layout->dtype))
-            offer_floats(&best, layout, bytes, first, n);
-        else
-            offer_codes(&best, layout, bytes, first, n);
-    }
-    return best.index;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
@@ -49,6 +50,28 @@ static char *format_digits(double value, int digits, char buf[static ND_NUMBER_B
 char *nd_format_short(double value, char buf[static ND_NUMBER_BYTES])
 {
     return isfinite(value) ? format_digits(value, 4, buf) : nd_format_double(value, buf);
+}
+
+char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES])
+{
+    pthread_once(&c_locale_once, make_c_locale);
+    locale_t before = uselocale(c_locale);
+    for (int digits = 15; digits <= 17; digits++) {
+        snprintf(buf, ND_NUMBER_BYTES, "%.*g", digits, value);
+        if (strtod(buf, NULL) == value)
+            break;
+    }
+    uselocale(before);
+    return buf[strcspn(buf, ".e")] == '\0' ? strcat(buf, ".0") : buf;
+}
+
+char *nd_format_near_one(double value, char buf[static ND_NUMBER_BYTES])
+{
+    const double nearest = 1e-7;
+    if (isfinite(value) && value != 1 && fabs(value - 1) < nearest)
+        return strcpy(buf, value < 1 ? ">0.9999999" : "<1.0000001");
+    bool is_near = fabs(value - 1) < 0.1;
+    return is_near ? format_digits(value, value < 1 ? 7 : 8, buf) : nd_format_short(value, buf);
 }
 
 char *nd_format_count(uint64_t n, char buf[static ND_NUMBER_BYTES])

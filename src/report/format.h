@@ -13,6 +13,13 @@ char *nd_format_share(uint64_t n, uint64_t total, char buf[static ND_NUMBER_BYTE
 /* Four significant digits; "NaN", "Infinity", "-Infinity". For people only. */
 char *nd_format_short(double value, char buf[static ND_NUMBER_BYTES]);
 
+/* Reads back to the same double, and as a real number: it has a '.' or an exponent. value must be finite. */
+char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES]);
+
+/* Seven decimals at most, for values that matter by how far they are from 1 (a cosine): "1" only when exact,
+ * else at least ">0.9999999" or "<1.0000001". */
+char *nd_format_near_one(double value, char buf[static ND_NUMBER_BYTES]);
+
 /* A count as it is below a million, else with three significant digits ("1.23e+09"). */
 char *nd_format_count(uint64_t n, char buf[static ND_NUMBER_BYTES]);
 

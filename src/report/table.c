@@ -8,6 +8,9 @@
 #include "base/memory.h"
 #include "report/format.h"
 
+/* No text is wrapped to less than this. */
+enum { MIN_WRAPPED = 24 };
+
 void nd_table_add(struct nd_table *table, const char *text)
 {
     char *clean = nd_clean_text(text);
@@ -82,25 +85,113 @@ static void pad(struct nd_strbuf *out, size_t n)
         nd_strbuf_append(out, " ", 1);
 }
 
+/* Columns of the line that out ends with. */
+static size_t current_column(const struct nd_strbuf *out)
+{
+    size_t start = out->len;
+    while (start > 0 && out->text[start - 1] != '\n')
+        start--;
+    return out->len > start ? nd_text_columns(out->text + start) : 0;
+}
+
+void nd_wrap_append(struct nd_strbuf *out, const char *text, size_t indent, size_t width)
+{
+    size_t column = current_column(out);
+    bool is_first = true;
+    width = width > indent + MIN_WRAPPED ? width : indent + MIN_WRAPPED;
+    while (*text != '\0' && !out->failed) {
+        size_t n_bytes = strcspn(text, " "), rest = nd_text_columns(text), blank = is_first ? 0 : 1;
+        size_t n = rest - nd_text_columns(text + n_bytes);
+        if (column + blank + n > width && column > indent) {
+            nd_strbuf_puts(out, "\n");
+            pad(out, indent);
+            column = indent;
+            blank = 0;
+        }
+        if (n > width - column) {
+            n = width - column;
+            n_bytes = byte_of(text, n);
+        }
+        pad(out, blank);
+        nd_strbuf_append(out, text, n_bytes);
+        column += blank + n;
+        text += n_bytes;
+        is_first = *text != ' ';
+        text += strspn(text, " ");
+    }
+}
+
+/* Part of a table: the first n_keys columns, and those from `from` up to `to`. */
+struct columns {
+    size_t n_keys, from, to;
+    size_t widths[ND_TABLE_MAX_COLUMNS];
+};
+
+static void render_row(const struct nd_table *table, const struct columns *columns, size_t row,
+                       struct nd_strbuf *out)
+{
+    size_t owed = 2, start = 0; /* blanks are written only in front of text */
+    for (size_t i = 0; i < columns->to; i++) {
+        if (i >= columns->n_keys && i < columns->from)
+            continue;
+        size_t blank = columns->widths[i] - shown_columns(table, row + i);
+        bool is_wrapped = table->line_width > 0 && i + 1 == table->n_columns && table->is_left[i];
+        start += 2;
+        if (table->cells[row + i][0] == '\0') {
+            owed += 2 + blank;
+        } else {
+            pad(out, owed + (table->is_left[i] ? 0 : blank));
+            if (is_wrapped)
+                nd_wrap_append(out, table->cells[row + i], start, table->line_width);
+            else
+                put_cell(table, row + i, out);
+            owed = 2 + (table->is_left[i] ? blank : 0);
+        }
+        start += columns->widths[i];
+    }
+    nd_strbuf_puts(out, "\n");
+}
+
+static void render_columns(const struct nd_table *table, const struct columns *columns, struct nd_strbuf *out)
+{
+    out->failed = out->failed || table->failed;
+    for (size_t row = 0; row + table->n_columns <= table->n_cells && !out->failed; row += table->n_columns)
+        render_row(table, columns, row, out);
+}
+
 void nd_table_render(const struct nd_table *table, struct nd_strbuf *out)
 {
-    size_t widths[ND_TABLE_MAX_COLUMNS];
+    struct columns columns = {.to = table->n_columns};
     for (size_t i = 0; i < table->n_columns; i++)
-        widths[i] = nd_table_width(table, i);
-    out->failed = out->failed || table->failed;
-    for (size_t row = 0; row + table->n_columns <= table->n_cells && !out->failed; row += table->n_columns) {
-        size_t owed = 2; /* blanks are written only in front of text */
-        for (size_t i = 0; i < table->n_columns; i++) {
-            size_t blank = widths[i] - shown_columns(table, row + i);
-            bool is_empty = table->cells[row + i][0] == '\0';
-            if (!is_empty) {
-                pad(out, owed + (table->is_left[i] ? 0 : blank));
-                put_cell(table, row + i, out);
-                owed = 0;
-            }
-            owed += 2 + (is_empty || table->is_left[i] ? blank : 0);
-        }
-        nd_strbuf_puts(out, "\n");
+        columns.widths[i] = nd_table_width(table, i);
+    render_columns(table, &columns, out);
+}
+
+/* Whether column i fits behind `used` columns of the line, or can be wrapped there. */
+static bool is_fitting(const struct nd_table *table, const struct columns *columns, size_t i, size_t used)
+{
+    size_t needed = columns->widths[i];
+    if (i + 1 == table->n_columns && table->is_left[i] && needed > MIN_WRAPPED)
+        needed = MIN_WRAPPED;
+    return used + 2 + needed <= table->line_width;
+}
+
+void nd_table_render_panels(const struct nd_table *table, size_t n_keys, struct nd_strbuf *out)
+{
+    struct columns columns = {.n_keys = n_keys};
+    size_t used_by_keys = 0;
+    for (size_t i = 0; i < table->n_columns; i++)
+        columns.widths[i] = nd_table_width(table, i);
+    for (size_t i = 0; i < n_keys; i++)
+        used_by_keys += 2 + columns.widths[i];
+    for (columns.from = n_keys; columns.from < table->n_columns; columns.from = columns.to) {
+        size_t used = used_by_keys + 2 + columns.widths[columns.from];
+        columns.to = columns.from + 1;
+        while (columns.to < table->n_columns && is_fitting(table, &columns, columns.to, used))
+            used += 2 + columns.widths[columns.to++];
+        if (columns.from > n_keys)
+            nd_strbuf_puts(out, "\n");
+        render_columns(table, &columns, out);
     }
 }
 

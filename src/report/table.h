@@ -11,7 +11,8 @@ struct nd_table {
     size_t n_columns; /* at most ND_TABLE_MAX_COLUMNS */
     bool is_left[ND_TABLE_MAX_COLUMNS];
     size_t max_width[ND_TABLE_MAX_COLUMNS]; /* longer cells lose their middle; 0: no limit */
-    char **cells;                           /* row by row */
+    size_t line_width; /* a last column that is left-aligned is wrapped to keep lines within it; 0: never */
+    char **cells;      /* row by row */
     size_t n_cells, capacity;
     bool failed; /* out of memory: checked once at the end */
 };
@@ -26,6 +27,14 @@ size_t nd_table_width(const struct nd_table *table, size_t column);
 /* Appends the rows, each behind two spaces, without trailing blanks. A failed table fails out. */
 void nd_table_render(const struct nd_table *table, struct nd_strbuf *out);
 
+/* The same within line_width (> 0): columns that do not fit beside the first n_keys follow below in another
+ * table, which repeats those. The keys and each of the others should leave half of the line free. */
+void nd_table_render_panels(const struct nd_table *table, size_t n_keys, struct nd_strbuf *out);
+
 void nd_table_deinit(struct nd_table *table);
+
+/* Appends clean text at the end of the line that out ends with, broken at blanks so that lines keep within
+ * width; the lines that follow start with indent blanks. A word longer than a line is cut in two. */
+void nd_wrap_append(struct nd_strbuf *out, const char *text, size_t indent, size_t width);
 
 #endif

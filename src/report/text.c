@@ -1,6 +1,8 @@
 #include "report/text.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "report/format.h"
@@ -17,6 +19,80 @@ void nd_text_put_clean(struct nd_strbuf *out, const char *text)
     free(clean);
 }
 
+size_t nd_text_list_limit(const struct nd_text_report *report)
+{
+    return report->all_edges ? SIZE_MAX : ND_TEXT_LIST_LINES;
+}
+
+void nd_text_put_more(const struct nd_text_report *report, size_t n)
+{
+    if (n > nd_text_list_limit(report))
+        nd_strbuf_printf(report->out, "  and %zu more\n", n - nd_text_list_limit(report));
+}
+
+void nd_text_put_wrapped(const struct nd_text_report *report, const char *text, size_t indent)
+{
+    char *clean = nd_clean_text(text);
+    if (clean == NULL)
+        report->out->failed = true;
+    else
+        nd_wrap_append(report->out, clean, indent, report->width);
+    free(clean);
+}
+
+/* Takes from the widest key until the keys leave enough of the line to the other columns. */
+static void fit_keys(struct nd_table *table, size_t n_keys, size_t limit)
+{
+    enum { MIN_KEY = 8 };
+    for (;;) {
+        size_t used = 0, widest = 0, width = 0;
+        for (size_t i = 0; i < n_keys; i++) {
+            size_t columns = nd_table_width(table, i);
+            used += 2 + columns;
+            widest = columns > width ? i : widest;
+            width = columns > width ? columns : width;
+        }
+        if (used <= limit || width <= MIN_KEY)
+            return;
+        table->max_width[widest] = width - 1;
+    }
+}
+
+void nd_text_put_table(const struct nd_text_report *report, struct nd_table *table, size_t n_title_cells,
+                       size_t n_keys, const char *title)
+{
+    if (table->n_cells > n_title_cells) {
+        size_t n_newlines = strspn(title, "\n");
+        nd_strbuf_append(report->out, title, n_newlines);
+        if (title[n_newlines] != '\0') {
+            nd_text_put_wrapped(report, title + n_newlines, 2);
+            nd_strbuf_puts(report->out, "\n");
+        }
+        table->line_width = report->width;
+        fit_keys(table, n_keys, report->width * 11 / 20);
+        nd_table_render_panels(table, n_keys, report->out);
+    }
+    report->out->failed = report->out->failed || table->failed;
+    nd_table_deinit(table);
+}
+
+void nd_text_add_titles(struct nd_table *table, const char *const *titles)
+{
+    for (size_t i = 0; i < table->n_columns; i++)
+        nd_table_add(table, titles[i]);
+}
+
+void nd_text_add_count(struct nd_table *table, uint64_t n)
+{
+    nd_table_addf(table, "%llu", (unsigned long long)n);
+}
+
+void nd_text_add_short(struct nd_table *table, double value)
+{
+    char number[ND_NUMBER_BYTES];
+    nd_table_add(table, nd_format_short(value, number));
+}
+
 /* Edges with at least one pair of that verdict. */
 static size_t count_edges(const struct nd_comparison *c, enum nd_verdict verdict)
 {
@@ -30,15 +106,16 @@ static size_t count_edges(const struct nd_comparison *c, enum nd_verdict verdict
     return n;
 }
 
-/* What a verdict means here, in one half sentence. */
-static void put_explanation(const struct nd_text_report *report)
+/* What the verdict means here, in one half sentence on the last line. What does not fit there is left out: it
+ * has been said above. */
+static void put_verdict(const struct nd_text_report *report)
 {
+    enum { PART_BYTES = 128 };
     const struct nd_comparison *c = report->comparison;
     size_t n_failed = 0;
     for (size_t i = 0; i < c->n_devices; i++)
         n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
-    const char *separator = " (";
-    struct {
+    const struct {
         size_t n;
         size_t of;
         const char *what;
@@ -46,19 +123,48 @@ static void put_explanation(const struct nd_text_report *report)
         {n_failed, c->n_devices, "devices failed"},
         {count_edges(c, ND_VERDICT_DIFFERS), c->n_edges,
          c->has_gates ? "edges fail their gate" : "edges differ"},
-        {count_edges(c, ND_VERDICT_WITHIN), c->n_edges, "edges differ within their gate"},
+        {count_edges(c, ND_VERDICT_WITHIN), c->n_edges,
+         c->has_gates ? "edges differ within their gate" : "edges are of equal values in other types"},
         {count_edges(c, ND_VERDICT_NOT_COMPARABLE), c->n_edges, "edges not or only partly comparable"},
     };
+    struct nd_strbuf line = {0};
+    const char *separator = " (";
+    nd_strbuf_printf(&line, "verdict: %s", nd_verdict_name(c->verdict));
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        char part[PART_BYTES];
         if (parts[i].n == 0)
             continue;
-        nd_strbuf_printf(report->out, "%s%zu of %zu %s", separator, parts[i].n, parts[i].of, parts[i].what);
+        snprintf(part, sizeof part, "%s%zu of %zu %s", separator, parts[i].n, parts[i].of, parts[i].what);
+        bool is_fitting = line.len + strlen(part) + strlen("; ...)") <= report->width;
+        nd_strbuf_puts(&line, is_fitting ? part : "; ...");
         separator = "; ";
+        if (!is_fitting)
+            break;
     }
     if (separator[0] == ' ')
-        nd_strbuf_printf(report->out, " (all %zu edges are bit-equal on all %zu devices", c->n_edges,
-                         c->n_devices);
-    nd_strbuf_puts(report->out, ")\n");
+        nd_strbuf_printf(&line, " (all %zu edges are bit-equal on all %zu devices", c->n_edges, c->n_devices);
+    report->out->failed = report->out->failed || line.failed;
+    nd_strbuf_printf(report->out, "\n%s)\n", line.text != NULL ? line.text : "");
+    nd_strbuf_deinit(&line);
+}
+
+static void put_sections(const struct nd_text_report *report)
+{
+    nd_text_devices(report);
+    nd_text_classes(report);
+    nd_text_first_differences(report);
+    nd_text_edges(report);
+    nd_text_gates(report);
+    nd_text_repeats(report);
+    nd_text_magnitudes(report);
+    nd_text_signal(report);
+    nd_text_structure(report);
+    nd_text_worst(report);
+    nd_text_channels(report);
+    nd_text_matrices(report);
+    nd_text_top1(report);
+    nd_text_problems(report);
+    put_verdict(report);
 }
 
 enum nd_status nd_report_text(const struct nd_comparison *comparison, const struct nd_report_options *options,
@@ -68,19 +174,19 @@ enum nd_status nd_report_text(const struct nd_comparison *comparison, const stru
     struct nd_text_report report = {.comparison = comparison, .width = DEFAULT_WIDTH, .out = &buf};
     if (options != NULL) {
         report.all_edges = options->all_edges;
+        report.details = options->details;
+        report.worst = options->worst || options->details;
+        report.matrices = options->matrices;
+        report.n_matrices = options->n_matrices;
         if (options->width > 0)
             report.width = options->width > MIN_WIDTH ? options->width : MIN_WIDTH;
     }
-    nd_text_devices(&report);
-    nd_text_classes(&report);
-    nd_text_first_differences(&report);
-    nd_text_edges(&report);
-    nd_text_gates(&report);
-    nd_text_magnitudes(&report);
-    nd_text_top1(&report);
-    nd_text_problems(&report);
-    nd_strbuf_printf(&buf, "\nverdict: %s", nd_verdict_name(comparison->verdict));
-    put_explanation(&report);
+    for (size_t i = 0; i < report.n_matrices; i++) {
+        enum nd_status status = nd_matrix_check(&report.matrices[i], comparison, err);
+        if (status != ND_OK)
+            return status;
+    }
+    put_sections(&report);
     char *text = nd_strbuf_take(&buf);
     nd_strbuf_deinit(&buf);
     if (text == NULL)

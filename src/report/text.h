@@ -5,32 +5,85 @@
 
 #include "base/strbuf.h"
 #include "npudiff/report.h"
+#include "report/table.h"
 
 struct nd_text_report {
     const struct nd_comparison *comparison;
-    bool all_edges;
+    bool all_edges, details, worst;
     size_t width;
+    const struct nd_matrix *matrices; /* [n_matrices] */
+    size_t n_matrices;
     struct nd_strbuf *out;
 };
 
 /* Lists that are not the main table stop after this many lines unless all_edges. */
 enum { ND_TEXT_LIST_LINES = 12 };
 
-/* text_devices.c: who was compared, who agrees with whom, where it starts. */
+/* Longer names and labels lose their middle in tables. */
+enum { ND_TEXT_NAME_MAX = 32, ND_TEXT_LABEL_MAX = 30 };
+
+/* text_devices.c: who was compared. */
 void nd_text_devices(const struct nd_text_report *report);
+
+/* text_classes.c: who agrees with whom, and where it starts. */
 void nd_text_classes(const struct nd_text_report *report);
 void nd_text_first_differences(const struct nd_text_report *report);
 
 /* text_edges.c: one row per edge, one column per test device. */
 void nd_text_edges(const struct nd_text_report *report);
 
+/* text_repeats.c: what repeats of a device say, and outputs that do not depend on the input. */
+void nd_text_repeats(const struct nd_text_report *report);
+
 /* text_problems.c: what fails its gate, and what could not be compared. */
 void nd_text_gates(const struct nd_text_report *report);
 void nd_text_problems(const struct nd_text_report *report);
 
-/* text_details.c: magnitudes at the outputs and at the first difference, top-1. */
+/* text_details.c: steps and floats at the outputs and at the first difference. */
 void nd_text_magnitudes(const struct nd_text_report *report);
+
+/* text_signal.c: errors, similarity and special values at the outputs. */
+void nd_text_signal(const struct nd_text_report *report);
+
+/* text_elements.c: where the differing elements are, and which are the worst. */
+void nd_text_structure(const struct nd_text_report *report);
+void nd_text_worst(const struct nd_text_report *report);
+
+/* text_top1.c: accuracy and agreement. */
 void nd_text_top1(const struct nd_text_report *report);
+
+/* text_channels.c: the worst channels of each pair that differs. */
+void nd_text_channels(const struct nd_text_report *report);
+
+/* text_matrix.c: every device against every other. */
+void nd_text_matrices(const struct nd_text_report *report);
+
+/* Whether that edge is spelled out for that test: it differs there, and is a model output or where the test's
+ * difference begins. */
+bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t edge, size_t test);
+
+/* Lines that a list may have. */
+size_t nd_text_list_limit(const struct nd_text_report *report);
+
+/* "  and 3 more" where a list of n lines was cut. */
+void nd_text_put_more(const struct nd_text_report *report, size_t n);
+
+/* " [1,0,2]", "" for a scalar. */
+void nd_text_put_coordinates(struct nd_strbuf *out, const struct nd_shape *shape,
+                             const struct nd_difference_place *place);
+
+/* Appends text, wrapped within the width. It may come from a file. */
+void nd_text_put_wrapped(const struct nd_text_report *report, const char *text, size_t indent);
+
+/* Renders the table within the width below the title (wrapped; its newlines are the caller's) unless it has no
+ * row but the n_title_cells of its titles, then frees it. */
+void nd_text_put_table(const struct nd_text_report *report, struct nd_table *table, size_t n_title_cells,
+                       size_t n_keys, const char *title);
+
+/* Cells: the column titles, a count, four significant digits. */
+void nd_text_add_titles(struct nd_table *table, const char *const *titles);
+void nd_text_add_count(struct nd_table *table, uint64_t n);
+void nd_text_add_short(struct nd_table *table, double value);
 
 /* Appends text with nd_clean_text. */
 void nd_text_put_clean(struct nd_strbuf *out, const char *text);

@@ -5,11 +5,14 @@
 #include "report/text.h"
 
 /* Columns in front of those of the devices. */
-enum { FIXED_COLUMNS = 4, NAME_MIN = 18, NAME_MAX = 48, OP_MAX = 14, CELL_BYTES = 96 };
+enum { FIXED_COLUMNS = 4, NAME_MIN = 18, NAME_MAX = 48, OP_MAX = 14, CELL_BYTES = 96, CELL_MAX = 30 };
+
+/* What columns may take of a narrow line. */
+enum { NARROW_NAME = 16, NARROW_OP = 8, NARROW_TYPE = 8, NARROW_CLASSES = 16, NARROW_CELL = 22 };
 
 /* Marks that occurred, so that only these are explained. */
 struct marks {
-    bool is_part, is_none, is_failing, is_on_cpu, has_nan, has_inf, is_unread, is_unstable;
+    bool is_part, is_none, is_failing, is_on_cpu, has_nan, has_inf, is_unread, is_unstable, is_within_noise;
 };
 
 static void format_size(const struct nd_difference *d, char buf[static CELL_BYTES])
@@ -45,13 +48,14 @@ static void add_cell(struct nd_table *table, const struct nd_comparison *c, cons
     bool has_nan = d->n_nan_mismatch + d->n_nan_payload > 0, has_inf = d->n_inf_mismatch > 0;
     bool is_failing = c->has_gates && pair->verdict == ND_VERDICT_DIFFERS;
     bool is_on_cpu = edge->devices[test].is_on_cpu, is_unstable = edge->devices[test].n_unstable > 0;
-    nd_table_addf(table, "%s%s%s%s%s%s%s%s", is_part ? "(" : "", value, is_part ? ")" : "",
+    nd_table_addf(table, "%s%s%s%s%s%s%s%s%s", is_part ? "(" : "", value, is_part ? ")" : "",
                   has_nan ? " NaN" : "", has_inf ? " Inf" : "", is_failing ? " !" : "", is_on_cpu ? " c" : "",
-                  is_unstable ? " u" : "");
+                  is_unstable ? " u" : "", pair->within_noise ? " ~" : "");
     marks->is_part = marks->is_part || is_part;
     marks->is_failing = marks->is_failing || is_failing;
     marks->is_on_cpu = marks->is_on_cpu || is_on_cpu;
     marks->is_unstable = marks->is_unstable || is_unstable;
+    marks->is_within_noise = marks->is_within_noise || pair->within_noise;
     marks->has_nan = marks->has_nan || has_nan;
     marks->has_inf = marks->has_inf || has_inf;
 }
@@ -113,7 +117,7 @@ static void fill_panel(const struct nd_text_report *report, const size_t *tests,
     nd_table_add(table, "type");
     nd_table_add(table, "classes");
     for (size_t i = 0; i < n_tests; i++) {
-        table->max_width[FIXED_COLUMNS + i] = 24;
+        table->max_width[FIXED_COLUMNS + i] = CELL_MAX;
         nd_table_add(table, c->devices[tests[i]].label);
     }
     for (size_t e = 0; e < c->n_edges; e++) {
@@ -151,7 +155,14 @@ static size_t put_panel(const struct nd_text_report *report, const size_t *tests
             break;
         nd_table_deinit(&table);
     }
-    table.max_width[0] = width < NAME_MIN ? NAME_MIN : width > NAME_MAX ? NAME_MAX : width;
+    if (width < NAME_MIN) {
+        table.max_width[1] = NARROW_OP;
+        table.max_width[2] = NARROW_TYPE;
+        table.max_width[3] = NARROW_CLASSES;
+        table.max_width[FIXED_COLUMNS] = NARROW_CELL;
+        width = name_width(report, &table);
+    }
+    table.max_width[0] = width < NARROW_NAME ? NARROW_NAME : width > NAME_MAX ? NAME_MAX : width;
     if (!is_first)
         nd_strbuf_puts(report->out, "\n");
     nd_table_render(&table, report->out);
@@ -173,6 +184,7 @@ static void put_legend(const struct nd_text_report *report, const struct marks *
         {marks->has_inf, "Inf   an infinity on one side only"},
         {marks->is_on_cpu, "c     computed by the CPU provider, not by the NPU"},
         {marks->is_unstable, "u     repeats of one sample differ on this device"},
+        {marks->is_within_noise, "~     within its own noise: no more than repeats of a device differ"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (lines[i].is_used)
@@ -217,8 +229,10 @@ void nd_text_edges(const struct nd_text_report *report)
     }
     if (c->n_edges == 0 || n_columns == 0)
         return;
-    nd_strbuf_printf(report->out, "\nedges: %zu of %zu are bit-equal on every device%s\n", n_equal, c->n_edges,
-                     has_failed ? " (failed ones by the samples they have)" : "");
+    nd_strbuf_printf(report->out, "\nedges: %zu of %zu are bit-equal on every device", n_equal, c->n_edges);
+    if (has_failed)
+        nd_text_put_wrapped(report, " (failed ones by the samples they have)", 2);
+    nd_strbuf_puts(report->out, "\n");
     if (n_shown > 0) {
         nd_strbuf_puts(report->out, "share of differing elements, and the largest difference:\n");
         put_panels(report);

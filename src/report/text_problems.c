@@ -1,33 +1,19 @@
+#include <math.h>
 #include <string.h>
 
-#include "report/table.h"
+#include "report/format.h"
 #include "report/text.h"
 
-static size_t list_limit(const struct nd_text_report *report)
-{
-    return report->all_edges ? SIZE_MAX : ND_TEXT_LIST_LINES;
-}
-
-static void put_list(const struct nd_text_report *report, struct nd_table *table, const char *title,
-                     size_t n_lines)
-{
-    if (table->n_cells > 0)
-        nd_strbuf_puts(report->out, title);
-    nd_table_render(table, report->out);
-    nd_table_deinit(table);
-    if (n_lines > list_limit(report))
-        nd_strbuf_printf(report->out, "  and %zu more\n", n_lines - list_limit(report));
-}
-
-void nd_text_gates(const struct nd_text_report *report)
+static void put_failing(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_table table = {.n_columns = 4, .is_left = {true, true, true}, .max_width = {48}};
+    struct nd_table table = {
+        .n_columns = 4, .is_left = {true, true, true}, .max_width = {48, 32, ND_TEXT_LABEL_MAX}};
     size_t n = 0;
-    for (size_t e = 0; e < c->n_edges && c->has_gates; e++)
+    for (size_t e = 0; e < c->n_edges; e++)
         for (size_t t = 1; t < c->n_devices; t++) {
             const struct nd_difference *d = &c->edges[e].pairs[t - 1].total.difference;
-            if (d->n_failing == 0 || n++ >= list_limit(report))
+            if (d->n_failing == 0 || n++ >= nd_text_list_limit(report))
                 continue;
             nd_table_add(&table, c->edges[e].name);
             nd_table_add(&table, c->edges[e].gate);
@@ -35,7 +21,93 @@ void nd_text_gates(const struct nd_text_report *report)
             nd_table_addf(&table, "%llu of %llu", (unsigned long long)d->n_failing,
                           (unsigned long long)d->n_elems);
         }
-    put_list(report, &table, "\nelements that fail their gate:\n", n);
+    nd_text_put_table(report, &table, 0, 1, "\nelements that fail their gate:");
+    nd_text_put_more(report, n);
+}
+
+/* The smallest tolerance that would let every failing edge of a test pass. */
+static struct nd_tolerance needed_tolerance(const struct nd_comparison *c, size_t test, const char **impossible)
+{
+    struct nd_tolerance needed = {0};
+    *impossible = NULL;
+    for (size_t e = 0; e < c->n_edges; e++) {
+        const struct nd_difference *d = &c->edges[e].pairs[test - 1].total.difference;
+        const struct nd_tolerance *one = &d->tolerance;
+        if (d->n_failing == 0)
+            continue;
+        needed.is_possible = true;
+        if (!one->is_possible && *impossible == NULL)
+            *impossible = c->edges[e].name;
+        needed.has_lsb = needed.has_lsb || one->has_lsb;
+        needed.has_ulp = needed.has_ulp || one->has_ulp;
+        needed.lsb = one->has_lsb && one->lsb > needed.lsb ? one->lsb : needed.lsb;
+        needed.ulp = one->has_ulp && one->ulp > needed.ulp ? one->ulp : needed.ulp;
+        needed.atol = one->atol > needed.atol ? one->atol : needed.atol;
+        needed.rtol = one->rtol > needed.rtol ? one->rtol : needed.rtol;
+    }
+    return needed;
+}
+
+static void add_count_or_dash(struct nd_table *table, bool exists, uint64_t n)
+{
+    if (exists)
+        nd_text_add_count(table, n);
+    else
+        nd_table_add(table, "-");
+}
+
+/* Every digit: who copies the number must not get one that is a little too small. */
+static void add_exact(struct nd_table *table, double value)
+{
+    char number[ND_NUMBER_BYTES];
+    if (!isfinite(value)) {
+        nd_table_add(table, "-");
+        return;
+    }
+    nd_format_real(value, number);
+    size_t n = strlen(number);
+    if (n > 2 && strcmp(number + n - 2, ".0") == 0)
+        number[n - 2] = '\0';
+    nd_table_add(table, number);
+}
+
+static void put_tolerances(const struct nd_text_report *report)
+{
+    static const char *const titles[] = {"device", "--lsb", "--ulp", "--atol", "--rtol", ""};
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {
+        .n_columns = 6, .is_left = {true, [5] = true}, .max_width = {ND_TEXT_LABEL_MAX, [5] = 0}};
+    nd_text_add_titles(&table, titles);
+    for (size_t t = 1; t < c->n_devices; t++) {
+        const char *impossible;
+        struct nd_tolerance needed = needed_tolerance(c, t, &impossible);
+        if (!needed.is_possible)
+            continue;
+        nd_table_add(&table, c->devices[t].label);
+        for (size_t i = 1; i < 5 && impossible != NULL; i++)
+            nd_table_add(&table, "-");
+        if (impossible == NULL) {
+            add_count_or_dash(&table, needed.has_lsb, needed.lsb);
+            add_count_or_dash(&table, needed.has_ulp, needed.ulp);
+            add_exact(&table, needed.atol);
+            add_exact(&table, needed.rtol);
+        }
+        if (impossible != NULL)
+            nd_table_addf(&table, "no tolerance: NaN or infinity on one side only at %s", impossible);
+        else
+            nd_table_add(&table, "");
+    }
+    nd_text_put_table(report, &table, table.n_columns, 1,
+                      "\nwhat fails would pass with --lsb (codes) and --ulp (floats), or with --atol, or with "
+                      "--rtol of:");
+}
+
+void nd_text_gates(const struct nd_text_report *report)
+{
+    if (report->comparison->has_gates)
+        put_failing(report);
+    if (report->comparison->has_gates || report->details)
+        put_tolerances(report);
 }
 
 /* The reason that all edges of a device share, or NULL. */
@@ -63,20 +135,22 @@ static void add_line(struct nd_table *table, const char *edge, const char *devic
 void nd_text_problems(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_table table = {.n_columns = 3, .is_left = {true, true, true}, .max_width = {48}};
+    struct nd_table table = {
+        .n_columns = 3, .is_left = {true, true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
     size_t n = 0;
     for (size_t t = 1; t < c->n_devices; t++) {
         const char *common = common_reason(c, t);
         if (common != NULL) {
-            if (n++ < list_limit(report))
+            if (n++ < nd_text_list_limit(report))
                 add_line(&table, "(all edges)", c->devices[t].label, common);
             continue;
         }
         for (size_t e = 0; e < c->n_edges; e++) {
             const char *reason = c->edges[e].pairs[t - 1].total.reason;
-            if (reason != NULL && n++ < list_limit(report))
+            if (reason != NULL && n++ < nd_text_list_limit(report))
                 add_line(&table, c->edges[e].name, c->devices[t].label, reason);
         }
     }
-    put_list(report, &table, "\nnot or only partly comparable:\n", n);
+    nd_text_put_table(report, &table, 0, 1, "\nnot or only partly comparable:");
+    nd_text_put_more(report, n);
 }

@@ -1,13 +1,15 @@
-/* Captures in memory that answer like those of npudiff/capture.h: for tests of what stands on captures without
- * files, also with digests that lie. Include in one file of a binary that does not link the capture library.
- * Sizes are those of tests: up to 8 edges, 4 probes, 16 samples. */
+/* Captures in memory that answer like those of npudiff/capture.h and capture/view.h: for tests of what stands
+ * on captures without files, also with digests that lie. Include in one file of a binary that takes nothing
+ * else from the capture library. Sizes are those of tests: up to 8 edges, 4 probes, 16 samples. */
 #ifndef ND_TESTS_FAKE_CAPTURE_H
 #define ND_TESTS_FAKE_CAPTURE_H
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "npudiff/capture.h"
+#include "base/error.h"
+#include "capture/view.h"
 
 enum { FAKE_EDGES = 8, FAKE_PROBES = 4, FAKE_SAMPLES = 16, FAKE_BYTES = 1 << 15, FAKE_ATTRS = 8 };
 
@@ -23,11 +25,16 @@ struct nd_capture {
     struct nd_capture_probe probes[FAKE_PROBES];
     size_t n_probes;
     unsigned char outputs[FAKE_PROBES][FAKE_EDGES][FAKE_BYTES]; /* all samples, back to back */
+    unsigned char *large[FAKE_PROBES][FAKE_EDGES];         /* instead of outputs, borrowed; NULL: outputs */
+    const unsigned char *claimed[FAKE_PROBES][FAKE_EDGES]; /* the digests are of this; NULL: of the data */
+    size_t chunk_bytes[FAKE_EDGES];                        /* 0: contiguous */
     bool digest_only;
-    bool unstable[FAKE_EDGES];             /* the second repeat differs */
+    bool unstable[FAKE_EDGES];             /* the first byte of later repeats differs */
     bool lying[FAKE_EDGES];                /* the digests are not of the data */
+    bool is_changed;                       /* somebody wrote into the file */
     unsigned char inputs[FAKE_PROBES][64]; /* one byte per sample of input 0 */
-    size_t n_reads;                        /* samples that were read: reset by tests */
+    atomic_size_t n_reads;                 /* calls that read outputs, and the bytes: reset by tests */
+    atomic_size_t n_bytes_read;
 };
 
 enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct nd_error *err)
@@ -116,15 +123,37 @@ static size_t fake_sample_bytes(const struct nd_capture *capture, size_t edge)
     return n;
 }
 
+static const unsigned char *fake_outputs(const struct nd_capture *capture, size_t probe, size_t edge)
+{
+    const unsigned char *large = capture->large[probe][edge];
+    return large != NULL ? large : capture->outputs[probe][edge];
+}
+
+static void fake_count_read(const struct nd_capture *capture, size_t n_bytes)
+{
+    struct nd_capture *counted = (struct nd_capture *)(uintptr_t)capture;
+    atomic_fetch_add(&counted->n_reads, 1);
+    atomic_fetch_add(&counted->n_bytes_read, n_bytes);
+}
+
 struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample,
                                    size_t repeat)
 {
     size_t n = fake_sample_bytes(capture, edge);
     if (sample >= capture->probes[probe].n_samples || repeat >= capture->probes[probe].n_repeats)
         abort();
-    struct nd_digest digest = nd_digest_bytes(capture->outputs[probe][edge] + sample * n, n);
+    const unsigned char *claimed = capture->claimed[probe][edge];
+    struct nd_digest digest =
+        nd_digest_bytes((claimed != NULL ? claimed : fake_outputs(capture, probe, edge)) + sample * n, n);
     digest.low ^= (repeat > 0 && capture->unstable[edge]) || capture->lying[edge];
     return digest;
+}
+
+struct nd_digest nd_capture_input_digest(const struct nd_capture *capture, size_t probe, size_t input,
+                                         size_t sample)
+{
+    (void)input;
+    return nd_digest_bytes(capture->inputs[probe] + sample, 1);
 }
 
 bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t edge)
@@ -137,13 +166,74 @@ bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size
 enum nd_status nd_capture_read_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
                                        size_t first, size_t n, void *buf, struct nd_error *err)
 {
-    (void)err;
     size_t bytes = fake_sample_bytes(capture, edge);
     if (capture->digest_only || first + n > capture->probes[probe].n_samples)
-        return ND_ERR_NOT_FOUND;
-    memcpy(buf, capture->outputs[probe][edge] + first * bytes, n * bytes);
-    ((struct nd_capture *)(uintptr_t)capture)->n_reads += n;
+        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, NULL, "no such outputs");
+    memcpy(buf, fake_outputs(capture, probe, edge) + first * bytes, n * bytes);
+    fake_count_read(capture, n * bytes);
     return ND_OK;
+}
+
+enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t probe, size_t edge,
+                                      size_t sample, size_t repeat, void *buf, struct nd_error *err)
+{
+    enum nd_status status = nd_capture_read_outputs(capture, probe, edge, sample, 1, buf, err);
+    if (status == ND_OK && repeat > 0 && capture->unstable[edge])
+        *(unsigned char *)buf ^= 1;
+    return status;
+}
+
+/* Chunked data is given in memory of exactly its size, new at every call, so that sanitizers see who reads
+ * beyond a view or keeps one for too long. */
+enum nd_status nd_capture_view_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
+                                       size_t first_byte, size_t n_bytes, struct nd_view_scratch *scratch,
+                                       const unsigned char **out, struct nd_error *err)
+{
+    size_t total = fake_sample_bytes(capture, edge) * capture->probes[probe].n_samples;
+    if (capture->digest_only || first_byte > total || n_bytes > total - first_byte)
+        return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, NULL, "no such outputs");
+    const unsigned char *bytes = fake_outputs(capture, probe, edge) + first_byte;
+    fake_count_read(capture, n_bytes);
+    if (capture->chunk_bytes[edge] == 0 || n_bytes == 0) {
+        *out = bytes;
+        return ND_OK;
+    }
+    free(scratch->bytes);
+    scratch->bytes = malloc(n_bytes);
+    if (scratch->bytes == NULL)
+        return nd_fail_memory(err);
+    memcpy(scratch->bytes, bytes, n_bytes);
+    *out = scratch->bytes;
+    return ND_OK;
+}
+
+void nd_view_scratch_deinit(struct nd_view_scratch *scratch)
+{
+    free(scratch->bytes);
+    *scratch = (struct nd_view_scratch){0};
+}
+
+size_t nd_capture_outputs_chunk_bytes(const struct nd_capture *capture, size_t probe, size_t edge)
+{
+    (void)probe;
+    return capture->digest_only ? 0 : capture->chunk_bytes[edge];
+}
+
+bool nd_capture_is_stored_alike(const struct nd_capture *a, size_t probe_a, size_t edge_a,
+                                const struct nd_capture *b, size_t probe_b, size_t edge_b, size_t first_byte,
+                                size_t n_bytes)
+{
+    return a->chunk_bytes[edge_a] > 0 && a->chunk_bytes[edge_a] == b->chunk_bytes[edge_b] && n_bytes > 0 &&
+           !a->digest_only && !b->digest_only &&
+           memcmp(fake_outputs(a, probe_a, edge_a) + first_byte, fake_outputs(b, probe_b, edge_b) + first_byte,
+                  n_bytes) == 0;
+}
+
+enum nd_status nd_capture_check_unchanged(const struct nd_capture *capture, struct nd_error *err)
+{
+    return capture->is_changed
+               ? nd_fail(err, ND_E_CAPTURE_CHANGED, capture->path, "'%s' was changed", capture->path)
+               : ND_OK;
 }
 
 enum nd_status nd_capture_read_inputs(const struct nd_capture *capture, size_t probe, size_t input,

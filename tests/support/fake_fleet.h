@@ -12,7 +12,7 @@ static float fleet_scale[] = {0.5f};
 static int64_t fleet_zero_point[] = {3};
 static double fleet_latency[2 * FAKE_SAMPLES];
 
-static void fleet_add_edge(struct nd_capture *capture, const char *name, const char *op, enum nd_dtype dtype,
+static inline void fleet_add_edge(struct nd_capture *capture, const char *name, const char *op, enum nd_dtype dtype,
                            struct nd_shape shape)
 {
     struct nd_edge *edge = &capture->edges[capture->n_edges];
@@ -30,7 +30,7 @@ static void fleet_add_edge(struct nd_capture *capture, const char *name, const c
     capture->providers[capture->n_edges++] = "QNNExecutionProvider";
 }
 
-static void fleet_set_attr(struct nd_capture *capture, const char *group, const char *key, const char *value)
+static inline void fleet_set_attr(struct nd_capture *capture, const char *group, const char *key, const char *value)
 {
     size_t i = 0;
     while (capture->attrs[i].group != NULL && strcmp(capture->attrs[i].key, key) != 0)
@@ -40,7 +40,7 @@ static void fleet_set_attr(struct nd_capture *capture, const char *group, const 
     capture->attrs[i].value = value;
 }
 
-static struct nd_capture *fleet_make(const char *label, const char *chipset)
+static inline struct nd_capture *fleet_make(const char *label, const char *chipset)
 {
     static struct nd_capture_input input = {(char *)(uintptr_t) "in", ND_DTYPE_U8, {.rank = 1, .dims = {1}}};
     static int64_t labels[FAKE_SAMPLES] = {0, 1, 2, 3};
@@ -82,12 +82,12 @@ static struct nd_capture *fleet_make(const char *label, const char *chipset)
     return c;
 }
 
-static void fleet_set_code(struct nd_capture *capture, size_t sample, size_t k, int16_t code)
+static inline void fleet_set_code(struct nd_capture *capture, size_t sample, size_t k, int16_t code)
 {
     memcpy(capture->outputs[0][FLEET_LOGITS] + (sample * FLEET_CLASSES + k) * sizeof code, &code, sizeof code);
 }
 
-static void fleet_set_score(struct nd_capture *capture, size_t sample, size_t k, float score)
+static inline void fleet_set_score(struct nd_capture *capture, size_t sample, size_t k, float score)
 {
     memcpy(capture->outputs[0][FLEET_SCORES] + (sample * FLEET_CLASSES + k) * sizeof score, &score,
            sizeof score);

@@ -1,58 +1,11 @@
 /* Comparing whole captures, held in memory by support/fake_capture.h. */
 #include "support/main.h"
 
-#include "support/fake_fleet.h"
-
 #include <math.h>
 
-#include "base/error.h"
-#include "npudiff/compare.h"
-
-enum { N_MAX = 6 };
+#include "support/fleet_compare.h"
 
 static float other_scale[] = {0.25f};
-
-struct fleet {
-    struct nd_capture *captures[N_MAX];
-    size_t n;
-    struct nd_comparison *comparison;
-    struct nd_compare_options options;
-    struct nd_error err;
-};
-
-static void fleet_start(struct fleet *fleet, size_t n)
-{
-    static const char *const labels[N_MAX] = {"cpu", "gen1", "gen2", "gen3", "gen4", "gen5"};
-    *fleet = (struct fleet){.n = n, .options = {.struct_size = sizeof fleet->options}};
-    for (size_t i = 0; i < n; i++)
-        fleet->captures[i] = fleet_make(labels[i], i == 0 ? "" : "SM8450");
-}
-
-static enum nd_status fleet_run(struct fleet *fleet)
-{
-    nd_comparison_destroy(&fleet->comparison);
-    return nd_compare_captures((const struct nd_capture *const *)fleet->captures, fleet->n, &fleet->options,
-                               &fleet->comparison, &fleet->err);
-}
-
-static const struct nd_comparison *fleet_compare(struct fleet *fleet)
-{
-    if (fleet_run(fleet) != ND_OK)
-        fail_msg("%s", fleet->err.message);
-    return fleet->comparison;
-}
-
-static void fleet_stop(struct fleet *fleet)
-{
-    nd_comparison_destroy(&fleet->comparison);
-    for (size_t i = 0; i < fleet->n; i++)
-        nd_capture_close(&fleet->captures[i]);
-}
-
-static const struct nd_compared_part *total_of(const struct nd_comparison *c, size_t edge, size_t test)
-{
-    return &c->edges[edge].pairs[test - 1].total;
-}
 
 static void captures_identical_are_same_and_need_no_reading(void **state)
 {
@@ -85,7 +38,9 @@ static void capture_with_one_bit_flipped_differs_there(void **state)
     struct fleet f;
     fleet_start(&f, 3);
     for (size_t i = 0; i < 24 * FLEET_SAMPLES; i++) {
-        f.options.block_bytes = i % 100;
+        f.options.n_threads = 1 + i % 3;
+        f.options.memory_bytes = i % 2 * (8 << 20);
+        f.captures[i % 3]->chunk_bytes[FLEET_CONV] = i % 30;
         f.captures[2]->outputs[0][FLEET_CONV][i] ^= 1;
         const struct nd_comparison *c = fleet_compare(&f);
         const struct nd_difference *d = &total_of(c, FLEET_CONV, 2)->difference;
@@ -94,7 +49,7 @@ static void capture_with_one_bit_flipped_differs_there(void **state)
         assert_int_equal(d->n_samples_differing, 1);
         assert_int_equal(d->n_elems, 24 * FLEET_SAMPLES);
         assert_int_equal(d->max_lsb, 1);
-        assert_f64_bits(d->max_abs, 0.5);
+        assert_f64_bits(d->abs.max, 0.5);
         assert_int_equal(d->first.sample, i / 24);
         assert_int_equal(d->first.index, i % 24);
         assert_int_equal(d->first.coordinates[0], i % 24 / 12);

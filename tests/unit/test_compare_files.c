@@ -132,7 +132,7 @@ static void files_are_compared_to_the_element(void **state)
     assert_int_equal(d->n_elems, N_SAMPLES * N_ELEMS);
     assert_int_equal(d->n_differing, 1);
     assert_int_equal(d->max_lsb, 2);
-    assert_f64_bits(d->max_abs, 0.5);
+    assert_f64_bits(d->abs.max, 0.5);
     assert_int_equal(d->first.sample, 3);
     assert_int_equal(d->first.coordinates[0], 1);
     assert_int_equal(d->first.coordinates[1], 1);

@@ -21,4 +21,25 @@ try --memory-limit 64M
 try --log-level loud
 run compare a.h5 b.h5 --width 79
 run compare a.h5 b.h5 --width 1001
+compare() { run compare a.h5 b.h5 "$@"; }
+compare --worst 1001
+compare --worst -1
+compare --per-channel 8
+compare --per-channel -9
+compare --per-channel last
+compare --ulp-in int8
+compare --ulp-in fp16
+compare --threads 257
+compare --memory 15
+compare --matrix shares
+compare --matrix share:
+compare --cut tensors
+compare --cut rows --part 1/2 --json
+for part in 0/2 3/2 1 /2 1/ 1/0 -1/2 1/65537 1/2/3 ''; do
+    compare --json --part "$part"
+done
+compare --part 1/2
+compare --part 1/2 --json -q
+compare --part 1/2 --json --merge part.json
+compare --merge missing.json
 ls

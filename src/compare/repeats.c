@@ -1,0 +1,196 @@
+#include "compare/repeats.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "compare/sample.h"
+#include "compare/softmath.h"
+
+/* ln P(X <= k), X ~ Bin(n, p), for p > k / n: the terms fall from the k-th one down. */
+static double log_probability(uint64_t k, uint64_t n, double log_choose, double p)
+{
+    double term = 1, sum = 1, odds = (1 - p) / p;
+    for (uint64_t i = k; i > 0 && term > sum * 0x1p-60; i--) {
+        term *= (double)i / (double)(n - i + 1) * odds;
+        sum += term;
+    }
+    return log_choose + (double)k * nd_log(p) + (double)(n - k) * nd_log(1 - p) + nd_log(sum);
+}
+
+double nd_repeats_bound(uint64_t k, uint64_t n)
+{
+    static const double log_level = -0x1.7f7427b73e39p+1; /* ln 0.05 */
+    if (n == 0 || k == n)
+        return 1;
+    if (k == 0) {
+        double x = -log_level / (double)n; /* 1 - e^-x, without cancellation */
+        double sum = 1;
+        for (int i = 12; i > 1; i--)
+            sum = 1 - x / i * sum;
+        return x < 0.1 ? x * sum : 1 - nd_exp(-x);
+    }
+    double log_choose = 0, low = (double)k / (double)n, high = 1 - 0x1p-53;
+    for (uint64_t i = 1; i <= k; i++)
+        log_choose += nd_log((double)(n - k + i) / (double)i);
+    for (int step = 0; step < 60; step++) {
+        double middle = low + (high - low) / 2;
+        if (log_probability(k, n, log_choose, middle) > log_level)
+            low = middle;
+        else
+            high = middle;
+    }
+    return high;
+}
+
+/* All samples gave one output although they were fed differently. */
+static bool is_stuck(const struct nd_alignment *a, size_t edge, size_t probe, size_t capture)
+{
+    const struct nd_capture_probe *described = nd_aligned_probe(a, probe, capture);
+    const struct nd_digest *inputs = a->inputs[probe * a->n_captures + capture];
+    bool are_inputs_equal = true;
+    for (size_t s = 1; s < described->n_samples; s++) {
+        if (!nd_digest_equal(nd_aligned_digest(a, edge, probe, capture, s),
+                             nd_aligned_digest(a, edge, probe, capture, 0)))
+            return false;
+        are_inputs_equal = are_inputs_equal && inputs != NULL && nd_digest_equal(inputs[s], inputs[0]);
+    }
+    return inputs != NULL && described->n_samples > 1 && !are_inputs_equal;
+}
+
+static bool is_repeat_equal(const struct nd_alignment *a, size_t edge, size_t probe, size_t capture,
+                            size_t sample, size_t repeat)
+{
+    size_t n = a->n_captures;
+    return nd_digest_equal(nd_capture_digest(a->captures[capture], a->probes[probe * n + capture],
+                                             a->edges[edge * n + capture], sample, repeat),
+                           nd_aligned_digest(a, edge, probe, capture, sample));
+}
+
+void nd_repeats_count(const struct nd_alignment *alignment, size_t edge, size_t capture,
+                      struct nd_edge_on_device *on)
+{
+    for (size_t p = 0; p < alignment->n_probes; p++) {
+        const struct nd_capture_probe *probe = nd_aligned_probe(alignment, p, capture);
+        if (probe == NULL)
+            continue;
+        for (size_t s = 0; s < probe->n_samples; s++) {
+            uint64_t n_unequal = 0;
+            for (size_t r = 1; r < probe->n_repeats; r++)
+                n_unequal += !is_repeat_equal(alignment, edge, p, capture, s, r);
+            on->n_repeats += probe->n_repeats - 1;
+            on->n_repeats_unequal += n_unequal;
+            on->n_unstable += n_unequal > 0;
+        }
+        on->is_stuck = on->is_stuck || is_stuck(alignment, edge, p, capture);
+    }
+    on->unstable_bound = nd_repeats_bound(on->n_repeats_unequal, on->n_repeats);
+}
+
+/* The repeats of one edge on one device. */
+struct work {
+    const struct nd_alignment *alignment;
+    size_t edge, capture;
+    struct nd_pair_context context;
+    struct nd_pair_state *state;
+    unsigned char *first, *repeat; /* a sample each */
+};
+
+static enum nd_status add_sample(struct work *w, size_t p, size_t sample, size_t n_repeats,
+                                 struct nd_error *err)
+{
+    const struct nd_alignment *a = w->alignment;
+    const struct nd_capture *capture = a->captures[w->capture];
+    size_t probe = a->probes[p * a->n_captures + w->capture],
+           edge = a->edges[w->edge * a->n_captures + w->capture];
+    bool is_read = false;
+    enum nd_status status = ND_OK;
+    for (size_t r = 1; r < n_repeats && status == ND_OK; r++) {
+        bool differs = !is_repeat_equal(a, w->edge, p, w->capture, sample, r);
+        if (differs && !is_read)
+            status = nd_capture_read_outputs(capture, probe, edge, sample, 1, w->first, err);
+        is_read = is_read || differs;
+        if (differs && status == ND_OK)
+            status = nd_capture_read_repeat(capture, probe, edge, sample, r, w->repeat, err);
+        if (status == ND_OK)
+            status = nd_sample_compare(w->state, &w->context, differs, w->first, w->repeat, p, sample, err);
+    }
+    return status;
+}
+
+static enum nd_status measure(struct work *w, struct nd_difference *out, struct nd_error *err)
+{
+    const struct nd_alignment *a = w->alignment;
+    w->state = nd_pair_state_create(&w->context, err);
+    w->first = nd_tensor_alloc(w->context.ref.sample_bytes);
+    w->repeat = nd_tensor_alloc(w->context.ref.sample_bytes);
+    enum nd_status status = ND_OK;
+    if (w->state == NULL || w->first == NULL || w->repeat == NULL)
+        status = nd_fail_memory(err);
+    for (size_t p = 0; p < a->n_probes && status == ND_OK; p++) {
+        const struct nd_capture_probe *probe = nd_aligned_probe(a, p, w->capture);
+        for (size_t s = 0; probe != NULL && s < probe->n_samples && status == ND_OK; s++)
+            status = add_sample(w, p, s, probe->n_repeats, err);
+    }
+    if (status == ND_OK)
+        status = nd_pair_state_finish(w->state, &w->context, out, err);
+    else
+        nd_error_context(err, "reading the repeats in '%s'", nd_capture_path(a->captures[w->capture]));
+    nd_pair_state_destroy(&w->state);
+    free(w->first);
+    free(w->repeat);
+    return status;
+}
+
+static bool has_values(const struct nd_alignment *a, size_t edge, size_t capture)
+{
+    bool has_some = false;
+    for (size_t p = 0; p < a->n_probes; p++) {
+        if (nd_aligned_probe(a, p, capture) == NULL)
+            continue;
+        if (!nd_capture_has_outputs(a->captures[capture], a->probes[p * a->n_captures + capture],
+                                    a->edges[edge * a->n_captures + capture]))
+            return false;
+        has_some = true;
+    }
+    return has_some;
+}
+
+static bool is_within(const struct nd_difference *d, const struct nd_difference *noise)
+{
+    return noise != NULL && d->abs.max <= noise->abs.max && d->share <= noise->share;
+}
+
+static void judge_pairs(struct nd_comparison *comparison, struct nd_compared_edge *edge)
+{
+    for (size_t p = 0; p < comparison->n_pairs; p++) {
+        struct nd_compared_pair *pair = &edge->pairs[p];
+        const struct nd_difference *d = &pair->total.difference;
+        pair->within_noise =
+            d->has_values && d->n_differing > 0 && d->n_nan_mismatch + d->n_inf_mismatch == 0 &&
+            (is_within(d, edge->devices[pair->ref].noise) || is_within(d, edge->devices[pair->test].noise));
+    }
+}
+
+enum nd_status nd_repeats_measure(const struct nd_alignment *alignment,
+                                  const struct nd_compare_options *options, const struct nd_kernels *kernels,
+                                  struct nd_comparison *comparison, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
+        struct nd_compared_edge *edge = &comparison->edges[e];
+        for (size_t c = 0; c < comparison->n_devices && status == ND_OK; c++) {
+            struct nd_edge_on_device *on = &edge->devices[c];
+            if (on->n_repeats_unequal == 0 || !has_values(alignment, e, c))
+                continue;
+            struct work work = {.alignment = alignment, .edge = e, .capture = c};
+            status = nd_pair_context_make(nd_aligned_edge(alignment, e, c), nd_aligned_edge(alignment, e, c),
+                                          options, kernels, &work.context, err);
+            on->noise = status == ND_OK ? nd_calloc(1, sizeof *on->noise) : NULL;
+            if (status == ND_OK)
+                status = on->noise != NULL ? measure(&work, on->noise, err) : nd_fail_memory(err);
+        }
+        judge_pairs(comparison, edge);
+    }
+    return status;
+}

@@ -1,0 +1,76 @@
+/* Reading what digests say is equal. METRICS.md section 1. */
+#include <string.h>
+
+#include "base/error.h"
+#include "compare/unit_internal.h"
+
+static enum nd_status fail_verification(const struct nd_job *job, size_t a, size_t b, size_t sample,
+                                        struct nd_error *err)
+{
+    const struct nd_alignment *al = job->alignment;
+    return nd_fail(
+        err, ND_E_CAPTURE_DIGEST, al->edge_names[job->edge],
+        "edge '%s', probe '%s', sample %zu: the digests in '%s' and '%s' are equal, but the data is not",
+        al->edge_names[job->edge], al->probe_names[job->probe], sample,
+        nd_capture_path(al->captures[job->streams[a].capture]),
+        nd_capture_path(al->captures[job->streams[b].capture]));
+}
+
+/* The stream before i that sample `sample` of it should be equal to, or i. */
+static size_t first_equal(const struct nd_job *job, size_t i, size_t sample)
+{
+    for (size_t k = 0; k < i; k++)
+        if (job->streams[k].has_values && sample < job->streams[k].n_samples &&
+            nd_job_is_equal(job, k, i, sample))
+            return k;
+    return i;
+}
+
+static enum nd_status view(struct nd_view_scratch *scratch, const struct nd_job *job, size_t i,
+                           size_t first_byte, size_t n_bytes, const unsigned char **out, struct nd_error *err)
+{
+    const struct nd_stream *s = &job->streams[i];
+    const struct nd_capture *capture = job->alignment->captures[s->capture];
+    enum nd_status status = nd_capture_view_outputs(capture, s->capture_probe, s->capture_edge, first_byte,
+                                                    n_bytes, scratch, out, err);
+    if (status != ND_OK)
+        nd_error_context(err, "reading '%s'", nd_capture_path(capture));
+    return status;
+}
+
+/* Where the stored bytes are equal nothing needs to be inflated. */
+static enum nd_status verify_sample(struct nd_worker *w, const struct nd_job *job,
+                                    const struct nd_unit_range *range, size_t a, size_t b, size_t sample,
+                                    struct nd_error *err)
+{
+    const struct nd_stream *x = &job->streams[a], *y = &job->streams[b];
+    const struct nd_layout *layout = &x->layout;
+    size_t first_byte = sample * layout->sample_bytes + range->first * layout->elem_bytes;
+    size_t n_bytes = (range->end - range->first) * layout->elem_bytes;
+    const unsigned char *ref, *test;
+    if (nd_capture_is_stored_alike(job->alignment->captures[x->capture], x->capture_probe, x->capture_edge,
+                                   job->alignment->captures[y->capture], y->capture_probe, y->capture_edge,
+                                   first_byte, n_bytes))
+        return ND_OK;
+    enum nd_status status = view(&w->verify[0], job, a, first_byte, n_bytes, &ref, err);
+    if (status == ND_OK)
+        status = view(&w->verify[1], job, b, first_byte, n_bytes, &test, err);
+    if (status == ND_OK && memcmp(ref, test, n_bytes) != 0)
+        status = fail_verification(job, a, b, sample, err);
+    return status;
+}
+
+enum nd_status nd_unit_verify(struct nd_worker *w, const struct nd_job *job, const struct nd_unit_range *range,
+                              struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 1; i < job->n_streams; i++)
+        for (size_t s = range->first_sample; s < range->end_sample && status == ND_OK; s++) {
+            if (!job->streams[i].has_values || s >= job->streams[i].n_samples)
+                continue;
+            size_t equal = first_equal(job, i, s);
+            if (equal != i)
+                status = verify_sample(w, job, range, equal, i, s, err);
+        }
+    return status;
+}

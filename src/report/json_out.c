@@ -1,0 +1,143 @@
+#include "report/json_out.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "npudiff/parse.h"
+#include "report/format.h"
+
+static bool is_in_line(const struct nd_json *json)
+{
+    return json->line_depth > 0 && json->depth >= json->line_depth;
+}
+
+static void start_line(struct nd_json *json)
+{
+    nd_strbuf_append(json->out, "\n", 1);
+    for (size_t i = 0; i < json->depth; i++)
+        nd_strbuf_append(json->out, " ", 1);
+}
+
+static void start_value(struct nd_json *json, const char *key)
+{
+    if (json->has_member)
+        nd_strbuf_puts(json->out, is_in_line(json) ? ", " : ",");
+    if (json->depth > 0 && !is_in_line(json))
+        start_line(json);
+    if (key != NULL) {
+        nd_strbuf_append(json->out, "\"", 1);
+        nd_strbuf_puts(json->out, key);
+        nd_strbuf_puts(json->out, "\": ");
+    }
+    json->has_member = true;
+}
+
+static void put(struct nd_json *json, const char *key, const char *value)
+{
+    start_value(json, key);
+    nd_strbuf_puts(json->out, value);
+}
+
+void nd_json_open(struct nd_json *json, const char *key, char bracket)
+{
+    start_value(json, key);
+    nd_strbuf_append(json->out, &bracket, 1);
+    json->depth++;
+    json->has_member = false;
+}
+
+void nd_json_open_line(struct nd_json *json, const char *key, char bracket)
+{
+    nd_json_open(json, key, bracket);
+    if (json->line_depth == 0)
+        json->line_depth = json->depth;
+}
+
+void nd_json_close(struct nd_json *json, char bracket)
+{
+    bool was_in_line = is_in_line(json);
+    json->depth--;
+    if (json->has_member && !was_in_line)
+        start_line(json);
+    if (json->depth < json->line_depth)
+        json->line_depth = 0;
+    nd_strbuf_append(json->out, &bracket, 1);
+    json->has_member = true;
+}
+
+void nd_json_null(struct nd_json *json, const char *key)
+{
+    put(json, key, "null");
+}
+
+void nd_json_bool(struct nd_json *json, const char *key, bool value)
+{
+    put(json, key, value ? "true" : "false");
+}
+
+void nd_json_int(struct nd_json *json, const char *key, int64_t value)
+{
+    start_value(json, key);
+    nd_strbuf_printf(json->out, "%lld", (long long)value);
+}
+
+void nd_json_count(struct nd_json *json, const char *key, uint64_t n)
+{
+    if (n <= INT64_MAX)
+        nd_json_int(json, key, (int64_t)n);
+    else
+        nd_json_real(json, key, (double)n);
+}
+
+void nd_json_real(struct nd_json *json, const char *key, double value)
+{
+    char number[ND_NUMBER_BYTES];
+    start_value(json, key);
+    if (isfinite(value))
+        nd_strbuf_puts(json->out, nd_format_real(value, number));
+    else
+        nd_strbuf_printf(json->out, "\"%s\"", nd_format_double(value, number));
+}
+
+void nd_json_text(struct nd_json *json, const char *key, const char *text)
+{
+    if (text == NULL) {
+        nd_json_null(json, key);
+        return;
+    }
+    json_t *value = json_string(text);
+    if (value == NULL) { /* no UTF-8: jansson takes nothing else */
+        char *clean = nd_clean_text(text);
+        value = clean != NULL ? json_string(clean) : NULL;
+        free(clean);
+    }
+    char *quoted = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    json_decref(value);
+    if (quoted == NULL)
+        json->out->failed = true;
+    else
+        put(json, key, quoted);
+    free(quoted);
+}
+
+void nd_json_count_if(struct nd_json *json, const char *key, bool is_known, uint64_t n)
+{
+    if (is_known)
+        nd_json_count(json, key, n);
+    else
+        nd_json_null(json, key);
+}
+
+void nd_json_real_if(struct nd_json *json, const char *key, bool is_known, double value)
+{
+    if (is_known)
+        nd_json_real(json, key, value);
+    else
+        nd_json_null(json, key);
+}
+
+void nd_json_index(struct nd_json *json, const char *key, size_t index)
+{
+    nd_json_count_if(json, key, index != SIZE_MAX, index);
+}

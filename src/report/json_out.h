@@ -1,0 +1,43 @@
+/* Writing JSON as it is visited, straight into a string: a comparison of many devices has millions of members,
+ * and a tree of them would not fit in memory. Keys are plain ASCII literals; NULL in arrays and for the root.
+ */
+#ifndef ND_REPORT_JSON_OUT_H
+#define ND_REPORT_JSON_OUT_H
+
+#include <stdint.h>
+
+#include "base/strbuf.h"
+
+struct nd_json {
+    struct nd_strbuf *out; /* remembers a failed allocation */
+    size_t depth;
+    size_t line_depth; /* containers from this depth on stand in one line; 0: none does */
+    bool has_member;   /* of the container that is open */
+};
+
+/* bracket: '{' or '['. What nd_json_open_line opens stands in one line with all that is in it. */
+void nd_json_open(struct nd_json *json, const char *key, char bracket);
+void nd_json_open_line(struct nd_json *json, const char *key, char bracket);
+void nd_json_close(struct nd_json *json, char bracket);
+
+void nd_json_null(struct nd_json *json, const char *key);
+void nd_json_bool(struct nd_json *json, const char *key, bool value);
+void nd_json_int(struct nd_json *json, const char *key, int64_t value);
+
+/* Beyond 2^63 - 1 the nearest real: readers with 64-bit integers would refuse it. */
+void nd_json_count(struct nd_json *json, const char *key, uint64_t n);
+
+/* Reads back to the same double and as a real; "NaN", "Infinity", "-Infinity". */
+void nd_json_real(struct nd_json *json, const char *key, double value);
+
+/* NULL gives null. Text that is no UTF-8 is cleaned first (nd_clean_text). */
+void nd_json_text(struct nd_json *json, const char *key, const char *text);
+
+/* null where a statistic does not apply or is not known. */
+void nd_json_count_if(struct nd_json *json, const char *key, bool is_known, uint64_t n);
+void nd_json_real_if(struct nd_json *json, const char *key, bool is_known, double value);
+
+/* SIZE_MAX gives null. */
+void nd_json_index(struct nd_json *json, const char *key, size_t index);
+
+#endif

@@ -1,0 +1,172 @@
+#include <string.h>
+
+#include "base/error.h"
+#include "report/format.h"
+#include "report/text.h"
+
+/* Indexed by enum nd_matrix_metric. A metric without symmetry is shown only from an earlier device to a later
+ * one, as it was computed. */
+static const struct {
+    const char *name;
+    const char *title;
+    bool is_symmetric;
+} metrics[] = {
+    [ND_MATRIX_SHARE] = {"share", "share of differing elements", true},
+    [ND_MATRIX_DIFFERING] = {"differing", "differing elements", true},
+    [ND_MATRIX_MAX_LSB] = {"max_lsb", "largest difference in LSB", true},
+    [ND_MATRIX_MEAN_LSB] = {"mean_lsb", "mean difference in LSB", true},
+    [ND_MATRIX_MAX_ULP] = {"max_ulp", "largest difference in ULP", true},
+    [ND_MATRIX_MAX_ABS] = {"max_abs", "largest |error| in real units", true},
+    [ND_MATRIX_RMSE] = {"rmse", "RMSE in real units", true},
+    [ND_MATRIX_SQNR] = {"sqnr", "SQNR in dB", false},
+    [ND_MATRIX_COSINE] = {"cosine", "cosine", true},
+    [ND_MATRIX_NORM_RATIO] = {"norm_ratio", "norm of the test / norm of the reference", false},
+    [ND_MATRIX_PEARSON] = {"pearson", "Pearson correlation", true},
+    [ND_MATRIX_KL] = {"kl", "KL divergence in nats", false},
+};
+enum { N_METRICS = sizeof metrics / sizeof metrics[0] };
+
+enum nd_status nd_matrix_parse(const char *text, struct nd_matrix *out, struct nd_error *err)
+{
+    size_t n = strcspn(text, ":");
+    for (size_t i = 0; i < N_METRICS; i++)
+        if (strlen(metrics[i].name) == n && strncmp(metrics[i].name, text, n) == 0 &&
+            strcmp(text + n, ":") != 0) {
+            *out = (struct nd_matrix){(enum nd_matrix_metric)i, text[n] == ':' ? text + n + 1 : NULL};
+            return ND_OK;
+        }
+    return nd_fail(err, ND_E_OPTION_VALUE, text,
+                   "a matrix is METRIC or METRIC:NAME, METRIC one of share, differing, max_lsb, mean_lsb, "
+                   "max_ulp, max_abs, rmse, sqnr, cosine, norm_ratio, pearson, kl; not '%s'",
+                   text);
+}
+
+enum nd_status nd_matrix_check(const struct nd_matrix *matrix, const struct nd_comparison *comparison,
+                               struct nd_error *err)
+{
+    if (matrix->edge == NULL)
+        return ND_OK;
+    for (size_t e = 0; e < comparison->n_edges; e++)
+        if (strcmp(comparison->edges[e].name, matrix->edge) == 0)
+            return ND_OK;
+    return nd_fail(err, ND_E_OPTION_VALUE, matrix->edge, "there is no tensor '%s' for a matrix", matrix->edge);
+}
+
+static const struct nd_compared_pair *find_pair(const struct nd_comparison *c,
+                                                const struct nd_compared_edge *edge, size_t ref, size_t test)
+{
+    for (size_t i = 0; i < c->n_pairs; i++)
+        if (edge->pairs[i].ref == ref && edge->pairs[i].test == test)
+            return &edge->pairs[i];
+    return NULL;
+}
+
+static void add_count(struct nd_table *table, bool exists, uint64_t n)
+{
+    char text[ND_NUMBER_BYTES];
+    nd_table_add(table, exists ? nd_format_count(n, text) : "-");
+}
+
+static void add_value(struct nd_table *table, enum nd_matrix_metric metric, const struct nd_difference *d)
+{
+    char text[ND_NUMBER_BYTES];
+    const struct nd_distribution *dist = &d->distribution;
+    bool has_kl = dist->exists && dist->n_samples > dist->n_infinite + dist->n_invalid;
+    switch (metric) {
+    case ND_MATRIX_SHARE:
+        nd_table_add(table, nd_format_share(d->n_differing, d->n_elems, text));
+        return;
+    case ND_MATRIX_DIFFERING:
+        add_count(table, true, d->n_differing);
+        return;
+    case ND_MATRIX_MAX_LSB:
+        add_count(table, d->is_integer, d->max_lsb);
+        return;
+    case ND_MATRIX_MAX_ULP:
+        add_count(table, !d->is_integer, d->max_ulp);
+        return;
+    case ND_MATRIX_MEAN_LSB:
+        nd_table_add(table, d->is_integer ? nd_format_short(d->mean_lsb, text) : "-");
+        return;
+    case ND_MATRIX_MAX_ABS:
+        nd_text_add_short(table, d->abs.max);
+        return;
+    case ND_MATRIX_RMSE:
+        nd_text_add_short(table, d->rmse);
+        return;
+    case ND_MATRIX_SQNR:
+        nd_text_add_short(table, d->sqnr_db);
+        return;
+    case ND_MATRIX_COSINE:
+        nd_table_add(table, nd_format_near_one(d->cosine, text));
+        return;
+    case ND_MATRIX_NORM_RATIO:
+        nd_table_add(table, nd_format_near_one(d->norm_ratio, text));
+        return;
+    case ND_MATRIX_PEARSON:
+        nd_table_add(table, nd_format_near_one(d->pearson, text));
+        return;
+    case ND_MATRIX_KL:
+        nd_table_add(table, has_kl ? nd_format_short(dist->kl, text) : "-");
+        return;
+    }
+}
+
+static void add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_edge *edge,
+                     const struct nd_matrix *matrix, size_t row, size_t column)
+{
+    bool is_mirrored = row > column;
+    size_t ref = is_mirrored ? column : row, test = is_mirrored ? row : column;
+    const struct nd_compared_pair *pair = row != column ? find_pair(c, edge, ref, test) : NULL;
+    if (row == column)
+        nd_table_add(table, ".");
+    else if (pair == NULL || (is_mirrored && !metrics[matrix->metric].is_symmetric))
+        nd_table_add(table, "");
+    else if (pair->total.coverage == ND_COVERAGE_NONE)
+        nd_table_add(table, "n/c");
+    else if (!pair->total.difference.has_values)
+        nd_table_add(table, "-");
+    else
+        add_value(table, matrix->metric, &pair->total.difference);
+}
+
+static void put_matrix(const struct nd_text_report *report, const struct nd_compared_edge *edge,
+                       const struct nd_matrix *matrix)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_strbuf title = {0};
+    nd_strbuf_printf(&title, "\n%s at %s (row: reference, column: test):", metrics[matrix->metric].title,
+                     edge->name);
+    for (size_t from = 0; from < c->n_devices;) {
+        size_t rest = c->n_devices - from,
+               n = rest < ND_TABLE_MAX_COLUMNS - 1 ? rest : ND_TABLE_MAX_COLUMNS - 1;
+        struct nd_table table = {.n_columns = n + 1, .is_left = {true}, .max_width = {ND_TEXT_LABEL_MAX}};
+        nd_table_add(&table, "");
+        for (size_t i = 0; i < n; i++) {
+            table.max_width[i + 1] = ND_TEXT_LABEL_MAX;
+            nd_table_add(&table, c->devices[from + i].label);
+        }
+        for (size_t row = 0; row < c->n_devices; row++) {
+            nd_table_add(&table, c->devices[row].label);
+            for (size_t i = 0; i < n; i++)
+                add_cell(&table, c, edge, matrix, row, from + i);
+        }
+        nd_text_put_table(report, &table, table.n_columns, 1,
+                          from == 0 && title.text != NULL ? title.text : "\n");
+        from += n;
+    }
+    report->out->failed = report->out->failed || title.failed;
+    nd_strbuf_deinit(&title);
+}
+
+void nd_text_matrices(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    for (size_t i = 0; i < report->n_matrices; i++)
+        for (size_t e = 0; e < c->n_edges; e++) {
+            const char *name = report->matrices[i].edge;
+            bool is_wanted = name != NULL ? strcmp(c->edges[e].name, name) == 0 : c->edges[e].is_model_output;
+            if (is_wanted)
+                put_matrix(report, &c->edges[e], &report->matrices[i]);
+        }
+}

@@ -1,0 +1,172 @@
+/* The kernels of every instruction set that this processor has, against their definition. */
+#include "support/main.h"
+
+#include <stdlib.h>
+
+#include "compare/kernels.h"
+#include "support/kernel_check.h"
+
+/* ND_SEED replays a run. */
+static uint64_t random_seed(void)
+{
+    const char *text = getenv("ND_SEED");
+    uint64_t seed = text != NULL ? strtoull(text, NULL, 10) : 20250711;
+    print_message("# ND_SEED=%llu\n", (unsigned long long)seed);
+    return seed;
+}
+
+static void check_kinds(enum nd_elem_kind first, enum nd_elem_kind last)
+{
+    const struct nd_kernels *const *kernels;
+    size_t n = nd_kernels_available(&kernels);
+    uint64_t seed = random_seed();
+    for (size_t i = 0; i < n; i++) {
+        print_message("# %s\n", kernels[i]->name);
+        for (enum nd_elem_kind kind = first; kind <= last; kind++)
+            assert_true(check_elements(kernels[i], kind, seed));
+    }
+}
+
+static void integers_match_their_definition(void **state)
+{
+    (void)state;
+    check_kinds(ND_ELEM_U8, ND_ELEM_I64);
+}
+
+static void floats_match_their_definition(void **state)
+{
+    (void)state;
+    check_kinds(ND_ELEM_F8E4M3FN, ND_ELEM_F64);
+}
+
+static void sums_match_their_definition(void **state)
+{
+    (void)state;
+    const struct nd_kernels *const *kernels;
+    size_t n = nd_kernels_available(&kernels);
+    uint64_t seed = random_seed();
+    for (size_t i = 0; i < n; i++)
+        assert_true(check_sums(kernels[i], seed));
+}
+
+/* Values that anyone can look up: they hold the reference itself. */
+static void values_of_small_floats_are_those_of_their_papers(void **state)
+{
+    (void)state;
+    static const struct {
+        enum nd_elem_kind kind;
+        uint64_t bits;
+        double value;
+    } rows[] = {
+        {ND_ELEM_F8E4M3FN, 0x7e, 448},      {ND_ELEM_F8E4M3FN, 0x08, 0x1p-6},
+        {ND_ELEM_F8E4M3FN, 0x01, 0x1p-9},   {ND_ELEM_F8E4M3FN, 0x38, 1},
+        {ND_ELEM_F8E4M3FN, 0xb8, -1},       {ND_ELEM_F8E4M3FN, 0x80, -0.0},
+        {ND_ELEM_F8E5M2, 0x7b, 57344},      {ND_ELEM_F8E5M2, 0x04, 0x1p-14},
+        {ND_ELEM_F8E5M2, 0x01, 0x1p-16},    {ND_ELEM_F8E5M2, 0xfc, -(double)INFINITY},
+        {ND_ELEM_F16, 0x7bff, 65504},       {ND_ELEM_F16, 0x0001, 0x1p-24},
+        {ND_ELEM_F16, 0x0400, 0x1p-14},     {ND_ELEM_F16, 0x3555, 0x1.554p-2},
+        {ND_ELEM_F16, 0x8000, -0.0},        {ND_ELEM_BF16, 0x3f80, 1},
+        {ND_ELEM_BF16, 0x7f7f, 0x1.fep127}, {ND_ELEM_BF16, 0x0001, 0x1p-133},
+    };
+    const struct nd_kernels *const *kernels;
+    size_t n = nd_kernels_available(&kernels);
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+            double value;
+            kernels[k]->load[rows[i].kind](&rows[i].bits, 1, 0, &value);
+            assert_f64_bits(value, rows[i].value);
+        }
+    double nan;
+    kernels[0]->load[ND_ELEM_F8E4M3FN]("\x7f", 1, 0, &nan);
+    assert_true(isnan(nan));
+    kernels[0]->load[ND_ELEM_F8E4M3FN]("\xff", 1, 0, &nan);
+    assert_true(isnan(nan));
+}
+
+static void mask_finds_one_bit_at_its_place(void **state)
+{
+    (void)state;
+    static unsigned char ref[8 * ND_BLOCK], test[8 * ND_BLOCK];
+    const struct nd_kernels *const *kernels;
+    size_t n_kernels = nd_kernels_available(&kernels);
+    uint8_t mask[ND_BLOCK];
+    for (size_t k = 0; k < n_kernels; k++)
+        for (size_t log2_bytes = 0; log2_bytes < 4; log2_bytes++)
+            for (size_t bit = 0; bit < (size_t)8 * ND_BLOCK << log2_bytes; bit++) {
+                test[bit / 8] ^= (unsigned char)(1u << bit % 8);
+                size_t found = kernels[k]->mask[log2_bytes](ref, test, ND_BLOCK, mask);
+                assert_int_equal(found, 1);
+                assert_int_equal(mask[bit / 8 >> log2_bytes], 1);
+                test[bit / 8] ^= (unsigned char)(1u << bit % 8);
+            }
+}
+
+static const struct nd_kernels *chosen(const char *cap)
+{
+    const struct nd_kernels *kernels = NULL;
+    assert_int_equal(nd_kernels_choose(cap, &kernels, NULL), ND_OK);
+    return kernels;
+}
+
+static void choice_is_the_best_below_the_cap(void **state)
+{
+    (void)state;
+    const struct nd_kernels *const *kernels;
+    size_t n = nd_kernels_available(&kernels);
+    assert_true(n >= 1);
+    assert_string_equal(kernels[0]->name, "scalar");
+    assert_ptr_equal(chosen(NULL), kernels[n - 1]);
+    assert_ptr_equal(chosen(""), kernels[n - 1]);
+    for (size_t i = 0; i < n; i++)
+        assert_ptr_equal(chosen(kernels[i]->name), kernels[i]);
+    if (n < 3)
+        assert_ptr_equal(chosen("avx512"), kernels[n - 1]);
+    assert_non_null(chosen("neon"));
+    assert_non_null(chosen("avx2"));
+}
+
+static void choice_of_an_unknown_name_is_refused(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"sse", "AVX2", "avx2 ", "avx", "scalar,avx2"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct nd_kernels *kernels = NULL;
+        struct nd_error err;
+        assert_int_equal(nd_kernels_choose(names[i], &kernels, &err), ND_ERR_USAGE);
+        assert_null(kernels);
+        assert_int_equal(err.id, 117);
+    }
+}
+
+static void kinds_have_the_size_of_their_type(void **state)
+{
+    (void)state;
+    size_t n_known = 0;
+    for (int dtype = 0; dtype < 64; dtype++) {
+        size_t bytes = nd_dtype_size_bytes((enum nd_dtype)dtype);
+        if (bytes == 0)
+            continue;
+        n_known++;
+        const struct kind_info *kind = &kind_infos[nd_elem_kind_of((enum nd_dtype)dtype)];
+        assert_int_equal(kind->bytes, bytes);
+        assert_int_equal(kind_is_float(kind), nd_dtype_is_float((enum nd_dtype)dtype));
+        if (nd_dtype_is_integer((enum nd_dtype)dtype))
+            assert_int_equal(kind->is_signed, nd_dtype_is_signed_integer((enum nd_dtype)dtype));
+    }
+    assert_int_equal(n_known, 17);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(integers_match_their_definition),
+        cmocka_unit_test(floats_match_their_definition),
+        cmocka_unit_test(sums_match_their_definition),
+        cmocka_unit_test(values_of_small_floats_are_those_of_their_papers),
+        cmocka_unit_test(mask_finds_one_bit_at_its_place),
+        cmocka_unit_test(choice_is_the_best_below_the_cap),
+        cmocka_unit_test(choice_of_an_unknown_name_is_refused),
+        cmocka_unit_test(kinds_have_the_size_of_their_type),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,55 @@
+/* The wall time of a command: runs it up to ROUNDS times with its standard output in the file OUTPUT and prints
+ * the seconds of the fastest run. No further run is started once LIMIT seconds are spent. An exit code over 1
+ * is a failure: 1 is how the tools that compare say that things differ.
+ *
+ * usage: fastest ROUNDS LIMIT OUTPUT COMMAND [ARGUMENT...] */
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "npudiff/parse.h"
+
+extern char **environ;
+
+/* False when the command cannot be run or fails. */
+static bool run_once(const char *output, char **command, uint64_t *elapsed_ns)
+{
+    posix_spawn_file_actions_t actions;
+    pid_t child;
+    int state = 0;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    uint64_t start = nd_clock_ns();
+    int rc = posix_spawnp(&child, command[0], &actions, NULL, command, environ);
+    if (rc == 0)
+        while (waitpid(child, &state, 0) < 0 && errno == EINTR)
+            continue;
+    *elapsed_ns = nd_clock_ns() - start;
+    posix_spawn_file_actions_destroy(&actions);
+    if (rc != 0)
+        fprintf(stderr, "fastest: cannot run '%s': %s\n", command[0], strerror(rc));
+    return rc == 0 && WIFEXITED(state) && WEXITSTATUS(state) <= 1;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t n_rounds, limit, spent_ns = 0, fastest_ns = UINT64_MAX;
+    if (argc < 5 || !nd_parse_u64(argv[1], &n_rounds) || n_rounds == 0 || !nd_parse_u64(argv[2], &limit)) {
+        fprintf(stderr, "usage: fastest ROUNDS LIMIT OUTPUT COMMAND [ARGUMENT...]\n");
+        return 2;
+    }
+    for (uint64_t i = 0; i < n_rounds && (i == 0 || spent_ns / 1000000000 < limit); i++) {
+        uint64_t elapsed_ns;
+        if (!run_once(argv[3], argv + 4, &elapsed_ns))
+            return 2;
+        fastest_ns = elapsed_ns < fastest_ns ? elapsed_ns : fastest_ns;
+        spent_ns += elapsed_ns;
+    }
+    printf("%.6f\n", (double)fastest_ns / 1e9);
+    return 0;
+}

@@ -12,8 +12,8 @@ static float fleet_scale[] = {0.5f};
 static int64_t fleet_zero_point[] = {3};
 static double fleet_latency[2 * FAKE_SAMPLES];
 
-static inline void fleet_add_edge(struct nd_capture *capture, const char *name, const char *op, enum nd_dtype dtype,
-                           struct nd_shape shape)
+static inline void fleet_add_edge(struct nd_capture *capture, const char *name, const char *op,
+                                  enum nd_dtype dtype, struct nd_shape shape)
 {
     struct nd_edge *edge = &capture->edges[capture->n_edges];
     bool is_float = nd_dtype_is_float(dtype);
@@ -30,7 +30,8 @@ static inline void fleet_add_edge(struct nd_capture *capture, const char *name, 
     capture->providers[capture->n_edges++] = "QNNExecutionProvider";
 }
 
-static inline void fleet_set_attr(struct nd_capture *capture, const char *group, const char *key, const char *value)
+static inline void fleet_set_attr(struct nd_capture *capture, const char *group, const char *key,
+                                  const char *value)
 {
     size_t i = 0;
     while (capture->attrs[i].group != NULL && strcmp(capture->attrs[i].key, key) != 0)

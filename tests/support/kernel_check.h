@@ -449,6 +449,32 @@ static inline bool check_range_of_zeros(const struct nd_kernels *k)
     return true;
 }
 
+/* The sums of bytes are those of the values that load makes of them. */
+static inline bool check_bytes(const struct nd_kernels *k, uint64_t seed)
+{
+    static const double zeros[] = {0, 128, -3, 255, 32768, -32768, 7};
+    struct guarded memory = guarded_make(ND_BLOCK + 64);
+    bool fine = true;
+    for (size_t n = 1; n <= ND_BLOCK && fine; n = next_length(n))
+        for (size_t shift = 0; shift < 28 && fine; shift++) {
+            unsigned char *elems = guarded_place(&memory, shift % 2 == 0, n, shift % 4);
+            bool is_signed = shift / 2 % 2 == 1;
+            double zero = zeros[shift % 7], values[ND_BLOCK];
+            for (size_t i = 0; i < n; i++) /* the extremes often: the sums must not overflow */
+                elems[i] = (unsigned char)(shift % 3 == 0 ? 128 : shift % 3 == 1 ? 255 : check_random(&seed));
+            struct nd_self_sums got, expected;
+            k->load[is_signed ? ND_ELEM_I8 : ND_ELEM_U8](elems, n, zero, values);
+            k->self_sums(values, n, 0x1p-1074, &expected);
+            k->self_bytes[is_signed](elems, n, zero, &got);
+            fine = (is_same(got.sum, expected.sum) && is_same(got.sum_squares, expected.sum_squares) &&
+                    is_same(got.min, expected.min) && is_same(got.max, expected.max) &&
+                    got.n_tiny == expected.n_tiny) ||
+                   wrong(k, "a sum", is_signed ? "self_bytes i8" : "self_bytes u8", n, n);
+        }
+    guarded_free(&memory);
+    return fine;
+}
+
 static inline bool check_sums(const struct nd_kernels *k, uint64_t seed)
 {
     static const double tinies[] = {0x1p-1074, 0x1p-1022, 1e-3, 0};

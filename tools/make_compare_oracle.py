@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Makes golden/oracle/compare/*.json: what the kernels of src/compare must give, in exact rational arithmetic.
+"""Makes golden/oracle/compare: what src/compare must find, worked out from METRICS.md by tools/compare_oracle.py.
 
-Nothing here shares code with the C side: values come from bits by the IEEE 754 formula as fractions, ULP distances from
-ranks of values, statistics from METRICS.md. Doubles are written as the hexadecimal of their 64 bits.
+pairs.json   pairs of tensors; tensors of more than a few elements as a recipe that tests/unit/test_compare_oracle.c follows,
+             with a checksum of what must come out of it. "numbers" of a case are those that the first row names
+ulp.json     two floats and how far they are apart
+mcnemar.json p-values
 
-usage: make_compare_oracle.py OUTPUT_DIR
+usage: make_compare_oracle.py OUTPUT_DIR [SEED]
 """
 
+import itertools
 import json
 import math
 import random
@@ -15,249 +18,329 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-FLOATS = {"float16": (5, 10), "bfloat16": (8, 7), "float32": (8, 23), "float64": (11, 52)}
-INTEGERS = {
-    "int8": (1, True), "uint8": (1, False), "int16": (2, True), "uint16": (2, False),
-    "int32": (4, True), "uint32": (4, False), "int64": (8, True), "uint64": (8, False), "bool": (1, False),
-}  # fmt: skip
-BLOCK, LANES = 1024, 16
+from compare_oracle import FLOATS, INF, INTEGERS, M64, NAN, Pair, float_value, hex_double, rank, size_of, to_double
 
 
-def to_double(exact):
-    """The nearest double, ties to even."""
-    try:
-        return float(exact)
-    except OverflowError:
-        return math.inf if exact > 0 else -math.inf
+# ---- the inputs ----
+
+class SplitMix:
+    def __init__(self, seed):
+        self.state = seed
+
+    def next(self):
+        self.state = self.state + 0x9E3779B97F4A7C15 & M64
+        z = self.state
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & M64
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & M64
+        return z ^ z >> 31
 
 
-def hex_double(value):
-    return f"{struct.unpack('<Q', struct.pack('<d', value))[0]:016x}"
+class Recipe:
+    """Makes elements of one side: `special` of 256 are one of `specials`, the others base + [0, span), in floats with a
+    random sign."""
+
+    def __init__(self, dtype, special, base, span):
+        self.dtype, self.special, self.base, self.span = dtype, special, base & M64, span
+        self.specials = specials_of(dtype)
+
+    def element(self, rng):
+        way, bits = rng.next(), rng.next()
+        if way % 256 < self.special:
+            return self.specials[(way >> 8) % len(self.specials)]
+        bits = self.base + (bits % self.span if self.span else bits) & (1 << 8 * size_of(self.dtype)) - 1
+        return bits | (way >> 63 << 8 * size_of(self.dtype) - 1 if self.dtype in FLOATS else 0)
+
+    def description(self):
+        return {"special": self.special, "base": f"{self.base:x}", "span": f"{self.span:x}"}
 
 
-def decode(dtype, bits):
-    """'nan', 'inf', '-inf' or the exact value."""
-    n_exponent, n_fraction = FLOATS[dtype]
-    negative = bits >> (n_exponent + n_fraction)
-    exponent = bits >> n_fraction & ((1 << n_exponent) - 1)
-    fraction = bits & ((1 << n_fraction) - 1)
-    bias = (1 << (n_exponent - 1)) - 1
-    if exponent == (1 << n_exponent) - 1:
-        return "nan" if fraction else "-inf" if negative else "inf"
-    significand = fraction if exponent == 0 else fraction + (1 << n_fraction)
-    power = max(exponent, 1) - bias - n_fraction
-    value = Fraction(significand) * Fraction(2) ** power
-    return -value if negative else value
+def specials_of(dtype):
+    mask = (1 << 8 * size_of(dtype)) - 1
+    if dtype in INTEGERS:
+        _, least, most = INTEGERS[dtype]
+        return sorted({v & mask for v in (least, least + 1, 0, 1, most // 2, most - 1, most)})
+    n_exponent, n_fraction, _ = FLOATS[dtype]
+    top, unit = (1 << n_exponent) - 1 << n_fraction, 1 << n_fraction
+    sizes = {0, 1, 2, unit - 1, unit, unit + 1, (1 << n_exponent - 1) - 1 << n_fraction, top - 1, top, top + 1,
+             top | unit >> 1, mask >> 1, (mask >> 1) - 1}  # fmt: skip
+    return sorted(sizes | {s | mask + 1 >> 1 for s in sizes})
 
 
-def rank(dtype, value):
-    """How many floats of the type lie between zero and value; from the value, not from its bits."""
-    n_exponent, n_fraction = FLOATS[dtype]
-    smallest = 2 - (1 << (n_exponent - 1))  # exponent of the smallest normal number
-    size = abs(value)
-    power = smallest
-    while size >= Fraction(2) ** (power + 1):
-        power += 1
-    steps = size / Fraction(2) ** (power - n_fraction)
-    assert steps.denominator == 1
-    position = (power - smallest) * (1 << n_fraction) + steps.numerator
-    return -position if value < 0 else position
+def fill(seed, n, ref, test, ways):
+    """The samples of a case: in sample s `ways[s]` = [equal, near] of 256 test elements are those of the reference or
+    up to three bits patterns away from them, the others new."""
+    rng, samples = SplitMix(seed), []
+    mask = (1 << 8 * size_of(test.dtype)) - 1
+    for s, (equal, near) in enumerate(ways):
+        left, right = [], []
+        for _ in range(n):
+            left.append(ref.element(rng))
+            way = rng.next()
+            if way % 256 < equal:
+                right.append(left[-1])
+            elif way % 256 < equal + near:
+                right.append(left[-1] + (way >> 8) % 7 - 3 & mask)
+            else:
+                right.append(test.element(rng))
+        samples.append(((s // 2, s % 2), left, right))
+    return samples
 
 
-def sum_lanes(errors):
-    """Section 6, in double, like every machine that follows it."""
-    total = 0.0
-    for start in range(0, len(errors), BLOCK):
-        lanes = [0.0] * LANES
-        for i, error in enumerate(errors[start : start + BLOCK]):
-            lanes[i % LANES] += error
-        while len(lanes) > 1:
-            lanes = [lanes[i] + lanes[i + 1] for i in range(0, len(lanes), 2)]
-        total += lanes[0]
-    return total
+def packed(dtype, elements):
+    return b"".join(bits.to_bytes(size_of(dtype), "little") for bits in elements)
 
 
-def check_sum(errors, exact, total):
-    """The fixed order must stay near the exact sum: all terms are >= 0."""
-    if math.isfinite(total) and exact > 0:
-        n_roundings = BLOCK // LANES + 5 + len(errors) // BLOCK + 2
-        assert abs(Fraction(total) - exact) <= exact * n_roundings * Fraction(1, 2**52) + Fraction(2) ** -1070
+def checksum(case):
+    """FNV-1a."""
+    value = 0xCBF29CE484222325
+    for _, ref, test in case["samples"]:
+        for byte in packed(case["ref"]["dtype"], ref) + packed(case["test"]["dtype"], test):
+            value = (value ^ byte) * 0x100000001B3 & M64
+    return f"{value:016x}"
 
 
-def summarise(case, errors, n_left_out):
-    n = len(case["ref"])
-    total = sum_lanes([to_double(e) for e in errors])
-    check_sum(errors, sum(errors, Fraction(0)), total)
-    kept = n - n_left_out
-    return {
-        "max_abs": hex_double(max((to_double(e) for e in errors), default=0.0)),
-        "mean_abs": hex_double(total / kept if kept else 0.0),
-    }
+# ---- cases ----
+
+def calm(dtype):
+    """Values that are no extremes."""
+    if dtype in INTEGERS:
+        _, least, most = INTEGERS[dtype]
+        span = min(most - least + 1, 1 << 20)
+        return Recipe(dtype, 0, max(least, (least + most) // 2 - span // 2), span)
+    n_exponent, n_fraction, _ = FLOATS[dtype]
+    around = min(5, (1 << n_exponent - 1) - 2)
+    return Recipe(dtype, 0, (1 << n_exponent - 1) - 1 - around << n_fraction, around + 3 << n_fraction)
 
 
-def integer_value(dtype, bits):
-    size, signed = INTEGERS[dtype]
-    return bits - (1 << 8 * size) if signed and bits >> (8 * size - 1) else bits
+def wild(dtype, special=128):
+    if dtype in INTEGERS:
+        _, least, most = INTEGERS[dtype]
+        return Recipe(dtype, special, least, most - least + 1 & M64)
+    return Recipe(dtype, special, 0, 1 << 8 * size_of(dtype) - 1)
 
 
-def expect_integers(case):
-    dtype, scales = case["dtype"], [Fraction(struct.unpack("<f", bytes.fromhex(s))[0]) for s in case["scales"]]
-    histogram, errors, differences, n_fail = [0] * 9, [], [], 0
-    for i, (r, t) in enumerate(zip(case["ref"], case["test"])):
-        d = integer_value(dtype, t) - integer_value(dtype, r)
-        differences.append(d)
-        histogram[max(-4, min(4, d)) + 4] += 1
-        channel = i // case["inner"] % len(scales) if scales else 0
-        scale = scales[channel] if scales else Fraction(1)
-        zero = case["zero_points"][channel] if scales else 0
-        errors.append(abs(scale) * Fraction(to_double(abs(d))))
-        if d:
-            limit = case["atol"] + case["rtol"] * abs(to_double(scale * Fraction(to_double(integer_value(dtype, r) - zero))))
-            n_fail += abs(d) > case["lsb"] or to_double(errors[-1]) > limit
-    n = len(differences)
-    where = [i for i, d in enumerate(differences) if d]
-    return {
-        "differing": len(where), "first": where[0] if where else -1, "histogram": histogram,
-        "max_lsb": max(map(abs, differences), default=0),
-        "mean_lsb": hex_double(to_double(sum(map(abs, differences))) / n if n else 0.0),
-        "signed_mean_lsb": hex_double(to_double(sum(differences)) / n if n else 0.0),
-        "failing": n_fail, **summarise(case, errors, 0),
-    }  # fmt: skip
+def spiced(dtype):
+    recipe = calm(dtype)
+    recipe.special = 16
+    return recipe
 
 
-def expect_floats(case):
-    dtype, ulps, errors, where, n_fail = case["dtype"], [0], [], [], 0
-    count = {"nan_mismatch": 0, "nan_payload": 0, "inf_mismatch": 0, "zero_sign": 0}
-    for i, (r, t) in enumerate(zip(case["ref"], case["test"])):
-        if r == t:
-            errors.append(Fraction(0))
-            continue
-        where.append(i)
-        a, b = decode(dtype, r), decode(dtype, t)
-        special = {v for v in (a, b) if isinstance(v, str)}
-        if special:
-            kind = "nan_payload" if a == b == "nan" else "nan_mismatch" if "nan" in special else "inf_mismatch"
-            count[kind] += 1
-            n_fail += kind != "nan_payload"
-            errors.append(Fraction(0))
-            continue
-        count["zero_sign"] += a == b
-        ulps.append(abs(rank(dtype, a) - rank(dtype, b)))
-        errors.append(abs(b - a))
-        limit = case["atol"] + case["rtol"] * abs(to_double(a))
-        n_fail += ulps[-1] > case["ulp"] or to_double(errors[-1]) > limit
-    left_out = count["nan_mismatch"] + count["nan_payload"] + count["inf_mismatch"]
-    return {
-        "differing": len(where), "first": where[0] if where else -1, "max_ulp": str(max(ulps)), "failing": n_fail,
-        **count, **summarise(case, errors, left_out),
-    }  # fmt: skip
+def random_gate(rng, is_integer):
+    gate = rng.choice([{"bitwise": 1}, {}, {}, {}])
+    if not gate and rng.random() < 0.6:
+        gate["lsb" if is_integer else "ulp"] = rng.choice([0, 1, 2, 3, 300])
+    if not gate or rng.random() < 0.5:
+        gate.update(atol=rng.choice([0.0, 0.05, 1e-3, 1e6]), rtol=rng.choice([0.0, 0.01, 0.5]))
+    return gate
 
 
-def integer_case(rng, dtype, shape, axis, spread):
-    size, _ = INTEGERS[dtype]
-    n = math.prod(shape)
-    limit = 2 if dtype == "bool" else 1 << 8 * size
-    ref = [rng.randrange(limit) for _ in range(n)]
-    test = [(r + (rng.randint(-spread, spread) if rng.random() < 0.5 else 0)) % limit for r in ref]
-    n_scales = 0 if axis is None else 1 if axis < 0 else shape[axis]
-    scales = [struct.pack("<f", rng.choice([0.5, 0.1, 1 / 3, 0.0078125, 3.7e-5])).hex() for _ in range(n_scales)]
-    case = {
-        "dtype": dtype, "shape": shape, "axis": -1 if axis is None else axis, "scales": scales,
-        "zero_points": [rng.randint(-3, 128) for _ in scales],
-        "inner": math.prod(shape[axis + 1 :]) if axis is not None and axis >= 0 else 1,
-        "lsb": rng.choice([0, 1, 2, 300]), "ulp": 0,
-        "atol": rng.choice([0.0, 0.05, 1e6]), "rtol": rng.choice([0.0, 0.01, 0.5]),
-        "ref": ref, "test": test,
-    }  # fmt: skip
-    return {**case, "expect": expect_integers(case)}
-
-
-def float_bits(rng, dtype):
-    n_exponent, n_fraction = FLOATS[dtype]
-    inf = ((1 << n_exponent) - 1) << n_fraction
-    edges = [0, 1, 2, (1 << n_fraction) - 1, 1 << n_fraction, inf - 1, inf, inf + 1, inf | 1 << (n_fraction - 1)]
-    edges.append(((1 << (n_exponent - 1)) - 1) << n_fraction)  # 1.0
-    bits = rng.choice(edges) if rng.random() < 0.4 else rng.randrange(1 << (n_exponent + n_fraction))
-    return bits | (rng.randrange(2) << (n_exponent + n_fraction))
-
-
-def float_case(rng, dtype, n, near):
-    ref = [float_bits(rng, dtype) for _ in range(n)]
-    test = []
-    for r in ref:
-        move = rng.random()
-        if move < 0.4:
-            test.append(r)
-        elif near and move < 0.9 and r & 0xFFF > 8:
-            test.append(r + rng.randint(-5, 5) if r & 7 else r ^ 1)
-        else:
-            test.append(float_bits(rng, dtype))
-    case = {
-        "dtype": dtype, "shape": [n], "axis": -1, "scales": [], "zero_points": [], "inner": 1, "lsb": 0,
-        "ulp": rng.choice([0, 1, 5, 2**40]), "atol": rng.choice([0.0, 1e-3, 1e30]), "rtol": rng.choice([0.0, 0.1]),
-        "ref": ref, "test": test,
-    }  # fmt: skip
-    return {**case, "expect": expect_floats(case)}
-
-
-def pack(case):
-    size = INTEGERS[case["dtype"]][0] if case["dtype"] in INTEGERS else (sum(FLOATS[case["dtype"]]) + 1) // 8
-    for side in ("ref", "test"):
-        case[side] = b"".join(bits.to_bytes(size, "little") for bits in case[side]).hex()
-    case["atol"], case["rtol"] = hex_double(case["atol"]), hex_double(case["rtol"])
-    if "max_lsb" in case["expect"]:
-        case["expect"]["max_lsb"] = str(case["expect"]["max_lsb"])
+def finish_case(rng, case, how=None):
+    pair = Pair(case)
+    if "gate" not in case:
+        case["gate"] = random_gate(rng, pair.is_integer)
+    case.setdefault("n_worst", rng.choice([0, 1, 2, 3]))
+    case["expect"] = pair.expected()
+    case["make"] = how
     return case
 
 
-def make_pairs():
-    rng = random.Random(20240601)
-    cases = []
-    for dtype in INTEGERS:
-        for shape, axis in (([7], None), ([2, 3, 5], -1), ([2, 3, 5], 1), ([3, 4], 0), ([4, 3], 1)):
-            for spread in (1, 5, 2**70):
-                cases.append(integer_case(rng, dtype, shape, axis, spread))
-        cases.append(integer_case(rng, dtype, [0, 3], None, 1))
-    cases.append(integer_case(rng, "uint8", [1, 2100], -1, 5))
-    cases.append(integer_case(rng, "int16", [2, 1030], 0, 2**70))
-    for dtype in FLOATS:
-        for n in (0, 1, 15, 16, 17, 100, 1030):
-            cases += [float_case(rng, dtype, n, near) for near in (True, False)]
-    return [pack(case) for case in cases]
+def recipe_case(rng, shape, ref, test, ways, sides=None, ulp_in=None):
+    seed = rng.getrandbits(64)
+    samples = fill(seed, math.prod(shape), ref, test, ways)
+    sides = sides or [{"dtype": r.dtype} for r in (ref, test)]
+    case = {"shape": shape, "ref": sides[0], "test": sides[1], "samples": samples, "ulp_in": ulp_in}
+    how = {"seed": f"{seed:x}", "ref": ref.description(), "test": test.description(), "ways": ways,
+           "checksum": checksum(case)}  # fmt: skip
+    return finish_case(rng, case, how)
 
 
-def make_ulps():
-    rng = random.Random(7)
-    rows = []
+def near_of(dtype, near):
+    return 0 if dtype in ("bool", "uint4", "int4") else near
+
+
+def plain_cases(rng):
+    for dtype in [*INTEGERS, *FLOATS]:
+        for i, n in enumerate((0, 1, 1, 15, 16, 17, 1023, 1024, 1025, 3000)):
+            recipe = (calm, wild, spiced)[i % 3](dtype)
+            ulp_in = rng.choice([None, *FLOATS]) if i % 2 else None
+            yield recipe_case(rng, [n], recipe, recipe, [[rng.choice([0, 100, 250]), near_of(dtype, 60)]], ulp_in=ulp_in)
+        ways = [[256, 0], [200, near_of(dtype, 50)], [256, 0], [0, 0], [250, near_of(dtype, 6)]]
+        yield recipe_case(rng, [3, 7, 11], spiced(dtype), spiced(dtype), ways)
+
+
+def float32(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def quantised(rng, dtype, shape, axis):
+    n = 1 if axis < 0 else shape[axis]
+    scales = [float32(rng.choice([0.5, 0.1, 1 / 3, 0.0078125, 3.7e-5, -0.02, 1e-40])) for _ in range(n)]
+    _, least, most = INTEGERS[dtype]
+    zeros = [rng.choice([0, max(least, -3), min(most, 7), min(most, 128)]) for _ in scales]
+    return {"dtype": dtype, "scales": scales, "zero_points": zeros, "axis": axis}
+
+
+def quantised_cases(rng):
+    for dtype in ("uint8", "int8", "uint16", "int16", "int32", "uint4", "int4", "int64"):
+        for shape, axis in (([700], -1), ([2, 3, 5], 0), ([40, 3, 25], 1), ([4, 300], 1)):
+            side = quantised(rng, dtype, shape, axis)
+            recipe = rng.choice([calm, wild, spiced])(dtype)
+            ways = [[rng.choice([0, 128, 250]), near_of(dtype, 100)], [200, near_of(dtype, 50)]]
+            yield recipe_case(rng, shape, recipe, recipe, ways, [side, side], rng.choice([None, "float16", "bfloat16"]))
+
+
+def mixed_cases(rng):
+    pairs = [("uint8", "float32"), ("float32", "int8"), ("uint16", "float16"), ("float16", "float32"),
+             ("bfloat16", "float32"), ("float64", "float32"), ("float8_e4m3fn", "float16"), ("float8_e5m2", "bfloat16"),
+             ("int4", "float64"), ("float64", "bfloat16"), ("float16", "bfloat16"), ("float8_e5m2", "float8_e4m3fn")]  # fmt: skip
+    for left, right in pairs:
+        for make in (calm, wild, spiced):
+            shape, axis = rng.choice([([1100], -1), ([6, 5, 9], 1)])
+            sides = [quantised(rng, d, shape, axis) if d in INTEGERS else {"dtype": d} for d in (left, right)]
+            yield recipe_case(rng, shape, make(left), make(right), [[0, 0], [0, 0]], sides, rng.choice([None, "float16"]))
+
+
+def hand_case(rng, dtype, shape, ref, tests, **more):
+    """One reference for all samples."""
+    samples = [((i // 2, i % 2), ref, test) for i, test in enumerate(tests)]
+    case = {"shape": shape, "ref": {"dtype": dtype}, "test": {"dtype": dtype}, "samples": samples, **more}
+    return finish_case(rng, case)
+
+
+def f64(*values):
+    return [struct.unpack("<Q", struct.pack("<d", v))[0] for v in values]
+
+
+def changed(ref, where):
+    return [v ^ (i in where) for i, v in enumerate(ref)]
+
+
+def structure_cases(rng):
+    dtype = "uint8"
+    ref = [rng.randrange(256) for _ in range(120)]
+    shape, all_of = [4, 5, 6], range(120)
+    spots = [[7], [0], [119], range(30, 60), [31, 37, 43], [5, 11, 17], range(40, 50), range(0, 119), range(1, 120),
+             range(3, 120, 7), [10, 20, 40, 70], range(0, 120, 2), [16, 17, 40, 55, 119], [32, 33, 50, 113],
+             [32, 33, 50, 112], all_of, [3, 77], rng.sample(all_of, 61), rng.sample(all_of, 60)]  # fmt: skip
+    for where in spots:
+        yield hand_case(rng, dtype, shape, ref, [changed(ref, where)])
+    yield hand_case(rng, dtype, shape, ref, [changed(ref, range(40, 50)), ref, changed(ref, range(40, 50))])
+    yield hand_case(rng, dtype, shape, ref, [changed(ref, [9]), changed(ref, [9])])
+    yield hand_case(rng, dtype, shape, ref, [changed(ref, [9]), changed(ref, [10, 69])])
+    for lengths, permutation in (([4, 5, 6], (2, 0, 1)), ([4, 5, 6], (0, 2, 1)), ([6, 6], (1, 0)), ([2, 3, 4, 5], (3, 1, 0, 2))):
+        values = [rng.randrange(256) for _ in range(math.prod(lengths))]
+        strides = [math.prod(lengths[i + 1 :]) for i in range(len(lengths))]
+        moved = [values[sum(c * strides[a] for c, a in zip(at, permutation))]
+                 for at in itertools.product(*(range(lengths[a]) for a in permutation))]  # fmt: skip
+        yield hand_case(rng, dtype, lengths, values, [moved])
+
+
+def signal_cases(rng):
+    big, tiny = sys.float_info.max, 5e-324
+    rows = [
+        ([0.0] * 4, [0.0, -0.0, 0.0, 0.0]), ([0.0] * 4, [1.0, 0.0, 0.0, 0.0]), ([1.0, 0.0, 0.0, 0.0], [0.0] * 4),
+        ([1.0] * 5, [1.0, 1.0, 1.0, 1.0, 1.5]), ([1.0, 2.0, 3.0], [1.0] * 3), ([1.0] * 3, [2.0] * 3),
+        ([1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]), ([1.0, 2.0, 3.0, 4.0], [3.0, 5.0, 7.0, 9.0]),
+        ([1e200, 1.0, 2.0], [1e200, 1.0, 3.0]), ([1.0, 1e200, 3.0], [1.0, 2.0, 3.0]), ([1.0, 2.0], [1e200, -1e200]),
+        ([big, 1.0], [-big, 1.0]), ([tiny, 0.0], [0.0, tiny]), ([tiny, 1.0, -tiny], [3 * tiny, 1.0, tiny]),
+        ([NAN, 1.0, 2.0], [0.0, 1.0, 2.0]), ([NAN, INF], [1.0, -INF]), ([INF, 1.0, 2.0], [INF, 1.0, 2.5]),
+        ([INF, -INF], [-INF, INF]), ([1e-20, 1e-20], [9e-20, 1e-20]), ([1e-160, 2e-160], [1e-160, 3e-160]),
+        ([1e8, 1e8, 1e8 + 1], [1e8, 1e8 + 1, 1e8]), ([1e16, 1.0, -1e16], [1e16, 2.0, -1e16]), ([5.0], [6.0]),
+        ([tiny, 1.0], [2e-323, 1.0]), ([1e-310, 3e-310], [2e-310, 3e-310]), ([3.0, 1e300], [4.0, 1e300]),
+    ]  # fmt: skip
+    for ref, test in rows:
+        yield hand_case(rng, "float64", [len(ref)], f64(*ref), [f64(*test)], n_worst=5, ulp_in=rng.choice([None, "float32"]))
+    quiet, loud = f64(NAN)[0], f64(NAN)[0] + 1
+    yield hand_case(rng, "float64", [3], [quiet, *f64(1, 2)], [[loud, *f64(1, 2)]], n_worst=5, gate={"atol": 0.0, "rtol": 0.0})
+    yield hand_case(rng, "float64", [3], [quiet, *f64(1, 2)], [[loud, *f64(1, 4)]], n_worst=5, gate={"bitwise": 1})
+    yield hand_case(rng, "float64", [3], f64(0, 1, 2), [f64(-0.0, 1, 2)], n_worst=5, gate={"ulp": 0})
+
+
+def make_pairs(rng):
+    return [*plain_cases(rng), *quantised_cases(rng), *mixed_cases(rng), *structure_cases(rng), *signal_cases(rng)]
+
+
+# ---- as JSON ----
+
+FIELDS = """n_samples n_samples_differing n_elems n_differing share n_failing
+max_lsb mean_lsb signed_mean_lsb max_ulp max_ulp_in
+abs.max abs.mean abs.median abs.p99 rel.max rel.mean rel.median rel.p99 rmse n_rel_undefined
+sqnr_db cosine norm_ratio pearson has_gain gain offset
+n_nan_mismatch n_nan_payload n_inf_mismatch n_zero_sign n_saturation_mismatch
+ref_side.elements ref_side.nan ref_side.inf ref_side.zero ref_side.subnormal ref_side.saturated ref_side.stuck
+ref_side.min ref_side.max
+test_side.elements test_side.nan test_side.inf test_side.zero test_side.subnormal test_side.saturated test_side.stuck
+test_side.min test_side.max
+structure.first_index structure.last_index structure.stride structure.n_runs structure.longest_run
+tolerance.is_possible tolerance.lsb tolerance.ulp tolerance.atol tolerance.rtol""".split()
+
+
+def word(value):
+    """Whole numbers in decimal; doubles as x and the hexadecimal of their bits without zeros at the end."""
+    return f"x{hex_double(value).rstrip('0')}" if isinstance(value, float) else str(value)
+
+
+def expect_row(found):
+    flat = dict(found)
+    for key in ("structure", "tolerance"):
+        flat.update({f"{key}.{name}": value for name, value in found[key].items()})
+    row = {"numbers": " ".join(word(flat.get(name, 0)) for name in FIELDS), "first": found["first"],
+           "histogram": found.get("lsb_histogram"), **{key: found["structure"].get(key) for key in
+                                                       ("axes", "pattern", "axis", "permutation")}}  # fmt: skip
+    row["worst"] = [[word(v) if isinstance(v, float) else v for v in item] for item in found["worst"]]
+    return {key: value for key, value in row.items() if value not in (None, [])}
+
+
+def side_row(side):
+    scales = [struct.pack(">f", s).hex() for s in side.get("scales", [])]
+    return {"dtype": side["dtype"], **({"scales": scales, "zero_points": side["zero_points"], "axis": side["axis"]} if scales else {})}
+
+
+def case_row(case):
+    row = {"shape": case["shape"], "ref": side_row(case["ref"]), "test": side_row(case["test"])}
+    if case["make"]:
+        row["make"] = case["make"]
+    else:
+        row["samples"] = [[packed(case["ref"]["dtype"], ref).hex(), packed(case["test"]["dtype"], test).hex()]
+                          for _, ref, test in case["samples"]]  # fmt: skip
+    row["gate"] = {k: word(v) for k, v in case["gate"].items()}
+    if case.get("ulp_in"):
+        row["ulp_in"] = case["ulp_in"]
+    return {**row, "n_worst": case["n_worst"], "expect": expect_row(case["expect"])}
+
+
+def make_ulps(rng):
     for dtype in FLOATS:
-        while sum(row["dtype"] == dtype for row in rows) < 200:
-            a, b = float_bits(rng, dtype), float_bits(rng, dtype)
+        for _ in range(70):
+            make = wild(dtype)
+            source = SplitMix(rng.getrandbits(64))
+            a, b = make.element(source), make.element(source)
             if rng.random() < 0.3:
                 b = a ^ rng.randrange(4)
-            values = decode(dtype, a), decode(dtype, b)
-            if not any(isinstance(v, str) for v in values):
-                distance = abs(rank(dtype, values[0]) - rank(dtype, values[1]))
-                rows.append({"dtype": dtype, "a": f"{a:x}", "b": f"{b:x}", "ulp": str(distance),
-                             "value_a": hex_double(to_double(values[0]) if values[0] or not a else -0.0)})  # fmt: skip
-    return rows
+            x, y = float_value(dtype, a), float_value(dtype, b)
+            if math.isfinite(x) and math.isfinite(y):
+                yield [dtype, f"{a:x}", f"{b:x}", str(abs(rank(dtype, x) - rank(dtype, y))), hex_double(x)]
 
 
 def make_mcnemar():
     pairs = [(b, c) for b in range(9) for c in range(9)]
     pairs += [(0, 30), (12, 30), (5, 1000), (480, 520), (1000, 1100), (0, 1074), (3, 1200), (5000, 5200)]
-    rows = []
     for b, c in pairs:
         n, k = b + c, min(b, c)
         below = sum(math.comb(n, i) for i in range(k))
-        rows.append({"lost": b, "gained": c, "p": hex_double(to_double(Fraction(2 * below + math.comb(n, k), 2**n)))})
-    return rows
+        yield {"lost": b, "gained": c, "p": hex_double(to_double(Fraction(2 * below + math.comb(n, k), 2**n)))}
 
 
 def main():
-    folder = Path(sys.argv[1])
+    folder, seed = Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 20250712
     folder.mkdir(parents=True, exist_ok=True)
-    for name, rows in (("pairs", make_pairs()), ("ulp", make_ulps()), ("mcnemar", make_mcnemar())):
-        lines = ",\n".join(json.dumps(row) for row in rows)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    specials = {dtype: [f"{b:x}" for b in specials_of(dtype)] for dtype in [*INTEGERS, *FLOATS]}
+    head = {"specials": specials, "numbers": FIELDS}
+    tables = {"pairs": [head, *map(case_row, make_pairs(rng))], "ulp": make_ulps(rng), "mcnemar": make_mcnemar()}
+    for name, rows in tables.items():
+        lines = ",\n".join(json.dumps(row, separators=(",", ":")) for row in rows)
         (folder / f"{name}.json").write_text(f"[\n{lines}\n]\n")
 
 

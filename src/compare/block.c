@@ -66,21 +66,31 @@ static bool may_saturate(const struct nd_layout *layout, const struct nd_self_su
            sums->max >= layout->high - layout->zero;
 }
 
-bool nd_side_needs_no_values(const struct nd_layout *layout)
+/* Whether the kernels know the sums of a side without its values. */
+static bool needs_no_values(const struct nd_layout *layout)
 {
-    return (layout->kind == ND_ELEM_U8 || layout->kind == ND_ELEM_I8) && !layout->is_real &&
-           fabs(layout->zero) <= 0x1p15;
+    bool is_byte = layout->kind == ND_ELEM_U8 || layout->kind == ND_ELEM_I8;
+    return layout->kind == ND_ELEM_F32 || (is_byte && !layout->is_real && fabs(layout->zero) <= 0x1p15);
 }
 
 void nd_side_block_make(const struct nd_layout *layout, const struct nd_kernels *kernels,
-                        const unsigned char *bytes, const double *x, size_t n, struct nd_side_block *out)
+                        const unsigned char *bytes, size_t first, size_t n, double *x, bool *is_loaded,
+                        struct nd_side_block *out)
 {
     *out = (struct nd_side_block){0};
-    if (nd_side_needs_no_values(layout))
-        kernels->self_bytes[layout->kind == ND_ELEM_I8](bytes, n, layout->zero, &out->sums);
-    else
+    *is_loaded = !needs_no_values(layout);
+    if (*is_loaded) {
+        nd_layout_load(layout, kernels, bytes, first, n, x);
         kernels->self_sums(x, n, layout->tiny, &out->sums);
-    if (!isfinite(out->sums.sum_squares))
+    } else {
+        kernels->self_elems[layout->kind](bytes, n, layout->zero, layout->tiny, &out->sums);
+    }
+    bool is_finite = isfinite(out->sums.sum_squares), has_tiny = layout->is_float && out->sums.n_tiny > 0;
+    if (!*is_loaded && (!is_finite || has_tiny)) {
+        nd_layout_load(layout, kernels, bytes, first, n, x);
+        *is_loaded = true;
+    }
+    if (!is_finite)
         sum_finite(layout, kernels, x, n, out);
     out->n_zero = out->sums.n_tiny;
     if (layout->is_float && out->sums.n_tiny > 0) {

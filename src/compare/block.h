@@ -59,12 +59,11 @@ enum nd_status nd_pair_context_make(const struct nd_edge *ref, const struct nd_e
                                     const struct nd_compare_options *options, const struct nd_kernels *kernels,
                                     struct nd_pair_context *out, struct nd_error *err);
 
-/* Whether a side's block can be made from the bytes alone. */
-bool nd_side_needs_no_values(const struct nd_layout *layout);
-
-/* One side; x may be NULL where nd_side_needs_no_values. */
+/* One side: n elements at flat index `first`, stored at bytes. x has room for a block; it is loaded where that
+ * is needed, and *is_loaded says whether it was. */
 void nd_side_block_make(const struct nd_layout *layout, const struct nd_kernels *kernels,
-                        const unsigned char *bytes, const double *x, size_t n, struct nd_side_block *out);
+                        const unsigned char *bytes, size_t first, size_t n, double *x, bool *is_loaded,
+                        struct nd_side_block *out);
 
 /* block->probe, sample, first, n, ref and test are given; the rest is made. Returns the number of differing
  * elements; when it is 0 nothing else is filled. The arrays lie in scratch. */

@@ -87,7 +87,9 @@ static void count_whole_samples(struct nd_job *job)
             pair->state->account.ref.n_stuck_samples += count_stuck(job, pair, pair->ref);
             pair->state->account.test.n_stuck_samples += count_stuck(job, pair, pair->test);
         }
-        for (size_t i = 0; pair->context.is_mixed && i < job->end_sample - job->first_sample; i++)
+        /* Parts that are merged counted them when they were made, and nothing is seen now. */
+        bool is_counted = pair->context.is_mixed && pair->seen != NULL;
+        for (size_t i = 0; is_counted && i < job->end_sample - job->first_sample; i++)
             pair->state->bits.n_samples_differing += atomic_load(&pair->seen[i]);
     }
 }

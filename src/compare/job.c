@@ -164,6 +164,8 @@ static void cut_units(struct nd_job *job)
         size_t step = chunk_elems % ND_BLOCK == 0 && chunk_elems > 0 ? chunk_elems : ND_BLOCK;
         if (chunk_elems == 0) /* contiguous: only the overhead of a unit counts */
             wanted *= 2;
+        else if (step == chunk_elems) /* the fewer chunks, the likelier are all of them stored alike */
+            wanted /= 2;
         else if (step == ND_BLOCK && wanted < 4 * chunk_elems)
             wanted = 4 * chunk_elems;
         job->unit_elems = round_up(wanted, step);

@@ -62,10 +62,11 @@ struct nd_kernels {
      */
     void (*distance[ND_N_ELEM_KINDS])(const void *ref, const void *test, size_t n, uint64_t *out);
     void (*self_sums)(const double *x, size_t n, double tiny, struct nd_self_sums *out);
-    /* self_sums of what load of uint8 (0) or int8 (1) elements gives, with tiny = the least positive double,
-     * without loading them. zero is a whole number, |zero| <= 2^15: then every sum is exact, and so the same in
-     * any order. */
-    void (*self_bytes[2])(const void *elems, size_t n, double zero, struct nd_self_sums *out);
+    /* self_sums of what load gives, without loading; the same bits. NULL for kinds that have none. uint8, int8:
+     * tiny is the least positive double and zero a whole number, |zero| <= 2^15, so that every sum is exact and
+     * has no order. float32: tiny is a float and zero 0. */
+    void (*self_elems[ND_N_ELEM_KINDS])(const void *elems, size_t n, double zero, double tiny,
+                                        struct nd_self_sums *out);
     void (*diff_sums)(const double *ref, const double *test, size_t n, struct nd_diff_sums *out);
 };
 

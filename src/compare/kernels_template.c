@@ -240,6 +240,8 @@ enum { VECTOR_BYTES = 16 };
 enum { PER_VECTOR = VECTOR_BYTES / 8, N_VECTORS = ND_LANES / PER_VECTOR };
 
 #define VECTOR(type) __attribute__((vector_size(VECTOR_BYTES))) type
+/* As many floats, and integers of their size, as VECTOR(double) has doubles. */
+#define HALF_VECTOR(type) __attribute__((vector_size(VECTOR_BYTES / 2))) type
 
 struct lanes {
     VECTOR(double) part[N_VECTORS];
@@ -383,9 +385,10 @@ static void self_sums(const double *x, size_t n, double tiny, struct nd_self_sum
 /* Whole numbers: sum (x - z) = sum x - n z, sum (x - z)^2 = sum x^2 - 2 z sum x + n z^2. Bytes are added up in
  * short pieces, so that the compiler may do with narrow lanes. */
 #define SELF_BYTES(name, type, least, greatest)                                                                \
-    static void self_##name(const void *elems, size_t n, double zero, struct nd_self_sums *out)                \
+    static void self_##name(const void *elems, size_t n, double zero, double tiny, struct nd_self_sums *out)   \
     {                                                                                                          \
         assert(n >= 1 && n <= ND_BLOCK);                                                                       \
+        (void)tiny;                                                                                            \
         const struct at_##type *x = elems;                                                                     \
         int32_t sum = 0, squares = 0, n_zero = 0;                                                              \
         type min = greatest, max = least;                                                                      \
@@ -409,6 +412,109 @@ static void self_sums(const double *x, size_t n, double tiny, struct nd_self_sum
     }
 SELF_BYTES(u8, uint8_t, 0, UINT8_MAX)
 SELF_BYTES(i8, int8_t, INT8_MIN, INT8_MAX)
+
+/* float32 in the order of add_values, widened on the way; extremes and sizes are compared as floats. */
+
+struct float_lanes {
+    HALF_VECTOR(float) part[N_VECTORS];
+};
+
+static inline HALF_VECTOR(float) take_floats(const struct at_float *x)
+{
+    HALF_VECTOR(float) out;
+    memcpy(&out, x, sizeof out);
+    return out;
+}
+
+static inline HALF_VECTOR(float)
+    choose_floats(HALF_VECTOR(int32_t) mask, HALF_VECTOR(float) yes, HALF_VECTOR(float) no)
+{
+    return (HALF_VECTOR(float))(((HALF_VECTOR(int32_t))yes & mask) | ((HALF_VECTOR(int32_t))no & ~mask));
+}
+
+static inline void add_floats(const struct at_float *x, struct lanes *sum, struct lanes *squares)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        VECTOR(double) value = __builtin_convertvector(take_floats(x + k * PER_VECTOR), VECTOR(double));
+        sum->part[k] += value;
+        squares->part[k] += value * value;
+    }
+}
+
+static inline void widen_float_range(const struct at_float *x, struct float_lanes *min, struct float_lanes *max)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        HALF_VECTOR(float) value = take_floats(x + k * PER_VECTOR);
+        min->part[k] = choose_floats(value < min->part[k], value, min->part[k]);
+        max->part[k] = choose_floats(value > max->part[k], value, max->part[k]);
+    }
+}
+
+static void finish_float_range(const struct float_lanes *min, const struct float_lanes *max,
+                               struct nd_self_sums *out)
+{
+    float least[ND_LANES], greatest[ND_LANES];
+    memcpy(least, min, sizeof least);
+    memcpy(greatest, max, sizeof greatest);
+    for (size_t lane = 1; lane < ND_LANES; lane++) {
+        least[0] = least[lane] < least[0] ? least[lane] : least[0];
+        greatest[0] = greatest[lane] > greatest[0] ? greatest[lane] : greatest[0];
+    }
+    out->min = (double)least[0] + 0.0; /* -0 becomes +0 */
+    out->max = (double)greatest[0] + 0.0;
+}
+
+/* What is missing to whole lanes, as in pad. */
+static const struct at_float *pad_floats(const struct at_float *x, size_t n, float padding,
+                                         struct at_float *out)
+{
+    for (size_t lane = 0; lane < ND_LANES; lane++)
+        out[lane].value = lane < n ? x[lane].value : padding;
+    return out;
+}
+
+static void sum_floats(const struct at_float *x, size_t n, struct nd_self_sums *out)
+{
+    struct lanes sum = all_lanes(0), squares = all_lanes(0);
+    struct at_float rest[ND_LANES];
+    size_t i = 0;
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        add_floats(x + i, &sum, &squares);
+    if (i < n)
+        add_floats(pad_floats(x + i, n - i, 0, rest), &sum, &squares);
+    out->sum = add_lanes(&sum);
+    out->sum_squares = add_lanes(&squares);
+}
+
+static void range_of_floats(const struct at_float *x, size_t n, struct nd_self_sums *out)
+{
+    struct float_lanes min, max;
+    struct at_float rest[ND_LANES];
+    size_t i = 0;
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        min.part[k] = (HALF_VECTOR(float)){0} + HUGE_VALF;
+        max.part[k] = (HALF_VECTOR(float)){0} - HUGE_VALF;
+    }
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        widen_float_range(x + i, &min, &max);
+    if (i < n)
+        widen_float_range(pad_floats(x + i, n - i, NAN, rest), &min, &max);
+    finish_float_range(&min, &max, out);
+}
+
+static void self_f32(const void *elems, size_t n, double zero, double tiny, struct nd_self_sums *out)
+{
+    assert(n >= 1 && n <= ND_BLOCK);
+    (void)zero;
+    const struct at_float *x = elems;
+    float limit = (float)tiny;
+    int32_t n_tiny = 0;
+    sum_floats(x, n, out);
+    range_of_floats(x, n, out);
+    for (size_t i = 0; i < n; i++)
+        n_tiny += fabsf(x[i].value) < limit;
+    out->n_tiny = (uint64_t)n_tiny;
+}
 
 static inline void add_sizes(const double *ref, const double *test, struct lanes *sum, struct lanes *squares,
                              struct lanes *max)
@@ -497,6 +603,6 @@ const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA) = {
                  [ND_ELEM_F32] = distance_f32,
                  [ND_ELEM_F64] = distance_f64},
     .self_sums = self_sums,
-    .self_bytes = {self_u8, self_i8},
+    .self_elems = {[ND_ELEM_U8] = self_u8, [ND_ELEM_I8] = self_i8, [ND_ELEM_F32] = self_f32},
     .diff_sums = diff_sums,
 };

@@ -73,8 +73,8 @@ double nd_log_histogram_quantile(const struct nd_log_histogram *h, uint32_t num,
                                  uint64_t n_zero_extra);
 
 /* As text in new memory; NULL when out of memory, now or earlier (failed). One content has one text: "0" when
- * empty, else parts separated by semicolons: "zN" zeros, "iN" infinities, and "S:N,N,..." for bins that follow one
- * another without an empty one between them, S the number (bits >> 46) of the first in hexadecimal; in this
+ * empty, else parts separated by semicolons: "zN" zeros, "iN" infinities, and "S:N,N,..." for bins that follow
+ * one another without an empty one between them, S the number (bits >> 46) of the first in hexadecimal; in this
  * order, with increasing S. */
 char *nd_log_histogram_format(const struct nd_log_histogram *h);
 

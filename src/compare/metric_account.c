@@ -76,12 +76,10 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
             size_t i = block->measured[k];
             account->n_zero_sign += block->ref.x[i] == 0 && block->test.x[i] == 0;
         }
-    if (block->ref.block->n_saturated + block->test.block->n_saturated + block->ref.block->n_inf +
-            block->test.block->n_inf ==
-        0)
+    if (block->ref.block->n_saturated + block->test.block->n_saturated == 0)
         return;
-    for (size_t k = 0; k < block->n_differing; k++) {
-        size_t i = block->differing[k];
+    for (size_t k = 0; k < block->n_measured; k++) { /* the others have a line of their own */
+        size_t i = block->measured[k];
         account->n_saturation_mismatch +=
             nd_layout_is_saturated(&context->ref, block->first + i, block->ref.x[i]) !=
             nd_layout_is_saturated(&context->test, block->first + i, block->test.x[i]);

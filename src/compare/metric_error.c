@@ -64,7 +64,7 @@ static struct nd_error_stats summarise(const struct nd_log_histogram *histogram,
     if (n == 0)
         return stats;
     stats.max = max > 0 ? unit * max : 0;
-    stats.mean = unit * sum / (double)n;
+    stats.mean = unit * (sum / (double)n);
     stats.median = unit * nd_log_histogram_quantile(histogram, 1, 2, n - n_counted);
     stats.p99 = unit * nd_log_histogram_quantile(histogram, 99, 100, n - n_counted);
     return stats;

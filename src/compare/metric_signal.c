@@ -9,7 +9,8 @@ static const struct nd_field fields[] = {
     {ND_FIELD_COUNT, offsetof(struct nd_signal_state, n_test_only), 0},
 };
 
-/* What was added, or will be before the sum is looked at, is taken out: -value, but infinities do not cancel. */
+/* What was added, or will be before the sum is looked at, is taken out: -value, but infinities do not cancel.
+ */
 static void take_out(struct nd_exact_sum *sum, double value)
 {
     if (isfinite(value)) {
@@ -62,12 +63,18 @@ static double cosine_of(const struct energies *e)
     return within_one((e->ref + e->cross) / (sqrt(e->ref) * sqrt(e->test)));
 }
 
+/* Where squares overflowed there is no telling. */
+static bool is_constant(double variance, double squares)
+{
+    return isfinite(squares) && variance <= 0x1p-40 * squares;
+}
+
 static void correlate(const struct energies *e, struct nd_difference *out)
 {
     double ref_variance = e->ref - e->ref_sum * e->ref_sum / e->n;
     double test_variance = e->test - e->test_sum * e->test_sum / e->n;
     double covariance = e->ref + e->cross - e->ref_sum * e->test_sum / e->n;
-    bool ref_varies = ref_variance > 0x1p-40 * e->ref, test_varies = test_variance > 0x1p-40 * e->test;
+    bool ref_varies = !is_constant(ref_variance, e->ref), test_varies = !is_constant(test_variance, e->test);
     out->pearson = ref_varies && test_varies
                        ? within_one(covariance / (sqrt(ref_variance) * sqrt(test_variance)))
                    : ref_varies || test_varies ? 0

@@ -14,7 +14,7 @@ static const struct nd_field fields[] = {
  * sign are ordered as their bits are. */
 static double least_ratio(double error, double size)
 {
-    if (isinf(error) || size == 0)
+    if (size == 0)
         return error > 0 ? INFINITY : 0;
     uint64_t low = 0, high;
     double ratio = INFINITY;

@@ -72,6 +72,8 @@ static enum nd_status read_one(struct nd_parts *parts, const char *path, struct 
 
 enum nd_status nd_parts_read(const char *const *paths, size_t n, struct nd_parts **out, struct nd_error *err)
 {
+    if (n == 0)
+        return nd_fail(err, ND_E_COMPARE_PART, NULL, "there are no parts");
     struct nd_parts *parts = nd_calloc(1, sizeof *parts);
     if (parts == NULL)
         return nd_fail_memory(err);
@@ -145,6 +147,25 @@ enum nd_status nd_parts_check(const struct nd_parts *parts, const struct nd_comp
     return ND_OK;
 }
 
+static bool is_in_job(const struct nd_job *job, uint64_t probe, uint64_t sample, uint64_t index)
+{
+    return probe == job->probe && sample < job->end_sample && index < job->n_elems;
+}
+
+/* Whether the tensor has all places that the state names: who reports them counts on it. */
+static bool has_places(const struct nd_job *job, const struct nd_pair_state *state)
+{
+    const struct nd_first *first = &state->bits.first, *permuted = &state->structure.permutation;
+    bool has_all = !first->is_set || is_in_job(job, first->probe, first->sample, first->index) ||
+                   (!first->has_index && first->probe == job->probe && first->sample < job->end_sample);
+    has_all = has_all && (!permuted->is_set || permuted->probe == job->probe);
+    for (size_t i = 0; i < state->worst.list.n && has_all; i++) {
+        const struct nd_difference_place *place = &state->worst.list.items[i].place;
+        has_all = is_in_job(job, place->probe, place->sample, place->index);
+    }
+    return has_all;
+}
+
 static enum nd_status load_state(const struct nd_parts *parts, size_t part, const struct nd_job *job, size_t p,
                                  struct nd_job_pair *pair, struct nd_error *err)
 {
@@ -157,6 +178,8 @@ static enum nd_status load_state(const struct nd_parts *parts, size_t part, cons
         return ND_ERR_MEMORY;
     enum nd_status status = json_is_string(state) ? nd_pair_state_parse(read, json_string_value(state), err)
                                                   : nd_fail(err, ND_E_COMPARE_PART, NULL, "a state is missing");
+    if (status == ND_OK && !has_places(job, read))
+        status = nd_fail(err, ND_E_COMPARE_PART, NULL, "a state names an element that is not there");
     if (status == ND_OK)
         status = nd_pair_state_merge(pair->state, read, err);
     else

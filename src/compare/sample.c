@@ -16,8 +16,10 @@ static struct nd_side_view load_side(const struct nd_layout *layout, const struc
                                      const unsigned char *bytes, const struct nd_pair_block *block, double *x,
                                      struct nd_side_block *side_block, struct nd_side_state *side)
 {
-    nd_layout_load(layout, kernels, bytes, block->first, block->n, x);
-    nd_side_block_make(layout, kernels, bytes, x, block->n, side_block);
+    bool is_loaded;
+    nd_side_block_make(layout, kernels, bytes, block->first, block->n, x, &is_loaded, side_block);
+    if (!is_loaded)
+        nd_layout_load(layout, kernels, bytes, block->first, block->n, x);
     nd_side_add_block(side, side_block, block->n);
     return (struct nd_side_view){bytes, x, side_block};
 }

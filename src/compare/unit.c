@@ -229,10 +229,8 @@ static void load_block(struct nd_worker *w, const struct nd_job *job, const stru
         if (w->rep[i] == i) {
             const struct nd_layout *layout = &job->streams[i].layout;
             const unsigned char *bytes = nd_unit_bytes(w, job, range, i, sample, first);
-            w->is_loaded[i] = !nd_side_needs_no_values(layout);
-            if (w->is_loaded[i])
-                nd_layout_load(layout, job->kernels, bytes, first, n, w->x[i]);
-            nd_side_block_make(layout, job->kernels, bytes, w->x[i], n, &w->side_blocks[i]);
+            nd_side_block_make(layout, job->kernels, bytes, first, n, w->x[i], &w->is_loaded[i],
+                               &w->side_blocks[i]);
         }
         nd_side_add_block(&w->sides[i], &w->side_blocks[w->rep[i]], n);
     }
@@ -287,12 +285,15 @@ static void note_span(struct nd_worker *w, struct nd_job *job, size_t stream, si
     pthread_mutex_unlock(&job->lock);
 }
 
+/* Samples of so many elements are never split, of whatever type they are. */
+enum { MAX_PERMUTED = 1 << 18 };
+
 static void look_for_permutation(struct nd_worker *w, struct nd_job *job, const struct nd_unit_range *range,
                                  size_t p, size_t sample)
 {
     const struct nd_job_pair *pair = &job->pairs[p];
     const struct nd_layout *layout = &pair->context.ref;
-    if (sample != pair->first_differing || job->units_per_sample > 1 || pair->context.is_mixed)
+    if (sample != pair->first_differing || job->n_elems > MAX_PERMUTED || pair->context.is_mixed)
         return;
     uint64_t number = nd_permutation_find(&layout->shape, layout->elem_bytes,
                                           nd_unit_bytes(w, job, range, pair->ref, sample, 0),

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -42,6 +43,26 @@ def compare(*captures, expect=1):
     """The comparison as JSON; expect=None: whatever it concludes."""
     done = npudiff("compare", *captures, "--json", expect=expect)
     return json.loads(done if expect is not None else done.stdout)
+
+
+def compare_bytes(*arguments, cpu=None):
+    """What compare prints, without the paths of the captures. cpu: the best instructions it may use."""
+    environment = {k: v for k, v in os.environ.items() if k != "NPUDIFF_CPU"}
+    if cpu is not None:
+        environment["NPUDIFF_CPU"] = cpu
+    done = npudiff("compare", *arguments, expect=None, env=environment)
+    if done.returncode not in (0, 1) or done.stderr:
+        raise AssertionError(f"exit code {done.returncode}: {done.stderr}")
+    return re.sub(r'^ *"capture": .*\n', "", done.stdout, flags=re.MULTILINE)
+
+
+def pair_of(report, edge, ref, test):
+    """The pair of two devices in JSON, by their URIs, without its indices."""
+    index = [d["uri"] for d in report["devices"]]
+    for pair in edge["pairs"]:
+        if (index[pair["ref"]], index[pair["test"]]) == (ref, test):
+            return {k: v for k, v in pair.items() if k not in ("ref", "test")}
+    raise AssertionError(f"no pair of {ref} and {test}")
 
 
 def info(path):

@@ -449,27 +449,48 @@ static inline bool check_range_of_zeros(const struct nd_kernels *k)
     return true;
 }
 
-/* The sums of bytes are those of the values that load makes of them. */
-static inline bool check_bytes(const struct nd_kernels *k, uint64_t seed)
+static inline bool is_same_self(const struct nd_self_sums *a, const struct nd_self_sums *b)
+{
+    if (!isfinite(a->sum_squares) || !isfinite(b->sum_squares)) /* then nothing else is promised */
+        return !isfinite(a->sum_squares) && !isfinite(b->sum_squares);
+    return is_same(a->sum, b->sum) && is_same(a->sum_squares, b->sum_squares) && is_same(a->min, b->min) &&
+           is_same(a->max, b->max) && a->n_tiny == b->n_tiny;
+}
+
+/* n elements of a kind that has self_elems: bytes, whose extremes come often since the sums must not overflow,
+ * or floats. */
+static inline void fill_elems(enum nd_elem_kind kind, size_t n, size_t variant, uint64_t *seed,
+                              unsigned char *elems)
+{
+    for (size_t i = 0; i < n; i++)
+        if (kind == ND_ELEM_F32)
+            put_element(&kind_infos[kind], elems, i,
+                        variant % 4 == 0 ? random_element(&kind_infos[kind], seed)
+                                         : 0x3f000000u | (check_random(seed) & 0x807fffffu));
+        else
+            elems[i] = (unsigned char)(variant % 3 == 0 ? 128 : variant % 3 == 1 ? 255 : check_random(seed));
+}
+
+/* The sums of elements are those of the values that load makes of them. */
+static inline bool check_self_elems(const struct nd_kernels *k, uint64_t seed)
 {
     static const double zeros[] = {0, 128, -3, 255, 32768, -32768, 7};
-    struct guarded memory = guarded_make(ND_BLOCK + 64);
+    static const enum nd_elem_kind kinds[] = {ND_ELEM_U8, ND_ELEM_I8, ND_ELEM_F32};
+    struct guarded memory = guarded_make(4 * ND_BLOCK + 64);
     bool fine = true;
     for (size_t n = 1; n <= ND_BLOCK && fine; n = next_length(n))
-        for (size_t shift = 0; shift < 28 && fine; shift++) {
-            unsigned char *elems = guarded_place(&memory, shift % 2 == 0, n, shift % 4);
-            bool is_signed = shift / 2 % 2 == 1;
-            double zero = zeros[shift % 7], values[ND_BLOCK];
-            for (size_t i = 0; i < n; i++) /* the extremes often: the sums must not overflow */
-                elems[i] = (unsigned char)(shift % 3 == 0 ? 128 : shift % 3 == 1 ? 255 : check_random(&seed));
+        for (size_t variant = 0; variant < 42 && fine; variant++) {
+            enum nd_elem_kind kind = kinds[variant % 3];
+            bool is_float = kind == ND_ELEM_F32;
+            double zero = is_float ? 0 : zeros[variant % 7], tiny = is_float ? 0x1p-126 : 0x1p-1074,
+                   values[ND_BLOCK];
+            unsigned char *elems = guarded_place(&memory, variant % 2 == 0, is_float ? 4 * n : n, variant % 4);
+            fill_elems(kind, n, variant / 3, &seed, elems);
             struct nd_self_sums got, expected;
-            k->load[is_signed ? ND_ELEM_I8 : ND_ELEM_U8](elems, n, zero, values);
-            k->self_sums(values, n, 0x1p-1074, &expected);
-            k->self_bytes[is_signed](elems, n, zero, &got);
-            fine = (is_same(got.sum, expected.sum) && is_same(got.sum_squares, expected.sum_squares) &&
-                    is_same(got.min, expected.min) && is_same(got.max, expected.max) &&
-                    got.n_tiny == expected.n_tiny) ||
-                   wrong(k, "a sum", is_signed ? "self_bytes i8" : "self_bytes u8", n, n);
+            k->load[kind](elems, n, zero, values);
+            k->self_sums(values, n, tiny, &expected);
+            k->self_elems[kind](elems, n, zero, tiny, &got);
+            fine = is_same_self(&got, &expected) || wrong(k, "a sum", "self_elems", n, variant);
         }
     guarded_free(&memory);
     return fine;

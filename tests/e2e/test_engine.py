@@ -5,13 +5,12 @@ import math
 import os
 import pathlib
 import random
-import re
 import struct
 import sys
 
 import numpy as np
 
-from support import NPUDIFF, Scratch, compare_bytes, main, npudiff, pair_of
+from support import Capture, Scratch, capture, compare_bytes, main, npudiff, pair_of
 from write_capture import Chunked, Contiguous, Edge, write_capture
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
@@ -159,9 +158,8 @@ class Oracle(Scratch):
                 self.check(f"{name} {key}.{of}", pair[key][of], expected[f"{key}.{of}"])
         self.check(f"{name} undefined", pair["rel"]["undefined"], expected["n_rel_undefined"])
         for side in ("ref_side", "test_side"):
-            for of, key in (("elements", "elements"), ("nan", "nan"), ("inf", "inf"), ("zero", "zero"), ("min", "min"),
-                            ("subnormal", "subnormal"), ("saturated", "saturated"), ("stuck", "stuck_samples"), ("max", "max")):
-                self.check(f"{name} {side}.{of}", pair[side][key], expected[f"{side}.{of}"])
+            for key in ("elements", "nan", "inf", "zero", "subnormal", "saturated", "stuck_samples", "min", "max"):
+                self.check(f"{name} {side}.{key}", pair[side][key], expected[f"{side}.{key.removesuffix('_samples')}"])
         structure = expected["structure"]
         self.assertEqual(pair["structure"]["pattern"], structure["pattern"], name)
         for key, of in (("first_index", "first_index"), ("last_index", "last_index"), ("stride", "stride"),
@@ -169,8 +167,8 @@ class Oracle(Scratch):
             self.assertEqual(pair["structure"][key], structure[of], f"{name} {key}")
         self.assertEqual([list(a.values()) for a in pair["structure"]["axes"]], structure["axes"], name)
         for key in ("lsb", "ulp", "atol", "rtol"):
-            possible = expected["tolerance"]["is_possible"]
-            self.check(f"{name} tolerance.{key}", pair["tolerance"][key], expected["tolerance"].get(key) if possible else None)
+            tolerance = expected["tolerance"].get(key) if expected["tolerance"]["is_possible"] else None
+            self.check(f"{name} tolerance.{key}", pair["tolerance"][key], tolerance)
         self.assertEqual(len(pair["worst"]), len(expected["worst"]), name)
         for got, (probe, sample, index, *values) in zip(pair["worst"], expected["worst"]):
             self.assertEqual((got["probe"], got["sample"], got["index"]), (f"p{probe}", sample, index), name)
@@ -258,7 +256,6 @@ class SameBytes(Scratch):
 
     def test_what_npudiff_writes_compares_the_same(self):
         """Its own chunks and filters, through its own writer: what it captured, read by h5py and written again."""
-        from support import capture, Capture
         capture("cnn.float.onnx", ["cpu", "cpu?optimisation=all"], ["uniform:5", "zeros"], self.folder)
         theirs = [self.folder / "cpu.h5", self.folder / "cpu-optimisation-all.h5"]
         ours = []
@@ -296,7 +293,6 @@ class Channels(Scratch):
                 self.assertGreater(expected["differing"], 0)
                 shared = set(channel) & set(expected) - {"channel"}
                 self.assertGreater(len(shared), 25)
-                # A sample is one of a channel's, too, when only other channels of it differ: it is looked at as a whole.
                 self.assertEqual({k: channel[k] for k in shared}, {k: expected[k] for k in shared})
 
 
@@ -371,7 +367,8 @@ class Structure(Scratch):
     def test_exchanged_axes_are_named(self):
         """Up to 2^18 elements."""
         rng = np.random.default_rng(SEED)
-        for shape, axes in (([4, 5, 6], (2, 0, 1)), ([16, 16], (1, 0)), ([2, 3, 4, 5], (3, 1, 0, 2)), ([64, 32, 128], (2, 0, 1))):
+        turns = ([4, 5, 6], (2, 0, 1)), ([16, 16], (1, 0)), ([2, 3, 4, 5], (3, 1, 0, 2)), ([64, 32, 128], (2, 0, 1))
+        for shape, axes in turns:
             edge = Edge("x", "float32", shape)
             ref = random_tensor(rng, edge, 3)
             test = ref.copy()

@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -77,7 +78,6 @@ class BlindSpots(Scratch):
         a = self.write("a", [Edge("x", "uint8", [4], [0.5], [3])])
         b = self.write("b", [Edge("x", "uint8", [4], [0.25], [3])])
         self.assertEqual(self.compare(a, b)[0], 3)
-        self.assertEqual(self.h5diff(a, b, at="/probes/p/outputs/x"), 0)
 
     def test_nan_on_one_side(self):
         edge = Edge("x", "float32", [1000])
@@ -190,7 +190,8 @@ class Memory(Scratch):
     def peak(self, *arguments):
         """(exit code, largest resident set in bytes), seen from a small process: a child's begins as its parent's."""
         command = [NPUDIFF, "compare", *map(str, arguments)]
-        watch = ("import resource, subprocess, sys; code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode; "
+        watch = ("import resource, subprocess, sys\n"
+                 "code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode\n"
                  "print(code, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
         done = subprocess.run([sys.executable, "-c", watch, *command], capture_output=True, text=True, check=True)
         code, kib = done.stdout.split()
@@ -198,7 +199,7 @@ class Memory(Scratch):
 
     def test_deflated_tensors_need_what_was_allowed(self):
         paths = big_pair(self.folder, self.SIZE, Whole())
-        for memory in (64, 16, 512):
+        for memory in (64, 512):
             code, peak = self.peak(*paths, "--memory", memory, "--threads", 2)
             self.assertEqual(code, 1)
             # Of the files themselves (a few MiB) pages are resident, too.
@@ -208,10 +209,10 @@ class Memory(Scratch):
 
     def test_stored_tensors_are_not_copied(self):
         """Mapped pages are no memory of the program: it works where it may have little of its own."""
-        paths = big_pair(self.folder, self.SIZE, Contiguous())
+        paths = big_pair(self.folder, self.SIZE // 2, Contiguous())
 
         def little():
-            resource.setrlimit(resource.RLIMIT_DATA, (96 * MIB, 96 * MIB))
+            resource.setrlimit(resource.RLIMIT_DATA, (64 * MIB, 64 * MIB))
 
         npudiff("compare", *paths, "-q", "--memory", 16, "--threads", 2, preexec_fn=little, expect=1)
         self.assertEqual(npudiff("compare", *paths, "--json", "--memory", 16, expect=1),
@@ -233,51 +234,58 @@ class Memory(Scratch):
 class Changing(Scratch):
     """Captures that change while they are compared."""
 
+    SIZE = 160 * MIB
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.paths = big_pair(cls.shared, 384 * MIB, Contiguous())
+        cls.paths = big_pair(cls.shared, cls.SIZE, Contiguous())
+
+    def has_begun(self, child):
+        """It has looked at a quarter of the tensors."""
+        status = pathlib.Path(f"/proc/{child.pid}/status").read_text()
+        resident = re.search(r"RssFile:\s*(\d+) kB", status)
+        return resident is not None and int(resident[1]) * 1024 > self.SIZE // 2
 
     def interrupted(self, change):
-        """Stops the comparison once it reads the test's tensors, changes the file, and lets it go on."""
-        paths = [self.folder / p.name for p in self.paths]
-        for source, path in zip(self.paths, paths):
-            shutil.copy(source, path)
+        """Stops the comparison once it reads tensors, changes the test's file, and lets it go on: (exit code, stdout,
+        stderr)."""
+        path = self.folder / "1.h5"
         environment = dict(os.environ, NPUDIFF_CPU="scalar")
         for _ in range(20):
-            child = subprocess.Popen([NPUDIFF, "compare", "--json", "--threads", "1", *map(str, paths)], env=environment,
-                                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            while child.poll() is None and str(paths[1]) not in pathlib.Path(f"/proc/{child.pid}/maps").read_text():
-                time.sleep(0.0005)
+            shutil.copy(self.paths[1], path)
+            child = subprocess.Popen([NPUDIFF, "compare", "--json", "--threads", "1", str(self.paths[0]), str(path)],
+                                     env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            while child.poll() is None and not self.has_begun(child):
+                time.sleep(0.0002)
             if child.poll() is None:
                 child.send_signal(signal.SIGSTOP)
-                change(paths[1])
+                change(path)
                 child.send_signal(signal.SIGCONT)
             out, err = child.communicate(timeout=60)
-            if "maps" not in err and child.returncode != 1:
+            if child.returncode != 1:
                 return child.returncode, out, err
-            shutil.copy(self.paths[1], paths[1])
         raise AssertionError("it was never caught in time")
 
     def check(self, change, text):
         code, out, err = self.interrupted(change)
         self.assertEqual((code, out), (2, ""), err)
         self.assertRegex(err, text)
-        self.assertRegex(err, "1.h5")
 
     def test_truncated(self):
-        self.check(lambda path: os.truncate(path, 1000), "chang|truncat|short")
+        self.check(lambda path: os.truncate(path, 1000), "truncated while it was being read")
 
     def test_cut_by_a_little(self):
-        self.check(lambda path: os.truncate(path, path.stat().st_size - 5 * 4096), "chang|truncat|short")
+        self.check(lambda path: os.truncate(path, path.stat().st_size - 5 * 4096),
+                   "truncated while it was being read|1.h5.* changed")
 
     def test_written_to(self):
         def write(path):
             with open(path, "r+b") as file:
-                file.seek(300 * MIB)
+                file.seek(self.SIZE - MIB)
                 file.write(b"\x07" * 100)
 
-        self.check(write, "chang")
+        self.check(write, "1.h5.* changed")
 
 
 if __name__ == "__main__":

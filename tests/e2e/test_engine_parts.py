@@ -41,8 +41,9 @@ class Parts(Scratch):
         return data
 
     def run_compare(self, *arguments):
-        """(exit code, bytes)"""
-        done = subprocess.run([NPUDIFF, "compare", *map(str, self.paths), *map(str, arguments)], capture_output=True, timeout=300)
+        """(exit code, stdout, what it said)"""
+        command = [NPUDIFF, "compare", *map(str, self.paths), *map(str, arguments)]
+        done = subprocess.run(command, capture_output=True, timeout=300)
         return done.returncode, done.stdout, done.stderr.decode()
 
     def part(self, path, cut, k, n, *options):
@@ -59,7 +60,7 @@ class Parts(Scratch):
             whole = self.run_compare("--json", *options)
             self.assertEqual((whole[0], whole[2]), (1, ""))
             for cut in ("samples", "tensors"):
-                for n in range(1, 6):
+                for n in range(1, 6) if name == "everything" else (1, 3):
                     with self.subTest(options=name, cut=cut, parts=n):
                         parts = [self.part(self.folder / f"{k}.json", cut, k, n, *options) for k in range(1, n + 1)]
                         self.assertEqual(self.merge(parts[::-1], *options), whole)
@@ -90,8 +91,8 @@ class Parts(Scratch):
 
     def test_channels_are_added_when_parts_are_merged(self):
         parts = [self.part(self.folder / f"{k}.json", "tensors", k, 2) for k in (1, 2)]
-        self.assertEqual(self.merge(parts, "--per-channel", -1), self.run_compare("--json", "--per-channel", -1))
-        code, out, err = self.run_compare("--json", "--per-channel", -1, "--part", "1/2")
+        self.assertEqual(self.merge(parts, "--per-channel", 0), self.run_compare("--json", "--per-channel", 0))
+        code, out, err = self.run_compare("--json", "--per-channel", 0, "--part", "1/2")
         self.assertEqual((code, out), (2, b""), err)
 
     def refused(self, parts, *options):

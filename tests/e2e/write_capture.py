@@ -171,7 +171,8 @@ def content_digest(file):
             kind = item.attrs.get_id(name)
             value = np.empty(kind.shape, kind.dtype)
             kind.read(value)
-            stream += ["attribute", name, _type_name(kind), str(value.size) if kind.shape else "scalar", digits(value.tobytes())]
+            stream += ["attribute", name, _type_name(kind), str(value.size) if kind.shape else "scalar"]
+            stream.append(digits(value.tobytes()))
         parts = path.split("/")
         if is_set and not (parts[1] == "probes" and parts[3:4] and parts[3] in ("inputs", "outputs", "repeats")):
             stream.append(digits(np.ascontiguousarray(item[()]).tobytes()))

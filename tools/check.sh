@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 need() { command -v "$1" >/dev/null || { echo "check: '$1' is needed" >&2; exit 2; }; }
 
 # The order of design and of src/meson.build.
-order="base tensor model runtime probe spool agent capture device compare report cli"
+order="base tensor model runtime exact probe spool agent capture device compare report cli"
 
 check_layers() {
     seen=""
@@ -46,7 +46,7 @@ check_symbols() {
     tools/build >/dev/null
     bad=0
     nm -D --defined-only build/src/libnpudiff.so | awk '{print $3}' | grep -v '^nd_' && bad=1
-    readelf -d build/src/agent/npudiff-agent | grep -i 'needed.*\(hdf5\|protobuf\|jansson\|zip\|nettle\)' && bad=1
+    readelf -d build/src/agent/npudiff-agent | grep -i 'needed.*\(hdf5\|protobuf\|jansson\|zip\|nettle\|deflate\)' && bad=1
     return $bad
 }
 
@@ -71,14 +71,15 @@ check_clang() {
 check_sanitize() { run_suite build-sanitize "" -Db_sanitize=address,undefined -Db_lundef=false; }
 # Without the tests that load ONNX Runtime: its own threads are not instrumented.
 check_threads() {
-    suites="parallel store capture chunk spool compare report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false
+    suites="parallel store capture view chunk spool compare compare_engine compare_fleet report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false
 }
 # Without the tests that load ONNX Runtime, and the one that feeds libhdf5 damaged files: what valgrind says there is of
 # the dynamic loader and of libhdf5.
 check_valgrind() {
     need valgrind
-    suites="base parallel kernels exact_sum log_histogram tensor model probe probe_files chunk spool store capture assemble
-        plan device compare compare_files compare_kernels report"
+    suites="base parallel kernels exact_sum log_histogram tensor model probe probe_files chunk spool store capture view sigbus
+        assemble plan device compare compare_files compare_metrics compare_signal compare_structure compare_types
+        compare_state compare_fleet compare_parts report report_json report_text"
     run_suite build-valgrind "valgrind --quiet --leak-check=full --error-exitcode=9"
 }
 
@@ -88,12 +89,12 @@ check_neon() {
     need qemu-aarch64
     out=$(mktemp -d)
     flags="-std=c17 -D_GNU_SOURCE -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror -Iinclude -Isrc -Itests"
-    kernels="src/compare/kernels_template.c -O3 -c"
+    kernels="src/compare/kernels/kernels_template.c -O3 -c"
     # shellcheck disable=SC2086
     aarch64-linux-gnu-gcc $flags $kernels -DND_KERNELS_ISA=neon -o "$out/neon.o" &&
         aarch64-linux-gnu-gcc $flags $kernels -DND_KERNELS_ISA=scalar -DND_VECTOR_BYTES=8 \
             -fno-tree-vectorize -fno-tree-slp-vectorize -o "$out/scalar.o" &&
-        aarch64-linux-gnu-gcc $flags '-DND_VERSION=""' -O2 -static tests/cross/kernels.c src/compare/kernels.c \
+        aarch64-linux-gnu-gcc $flags '-DND_VERSION=""' -O2 -static tests/cross/kernels.c src/compare/kernels/kernels.c \
             src/base/error.c "$out/neon.o" "$out/scalar.o" -lm -o "$out/kernels" &&
         qemu-aarch64 "$out/kernels" && status=0 || status=1
     rm -rf "$out"

@@ -76,7 +76,8 @@ struct nd_compare_options {
     const char *cpu_cap;  /* "scalar", "avx2", "avx512", "neon": no better instructions than these; NULL: any */
     enum nd_cut cut;      /* make only part `part` of `n_parts` (from 0) */
     size_t part, n_parts; /* with a cut only; 0 <= part < n_parts */
-    const struct nd_parts *merge; /* borrowed: take the statistics from these parts and read no tensor */
+    const struct nd_parts *merge; /* borrowed: take the statistics from these parts; tensors are read only
+                                      for channels and repeats */
 };
 
 /* The defaults: everything off, n_worst 5. */

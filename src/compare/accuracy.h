@@ -3,7 +3,7 @@
 #define ND_COMPARE_ACCURACY_H
 
 #include "compare/align.h"
-#include "compare/layout.h"
+#include "compare/metrics/layout.h"
 
 /* Outputs of at most this many elements are always looked at a whole sample at a time. */
 enum { ND_OUTPUT_WHOLE = 1 << 20 };

@@ -73,7 +73,8 @@ static uint64_t count_stuck(const struct nd_job *job, const struct nd_job_pair *
     uint64_t n = 0;
     for (size_t i = 0; i < n_samples; i++) {
         const struct nd_span *span = &job->spans[stream * n_samples + i];
-        n += atomic_load(&pair->seen[i]) && !span->has_others && span->min == span->max;
+        n += (pair->context.is_mixed || atomic_load(&pair->seen[i])) && !span->has_others &&
+             span->min == span->max;
     }
     return n;
 }

@@ -11,7 +11,7 @@
 
 #include "compare/accuracy.h"
 #include "compare/align.h"
-#include "compare/states.h"
+#include "compare/metrics/states.h"
 
 struct nd_stream {
     size_t capture;                     /* the first that it stands for */

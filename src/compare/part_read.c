@@ -202,34 +202,37 @@ enum nd_status nd_parts_load(const struct nd_parts *parts, struct nd_job *job, s
     return status;
 }
 
-static bool add_counts(const json_t *array, size_t **counts, size_t n)
+/* No count may exceed the samples there are. */
+static bool add_counts(const json_t *array, size_t **counts, size_t n, size_t n_samples)
 {
     if (json_array_size(array) != n)
         return false;
     for (size_t i = 0; i < n; i++) {
         const json_t *value = json_array_get(array, i);
-        if (!json_is_integer(value) || json_integer_value(value) < 0)
+        bool is_possible = json_is_integer(value) && json_integer_value(value) >= 0 &&
+                           (i == 0 || (uint64_t)json_integer_value(value) <= n_samples - *counts[i]);
+        if (!is_possible)
             return false;
         *counts[i] += (size_t)json_integer_value(value);
     }
     return true;
 }
 
-static bool add_entry(const json_t *from, struct nd_top1 *entry, size_t n_devices)
+static bool add_entry(const json_t *from, struct nd_top1 *entry, size_t n_devices, size_t n_samples)
 {
     const json_t *devices = json_object_get(from, "devices"), *pairs = json_object_get(from, "pairs");
     bool is_read = json_array_size(devices) == n_devices && json_array_size(pairs) == n_devices - 1;
     for (size_t c = 0; c < n_devices && is_read; c++) {
         struct nd_top1_device *d = &entry->devices[c];
         size_t exists = 0, *counts[] = {&exists, &d->n_samples, &d->n_invalid, &d->n_correct};
-        is_read = add_counts(json_array_get(devices, c), counts, ND_PART_DEVICE_COUNTS);
+        is_read = add_counts(json_array_get(devices, c), counts, ND_PART_DEVICE_COUNTS, n_samples);
         d->exists = d->exists || exists > 0;
     }
     for (size_t t = 1; t < n_devices && is_read; t++) {
         struct nd_top1_pair *p = &entry->pairs[t - 1];
         size_t exists = 0,
                *counts[] = {&exists, &p->n_samples, &p->n_agree, &p->n_lost, &p->n_gained, &p->n_changed_wrong};
-        is_read = add_counts(json_array_get(pairs, t - 1), counts, ND_PART_PAIR_COUNTS);
+        is_read = add_counts(json_array_get(pairs, t - 1), counts, ND_PART_PAIR_COUNTS, n_samples);
         p->exists = p->exists || exists > 0;
     }
     return is_read;
@@ -242,7 +245,8 @@ enum nd_status nd_parts_load_top1(const struct nd_parts *parts, struct nd_compar
         const json_t *entries = json_object_get(parts->roots[part], "top1");
         bool is_read = json_array_size(entries) == comparison->n_top1;
         for (size_t i = 0; i < comparison->n_top1 && is_read; i++)
-            is_read = add_entry(json_array_get(entries, i), &comparison->top1[i], comparison->n_devices);
+            is_read = add_entry(json_array_get(entries, i), &comparison->top1[i], comparison->n_devices,
+                                comparison->probes[comparison->top1[i].probe].n_samples);
         if (!is_read)
             return nd_fail(err, ND_E_COMPARE_PART, parts->paths[part],
                            "the accuracy counts in '%s' are malformed", parts->paths[part]);

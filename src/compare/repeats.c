@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "compare/sample.h"
-#include "compare/softmath.h"
+#include "compare/kernels/softmath.h"
+#include "compare/metrics/sample.h"
 
 /* ln P(X <= k), X ~ Bin(n, p), for p > k / n: the terms fall from the k-th one down. */
 static double log_probability(uint64_t k, uint64_t n, double log_choose, double p)

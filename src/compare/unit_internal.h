@@ -3,7 +3,7 @@
 #define ND_COMPARE_UNIT_INTERNAL_H
 
 #include "capture/view.h"
-#include "compare/distribution.h"
+#include "compare/metrics/distribution.h"
 #include "compare/unit.h"
 
 /* Arrays are indexed by stream. */

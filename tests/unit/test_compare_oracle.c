@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "compare/accuracy.h"
-#include "compare/permutation.h"
-#include "compare/sample.h"
+#include "compare/metrics/permutation.h"
+#include "compare/metrics/sample.h"
 #include "support/oracle_case.h"
 
 enum { N_MODES = 2 };

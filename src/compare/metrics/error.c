@@ -1,0 +1,97 @@
+/* Absolute and relative errors. METRICS.md section 6. */
+#include <math.h>
+
+#include "base/error.h"
+#include "compare/metrics/states.h"
+
+static const struct nd_field fields[] = {
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_absolute), 0},
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_relative), 0},
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_undefined), 0},
+    {ND_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_absolute), 0},
+    {ND_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_relative), 0},
+    {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_absolute), 0},
+    {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_relative), 0},
+    {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, absolute), 0},
+    {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, relative), 0},
+};
+
+/* Section 2: lanes combined by neighbours. */
+static double combine_lanes(double *lanes)
+{
+    for (int width = ND_LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            lanes[i] = lanes[2 * i] + lanes[2 * i + 1];
+    return lanes[0];
+}
+
+static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
+                   const struct nd_pair_block *block)
+{
+    (void)context;
+    struct nd_error_state *error = &state->error;
+    double lanes[ND_LANES] = {0};
+    for (size_t k = 0; k < block->n_measured; k++) {
+        size_t i = block->measured[k];
+        double absolute = fabs(block->test.x[i] - block->ref.x[i]), size = fabs(block->ref.x[i]);
+        nd_log_histogram_add(&error->absolute, absolute);
+        if (size == 0) {
+            error->n_undefined += absolute > 0;
+            error->n_relative += absolute == 0; /* another zero: no error at all */
+            if (absolute == 0)
+                nd_log_histogram_add(&error->relative, 0);
+            continue;
+        }
+        double relative = absolute / size;
+        nd_log_histogram_add(&error->relative, relative);
+        error->max_relative = relative > error->max_relative ? relative : error->max_relative;
+        error->n_relative++;
+        lanes[i % ND_LANES] += relative;
+    }
+    error->n_absolute += block->n_measured;
+    error->max_absolute = block->n_measured > 0 && block->sums.max_abs > error->max_absolute
+                              ? block->sums.max_abs
+                              : error->max_absolute;
+    nd_exact_add(&error->sum_absolute, block->sums.sum_abs);
+    nd_exact_add(&error->sum_relative, combine_lanes(lanes));
+}
+
+/* Of n elements, those in the histogram and equal ones. */
+static struct nd_error_stats summarise(const struct nd_log_histogram *histogram, uint64_t n_counted, uint64_t n,
+                                       double max, double sum, double unit)
+{
+    struct nd_error_stats stats = {0};
+    if (n == 0)
+        return stats;
+    stats.max = max > 0 ? unit * max : 0;
+    stats.mean = unit * (sum / (double)n);
+    stats.median = unit * nd_log_histogram_quantile(histogram, 1, 2, n - n_counted);
+    stats.p99 = unit * nd_log_histogram_quantile(histogram, 99, 100, n - n_counted);
+    return stats;
+}
+
+static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                             struct nd_difference *out, struct nd_error *err)
+{
+    const struct nd_error_state *error = &state->error;
+    if (error->absolute.failed || error->relative.failed)
+        return nd_fail_memory(err);
+    double unit = fabs(context->ref.unit);
+    uint64_t n = state->bits.n_elems - (state->bits.n_differing - error->n_absolute);
+    out->abs = summarise(&error->absolute, error->n_absolute, n, error->max_absolute,
+                         nd_exact_round(&error->sum_absolute), unit);
+    out->rel = summarise(&error->relative, error->n_relative, n - error->n_undefined, error->max_relative,
+                         nd_exact_round(&error->sum_relative), 1);
+    out->n_rel_undefined = error->n_undefined;
+    out->rmse = n > 0 ? unit * sqrt(nd_exact_round(&state->signal.sum_squares) / (double)n) : 0;
+    return ND_OK;
+}
+
+const struct nd_metric nd_metric_error = {
+    .name = "error",
+    .offset = offsetof(struct nd_pair_state, error),
+    .fields = fields,
+    .n_fields = sizeof fields / sizeof fields[0],
+    .update = update,
+    .finish = finish,
+};

@@ -50,7 +50,18 @@ ND_PUBLIC void nd_runtimes_deinit(struct nd_runtime_list *list);
 
 /* ---- devices ---- */
 
-enum nd_device_kind { ND_DEVICE_CPU, ND_DEVICE_HTP_SIM };
+enum nd_device_kind {
+    ND_DEVICE_CPU,
+    ND_DEVICE_HTP_SIM,
+    ND_DEVICE_EXACT,   /* the quantised model by exact units: the quantised reference */
+    ND_DEVICE_FLOAT64, /* a float model in double precision: the float reference */
+};
+
+/* "cpu", "htp-sim", "exact", "float64": as it starts a URI. Static storage. */
+ND_PUBLIC const char *nd_device_kind_name(enum nd_device_kind kind);
+
+/* Whether the device is evaluated by npudiff itself, without a runtime. */
+ND_PUBLIC bool nd_device_is_reference(enum nd_device_kind kind);
 
 /* The kinds of URI that are understood, for `npudiff devices`; ends with a NULL syntax. Static. */
 struct nd_device_syntax {

@@ -61,12 +61,30 @@ static enum nd_status choose_edges(struct nd_capture_job *capture, struct nd_err
     return status;
 }
 
+/* A reference hands out its floats as it computed them. The two references are for two kinds of model. */
+static enum nd_status suit_reference(struct nd_capture_job *capture, struct nd_error *err)
+{
+    enum nd_device_kind kind = capture->device->kind;
+    if (!nd_device_is_reference(kind))
+        return ND_OK;
+    bool is_quantised = nd_model_n_units(capture->model) > 0;
+    if (is_quantised != (kind == ND_DEVICE_EXACT))
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, nd_model_path(capture->model),
+                       "device '%s' is for %s models, and '%s' is %s", capture->device->label,
+                       is_quantised ? "float" : "quantised", nd_model_path(capture->model),
+                       is_quantised ? "quantised" : "not");
+    for (size_t e = 0; e < capture->n_edges; e++)
+        if (nd_dtype_is_float(capture->edges[e].dtype))
+            capture->edges[e].dtype = ND_DTYPE_F64;
+    return ND_OK;
+}
+
 static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_error *err)
 {
     const struct nd_device *device = capture->device;
     const struct nd_capture_options *options = capture->options;
     struct nd_job *job = &capture->job;
-    bool is_npu = device->kind != ND_DEVICE_CPU;
+    bool is_npu = device->kind == ND_DEVICE_HTP_SIM;
     enum nd_optimisation optimisation = ND_OPTIMISATION_DISABLE;
     nd_optimisation_from_name(device->optimisation,
                               &optimisation); /* the device was parsed with a word that exists */
@@ -149,6 +167,8 @@ size_t nd_capture_job_n_samples(const struct nd_capture_job *capture)
 enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_error *err)
 {
     enum nd_status status = choose_edges(capture, err);
+    if (status == ND_OK)
+        status = suit_reference(capture, err);
     if (status == ND_OK)
         status = fill_options(capture, err);
     if (status == ND_OK)

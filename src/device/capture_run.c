@@ -50,7 +50,7 @@ static enum nd_status run_job(const struct nd_capture_job *capture, const struct
     if (status == ND_OK)
         status = nd_job_write(job, job_path, err);
     if (status == ND_OK)
-        status = nd_agent_find(options->agent, &agent, err);
+        status = nd_agent_find(options->agent, nd_device_is_reference(capture->device->kind), &agent, err);
     if (status == ND_OK) {
         const struct nd_agent_start start = {
             .agent = agent,
@@ -197,7 +197,7 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
 {
     struct nd_fallen fallen = {0};
     bool is_cut = false;
-    bool can_be_cut = capture->device->kind != ND_DEVICE_CPU && !capture->options->allow_fallback &&
+    bool can_be_cut = capture->device->kind == ND_DEVICE_HTP_SIM && !capture->options->allow_fallback &&
                       !nd_capture_job_is_untouched(capture);
     *folder = nd_path_join(capture->folder, "run");
     enum nd_status status = *folder != NULL

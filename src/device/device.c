@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "device/internal.h"
+#include "exact/program.h"
 #include "npudiff/parse.h"
 #include "runtime/runtime.h"
 
@@ -15,9 +16,23 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
          "ONNX Runtime's CPU provider; optimisation is 'disable' unless asked"},
         {"htp-sim:CHIPSET[@RUNTIME][?OPTION=VALUE&...]",
          "Qualcomm's QNN HTP backend in its x86 simulator; other options go to the provider"},
+        {"exact[?rounding=ROUNDING]",
+         "the quantised reference: exact units, rounded once; half-even unless asked (half-away, floor, ...)"},
+        {"float64", "the float reference: a float model in double precision"},
         {NULL, NULL},
     };
     return syntaxes;
+}
+
+const char *nd_device_kind_name(enum nd_device_kind kind)
+{
+    static const char *const names[] = {"cpu", "htp-sim", "exact", "float64"};
+    return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
+}
+
+bool nd_device_is_reference(enum nd_device_kind kind)
+{
+    return kind == ND_DEVICE_EXACT || kind == ND_DEVICE_FLOAT64;
 }
 
 void nd_device_deinit(struct nd_device *device)
@@ -63,12 +78,31 @@ static enum nd_status set_option(struct nd_device *device, const char *key, cons
     return keys[n - 1] != NULL && values[n - 1] != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* References have one option, and the float one has none. */
+static enum nd_status apply_reference_option(struct nd_device *device, const char *uri, const char *key,
+                                             const char *value, struct nd_error *err)
+{
+    enum nd_rounding rounding;
+    if (device->kind != ND_DEVICE_EXACT || strcmp(key, "rounding") != 0)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': unknown option '%s'; %s", uri, key,
+                       device->kind == ND_DEVICE_EXACT ? "exact has 'rounding'" : "float64 has none");
+    if (!nd_rounding_from_name(value, &rounding))
+        return nd_fail(
+            err, ND_E_DEVICE_UNKNOWN, uri,
+            "device '%s': rounding is half-even, half-away, half-up, half-down, floor, ceil or to-zero, "
+            "not '%s'",
+            uri, value);
+    return set_option(device, key, value, err);
+}
+
 /* One key=value of the URI's query. */
 static enum nd_status apply_option(struct nd_device *device, const char *uri, const char *key,
                                    const char *value, struct nd_error *err)
 {
     uint64_t n;
     enum nd_optimisation level;
+    if (nd_device_is_reference(device->kind))
+        return apply_reference_option(device, uri, key, value, err);
     if (strcmp(key, "optimisation") == 0) {
         if (!nd_optimisation_from_name(value, &level))
             return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
@@ -114,14 +148,18 @@ static enum nd_status parse_kind(struct nd_device *device, const char *uri, cons
                                  struct nd_error *err)
 {
     static const char simulator[] = "htp-sim:";
-    if (strcmp(kind, "cpu") == 0) {
-        device->kind = ND_DEVICE_CPU;
-        return ND_OK;
-    }
+    static const enum nd_device_kind plain[] = {ND_DEVICE_CPU, ND_DEVICE_EXACT, ND_DEVICE_FLOAT64};
+    for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
+        if (strcmp(kind, nd_device_kind_name(plain[i])) == 0) {
+            device->kind = plain[i];
+            return ND_OK;
+        }
     if (strncmp(kind, simulator, strlen(simulator)) != 0)
-        return nd_fail(
-            err, ND_E_DEVICE_UNKNOWN, uri,
-            "unknown device '%s': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)", uri);
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
+                       "unknown device '%s': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff "
+                       "devices' lists "
+                       "them)",
+                       uri);
     const char *name = kind + strlen(simulator);
     device->kind = ND_DEVICE_HTP_SIM;
     device->chipset = nd_chipset_find(name);
@@ -154,17 +192,32 @@ static enum nd_status name_device(struct nd_device *device, const char *uri, con
                                   struct nd_error *err)
 {
     struct nd_strbuf canonical = {0}, label = {0};
-    if (device->kind == ND_DEVICE_CPU)
+    if (nd_device_is_reference(device->kind))
+        nd_strbuf_puts(&canonical, nd_device_kind_name(device->kind));
+    else if (device->kind == ND_DEVICE_CPU)
         nd_strbuf_printf(&canonical, "cpu@%s", device->runtime.id);
     else
         nd_strbuf_printf(&canonical, "htp-sim:%s@%s", device->chipset->sm, device->runtime.id);
     if (query != NULL)
         nd_strbuf_printf(&canonical, "?%s", query);
     const char *colon = strchr(uri, ':');
-    nd_strbuf_puts(&label, device->kind == ND_DEVICE_CPU || colon == NULL ? uri : colon + 1);
+    nd_strbuf_puts(&label, device->kind != ND_DEVICE_HTP_SIM || colon == NULL ? uri : colon + 1);
     device->uri = nd_strbuf_take(&canonical);
     device->label = nd_strbuf_take(&label);
     return device->uri != NULL && device->label != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* References need no runtime but npudiff itself. */
+static enum nd_status find_runtime(struct nd_device *device, const char *uri, const char *id,
+                                   struct nd_error *err)
+{
+    if (!nd_device_is_reference(device->kind))
+        return nd_runtime_find(id, &device->runtime, err);
+    if (id != NULL)
+        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s' has no runtime to choose", uri);
+    device->runtime.id = nd_strdup("npudiff-" ND_VERSION);
+    device->runtime.ort_library = nd_strdup("");
+    return device->runtime.id != NULL && device->runtime.ort_library != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err)
@@ -181,11 +234,11 @@ enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd
         *runtime++ = '\0';
     enum nd_status status = parse_kind(&device, uri, text, err);
     if (status == ND_OK)
-        status = nd_runtime_find(runtime, &device.runtime, err);
+        status = find_runtime(&device, uri, runtime, err);
     if (status == ND_OK) {
         /* As a reference the CPU provider must not fuse quantised groups into operators of other arithmetic; an
          * NPU gets what applications use. */
-        device.optimisation = nd_strdup(device.kind == ND_DEVICE_CPU ? "disable" : "all");
+        device.optimisation = nd_strdup(device.kind != ND_DEVICE_HTP_SIM ? "disable" : "all");
         if (device.optimisation == NULL)
             status = nd_fail_memory(err);
     }

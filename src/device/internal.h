@@ -31,7 +31,8 @@ struct nd_agent_start {
 enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_agent_exit *exit,
                                struct nd_error *err);
 
-/* The path of npudiff-agent (see nd_capture_options.agent), in new memory. */
-enum nd_status nd_agent_find(const char *wanted, char **path, struct nd_error *err);
+/* The path of npudiff-agent (see nd_capture_options.agent), in new memory; with is_exact that of
+ * npudiff-agent-exact, which lies beside it. */
+enum nd_status nd_agent_find(const char *wanted, bool is_exact, char **path, struct nd_error *err);
 
 #endif

@@ -18,7 +18,20 @@
 enum { EXIT_CANNOT_STORE = 3 }; /* of npudiff-agent */
 static const long watch_interval_ns = 50L * 1000 * 1000;
 
-enum nd_status nd_agent_find(const char *wanted, char **path, struct nd_error *err)
+/* Of the agents the one with the suffix, beside this one; NULL when there is none. Takes over `path`. */
+static char *add_suffix(char *path, const char *suffix)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s%s", path, suffix);
+    char *made = nd_strbuf_take(&text);
+    free(path);
+    if (made != NULL && access(made, X_OK) == 0)
+        return made;
+    free(made);
+    return NULL;
+}
+
+enum nd_status nd_agent_find(const char *wanted, bool is_exact, char **path, struct nd_error *err)
 {
     static const char name[] = "npudiff-agent";
     const char *from_environment = getenv("NPUDIFF_AGENT");
@@ -38,6 +51,8 @@ enum nd_status nd_agent_find(const char *wanted, char **path, struct nd_error *e
     for (size_t i = 0; found == NULL && i < sizeof candidates / sizeof candidates[0]; i++)
         if (candidates[i] != NULL && access(candidates[i], X_OK) == 0)
             found = realpath(candidates[i], NULL);
+    if (found != NULL && is_exact)
+        found = add_suffix(found, "-exact");
     free(folder);
     free(beside);
     free(in_build);

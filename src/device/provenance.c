@@ -76,7 +76,7 @@ static bool add_device(struct nd_provenance *provenance, const struct nd_device 
     const struct nd_chipset *chipset = device->chipset;
     bool is_whole = add_text(provenance, "device", "uri", device->uri) &&
                     add_text(provenance, "device", "label", device->label) &&
-                    add_text(provenance, "device", "kind", device->kind == ND_DEVICE_CPU ? "cpu" : "htp-sim") &&
+                    add_text(provenance, "device", "kind", nd_device_kind_name(device->kind)) &&
                     add_number(provenance, "device", "is_simulator", device->kind == ND_DEVICE_HTP_SIM);
     if (chipset == NULL)
         return is_whole;
@@ -93,7 +93,7 @@ static bool add_runtime(struct nd_provenance *provenance, const struct nd_device
                     add_text(provenance, "runtime", "optimisation", device->optimisation) &&
                     add_number(provenance, "runtime", "threads", device->n_threads) &&
                     add_number(provenance, "runtime", "fallback_allowed", options->allow_fallback);
-    if (device->kind != ND_DEVICE_CPU)
+    if (device->kind == ND_DEVICE_HTP_SIM)
         is_whole = is_whole && add_text(provenance, "runtime", "provider", "QNNExecutionProvider") &&
                    add_text(provenance, "runtime", "provider_version", device->runtime.provider_version);
     for (size_t i = 0; is_whole && i < device->n_options; i++) {

@@ -43,7 +43,7 @@ enum { MAX_ATTRIBUTES = 8, MAX_NAMES = 4 };
 struct node {
     Onnx__NodeProto proto;
     Onnx__AttributeProto attributes[MAX_ATTRIBUTES], *attribute_list[MAX_ATTRIBUTES];
-    char op_type[32], names[MAX_ATTRIBUTES][32], output[8], *outputs[MAX_NAMES];
+    char op_type[32], names[MAX_ATTRIBUTES][40], output[8], *outputs[MAX_NAMES];
 };
 
 static inline void node_begin(struct node *node, const char *op_type, size_t n_outputs)
@@ -88,7 +88,14 @@ static inline void node_float(struct node *node, const char *name, float value)
     attribute->f = value;
 }
 
-/* values stay where they are */
+/* text stays where it is, and so do values below */
+static inline void node_text(struct node *node, const char *name, char *text)
+{
+    Onnx__AttributeProto *attribute = node_attribute(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+    attribute->has_s = 1;
+    attribute->s = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
+}
+
 static inline void node_ints(struct node *node, const char *name, int64_t *values, size_t n)
 {
     Onnx__AttributeProto *attribute = node_attribute(node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INTS);

@@ -329,13 +329,17 @@ static void bad_uri_is_refused_in_clear_words(void **state)
         const char *message;
     } bad[] = {
         {"", ND_E_DEVICE_UNKNOWN,
-         "unknown device '': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)"},
+         "unknown device '': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff devices' lists "
+         "them)"},
         {"CPU", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'CPU': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)"},
+         "unknown device 'CPU': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff devices' "
+         "lists them)"},
         {"cpu:", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'cpu:': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)"},
+         "unknown device 'cpu:': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff devices' "
+         "lists them)"},
         {"htp-sim", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'htp-sim': expected 'cpu' or 'htp-sim:CHIPSET' ('npudiff devices' lists them)"},
+         "unknown device 'htp-sim': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff devices' "
+         "lists them)"},
         {"htp-sim:", ND_E_DEVICE_UNKNOWN,
          "device 'htp-sim:': unknown chipset '' ('npudiff devices' lists those there are)"},
         {"htp-sim:gen9", ND_E_DEVICE_UNKNOWN,
@@ -359,6 +363,14 @@ static void bad_uri_is_refused_in_clear_words(void **state)
          "device 'cpu?optimisation=most': optimisation is 'disable', 'basic', 'extended' or 'all', not 'most'"},
         {"cpu?soc_model=3", ND_E_DEVICE_UNKNOWN,
          "device 'cpu?soc_model=3': unknown option 'soc_model'; a cpu has 'optimisation' and 'threads'"},
+        {"exact@qairt-1", ND_E_DEVICE_UNKNOWN, "device 'exact@qairt-1' has no runtime to choose"},
+        {"exact?threads=2", ND_E_DEVICE_UNKNOWN,
+         "device 'exact?threads=2': unknown option 'threads'; exact has 'rounding'"},
+        {"float64?rounding=floor", ND_E_DEVICE_UNKNOWN,
+         "device 'float64?rounding=floor': unknown option 'rounding'; float64 has none"},
+        {"exact?rounding=up", ND_E_DEVICE_UNKNOWN,
+         "device 'exact?rounding=up': rounding is half-even, half-away, half-up, half-down, floor, ceil or "
+         "to-zero, not 'up'"},
         {"htp-sim:gen1?soc_model=3", ND_E_DEVICE_UNKNOWN,
          "device 'htp-sim:gen1?soc_model=3': option 'soc_model' follows from the device itself"},
         {"htp-sim:gen1?backend_path=x", ND_E_DEVICE_UNKNOWN,
@@ -384,7 +396,7 @@ static void syntaxes_end_with_null(void **state)
     size_t n = 0;
     for (; syntax[n].syntax != NULL; n++)
         assert_true(strlen(syntax[n].summary) > 0);
-    assert_int_equal(n, 2);
+    assert_int_equal(n, 4);
 }
 
 int main(void)

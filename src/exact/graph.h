@@ -1,0 +1,48 @@
+/* A whole model evaluated on one sample, in double precision and, where units are linear in codes, exactly.
+ *
+ * A float model is evaluated as it is written: the float reference. Of a quantised model every unit is worked
+ * out from the codes of its inputs and rounded once by a program: the quantised reference with round half to
+ * even. Where codes of edges are *given* (a device's), what reads an edge reads those instead of what was just
+ * computed: then every unit is re-executed on the device's own inputs, and what is computed less what was given
+ * is its local error. */
+#ifndef ND_EXACT_GRAPH_H
+#define ND_EXACT_GRAPH_H
+
+#include "exact/array.h"
+#include "exact/program.h"
+#include "npudiff/model.h"
+
+struct nd_exact_graph;
+
+/* How a unit was evaluated. */
+enum nd_exact_way {
+    ND_EXACT_AS_RATIO,  /* its exact value as a quotient of exact numbers, rounded once */
+    ND_EXACT_AS_DOUBLE, /* its operators in double precision, then rounded */
+};
+
+struct nd_exact_options {
+    size_t struct_size;
+    enum nd_rounding rounding;    /* of every unit, and of the quantisation of inputs */
+    const struct nd_array *given; /* [n_edges] or NULL: codes (or floats) that are read in place of computed
+                                     ones; n = 0 with shape.rank < 0: none for that edge. Borrowed. */
+};
+
+/* Prepares a model: constants are decoded, and what is computed from constants only is computed. All dimensions
+ * must be fixed. The model is borrowed and must outlive the graph. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): an
+ * operator that is not covered, the message names the node. ND_ERR_FORMAT, ND_ERR_IO, ND_ERR_MEMORY. */
+enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exact_graph **out,
+                                     struct nd_error *err);
+void nd_exact_graph_destroy(struct nd_exact_graph **graph);
+
+/* Evaluates one sample. inputs[nd_model_n_inputs]: arrays of the inputs' shapes (codes where an input is of
+ * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,
+ * values, way) is called with the codes (or floats) of that edge; values are borrowed for the call. An error
+ * that it returns ends the run and is returned. Several threads may run one graph. options NULL: round half to
+ * even, nothing given. */
+typedef enum nd_status nd_exact_found(void *context, size_t edge, const struct nd_array *values,
+                                      enum nd_exact_way way, struct nd_error *err);
+enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const struct nd_array *inputs,
+                                  const struct nd_exact_options *options, nd_exact_found *found, void *context,
+                                  struct nd_error *err);
+
+#endif

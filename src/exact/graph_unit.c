@@ -1,0 +1,196 @@
+/* One unit: its exact values as quotients where its operator is linear in codes, its operators in double where
+ * it is not. */
+#include <math.h>
+
+#include "base/error.h"
+#include "exact/graph_internal.h"
+#include "exact/linear.h"
+
+/* An input of a linear operator: the codes behind a DequantizeLinear, or numbers. False: neither is there. */
+static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct nd_linear_input *out)
+{
+    *out = (struct nd_linear_input){0};
+    if (tensor == ND_NO_INDEX)
+        return true;
+    size_t producer = run->graph->tensors[tensor].producer;
+    if (producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_DEQUANTIZE &&
+        run->g->quants[producer].quant.n > 0) {
+        out->values = nd_exact_value(run, nd_exact_used(run->graph, producer, 0));
+        out->quant = &run->g->quants[producer].quant;
+        return out->values != NULL;
+    }
+    out->values = nd_exact_value(run, tensor);
+    return out->values != NULL;
+}
+
+/* The operator before the QuantizeLinear, past Relu and Clip, whose bounds are taken in. ND_NO_INDEX: none
+ * (requantise). */
+static size_t find_operator(const struct nd_exact_run *run, size_t quantize, size_t *tensor, double *low,
+                            double *high)
+{
+    *tensor = nd_exact_used(run->graph, quantize, 0);
+    size_t producer = run->graph->tensors[*tensor].producer;
+    double least[ND_EXACT_MAX_OPERANDS], greatest[ND_EXACT_MAX_OPERANDS];
+    size_t n_folds = 0;
+    while (producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_OTHER &&
+           n_folds < ND_EXACT_MAX_OPERANDS) {
+        const struct nd_graph_node *n = &run->graph->nodes[producer];
+        struct nd_linear_input inputs[4];
+        bool is_known = n->n_inputs >= 1 && n->n_inputs <= 4;
+        for (size_t i = 1; i < n->n_inputs && is_known; i++)
+            is_known = linear_input(run, nd_exact_used(run->graph, producer, i), &inputs[i]);
+        size_t before = nd_exact_used(run->graph, producer, 0);
+        size_t maker = before != ND_NO_INDEX ? run->graph->tensors[before].producer : ND_NO_INDEX;
+        least[n_folds] = -HUGE_VAL;
+        greatest[n_folds] = HUGE_VAL;
+        inputs[0] = (struct nd_linear_input){0};
+        /* A Relu or Clip right behind a DequantizeLinear is an operator of its own. */
+        if (!is_known || maker == ND_NO_INDEX || run->graph->nodes[maker].kind != ND_NODE_OTHER ||
+            !nd_linear_fold(n->proto, n->n_inputs, inputs, &least[n_folds], &greatest[n_folds]))
+            break;
+        n_folds++;
+        *tensor = before;
+        producer = maker;
+    }
+    *low = -HUGE_VAL;
+    *high = HUGE_VAL;
+    while (n_folds-- > 0) { /* in graph order: what comes later has the last word */
+        *low = fmin(fmax(*low, least[n_folds]), greatest[n_folds]);
+        *high = fmin(fmax(*high, least[n_folds]), greatest[n_folds]);
+    }
+    return producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_OTHER ? producer
+                                                                                        : ND_NO_INDEX;
+}
+
+static size_t output_number(const struct nd_graph *graph, size_t node, size_t tensor)
+{
+    size_t i = 0;
+    while (nd_exact_made(graph, node, i) != tensor)
+        i++;
+    return i;
+}
+
+/* ND_ERR_UNSUPPORTED: the unit is not linear, or something that it reads is not there as codes. */
+static enum nd_status linear_ratios(struct nd_exact_run *run, size_t quantize, struct nd_linear_result *result,
+                                    struct nd_error *err)
+{
+    size_t tensor;
+    struct nd_linear_call call = {.opset = run->g->model->opset, .out_quant = &run->g->quants[quantize].quant};
+    struct nd_linear_input inputs[ND_EXACT_MAX_OPERANDS];
+    size_t op = find_operator(run, quantize, &tensor, &call.low, &call.high);
+    bool is_known = call.out_quant->n > 0;
+    call.inputs = inputs;
+    call.n_inputs = 1;
+    if (op == ND_NO_INDEX) {
+        is_known = is_known && linear_input(run, tensor, &inputs[0]);
+    } else {
+        const struct nd_graph_node *n = &run->graph->nodes[op];
+        call.node = n->proto;
+        call.n_inputs = n->n_inputs;
+        call.output = output_number(run->graph, op, tensor);
+        is_known = is_known && n->n_inputs <= ND_EXACT_MAX_OPERANDS;
+        for (size_t i = 0; i < n->n_inputs && is_known; i++)
+            is_known = linear_input(run, nd_exact_used(run->graph, op, i), &inputs[i]);
+    }
+    if (!is_known)
+        return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the unit does not read codes only");
+    return nd_linear_unit(&call, result, err);
+}
+
+/* The channel of element i: its place along the axis of the scales. */
+static size_t channel_of(const struct nd_quant *quant, const struct nd_shape *shape, size_t i)
+{
+    if (quant->n <= 1)
+        return 0;
+    int axis = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
+    for (int d = shape->rank - 1; d > axis; d--)
+        i /= (size_t)shape->dims[d];
+    return i % quant->n;
+}
+
+static enum nd_status round_ratios(const struct nd_exact_run *run, size_t quantize,
+                                   const struct nd_linear_result *result, struct nd_array *codes,
+                                   struct nd_error *err)
+{
+    const struct nd_node_quant *quant = &run->g->quants[quantize];
+    enum nd_status status = nd_array_make(codes, quant->dtype, &result->shape, err);
+    for (size_t i = 0; i < codes->n && status == ND_OK; i++) {
+        size_t channel = channel_of(&quant->quant, &result->shape, i);
+        codes->x[i] = nd_code_of_ratio(&result->v[i], (double)quant->quant.zero_point[channel], quant->dtype,
+                                       run->options->rounding);
+    }
+    return status;
+}
+
+/* Section "else": everything in double, and the quotient by the scale rounded by the program. */
+static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, struct nd_array *codes,
+                                   struct nd_error *err)
+{
+    const struct nd_node_quant *quant = &run->g->quants[quantize];
+    size_t input = nd_exact_used(run->graph, quantize, 0);
+    if (quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
+        return nd_exact_run_node(run, quantize, err); /* scales computed at run time, blocks */
+    enum nd_status status = nd_exact_ensure(run, input, err);
+    const struct nd_array *real = status == ND_OK ? nd_exact_value(run, input) : NULL;
+    if (status == ND_OK)
+        status = nd_array_make(codes, quant->dtype, &real->shape, err);
+    for (size_t i = 0; i < codes->n && status == ND_OK; i++) {
+        size_t channel = channel_of(&quant->quant, &real->shape, i);
+        const struct nd_ratio ratio = nd_ratio_of(real->x[i], (double)quant->quant.scale[channel]);
+        codes->x[i] = nd_code_of_ratio(&ratio, (double)quant->quant.zero_point[channel], quant->dtype,
+                                       run->options->rounding);
+    }
+    return status;
+}
+
+/* The quantisation of a graph input is no unit of a device: it is ONNX's operator on float32, with its division
+ * in float32, rounded half to even whatever the program. */
+static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, struct nd_array *codes,
+                                     struct nd_error *err)
+{
+    const struct nd_node_quant *quant = &run->g->quants[node];
+    const struct nd_array *real = nd_exact_value(run, nd_exact_used(run->graph, node, 0));
+    if (real == NULL || real->dtype != ND_DTYPE_F32 || quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
+        return ND_ERR_UNSUPPORTED;
+    enum nd_status status = nd_array_make(codes, quant->dtype, &real->shape, err);
+    for (size_t i = 0; i < codes->n && status == ND_OK; i++) {
+        size_t channel = channel_of(&quant->quant, &real->shape, i);
+        float quotient = (float)real->x[i] / quant->quant.scale[channel];
+        const struct nd_ratio ratio = nd_ratio_of((double)quotient, 1);
+        codes->x[i] = nd_code_of_ratio(&ratio, (double)quant->quant.zero_point[channel], quant->dtype,
+                                       ND_ROUND_HALF_EVEN);
+    }
+    return status;
+}
+
+enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    size_t tensor = nd_exact_made(run->graph, node, 0);
+    struct nd_linear_result result;
+    struct nd_array codes = {0};
+    struct nd_error ignored = {0};
+    enum nd_exact_way way = ND_EXACT_AS_RATIO;
+    bool is_unit = run->g->unit_of_node[node] != ND_NO_INDEX;
+    enum nd_status status = is_unit ? ND_ERR_UNSUPPORTED : quantise_input(run, node, &codes, err);
+    bool is_done = status != ND_ERR_UNSUPPORTED;
+    if (!is_done)
+        status = linear_ratios(run, node, &result, &ignored);
+    if (is_done) {
+        way = ND_EXACT_AS_DOUBLE;
+    } else if (status == ND_OK) {
+        status = round_ratios(run, node, &result, &codes, err);
+        nd_linear_deinit(&result);
+    } else if (status == ND_ERR_UNSUPPORTED) {
+        way = ND_EXACT_AS_DOUBLE;
+        status = round_values(run, node, &codes, err);
+    } else if (err != NULL) {
+        *err = ignored;
+    }
+    if (status != ND_OK) {
+        nd_array_deinit(&codes);
+        return status;
+    }
+    if (run->values[tensor].shape.rank < 0)
+        run->values[tensor] = codes;
+    return nd_exact_tell(run, tensor, way, err);
+}

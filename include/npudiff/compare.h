@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* What a comparison concludes, from best to worst as in METRICS.md section 11: the worst of several wins. */
+/* What a comparison concludes, from best to worst as in METRICS.md section 19: the worst of several wins. */
 enum nd_verdict {
     ND_VERDICT_SAME,           /* bit-equal everywhere */
     ND_VERDICT_WITHIN,         /* not bit-equal, but every element passes the gates that were given */
@@ -31,7 +31,7 @@ ND_PUBLIC const char *nd_verdict_name(enum nd_verdict verdict);
  * verdict. */
 ND_PUBLIC enum nd_exit nd_verdict_exit_code(enum nd_verdict verdict);
 
-/* Gates: what difference is allowed, by default and per tensor. METRICS.md section 8. */
+/* Gates: what difference is allowed, by default and per tensor. METRICS.md section 15. */
 struct nd_gates;
 
 enum nd_gate_kind {

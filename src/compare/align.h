@@ -1,4 +1,4 @@
-/* Which edge, probe and sample of one capture stands beside which of another. METRICS.md section 7. */
+/* Which edge, probe and sample of one capture stands beside which of another. METRICS.md section 14. */
 #ifndef ND_COMPARE_ALIGN_H
 #define ND_COMPARE_ALIGN_H
 

@@ -7,6 +7,7 @@
 extern const struct cli_command cmd_capture;
 extern const struct cli_command cmd_compare;
 extern const struct cli_command cmd_devices;
+extern const struct cli_command cmd_explain;
 extern const struct cli_command cmd_info;
 extern const struct cli_command cmd_ls;
 extern const struct cli_command cmd_probes;

@@ -1,4 +1,5 @@
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -70,7 +71,7 @@ static enum nd_status fold_constants(struct nd_exact_graph *g, struct nd_error *
     return status;
 }
 
-static void find_last_uses(struct nd_exact_graph *g)
+static void note_last_uses(struct nd_exact_graph *g)
 {
     const struct nd_graph *graph = &g->model->graph;
     for (size_t t = 0; t < graph->n_tensors; t++)
@@ -85,23 +86,55 @@ static void find_last_uses(struct nd_exact_graph *g)
                 g->last_use[t] = when;
         }
     }
+}
+
+/* Whether a unit may look at what node n reads, later than n's own turn: a DequantizeLinear, the inside of a
+ * unit, and the operator of several units, which falls into none. feeds_unit[t]: a QuantizeLinear reads the
+ * tensor, or a Relu or Clip that one reads. */
+static bool is_looked_through(const struct nd_exact_graph *g, size_t n, bool *feeds_unit)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    const struct nd_graph_node *node = &graph->nodes[n];
+    size_t source = nd_exact_used(graph, n, 0);
+    bool feeds = false;
+    for (size_t i = 0; i < node->n_made; i++)
+        feeds = feeds || (nd_exact_made(graph, n, i) != ND_NO_INDEX && feeds_unit[nd_exact_made(graph, n, i)]);
+    bool is_fold = strcmp(nd_onnx_text(node->proto->op_type), "Relu") == 0 ||
+                   strcmp(nd_onnx_text(node->proto->op_type), "Clip") == 0;
+    if (source != ND_NO_INDEX && (node->kind == ND_NODE_QUANTIZE || (feeds && is_fold)))
+        feeds_unit[source] = true;
+    if (node->kind == ND_NODE_QUANTIZE)
+        return false;
+    return feeds || node->kind == ND_NODE_DEQUANTIZE || g->unit_of_node[n] != ND_NO_INDEX;
+}
+
+static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    bool *feeds_unit = nd_calloc(graph->n_tensors, sizeof *feeds_unit);
+    if (feeds_unit == NULL)
+        return nd_fail_memory(err);
+    note_last_uses(g);
     /* A DequantizeLinear is run in its turn, but a unit behind it looks at the codes before it: they live as
      * long as what it makes. An operator that feeds several units may be run again by a later one. */
     for (size_t n = graph->n_nodes; n-- > 0;) {
+        if (!graph->nodes[n].is_alive)
+            continue;
         size_t until = 0;
         for (size_t i = 0; i < graph->nodes[n].n_made; i++) {
             size_t t = nd_exact_made(graph, n, i);
             until = t != ND_NO_INDEX && g->last_use[t] != ND_NO_INDEX && g->last_use[t] > until ? g->last_use[t]
                                                                                                 : until;
         }
-        bool keeps = graph->nodes[n].kind == ND_NODE_DEQUANTIZE || g->unit_of_node[n] != ND_NO_INDEX;
+        bool keeps = is_looked_through(g, n, feeds_unit);
         for (size_t i = 0; i < graph->nodes[n].n_inputs && keeps; i++) {
             size_t t = nd_exact_used(graph, n, i);
-            if (t != ND_NO_INDEX && g->last_use[t] != ND_NO_INDEX && g->last_use[t] < until &&
-                graph->nodes[n].kind != ND_NODE_QUANTIZE)
+            if (t != ND_NO_INDEX && g->last_use[t] != ND_NO_INDEX && g->last_use[t] < until)
                 g->last_use[t] = until;
         }
     }
+    free(feeds_unit);
+    return ND_OK;
 }
 
 static enum nd_status read_quants(struct nd_exact_graph *g, struct nd_error *err)
@@ -111,6 +144,44 @@ static enum nd_status read_quants(struct nd_exact_graph *g, struct nd_error *err
     for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++)
         if (graph->nodes[n].kind != ND_NODE_OTHER && graph->nodes[n].is_alive)
             status = nd_node_quant_read(graph, n, g->model->path, &g->quants[n], err);
+    return status;
+}
+
+/* What reading the model leaves open: a zero point of 4 bits, which no edge can have, but weights do. */
+static enum nd_status read_nibble_quant(const struct nd_exact_graph *g, size_t node, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    const Onnx__NodeProto *proto = graph->nodes[node].proto;
+    size_t scale_tensor = nd_exact_used(graph, node, 1), zero_tensor = nd_exact_used(graph, node, 2);
+    struct nd_quant *quant = &g->quants[node].quant;
+    if (quant->n > 0 || scale_tensor == ND_NO_INDEX || zero_tensor == ND_NO_INDEX)
+        return ND_OK;
+    const struct nd_array *scale = &g->constants[scale_tensor], *zero = &g->constants[zero_tensor];
+    bool is_nibble = zero->dtype == ND_DTYPE_U4 || zero->dtype == ND_DTYPE_I4;
+    if (scale->shape.rank < 0 || zero->shape.rank < 0 || scale->shape.rank > 1 || !is_nibble ||
+        scale->dtype != ND_DTYPE_F32 || scale->n != zero->n || scale->n == 0 ||
+        nd_onnx_attribute_i(proto, "block_size", 0) != 0)
+        return ND_OK;
+    quant->scale = nd_calloc(scale->n, sizeof *quant->scale);
+    quant->zero_point = nd_calloc(scale->n, sizeof *quant->zero_point);
+    if (quant->scale == NULL || quant->zero_point == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < scale->n; i++) {
+        quant->scale[i] = (float)scale->x[i];
+        quant->zero_point[i] = (int64_t)zero->x[i];
+    }
+    quant->n = scale->n;
+    quant->axis = scale->n > 1 ? (int)nd_onnx_attribute_i(proto, "axis", 1) : -1;
+    return ND_OK;
+}
+
+static enum nd_status read_nibble_quants(struct nd_exact_graph *g, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    enum nd_status status = ND_OK;
+    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++)
+        if (graph->nodes[n].kind == ND_NODE_DEQUANTIZE && graph->nodes[n].is_alive)
+            status = read_nibble_quant(g, n, err);
     return status;
 }
 
@@ -140,8 +211,11 @@ enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exa
         status = load_constants(g, err);
     if (status == ND_OK)
         status = fold_constants(g, err);
+    if (status == ND_OK)
+        status = read_nibble_quants(g, err);
+    if (status == ND_OK)
+        status = find_last_uses(g, err);
     if (status == ND_OK) {
-        find_last_uses(g);
         *out = g;
         return ND_OK;
     }

@@ -1,0 +1,128 @@
+/* Why captures of a quantised model are not what the model says: what of it is quantisation and what the
+ * device's own, and for every unit what was made there and what its inputs handed down.
+ *
+ * For every sample and unit, in codes:
+ *     total     = device - quantised reference
+ *     local     = device - the unit computed exactly from the device's own inputs
+ *     inherited = that   - quantised reference
+ * so total = local + inherited in every element. Steps are the edges that a device computes: units, the
+ * quantisation of graph inputs, and floats between units. */
+#ifndef NPUDIFF_EXPLAIN_H
+#define NPUDIFF_EXPLAIN_H
+
+#include "npudiff/capture.h"
+#include "npudiff/compare.h"
+#include "npudiff/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct nd_explain_options {
+    size_t struct_size;
+    const char *probe; /* NULL: the largest of the first capture that all hold */
+    size_t n_samples;  /* the first ones only; 0: all that every device has */
+    size_t n_threads;  /* 0: as many as the process may use; the result does not depend on it */
+};
+
+/* Differences of codes. */
+struct nd_explained_part {
+    uint64_t n_differing; /* codes */
+    double max;           /* largest magnitude, in steps */
+    double mean;          /* signed, over all codes; NaN without codes */
+    double energy;        /* mean square in steps^2; NaN without codes */
+};
+
+/* The error against the float reference, e = q + d: q the quantisation error, d the divergence, in steps of the
+ * edge (of the channel). Means over all elements. */
+struct nd_decomposition {
+    uint64_t n_codes;
+    double signal;          /* mean square of the float reference */
+    double quantisation;    /* of q */
+    double divergence;      /* of d */
+    double interaction;     /* 2 times the mean of q d; the three sum up to the energy of e */
+    double correlation;     /* of q and d about zero: -1 .. 1; NaN when one of them is zero everywhere */
+    double bias;            /* mean of d */
+    double sqnr_db;         /* signal over quantisation energy */
+    double noise_figure_db; /* energy of e over that of q */
+};
+
+/* 95 % by percentiles of 2000 bootstrap draws over samples; NaN with fewer than two samples. */
+struct nd_interval {
+    double low, high;
+};
+
+/* One edge that the model computes, in graph order. */
+struct nd_explained_step {
+    char *name;
+    char *op_types;
+    size_t edge;    /* of the model */
+    bool is_unit;   /* else the quantisation of an input, or floats */
+    bool is_double; /* evaluated in double precision: exact but for values next to a tie */
+    bool is_model_output;
+    bool has_float; /* the float model has it, too */
+};
+
+/* One step on one device. What does not apply is 0 (counts) or NaN. */
+struct nd_explained_unit {
+    bool is_examined;
+    char *why_not;  /* "not captured", ...; NULL when it was examined */
+    bool has_total; /* its codes were captured, so that total and quality are known */
+    bool is_source; /* has local mismatches, and no step that it depends on has */
+    /* Its only local mismatches are single steps in less than 1 % of the codes of a unit that is evaluated in
+     * double precision: no evidence against the device. Never a source. */
+    bool is_within_step;
+    uint64_t n_codes;
+    struct nd_explained_part local, inherited, total;
+    uint64_t n_violations; /* elements where total is not local + inherited: none */
+    double gain;           /* inherited energy over the total energy of the unit's inputs; NaN without any */
+    struct nd_decomposition quality; /* n_codes = 0 without a float reference */
+};
+
+struct nd_explained_device {
+    char *uri; /* "cpu", "htp-sim:sm8650"; "?" when the capture does not say */
+    char *chipset;
+    char *capture;
+    char *failure;           /* what it said when it failed, or NULL */
+    enum nd_verdict verdict; /* same: no local mismatch; within: only is_within_step; differs; inconclusive:
+                                no mismatch, but steps that were not examined; failed */
+    size_t n_examined, n_not_examined; /* steps */
+    size_t n_sources;
+    size_t *sources;                 /* [n_sources] steps in graph order */
+    struct nd_explained_unit *units; /* [n_steps] */
+    /* Over the model outputs; n_codes = 0 without a float reference or without their codes. */
+    struct nd_decomposition output;
+    double own_share; /* of divergence in quantisation + divergence energy; NaN when it is unknown or 0 / 0 */
+    struct nd_interval own_share_interval, quantisation_interval, divergence_interval, interaction_interval;
+};
+
+struct nd_explanation {
+    enum nd_verdict verdict; /* the worst of the devices' */
+    char *model;
+    char *model_sha256;
+    char *float_model; /* NULL without one */
+    char *probe;
+    size_t n_samples;
+    size_t n_steps, n_devices;
+    struct nd_explained_step *steps;
+    struct nd_explained_device *devices;
+};
+
+/* Explains captures of the model. float_model is nullable. All dimensions must be fixed, and codes of at most
+ * 32 bits. ND_ERR_NOT_COMPARABLE: a capture is of another model (by SHA-256), the captures have other inputs
+ * than the first, or the float model takes other inputs. ND_ERR_NOT_FOUND: no capture of a device that did not
+ * fail holds the probe. ND_ERR_UNSUPPORTED: an operator that cannot be evaluated; the message names the node.
+ * ND_ERR_FORMAT, ND_ERR_IO, ND_ERR_MEMORY. A device that failed is a result. Memory: some 150 bytes per sample,
+ * device and step. The caller destroys *out; nothing is borrowed by it. */
+ND_PUBLIC enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
+                                    const struct nd_capture *const *captures, size_t n_captures,
+                                    const struct nd_explain_options *options, struct nd_explanation **out,
+                                    struct nd_error *err);
+
+/* Frees it and sets *explanation to NULL; NULL in *explanation is accepted. */
+ND_PUBLIC void nd_explanation_destroy(struct nd_explanation **explanation);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

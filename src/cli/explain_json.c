@@ -1,0 +1,111 @@
+#include <math.h>
+
+#include "cli/explain_report.h"
+#include "cli/rows.h"
+
+static json_t *real(double value)
+{
+    if (isnan(value))
+        return json_string("NaN");
+    if (isinf(value))
+        return json_string(value > 0 ? "Infinity" : "-Infinity");
+    return json_real(value);
+}
+
+static json_t *interval(const struct nd_interval *interval)
+{
+    return json_pack("[o, o]", real(interval->low), real(interval->high));
+}
+
+static json_t *part(const struct nd_explained_part *part)
+{
+    return json_pack("{s:I, s:o, s:o, s:o}", "differing", (json_int_t)part->n_differing, "max", real(part->max),
+                     "mean", real(part->mean), "energy", real(part->energy));
+}
+
+static json_t *decomposition(const struct nd_decomposition *d)
+{
+    if (d->n_codes == 0)
+        return json_null();
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "codes", (json_int_t)d->n_codes, "signal",
+                     real(d->signal), "quantisation", real(d->quantisation), "divergence", real(d->divergence),
+                     "interaction", real(d->interaction), "correlation", real(d->correlation), "bias",
+                     real(d->bias), "sqnr_db", real(d->sqnr_db), "noise_figure_db", real(d->noise_figure_db));
+}
+
+static json_t *share(uint64_t n, uint64_t total, bool is_known)
+{
+    return is_known && total > 0 ? json_real((double)n / (double)total) : json_null();
+}
+
+/* One program is tried so far: the exact value rounded half to even. */
+static json_t *programs(const struct nd_explained_unit *unit)
+{
+    json_t *list = json_array();
+    if (unit->is_examined && unit->local.n_differing == 0)
+        json_array_append_new(list, json_string("half-even"));
+    return list;
+}
+
+static json_t *unit_json(const struct nd_explained_step *step, const struct nd_explained_unit *unit)
+{
+    bool is_examined = unit->is_examined;
+    uint64_t n = unit->n_codes;
+    json_t *row = json_pack(
+        "{s:o, s:o, s:b, s:o, s:s, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name", cli_text(step->name),
+        "op_type", cli_text(step->op_types), "examined", is_examined, "why_not",
+        is_examined ? json_null() : cli_text(unit->why_not), "way", step->is_double ? "double" : "exact ratio",
+        "codes", (json_int_t)n, "local_mismatch", share(unit->local.n_differing, n, is_examined),
+        "inherited_mismatch", share(unit->inherited.n_differing, n, is_examined), "explained_fraction",
+        share(n - unit->local.n_differing, n, is_examined), "programs", programs(unit), "is_unit",
+        step->is_unit, "is_source", unit->is_source, "within_one_step_of_double", unit->is_within_step);
+    if (row == NULL)
+        return NULL;
+    json_object_set_new(row, "local", is_examined ? part(&unit->local) : json_null());
+    json_object_set_new(row, "inherited", is_examined ? part(&unit->inherited) : json_null());
+    json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
+    json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
+    json_object_set_new(row, "gain", real(unit->gain));
+    json_object_set_new(row, "quality", decomposition(&unit->quality));
+    return row;
+}
+
+static json_t *energy(const struct nd_explained_device *device)
+{
+    if (device->output.n_codes == 0)
+        return json_null();
+    json_t *energy = decomposition(&device->output);
+    json_object_set_new(energy, "own_share", real(device->own_share));
+    json_object_set_new(energy, "own_share_interval", interval(&device->own_share_interval));
+    json_object_set_new(energy, "quantisation_interval", interval(&device->quantisation_interval));
+    json_object_set_new(energy, "divergence_interval", interval(&device->divergence_interval));
+    json_object_set_new(energy, "interaction_interval", interval(&device->interaction_interval));
+    return energy;
+}
+
+static json_t *device_json(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    json_t *sources = json_array(), *units = json_array();
+    for (size_t i = 0; i < device->n_sources; i++)
+        json_array_append_new(sources, cli_text(e->steps[device->sources[i]].name));
+    for (size_t s = 0; s < e->n_steps; s++)
+        json_array_append_new(units, unit_json(&e->steps[s], &device->units[s]));
+    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:I, s:o}", "uri", cli_text(device->uri),
+                     "chipset", cli_text(device->chipset), "capture", cli_text(device->capture), "verdict",
+                     nd_verdict_name(device->verdict), "failure",
+                     device->failure != NULL ? cli_text(device->failure) : json_null(), "sources", sources,
+                     "energy", energy(device), "examined", (json_int_t)device->n_examined, "not_examined",
+                     (json_int_t)device->n_not_examined, "units", units);
+}
+
+json_t *explain_json(const struct nd_explanation *e)
+{
+    json_t *devices = json_array();
+    for (size_t d = 0; d < e->n_devices; d++)
+        json_array_append_new(devices, device_json(e, &e->devices[d]));
+    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:I, s:o}", "verdict", nd_verdict_name(e->verdict), "model",
+                     cli_text(e->model), "model_sha256", e->model_sha256, "float_model",
+                     e->float_model != NULL ? cli_text(e->float_model) : json_null(), "probe",
+                     e->probe != NULL ? cli_text(e->probe) : json_null(), "samples", (json_int_t)e->n_samples,
+                     "devices", devices);
+}

@@ -1,0 +1,63 @@
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "explain/internal.h"
+
+enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
+                          const struct nd_capture *const *captures, size_t n_captures,
+                          const struct nd_explain_options *options, struct nd_explanation **out,
+                          struct nd_error *err)
+{
+    static const struct nd_explain_options defaults = {.struct_size = sizeof defaults};
+    struct nd_explain_job job = {.model = model, .float_model = float_model, .n_devices = n_captures};
+    if (options == NULL)
+        options = &defaults;
+    job.out = nd_calloc(1, sizeof *job.out);
+    enum nd_status status = job.out != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_explain_plan(&job, captures, options, err);
+    if (status == ND_OK && job.n_samples > 0)
+        status = nd_explain_run(&job, options->n_threads, err);
+    if (status == ND_OK)
+        status = nd_explain_conclude(&job, err);
+    nd_explain_job_deinit(&job);
+    if (status == ND_OK)
+        *out = job.out;
+    else
+        nd_explanation_destroy(&job.out);
+    return status;
+}
+
+static void deinit_device(struct nd_explained_device *device, size_t n_steps)
+{
+    for (size_t s = 0; device->units != NULL && s < n_steps; s++)
+        free(device->units[s].why_not);
+    free(device->units);
+    free(device->sources);
+    free(device->uri);
+    free(device->chipset);
+    free(device->capture);
+    free(device->failure);
+}
+
+void nd_explanation_destroy(struct nd_explanation **explanation)
+{
+    struct nd_explanation *e = *explanation;
+    if (e == NULL)
+        return;
+    for (size_t d = 0; e->devices != NULL && d < e->n_devices; d++)
+        deinit_device(&e->devices[d], e->n_steps);
+    for (size_t s = 0; e->steps != NULL && s < e->n_steps; s++) {
+        free(e->steps[s].name);
+        free(e->steps[s].op_types);
+    }
+    free(e->devices);
+    free(e->steps);
+    free(e->model);
+    free(e->model_sha256);
+    free(e->float_model);
+    free(e->probe);
+    free(e);
+    *explanation = NULL;
+}

@@ -1,0 +1,91 @@
+/* What the files of explain/ share. A job is planned once (plan.c), worked on sample by sample by several
+ * threads (sample.c), and what they leave, sums per sample, is concluded in order of samples (conclude.c). */
+#ifndef ND_EXPLAIN_INTERNAL_H
+#define ND_EXPLAIN_INTERNAL_H
+
+#include "exact/graph.h"
+#include "npudiff/explain.h"
+
+/* Sums over the codes of one step of one sample. */
+struct nd_explain_part_sums {
+    uint64_t n_differing;
+    double max, sum, energy;
+};
+
+struct nd_explain_sums {
+    uint64_t n_codes, n_violations;
+    struct nd_explain_part_sums local, inherited, total;
+    double q_times_d;
+};
+
+/* What the references say of one step and sample, whatever the device. */
+struct nd_explain_reference_sums {
+    double signal, quantisation;
+    bool is_double;
+};
+
+/* A capture and where it keeps things. */
+struct nd_explain_source {
+    const struct nd_capture *capture;
+    bool is_failed;
+    size_t probe;         /* of the capture */
+    size_t *edges;        /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */
+    size_t *sample_bytes; /* [n_steps] */
+};
+
+struct nd_explain_job {
+    const struct nd_model *model, *float_model;
+    struct nd_exact_graph *graph, *float_graph;
+    size_t *inputs;          /* [n_inputs of model]: which input of the probe */
+    size_t *float_inputs;    /* [n_inputs of float_model]: which input of model */
+    size_t *step_of_edge;    /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
+    size_t *step_of_float;   /* [n_edges of float_model] or SIZE_MAX */
+    struct nd_shape *shapes; /* [n_steps] */
+    size_t n_steps, n_devices, n_samples;
+    size_t leader; /* the device whose inputs are read: that of the first capture that did not fail */
+    struct nd_explain_source *sources;           /* [n_devices] */
+    struct nd_explain_sums *sums;                /* [n_samples][n_devices][n_steps] */
+    struct nd_explain_reference_sums *reference; /* [n_samples][n_steps] */
+    struct nd_explanation *out;
+};
+
+/* Samples that are read together: a chunk holds several. */
+enum { ND_EXPLAIN_BLOCK = 8 };
+
+/* plan.c: checks the captures, prepares the graphs and finds what can be examined. deinit accepts what was only
+ * begun; out stays. */
+enum nd_status nd_explain_plan(struct nd_explain_job *job, const struct nd_capture *const *captures,
+                               const struct nd_explain_options *options, struct nd_error *err);
+void nd_explain_job_deinit(struct nd_explain_job *job);
+
+/* steps.c: takes sample 0 through the graph to learn the steps, and matches the float model's edges with them.
+ */
+enum nd_status nd_explain_find_steps(struct nd_explain_job *job, struct nd_error *err);
+/* Which step can be examined on that device, and why others cannot. */
+enum nd_status nd_explain_match_device(struct nd_explain_job *job, size_t device, struct nd_error *err);
+/* The unit that makes the edge, or NULL. */
+const struct nd_model_unit *nd_explain_unit_of(const struct nd_model *model, size_t edge);
+
+/* sample.c: fills sums and reference. */
+enum nd_status nd_explain_run(struct nd_explain_job *job, size_t n_threads, struct nd_error *err);
+/* Arrays for the model's inputs, zeroed structs before. */
+enum nd_status nd_explain_make_inputs(const struct nd_model *model, struct nd_array *inputs,
+                                      struct nd_error *err);
+
+/* conclude.c, quality.c */
+enum nd_status nd_explain_conclude(struct nd_explain_job *job, struct nd_error *err);
+void nd_explain_quality_of_step(const struct nd_explain_job *job, size_t device, size_t step,
+                                struct nd_decomposition *out);
+enum nd_status nd_explain_quality_of_output(const struct nd_explain_job *job, size_t device,
+                                            struct nd_error *err);
+
+/* bootstrap.c: sums of one sample at the outputs, and the intervals that they give. The draws depend on n
+ * only. */
+struct nd_explain_energies {
+    uint64_t n_codes;
+    double quantisation, divergence, interaction;
+};
+enum nd_status nd_explain_bootstrap(const struct nd_explain_energies *samples, size_t n,
+                                    struct nd_explained_device *device, struct nd_error *err);
+
+#endif

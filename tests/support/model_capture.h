@@ -1,0 +1,180 @@
+/* Captures of a golden model as an exact device would make them, with another rounding or a code that is wrong.
+ * Include after main.h and scratch.h. */
+#ifndef ND_TESTS_MODEL_CAPTURE_H
+#define ND_TESTS_MODEL_CAPTURE_H
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "capture/write.h"
+#include "exact/graph.h"
+
+enum { MC_MAX_EDGES = 96, MC_SAMPLES = 10 };
+
+struct mc_device {
+    enum nd_rounding rounding;
+    const char *wrong_edge;   /* sample 3, element 5 is a step off; NULL: none */
+    const char *missing_edge; /* not captured; NULL: none */
+    enum nd_capture_status state;
+    float brightness; /* of the inputs; 0 stands for 1 */
+};
+
+struct mc_run {
+    const struct nd_model *model;
+    const struct mc_device *device;
+    struct nd_array given[MC_MAX_EDGES];
+    unsigned char *codes[MC_MAX_EDGES]; /* all samples */
+    size_t bytes[MC_MAX_EDGES], sample;
+};
+
+static enum nd_status mc_found(void *context, size_t e, const struct nd_array *values, enum nd_exact_way way,
+                               struct nd_error *err)
+{
+    (void)way;
+    (void)err;
+    struct mc_run *run = context;
+    const struct nd_edge *edge = nd_model_edge(run->model, e);
+    bool is_wrong =
+        run->sample == 3 && run->device->wrong_edge != NULL && strcmp(edge->name, run->device->wrong_edge) == 0;
+    if (run->codes[e] == NULL)
+        run->codes[e] = nd_tensor_alloc(MC_SAMPLES * values->n * nd_dtype_size_bytes(edge->dtype));
+    assert_non_null(run->codes[e]);
+    run->bytes[e] = values->n * nd_dtype_size_bytes(edge->dtype);
+    struct nd_array copy = {0};
+    assert_int_equal(nd_array_copy(values, &copy, err), ND_OK);
+    if (is_wrong)
+        copy.x[5] += copy.x[5] < 255 ? 1 : -1;
+    nd_array_store(edge->dtype, copy.x, copy.n, run->codes[e] + run->sample * run->bytes[e]);
+    if (is_wrong)
+        memcpy(run->given[e].x, copy.x, copy.n * sizeof *copy.x);
+    nd_array_deinit(&copy);
+    return ND_OK;
+}
+
+static void mc_text(struct nd_capture_writer *writer, const char *group, const char *key, const char *value)
+{
+    char *text = nd_strdup(value), *name = nd_strdup(key), *place = nd_strdup(group);
+    const struct nd_attr attr = {.group = place, .key = name, .type = ND_ATTR_STRING, .string = text};
+    assert_int_equal(nd_capture_writer_attr(writer, &attr, NULL), ND_OK);
+    free(text);
+    free(name);
+    free(place);
+}
+
+static void mc_write_edge(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
+                          const struct nd_edge *edge, const unsigned char *codes, size_t bytes)
+{
+    struct nd_error err = {0};
+    struct nd_chunk_layout layout;
+    struct nd_capture_dataset *dataset = NULL;
+    struct nd_digest digests[MC_SAMPLES];
+    for (size_t i = 0; i < MC_SAMPLES; i++)
+        digests[i] = nd_digest_bytes(codes + i * bytes, bytes);
+    expect_ok(nd_capture_writer_digests(writer, probe, edge, digests, &err), &err);
+    expect_ok(nd_chunk_layout_make(&edge->shape, edge->dtype, MC_SAMPLES, &layout, &err), &err);
+    assert_int_equal(layout.sample_bytes, bytes);
+    expect_ok(nd_capture_writer_outputs_begin(writer, probe, edge, "exact", &layout, 0, &dataset, &err), &err);
+    for (size_t i = 0; i < layout.n_chunks; i++) {
+        struct nd_chunk_span span;
+        nd_chunk_span(&layout, i, &span);
+        expect_ok(nd_capture_writer_chunk(dataset, i, codes + span.first_sample * bytes + span.offset_bytes,
+                                          span.n_bytes, &err),
+                  &err);
+    }
+    expect_ok(nd_capture_writer_outputs_end(&dataset, &err), &err);
+}
+
+static void mc_write(const struct mc_run *run, const char *path, const float *inputs)
+{
+    struct nd_error err = {0};
+    struct nd_capture_writer *writer = NULL;
+    const struct nd_model_io *io = nd_model_input(run->model, 0);
+    char probe_name[] = "random", *input_name = nd_strdup(io->name);
+    struct nd_capture_input input = {input_name, io->dtype, io->shape};
+    const struct nd_capture_probe probe = {.name = probe_name,
+                                           .source = probe_name,
+                                           .n_samples = MC_SAMPLES,
+                                           .n_samples_expected = MC_SAMPLES,
+                                           .n_repeats = 1,
+                                           .n_inputs = 1,
+                                           .inputs = &input};
+    struct nd_edge edges[MC_MAX_EDGES];
+    const char *providers[MC_MAX_EDGES];
+    size_t indices[MC_MAX_EDGES], n = 0;
+    for (size_t e = 0; e < nd_model_n_edges(run->model); e++) {
+        const struct nd_edge *edge = nd_model_edge(run->model, e);
+        if (run->device->missing_edge != NULL && strcmp(edge->name, run->device->missing_edge) == 0)
+            continue;
+        edges[n] = *edge; /* borrowed */
+        edges[n].shape = run->given[e].shape;
+        providers[n] = "exact";
+        indices[n++] = e;
+    }
+    expect_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
+    mc_text(writer, "model", "sha256", nd_model_sha256(run->model));
+    mc_text(writer, "device", "uri", "test");
+    expect_ok(nd_capture_writer_edges(writer, edges, providers, n, &err), &err);
+    expect_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
+    expect_ok(nd_capture_writer_input(writer, &probe, 0, inputs, 0, &err), &err);
+    for (size_t i = 0; i < n; i++)
+        mc_write_edge(writer, &probe, &edges[i], run->codes[indices[i]], run->bytes[indices[i]]);
+    expect_ok(nd_capture_writer_commit(writer, run->device->state, &err), &err);
+    nd_capture_writer_destroy(&writer);
+    free(input_name);
+}
+
+/* Only the wrong code is given; what lies behind it is computed from it. */
+static void mc_give(struct mc_run *run, size_t e)
+{
+    struct nd_error err = {0};
+    const struct nd_edge *edge = nd_model_edge(run->model, e);
+    run->given[e] = (struct nd_array){0};
+    expect_ok(nd_array_make(&run->given[e], edge->dtype, &edge->shape, &err), &err);
+}
+
+/* Runs the model (of one float input) on random samples and writes the capture of that name in the folder. */
+static void mc_capture(const struct nd_model *model, const struct mc_device *device, const char *path)
+{
+    struct nd_error err = {0};
+    struct mc_run run = {.model = model, .device = device};
+    struct nd_exact_graph *graph = NULL;
+    struct nd_array input = {0};
+    const struct nd_model_io *io = nd_model_input(model, 0);
+    struct nd_array given[MC_MAX_EDGES];
+    uint64_t seed = 1;
+    assert_true(nd_model_n_edges(model) <= MC_MAX_EDGES);
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        mc_give(&run, e);
+    expect_ok(nd_exact_graph_create(model, &graph, &err), &err);
+    expect_ok(nd_array_make(&input, io->dtype, &io->shape, &err), &err);
+    float *inputs = nd_calloc(MC_SAMPLES * input.n, sizeof *inputs);
+    assert_non_null(inputs);
+    for (run.sample = 0; run.sample < MC_SAMPLES; run.sample++) {
+        for (size_t i = 0; i < input.n; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            float value = (float)(seed >> 40) / 0x1p24f * (device->brightness > 0 ? device->brightness : 1);
+            inputs[run.sample * input.n + i] = value;
+            input.x[i] = (double)value;
+        }
+        for (size_t e = 0; e < MC_MAX_EDGES; e++)
+            given[e] = (struct nd_array){.shape.rank = -1};
+        for (size_t e = 0; e < nd_model_n_edges(model) && run.sample == 3; e++)
+            if (device->wrong_edge != NULL && strcmp(nd_model_edge(model, e)->name, device->wrong_edge) == 0)
+                given[e] = run.given[e];
+        const struct nd_exact_options options = {
+            .struct_size = sizeof options, .rounding = device->rounding, .given = given};
+        expect_ok(nd_exact_graph_run(graph, &input, &options, mc_found, &run, &err), &err);
+    }
+    mc_write(&run, path, inputs);
+    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+        nd_array_deinit(&run.given[e]);
+        free(run.codes[e]);
+    }
+    free(inputs);
+    nd_array_deinit(&input);
+    nd_exact_graph_destroy(&graph);
+}
+
+#endif

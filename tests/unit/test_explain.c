@@ -1,0 +1,243 @@
+/* What is made in a unit and what it inherits: devices whose faults are known. */
+#include "support/main.h"
+#include "support/scratch.h"
+
+#include "support/model_capture.h"
+
+#include <math.h>
+
+#include "npudiff/explain.h"
+
+struct fixture {
+    struct nd_model *model, *float_model;
+    struct nd_capture *captures[2];
+    size_t n_captures;
+    struct nd_explanation *e;
+};
+
+static struct nd_model *load(const char *name)
+{
+    char path[512];
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    snprintf(path, sizeof path, "%s/models/%s.onnx", getenv("GOLDEN"), name);
+    expect_ok(nd_model_load(path, &model, &err), &err);
+    return model;
+}
+
+static void add_device(struct fixture *f, const struct mc_device *device)
+{
+    struct nd_error err = {0};
+    char name[32];
+    snprintf(name, sizeof name, "%zu.h5", f->n_captures);
+    char *path = in_folder(name);
+    mc_capture(f->model, device, path);
+    expect_ok(nd_capture_open(path, &f->captures[f->n_captures++], &err), &err);
+    free(path);
+}
+
+static enum nd_status explain(struct fixture *f, size_t n_threads, struct nd_error *err)
+{
+    const struct nd_explain_options options = {.struct_size = sizeof options, .n_threads = n_threads};
+    nd_explanation_destroy(&f->e);
+    return nd_explain(f->model, f->float_model, (const struct nd_capture *const *)f->captures, f->n_captures,
+                      &options, &f->e, err);
+}
+
+static void explain_ok(struct fixture *f)
+{
+    struct nd_error err = {0};
+    expect_ok(explain(f, 0, &err), &err);
+}
+
+static void close_fixture(struct fixture *f)
+{
+    nd_explanation_destroy(&f->e);
+    for (size_t i = 0; i < f->n_captures; i++)
+        nd_capture_close(&f->captures[i]);
+    nd_model_destroy(&f->model);
+    nd_model_destroy(&f->float_model);
+}
+
+static size_t find_step(const struct fixture *f, const char *name)
+{
+    size_t s = 0;
+    while (s < f->e->n_steps && strcmp(f->e->steps[s].name, name) != 0)
+        s++;
+    assert_true(s < f->e->n_steps);
+    return s;
+}
+
+static const struct nd_explained_unit *unit_of(const struct fixture *f, const char *name)
+{
+    return &f->e->devices[0].units[find_step(f, name)];
+}
+
+/* Every element, and with it every sum: of means, too. */
+static void assert_identity(const struct fixture *f)
+{
+    for (size_t s = 0; s < f->e->n_steps; s++) {
+        const struct nd_explained_unit *unit = &f->e->devices[0].units[s];
+        double n = (double)unit->n_codes;
+        assert_true(unit->n_codes > 0);
+        assert_int_equal(unit->n_violations, 0);
+        assert_true(round(unit->total.mean * n) ==
+                    round(unit->local.mean * n) + round(unit->inherited.mean * n));
+    }
+}
+
+static void device_that_is_exact_has_no_mismatch(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"cnn.w8a8", "cnn.w8a16", "vit.w8a8"};
+    for (size_t k = 0; k < 3; k++) {
+        struct fixture f = {.model = load(models[k])};
+        add_device(&f, &(struct mc_device){0});
+        explain_ok(&f);
+        const struct nd_explained_device *device = &f.e->devices[0];
+        assert_int_equal(f.e->verdict, ND_VERDICT_SAME);
+        assert_int_equal(device->n_sources, 0);
+        assert_int_equal(device->n_examined, nd_model_n_units(f.model) + 1); /* and the input */
+        assert_int_equal(f.e->n_samples, MC_SAMPLES);
+        for (size_t s = 0; s < f.e->n_steps; s++) {
+            assert_true(device->units[s].is_examined);
+            assert_int_equal(device->units[s].local.n_differing + device->units[s].total.n_differing +
+                                 device->units[s].inherited.n_differing,
+                             0);
+        }
+        assert_identity(&f);
+        close_fixture(&f);
+    }
+}
+
+static void device_that_floors_is_half_a_step_low_in_every_unit(void **state)
+{
+    (void)state;
+    struct fixture f = {.model = load("cnn.w8a8")};
+    add_device(&f, &(struct mc_device){.rounding = ND_ROUND_FLOOR});
+    explain_ok(&f);
+    const struct nd_explained_device *device = &f.e->devices[0];
+    assert_int_equal(f.e->verdict, ND_VERDICT_DIFFERS);
+    assert_int_equal(device->n_sources, 1);
+    assert_string_equal(f.e->steps[device->sources[0]].name, "stem/relu");
+    assert_int_equal(unit_of(&f, "image")->local.n_differing, 0);
+    for (size_t s = 0; s < f.e->n_steps; s++) {
+        const char *op = f.e->steps[s].op_types;
+        bool moves = strcmp(op, "MaxPool") == 0 || strcmp(op, "Flatten") == 0 || strcmp(op, "input") == 0;
+        assert_int_equal(device->units[s].local.n_differing == 0, moves);
+        assert_true(device->units[s].local.max <= 1 && device->units[s].local.mean <= 0);
+    }
+    /* No Relu behind it, so few codes are clipped: -1 with probability 1/2. */
+    const struct nd_explained_unit *conv = unit_of(&f, "residual/conv");
+    assert_true(fabs(conv->local.mean + 0.5) < 0.03 && fabs(conv->local.energy - 0.5) < 0.03);
+    assert_identity(&f);
+    close_fixture(&f);
+}
+
+static void code_that_is_wrong_is_local_once_and_inherited_behind(void **state)
+{
+    (void)state;
+    struct fixture f = {.model = load("cnn.w8a8")};
+    add_device(&f, &(struct mc_device){.wrong_edge = "depthwise/relu"});
+    explain_ok(&f);
+    const struct nd_explained_device *device = &f.e->devices[0];
+    size_t wrong = find_step(&f, "depthwise/relu");
+    uint64_t n_inherited = 0;
+    assert_int_equal(device->n_sources, 1);
+    assert_int_equal(device->sources[0], wrong);
+    for (size_t s = 0; s < f.e->n_steps; s++) {
+        const struct nd_explained_unit *unit = &device->units[s];
+        assert_int_equal(unit->local.n_differing, s == wrong);
+        assert_int_equal(unit->is_source, s == wrong);
+        n_inherited += unit->inherited.n_differing;
+        assert_true(s > wrong || unit->inherited.n_differing == 0);
+    }
+    assert_true(n_inherited > 0);
+    assert_true(unit_of(&f, "pointwise/relu")->gain > 0);
+    assert_identity(&f);
+    close_fixture(&f);
+}
+
+static void step_without_its_edge_is_not_examined(void **state)
+{
+    (void)state;
+    struct fixture f = {.model = load("cnn.w8a8")};
+    add_device(&f, &(struct mc_device){.missing_edge = "pool"});
+    explain_ok(&f);
+    assert_int_equal(f.e->verdict, ND_VERDICT_INCONCLUSIVE);
+    assert_string_equal(unit_of(&f, "pool")->why_not, "not captured");
+    assert_false(unit_of(&f, "pool")->has_total);
+    assert_string_equal(unit_of(&f, "residual/conv")->why_not, "its input 'pool' cannot be read");
+    assert_true(unit_of(&f, "residual/conv")->has_total);
+    assert_true(unit_of(&f, "logits")->is_examined);
+    close_fixture(&f);
+}
+
+static void energies_do_not_depend_on_threads(void **state)
+{
+    (void)state;
+    struct fixture f = {.model = load("cnn.w8a8"), .float_model = load("cnn.float")};
+    struct nd_error err = {0};
+    add_device(&f, &(struct mc_device){.rounding = ND_ROUND_FLOOR});
+    expect_ok(explain(&f, 1, &err), &err);
+    struct nd_explained_device one = f.e->devices[0];
+    one.units = NULL;
+    expect_ok(explain(&f, 3, &err), &err);
+    const struct nd_explained_device *three = &f.e->devices[0];
+    assert_memory_equal(&one.output, &three->output, sizeof one.output);
+    assert_memory_equal(&one.own_share_interval, &three->own_share_interval, sizeof one.own_share_interval);
+    assert_true(one.own_share > one.own_share_interval.low && one.own_share < one.own_share_interval.high);
+    assert_true(one.own_share_interval.high - one.own_share_interval.low < 0.5);
+    /* Divergence works against quantisation: the two are far from independent. */
+    const struct nd_explained_unit *conv = unit_of(&f, "stem/relu");
+    assert_true(conv->quality.correlation < -0.2);
+    assert_true(conv->quality.noise_figure_db > 1);
+    close_fixture(&f);
+}
+
+static void capture_of_another_model_or_input_is_refused(void **state)
+{
+    (void)state;
+    struct fixture f = {.model = load("cnn.w8a8")};
+    struct nd_error err = {0};
+    add_device(&f, &(struct mc_device){0});
+    add_device(&f, &(struct mc_device){.brightness = 0.5f});
+    assert_int_equal(explain(&f, 0, &err), ND_ERR_NOT_COMPARABLE);
+    assert_int_equal(err.id, ND_E_COMPARE_NOTHING);
+    nd_model_destroy(&f.model);
+    f.model = load("cnn.w8a16");
+    assert_int_equal(explain(&f, 0, &err), ND_ERR_NOT_COMPARABLE);
+    assert_int_equal(err.id, ND_E_COMPARE_MODEL);
+    close_fixture(&f);
+}
+
+static void device_that_failed_is_a_result(void **state)
+{
+    (void)state;
+    struct fixture f = {.model = load("cnn.w8a8")};
+    add_device(&f, &(struct mc_device){.state = ND_CAPTURE_FAILED});
+    explain_ok(&f);
+    assert_int_equal(f.e->verdict, ND_VERDICT_FAILED);
+    assert_int_equal(f.e->n_steps, 0);
+    add_device(&f, &(struct mc_device){0});
+    explain_ok(&f);
+    assert_int_equal(f.e->verdict, ND_VERDICT_FAILED);
+    assert_int_equal(f.e->devices[1].verdict, ND_VERDICT_SAME);
+    assert_string_equal(unit_of(&f, "logits")->why_not, "the device failed");
+    close_fixture(&f);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
+    const struct CMUnitTest tests[] = {
+        TEST(device_that_is_exact_has_no_mismatch),
+        TEST(device_that_floors_is_half_a_step_low_in_every_unit),
+        TEST(code_that_is_wrong_is_local_once_and_inherited_behind),
+        TEST(step_without_its_edge_is_not_examined),
+        TEST(energies_do_not_depend_on_threads),
+        TEST(capture_of_another_model_or_input_is_refused),
+        TEST(device_that_failed_is_a_result),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -79,7 +79,7 @@ check_valgrind() {
     need valgrind
     suites="base parallel kernels exact_sum log_histogram tensor model probe probe_files chunk spool store capture view sigbus
         assemble plan device compare compare_files compare_metrics compare_signal compare_structure compare_types
-        compare_state compare_fleet compare_parts report report_json report_text exact_program exact_linear
+        compare_state compare_fleet compare_parts report report_json report_text exact_program exact_rounding exact_linear
         exact_linear_elements exact_ops"
     run_suite build-valgrind "valgrind --quiet --leak-check=full --error-exitcode=9"
 }

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "device/internal.h"
-#include "exact/program.h"
+#include "exact/rounding.h"
 #include "npudiff/parse.h"
 #include "runtime/runtime.h"
 

@@ -14,17 +14,38 @@
 
 struct nd_exact_graph;
 
+/* The channel of element i where scales are per channel, else 0. */
+size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *shape, size_t i);
+
 /* How a unit was evaluated. */
 enum nd_exact_way {
     ND_EXACT_AS_RATIO,  /* its exact value as a quotient of exact numbers, rounded once */
     ND_EXACT_AS_DOUBLE, /* its operators in double precision, then rounded */
 };
 
+/* The exact values of one unit, in steps of its output. Borrowed for the call. */
+struct nd_exact_values {
+    size_t edge;
+    const struct nd_shape *shape;
+    size_t n;
+    const struct nd_ratio *v;     /* [n] */
+    const struct nd_quant *quant; /* of the output */
+    enum nd_dtype dtype;          /* of the codes */
+    enum nd_exact_way way;
+};
+/* Makes the codes of a unit, whole numbers within the type: codes->x[n], made by the caller. Fractions are
+ * allowed, too: a value that was not requantised. */
+typedef enum nd_status nd_exact_round(void *context, const struct nd_exact_values *values,
+                                      struct nd_array *codes, struct nd_error *err);
+
 struct nd_exact_options {
     size_t struct_size;
-    enum nd_rounding rounding;    /* of every unit, and of the quantisation of inputs */
+    enum nd_rounding rounding; /* of every unit */
+    nd_exact_round *round;     /* takes the place of rounding; called with the context of the run. NULL: none */
     const struct nd_array *given; /* [n_edges] or NULL: codes (or floats) that are read in place of computed
                                      ones; n = 0 with shape.rank < 0: none for that edge. Borrowed. */
+    const bool *is_skipped;       /* [n_edges] or NULL: units that are given and need not be computed: neither
+                                     round nor found is called for them */
 };
 
 /* Prepares a model: constants are decoded, and what is computed from constants only is computed. All dimensions

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "exact/graph_internal.h"
 #include "exact/linear.h"
+#include "exact/linear_internal.h"
 
 /* An input of a linear operator: the codes behind a DequantizeLinear, or numbers. False: neither is there. */
 static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct nd_linear_input *out)
@@ -97,8 +98,8 @@ static enum nd_status linear_ratios(struct nd_exact_run *run, size_t quantize, s
     return nd_linear_unit(&call, result, err);
 }
 
-/* The channel of element i: its place along the axis of the scales. */
-static size_t channel_of(const struct nd_quant *quant, const struct nd_shape *shape, size_t i)
+/* Its place along the axis of the scales. */
+size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *shape, size_t i)
 {
     if (quant->n <= 1)
         return 0;
@@ -108,18 +109,35 @@ static size_t channel_of(const struct nd_quant *quant, const struct nd_shape *sh
     return i % quant->n;
 }
 
-static enum nd_status round_ratios(const struct nd_exact_run *run, size_t quantize,
-                                   const struct nd_linear_result *result, struct nd_array *codes,
-                                   struct nd_error *err)
+static enum nd_status round_plainly(const struct nd_exact_run *run, const struct nd_exact_values *values,
+                                    struct nd_array *codes)
 {
-    const struct nd_node_quant *quant = &run->g->quants[quantize];
-    enum nd_status status = nd_array_make(codes, quant->dtype, &result->shape, err);
-    for (size_t i = 0; i < codes->n && status == ND_OK; i++) {
-        size_t channel = channel_of(&quant->quant, &result->shape, i);
-        codes->x[i] = nd_code_of_ratio(&result->v[i], (double)quant->quant.zero_point[channel], quant->dtype,
+    for (size_t i = 0; i < values->n; i++) {
+        size_t channel = nd_exact_channel(values->quant, values->shape, i);
+        codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
                                        run->options->rounding);
     }
-    return status;
+    return ND_OK;
+}
+
+static enum nd_status round_ratios(const struct nd_exact_run *run, size_t quantize,
+                                   const struct nd_linear_result *result, enum nd_exact_way way,
+                                   struct nd_array *codes, struct nd_error *err)
+{
+    const struct nd_node_quant *quant = &run->g->quants[quantize];
+    size_t tensor = nd_exact_made(run->graph, quantize, 0);
+    const struct nd_exact_values values = {.edge = run->g->model->tensor_edge[tensor],
+                                           .shape = &result->shape,
+                                           .n = result->n,
+                                           .v = result->v,
+                                           .quant = &quant->quant,
+                                           .dtype = quant->dtype,
+                                           .way = way};
+    enum nd_status status = nd_array_make(codes, quant->dtype, &result->shape, err);
+    if (status != ND_OK)
+        return status;
+    return run->options->round != NULL ? run->options->round(run->context, &values, codes, err)
+                                       : round_plainly(run, &values, codes);
 }
 
 /* Section "else": everything in double, and the quotient by the scale rounded by the program. */
@@ -131,15 +149,18 @@ static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, st
     if (quant->quant.n == 0 || quant->dtype == ND_DTYPE_NONE)
         return nd_exact_run_node(run, quantize, err); /* scales computed at run time, blocks */
     enum nd_status status = nd_exact_ensure(run, input, err);
-    const struct nd_array *real = status == ND_OK ? nd_exact_value(run, input) : NULL;
-    if (status == ND_OK)
-        status = nd_array_make(codes, quant->dtype, &real->shape, err);
-    for (size_t i = 0; i < codes->n && status == ND_OK; i++) {
-        size_t channel = channel_of(&quant->quant, &real->shape, i);
-        const struct nd_ratio ratio = nd_ratio_of(real->x[i], (double)quant->quant.scale[channel]);
-        codes->x[i] = nd_code_of_ratio(&ratio, (double)quant->quant.zero_point[channel], quant->dtype,
-                                       run->options->rounding);
+    if (status != ND_OK)
+        return status;
+    const struct nd_array *real = nd_exact_value(run, input);
+    struct nd_linear_result result = {0};
+    status = nd_linear_make(&result, &real->shape, err);
+    for (size_t i = 0; i < result.n && status == ND_OK; i++) {
+        size_t channel = nd_exact_channel(&quant->quant, &real->shape, i);
+        result.v[i] = nd_ratio_of(real->x[i], (double)quant->quant.scale[channel]);
     }
+    if (status == ND_OK)
+        status = round_ratios(run, quantize, &result, ND_EXACT_AS_DOUBLE, codes, err);
+    nd_linear_deinit(&result);
     return status;
 }
 
@@ -154,12 +175,29 @@ static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, stru
         return ND_ERR_UNSUPPORTED;
     enum nd_status status = nd_array_make(codes, quant->dtype, &real->shape, err);
     for (size_t i = 0; i < codes->n && status == ND_OK; i++) {
-        size_t channel = channel_of(&quant->quant, &real->shape, i);
+        size_t channel = nd_exact_channel(&quant->quant, &real->shape, i);
         float quotient = (float)real->x[i] / quant->quant.scale[channel];
         const struct nd_ratio ratio = nd_ratio_of((double)quotient, 1);
         codes->x[i] = nd_code_of_ratio(&ratio, (double)quant->quant.zero_point[channel], quant->dtype,
                                        ND_ROUND_HALF_EVEN);
     }
+    return status;
+}
+
+static bool is_skipped(const struct nd_exact_run *run, size_t tensor)
+{
+    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+    return run->options->is_skipped != NULL && edge != ND_NO_INDEX && run->options->is_skipped[edge] &&
+           run->options->given[edge].shape.rank >= 0;
+}
+
+static enum nd_status take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err)
+{
+    struct nd_array codes = {0};
+    enum nd_status status =
+        nd_array_copy(&run->options->given[run->g->model->tensor_edge[tensor]], &codes, err);
+    if (status == ND_OK)
+        run->values[tensor] = codes;
     return status;
 }
 
@@ -169,6 +207,8 @@ enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, stru
     struct nd_linear_result result;
     struct nd_array codes = {0};
     struct nd_error ignored = {0};
+    if (is_skipped(run, tensor))
+        return take_given(run, tensor, err);
     enum nd_exact_way way = ND_EXACT_AS_RATIO;
     bool is_unit = run->g->unit_of_node[node] != ND_NO_INDEX;
     enum nd_status status = is_unit ? ND_ERR_UNSUPPORTED : quantise_input(run, node, &codes, err);
@@ -178,7 +218,7 @@ enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, stru
     if (is_done) {
         way = ND_EXACT_AS_DOUBLE;
     } else if (status == ND_OK) {
-        status = round_ratios(run, node, &result, &codes, err);
+        status = round_ratios(run, node, &result, way, &codes, err);
         nd_linear_deinit(&result);
     } else if (status == ND_ERR_UNSUPPORTED) {
         way = ND_EXACT_AS_DOUBLE;

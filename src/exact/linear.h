@@ -4,7 +4,7 @@
  *     DequantizeLinear* -> operator -> [Relu | Clip]* -> QuantizeLinear
  *
  * v = real / scale of the output, without the output's zero point, as a quotient of exact numbers: what a
- * program (see program.h) turns into a code. real means what the graph says in real arithmetic: scale * (code -
+ * program (program.h) turns into a code. real means what the graph says in real arithmetic: scale * (code -
  * zero point) for codes and the stored value of constants that are floats, nothing rounded on the way.
  *
  *     struct nd_linear_input inputs[] = {{&x_codes, &x_quant}, {&w_codes, &w_quant}, {&bias_codes, &b_quant}};
@@ -26,7 +26,7 @@
 #define ND_EXACT_LINEAR_H
 
 #include "exact/array.h"
-#include "exact/program.h"
+#include "exact/rounding.h"
 #include "model/onnx.h"
 
 struct nd_linear_input {

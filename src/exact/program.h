@@ -1,62 +1,38 @@
-/* From an exact value to a code: the last step of every unit, done by a program. science.md calls the value
- * before rounding v, in steps of the output: v = real / scale. */
+/* Programs: what a device does between the exact value of a unit and its code. Each is a formula from v, in
+ * steps of the output, to a whole number, to which the zero point is added before clipping.
+ *
+ *     half-even ... to-zero   v rounded once (rounding.h)
+ *     double:N                v rounded to N fraction bits, half up, then that to a whole number, half away
+ * from zero: fixed point multiplication with a rounding shift behind it (gemmlowp, TOSA DOUBLE_ROUND). Differs
+ * from rounding once in 2^-(N+1) of all values. float32                 v as a float32, rounded half to even */
 #ifndef ND_EXACT_PROGRAM_H
 #define ND_EXACT_PROGRAM_H
 
-#include "npudiff/tensor.h"
+#include "exact/rounding.h"
 
-/* An exact number: the sum of doubles of decreasing size that do not overlap. parts[0] has the sign of the
- * number and is within a unit in its last place of it; parts behind the last that is needed are 0.
- * Infinities and NaN are held in parts[0] alone. All operations expect magnitudes between 2^-900 and 2^900, far
- * outside of what products of four float32 and a code can be, and the processor's usual rounding to nearest. */
-enum { ND_WIDE_PARTS = 3 };
-struct nd_wide {
-    double parts[ND_WIDE_PARTS];
+enum nd_program_kind {
+    ND_PROGRAM_SINGLE,
+    ND_PROGRAM_DOUBLE,
+    ND_PROGRAM_FLOAT32,
 };
 
-struct nd_wide nd_wide_from(double value);
-struct nd_wide nd_wide_product(double a, double b); /* exact */
-/* Exact while the result has at most 159 bits, else cut behind them. */
-struct nd_wide nd_wide_add(struct nd_wide a, struct nd_wide b);
-struct nd_wide nd_wide_scale(struct nd_wide a, double factor);
-struct nd_wide nd_wide_negate(struct nd_wide a);
-int nd_wide_sign(struct nd_wide a);                      /* -1, 0, 1; 0 for NaN */
-int nd_wide_compare(struct nd_wide a, struct nd_wide b); /* the sign of a - b */
-
-/* v = numerator / denominator, the denominator positive; 0 is allowed and makes v infinite, or NaN for 0 / 0,
- * as floats do. Wide because of Div: code times scale times scale is up to 65 bits. */
-struct nd_ratio {
-    struct nd_wide numerator;
-    struct nd_wide denominator;
+struct nd_program {
+    enum nd_program_kind kind;
+    enum nd_rounding rounding; /* of ND_PROGRAM_SINGLE */
+    int n_bits;                /* of ND_PROGRAM_DOUBLE: 1 to ND_PROGRAM_MAX_BITS */
 };
-struct nd_ratio nd_ratio_of(double numerator, double denominator);
-/* The nearest double, ties to even. */
-double nd_ratio_value(const struct nd_ratio *ratio);
 
-enum nd_rounding {
-    ND_ROUND_HALF_EVEN,
-    ND_ROUND_HALF_AWAY,
-    ND_ROUND_HALF_UP,
-    ND_ROUND_HALF_DOWN,
-    ND_ROUND_FLOOR,
-    ND_ROUND_CEIL,
-    ND_ROUND_TO_ZERO,
-};
-/* "half-even", "half-away", "half-up" (toward +inf), "half-down" (toward -inf), "floor", "ceil", "to-zero". */
-const char *nd_rounding_name(enum nd_rounding rounding);
-bool nd_rounding_from_name(const char *name, enum nd_rounding *out);
+enum { ND_PROGRAM_MAX_BITS = 12, ND_PROGRAM_NAME_BYTES = 32 };
 
-/* The whole number that v is rounded to, exactly, ties included; below -2^52 it is -2^52, above 2^52 it is
- * 2^52. NaN gives 0; 0 is never negative. */
-double nd_round_ratio(const struct nd_ratio *ratio, enum nd_rounding rounding);
-double nd_round_value(double v, enum nd_rounding rounding);
+/* All of them, the commoner ones first. */
+const struct nd_program *nd_programs(size_t *n);
 
-/* The least and the largest code of an integer type of at most 32 bits, 4-bit ones included; other types are
- * asserted. */
-void nd_code_range(enum nd_dtype dtype, double *low, double *high);
+/* "half-even", "double:8", "float32". from_name is false for anything else. */
+const char *nd_program_name(const struct nd_program *program, char buf[ND_PROGRAM_NAME_BYTES]);
+bool nd_program_from_name(const char *name, struct nd_program *out);
 
-/* round(v) + zero_point, clipped to the type. */
-double nd_code_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd_dtype dtype,
-                        enum nd_rounding rounding);
+/* The whole number; place is that of the ratio. */
+double nd_program_round(const struct nd_program *program, const struct nd_ratio *ratio,
+                        const struct nd_place *place);
 
 #endif

@@ -1,5 +1,5 @@
 /* Exact sums and products of doubles by error-free transformations (Dekker 1971, Knuth; Shewchuk 1997). */
-#include "exact/program.h"
+#include "exact/rounding.h"
 
 #include <math.h>
 

@@ -72,10 +72,21 @@ struct nd_explained_unit {
     /* Its only local mismatches are single steps in less than 1 % of the codes of a unit that is evaluated in
      * double precision: no evidence against the device. Never a source. */
     bool is_within_step;
+    /* It does not do what the device does in such units: some of its codes are not what the device's program
+     * makes of the unit's own inputs. Known only where the device's program is. */
+    bool is_faulty;
     uint64_t n_codes;
     struct nd_explained_part local, inherited, total;
     uint64_t n_violations; /* elements where total is not local + inherited: none */
-    double gain;           /* inherited energy over the total energy of the unit's inputs; NaN without any */
+    /* Programs (see "programs" in the README: half-even, floor, double:8 ...) that give all of its codes; of a
+     * unit whose values leave nothing to round, all do. */
+    size_t n_programs;
+    char **programs;
+    char *program; /* what the device does in such units, or NULL: not known */
+    uint64_t
+        n_unexplained; /* codes that it does not give, or where it is not known the best program does not */
+    double explained_fraction; /* of the local mismatches, those that the best program gives; 1 without any */
+    double gain; /* inherited energy over the total energy of the unit's inputs; NaN without any */
     struct nd_decomposition quality; /* n_codes = 0 without a float reference */
 };
 
@@ -88,7 +99,10 @@ struct nd_explained_device {
                                 no mismatch, but steps that were not examined; failed */
     size_t n_examined, n_not_examined; /* steps */
     size_t n_sources;
-    size_t *sources;                 /* [n_sources] steps in graph order */
+    size_t *sources; /* [n_sources] steps in graph order */
+    size_t n_faulty;
+    size_t *faulty;                  /* [n_faulty] steps in graph order */
+    char *program;                   /* what most of its units do, or NULL: not known */
     struct nd_explained_unit *units; /* [n_steps] */
     /* Over the model outputs; n_codes = 0 without a float reference or without their codes. */
     struct nd_decomposition output;

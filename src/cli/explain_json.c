@@ -38,13 +38,17 @@ static json_t *share(uint64_t n, uint64_t total, bool is_known)
     return is_known && total > 0 ? json_real((double)n / (double)total) : json_null();
 }
 
-/* One program is tried so far: the exact value rounded half to even. */
 static json_t *programs(const struct nd_explained_unit *unit)
 {
     json_t *list = json_array();
-    if (unit->is_examined && unit->local.n_differing == 0)
-        json_array_append_new(list, json_string("half-even"));
+    for (size_t i = 0; i < unit->n_programs; i++)
+        json_array_append_new(list, json_string(unit->programs[i]));
     return list;
+}
+
+static json_t *text_or_null(const char *text)
+{
+    return text != NULL ? cli_text(text) : json_null();
 }
 
 static json_t *unit_json(const struct nd_explained_step *step, const struct nd_explained_unit *unit)
@@ -57,10 +61,13 @@ static json_t *unit_json(const struct nd_explained_step *step, const struct nd_e
         is_examined ? json_null() : cli_text(unit->why_not), "way", step->is_double ? "double" : "exact ratio",
         "codes", (json_int_t)n, "local_mismatch", share(unit->local.n_differing, n, is_examined),
         "inherited_mismatch", share(unit->inherited.n_differing, n, is_examined), "explained_fraction",
-        share(n - unit->local.n_differing, n, is_examined), "programs", programs(unit), "is_unit",
+        is_examined ? real(unit->explained_fraction) : json_null(), "programs", programs(unit), "is_unit",
         step->is_unit, "is_source", unit->is_source, "within_one_step_of_double", unit->is_within_step);
     if (row == NULL)
         return NULL;
+    json_object_set_new(row, "program", text_or_null(unit->program));
+    json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
+    json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
     json_object_set_new(row, "local", is_examined ? part(&unit->local) : json_null());
     json_object_set_new(row, "inherited", is_examined ? part(&unit->inherited) : json_null());
     json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
@@ -83,18 +90,29 @@ static json_t *energy(const struct nd_explained_device *device)
     return energy;
 }
 
+static json_t *faulty_json(const struct nd_explanation *e, const struct nd_explained_device *device,
+                           size_t step)
+{
+    const struct nd_explained_unit *unit = &device->units[step];
+    return json_pack("{s:o, s:o, s:I}", "unit", cli_text(e->steps[step].name), "op_type",
+                     cli_text(e->steps[step].op_types), "unexplained", (json_int_t)unit->n_unexplained);
+}
+
 static json_t *device_json(const struct nd_explanation *e, const struct nd_explained_device *device)
 {
-    json_t *sources = json_array(), *units = json_array();
+    json_t *sources = json_array(), *units = json_array(), *faulty = json_array();
+    for (size_t i = 0; i < device->n_faulty; i++)
+        json_array_append_new(faulty, faulty_json(e, device, device->faulty[i]));
     for (size_t i = 0; i < device->n_sources; i++)
         json_array_append_new(sources, cli_text(e->steps[device->sources[i]].name));
     for (size_t s = 0; s < e->n_steps; s++)
         json_array_append_new(units, unit_json(&e->steps[s], &device->units[s]));
-    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:I, s:I, s:o}", "uri", cli_text(device->uri),
-                     "chipset", cli_text(device->chipset), "capture", cli_text(device->capture), "verdict",
-                     nd_verdict_name(device->verdict), "failure",
-                     device->failure != NULL ? cli_text(device->failure) : json_null(), "sources", sources,
-                     "energy", energy(device), "examined", (json_int_t)device->n_examined, "not_examined",
+    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "uri",
+                     cli_text(device->uri), "chipset", cli_text(device->chipset), "capture",
+                     cli_text(device->capture), "verdict", nd_verdict_name(device->verdict), "failure",
+                     device->failure != NULL ? cli_text(device->failure) : json_null(), "program",
+                     text_or_null(device->program), "faulty", faulty, "sources", sources, "energy",
+                     energy(device), "examined", (json_int_t)device->n_examined, "not_examined",
                      (json_int_t)device->n_not_examined, "units", units);
 }
 

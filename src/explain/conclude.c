@@ -41,6 +41,7 @@ static void sum_unit(const struct nd_explain_job *job, size_t device, size_t ste
     finish_part(&unit->local, unit->n_codes, unit->is_examined);
     finish_part(&unit->inherited, unit->n_codes, unit->is_examined);
     finish_part(&unit->total, unit->n_codes, unit->has_total);
+    unit->explained_fraction = NAN;
     unit->is_within_step = unit->is_examined && is_within_step(&job->out->steps[step], unit);
     nd_explain_quality_of_step(job, device, step, &unit->quality);
 }
@@ -128,6 +129,8 @@ static enum nd_status conclude_device(struct nd_explain_job *job, size_t d, stru
     }
     device->n_not_examined = job->n_steps - device->n_examined;
     enum nd_status status = find_sources(job, device, err);
+    if (status == ND_OK)
+        status = nd_explain_judge(job, d, err);
     if (status == ND_OK)
         status = nd_explain_quality_of_output(job, d, err);
     device->verdict = verdict_of(device, job->n_steps);

@@ -29,12 +29,23 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
     return status;
 }
 
+static void deinit_unit(struct nd_explained_unit *unit)
+{
+    for (size_t i = 0; i < unit->n_programs; i++)
+        free(unit->programs[i]);
+    free(unit->programs);
+    free(unit->program);
+    free(unit->why_not);
+}
+
 static void deinit_device(struct nd_explained_device *device, size_t n_steps)
 {
     for (size_t s = 0; device->units != NULL && s < n_steps; s++)
-        free(device->units[s].why_not);
+        deinit_unit(&device->units[s]);
     free(device->units);
     free(device->sources);
+    free(device->faulty);
+    free(device->program);
     free(device->uri);
     free(device->chipset);
     free(device->capture);

@@ -3,7 +3,7 @@
 #ifndef ND_EXPLAIN_INTERNAL_H
 #define ND_EXPLAIN_INTERNAL_H
 
-#include "exact/graph.h"
+#include "explain/programs.h"
 #include "npudiff/explain.h"
 
 /* Sums over the codes of one step of one sample. */
@@ -46,6 +46,8 @@ struct nd_explain_job {
     struct nd_explain_source *sources;           /* [n_devices] */
     struct nd_explain_sums *sums;                /* [n_samples][n_devices][n_steps] */
     struct nd_explain_reference_sums *reference; /* [n_samples][n_steps] */
+    struct nd_explain_votes *votes;              /* [n_devices][n_steps] */
+    struct nd_explain_habit *habits;             /* [n_devices][n_steps], from judge.c on */
     struct nd_explanation *out;
 };
 
@@ -66,11 +68,14 @@ enum nd_status nd_explain_match_device(struct nd_explain_job *job, size_t device
 /* The unit that makes the edge, or NULL. */
 const struct nd_model_unit *nd_explain_unit_of(const struct nd_model *model, size_t edge);
 
-/* sample.c: fills sums and reference. */
+/* sample.c: fills sums, reference and votes. */
 enum nd_status nd_explain_run(struct nd_explain_job *job, size_t n_threads, struct nd_error *err);
 /* Arrays for the model's inputs, zeroed structs before. */
 enum nd_status nd_explain_make_inputs(const struct nd_model *model, struct nd_array *inputs,
                                       struct nd_error *err);
+
+/* judge.c: finds the device's programs and the units that do not follow them. */
+enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t device, struct nd_error *err);
 
 /* conclude.c, quality.c */
 enum nd_status nd_explain_conclude(struct nd_explain_job *job, struct nd_error *err);

@@ -182,7 +182,9 @@ static enum nd_status make_sums(struct nd_explain_job *job, struct nd_error *err
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many samples");
     job->sums = nd_calloc(n_all, sizeof *job->sums);
     job->reference = nd_calloc(n, sizeof *job->reference);
-    return job->sums != NULL && job->reference != NULL ? ND_OK : nd_fail_memory(err);
+    job->votes = nd_calloc(job->n_devices * job->n_steps, sizeof *job->votes);
+    job->habits = nd_calloc(job->n_devices * job->n_steps, sizeof *job->habits);
+    return job->sums != NULL && job->reference != NULL && job->votes != NULL && job->habits != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status plan_graphs(struct nd_explain_job *job, struct nd_error *err)
@@ -239,6 +241,8 @@ void nd_explain_job_deinit(struct nd_explain_job *job)
     free(job->shapes);
     free(job->sums);
     free(job->reference);
+    free(job->votes);
+    free(job->habits);
     nd_exact_graph_destroy(&job->graph);
     nd_exact_graph_destroy(&job->float_graph);
 }

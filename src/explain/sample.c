@@ -11,15 +11,16 @@
 struct worker {
     struct nd_explain_job *job;
     bool is_made;
-    struct nd_array *inputs;       /* [n_inputs of model] */
-    struct nd_array *float_inputs; /* [n_inputs of float_model]: views of inputs */
-    struct nd_array *reference;    /* [n_steps] codes (or floats) of the quantised reference */
-    struct nd_array *error;        /* [n_steps] first the float reference, then q in steps; rank < 0 without */
-    struct nd_array *given;        /* [n_edges]: rank < 0 where nothing was captured */
-    unsigned char **raw_inputs;    /* [n_inputs]: a block of samples */
-    unsigned char **raw;           /* [n_devices * n_steps]: the same, NULL where nothing is read */
-    size_t *input_bytes;           /* [n_inputs] of a sample */
-    size_t sample, device;         /* at hand */
+    struct nd_array *inputs;        /* [n_inputs of model] */
+    struct nd_array *float_inputs;  /* [n_inputs of float_model]: views of inputs */
+    struct nd_array *reference;     /* [n_steps] codes (or floats) of the quantised reference */
+    struct nd_array *error;         /* [n_steps] first the float reference, then q in steps; rank < 0 without */
+    struct nd_array *given;         /* [n_edges]: rank < 0 where nothing was captured */
+    unsigned char **raw_inputs;     /* [n_inputs]: a block of samples */
+    unsigned char **raw;            /* [n_devices * n_steps]: the same, NULL where nothing is read */
+    size_t *input_bytes;            /* [n_inputs] of a sample */
+    struct nd_explain_votes *votes; /* [n_devices][n_steps] */
+    size_t sample, device;          /* at hand */
 };
 
 struct team {
@@ -95,8 +96,9 @@ static enum nd_status make_worker(struct worker *w, struct nd_explain_job *job, 
     w->error = nd_calloc(job->n_steps, sizeof *w->error);
     w->given = nd_calloc(n_edges, sizeof *w->given);
     w->raw = nd_calloc(job->n_devices * job->n_steps, sizeof *w->raw);
+    w->votes = nd_calloc(job->n_devices * job->n_steps, sizeof *w->votes);
     if (w->inputs == NULL || w->float_inputs == NULL || w->raw_inputs == NULL || w->input_bytes == NULL ||
-        w->reference == NULL || w->error == NULL || w->given == NULL || w->raw == NULL)
+        w->reference == NULL || w->error == NULL || w->given == NULL || w->raw == NULL || w->votes == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n_edges; e++)
         w->given[e] = no_array;
@@ -136,6 +138,7 @@ static void worker_deinit(struct worker *w)
     free(w->error);
     free(w->given);
     free(w->raw);
+    free(w->votes);
 }
 
 /* ---- the references ---- */
@@ -220,6 +223,24 @@ static void add_difference(struct nd_explain_part_sums *part, double d)
     part->energy += d * d;
 }
 
+/* The quantised reference's rounding; and which programs would have given what the device has. */
+static enum nd_status round_device(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+                                   struct nd_error *err)
+{
+    (void)err;
+    struct worker *w = context;
+    const struct nd_explain_job *job = w->job;
+    size_t step = job->step_of_edge[values->edge];
+    for (size_t i = 0; i < values->n; i++) {
+        size_t channel = nd_exact_channel(values->quant, values->shape, i);
+        codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
+                                       ND_ROUND_HALF_EVEN);
+    }
+    if (job->out->devices[w->device].units[step].is_examined && w->given[values->edge].n == values->n)
+        nd_explain_count_votes(&w->votes[w->device * job->n_steps + step], values, w->given[values->edge].x);
+    return ND_OK;
+}
+
 static enum nd_status found_device(void *context, size_t edge, const struct nd_array *values,
                                    enum nd_exact_way way, struct nd_error *err)
 {
@@ -276,7 +297,8 @@ static enum nd_status load_given(struct worker *w, size_t in_block, struct nd_er
 
 static enum nd_status run_device(struct worker *w, size_t in_block, struct nd_error *err)
 {
-    const struct nd_exact_options options = {.struct_size = sizeof options, .given = w->given};
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options, .round = round_device, .given = w->given};
     enum nd_status status = load_given(w, in_block, err);
     if (status == ND_OK)
         status = nd_exact_graph_run(w->job->graph, w->inputs, &options, found_device, w, err);
@@ -345,8 +367,13 @@ enum nd_status nd_explain_run(struct nd_explain_job *job, size_t n_threads, stru
     enum nd_status status = nd_parallel_for(n_workers, n_blocks, run_block, &team, &local);
     if (status != ND_OK && err != NULL)
         *err = local;
-    for (size_t i = 0; i < n_workers; i++)
+    for (size_t i = 0; i < n_workers; i++) {
+        for (size_t k = 0; k < job->n_devices * job->n_steps && team.workers[i].votes != NULL; k++)
+            nd_explain_merge_votes(&team.workers[i].votes[k], &job->votes[k]);
         worker_deinit(&team.workers[i]);
+    }
+    for (size_t k = 0; k < job->n_devices * job->n_steps; k++)
+        nd_explain_finish_votes(&job->votes[k]);
     free(team.workers);
     return status;
 }

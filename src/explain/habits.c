@@ -1,0 +1,129 @@
+#include <string.h>
+
+#include "explain/programs.h"
+
+bool nd_explain_is_plain(size_t program)
+{
+    size_t n;
+    const struct nd_program *p = &nd_programs(&n)[program];
+    return p->kind == ND_PROGRAM_FLOAT32 || (p->kind == ND_PROGRAM_SINGLE && p->rounding <= ND_ROUND_HALF_DOWN);
+}
+
+/* Only units whose codes could tell programs apart have a say. */
+static bool is_informed(const struct nd_explain_habit *habit)
+{
+    return habit->is_counted && habit->votes->n_open > 0;
+}
+
+static bool fits(const struct nd_explain_habit *habit, size_t program, bool is_exact)
+{
+    return (is_exact ? habit->votes->wrong : habit->votes->far)[program] == 0;
+}
+
+/* A share of a device's units: those of one operator type, or all. */
+struct group {
+    const struct nd_explain_habit *habits;
+    size_t n;
+    const char *op_types; /* NULL: all */
+    bool is_exact;
+};
+
+static bool has(const struct group *group, size_t i)
+{
+    const struct nd_explain_habit *habit = &group->habits[i];
+    return is_informed(habit) && (group->op_types == NULL || strcmp(group->op_types, habit->op_types) == 0);
+}
+
+static size_t count_informed(const struct group *group)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < group->n; i++)
+        n += has(group, i);
+    return n;
+}
+
+/* How many follow the program, and, unless `not` is SIZE_MAX, not that one. */
+static size_t count_fitting(const struct group *group, size_t program, size_t not )
+{
+    size_t n = 0;
+    for (size_t i = 0; i < group->n; i++)
+        n += has(group, i) && fits(&group->habits[i], program, group->is_exact) &&
+             (not == SIZE_MAX || !fits(&group->habits[i], not, group->is_exact));
+    return n;
+}
+
+/* The program that most follow; of equals the first of the list. */
+static size_t commonest(const struct group *group, size_t *n_fitting)
+{
+    size_t n_programs, best = 0;
+    nd_programs(&n_programs);
+    *n_fitting = 0;
+    for (size_t p = 0; p < n_programs; p++) {
+        size_t n = count_fitting(group, p, SIZE_MAX);
+        if (n > *n_fitting) {
+            best = p;
+            *n_fitting = n;
+        }
+    }
+    return best;
+}
+
+/* A processor that has integer arithmetic uses it where it can: two units that follow a fixed point program,
+ * and do not round plainly, outweigh any number of units in floats. */
+static size_t prefer_fixed_point(const struct group *group, size_t best)
+{
+    size_t n_programs, most = 1, found = best;
+    nd_programs(&n_programs);
+    for (size_t p = 0; p < n_programs && nd_explain_is_plain(best); p++) {
+        size_t n = nd_explain_is_plain(p) ? 0 : count_fitting(group, p, best);
+        if (n > most) {
+            most = n;
+            found = p;
+        }
+    }
+    return found;
+}
+
+/* Of the whole device; SIZE_MAX without a majority. */
+static size_t program_of_device(const struct group *group)
+{
+    size_t n_fitting, best = commonest(group, &n_fitting);
+    size_t found = prefer_fixed_point(group, best);
+    if (found != best)
+        n_fitting = count_fitting(group, best, found) + count_fitting(group, found, SIZE_MAX);
+    return n_fitting > 0 && 2 * n_fitting > count_informed(group) ? found : SIZE_MAX;
+}
+
+/* Of one operator type on a device that uses `device` (or SIZE_MAX: unknown) elsewhere. */
+static size_t program_of_type(const struct group *group, size_t device)
+{
+    size_t n_fitting, best = commonest(group, &n_fitting), n_informed = count_informed(group);
+    bool is_majority = n_informed >= 2 && 2 * n_fitting > n_informed;
+    if (device == SIZE_MAX) /* some units of unknown arithmetic fit by chance: all but one must */
+        return n_informed >= 3 && n_fitting + 1 >= n_informed ? best : SIZE_MAX;
+    if (is_majority && 2 * count_fitting(group, best, device) > n_informed)
+        return nd_explain_is_plain(best) && !nd_explain_is_plain(device) ? device : best;
+    /* In floats a whole type may leave the doubt that is allowed: then nothing is known of it. */
+    bool is_unlike = n_informed >= 2 && 2 * count_fitting(group, device, SIZE_MAX) < n_informed;
+    return is_unlike && !group->is_exact ? SIZE_MAX : device;
+}
+
+void nd_explain_find_habits(struct nd_explain_habit *habits, size_t n, size_t *device_program)
+{
+    struct group all = {.habits = habits, .n = n, .is_exact = true};
+    size_t device = program_of_device(&all);
+    /* What rounds plainly may well compute in floats: it is held to what those can do. */
+    if (device == SIZE_MAX || nd_explain_is_plain(device)) {
+        all.is_exact = false;
+        device = program_of_device(&all);
+    }
+    for (size_t i = 0; i < n; i++) {
+        struct group type = all;
+        type.op_types = habits[i].op_types;
+        habits[i].program = habits[i].is_counted ? program_of_type(&type, device) : SIZE_MAX;
+        habits[i].is_exact = all.is_exact;
+        habits[i].follows =
+            habits[i].program == SIZE_MAX || fits(&habits[i], habits[i].program, habits[i].is_exact);
+    }
+    *device_program = device;
+}

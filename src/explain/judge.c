@@ -1,0 +1,82 @@
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "explain/internal.h"
+
+static enum nd_status name_program(size_t program, char **out, struct nd_error *err)
+{
+    size_t n;
+    char buf[ND_PROGRAM_NAME_BYTES];
+    const struct nd_program *programs = nd_programs(&n);
+    *out = program < n ? nd_strdup(nd_program_name(&programs[program], buf)) : NULL;
+    return *out != NULL || program >= n ? ND_OK : nd_fail_memory(err);
+}
+
+/* Those that give every code. */
+static enum nd_status list_programs(const struct nd_explain_votes *votes, struct nd_explained_unit *unit,
+                                    struct nd_error *err)
+{
+    size_t n;
+    nd_programs(&n);
+    unit->programs = nd_calloc(n, sizeof *unit->programs);
+    if (unit->programs == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t p = 0; p < n && status == ND_OK; p++) {
+        if (votes->wrong[p] > 0)
+            continue;
+        status = name_program(p, &unit->programs[unit->n_programs], err);
+        unit->n_programs += status == ND_OK;
+    }
+    return status;
+}
+
+static uint64_t fewest_wrong(const struct nd_explain_votes *votes)
+{
+    size_t n;
+    nd_programs(&n);
+    uint64_t fewest = votes->wrong[0];
+    for (size_t p = 1; p < n; p++)
+        fewest = votes->wrong[p] < fewest ? votes->wrong[p] : fewest;
+    return fewest;
+}
+
+static enum nd_status judge_unit(const struct nd_explain_habit *habit, struct nd_explained_unit *unit,
+                                 struct nd_error *err)
+{
+    uint64_t fewest = fewest_wrong(habit->votes), n_local = unit->local.n_differing;
+    bool is_known = habit->program != SIZE_MAX;
+    unit->is_faulty = is_known && !habit->follows;
+    unit->n_unexplained = fewest;
+    if (is_known)
+        unit->n_unexplained = (habit->is_exact ? habit->votes->wrong : habit->votes->far)[habit->program];
+    unit->explained_fraction = n_local > 0 ? 1 - (double)fewest / (double)n_local : 1;
+    enum nd_status status = name_program(habit->program, &unit->program, err);
+    return status == ND_OK ? list_programs(habit->votes, unit, err) : status;
+}
+
+enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_error *err)
+{
+    struct nd_explained_device *device = &job->out->devices[d];
+    struct nd_explain_habit *habits = &job->habits[d * job->n_steps];
+    size_t program;
+    device->faulty = nd_calloc(job->n_steps, sizeof *device->faulty);
+    if (device->faulty == NULL)
+        return nd_fail_memory(err);
+    for (size_t s = 0; s < job->n_steps; s++)
+        habits[s] =
+            (struct nd_explain_habit){.op_types = job->out->steps[s].op_types,
+                                      .is_counted = job->out->steps[s].is_unit && device->units[s].is_examined,
+                                      .votes = &job->votes[d * job->n_steps + s]};
+    nd_explain_find_habits(habits, job->n_steps, &program);
+    enum nd_status status = name_program(program, &device->program, err);
+    for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
+        if (!habits[s].is_counted)
+            continue;
+        status = judge_unit(&habits[s], &device->units[s], err);
+        if (device->units[s].is_faulty)
+            device->faulty[device->n_faulty++] = s;
+    }
+    return status;
+}

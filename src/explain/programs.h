@@ -1,0 +1,45 @@
+/* Which programs a unit's codes leave possible, and which one a device uses. A device has one arithmetic for
+ * all its units, or one per operator type; what does not follow it is the suspect, however small the
+ * difference. */
+#ifndef ND_EXPLAIN_PROGRAMS_H
+#define ND_EXPLAIN_PROGRAMS_H
+
+#include "exact/graph.h"
+
+enum { ND_EXPLAIN_MAX_PROGRAMS = 24 };
+
+/* Over the codes of one unit. The order is that of nd_programs. */
+struct nd_explain_votes {
+    uint64_t n_open;                         /* codes on which programs can differ: not whole, not clipped */
+    uint64_t wrong[ND_EXPLAIN_MAX_PROGRAMS]; /* codes that the program does not give */
+    uint64_t far[ND_EXPLAIN_MAX_PROGRAMS];   /* of those, not within float32 arithmetic of a threshold */
+    /* wrong and far of programs that round to the nearest, counted at once. */
+    uint64_t nearest_wrong;
+    uint64_t all_wrong; /* no program gives the code */
+};
+
+/* Adds the codes of one sample: given[values->n] are the device's. */
+void nd_explain_count_votes(struct nd_explain_votes *votes, const struct nd_exact_values *values,
+                            const double *given);
+void nd_explain_merge_votes(const struct nd_explain_votes *from, struct nd_explain_votes *to);
+/* Brings what was counted at once into wrong and far. */
+void nd_explain_finish_votes(struct nd_explain_votes *votes);
+
+/* What is asked and told of one step of a device. */
+struct nd_explain_habit {
+    const char *op_types;
+    bool is_counted; /* a unit that was examined */
+    const struct nd_explain_votes *votes;
+    size_t program; /* out: of nd_programs, what the device does in such units; SIZE_MAX: not known */
+    bool is_exact;  /* out: in every code, else but for what float32 arithmetic can move */
+    bool follows;   /* out: the unit does that; true where nothing is known */
+};
+/* The program of a device is the one that most of its units follow; operator types of which most units follow
+ * another one have their own. Plain rounding to the nearest beside units of a fixed point program is no program
+ * of an operator type, but float arithmetic: fallback. *device_program is SIZE_MAX when there is none. */
+void nd_explain_find_habits(struct nd_explain_habit *habits, size_t n, size_t *device_program);
+
+/* Whether it is what arithmetic in floats looks like: rounding once, to the nearest. */
+bool nd_explain_is_plain(size_t program);
+
+#endif

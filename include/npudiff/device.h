@@ -53,14 +53,15 @@ ND_PUBLIC void nd_runtimes_deinit(struct nd_runtime_list *list);
 enum nd_device_kind {
     ND_DEVICE_CPU,
     ND_DEVICE_HTP_SIM,
-    ND_DEVICE_EXACT,   /* the quantised model by exact units: the quantised reference */
-    ND_DEVICE_FLOAT64, /* a float model in double precision: the float reference */
+    ND_DEVICE_EXACT,    /* the quantised model by exact units: the quantised reference */
+    ND_DEVICE_FLOAT64,  /* a float model in double precision: the float reference */
+    ND_DEVICE_EMULATED, /* the quantised model by exact units with other programs and known faults */
 };
 
-/* "cpu", "htp-sim", "exact", "float64": as it starts a URI. Static storage. */
+/* "cpu", "htp-sim", "exact", "float64", "emu": as it starts a URI. Static storage. */
 ND_PUBLIC const char *nd_device_kind_name(enum nd_device_kind kind);
 
-/* Whether the device is evaluated by npudiff itself, without a runtime. */
+/* Whether the device is what others are compared with: a reference, evaluated by npudiff itself. */
 ND_PUBLIC bool nd_device_is_reference(enum nd_device_kind kind);
 
 /* The kinds of URI that are understood, for `npudiff devices`; ends with a NULL syntax. Static. */
@@ -70,7 +71,8 @@ struct nd_device_syntax {
 };
 ND_PUBLIC const struct nd_device_syntax *nd_device_syntaxes(void);
 
-/* A device as a URI names it: KIND[:CHIPSET][@RUNTIME][?key=value[&key=value...]]. */
+/* A device as a URI names it: KIND[:CHIPSET][@RUNTIME][?key=value[&key=value...]], or emu:ITEM[,ITEM...], or
+ * emu:PROFILE.yaml. */
 struct nd_device {
     enum nd_device_kind kind;
     char *uri;                        /* canonical: SM number and runtime spelled out */
@@ -85,7 +87,9 @@ struct nd_device {
 };
 
 /* ND_E_DEVICE_UNKNOWN: no such kind, chipset or option (the message lists those there are);
- * ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the command that installs it). */
+ * ND_E_DEVICE_PROFILE: an emulated device that is described wrongly (whether a model has what it names is found
+ * on capturing); ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the command that installs
+ * it). */
 ND_PUBLIC enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err);
 ND_PUBLIC void nd_device_deinit(struct nd_device *device);
 

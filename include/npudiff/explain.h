@@ -22,7 +22,13 @@ struct nd_explain_options {
     size_t struct_size;
     const char *probe; /* NULL: the largest of the first capture that all hold */
     size_t n_samples;  /* the first ones only; 0: all that every device has */
-    size_t n_threads;  /* 0: as many as the process may use; the result does not depend on it */
+    size_t
+        n_harm_samples; /* evenly spaced ones in which every unit's harm is measured: a run of the model each */
+    /* Captures of the untouched model (`--edges none`, or outputs only) on the same devices (by URI): whether
+     * making intermediates visible changes the outputs. May be none. */
+    const struct nd_capture *const *untouched;
+    size_t n_untouched;
+    size_t n_threads; /* 0: as many as the process may use; the result does not depend on it */
 };
 
 /* Differences of codes. */
@@ -63,18 +69,32 @@ struct nd_explained_step {
     bool has_float; /* the float model has it, too */
 };
 
+/* What is wrong with a unit, as far as its codes tell. */
+struct nd_explained_fault {
+    const char *kind;  /* "channel-scale", "stale", ... (doctor.h); NULL: none was found. Static */
+    char *text;        /* says it in words */
+    size_t channel;    /* SIZE_MAX: all */
+    double amount;     /* what it is depends on the kind */
+    double explained;  /* share of the codes that were wrong and are right under it */
+    const char *rival; /* another kind that explains as much, or NULL. Static */
+};
+
 /* One step on one device. What does not apply is 0 (counts) or NaN. */
 struct nd_explained_unit {
     bool is_examined;
     char *why_not;  /* "not captured", ...; NULL when it was examined */
     bool has_total; /* its codes were captured, so that total and quality are known */
     bool is_source; /* has local mismatches, and no step that it depends on has */
-    /* Its only local mismatches are single steps in less than 1 % of the codes of a unit that is evaluated in
-     * double precision: no evidence against the device. Never a source. */
+    /* Its only local mismatches are single steps that arithmetic in floats makes: those of a device that rounds
+     * plainly and does so everywhere, or less than 1 % of the codes of a unit that is evaluated in double
+     * precision. No evidence against the device; never a source. */
     bool is_within_step;
     /* It does not do what the device does in such units: some of its codes are not what the device's program
-     * makes of the unit's own inputs. Known only where the device's program is. */
+     * makes of the unit's own inputs, which is known only where the device's program is; or they change from
+     * run to run while its inputs do not. */
     bool is_faulty;
+    struct nd_explained_fault
+        fault; /* looked for in faulty units, and where an unknown device begins to differ */
     uint64_t n_codes;
     struct nd_explained_part local, inherited, total;
     uint64_t n_violations; /* elements where total is not local + inherited: none */
@@ -86,17 +106,41 @@ struct nd_explained_unit {
     uint64_t
         n_unexplained; /* codes that it does not give, or where it is not known the best program does not */
     double explained_fraction; /* of the local mismatches, those that the best program gives; 1 without any */
+    /* Of the local error alone, put into the quantised reference: mean square of the change at the model's
+     * outputs in steps^2, and the share of their codes that change. NaN where it is not measured. */
+    double harm, harmed_share;
     double gain; /* inherited energy over the total energy of the unit's inputs; NaN without any */
     struct nd_decomposition quality; /* n_codes = 0 without a float reference */
 };
 
+/* What the devices have in common at the outputs: the code that most lineages have, element by element. Devices
+ * with the same codes everywhere are one lineage. It abstains below 3 lineages, and where, of the elements on
+ * which they differ, the commonest code is not 2 votes ahead of the next on average. The majority may be wrong:
+ * that is seen in common_divergence. */
+struct nd_explained_vote {
+    bool is_known;
+    char *why_not; /* NULL when it is known */
+    size_t n_lineages;
+    double split_share;       /* of the elements, on which lineages differ */
+    double margin;            /* mean number of votes that the commonest code is ahead there */
+    double common_divergence; /* mean square of the vote less the quantised reference, in steps^2 */
+};
+
+/* The outputs with intermediates visible against those without. */
+struct nd_explained_observer {
+    size_t n_samples; /* compared; 0: not known */
+    size_t n_changed; /* of those: then the intermediates are of another graph */
+};
+
 struct nd_explained_device {
-    char *uri; /* "cpu", "htp-sim:sm8650"; "?" when the capture does not say */
+    size_t same_as; /* the first device that has the same code everywhere; the device itself, else */
+    char *uri;      /* "cpu", "htp-sim:sm8650"; "?" when the capture does not say */
     char *chipset;
     char *capture;
     char *failure;           /* what it said when it failed, or NULL */
     enum nd_verdict verdict; /* same: no local mismatch; within: only is_within_step; differs; inconclusive:
                                 no mismatch, but steps that were not examined; failed */
+    struct nd_explained_observer observer;
     size_t n_examined, n_not_examined; /* steps */
     size_t n_sources;
     size_t *sources; /* [n_sources] steps in graph order */
@@ -106,7 +150,10 @@ struct nd_explained_device {
     struct nd_explained_unit *units; /* [n_steps] */
     /* Over the model outputs; n_codes = 0 without a float reference or without their codes. */
     struct nd_decomposition output;
-    double own_share; /* of divergence in quantisation + divergence energy; NaN when it is unknown or 0 / 0 */
+    /* Of what is the device's own, in the sum of its energy and that of what is common to all: its difference
+     * from the vote of the lineages beside the error of that vote, or, where the vote is not known, divergence
+     * beside quantisation. NaN when it is unknown or 0 / 0. */
+    double own_share;
     struct nd_interval own_share_interval, quantisation_interval, divergence_interval, interaction_interval;
 };
 
@@ -117,6 +164,8 @@ struct nd_explanation {
     char *float_model; /* NULL without one */
     char *probe;
     size_t n_samples;
+    size_t n_harm_samples; /* those in which harm was measured */
+    struct nd_explained_vote vote;
     size_t n_steps, n_devices;
     struct nd_explained_step *steps;
     struct nd_explained_device *devices;

@@ -43,6 +43,9 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
 /* Records the profile, when this pass has one. */
 enum nd_status nd_agent_record_profile(struct nd_agent *agent, struct nd_error *err);
 
+/* Records what an emulated device did wrong until now; what is recorded last counts. */
+enum nd_status nd_agent_record_truth(struct nd_agent *agent, struct nd_error *err);
+
 /* ---- connect.c: which of the session's inputs and outputs is what in the job ---- */
 
 /* Which edges later passes check, and room for what pass 0 gives for them. Once for all passes. */

@@ -69,9 +69,13 @@ static enum nd_status run_pass(struct nd_agent *agent, struct nd_error *err)
     if (status == ND_OK)
         status = nd_agent_connect(agent, err);
     if (status == ND_OK)
+        status = nd_agent_record_truth(agent, err); /* also for an agent that dies on its samples */
+    if (status == ND_OK)
         status = enter_stage(agent, "run", err);
     if (status == ND_OK)
         status = run_samples(agent, err);
+    if (status == ND_OK)
+        status = nd_agent_record_truth(agent, err);
     if (status == ND_OK)
         status = nd_agent_record_profile(agent, err);
     nd_agent_disconnect(agent);

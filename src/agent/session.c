@@ -178,3 +178,18 @@ enum nd_status nd_agent_record_profile(struct nd_agent *agent, struct nd_error *
     free(path);
     return status;
 }
+
+static void add_truth(void *context, const char *key, const char *value)
+{
+    nd_fields_add(context, key, value);
+}
+
+enum nd_status nd_agent_record_truth(struct nd_agent *agent, struct nd_error *err)
+{
+    struct nd_strbuf fields = {0};
+    enum nd_status status = nd_session_truth(agent->session, add_truth, &fields, err);
+    if (status == ND_OK && fields.len > 0)
+        status = nd_fields_append(agent->writer, ND_RECORD_TRUTH, NULL, 0, &fields, err);
+    nd_strbuf_deinit(&fields);
+    return status;
+}

@@ -90,6 +90,12 @@ static enum nd_status write_attributes(struct nd_capture_writer *writer, const s
         status = write_string(writer, "runtime", keys[i][1], value, err);
         free(value);
     }
+    static const char *const truths[] = {"profile", "faulty", "kinds", "n_changed"};
+    for (size_t i = 0; status == ND_OK && index->truth.kind != 0 && i < sizeof truths / sizeof truths[0]; i++) {
+        char *value = nd_fields_get(&index->truth, truths[i]);
+        status = write_string(writer, "truth", truths[i], value, err);
+        free(value);
+    }
     return status == ND_OK ? write_libraries(writer, index, err) : status;
 }
 

@@ -9,8 +9,8 @@
 static const struct {
     const char *group;
     const char *path;
-} groups[] = {{"", "/"},           {"device", "/device"}, {"runtime", "/runtime"},
-              {"model", "/model"}, {"host", "/host"},     {"failure", "/failure"}};
+} groups[] = {{"", "/"},         {"device", "/device"},   {"runtime", "/runtime"}, {"model", "/model"},
+              {"host", "/host"}, {"failure", "/failure"}, {"truth", "/truth"}};
 
 static enum nd_status set_attr(struct nd_attr *attr, const char *group, const char *path,
                                const struct nd_index_attr *found, struct nd_error *err)
@@ -44,6 +44,28 @@ static enum nd_status set_state(struct nd_capture *capture, struct nd_error *err
                    found != NULL ? found : "missing");
 }
 
+/* Three columns of as many lines, the last of numbers. */
+static enum nd_status check_truth(const struct nd_capture *capture, struct nd_error *err)
+{
+    static const char *const keys[] = {"faulty", "kinds", "n_changed"};
+    size_t n_lines[3];
+    const char *profile = nd_capture_string(capture, "truth", "profile");
+    bool is_whole = profile != NULL && strchr(profile, '\n') == NULL;
+    for (size_t k = 0; k < 3 && is_whole; k++) {
+        const char *text = nd_capture_string(capture, "truth", keys[k]);
+        is_whole = text != NULL;
+        n_lines[k] = is_whole && *text != '\0';
+        for (; is_whole && *text != '\0'; text++) {
+            n_lines[k] += *text == '\n';
+            is_whole = k < 2 || *text == '\n' || (*text >= '0' && *text <= '9');
+        }
+        is_whole = is_whole && n_lines[k] == n_lines[0];
+    }
+    return is_whole ? ND_OK
+                    : nd_fail(err, ND_E_CAPTURE_SCHEMA, "/truth",
+                              "'/truth' is not profile and as many lines of faulty, kinds and n_changed");
+}
+
 enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -58,6 +80,8 @@ enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct nd_error
             status = set_attr(attr, groups[g].group, groups[g].path, &object->attrs[i], err);
         }
     }
+    if (status == ND_OK && nd_index_find(capture->index, "/truth") != NULL)
+        status = check_truth(capture, err);
     return status == ND_OK ? set_state(capture, err) : status;
 }
 

@@ -133,6 +133,9 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
     case ND_RECORD_PROFILE:
         index->profile = *record;
         return true;
+    case ND_RECORD_TRUTH:
+        index->truth = *record;
+        return true;
     case ND_RECORD_LIBRARY:
         return add_record(&index->libraries, &index->n_libraries, &index->libraries_capacity, record);
     case ND_RECORD_NODE:

@@ -74,26 +74,57 @@ static enum nd_status make_probes(const struct nd_model *model, const struct cli
     return status;
 }
 
+enum { MAX_LABEL_BYTES = 100, MAX_NAME_BYTES = MAX_LABEL_BYTES + 16 };
+
 static bool ends_with(const char *text, const char *end)
 {
     size_t n = strlen(text), m = strlen(end);
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* "<folder>/<label>.h5", where what a file name had better not hold becomes '-'; or the output itself when that
- * is a file name. */
-static char *capture_path(const char *output, const char *label, bool is_file)
+/* Digits for what a file name cannot tell apart (FNV-1a). */
+static uint32_t hash_text(const char *text)
+{
+    uint32_t hash = 2166136261u;
+    for (; *text != '\0'; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+/* The label as a file name: what that had better not hold becomes '-'. Digits follow where it was too long or
+ * held what is not in the names of devices. */
+static void name_file(const char *label, bool with_digits, char name[MAX_NAME_BYTES])
+{
+    const char *replaced = strncmp(label, "emu:", 4) == 0 ? "/?&=: @,'\"*<>|\\" : "/?&=: ";
+    const char *strange = "'\"*<>|\\";
+    size_t n = 0;
+    for (const char *at = label; *at != '\0'; at++) {
+        bool is_control = (unsigned char)*at < ' ' || *at == 127;
+        with_digits = with_digits || is_control || strchr(strange, *at) != NULL;
+        if (n < MAX_LABEL_BYTES)
+            name[n] = is_control || strchr(replaced, *at) != NULL ? '-' : *at;
+        n++;
+    }
+    with_digits = with_digits || n > MAX_LABEL_BYTES;
+    n = n < MAX_LABEL_BYTES ? n : MAX_LABEL_BYTES;
+    while (n < strlen(label) && n > 0 && ((unsigned char)label[n] & 0xc0) == 0x80)
+        n--; /* not within a character */
+    name[n] = '\0';
+    if (with_digits)
+        snprintf(name + n, MAX_NAME_BYTES - n, "-%08x", (unsigned int)hash_text(label));
+}
+
+/* "<folder>/<label>.h5", or the output itself when that is a file name. */
+static char *capture_path(const char *output, const char *label, bool with_digits, bool is_file)
 {
     if (is_file)
         return strdup(output);
-    size_t size = strlen(output) + strlen(label) + 8;
+    char name[MAX_NAME_BYTES];
+    name_file(label, with_digits, name);
+    size_t size = strlen(output) + strlen(name) + 8;
     char *path = malloc(size);
-    if (path == NULL)
-        return NULL;
-    snprintf(path, size, "%s/%s.h5", output, label);
-    for (char *at = path + strlen(output) + 1; *at != '\0'; at++)
-        if (strchr("/?&=: ", *at) != NULL)
-            *at = '-';
+    if (path != NULL)
+        snprintf(path, size, "%s/%s.h5", output, name);
     return path;
 }
 
@@ -129,6 +160,15 @@ static bool make_folder(const char *path)
     return is_made;
 }
 
+/* Two devices whose names differ only in what a file name does not hold. */
+static bool is_taken(const struct cli_fleet *fleet, size_t n, const char *path, const char *label)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(fleet->cells[i].path, path) == 0 && strcmp(fleet->cells[i].device.label, label) != 0)
+            return true;
+    return false;
+}
+
 static enum nd_status prepare_cells(const struct values *values, struct cli_fleet *fleet, struct nd_error *err)
 {
     bool is_file = ends_with(values->output, ".h5");
@@ -136,7 +176,15 @@ static enum nd_status prepare_cells(const struct values *values, struct cli_flee
     for (size_t i = 0; status == ND_OK && i < fleet->n_cells; i++) {
         struct cli_cell *cell = &fleet->cells[i];
         status = nd_device_parse(values->devices.items[i], &cell->device, err);
-        if (status == ND_OK && (cell->path = capture_path(values->output, cell->device.label, is_file)) == NULL)
+        if (status != ND_OK)
+            break;
+        const char *label = cell->device.label;
+        cell->path = capture_path(values->output, label, false, is_file);
+        if (cell->path != NULL && !is_file && is_taken(fleet, i, cell->path, label)) {
+            free(cell->path);
+            cell->path = capture_path(values->output, label, true, is_file);
+        }
+        if (cell->path == NULL)
             status = ND_ERR_MEMORY;
     }
     return status;

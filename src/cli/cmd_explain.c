@@ -9,14 +9,22 @@ struct values {
     const char *quantised;
     const char *float_model;
     const char *probe;
+    struct cli_list untouched;
     size_t n_samples;
+    struct cli_integer n_harm_samples;
     size_t n_threads;
     size_t width;
+    bool units;
     bool json;
     bool quiet;
 };
 
-enum { DEFAULT_WIDTH = 120 };
+enum { DEFAULT_WIDTH = 120, DEFAULT_HARM_SAMPLES = 16 };
+
+static size_t n_harm_samples(const struct values *values)
+{
+    return values->n_harm_samples.is_given ? (size_t)values->n_harm_samples.value : DEFAULT_HARM_SAMPLES;
+}
 
 static enum nd_status open_captures(const char *const *paths, size_t n, struct nd_capture **captures,
                                     struct nd_error *err)
@@ -30,7 +38,7 @@ static enum nd_status open_captures(const char *const *paths, size_t n, struct n
 static int print(const struct values *values, const struct nd_explanation *explanation)
 {
     if (!values->json) {
-        explain_print_text(explanation, values->width > 0 ? values->width : DEFAULT_WIDTH);
+        explain_print_text(explanation, values->width > 0 ? values->width : DEFAULT_WIDTH, values->units);
         return ND_EXIT_SAME;
     }
     json_t *json = explain_json(explanation);
@@ -45,13 +53,17 @@ static int print(const struct values *values, const struct nd_explanation *expla
 
 /* An operator that cannot be evaluated leaves the question open; a file that cannot be read is trouble. */
 static int explain(const struct values *values, const struct nd_model *model,
-                   const struct nd_model *float_model, struct nd_capture *const *captures, size_t n)
+                   const struct nd_model *float_model, struct nd_capture *const *captures, size_t n,
+                   struct nd_capture *const *untouched)
 {
     struct nd_error err = {0};
     struct nd_explanation *explanation = NULL;
     const struct nd_explain_options options = {.struct_size = sizeof options,
                                                .probe = values->probe,
                                                .n_samples = values->n_samples,
+                                               .n_harm_samples = n_harm_samples(values),
+                                               .untouched = (const struct nd_capture *const *)untouched,
+                                               .n_untouched = values->untouched.n,
                                                .n_threads = values->n_threads};
     enum nd_status status = nd_explain(model, float_model, (const struct nd_capture *const *)captures, n,
                                        &options, &explanation, &err);
@@ -70,9 +82,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     struct nd_error err = {0};
     struct nd_model *model = NULL, *float_model = NULL;
+    size_t n_all = n_operands + values->untouched.n;
     if (values->quantised == NULL)
         return cli_usage_error("explain", "--quantised MODEL is needed");
-    struct nd_capture **captures = calloc(n_operands, sizeof *captures);
+    struct nd_capture **captures = calloc(n_all, sizeof *captures);
     if (captures == NULL)
         return ND_EXIT_TROUBLE;
     enum nd_status status = nd_model_load(values->quantised, &model, &err);
@@ -80,9 +93,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         status = nd_model_load(values->float_model, &float_model, &err);
     if (status == ND_OK)
         status = open_captures(operands, n_operands, captures, &err);
-    int exit_code =
-        status == ND_OK ? explain(values, model, float_model, captures, n_operands) : cli_report_error(&err);
-    for (size_t i = 0; i < n_operands; i++)
+    if (status == ND_OK)
+        status = open_captures(values->untouched.items, values->untouched.n, captures + n_operands, &err);
+    int exit_code = status == ND_OK
+                        ? explain(values, model, float_model, captures, n_operands, captures + n_operands)
+                        : cli_report_error(&err);
+    for (size_t i = 0; i < n_all; i++)
         nd_capture_close(&captures[i]);
     free(captures);
     nd_model_destroy(&float_model);
@@ -107,12 +123,27 @@ static const struct cli_option options[] = {
      .offset = offsetof(struct values, probe),
      .argument = "PROBE",
      .help = "look at that one (the one with the most samples that all captures hold)"},
+    {.name = "untouched",
+     .kind = CLI_LIST,
+     .offset = offsetof(struct values, untouched),
+     .argument = "CAPTURE.h5",
+     .help = "a capture of the same device with --edges none or outputs: tells whether making intermediates "
+             "visible changes the outputs; may be given for every device"},
     {.name = "samples",
      .kind = CLI_NUMBER,
      .offset = offsetof(struct values, n_samples),
      .argument = "N",
      .help = "look at the first N samples (all)",
      .min = 1,
+     .max = 1e9},
+    {.name = "harm-samples",
+     .kind = CLI_INTEGER,
+     .offset = offsetof(struct values, n_harm_samples),
+     .argument = "N",
+     .help =
+         "measure in N of them what each unit's local error alone does to the outputs: one run of the model "
+         "for each (16; 0: do not)",
+     .min = 0,
      .max = 1e9},
     {.name = "threads",
      .kind = CLI_NUMBER,
@@ -128,6 +159,10 @@ static const struct cli_option options[] = {
      .help = "columns of the text (120)",
      .min = 100,
      .max = 1000},
+    {.name = "units",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, units),
+     .help = "print a table of all units, too"},
     {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
     {.name = "quiet",
      .letter = 'q',

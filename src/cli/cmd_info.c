@@ -130,6 +130,16 @@ static void print_group(const char *group, const json_t *members, bool is_verbos
     }
 }
 
+/* What is wrong with an emulated device is not told to whoever looks for it: only that it is written down. */
+static void print_truth(const json_t *truth)
+{
+    const char *faulty = json_string_value(json_object_get(truth, "faulty"));
+    size_t n = faulty != NULL && *faulty != '\0';
+    for (; n > 0 && *faulty != '\0'; faulty++)
+        n += *faulty == '\n';
+    printf("truth\n  %-20s %zu, which --json tells\n", "faults", n);
+}
+
 static void print_text(const json_t *info, bool is_verbose)
 {
     const char *group, *provider;
@@ -137,7 +147,12 @@ static void print_text(const json_t *info, bool is_verbose)
     printf("%s: %s\n", json_string_value(json_object_get(info, "path")),
            json_string_value(json_object_get(info, "status")));
     json_object_foreach(json_object_get(info, "attributes"), group, members)
-        print_group(group, members, is_verbose);
+    {
+        if (strcmp(group, "truth") == 0)
+            print_truth(members);
+        else
+            print_group(group, members, is_verbose);
+    }
     printf("edges: %" JSON_INTEGER_FORMAT "\nnodes: %" JSON_INTEGER_FORMAT,
            json_integer_value(json_object_get(info, "edges")),
            json_integer_value(json_object_get(info, "nodes")));

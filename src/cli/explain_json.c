@@ -73,6 +73,8 @@ static json_t *unit_json(const struct nd_explained_step *step, const struct nd_e
     json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
     json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
     json_object_set_new(row, "gain", real(unit->gain));
+    json_object_set_new(row, "harm", real(unit->harm));
+    json_object_set_new(row, "harmed_share", real(unit->harmed_share));
     json_object_set_new(row, "quality", decomposition(&unit->quality));
     return row;
 }
@@ -94,8 +96,19 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
                            size_t step)
 {
     const struct nd_explained_unit *unit = &device->units[step];
-    return json_pack("{s:o, s:o, s:I}", "unit", cli_text(e->steps[step].name), "op_type",
-                     cli_text(e->steps[step].op_types), "unexplained", (json_int_t)unit->n_unexplained);
+    const struct nd_explained_fault *fault = &unit->fault;
+    json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "unit", cli_text(e->steps[step].name), "op_type",
+                            cli_text(e->steps[step].op_types), "unexplained", (json_int_t)unit->n_unexplained,
+                            "kind", text_or_null(fault->kind));
+    if (row == NULL || fault->kind == NULL)
+        return row;
+    json_object_set_new(row, "text", cli_text(fault->text));
+    json_object_set_new(row, "channel",
+                        fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
+    json_object_set_new(row, "amount", real(fault->amount));
+    json_object_set_new(row, "explained_fraction", real(fault->explained));
+    json_object_set_new(row, "rival", text_or_null(fault->rival));
+    return row;
 }
 
 static json_t *device_json(const struct nd_explanation *e, const struct nd_explained_device *device)
@@ -107,8 +120,12 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
         json_array_append_new(sources, cli_text(e->steps[device->sources[i]].name));
     for (size_t s = 0; s < e->n_steps; s++)
         json_array_append_new(units, unit_json(&e->steps[s], &device->units[s]));
-    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "uri",
-                     cli_text(device->uri), "chipset", cli_text(device->chipset), "capture",
+    json_t *observer = device->observer.n_samples == 0
+                           ? json_null()
+                           : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
+                                       "changed", (json_int_t)device->observer.n_changed);
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "observer", observer,
+                     "uri", cli_text(device->uri), "chipset", cli_text(device->chipset), "capture",
                      cli_text(device->capture), "verdict", nd_verdict_name(device->verdict), "failure",
                      device->failure != NULL ? cli_text(device->failure) : json_null(), "program",
                      text_or_null(device->program), "faulty", faulty, "sources", sources, "energy",
@@ -116,14 +133,23 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
                      (json_int_t)device->n_not_examined, "units", units);
 }
 
+static json_t *vote_json(const struct nd_explained_vote *vote)
+{
+    return json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", vote->is_known, "why_not",
+                     text_or_null(vote->why_not), "lineages", (json_int_t)vote->n_lineages, "split_share",
+                     real(vote->split_share), "margin", real(vote->margin), "common_divergence",
+                     real(vote->common_divergence));
+}
+
 json_t *explain_json(const struct nd_explanation *e)
 {
     json_t *devices = json_array();
     for (size_t d = 0; d < e->n_devices; d++)
         json_array_append_new(devices, device_json(e, &e->devices[d]));
-    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:I, s:o}", "verdict", nd_verdict_name(e->verdict), "model",
-                     cli_text(e->model), "model_sha256", e->model_sha256, "float_model",
+    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o}", "verdict", nd_verdict_name(e->verdict),
+                     "model", cli_text(e->model), "model_sha256", e->model_sha256, "float_model",
                      e->float_model != NULL ? cli_text(e->float_model) : json_null(), "probe",
                      e->probe != NULL ? cli_text(e->probe) : json_null(), "samples", (json_int_t)e->n_samples,
-                     "devices", devices);
+                     "harm_samples", (json_int_t)e->n_harm_samples, "vote", vote_json(&e->vote), "devices",
+                     devices);
 }

@@ -6,9 +6,13 @@
 
 #include "npudiff/explain.h"
 
-/* Prints the text for people, lines of at most `width` (at least 100) columns but for words that are longer.
- * Devices without a local mismatch get no table. */
-void explain_print_text(const struct nd_explanation *explanation, size_t width);
+/* Prints the text for people, lines of at most `width` (at least 100) columns but for words that are longer;
+ * with a table of all units of devices that have local mismatches where it is asked for. */
+void explain_print_text(const struct nd_explanation *explanation, size_t width, bool with_units);
+
+/* That table. */
+void explain_print_units(const struct nd_explanation *explanation, const struct nd_explained_device *device,
+                         size_t width);
 
 /* Everything, as JSON; NULL when memory is out. */
 json_t *explain_json(const struct nd_explanation *explanation);

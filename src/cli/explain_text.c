@@ -1,3 +1,4 @@
+#include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -5,23 +6,11 @@
 #include <string.h>
 
 #include "cli/explain_report.h"
+#include "cli/explain_words.h"
 
-enum { N_WORST = 3, N_LISTED = 12, CELL_BYTES = 512 };
-
-/* Of the first two columns of the table. */
-struct widths {
-    int name, op;
-};
+enum { N_WORST = 3, N_LISTED = 12 };
 
 /* ---- pieces ---- */
-
-/* Names come from files: nothing of them may steer a terminal. */
-static void clean(char *text)
-{
-    for (; *text != '\0'; text++)
-        if ((unsigned char)*text < 0x20 || *text == 0x7f)
-            *text = '?';
-}
 
 /* Prints a paragraph behind `indent` blanks, broken at blanks; lines that follow are indented by two more. */
 ND_PRINTF(3, 4) static void print_wrapped(size_t width, size_t indent, const char *fmt, ...)
@@ -33,7 +22,7 @@ ND_PRINTF(3, 4) static void print_wrapped(size_t width, size_t indent, const cha
     va_end(arguments);
     if (n < 0)
         return;
-    clean(text);
+    explain_clean(text);
     size_t column = 0;
     char *rest = NULL;
     for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
@@ -48,48 +37,6 @@ ND_PRINTF(3, 4) static void print_wrapped(size_t width, size_t indent, const cha
     free(text);
 }
 
-/* "12.3%", "<0.01%" for anything above zero. */
-static char *format_share(uint64_t n, uint64_t total, char buf[static 32])
-{
-    double percent = total > 0 ? 100 * (double)n / (double)total : 0;
-    if (n == 0 || n == total)
-        snprintf(buf, 32, "%.0f%%", percent);
-    else if (percent < 0.01)
-        snprintf(buf, 32, "<0.01%%");
-    else
-        snprintf(buf, 32, percent < 1 ? "%.2f%%" : "%.1f%%", fmin(percent, 99.9));
-    return buf;
-}
-
-static char *format_real(double value, char buf[static 32])
-{
-    if (isnan(value))
-        snprintf(buf, 32, "-");
-    else
-        snprintf(buf, 32, "%.3g", value);
-    return buf;
-}
-
-/* A copy of at most `max` characters that lost its middle; bytes of UTF-8 are not cut apart. */
-static void shorten(const char *text, size_t max, char out[static CELL_BYTES])
-{
-    size_t n = strlen(text);
-    max = max < CELL_BYTES - 1 ? max : CELL_BYTES - 1;
-    if (n <= max) {
-        memcpy(out, text, n + 1);
-    } else {
-        size_t head = (max - 2) / 2, tail = n - (max - 2 - head);
-        while (head > 0 && ((unsigned char)text[head] & 0xc0) == 0x80)
-            head--;
-        while (((unsigned char)text[tail] & 0xc0) == 0x80)
-            tail++;
-        memcpy(out, text, head);
-        memcpy(out + head, "..", 2);
-        memcpy(out + head + 2, text + tail, n - tail + 1);
-    }
-    clean(out);
-}
-
 /* ---- sentences ---- */
 
 static void print_sentence(const struct nd_explanation *e, const struct nd_explained_device *device,
@@ -97,7 +44,7 @@ static void print_sentence(const struct nd_explanation *e, const struct nd_expla
 {
     if (device->output.n_codes == 0 || isnan(device->own_share))
         return;
-    char interval[64] = "", made[CELL_BYTES] = "";
+    char interval[64] = "", made[EXPLAIN_CELL_BYTES] = "";
     if (!isnan(device->own_share_interval.low))
         snprintf(interval, sizeof interval, " [95%%: %.2f to %.2f%%]", 100 * device->own_share_interval.low,
                  100 * device->own_share_interval.high);
@@ -105,18 +52,20 @@ static void print_sentence(const struct nd_explanation *e, const struct nd_expla
         const struct nd_explained_step *first = &e->steps[device->sources[0]];
         snprintf(made, sizeof made, ", made first in '%.300s' (%.80s)", first->name, first->op_types);
     }
-    print_wrapped(width, 2,
-                  "%.2f%% of its output error is quantisation and common to all; %.2f%%%s is its own%s",
-                  100 * (1 - device->own_share), 100 * device->own_share, interval, made);
+    print_wrapped(width, 2, "%.2f%% of its output error is %s common to all; %.2f%%%s is its own%s",
+                  100 * (1 - device->own_share),
+                  e->vote.is_known && e->vote.common_divergence > 0 ? "quantisation, and divergence"
+                                                                    : "quantisation and",
+                  100 * device->own_share, interval, made);
     const struct nd_decomposition *o = &device->output;
     char q[32], d[32], c[32], rho[32], bias[32], nf[32], sqnr[32];
     print_wrapped(
         width, 2,
         "output, in steps^2: quantisation %s, divergence %s, interaction %s (correlation %s); bias %s; SQNR of "
         "the quantisation %s dB, noise figure %s dB",
-        format_real(o->quantisation, q), format_real(o->divergence, d), format_real(o->interaction, c),
-        format_real(o->correlation, rho), format_real(o->bias, bias), format_real(o->sqnr_db, sqnr),
-        format_real(o->noise_figure_db, nf));
+        explain_real(o->quantisation, q), explain_real(o->divergence, d), explain_real(o->interaction, c),
+        explain_real(o->correlation, rho), explain_real(o->bias, bias), explain_real(o->sqnr_db, sqnr),
+        explain_real(o->noise_figure_db, nf));
 }
 
 static void print_sources(const struct nd_explanation *e, const struct nd_explained_device *device,
@@ -130,14 +79,22 @@ static void print_sources(const struct nd_explanation *e, const struct nd_explai
                       "%s '%s' (%s): %s of its codes are not what its own inputs give, by at most %s, "
                       "%s on average",
                       i == 0 ? "begins in" : "begins apart in", step->name, step->op_types,
-                      format_share(unit->local.n_differing, unit->n_codes, share),
-                      format_real(unit->local.max, max), format_real(unit->local.mean, mean));
+                      explain_share(unit->local.n_differing, unit->n_codes, share),
+                      explain_real(unit->local.max, max), explain_real(unit->local.mean, mean));
     }
     if (device->n_sources > N_WORST)
         printf("  and begins apart in %zu more\n", device->n_sources - N_WORST);
 }
 
-/* The next step in order of falling local energy after `last` (SIZE_MAX: the first); of equals the earlier. */
+/* By what units are ranked: what their local error does to the outputs or, where that is not measured, its
+ * size.
+ */
+static double badness(const struct nd_explained_unit *unit)
+{
+    return isnan(unit->harm) ? unit->local.energy : unit->harm;
+}
+
+/* The next step in order of falling badness after `last` (SIZE_MAX: the first); of equals the earlier. */
 static size_t next_worst(const struct nd_explanation *e, const struct nd_explained_device *device, size_t last)
 {
     size_t best = SIZE_MAX;
@@ -145,9 +102,9 @@ static size_t next_worst(const struct nd_explanation *e, const struct nd_explain
         const struct nd_explained_unit *unit = &device->units[s];
         if (!unit->is_examined || unit->local.n_differing == 0 || unit->is_within_step)
             continue;
-        double x = unit->local.energy, limit = last != SIZE_MAX ? device->units[last].local.energy : HUGE_VAL;
-        if ((x < limit || (x == limit && s > last)) &&
-            (best == SIZE_MAX || x > device->units[best].local.energy))
+        double x = badness(unit), limit = last != SIZE_MAX ? badness(&device->units[last]) : HUGE_VAL;
+        bool is_next = last == SIZE_MAX || x < limit || (x == limit && s > last);
+        if (is_next && (best == SIZE_MAX || x > badness(&device->units[best])))
             best = s;
     }
     return best;
@@ -158,12 +115,61 @@ static void print_worst(const struct nd_explanation *e, const struct nd_explaine
     size_t s = SIZE_MAX;
     for (size_t i = 0; i < N_WORST && (s = next_worst(e, device, s)) != SIZE_MAX; i++) {
         const struct nd_explained_unit *unit = &device->units[s];
-        char share[32], max[32], mean[32], local[32];
-        print_wrapped(
-            width, i == 0 ? 2 : 9, "%s'%s' (%s): local energy %s, %s of its codes, at most %s, bias %s",
-            i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types,
-            format_real(unit->local.energy, local), format_share(unit->local.n_differing, unit->n_codes, share),
-            format_real(unit->local.max, max), format_real(unit->local.mean, mean));
+        char share[32], max[32], mean[32], local[32], harm[32], effect[128] = "";
+        if (!isnan(unit->harm))
+            snprintf(effect, sizeof effect, "alone it changes %.3g%% of the outputs' codes, energy %s; ",
+                     100 * unit->harmed_share, explain_real(unit->harm, harm));
+        print_wrapped(width, i == 0 ? 2 : 9,
+                      "%s'%s' (%s): %slocal energy %s, %s of its codes, at most %s, bias %s",
+                      i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types, effect,
+                      explain_real(unit->local.energy, local),
+                      explain_share(unit->local.n_differing, unit->n_codes, share),
+                      explain_real(unit->local.max, max), explain_real(unit->local.mean, mean));
+    }
+}
+
+/* What it does in its units, and which of them do something else. */
+static void print_arithmetic(const struct nd_explanation *e, const struct nd_explained_device *device,
+                             size_t width)
+{
+    size_t n_known = 0, n_units = 0;
+    for (size_t s = 0; s < e->n_steps; s++)
+        n_units += e->steps[s].is_unit && device->units[s].is_examined;
+    for (size_t s = 0; s < e->n_steps; s++)
+        n_known += device->units[s].program != NULL && !device->units[s].is_faulty;
+    if (device->program == NULL && n_known == 0)
+        print_wrapped(width, 2,
+                      "arithmetic: none of the known programs; that a unit is out of line can be said of gross "
+                      "faults only");
+    else
+        print_wrapped(width, 2,
+                      "arithmetic: %s; %zu of %zu units examined do what the device does in such units",
+                      device->program != NULL ? device->program : "by operator type", n_known, n_units);
+    for (size_t i = 0; i < device->n_faulty && i < N_LISTED; i++) {
+        const struct nd_explained_step *step = &e->steps[device->faulty[i]];
+        const struct nd_explained_unit *unit = &device->units[device->faulty[i]];
+        print_wrapped(width, 2,
+                      "out of line: '%s' (%s): %s%s%s; %" PRIu64 " of its %" PRIu64
+                      " codes are not those of %s%s%s",
+                      step->name, step->op_types, unit->fault.kind != NULL ? unit->fault.kind : "unexplained",
+                      unit->fault.text != NULL ? ": " : "", unit->fault.text != NULL ? unit->fault.text : "",
+                      unit->n_unexplained, unit->n_codes, unit->program,
+                      unit->fault.rival != NULL ? "; as well explained by " : "",
+                      unit->fault.rival != NULL ? unit->fault.rival : "");
+    }
+    if (device->n_faulty > N_LISTED)
+        printf("  and %zu more out of line\n", device->n_faulty - N_LISTED);
+}
+
+/* Of a device whose arithmetic is not known. */
+static void print_suspicion(const struct nd_explanation *e, const struct nd_explained_device *device,
+                            size_t width)
+{
+    for (size_t i = 0; i < device->n_sources && device->n_faulty == 0; i++) {
+        const struct nd_explained_fault *fault = &device->units[device->sources[i]].fault;
+        if (fault->kind != NULL)
+            print_wrapped(width, 2, "'%s' looks like %s: %s", e->steps[device->sources[i]].name, fault->kind,
+                          fault->text);
     }
 }
 
@@ -184,97 +190,91 @@ static void print_not_examined(const struct nd_explanation *e, const struct nd_e
 
 static void print_within(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
 {
+    size_t n = 0, worst = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
-        char share[32];
-        if (device->units[s].is_within_step)
-            print_wrapped(width, 2, "within one step of a double evaluation: '%s' (%s), %s of its codes",
-                          e->steps[s].name, e->steps[s].op_types,
-                          format_share(device->units[s].local.n_differing, device->units[s].n_codes, share));
+        const struct nd_explained_unit *unit = &device->units[s], *known = &device->units[worst];
+        if (!unit->is_within_step)
+            continue;
+        if (n++ == 0 || unit->local.n_differing * known->n_codes > known->local.n_differing * unit->n_codes)
+            worst = s;
     }
-}
-
-/* ---- the table ---- */
-
-static const char *remark(const struct nd_explained_step *step, const struct nd_explained_unit *unit)
-{
-    if (!unit->is_examined)
-        return "not examined";
-    if (unit->is_source)
-        return "source";
-    if (unit->is_within_step)
-        return "within one step";
-    return step->is_double ? "double" : "";
-}
-
-static void print_row(const char *name, const char *op, struct widths widths, const char *const cells[static 7])
-{
-    printf("  %-*s  %-*s  %7s  %5s  %9s  %7s  %7s  %8s", widths.name, name, widths.op, op, cells[0], cells[1],
-           cells[2], cells[3], cells[4], cells[5]);
-    printf(cells[6][0] != '\0' ? "  %s\n" : "%s\n", cells[6]);
-}
-
-static void print_unit(const struct nd_explained_step *step, const struct nd_explained_unit *unit,
-                       struct widths widths)
-{
-    char name[CELL_BYTES], op[CELL_BYTES], local[32] = "-", max[32], mean[32], inherited[32] = "-",
-                                           total[32] = "-";
-    char gain[32];
-    shorten(step->name, (size_t)widths.name, name);
-    shorten(step->op_types, (size_t)widths.op, op);
-    if (unit->is_examined) {
-        format_share(unit->local.n_differing, unit->n_codes, local);
-        format_share(unit->inherited.n_differing, unit->n_codes, inherited);
-    }
-    if (unit->has_total)
-        format_share(unit->total.n_differing, unit->n_codes, total);
-    const char *cells[7] = {local,
-                            format_real(unit->is_examined ? unit->local.max : NAN, max),
-                            format_real(unit->is_examined ? unit->local.mean : NAN, mean),
-                            inherited,
-                            total,
-                            format_real(unit->gain, gain),
-                            remark(step, unit)};
-    print_row(name, op, widths, cells);
-}
-
-static void print_units(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
-{
-    static const char *const titles[7] = {"local", "max", "bias", "inherit", "total", "gain", ""};
-    size_t longest = strlen("unit"), op = width < 116 ? 10 : 16, limit = width - 76 - op;
-    for (size_t s = 0; s < e->n_steps; s++)
-        longest = strlen(e->steps[s].name) > longest ? strlen(e->steps[s].name) : longest;
-    const struct widths widths = {(int)(longest < limit ? longest : limit), (int)op};
-    print_row("unit", "op", widths, titles);
-    for (size_t s = 0; s < e->n_steps; s++)
-        print_unit(&e->steps[s], &device->units[s], widths);
+    char share[32];
+    if (n > 0)
+        print_wrapped(
+            width, 2,
+            "single steps that float arithmetic makes: in %zu unit%s, most in '%s' (%s), %s of its codes", n,
+            n == 1 ? "" : "s", e->steps[worst].name, e->steps[worst].op_types,
+            explain_share(device->units[worst].local.n_differing, device->units[worst].n_codes, share));
 }
 
 /* ---- the report ---- */
 
-static void print_device(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+static void print_observer(const struct nd_explained_device *device, size_t width)
 {
+    const struct nd_explained_observer *observer = &device->observer;
+    if (observer->n_changed > 0)
+        print_wrapped(
+            width, 2,
+            "observing changes the outputs of %zu of %zu samples: what is said of units is of another graph; "
+            "capture with --prefixes to see those of this one",
+            observer->n_changed, observer->n_samples);
+    else if (observer->n_samples > 0)
+        print_wrapped(width, 2,
+                      "observing changes nothing: the outputs of %zu samples are bit-equal without it",
+                      observer->n_samples);
+}
+
+static void print_device(const struct nd_explanation *e, size_t d, size_t width, bool with_units)
+{
+    const struct nd_explained_device *device = &e->devices[d];
     printf("\n");
     print_wrapped(width, 0, "%s: %s (%s)", device->uri, nd_verdict_name(device->verdict), device->capture);
     if (device->failure != NULL) {
         print_wrapped(width, 2, "%s", device->failure);
         return;
     }
+    if (device->same_as != d) {
+        print_wrapped(width, 2, "in every code the same as %s", e->devices[device->same_as].uri);
+        return;
+    }
     print_sentence(e, device, width);
+    print_observer(device, width);
+    if (device->n_examined == 0) {
+        print_not_examined(e, device, width);
+        print_wrapped(width, 2,
+                      "nothing can be told apart without the codes of all edges: capture with --edges all");
+        return;
+    }
     print_sources(e, device, width);
+    print_arithmetic(e, device, width);
+    print_suspicion(e, device, width);
     print_worst(e, device, width);
     print_within(e, device, width);
     print_not_examined(e, device, width);
-    if (device->n_sources == 0 && device->n_examined > 0)
+    if (device->n_sources == 0)
         print_wrapped(width, 2, "no code of the %zu steps that were examined is the device's own doing",
                       device->n_examined);
-    if (device->n_examined == 0)
-        print_wrapped(width, 2,
-                      "nothing can be told apart without the codes of all edges: capture with --edges all");
-    else if (device->verdict != ND_VERDICT_SAME)
-        print_units(e, device, width);
+    if (with_units && device->verdict != ND_VERDICT_SAME)
+        explain_print_units(e, device, width);
 }
 
-void explain_print_text(const struct nd_explanation *e, size_t width)
+static void print_vote(const struct nd_explanation *e, size_t width)
+{
+    if (e->n_devices < 2)
+        return;
+    if (e->vote.is_known)
+        print_wrapped(
+            width, 0,
+            "vote of %zu lineages: they differ in %.3g%% of the outputs' codes; what the commonest code "
+            "is off the quantised reference has energy %.3g",
+            e->vote.n_lineages, 100 * e->vote.split_share, e->vote.common_divergence);
+    else
+        print_wrapped(width, 0,
+                      "no vote: %s; a device's own part is its difference from the quantised reference",
+                      e->vote.why_not != NULL ? e->vote.why_not : "nothing was captured");
+}
+
+void explain_print_text(const struct nd_explanation *e, size_t width, bool with_units)
 {
     print_wrapped(width, 0, "%s, probe '%s', %zu sample%s, %zu device%s%s%s", e->model,
                   e->probe != NULL ? e->probe : "", e->n_samples, e->n_samples == 1 ? "" : "s", e->n_devices,
@@ -282,7 +282,8 @@ void explain_print_text(const struct nd_explanation *e, size_t width)
                   e->float_model != NULL ? e->float_model : "");
     if (e->float_model == NULL)
         printf("without --float nothing can be said of the quantisation\n");
+    print_vote(e, width);
     for (size_t d = 0; d < e->n_devices; d++)
-        print_device(e, &e->devices[d], width);
+        print_device(e, d, width, with_units);
     printf("\nverdict: %s\n", nd_verdict_name(e->verdict));
 }

@@ -8,6 +8,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "device/internal.h"
+#include "exact/emulate.h"
 #include "runtime/runtime.h"
 
 static const char *edge_spec(const struct nd_capture_job *capture)
@@ -61,14 +63,15 @@ static enum nd_status choose_edges(struct nd_capture_job *capture, struct nd_err
     return status;
 }
 
-/* A reference hands out its floats as it computed them. The two references are for two kinds of model. */
-static enum nd_status suit_reference(struct nd_capture_job *capture, struct nd_error *err)
+/* What is evaluated here hands out its floats as it computed them. float64 is for float models, the others for
+ * quantised ones. */
+static enum nd_status suit_evaluated(struct nd_capture_job *capture, struct nd_error *err)
 {
     enum nd_device_kind kind = capture->device->kind;
-    if (!nd_device_is_reference(kind))
+    if (!nd_device_is_evaluated(kind))
         return ND_OK;
     bool is_quantised = nd_model_n_units(capture->model) > 0;
-    if (is_quantised != (kind == ND_DEVICE_EXACT))
+    if (is_quantised != (kind != ND_DEVICE_FLOAT64))
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, nd_model_path(capture->model),
                        "device '%s' is for %s models, and '%s' is %s", capture->device->label,
                        is_quantised ? "float" : "quantised", nd_model_path(capture->model),
@@ -77,6 +80,47 @@ static enum nd_status suit_reference(struct nd_capture_job *capture, struct nd_e
         if (nd_dtype_is_float(capture->edges[e].dtype))
             capture->edges[e].dtype = ND_DTYPE_F64;
     return ND_OK;
+}
+
+/* Whether the model has what the profile names, before anything runs. */
+static enum nd_status check_profile(const struct nd_capture_job *capture, struct nd_error *err)
+{
+    struct nd_emulation emulation;
+    if (capture->device->kind != ND_DEVICE_EMULATED)
+        return ND_OK;
+    enum nd_status status = nd_emulation_parse(capture->device->option_values[0], &emulation, err);
+    if (status != ND_OK)
+        return status;
+    status = nd_emulation_check(&emulation, capture->model, err);
+    nd_emulation_deinit(&emulation);
+    return status;
+}
+
+static bool add_option(struct nd_job *job, const char *key, const char *value)
+{
+    struct nd_job_pair *pair = &job->provider_options[job->n_provider_options++];
+    pair->key = nd_strdup(key);
+    pair->value = nd_strdup(value);
+    return pair->key != NULL && pair->value != NULL;
+}
+
+/* The profile itself, without the file it came from, and what else an emulated device has to know: the session
+ * sees a part of the model, whose edges go by the names of their tensors. */
+static bool fill_emulated(struct nd_capture_job *capture)
+{
+    char repeats[24];
+    snprintf(repeats, sizeof repeats, "%llu", (unsigned long long)capture->job.n_repeats);
+    bool is_whole = add_option(&capture->job, "profile", capture->device->option_values[0]) &&
+                    add_option(&capture->job, "repeats", repeats);
+    for (size_t e = 0; is_whole && e < nd_model_n_edges(capture->model); e++) {
+        const struct nd_edge *edge = nd_model_edge(capture->model, e);
+        struct nd_strbuf key = {0};
+        nd_strbuf_printf(&key, "edge.%s", edge->onnx_name);
+        char *text = nd_strbuf_take(&key);
+        is_whole = text != NULL && add_option(&capture->job, text, edge->name);
+        free(text);
+    }
+    return is_whole;
 }
 
 static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_error *err)
@@ -99,15 +143,15 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
     job->store = options->store_digests_only ? ND_STORE_DIGEST : ND_STORE_FULL;
     job->log_severity = (uint64_t)options->log_severity;
     job->is_fallback_allowed = options->allow_fallback;
-    job->provider_options = nd_calloc(device->n_options, sizeof *job->provider_options);
+    bool is_emulated = device->kind == ND_DEVICE_EMULATED;
+    size_t n_options = is_emulated ? nd_model_n_edges(capture->model) + 2 : device->n_options;
+    job->provider_options = nd_calloc(n_options, sizeof *job->provider_options);
     bool is_whole = job->ort_library != NULL && job->provider_name != NULL && job->provider_library != NULL &&
                     job->profile_prefix != NULL && job->provider_options != NULL;
-    for (size_t i = 0; is_whole && i < device->n_options; i++) {
-        job->n_provider_options = i + 1;
-        job->provider_options[i].key = nd_strdup(device->option_keys[i]);
-        job->provider_options[i].value = nd_strdup(device->option_values[i]);
-        is_whole = job->provider_options[i].key != NULL && job->provider_options[i].value != NULL;
-    }
+    for (size_t i = 0; is_whole && i < device->n_options && !is_emulated; i++)
+        is_whole = add_option(job, device->option_keys[i], device->option_values[i]);
+    if (is_whole && is_emulated)
+        is_whole = fill_emulated(capture);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 
@@ -168,7 +212,9 @@ enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_err
 {
     enum nd_status status = choose_edges(capture, err);
     if (status == ND_OK)
-        status = suit_reference(capture, err);
+        status = suit_evaluated(capture, err);
+    if (status == ND_OK)
+        status = check_profile(capture, err);
     if (status == ND_OK)
         status = fill_options(capture, err);
     if (status == ND_OK)

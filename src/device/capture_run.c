@@ -50,7 +50,7 @@ static enum nd_status run_job(const struct nd_capture_job *capture, const struct
     if (status == ND_OK)
         status = nd_job_write(job, job_path, err);
     if (status == ND_OK)
-        status = nd_agent_find(options->agent, nd_device_is_reference(capture->device->kind), &agent, err);
+        status = nd_agent_find(options->agent, nd_device_is_evaluated(capture->device->kind), &agent, err);
     if (status == ND_OK) {
         const struct nd_agent_start start = {
             .agent = agent,

@@ -2,8 +2,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "device/emulated.h"
 #include "device/internal.h"
 #include "exact/rounding.h"
 #include "npudiff/parse.h"
@@ -19,6 +21,9 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
         {"exact[?rounding=ROUNDING]",
          "the quantised reference: exact units, rounded once; half-even unless asked (half-away, floor, ...)"},
         {"float64", "the float reference: a float model in double precision"},
+        {"emu:ITEM[,ITEM...] or emu:PROFILE.yaml",
+         "an emulated device with known faults: exact units with other rounding (round=double:8) and faults of "
+         "edges (stale@EDGE)"},
         {NULL, NULL},
     };
     return syntaxes;
@@ -26,13 +31,18 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
 
 const char *nd_device_kind_name(enum nd_device_kind kind)
 {
-    static const char *const names[] = {"cpu", "htp-sim", "exact", "float64"};
+    static const char *const names[] = {"cpu", "htp-sim", "exact", "float64", "emu"};
     return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
 }
 
 bool nd_device_is_reference(enum nd_device_kind kind)
 {
     return kind == ND_DEVICE_EXACT || kind == ND_DEVICE_FLOAT64;
+}
+
+bool nd_device_is_evaluated(enum nd_device_kind kind)
+{
+    return nd_device_is_reference(kind) || kind == ND_DEVICE_EMULATED;
 }
 
 void nd_device_deinit(struct nd_device *device)
@@ -155,11 +165,11 @@ static enum nd_status parse_kind(struct nd_device *device, const char *uri, cons
             return ND_OK;
         }
     if (strncmp(kind, simulator, strlen(simulator)) != 0)
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "unknown device '%s': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff "
-                       "devices' lists "
-                       "them)",
-                       uri);
+        return nd_fail(
+            err, ND_E_DEVICE_UNKNOWN, uri,
+            "unknown device '%s': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' "
+            "('npudiff devices' lists them)",
+            uri);
     const char *name = kind + strlen(simulator);
     device->kind = ND_DEVICE_HTP_SIM;
     device->chipset = nd_chipset_find(name);
@@ -211,7 +221,7 @@ static enum nd_status name_device(struct nd_device *device, const char *uri, con
 static enum nd_status find_runtime(struct nd_device *device, const char *uri, const char *id,
                                    struct nd_error *err)
 {
-    if (!nd_device_is_reference(device->kind))
+    if (!nd_device_is_evaluated(device->kind))
         return nd_runtime_find(id, &device->runtime, err);
     if (id != NULL)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s' has no runtime to choose", uri);
@@ -220,8 +230,59 @@ static enum nd_status find_runtime(struct nd_device *device, const char *uri, co
     return device->runtime.id != NULL && device->runtime.ort_library != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* The profile as options: what it says and, of a file, how it says it. */
+static enum nd_status set_profile(struct nd_device *device, const struct nd_emulation *emulation,
+                                  const struct nd_profile_file *file, const char *what, struct nd_error *err)
+{
+    char *items = nd_emulation_text(emulation);
+    enum nd_status status = items != NULL ? set_option(device, "profile", items, err) : nd_fail_memory(err);
+    free(items);
+    if (file->text == NULL || status != ND_OK)
+        return status;
+    status = set_option(device, "profile_file", nd_path_base(what), err);
+    if (status == ND_OK)
+        status = set_option(device, "profile_sha256", file->sha256, err);
+    return status == ND_OK ? set_option(device, "profile_text", file->text, err) : status;
+}
+
+/* A URI of its own grammar: edges may be called anything. */
+static enum nd_status parse_emulated(const char *uri, const char *what, struct nd_device *out,
+                                     struct nd_error *err)
+{
+    struct nd_device device = {.kind = ND_DEVICE_EMULATED, .n_threads = 1};
+    struct nd_emulation emulation = {0};
+    struct nd_profile_file file = {0};
+    struct nd_strbuf canonical = {0}, label = {0};
+    enum nd_status status = nd_profile_read(what, &emulation, &file, err);
+    if (status == ND_OK)
+        status = set_profile(&device, &emulation, &file, what, err);
+    if (status == ND_OK)
+        status = find_runtime(&device, uri, NULL, err);
+    if (status == ND_OK) {
+        nd_strbuf_printf(&canonical, "emu:%s", device.option_values[0]);
+        nd_strbuf_printf(&label, "emu:%s", file.text != NULL ? nd_path_base(what) : what);
+        device.uri = nd_strbuf_take(&canonical);
+        device.label = nd_strbuf_take(&label);
+        device.optimisation = nd_strdup("disable");
+        if (device.uri == NULL || device.label == NULL || device.optimisation == NULL)
+            status = nd_fail_memory(err);
+    } else {
+        nd_error_context(err, "device '%s'", uri);
+    }
+    nd_emulation_deinit(&emulation);
+    free(file.text);
+    if (status == ND_OK)
+        *out = device;
+    else
+        nd_device_deinit(&device);
+    return status;
+}
+
 enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err)
 {
+    static const char emulated[] = "emu:";
+    if (strncmp(uri, emulated, strlen(emulated)) == 0)
+        return parse_emulated(uri, uri + strlen(emulated), out, err);
     struct nd_device device = {.n_threads = 1};
     char *text = nd_strdup(uri);
     if (text == NULL)

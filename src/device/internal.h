@@ -8,6 +8,9 @@
 enum nd_status nd_runtime_find(const char *id, struct nd_runtime_info *out, struct nd_error *err);
 void nd_runtime_info_deinit(struct nd_runtime_info *info);
 
+/* Whether npudiff evaluates the device itself, without a runtime, by npudiff-agent-exact. */
+bool nd_device_is_evaluated(enum nd_device_kind kind);
+
 /* How an agent process ended. */
 struct nd_agent_exit {
     struct nd_error

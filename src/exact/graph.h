@@ -55,6 +55,13 @@ enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exa
                                      struct nd_error *err);
 void nd_exact_graph_destroy(struct nd_exact_graph **graph);
 
+/* What a step of the integer accumulator of a unit is worth, sum (x - zero) (w - zero) + bias of a Conv, Gemm
+ * or MatMul: the product of the two scales. *out[*n], by output channel (Conv: axis 1, else the last) or one
+ * for all, is freed by the caller. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): the edge is not made by such a
+ * unit. */
+enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *graph, size_t edge, struct nd_wide **out,
+                                          size_t *n, struct nd_error *err);
+
 /* Evaluates one sample. inputs[nd_model_n_inputs]: arrays of the inputs' shapes (codes where an input is of
  * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,
  * values, way) is called with the codes (or floats) of that edge; values are borrowed for the call. An error

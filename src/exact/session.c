@@ -1,14 +1,21 @@
 /* runtime/runtime.h, evaluated here: an agent that is linked with this in the place of ONNX Runtime is the
- * device `exact`. */
+ * devices `exact`, `float64` and `emu`. Of the latter the options are
+ *
+ *     profile=ITEMS          what exact/emulate.h reads
+ *     repeats=N              runs of every sample
+ *     edge.TENSOR=NAME       what the edge is called whose codes are that tensor, for every edge of the model
+ * that was asked for: the one at hand may be a part of it whose edges have other names
+ *
+ * What such a device remembers (the sample before, the number of the run) lives as long as the session. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "exact/graph.h"
+#include "base/strbuf.h"
+#include "exact/emulate.h"
+#include "npudiff/parse.h"
 #include "runtime/runtime.h"
-
-static const char provider_name[] = "exact";
 
 struct nd_runtime {
     int unused;
@@ -27,6 +34,10 @@ struct nd_session {
     struct nd_model *model;
     struct nd_exact_graph *graph;
     enum nd_rounding rounding;
+    struct nd_emulation emulation; /* n 0: this is no emulated device */
+    struct nd_emulator *emulator;  /* NULL without */
+    char **names;                  /* [n_names] of the edges, for it */
+    size_t n_names;
     size_t n_inputs, n_outputs;
     struct nd_session_io *ios;
     struct nd_array *inputs;
@@ -63,16 +74,63 @@ const char *nd_runtime_build_info(const struct nd_runtime *runtime)
     return "exact units and double precision";
 }
 
+static const char edge_prefix[] = "edge.";
+
 static enum nd_status read_options(struct nd_session *session, const struct nd_session_options *options,
-                                   struct nd_error *err)
+                                   struct nd_emulator_options *emulated, struct nd_error *err)
 {
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < options->n_provider_options && status == ND_OK; i++) {
+        const struct nd_option_pair *pair = &options->provider_options[i];
+        uint64_t number = 0;
+        bool is_known = true;
+        if (strcmp(pair->key, "rounding") == 0) {
+            is_known = nd_rounding_from_name(pair->value, &session->rounding);
+        } else if (strcmp(pair->key, "profile") == 0) {
+            status = nd_emulation_parse(pair->value, &session->emulation, err);
+        } else if (strcmp(pair->key, "repeats") == 0) {
+            is_known = nd_parse_u64(pair->value, &number) && number > 0;
+            emulated->n_repeats = (size_t)number;
+        } else {
+            is_known = strncmp(pair->key, edge_prefix, strlen(edge_prefix)) == 0;
+        }
+        if (!is_known)
+            status = nd_fail(err, ND_E_OPTION_VALUE, pair->key, "option '%s=%s' is not understood", pair->key,
+                             pair->value);
+    }
+    return status;
+}
+
+/* What the options call the edge, else what the model does. */
+static const char *edge_name(const struct nd_session_options *options, const struct nd_edge *edge)
+{
+    size_t n = strlen(edge_prefix);
     for (size_t i = 0; i < options->n_provider_options; i++) {
         const struct nd_option_pair *pair = &options->provider_options[i];
-        if (strcmp(pair->key, "rounding") != 0 || !nd_rounding_from_name(pair->value, &session->rounding))
-            return nd_fail(err, ND_E_OPTION_VALUE, pair->key, "option '%s=%s' is not understood", pair->key,
-                           pair->value);
+        if (strncmp(pair->key, edge_prefix, n) == 0 && strcmp(pair->key + n, edge->onnx_name) == 0)
+            return pair->value;
     }
-    return ND_OK;
+    return edge->name;
+}
+
+static enum nd_status create_emulator(struct nd_session *session, const struct nd_session_options *options,
+                                      struct nd_emulator_options *emulated, struct nd_error *err)
+{
+    size_t n = nd_model_n_edges(session->model);
+    if (session->emulation.n == 0)
+        return ND_OK;
+    session->names = nd_calloc(n, sizeof *session->names);
+    if (session->names == NULL)
+        return nd_fail_memory(err);
+    session->n_names = n;
+    for (size_t e = 0; e < n; e++)
+        if ((session->names[e] = nd_strdup(edge_name(options, nd_model_edge(session->model, e)))) == NULL)
+            return nd_fail_memory(err);
+    emulated->struct_size = sizeof *emulated;
+    emulated->names = (const char *const *)session->names;
+    emulated->is_partial = true;
+    return nd_emulator_create(&session->emulation, session->model, session->graph, emulated, &session->emulator,
+                              err);
 }
 
 static enum nd_status describe_inputs(struct nd_session *session, struct nd_error *err)
@@ -134,7 +192,8 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
     struct nd_session *session = nd_calloc(1, sizeof *session);
     if (session == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = read_options(session, options, err);
+    struct nd_emulator_options emulated = {0};
+    enum nd_status status = read_options(session, options, &emulated, err);
     if (status == ND_OK)
         status = nd_model_load(options->model_path, &session->model, err);
     if (status == ND_OK)
@@ -143,6 +202,8 @@ enum nd_status nd_session_create(struct nd_runtime *runtime, const struct nd_ses
         status = describe_outputs(session, err);
     if (status == ND_OK)
         status = nd_exact_graph_create(session->model, &session->graph, err);
+    if (status == ND_OK)
+        status = create_emulator(session, options, &emulated, err);
     if (status == ND_OK)
         *out = session;
     else
@@ -168,6 +229,11 @@ void nd_session_destroy(struct nd_session **session)
     free(s->ios);
     free(s->inputs);
     free(s->outputs);
+    nd_emulator_destroy(&s->emulator);
+    nd_emulation_deinit(&s->emulation);
+    for (size_t e = 0; e < s->n_names; e++)
+        free(s->names[e]);
+    free(s->names);
     nd_exact_graph_destroy(&s->graph);
     nd_model_destroy(&s->model);
     free(s);
@@ -208,7 +274,8 @@ enum nd_status nd_session_placement(const struct nd_session *session, struct nd_
         return nd_fail_memory(err);
     for (size_t i = 0; i < n_nodes; i++) {
         const struct nd_model_node *node = nd_model_node(session->model, i);
-        nodes[i] = (struct nd_placement){provider_name, node->name, node->op_type, node->domain};
+        nodes[i] = (struct nd_placement){session->emulator != NULL ? "emu" : "exact", node->name, node->op_type,
+                                         node->domain};
     }
     *out = nodes;
     *n = n_nodes;
@@ -252,7 +319,10 @@ enum nd_status nd_session_run(struct nd_session *session, const void *const *inp
     for (size_t i = 0; i < session->n_outputs; i++)
         session->outputs[i].is_made = false;
     session->views = views;
-    enum nd_status status = nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err);
+    enum nd_status status =
+        session->emulator != NULL
+            ? nd_emulator_run(session->emulator, session->inputs, found, session, err)
+            : nd_exact_graph_run(session->graph, session->inputs, &options, found, session, err);
     for (size_t i = 0; i < session->n_outputs && status == ND_OK; i++)
         if (!session->outputs[i].is_made)
             status = nd_fail(err, ND_E_EXACT_OPERATOR, session->outputs[i].io.name,
@@ -265,4 +335,33 @@ enum nd_status nd_session_end_profile(struct nd_session *session, char **path, s
     (void)session;
     (void)path;
     return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the exact device has no profile");
+}
+
+/* One text of each column, a line for every fault. */
+enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
+                                struct nd_error *err)
+{
+    if (session->emulator == NULL)
+        return ND_OK;
+    size_t n;
+    const struct nd_emu_truth *truth = nd_emulator_truth(session->emulator, &n);
+    struct nd_strbuf faulty = {0}, kinds = {0}, n_changed = {0};
+    for (size_t i = 0; i < n; i++) {
+        const char *separator = i > 0 ? "\n" : "";
+        nd_strbuf_printf(&faulty, "%s%s", separator, truth[i].edge);
+        nd_strbuf_printf(&kinds, "%s%s", separator, truth[i].kind);
+        nd_strbuf_printf(&n_changed, "%s%llu", separator, (unsigned long long)truth[i].n_changed);
+    }
+    char *texts[] = {nd_emulation_text(&session->emulation), nd_strbuf_take(&faulty), nd_strbuf_take(&kinds),
+                     nd_strbuf_take(&n_changed)};
+    static const char *const keys[] = {"profile", "faulty", "kinds", "n_changed"};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < 4 && status == ND_OK; i++)
+        status = texts[i] != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < 4; i++) {
+        if (status == ND_OK)
+            visit(context, keys[i], texts[i]);
+        free(texts[i]);
+    }
+    return status;
 }

@@ -32,9 +32,11 @@ static void draw(const struct nd_explain_energies *samples, size_t n, uint64_t *
         sum.quantisation += s->quantisation;
         sum.divergence += s->divergence;
         sum.interaction += s->interaction;
+        sum.common += s->common;
+        sum.own += s->own;
     }
     double n_codes = (double)sum.n_codes;
-    values[0] = sum.divergence / (sum.quantisation + sum.divergence);
+    values[0] = sum.own / (sum.common + sum.own);
     values[1] = sum.quantisation / n_codes;
     values[2] = sum.divergence / n_codes;
     values[3] = sum.interaction / n_codes;

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/internal.h"
+#include "explain/vote.h"
 
 static void add_part(const struct nd_explain_part_sums *from, struct nd_explained_part *to)
 {
@@ -20,9 +20,13 @@ static void finish_part(struct nd_explained_part *part, uint64_t n, bool is_know
     part->max = is_known ? part->max : NAN;
 }
 
-/* One rounding of a value in double precision next to a tie may fall either way. */
-static bool is_within_step(const struct nd_explained_step *step, const struct nd_explained_unit *unit)
+/* One rounding of a value in double precision next to a tie may fall either way; and a device in float32 that
+ * does what it does everywhere is as good as it can be. */
+static bool is_within_step(const struct nd_explained_step *step, const struct nd_explained_unit *unit,
+                           const struct nd_explain_habit *habit)
 {
+    if (unit->local.n_differing > 0 && habit->program != SIZE_MAX && nd_explain_is_plain(habit->program))
+        return habit->follows && unit->local.max <= 1;
     return step->is_double && unit->local.n_differing > 0 && unit->local.max <= 1 &&
            (double)unit->local.n_differing < 0.01 * (double)unit->n_codes;
 }
@@ -30,6 +34,7 @@ static bool is_within_step(const struct nd_explained_step *step, const struct nd
 static void sum_unit(const struct nd_explain_job *job, size_t device, size_t step)
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    double n_harm = 0, n_harmed = 0, harm = 0;
     for (size_t i = 0; i < job->n_samples; i++) {
         const struct nd_explain_sums *s = &job->sums[(i * job->n_devices + device) * job->n_steps + step];
         unit->n_codes += s->n_codes;
@@ -37,12 +42,16 @@ static void sum_unit(const struct nd_explain_job *job, size_t device, size_t ste
         add_part(&s->local, &unit->local);
         add_part(&s->inherited, &unit->inherited);
         add_part(&s->total, &unit->total);
+        n_harm += (double)s->n_harm_codes;
+        n_harmed += (double)s->n_harmed;
+        harm += s->harm_energy;
     }
+    unit->harm = n_harm > 0 ? harm / n_harm : NAN;
+    unit->harmed_share = n_harm > 0 ? n_harmed / n_harm : NAN;
     finish_part(&unit->local, unit->n_codes, unit->is_examined);
     finish_part(&unit->inherited, unit->n_codes, unit->is_examined);
     finish_part(&unit->total, unit->n_codes, unit->has_total);
     unit->explained_fraction = NAN;
-    unit->is_within_step = unit->is_examined && is_within_step(&job->out->steps[step], unit);
     nd_explain_quality_of_step(job, device, step, &unit->quality);
 }
 
@@ -128,9 +137,13 @@ static enum nd_status conclude_device(struct nd_explain_job *job, size_t d, stru
         device->n_examined += device->units[s].is_examined;
     }
     device->n_not_examined = job->n_steps - device->n_examined;
-    enum nd_status status = find_sources(job, device, err);
+    enum nd_status status = nd_explain_judge(job, d, err);
+    for (size_t s = 0; s < job->n_steps && status == ND_OK; s++)
+        device->units[s].is_within_step =
+            device->units[s].is_examined &&
+            is_within_step(&job->out->steps[s], &device->units[s], &job->habits[d * job->n_steps + s]);
     if (status == ND_OK)
-        status = nd_explain_judge(job, d, err);
+        status = find_sources(job, device, err);
     if (status == ND_OK)
         status = nd_explain_quality_of_output(job, d, err);
     device->verdict = verdict_of(device, job->n_steps);
@@ -143,6 +156,8 @@ enum nd_status nd_explain_conclude(struct nd_explain_job *job, struct nd_error *
     for (size_t s = 0; s < job->n_steps; s++)
         for (size_t i = 0; i < job->n_samples; i++)
             job->out->steps[s].is_double |= job->reference[i * job->n_steps + s].is_double;
+    if (job->n_samples > 0)
+        status = nd_explain_conclude_vote(job, err);
     for (size_t d = 0; d < job->n_devices && status == ND_OK; d++) {
         status = conclude_device(job, d, err);
         if (job->out->devices[d].verdict > job->out->verdict)

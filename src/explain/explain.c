@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/internal.h"
+#include "explain/evidence.h"
 
 enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
                           const struct nd_capture *const *captures, size_t n_captures,
@@ -21,6 +21,8 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
         status = nd_explain_run(&job, options->n_threads, err);
     if (status == ND_OK)
         status = nd_explain_conclude(&job, err);
+    if (status == ND_OK && job.n_samples > 0)
+        status = nd_explain_diagnose(&job, err);
     nd_explain_job_deinit(&job);
     if (status == ND_OK)
         *out = job.out;
@@ -35,6 +37,7 @@ static void deinit_unit(struct nd_explained_unit *unit)
         free(unit->programs[i]);
     free(unit->programs);
     free(unit->program);
+    free(unit->fault.text);
     free(unit->why_not);
 }
 
@@ -69,6 +72,7 @@ void nd_explanation_destroy(struct nd_explanation **explanation)
     free(e->model_sha256);
     free(e->float_model);
     free(e->probe);
+    free(e->vote.why_not);
     free(e);
     *explanation = NULL;
 }

@@ -9,6 +9,12 @@ bool nd_explain_is_plain(size_t program)
     return p->kind == ND_PROGRAM_FLOAT32 || (p->kind == ND_PROGRAM_SINGLE && p->rounding <= ND_ROUND_HALF_DOWN);
 }
 
+static bool is_fixed_point(size_t program)
+{
+    size_t n;
+    return nd_programs(&n)[program].kind == ND_PROGRAM_DOUBLE;
+}
+
 /* Only units whose codes could tell programs apart have a say. */
 static bool is_informed(const struct nd_explain_habit *habit)
 {
@@ -68,15 +74,30 @@ static size_t commonest(const struct group *group, size_t *n_fitting)
     return best;
 }
 
+/* Whether all that does not follow the program is of one operator type. */
+static bool is_but_one_type(const struct group *group, size_t program)
+{
+    const char *type = NULL;
+    for (size_t i = 0; i < group->n; i++) {
+        if (!has(group, i) || fits(&group->habits[i], program, group->is_exact))
+            continue;
+        if (type != NULL && strcmp(type, group->habits[i].op_types) != 0)
+            return false;
+        type = group->habits[i].op_types;
+    }
+    return true;
+}
+
 /* A processor that has integer arithmetic uses it where it can: two units that follow a fixed point program,
- * and do not round plainly, outweigh any number of units in floats. */
+ * and do not round plainly, outweigh any number of units in floats; so does one, where only one operator type
+ * is in floats. */
 static size_t prefer_fixed_point(const struct group *group, size_t best)
 {
-    size_t n_programs, most = 1, found = best;
+    size_t n_programs, most = 0, found = best;
     nd_programs(&n_programs);
     for (size_t p = 0; p < n_programs && nd_explain_is_plain(best); p++) {
-        size_t n = nd_explain_is_plain(p) ? 0 : count_fitting(group, p, best);
-        if (n > most) {
+        size_t n = is_fixed_point(p) ? count_fitting(group, p, best) : 0;
+        if (n > most && (n >= 2 || is_but_one_type(group, p))) {
             most = n;
             found = p;
         }
@@ -94,6 +115,20 @@ static size_t program_of_device(const struct group *group)
     return n_fitting > 0 && 2 * n_fitting > count_informed(group) ? found : SIZE_MAX;
 }
 
+/* What rounds plainly may as well follow another program, as long as that would show in enough codes; the
+ * device's, where nothing else fits. */
+static size_t other_than_float(const struct group *group, size_t n_fitting, size_t device)
+{
+    enum { RAREST_BITS = 8 };
+    size_t n_programs;
+    const struct nd_program *programs = nd_programs(&n_programs);
+    for (size_t p = 0; p < n_programs; p++)
+        if (!nd_explain_is_plain(p) && programs[p].n_bits <= RAREST_BITS && p != device &&
+            count_fitting(group, p, SIZE_MAX) == n_fitting)
+            return p;
+    return device;
+}
+
 /* Of one operator type on a device that uses `device` (or SIZE_MAX: unknown) elsewhere. */
 static size_t program_of_type(const struct group *group, size_t device)
 {
@@ -101,8 +136,10 @@ static size_t program_of_type(const struct group *group, size_t device)
     bool is_majority = n_informed >= 2 && 2 * n_fitting > n_informed;
     if (device == SIZE_MAX) /* some units of unknown arithmetic fit by chance: all but one must */
         return n_informed >= 3 && n_fitting + 1 >= n_informed ? best : SIZE_MAX;
-    if (is_majority && 2 * count_fitting(group, best, device) > n_informed)
-        return nd_explain_is_plain(best) && !nd_explain_is_plain(device) ? device : best;
+    if (is_majority && 2 * count_fitting(group, best, device) > n_informed) {
+        bool is_float = nd_explain_is_plain(best) && !nd_explain_is_plain(device);
+        return is_float ? other_than_float(group, n_fitting, device) : best;
+    }
     /* In floats a whole type may leave the doubt that is allowed: then nothing is known of it. */
     bool is_unlike = n_informed >= 2 && 2 * count_fitting(group, device, SIZE_MAX) < n_informed;
     return is_unlike && !group->is_exact ? SIZE_MAX : device;

@@ -16,20 +16,30 @@ struct nd_explain_sums {
     uint64_t n_codes, n_violations;
     struct nd_explain_part_sums local, inherited, total;
     double q_times_d;
+    /* What the unit's local error alone does to the model's outputs, in the samples in which it is measured. */
+    uint64_t n_harm_codes, n_harmed;
+    double harm_energy;
+    /* Of outputs: the device less the vote of the lineages, and its product with the error of that vote. */
+    double own_energy, own_times_common;
 };
 
 /* What the references say of one step and sample, whatever the device. */
 struct nd_explain_reference_sums {
     double signal, quantisation;
     bool is_double;
+    /* Of outputs, from vote.c: codes on which lineages differ, by how many votes the plurality won there, and
+     * the energy of the error of the vote against the float reference, and against the quantised one. */
+    uint64_t n_voted, n_split;
+    double margin, common_error, common_divergence;
 };
 
 /* A capture and where it keeps things. */
 struct nd_explain_source {
     const struct nd_capture *capture;
     bool is_failed;
-    size_t probe;         /* of the capture */
-    size_t *edges;        /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */
+    size_t same_as; /* the first device whose codes are the same, in every step; the device itself, else */
+    size_t probe;   /* of the capture */
+    size_t *edges;  /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */
     size_t *sample_bytes; /* [n_steps] */
 };
 
@@ -41,7 +51,7 @@ struct nd_explain_job {
     size_t *step_of_edge;    /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
     size_t *step_of_float;   /* [n_edges of float_model] or SIZE_MAX */
     struct nd_shape *shapes; /* [n_steps] */
-    size_t n_steps, n_devices, n_samples;
+    size_t n_steps, n_devices, n_samples, n_harm_samples;
     size_t leader; /* the device whose inputs are read: that of the first capture that did not fail */
     struct nd_explain_source *sources;           /* [n_devices] */
     struct nd_explain_sums *sums;                /* [n_samples][n_devices][n_steps] */
@@ -50,6 +60,12 @@ struct nd_explain_job {
     struct nd_explain_habit *habits;             /* [n_devices][n_steps], from judge.c on */
     struct nd_explanation *out;
 };
+
+static inline struct nd_explain_sums *nd_explain_sums_of(const struct nd_explain_job *job, size_t sample,
+                                                         size_t device, size_t step)
+{
+    return &job->sums[(sample * job->n_devices + device) * job->n_steps + step];
+}
 
 /* Samples that are read together: a chunk holds several. */
 enum { ND_EXPLAIN_BLOCK = 8 };
@@ -74,8 +90,16 @@ enum nd_status nd_explain_run(struct nd_explain_job *job, size_t n_threads, stru
 enum nd_status nd_explain_make_inputs(const struct nd_model *model, struct nd_array *inputs,
                                       struct nd_error *err);
 
+/* observer.c: fills `observer` of the devices. */
+enum nd_status nd_explain_observe(struct nd_explain_job *job, const struct nd_capture *const *witnesses,
+                                  size_t n_witnesses, struct nd_error *err);
+
 /* judge.c: finds the device's programs and the units that do not follow them. */
 enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t device, struct nd_error *err);
+
+/* Whether any sample of the step came out otherwise when it was run again; whether no input of its unit did. */
+bool nd_explain_differs_by_run(const struct nd_explain_job *job, size_t device, size_t step);
+bool nd_explain_inputs_repeat(const struct nd_explain_job *job, size_t device, size_t step);
 
 /* conclude.c, quality.c */
 enum nd_status nd_explain_conclude(struct nd_explain_job *job, struct nd_error *err);
@@ -89,6 +113,7 @@ enum nd_status nd_explain_quality_of_output(const struct nd_explain_job *job, si
 struct nd_explain_energies {
     uint64_t n_codes;
     double quantisation, divergence, interaction;
+    double common, own; /* what own_share is made of */
 };
 enum nd_status nd_explain_bootstrap(const struct nd_explain_energies *samples, size_t n,
                                     struct nd_explained_device *device, struct nd_error *err);

@@ -42,6 +42,29 @@ static uint64_t fewest_wrong(const struct nd_explain_votes *votes)
     return fewest;
 }
 
+bool nd_explain_differs_by_run(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_explain_source *source = &job->sources[device];
+    size_t edge = source->edges[step], n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats;
+    for (size_t i = 0; i < job->n_samples && edge != SIZE_MAX; i++)
+        for (size_t r = 1; r < n_repeats; r++)
+            if (!nd_digest_equal(nd_capture_digest(source->capture, source->probe, edge, i, 0),
+                                 nd_capture_digest(source->capture, source->probe, edge, i, r)))
+                return true;
+    return false;
+}
+
+bool nd_explain_inputs_repeat(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_model_unit *unit = nd_explain_unit_of(job->model, job->out->steps[step].edge);
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
+        size_t input = job->step_of_edge[unit->inputs[i]];
+        if (input != SIZE_MAX && nd_explain_differs_by_run(job, device, input))
+            return false;
+    }
+    return true;
+}
+
 static enum nd_status judge_unit(const struct nd_explain_habit *habit, struct nd_explained_unit *unit,
                                  struct nd_error *err)
 {
@@ -75,6 +98,8 @@ enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_
         if (!habits[s].is_counted)
             continue;
         status = judge_unit(&habits[s], &device->units[s], err);
+        device->units[s].is_faulty |=
+            nd_explain_differs_by_run(job, d, s) && nd_explain_inputs_repeat(job, d, s);
         if (device->units[s].is_faulty)
             device->faulty[device->n_faulty++] = s;
     }

@@ -105,6 +105,8 @@ static enum nd_status choose_probe(struct nd_explain_job *job, const struct nd_e
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, name, "probe '%s' has no sample that all devices have run",
                        name);
     job->out->n_samples = job->n_samples;
+    size_t n_harm = options->n_harm_samples;
+    job->n_harm_samples = job->out->n_harm_samples = n_harm < job->n_samples ? n_harm : job->n_samples;
     return ND_OK;
 }
 
@@ -184,7 +186,9 @@ static enum nd_status make_sums(struct nd_explain_job *job, struct nd_error *err
     job->reference = nd_calloc(n, sizeof *job->reference);
     job->votes = nd_calloc(job->n_devices * job->n_steps, sizeof *job->votes);
     job->habits = nd_calloc(job->n_devices * job->n_steps, sizeof *job->habits);
-    return job->sums != NULL && job->reference != NULL && job->votes != NULL && job->habits != NULL ? ND_OK : nd_fail_memory(err);
+    return job->sums != NULL && job->reference != NULL && job->votes != NULL && job->habits != NULL
+               ? ND_OK
+               : nd_fail_memory(err);
 }
 
 static enum nd_status plan_graphs(struct nd_explain_job *job, struct nd_error *err)
@@ -199,6 +203,29 @@ static enum nd_status plan_graphs(struct nd_explain_job *job, struct nd_error *e
     if (status == ND_OK)
         status = nd_explain_find_steps(job, err);
     return status;
+}
+
+static bool has_same_codes(const struct nd_explain_job *job, size_t a, size_t b)
+{
+    const struct nd_explain_source *x = &job->sources[a], *y = &job->sources[b];
+    bool is_same = !x->is_failed && !y->is_failed;
+    for (size_t s = 0; s < job->n_steps && is_same; s++) {
+        is_same = (x->edges[s] == SIZE_MAX) == (y->edges[s] == SIZE_MAX);
+        for (size_t i = 0; i < job->n_samples && is_same && x->edges[s] != SIZE_MAX; i++)
+            is_same = nd_digest_equal(nd_capture_digest(x->capture, x->probe, x->edges[s], i, 0),
+                                      nd_capture_digest(y->capture, y->probe, y->edges[s], i, 0));
+    }
+    return is_same;
+}
+
+static void find_lineages(struct nd_explain_job *job)
+{
+    for (size_t d = 0; d < job->n_devices; d++) {
+        size_t first = 0;
+        while (first < d && (job->sources[first].same_as != first || !has_same_codes(job, first, d)))
+            first++;
+        job->sources[d].same_as = job->out->devices[d].same_as = first;
+    }
 }
 
 enum nd_status nd_explain_plan(struct nd_explain_job *job, const struct nd_capture *const *captures,
@@ -224,6 +251,12 @@ enum nd_status nd_explain_plan(struct nd_explain_job *job, const struct nd_captu
         status = plan_graphs(job, err);
     for (size_t d = 0; d < job->n_devices && status == ND_OK; d++)
         status = nd_explain_match_device(job, d, err);
+    for (size_t k = 0; k < options->n_untouched && status == ND_OK; k++)
+        status = check_model(job, options->untouched[k], err);
+    if (status == ND_OK)
+        status = nd_explain_observe(job, options->untouched, options->n_untouched, err);
+    if (status == ND_OK)
+        find_lineages(job);
     return status == ND_OK ? make_sums(job, err) : status;
 }
 

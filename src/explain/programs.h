@@ -13,16 +13,14 @@ struct nd_explain_votes {
     uint64_t n_open;                         /* codes on which programs can differ: not whole, not clipped */
     uint64_t wrong[ND_EXPLAIN_MAX_PROGRAMS]; /* codes that the program does not give */
     uint64_t far[ND_EXPLAIN_MAX_PROGRAMS];   /* of those, not within float32 arithmetic of a threshold */
-    /* wrong and far of programs that round to the nearest, counted at once. */
-    uint64_t nearest_wrong;
-    uint64_t all_wrong; /* no program gives the code */
+    uint64_t all_wrong;                      /* no program gives the code; until the votes are finished */
 };
 
 /* Adds the codes of one sample: given[values->n] are the device's. */
 void nd_explain_count_votes(struct nd_explain_votes *votes, const struct nd_exact_values *values,
                             const double *given);
 void nd_explain_merge_votes(const struct nd_explain_votes *from, struct nd_explain_votes *to);
-/* Brings what was counted at once into wrong and far. */
+/* Brings all_wrong into wrong and far. */
 void nd_explain_finish_votes(struct nd_explain_votes *votes);
 
 /* What is asked and told of one step of a device. */

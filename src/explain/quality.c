@@ -58,24 +58,36 @@ enum nd_status nd_explain_quality_of_output(const struct nd_explain_job *job, si
 {
     struct nd_explained_device *out = &job->out->devices[device];
     struct nd_explain_energies *samples = nd_calloc(job->n_samples, sizeof *samples);
+    double common = 0, own = 0;
     if (samples == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < job->n_samples; i++) {
         struct nd_decomposition one = {0};
+        struct nd_explain_energies *sums = &samples[i];
         for (size_t s = 0; s < job->n_steps; s++) {
             if (!job->out->steps[s].is_model_output || !is_known(job, device, s))
                 continue;
             add(job, i, device, s, &one);
             add(job, i, device, s, &out->output);
+            sums->common += job->reference[i * job->n_steps + s].common_error;
+            sums->own += nd_explain_sums_of(job, i, device, s)->own_energy;
         }
-        samples[i] =
-            (struct nd_explain_energies){one.n_codes, one.quantisation, one.divergence, one.interaction};
+        sums->n_codes = one.n_codes;
+        sums->quantisation = one.quantisation;
+        sums->divergence = one.divergence;
+        sums->interaction = one.interaction;
+        if (!job->out->vote.is_known) {
+            sums->common = one.quantisation;
+            sums->own = one.divergence;
+        }
+        common += sums->common;
+        own += sums->own;
     }
     finish(&out->output);
     out->own_share = NAN;
     size_t n = out->output.n_codes > 0 ? job->n_samples : 0;
     if (n > 0)
-        out->own_share = out->output.divergence / (out->output.quantisation + out->output.divergence);
+        out->own_share = own / (common + own);
     enum nd_status status = nd_explain_bootstrap(samples, n, out, err);
     free(samples);
     return status;

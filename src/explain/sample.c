@@ -6,140 +6,13 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "explain/internal.h"
-
-struct worker {
-    struct nd_explain_job *job;
-    bool is_made;
-    struct nd_array *inputs;        /* [n_inputs of model] */
-    struct nd_array *float_inputs;  /* [n_inputs of float_model]: views of inputs */
-    struct nd_array *reference;     /* [n_steps] codes (or floats) of the quantised reference */
-    struct nd_array *error;         /* [n_steps] first the float reference, then q in steps; rank < 0 without */
-    struct nd_array *given;         /* [n_edges]: rank < 0 where nothing was captured */
-    unsigned char **raw_inputs;     /* [n_inputs]: a block of samples */
-    unsigned char **raw;            /* [n_devices * n_steps]: the same, NULL where nothing is read */
-    size_t *input_bytes;            /* [n_inputs] of a sample */
-    struct nd_explain_votes *votes; /* [n_devices][n_steps] */
-    size_t sample, device;          /* at hand */
-};
+#include "explain/harm.h"
+#include "explain/vote.h"
 
 struct team {
     struct nd_explain_job *job;
-    struct worker *workers;
+    struct nd_explain_worker *workers;
 };
-
-static const struct nd_array no_array = {.shape.rank = -1};
-
-enum nd_status nd_explain_make_inputs(const struct nd_model *model, struct nd_array *inputs,
-                                      struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < nd_model_n_inputs(model) && status == ND_OK; i++) {
-        const struct nd_model_io *io = nd_model_input(model, i);
-        status = nd_array_make(&inputs[i], io->dtype, &io->shape, err);
-    }
-    return status;
-}
-
-/* ---- scratch ---- */
-
-static enum nd_status make_block(size_t sample_bytes, unsigned char **out, struct nd_error *err)
-{
-    size_t bytes;
-    if (!nd_size_mul(sample_bytes, ND_EXPLAIN_BLOCK, &bytes))
-        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "a tensor is too large");
-    *out = nd_tensor_alloc(bytes);
-    return *out != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-static enum nd_status make_worker_inputs(struct worker *w, struct nd_error *err)
-{
-    const struct nd_explain_job *job = w->job;
-    enum nd_status status = nd_explain_make_inputs(job->model, w->inputs, err);
-    for (size_t i = 0; i < nd_model_n_inputs(job->model) && status == ND_OK; i++) {
-        const struct nd_model_io *io = nd_model_input(job->model, i);
-        status = nd_shape_size_bytes(&io->shape, io->dtype, &w->input_bytes[i], err);
-        if (status == ND_OK)
-            status = make_block(w->input_bytes[i], &w->raw_inputs[i], err);
-    }
-    return status;
-}
-
-static enum nd_status make_worker_steps(struct worker *w, struct nd_error *err)
-{
-    const struct nd_explain_job *job = w->job;
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
-        const struct nd_explained_step *step = &job->out->steps[s];
-        const struct nd_edge *edge = nd_model_edge(job->model, step->edge);
-        status = nd_array_make(&w->reference[s], edge->dtype, &job->shapes[s], err);
-        if (status == ND_OK && step->has_float)
-            status = nd_array_make(&w->error[s], ND_DTYPE_F64, &job->shapes[s], err);
-        for (size_t d = 0; d < job->n_devices && status == ND_OK; d++)
-            if (job->sources[d].edges[s] != SIZE_MAX)
-                status = make_block(job->sources[d].sample_bytes[s], &w->raw[d * job->n_steps + s], err);
-    }
-    return status;
-}
-
-static enum nd_status make_worker(struct worker *w, struct nd_explain_job *job, struct nd_error *err)
-{
-    size_t n_inputs = nd_model_n_inputs(job->model), n_edges = nd_model_n_edges(job->model);
-    size_t n_float = job->float_model != NULL ? nd_model_n_inputs(job->float_model) : 0;
-    w->job = job;
-    w->is_made = true;
-    w->inputs = nd_calloc(n_inputs, sizeof *w->inputs);
-    w->float_inputs = nd_calloc(n_float, sizeof *w->float_inputs);
-    w->raw_inputs = nd_calloc(n_inputs, sizeof *w->raw_inputs);
-    w->input_bytes = nd_calloc(n_inputs, sizeof *w->input_bytes);
-    w->reference = nd_calloc(job->n_steps, sizeof *w->reference);
-    w->error = nd_calloc(job->n_steps, sizeof *w->error);
-    w->given = nd_calloc(n_edges, sizeof *w->given);
-    w->raw = nd_calloc(job->n_devices * job->n_steps, sizeof *w->raw);
-    w->votes = nd_calloc(job->n_devices * job->n_steps, sizeof *w->votes);
-    if (w->inputs == NULL || w->float_inputs == NULL || w->raw_inputs == NULL || w->input_bytes == NULL ||
-        w->reference == NULL || w->error == NULL || w->given == NULL || w->raw == NULL || w->votes == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges; e++)
-        w->given[e] = no_array;
-    enum nd_status status = make_worker_inputs(w, err);
-    for (size_t i = 0; i < n_float && status == ND_OK; i++)
-        w->float_inputs[i] = w->inputs[job->float_inputs[i]];
-    return status == ND_OK ? make_worker_steps(w, err) : status;
-}
-
-static void worker_deinit(struct worker *w)
-{
-    const struct nd_explain_job *job = w->job;
-    if (!w->is_made)
-        return;
-    for (size_t i = 0; i < nd_model_n_inputs(job->model); i++) {
-        if (w->inputs != NULL)
-            nd_array_deinit(&w->inputs[i]);
-        if (w->raw_inputs != NULL)
-            free(w->raw_inputs[i]);
-    }
-    for (size_t s = 0; s < job->n_steps; s++) {
-        if (w->reference != NULL)
-            nd_array_deinit(&w->reference[s]);
-        if (w->error != NULL)
-            nd_array_deinit(&w->error[s]);
-    }
-    for (size_t e = 0; w->given != NULL && e < nd_model_n_edges(job->model); e++)
-        if (w->given[e].shape.rank >= 0)
-            nd_array_deinit(&w->given[e]);
-    for (size_t i = 0; w->raw != NULL && i < job->n_devices * job->n_steps; i++)
-        free(w->raw[i]);
-    free(w->inputs);
-    free(w->float_inputs);
-    free(w->raw_inputs);
-    free(w->input_bytes);
-    free(w->reference);
-    free(w->error);
-    free(w->given);
-    free(w->raw);
-    free(w->votes);
-}
 
 /* ---- the references ---- */
 
@@ -155,7 +28,7 @@ static enum nd_status keep(const struct nd_array *values, struct nd_array *to, c
 static enum nd_status found_reference(void *context, size_t edge, const struct nd_array *values,
                                       enum nd_exact_way way, struct nd_error *err)
 {
-    struct worker *w = context;
+    struct nd_explain_worker *w = context;
     size_t step = w->job->step_of_edge[edge];
     /* The quantisation of an input is ONNX's own operator, whatever way it takes. */
     w->job->reference[w->sample * w->job->n_steps + step].is_double =
@@ -167,7 +40,7 @@ static enum nd_status found_float(void *context, size_t edge, const struct nd_ar
                                   enum nd_exact_way way, struct nd_error *err)
 {
     (void)way;
-    struct worker *w = context;
+    struct nd_explain_worker *w = context;
     size_t step = w->job->step_of_float[edge];
     return step != SIZE_MAX ? keep(values, &w->error[step], w->job->out->steps[step].name, err) : ND_OK;
 }
@@ -183,7 +56,7 @@ static size_t inner_of(const struct nd_quant *quant, const struct nd_shape *shap
 }
 
 /* Turns the float reference into the quantisation error, both in steps of the channel. */
-static void take_error(struct worker *w, size_t step)
+static void take_error(struct nd_explain_worker *w, size_t step)
 {
     const struct nd_explain_job *job = w->job;
     const struct nd_quant *quant = &nd_model_edge(job->model, job->out->steps[step].edge)->quant;
@@ -201,7 +74,7 @@ static void take_error(struct worker *w, size_t step)
     }
 }
 
-static enum nd_status run_references(struct worker *w, struct nd_error *err)
+static enum nd_status run_references(struct nd_explain_worker *w, struct nd_error *err)
 {
     struct nd_explain_job *job = w->job;
     enum nd_status status = nd_exact_graph_run(job->graph, w->inputs, NULL, found_reference, w, err);
@@ -228,7 +101,7 @@ static enum nd_status round_device(void *context, const struct nd_exact_values *
                                    struct nd_error *err)
 {
     (void)err;
-    struct worker *w = context;
+    struct nd_explain_worker *w = context;
     const struct nd_explain_job *job = w->job;
     size_t step = job->step_of_edge[values->edge];
     for (size_t i = 0; i < values->n; i++) {
@@ -245,7 +118,7 @@ static enum nd_status found_device(void *context, size_t edge, const struct nd_a
                                    enum nd_exact_way way, struct nd_error *err)
 {
     (void)way;
-    struct worker *w = context;
+    struct nd_explain_worker *w = context;
     const struct nd_explain_job *job = w->job;
     size_t step = job->step_of_edge[edge];
     const struct nd_explained_unit *unit = &job->out->devices[w->device].units[step];
@@ -258,6 +131,8 @@ static enum nd_status found_device(void *context, size_t edge, const struct nd_a
         return nd_fail(err, ND_E_EXACT_SHAPE, job->out->steps[step].name,
                        "edge '%s' changes its shape with its inputs", job->out->steps[step].name);
     sums->n_codes = values->n;
+    if (nd_explain_is_harm_sample(job, w->sample))
+        memcpy(w->own[step].x, own, values->n * sizeof *own);
     for (size_t i = 0; i < values->n; i++) {
         double total = given[i] - ref[i];
         add_difference(&sums->total, total);
@@ -273,85 +148,61 @@ static enum nd_status found_device(void *context, size_t edge, const struct nd_a
     return ND_OK;
 }
 
-static enum nd_status load_given(struct worker *w, size_t in_block, struct nd_error *err)
-{
-    const struct nd_explain_job *job = w->job;
-    const struct nd_explain_source *source = &job->sources[w->device];
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
-        struct nd_array *given = &w->given[job->out->steps[s].edge];
-        if (given->shape.rank >= 0)
-            nd_array_deinit(given);
-        *given = no_array;
-        if (source->edges[s] == SIZE_MAX)
-            continue;
-        enum nd_dtype dtype = nd_capture_edge(source->capture, source->edges[s])->dtype;
-        *given = (struct nd_array){0};
-        status = nd_array_make(given, dtype, &job->shapes[s], err);
-        if (status == ND_OK)
-            nd_array_load(dtype, w->raw[w->device * job->n_steps + s] + in_block * source->sample_bytes[s],
-                          given->n, given->x);
-    }
-    return status;
-}
-
-static enum nd_status run_device(struct worker *w, size_t in_block, struct nd_error *err)
+static enum nd_status run_device(struct nd_explain_worker *w, struct nd_error *err)
 {
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .round = round_device, .given = w->given};
-    enum nd_status status = load_given(w, in_block, err);
+    enum nd_status status = nd_explain_load_device(w, err);
     if (status == ND_OK)
         status = nd_exact_graph_run(w->job->graph, w->inputs, &options, found_device, w, err);
     return status;
 }
 
-/* ---- blocks of samples ---- */
-
-static enum nd_status read_block(struct worker *w, size_t first, size_t n, struct nd_error *err)
-{
-    const struct nd_explain_job *job = w->job;
-    const struct nd_explain_source *leader = &job->sources[job->leader];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < nd_model_n_inputs(job->model) && status == ND_OK; i++)
-        status = nd_capture_read_inputs(leader->capture, leader->probe, job->inputs[i], first, n,
-                                        w->raw_inputs[i], err);
-    for (size_t d = 0; d < job->n_devices; d++)
-        for (size_t s = 0; s < job->n_steps && status == ND_OK; s++)
-            if (job->sources[d].edges[s] != SIZE_MAX)
-                status = nd_capture_read_outputs(job->sources[d].capture, job->sources[d].probe,
-                                                 job->sources[d].edges[s], first, n,
-                                                 w->raw[d * job->n_steps + s], err);
-    return status;
-}
-
-static enum nd_status run_sample(struct worker *w, size_t in_block, struct nd_error *err)
+/* Where chipsets share a lineage, one of them is worked out. */
+static enum nd_status run_sample(struct nd_explain_worker *w, struct nd_error *err)
 {
     struct nd_explain_job *job = w->job;
-    for (size_t i = 0; i < nd_model_n_inputs(job->model); i++)
-        nd_array_load(nd_model_input(job->model, i)->dtype, w->raw_inputs[i] + in_block * w->input_bytes[i],
-                      w->inputs[i].n, w->inputs[i].x);
+    nd_explain_load_inputs(w);
     enum nd_status status = run_references(w, err);
     for (size_t d = 0; d < job->n_devices && status == ND_OK; d++) {
         w->device = d;
-        if (!job->sources[d].is_failed)
-            status = run_device(w, in_block, err);
+        if (job->sources[d].is_failed || job->sources[d].same_as != d)
+            continue;
+        status = run_device(w, err);
+        if (status == ND_OK && nd_explain_is_harm_sample(job, w->sample))
+            status = nd_explain_measure_harm(w, err);
     }
+    if (status == ND_OK)
+        nd_explain_vote(w);
     return status;
+}
+
+/* What was worked out for another capture with the same codes. */
+static void share_results(struct nd_explain_job *job, size_t device)
+{
+    size_t from = job->sources[device].same_as, n = job->n_steps;
+    if (from == device)
+        return;
+    memcpy(job->votes + device * n, job->votes + from * n, n * sizeof *job->votes);
+    for (size_t i = 0; i < job->n_samples; i++)
+        memcpy(job->sums + (i * job->n_devices + device) * n, job->sums + (i * job->n_devices + from) * n,
+               n * sizeof *job->sums);
 }
 
 static enum nd_status run_block(void *context, size_t worker, size_t task, struct nd_error *err)
 {
     struct team *team = context;
-    struct worker *w = &team->workers[worker];
+    struct nd_explain_worker *w = &team->workers[worker];
     size_t first = task * ND_EXPLAIN_BLOCK;
     size_t n = team->job->n_samples - first;
     n = n < ND_EXPLAIN_BLOCK ? n : ND_EXPLAIN_BLOCK;
-    enum nd_status status = w->is_made ? ND_OK : make_worker(w, team->job, err);
+    enum nd_status status = w->is_made ? ND_OK : nd_explain_worker_init(w, team->job, err);
     if (status == ND_OK)
-        status = read_block(w, first, n, err);
+        status = nd_explain_read_block(w, first, n, err);
     for (size_t i = 0; i < n && status == ND_OK; i++) {
         w->sample = first + i;
-        status = run_sample(w, i, err);
+        w->in_block = i;
+        status = run_sample(w, err);
     }
     return status;
 }
@@ -370,10 +221,12 @@ enum nd_status nd_explain_run(struct nd_explain_job *job, size_t n_threads, stru
     for (size_t i = 0; i < n_workers; i++) {
         for (size_t k = 0; k < job->n_devices * job->n_steps && team.workers[i].votes != NULL; k++)
             nd_explain_merge_votes(&team.workers[i].votes[k], &job->votes[k]);
-        worker_deinit(&team.workers[i]);
+        nd_explain_worker_deinit(&team.workers[i]);
     }
     for (size_t k = 0; k < job->n_devices * job->n_steps; k++)
         nd_explain_finish_votes(&job->votes[k]);
+    for (size_t d = 0; d < job->n_devices && status == ND_OK; d++)
+        share_results(job, d);
     free(team.workers);
     return status;
 }

@@ -44,7 +44,9 @@ enum nd_record_kind {
     ND_RECORD_LOG = 26, /* fields: severity, location, message */
     ND_RECORD_FAILURE = 27, /* fields: stage, code, symbol, operator, message */
     ND_RECORD_PROFILE = 28, /* payload: the profile, as the runtime wrote it */
-    ND_RECORD_END = 29,     /* the agent did all it was asked */
+    ND_RECORD_TRUTH =
+        31,             /* fields: profile, faulty, kinds, n_changed: of an emulated device; the last counts */
+    ND_RECORD_END = 29, /* the agent did all it was asked */
 };
 
 struct nd_record {

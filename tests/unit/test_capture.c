@@ -537,6 +537,56 @@ static void capture_without_anything_is_read(void **state)
     free(path);
 }
 
+/* Columns of the truth, NULL for one that is left out. */
+static enum nd_status open_with_truth(const char *const values[4], struct nd_capture **capture,
+                                      struct nd_error *err)
+{
+    static const char *const keys[] = {"profile", "faulty", "kinds", "n_changed"};
+    struct nd_capture_writer *writer = NULL;
+    char *path = in_folder("truth.h5");
+    fix_ok(nd_capture_writer_create(path, true, &writer, err), err);
+    for (size_t i = 0; i < 4; i++) {
+        struct nd_attr attr = {.group = (char *)"truth",
+                               .key = (char *)(uintptr_t)keys[i],
+                               .type = ND_ATTR_STRING,
+                               .string = (char *)(uintptr_t)values[i]};
+        if (values[i] != NULL)
+            fix_ok(nd_capture_writer_attr(writer, &attr, err), err);
+    }
+    fix_ok(nd_capture_writer_edges(writer, NULL, NULL, 0, err), err);
+    enum nd_status status = nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, err);
+    nd_capture_writer_destroy(&writer);
+    if (status == ND_OK)
+        status = nd_capture_open(path, capture, err);
+    free(path);
+    return status;
+}
+
+static void truth_has_columns_of_one_length(void **state)
+{
+    (void)state;
+    static const char *const good[][4] = {{"round=floor", "", "", ""},
+                                          {"zero@a", "a", "zero", "0"},
+                                          {"zero@a,fuse@b", "a\nc", "zero\nfuse", "12\n3"}};
+    static const char *const bad[][4] = {
+        {"zero@a", "a", "zero", NULL},        {NULL, "a", "zero", "1"},        {"zero@a", "a\nb", "zero", "1"},
+        {"zero@a", "a", "zero\nzero", "1"},   {"zero@a", "a", "zero", "1\n2"}, {"zero@a", "a", "zero", "-1"},
+        {"zero@a\nzero@b", "a", "zero", "1"}, {"zero@a", "", "", "1"},
+    };
+    struct nd_error err;
+    struct nd_capture *capture = NULL;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        fix_ok(open_with_truth(good[i], &capture, &err), &err);
+        assert_string_equal(nd_capture_string(capture, "truth", "faulty"), good[i][1]);
+        nd_capture_close(&capture);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(open_with_truth(bad[i], &capture, &err), ND_ERR_FORMAT);
+        assert_int_equal(err.id, ND_E_CAPTURE_SCHEMA);
+        assert_string_equal(err.object, "/truth");
+    }
+}
+
 static void objects_are_listed_by_path(void **state)
 {
     (void)state;
@@ -697,6 +747,7 @@ int main(void)
         cmocka_unit_test(writer_destroyed_leaves_nothing),
         cmocka_unit_test(writer_misused_says_so),
         cmocka_unit_test(capture_without_anything_is_read),
+        cmocka_unit_test(truth_has_columns_of_one_length),
         cmocka_unit_test(objects_are_listed_by_path),
         cmocka_unit_test(names_round_trip_and_are_unique),
         cmocka_unit_test(disk_full_is_an_error_and_leaves_nothing),

@@ -275,6 +275,72 @@ static const char *option(const struct nd_device *device, const char *key)
     return NULL;
 }
 
+static void emulated_uri_is_a_profile(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct nd_device device;
+    assert_int_equal(nd_device_parse("emu:double:8,stale@a/b@c?d=", &device, &err), ND_ERR_USAGE);
+    assert_int_equal(err.id, ND_E_DEVICE_PROFILE);
+    /* What separates a runtime or options elsewhere may be in the name of an edge. */
+    expect_ok(nd_device_parse("emu:double:8,stale@a/b@c?d", &device, &err), &err);
+    assert_int_equal(device.kind, ND_DEVICE_EMULATED);
+    assert_string_equal(nd_device_kind_name(device.kind), "emu");
+    assert_false(nd_device_is_reference(device.kind));
+    assert_string_equal(device.uri, "emu:round=double:8,stale@a/b@c?d");
+    assert_string_equal(device.label, "emu:double:8,stale@a/b@c?d");
+    assert_int_equal(device.n_options, 1);
+    assert_string_equal(option(&device, "profile"), "round=double:8,stale@a/b@c?d");
+    nd_device_deinit(&device);
+}
+
+static void emulated_profiles_come_from_files(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } bad[] = {
+        {"", ":1:1: a mapping with 'items' is needed"},
+        {"- a\n", ":1:1: a mapping with 'items' is needed"},
+        {"seed: 1\n", ":1:1: there are no 'items'"},
+        {"items: []\n", ":1:8: 'items' is a list of one text or more"},
+        {"items: {a: b}\n", ":1:8: 'items' is a list of one text or more"},
+        {"items: [floor]\nseeds: 1\n", ":2:1: keys are 'items' and 'seed', not 'seeds'"},
+        {"items: [floor]\n[a]: 1\n", ":2:1: keys are 'items' and 'seed', not ''"},
+        {"items: [floor]\nseed: 1\nseed: 1\n", ":3:1: there is a second 'seed'"},
+        {"items: [floor]\nseed: -1\n", ":2:7: item 'seed=-1' is not of the form seed=N"},
+        {"items:\n  - floor\n  - [floor]\n", ":3:5: an item is a text"},
+        {"items:\n  - floor\n  -   fuse\n", ":3:7: item 'fuse' is not of the form fuse@EDGE"},
+        {"items: [floor\n", ":2:1: did not find expected ',' or ']'"},
+        {"items: [\"a\\0b\"]\n", ":1:9: an item is a text"},
+        {"items: [floor]\n--- 1\n", ": there is a second document"},
+        {"items: [*a]\n", ":1:9: found undefined alias"},
+    };
+    struct nd_error err = {0};
+    struct nd_device device;
+    char *path = in_folder("device.yml"), uri[4200];
+    snprintf(uri, sizeof uri, "emu:%s", path);
+    put_text("device.yml", "items:\n- round=floor # all of them\n- 'zero@a b'\nseed: 0x7\n");
+    assert_int_equal(nd_device_parse(uri, &device, &err), ND_ERR_USAGE);
+    put_text("device.yml", "items:\n- round=floor # all of them\n- 'zero@a b'\nseed: 7\n");
+    expect_ok(nd_device_parse(uri, &device, &err), &err);
+    assert_string_equal(device.uri, "emu:round=floor,zero@a b,seed=7");
+    assert_string_equal(device.label, "emu:device.yml");
+    assert_string_equal(option(&device, "profile_file"), "device.yml");
+    assert_int_equal(strlen(option(&device, "profile_sha256")), 64);
+    assert_non_null(strstr(option(&device, "profile_text"), "# all of them"));
+    nd_device_deinit(&device);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        put_text("device.yml", bad[i].text);
+        assert_int_equal(nd_device_parse(uri, &device, &err), ND_ERR_USAGE);
+        assert_int_equal(err.id, ND_E_DEVICE_PROFILE);
+        if (strstr(err.message, bad[i].message) == NULL || strstr(err.message, path) == NULL)
+            fail_msg("'%s' gives: %s", bad[i].text, err.message);
+    }
+    assert_int_equal(nd_device_parse("emu:/nowhere/x.yaml", &device, &err), ND_ERR_IO);
+    free(path);
+}
+
 static void simulator_uri_gives_explicit_options(void **state)
 {
     (void)state;
@@ -329,16 +395,20 @@ static void bad_uri_is_refused_in_clear_words(void **state)
         const char *message;
     } bad[] = {
         {"", ND_E_DEVICE_UNKNOWN,
-         "unknown device '': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff devices' lists "
+         "unknown device '': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' ('npudiff "
+         "devices' lists "
          "them)"},
         {"CPU", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'CPU': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff devices' "
+         "unknown device 'CPU': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' "
+         "('npudiff devices' "
          "lists them)"},
         {"cpu:", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'cpu:': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff devices' "
+         "unknown device 'cpu:': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' "
+         "('npudiff devices' "
          "lists them)"},
         {"htp-sim", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'htp-sim': expected 'cpu', 'exact', 'float64' or 'htp-sim:CHIPSET' ('npudiff devices' "
+         "unknown device 'htp-sim': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' "
+         "('npudiff devices' "
          "lists them)"},
         {"htp-sim:", ND_E_DEVICE_UNKNOWN,
          "device 'htp-sim:': unknown chipset '' ('npudiff devices' lists those there are)"},
@@ -396,7 +466,7 @@ static void syntaxes_end_with_null(void **state)
     size_t n = 0;
     for (; syntax[n].syntax != NULL; n++)
         assert_true(strlen(syntax[n].summary) > 0);
-    assert_int_equal(n, 4);
+    assert_int_equal(n, 5);
 }
 
 int main(void)
@@ -414,6 +484,8 @@ int main(void)
         WITH_FAKE_RUNTIME(simulator_uri_gives_explicit_options),
         WITH_FAKE_RUNTIME(query_sets_and_overrides_provider_options),
         WITH_FAKE_RUNTIME(bad_uri_is_refused_in_clear_words),
+        cmocka_unit_test(emulated_uri_is_a_profile),
+        cmocka_unit_test(emulated_profiles_come_from_files),
         cmocka_unit_test(syntaxes_end_with_null),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -62,7 +62,7 @@ static void double_rounding_is_fixed_point_arithmetic(void **state)
     }
 }
 
-/* Both ends of the first step before a tie are rounded up: a share of 2^-(bits + 1) of all values. */
+/* What is less than half a first step short of a tie is rounded away from zero: 2^-(bits + 1) of all values. */
 static void double_rounding_follows_its_law(void **state)
 {
     (void)state;

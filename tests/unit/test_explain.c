@@ -2,76 +2,9 @@
 #include "support/main.h"
 #include "support/scratch.h"
 
-#include "support/model_capture.h"
+#include "support/explain_fixture.h"
 
 #include <math.h>
-
-#include "npudiff/explain.h"
-
-struct fixture {
-    struct nd_model *model, *float_model;
-    struct nd_capture *captures[2];
-    size_t n_captures;
-    struct nd_explanation *e;
-};
-
-static struct nd_model *load(const char *name)
-{
-    char path[512];
-    struct nd_error err = {0};
-    struct nd_model *model = NULL;
-    snprintf(path, sizeof path, "%s/models/%s.onnx", getenv("GOLDEN"), name);
-    expect_ok(nd_model_load(path, &model, &err), &err);
-    return model;
-}
-
-static void add_device(struct fixture *f, const struct mc_device *device)
-{
-    struct nd_error err = {0};
-    char name[32];
-    snprintf(name, sizeof name, "%zu.h5", f->n_captures);
-    char *path = in_folder(name);
-    mc_capture(f->model, device, path);
-    expect_ok(nd_capture_open(path, &f->captures[f->n_captures++], &err), &err);
-    free(path);
-}
-
-static enum nd_status explain(struct fixture *f, size_t n_threads, struct nd_error *err)
-{
-    const struct nd_explain_options options = {.struct_size = sizeof options, .n_threads = n_threads};
-    nd_explanation_destroy(&f->e);
-    return nd_explain(f->model, f->float_model, (const struct nd_capture *const *)f->captures, f->n_captures,
-                      &options, &f->e, err);
-}
-
-static void explain_ok(struct fixture *f)
-{
-    struct nd_error err = {0};
-    expect_ok(explain(f, 0, &err), &err);
-}
-
-static void close_fixture(struct fixture *f)
-{
-    nd_explanation_destroy(&f->e);
-    for (size_t i = 0; i < f->n_captures; i++)
-        nd_capture_close(&f->captures[i]);
-    nd_model_destroy(&f->model);
-    nd_model_destroy(&f->float_model);
-}
-
-static size_t find_step(const struct fixture *f, const char *name)
-{
-    size_t s = 0;
-    while (s < f->e->n_steps && strcmp(f->e->steps[s].name, name) != 0)
-        s++;
-    assert_true(s < f->e->n_steps);
-    return s;
-}
-
-static const struct nd_explained_unit *unit_of(const struct fixture *f, const char *name)
-{
-    return &f->e->devices[0].units[find_step(f, name)];
-}
 
 /* Every element, and with it every sum: of means, too. */
 static void assert_identity(const struct fixture *f)

@@ -19,4 +19,26 @@ try 'htp-sim:gen3?backend_path=/tmp/x.so'
 try cpu@
 try cpu@qairt-9.9
 try htp-sim:gen3@../../etc
+# Emulated ones, and what their profiles say.
+try emu:
+try emu:round=flor
+try emu:stale@residual/con
+try emu:fallback=Softmax
+try emu:saturate@pool=12
+try emu:missing.yaml
+profile() { printf -- "$1" > p.yaml; try emu:p.yaml; rm p.yaml; }
+profile ''
+profile 'items: [zero@pool'
+profile '- zero@pool\n'
+profile 'items: []\n'
+profile 'items: zero@pool\n'
+profile 'seed: 3\n'
+profile 'items: [zero@pool]\nsed: 3\n'
+profile 'items: [zero@pool]\nseed: three\n'
+profile 'items: [zero@pool]\nseed: [3]\n'
+profile 'items:\n  - zero@pool\n  - blur@pool\n'
+profile 'items:\n  - zero@pool\n  - {zero: pool}\n'
+profile 'items: [zero@pool]\nitems: [zero@pool]\n'
+profile 'items: ["zero@pool,zero@logits"]\n'
+profile 'items: [zero@pool]\n---\nitems: [zero@pool]\n'
 ls

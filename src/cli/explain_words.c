@@ -1,0 +1,52 @@
+#include "cli/explain_words.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void explain_clean(char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < 0x20 || *text == 0x7f)
+            *text = '?';
+}
+
+char *explain_share(uint64_t n, uint64_t total, char buf[static 32])
+{
+    double percent = total > 0 ? 100 * (double)n / (double)total : 0;
+    if (n == 0 || n == total)
+        snprintf(buf, 32, "%.0f%%", percent);
+    else if (percent < 0.01)
+        snprintf(buf, 32, "<0.01%%");
+    else
+        snprintf(buf, 32, percent < 1 ? "%.2f%%" : "%.1f%%", fmin(percent, 99.9));
+    return buf;
+}
+
+char *explain_real(double value, char buf[static 32])
+{
+    if (isnan(value))
+        snprintf(buf, 32, "-");
+    else
+        snprintf(buf, 32, "%.3g", value);
+    return buf;
+}
+
+void explain_shorten(const char *text, size_t max, char out[static EXPLAIN_CELL_BYTES])
+{
+    size_t n = strlen(text);
+    max = max < EXPLAIN_CELL_BYTES - 1 ? max : EXPLAIN_CELL_BYTES - 1;
+    if (n <= max) {
+        memcpy(out, text, n + 1);
+    } else {
+        size_t head = (max - 2) / 2, tail = n - (max - 2 - head);
+        while (head > 0 && ((unsigned char)text[head] & 0xc0) == 0x80)
+            head--;
+        while (((unsigned char)text[tail] & 0xc0) == 0x80)
+            tail++;
+        memcpy(out, text, head);
+        memcpy(out + head, "..", 2);
+        memcpy(out + head + 2, text + tail, n - tail + 1);
+    }
+    explain_clean(out);
+}

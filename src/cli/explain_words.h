@@ -1,0 +1,21 @@
+/* Numbers and names as `npudiff explain` writes them. */
+#ifndef ND_CLI_EXPLAIN_WORDS_H
+#define ND_CLI_EXPLAIN_WORDS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { EXPLAIN_CELL_BYTES = 512 };
+
+/* Names come from files: nothing of them may steer a terminal. */
+void explain_clean(char *text);
+
+/* "12.3%", "<0.01%" for anything above zero. */
+char *explain_share(uint64_t n, uint64_t total, char buf[static 32]);
+/* Three digits; "-" for NaN. */
+char *explain_real(double value, char buf[static 32]);
+
+/* A copy of at most `max` characters that lost its middle; bytes of UTF-8 are not cut apart. */
+void explain_shorten(const char *text, size_t max, char out[static EXPLAIN_CELL_BYTES]);
+
+#endif

@@ -1,0 +1,71 @@
+/* What the files of emulated devices share: emulate_parse.c reads items, emulate_bind.c finds what they mean in
+ * a model, emulate_codes.c has the faults that work on codes, emulate.c runs the device. */
+#ifndef ND_EXACT_EMULATE_INTERNAL_H
+#define ND_EXACT_EMULATE_INTERNAL_H
+
+#include "exact/emulate.h"
+
+const char *nd_emu_word_name(enum nd_emu_word word);
+
+/* What is wrong with one edge. */
+struct nd_emu_unit {
+    bool is_unit;
+    const struct nd_emu_program *usual;   /* of its operator; NULL: half-even */
+    const struct nd_emu_program *program; /* its own */
+    enum nd_emu_word program_word;        /* where that is another one: ND_EMU_ROUND or ND_EMU_FALLBACK */
+    const struct nd_emu_item **faults;    /* [n_faults] in the order in which they work */
+    size_t n_faults;
+    bool is_fused;
+    bool reads_fused;
+};
+
+struct nd_emu_binding {
+    struct nd_emu_unit *units; /* [n_edges] */
+    size_t n_edges;
+};
+
+/* names NULL: as the model calls its edges. Items are borrowed. *out needs nd_emu_unbind on success only. */
+enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const struct nd_model *model,
+                           const char *const *names, bool is_partial, struct nd_emu_binding *out,
+                           struct nd_error *err);
+void nd_emu_unbind(struct nd_emu_binding *binding);
+
+/* Whether the two round alike. NULL is half-even. */
+bool nd_emu_is_same_program(const struct nd_emu_program *a, const struct nd_emu_program *b);
+
+/* Whether the fault works on codes; the others work on values before they are rounded. */
+bool nd_emu_is_of_codes(enum nd_emu_word word);
+
+/* Whether op_type is one of those that are joined by '+', or all of them. */
+bool nd_emu_has_operator(const char *op_types, const char *op_type);
+
+/* The channels of a tensor: element i is of channel i / n_inner % n. */
+struct nd_emu_channels {
+    size_t n, n_inner;
+};
+struct nd_emu_channels nd_emu_channels_of(const struct nd_quant *quant, const struct nd_shape *shape,
+                                          const char *op_types);
+
+/* ---- randomness ---- */
+
+uint64_t nd_emu_mix(uint64_t x);
+/* What makes the numbers of one tensor in one run; uniform is in [0, 1). */
+uint64_t nd_emu_key(uint64_t seed, const char *name, uint64_t run);
+double nd_emu_uniform(uint64_t key, uint64_t i);
+
+/* ---- emulate_codes.c ---- */
+
+/* One run of one edge. */
+struct nd_emu_scene {
+    const struct nd_emu_item *item;
+    const char *name;
+    const struct nd_exact_values *values;
+    struct nd_emu_channels channels;
+    uint64_t seed; /* of the device */
+    uint64_t run;
+    const struct nd_array *before; /* the codes of the sample before; n 0: there is none */
+};
+/* Applies a fault of codes. */
+enum nd_status nd_emu_spoil(const struct nd_emu_scene *scene, struct nd_array *codes, struct nd_error *err);
+
+#endif

@@ -1,0 +1,146 @@
+/* In which order faults are tried: science 2.10. Chance first, because it hides the rest; then what the caller
+ * worked out, which has nothing left to fit; constants and types; parameters; cut-offs; memory. Shifts and
+ * layouts cost most and come when nothing else fits. */
+#include "explain/doctor.h"
+
+#include <assert.h>
+
+#include "explain/doctor_internal.h"
+
+static const char *const names[ND_N_FAULT_KINDS] = {
+    [ND_FAULT_UNEXPLAINED] = "unexplained",
+    [ND_FAULT_ROUNDING] = "rounding",
+    [ND_FAULT_FALLBACK] = "fallback",
+    [ND_FAULT_FUSION] = "fusion",
+    [ND_FAULT_STOCHASTIC_ROUNDING] = "stochastic-rounding",
+    [ND_FAULT_FLIPS] = "flips",
+    [ND_FAULT_SCALE] = "scale",
+    [ND_FAULT_CHANNEL_SCALE] = "channel-scale",
+    [ND_FAULT_ZERO_POINT] = "zero-point",
+    [ND_FAULT_CHANNEL_ZERO_POINT] = "channel-zero-point",
+    [ND_FAULT_OFFSET_256] = "offset-256",
+    [ND_FAULT_OFFSET_SIGN] = "offset-sign",
+    [ND_FAULT_AXIS_PERMUTATION] = "axis-permutation",
+    [ND_FAULT_CHANNEL_PERMUTATION] = "channel-permutation",
+    [ND_FAULT_STALE] = "stale",
+    [ND_FAULT_SHIFTED] = "shifted",
+    [ND_FAULT_ALL_ZERO] = "all-zero",
+    [ND_FAULT_CONSTANT] = "constant",
+    [ND_FAULT_UNWRITTEN_WINDOW] = "unwritten-window",
+    [ND_FAULT_WRONG_TYPE] = "wrong-type",
+    [ND_FAULT_ACCUMULATOR_SATURATION] = "accumulator-saturation",
+    [ND_FAULT_ACCUMULATOR_WRAP] = "accumulator-wrap",
+    [ND_FAULT_SATURATION] = "saturation",
+    [ND_FAULT_HARD_CLIFF] = "hard-cliff",
+    [ND_FAULT_FP16_GRID] = "fp16-grid",
+    [ND_FAULT_BF16_GRID] = "bf16-grid",
+    [ND_FAULT_OFF_GRID] = "off-grid",
+    [ND_FAULT_SAME_CODE_OTHER_FLOAT] = "same-code-other-float",
+};
+
+const char *nd_fault_name(enum nd_fault_kind kind)
+{
+    assert((unsigned)kind < ND_N_FAULT_KINDS);
+    return names[kind];
+}
+
+static struct nd_doctor_span predict_hypothesis(const struct nd_doctor *d, const struct nd_doctor_fault *f,
+                                                size_t s, size_t j)
+{
+    return nd_doctor_exactly(f->predicted[s * d->e->n + j]);
+}
+
+static size_t count_left(const struct nd_doctor *d, const struct nd_hypothesis *h)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < d->e->n_samples * d->e->n; i++)
+        n += nd_doctor_is_known(d, i) && d->e->codes[i] != h->codes[i];
+    return n;
+}
+
+/* Those that leave the fewest wrong codes. */
+static void try_hypotheses(struct nd_doctor *d)
+{
+    size_t least = SIZE_MAX;
+    for (size_t h = 0; h < d->e->n_hypotheses; h++) {
+        size_t n_left = count_left(d, &d->e->hypotheses[h]);
+        least = n_left < least ? n_left : least;
+    }
+    for (size_t h = 0; h < d->e->n_hypotheses; h++) {
+        const struct nd_hypothesis *hypothesis = &d->e->hypotheses[h];
+        struct nd_doctor_fault f = {.kind = hypothesis->kind,
+                                    .channel = SIZE_MAX,
+                                    .axis = -1,
+                                    .predict = predict_hypothesis,
+                                    .predicted = hypothesis->codes};
+        if (count_left(d, hypothesis) == least)
+            nd_doctor_try(d, &f, "%s", hypothesis->text);
+    }
+}
+
+enum { MIN_HARD = 3 };
+
+/* What changes the value or the place of codes needs codes that are no rounding of the value: of another
+ * rounding program there are none, or few. */
+static bool is_hard(const struct nd_doctor *d)
+{
+    return d->n_hard >= MIN_HARD && d->n_hard * 4 >= d->n_wrong;
+}
+
+static enum nd_status try_changes(struct nd_doctor *d, struct nd_error *err)
+{
+    nd_doctor_try_constant(d);
+    if (d->out->is_found) /* every clamp and window fits it, too */
+        return ND_OK;
+    nd_doctor_try_type(d);
+    enum nd_status status = nd_doctor_try_values(d, err);
+    if (status != ND_OK)
+        return status;
+    nd_doctor_try_range(d);
+    nd_doctor_try_samples(d);
+    nd_doctor_try_window(d);
+    if (!d->out->is_found)
+        nd_doctor_try_stochastic(d);
+    if (!d->out->is_found)
+        nd_doctor_try_shifts(d);
+    if (!d->out->is_found || d->out->best.kind == ND_FAULT_SHIFTED) /* channels that rotate are both */
+        status = nd_doctor_try_layouts(d, err);
+    return status;
+}
+
+static void try_unexplained(struct nd_doctor *d)
+{
+    bool is_many = d->n_hard >= MIN_HARD && d->n_hard * 1000 >= d->n_known;
+    is_many = is_many || (d->n_wrong >= MIN_HARD && d->n_wrong * 20 >= d->n_known);
+    if (d->out->is_found || !is_many)
+        return;
+    double share = (double)d->n_wrong / (double)d->n_known;
+    struct nd_doctor_fault f = {.kind = ND_FAULT_UNEXPLAINED, .channel = SIZE_MAX, .axis = -1, .amount = share};
+    bool is_random = d->e->repeats_differ && d->e->inputs_repeat_same;
+    nd_doctor_add(d, &f, 0, "%zu of %zu codes are wrong and no known fault fits%s", d->n_wrong, d->n_known,
+                  is_random ? "; runs differ" : "");
+}
+
+enum nd_status nd_doctor_examine(const struct nd_evidence *evidence, struct nd_diagnosis *out,
+                                 struct nd_error *err)
+{
+    struct nd_diagnosis found = {0};
+    struct nd_doctor d;
+    enum nd_status status = ND_OK;
+    assert(nd_dtype_is_integer(evidence->dtype));
+    if (evidence->n_samples > 0 && evidence->n > 0) {
+        nd_doctor_prepare(evidence, &found, &d);
+        if (evidence->repeats_differ && evidence->inputs_repeat_same)
+            nd_doctor_try_flips(&d);
+        bool is_wrong = d.n_wrong > 0 && !found.is_found;
+        if (is_wrong)
+            try_hypotheses(&d);
+        if (is_wrong && is_hard(&d))
+            status = try_changes(&d, err);
+        if (is_wrong)
+            try_unexplained(&d);
+    }
+    if (status == ND_OK)
+        *out = found;
+    return status;
+}

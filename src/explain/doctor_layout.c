@@ -1,0 +1,156 @@
+/* Axes and channels in another order. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "explain/doctor_internal.h"
+
+/* A plane, the elements of a channel, must have something to recognise it by. */
+enum { MAX_AXES = 5, MIN_PLANE = 4, MAX_CHANNELS = 8192 };
+
+/* The axes that are longer than 1: the others cannot be told apart. */
+static int long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK])
+{
+    int n = 0;
+    for (int k = 0; k < shape->rank; k++) {
+        if (shape->dims[k] > 1)
+            out[n++] = k;
+    }
+    return n;
+}
+
+/* The tensor was written with its axes in the order of the permutation and is read as if it were not. mode: how
+ * many axes there are. */
+static struct nd_doctor_span predict_axes(const struct nd_doctor *d, const struct nd_doctor_fault *f, size_t s,
+                                          size_t j)
+{
+    const struct nd_shape *shape = &d->e->shape;
+    size_t place[ND_MAX_RANK] = {0}, from = 0;
+    for (int k = f->mode - 1; k >= 0; k--) {
+        size_t dim = (size_t)shape->dims[f->permutation[k]];
+        place[f->permutation[k]] = j % dim;
+        j /= dim;
+    }
+    for (int k = 0; k < shape->rank; k++)
+        from = from * (size_t)shape->dims[k] + place[k];
+    return nd_doctor_exactly(d->e->expected[s * d->e->n + from]);
+}
+
+/* The next one in lexicographic order; false after the last. */
+static bool next_permutation(int *p, int n)
+{
+    int i = n - 2, j = n - 1;
+    while (i >= 0 && p[i] > p[i + 1])
+        i--;
+    if (i < 0)
+        return false;
+    while (p[j] < p[i])
+        j--;
+    int swapped = p[i];
+    p[i] = p[j];
+    p[j] = swapped;
+    for (int a = i + 1, b = n - 1; a < b; a++, b--) {
+        swapped = p[a];
+        p[a] = p[b];
+        p[b] = swapped;
+    }
+    return true;
+}
+
+static void try_axes(struct nd_doctor *d)
+{
+    int p[ND_MAX_RANK] = {0};
+    int n = long_axes(&d->e->shape, p);
+    struct nd_doctor_fault f = {.kind = ND_FAULT_AXIS_PERMUTATION,
+                                .channel = SIZE_MAX,
+                                .axis = -1,
+                                .predict = predict_axes,
+                                .mode = n,
+                                .permutation = p};
+    while (n <= MAX_AXES && next_permutation(p, n)) {
+        char order[64] = "";
+        for (int k = 0, at = 0; k < n; k++)
+            at += snprintf(order + at, sizeof order - (size_t)at, k == 0 ? "%d" : ", %d", p[k]);
+        nd_doctor_try(d, &f, "bytes of the axes in the order %s are read as unpermuted", order);
+    }
+}
+
+static struct nd_doctor_span predict_channels(const struct nd_doctor *d, const struct nd_doctor_fault *f,
+                                              size_t s, size_t j)
+{
+    size_t channel = j / f->first % f->end;
+    size_t from = j + f->map[channel] * f->first - channel * f->first;
+    return nd_doctor_exactly(d->e->expected[s * d->e->n + from]);
+}
+
+/* Does channel `at` hold what channel `from` should? Planes that do not differ in the first few elements. */
+static bool is_held(const struct nd_doctor *d, const struct nd_doctor_axis *axis, size_t at, size_t from)
+{
+    const struct nd_evidence *e = d->e;
+    size_t n_seen = 0, n_missed = 0, block = axis->n * axis->inner;
+    size_t n_plane = e->n_samples * e->n / axis->n;
+    for (size_t start = 0; start < e->n_samples * e->n; start += block) {
+        for (size_t k = 0; k < axis->inner; k++, n_seen++) {
+            n_missed += e->codes[start + at * axis->inner + k] != e->expected[start + from * axis->inner + k];
+            if (n_missed * 50 > n_plane || (n_missed >= 4 && n_missed * 4 > n_seen))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* Channels are known by what they hold; one that holds what it should, or nobody's, stays where it is. */
+static size_t match_channels(const struct nd_doctor *d, const struct nd_doctor_axis *axis, size_t *map)
+{
+    size_t n_moved = 0;
+    for (size_t c = 0; c < axis->n; c++) {
+        size_t from = 0;
+        map[c] = c;
+        if (is_held(d, axis, c, c))
+            continue;
+        while (from < axis->n && !is_held(d, axis, c, from))
+            from++;
+        if (from == axis->n)
+            continue;
+        map[c] = from;
+        n_moved++;
+    }
+    return n_moved;
+}
+
+static enum nd_status try_channels(struct nd_doctor *d, const struct nd_doctor_axis *axis, struct nd_error *err)
+{
+    if (d->e->n_samples * d->e->n / axis->n < MIN_PLANE || axis->n > MAX_CHANNELS)
+        return ND_OK;
+    size_t *map = nd_calloc(axis->n, sizeof *map), first = 0;
+    if (map == NULL)
+        return nd_fail_memory(err);
+    size_t n_moved = match_channels(d, axis, map);
+    while (first + 1 < axis->n && map[first] == first)
+        first++;
+    struct nd_doctor_fault f = {.kind = ND_FAULT_CHANNEL_PERMUTATION,
+                                .channel = SIZE_MAX,
+                                .axis = axis->axis,
+                                .amount = (double)n_moved,
+                                .predict = predict_channels,
+                                .first = axis->inner,
+                                .end = axis->n,
+                                .map = map};
+    if (n_moved > 0)
+        nd_doctor_try(d, &f, "%zu channels hold others' codes: channel %zu that of %zu", n_moved, first,
+                      map[first]);
+    free(map);
+    return ND_OK;
+}
+
+enum nd_status nd_doctor_try_layouts(struct nd_doctor *d, struct nd_error *err)
+{
+    struct nd_doctor_axis axes[ND_DOCTOR_AXES];
+    size_t n_axes = nd_doctor_axes(d, axes);
+    try_axes(d);
+    enum nd_status status = ND_OK;
+    for (size_t a = 0; a < n_axes && status == ND_OK; a++)
+        status = try_channels(d, &axes[a], err);
+    return status;
+}

@@ -1,0 +1,106 @@
+#include "explain/harm.h"
+
+#include <math.h>
+
+#include "base/error.h"
+
+/* Samples 0, n/k, 2n/k, ...: of a probe in order of classes some of each. */
+bool nd_explain_is_harm_sample(const struct nd_explain_job *job, size_t sample)
+{
+    size_t k = job->n_harm_samples, n = job->n_samples;
+    return sample * k / n != (sample + 1) * k / n;
+}
+
+static bool depends_on(const struct nd_explain_job *job, const bool *is_below, size_t step)
+{
+    const struct nd_model_unit *unit = nd_explain_unit_of(job->model, job->out->steps[step].edge);
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
+        size_t input = job->step_of_edge[unit->inputs[i]];
+        if (input != SIZE_MAX && is_below[unit->inputs[i]])
+            return true;
+    }
+    return unit == NULL && !nd_model_edge(job->model, job->out->steps[step].edge)->is_model_input;
+}
+
+/* Gives the reference's codes of all that does not depend on the step, and the rest is computed. Whether an
+ * output is among the rest. */
+static bool give_reference(struct nd_explain_worker *w, size_t step)
+{
+    const struct nd_explain_job *job = w->job;
+    bool reaches_output = false, *is_below = w->is_below;
+    for (size_t s = 0; s < job->n_steps; s++) {
+        size_t edge = job->out->steps[s].edge;
+        is_below[edge] = s == step || (s > step && depends_on(job, is_below, s));
+        bool is_given = s == step || !is_below[edge];
+        w->chain[edge] = is_given ? w->reference[s] : nd_explain_no_array();
+        w->is_skipped[edge] = is_given;
+        reaches_output |= job->out->steps[s].is_model_output && is_below[edge];
+    }
+    return reaches_output;
+}
+
+static enum nd_status found_harmed(void *context, size_t edge, const struct nd_array *values,
+                                   enum nd_exact_way way, struct nd_error *err)
+{
+    (void)way;
+    (void)err;
+    struct nd_explain_worker *w = context;
+    const struct nd_explain_job *job = w->job;
+    size_t step = job->step_of_edge[edge];
+    if (step == w->harmful || !job->out->steps[step].is_model_output)
+        return ND_OK;
+    struct nd_explain_sums *sums = nd_explain_sums_of(job, w->sample, w->device, w->harmful);
+    for (size_t i = 0; i < values->n; i++) {
+        double d = values->x[i] - w->reference[step].x[i];
+        sums->n_harmed += d != 0;
+        sums->harm_energy += d * d;
+    }
+    return ND_OK;
+}
+
+/* reference + local error, within the type; the energy is known when the unit is itself an output. */
+static void add_local_error(struct nd_explain_worker *w, size_t step, struct nd_array *codes)
+{
+    const struct nd_explain_job *job = w->job;
+    size_t edge = job->out->steps[step].edge;
+    struct nd_explain_sums *sums = nd_explain_sums_of(job, w->sample, w->device, step);
+    double low, high;
+    nd_code_range(w->reference[step].dtype, &low, &high);
+    for (size_t i = 0; i < codes->n; i++) {
+        double ref = w->reference[step].x[i];
+        double code = ref + w->given[edge].x[i] - w->own[step].x[i];
+        codes->x[i] = fmin(fmax(code, low), high);
+        double d = job->out->steps[step].is_model_output ? codes->x[i] - ref : 0;
+        sums->n_harmed += d != 0;
+        sums->harm_energy += d * d;
+    }
+}
+
+static enum nd_status measure_step(struct nd_explain_worker *w, size_t step, struct nd_error *err)
+{
+    const struct nd_explain_job *job = w->job;
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options, .given = w->chain, .is_skipped = w->is_skipped};
+    struct nd_explain_sums *sums = nd_explain_sums_of(job, w->sample, w->device, step);
+    for (size_t s = 0; s < job->n_steps; s++)
+        if (job->out->steps[s].is_model_output)
+            sums->n_harm_codes += w->reference[s].n;
+    if (sums->local.n_differing == 0)
+        return ND_OK;
+    bool reaches_output = give_reference(w, step);
+    /* The device's own codes of the sample are read again where they are needed: `own` is free now. */
+    add_local_error(w, step, &w->own[step]);
+    w->chain[job->out->steps[step].edge] = w->own[step];
+    w->harmful = step;
+    return reaches_output ? nd_exact_graph_run(job->graph, w->inputs, &options, found_harmed, w, err) : ND_OK;
+}
+
+enum nd_status nd_explain_measure_harm(struct nd_explain_worker *w, struct nd_error *err)
+{
+    const struct nd_explain_job *job = w->job;
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < job->n_steps && status == ND_OK; s++)
+        if (job->out->devices[w->device].units[s].is_examined && job->out->steps[s].is_unit)
+            status = measure_step(w, s, err);
+    return status;
+}

@@ -1,0 +1,14 @@
+/* What chipsets have in common. science.md 2.1: the plurality of their codes, element by element; lineages
+ * vote, not devices, and where they do not agree the vote abstains. */
+#ifndef ND_EXPLAIN_VOTE_H
+#define ND_EXPLAIN_VOTE_H
+
+#include "explain/worker.h"
+
+/* Of the sample at hand, whose block is read: fills what vote.c leaves in the sums of outputs. */
+void nd_explain_vote(struct nd_explain_worker *w);
+
+/* Draws the conclusion for all devices. */
+enum nd_status nd_explain_conclude_vote(struct nd_explain_job *job, struct nd_error *err);
+
+#endif

@@ -8,10 +8,13 @@
  *     round=PROGRAM, round.OPTYPE=PROGRAM, round@EDGE=PROGRAM   the most specific counts, of equals the last; a
  *                                    program alone is short for round=PROGRAM, half-even is the default
  *     fallback=OPTYPE, fallback@EDGE rounded by float32
- *     fuse@EDGE                      its requantisation is skipped: what reads it reads the value before
- * rounding, clipped to the range of the codes; the edge itself shows the rounded codes stale@EDGE the codes of
- * the sample before, over all probes; the first sample has its own zero-point@EDGE=CHANNEL:AMOUNT another zero
- * point; CHANNEL is a number or '*' scale@EDGE=CHANNEL:FACTOR      the value is multiplied before it is rounded
+ *     fuse@EDGE                      its requantisation is skipped: what reads it reads the value
+ *                                    before rounding, clipped to the range of the codes; the edge
+ *                                    itself shows the rounded codes
+ *     stale@EDGE                     the codes of the sample before, over all probes; the first sample
+ *                                    has its own
+ *     zero-point@EDGE=CHANNEL:AMOUNT another zero point; CHANNEL is a number or '*'
+ *     scale@EDGE=CHANNEL:FACTOR      the value is multiplied before it is rounded
  *     saturate@EDGE=BITS, wrap@EDGE=BITS  the accumulator of a Conv, Gemm or MatMul is a signed integer of BITS
  *                                    bits. Of a unit with Relu or Clip inside, what these leave is looked at
  *     permute@EDGE=SEED              channels are permuted, none stays where there are two

@@ -127,9 +127,9 @@ FAULTS = {
 }  # fmt: skip
 REPEATED = {"flip"}  # what only a second run can tell from an error of one step
 
-# How explain may name what the emulator did.
+# How explain may name what the emulator did. Rounding to the nearest over double rounding is what fallback to floats does.
 NAMES = {
-    "round": {"rounding", "stochastic-rounding"}, "fallback": {"fallback", "rounding"}, "fuse": {"fusion"}, "stale": {"stale"},
+    "round": {"rounding", "stochastic-rounding", "fallback"}, "fallback": {"fallback", "rounding"}, "fuse": {"fusion"}, "stale": {"stale"},
     "zero-point": {"channel-zero-point", "zero-point"}, "scale": {"channel-scale", "scale"},
     "saturate": {"accumulator-saturation"}, "wrap": {"accumulator-wrap"}, "permute": {"channel-permutation"},
     "flip": {"flips"}, "window": {"unwritten-window"}, "zero": {"all-zero"}, "shift": {"shifted"},

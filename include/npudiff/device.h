@@ -108,6 +108,7 @@ typedef void (*nd_progress_function)(void *context, const struct nd_capture_prog
 struct nd_capture_options {
     size_t struct_size; /* sizeof(struct nd_capture_options) */
     const char *edges;  /* as nd_model_select_edges; NULL: "all" */
+    bool prefixes;      /* every edge from a session of its own; see below */
     size_t n_repeats;   /* 0: 1 */
     int deflate_level;  /* 0..9 */
     bool store_digests_only;
@@ -139,6 +140,13 @@ struct nd_capture_outcome {
 
 /* Runs the model on the device with these probes in an agent process of its own and writes the capture to
  * `path`.
+ *
+ * With options->prefixes each edge is recorded in a session of the model cut behind that edge, so that nothing
+ * but it is visible there: what the capture holds cannot come from looking at several tensors at once. Sessions
+ * follow one another, that of the last edge in graph order first, then the others in graph order; limits of
+ * time count over all of them. The temporary folder holds all cut models at once, each with the weights it
+ * needs. Of a failure outcome->failure names the edge whose session failed. Not with edges "none"
+ * (ND_E_OPTION_CONFLICT).
  *
  * A device that fails (refused session, fallback, crash, time or memory limit) still gives a capture: marked
  * failed, with the reason and every complete sample; the function then returns ND_OK and outcome->has_failed is

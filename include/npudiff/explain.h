@@ -51,6 +51,10 @@ struct nd_decomposition {
     double bias;            /* mean of d */
     double sqnr_db;         /* signal over quantisation energy */
     double noise_figure_db; /* energy of e over that of q */
+    /* Clipping apart: elements of which the float reference lies more than half a step beyond the codes, and
+     * what they have of the quantisation and of the divergence above. What is left is rounding. */
+    uint64_t n_clipped;
+    double clipped_quantisation, clipped_divergence;
 };
 
 /* 95 % by percentiles of 2000 bootstrap draws over samples; NaN with fewer than two samples. */
@@ -66,7 +70,11 @@ struct nd_explained_step {
     bool is_unit;   /* else the quantisation of an input, or floats */
     bool is_double; /* evaluated in double precision: exact but for values next to a tie */
     bool is_model_output;
-    bool has_float; /* the float model has it, too */
+    bool has_float; /* the float model has it, too, and can be evaluated so far */
+    /* The step from which on the quantised reference is not known, as its operator cannot be evaluated: this
+     * one or one that it depends on; SIZE_MAX: the reference is known. */
+    size_t unreached_from;
+    bool lacks_float; /* the float model has it, but cannot be evaluated so far */
 };
 
 /* What is wrong with a unit, as far as its codes tell. */
@@ -79,11 +87,36 @@ struct nd_explained_fault {
     const char *rival; /* another kind that explains as much, or NULL. Static */
 };
 
+/* What is wrong with what a capture says of an edge, whatever its codes are: it puts the rest in doubt. Codes
+ * are judged with the model's quantisation, whichever the capture states, and `verdict` does not depend on
+ * this. fault.kind, and in brackets fault.amount:
+ *
+ *     scale, channel-scale             another scale than the model's [the capture's over the model's]
+ *     zero-point, channel-zero-point,
+ *     offset-256, offset-sign          another zero point [the capture's less the model's]
+ *     wrong-type                       signed where the model is unsigned or the reverse, but the bits are the
+ *                                      model's codes; the step is not examined [0]
+ *     off-grid                         floats that are no codes: computed in floats [their share]
+ *     fp16-grid, bf16-grid             floats that all are numbers of that type, as the reference's are not [0]
+ *     same-code-other-float            floats near codes that an earlier device has otherwise for the same
+ *                                      codes [by at most how many steps]
+ *     saturation                       1 % of the codes or more are at an end of the type where the reference
+ *                                      is well inside, 5 times as many as its own [the end]
+ *     constant, all-zero               every code is the same, as the reference's are not [that code]
+ *
+ * References are those of the first 4 samples. fault.explained is NaN where no other reading makes codes right.
+ */
+struct nd_explained_finding {
+    size_t step;
+    struct nd_explained_fault fault;
+};
+
 /* One step on one device. What does not apply is 0 (counts) or NaN. */
 struct nd_explained_unit {
     bool is_examined;
     char *why_not;  /* "not captured", ...; NULL when it was examined */
-    bool has_total; /* its codes were captured, so that total and quality are known */
+    bool has_total; /* its codes were captured and there is a reference: total is known, and of an examined one
+                       inherited */
     bool is_source; /* has local mismatches, and no step that it depends on has */
     /* Its only local mismatches are single steps that arithmetic in floats makes: those of a device that rounds
      * plainly and does so everywhere, or less than 1 % of the codes of a unit that is evaluated in double
@@ -108,7 +141,7 @@ struct nd_explained_unit {
     double explained_fraction; /* of the local mismatches, those that the best program gives; 1 without any */
     /* Of the local error alone, put into the quantised reference: mean square of the change at the model's
      * outputs in steps^2, and the share of their codes that change. NaN where it is not measured. */
-    double harm, harmed_share;
+    double harm, harmed_share; /* and where no reference reaches the outputs that it may change */
     double gain; /* inherited energy over the total energy of the unit's inputs; NaN without any */
     struct nd_decomposition quality; /* n_codes = 0 without a float reference */
 };
@@ -141,7 +174,9 @@ struct nd_explained_device {
     enum nd_verdict verdict; /* same: no local mismatch; within: only is_within_step; differs; inconclusive:
                                 no mismatch, but steps that were not examined; failed */
     struct nd_explained_observer observer;
-    size_t n_examined, n_not_examined; /* steps */
+    size_t n_findings;
+    struct nd_explained_finding *findings; /* [n_findings] in order of steps */
+    size_t n_examined, n_not_examined;     /* steps */
     size_t n_sources;
     size_t *sources; /* [n_sources] steps in graph order */
     size_t n_faulty;
@@ -174,9 +209,10 @@ struct nd_explanation {
 /* Explains captures of the model. float_model is nullable. All dimensions must be fixed, and codes of at most
  * 32 bits. ND_ERR_NOT_COMPARABLE: a capture is of another model (by SHA-256), the captures have other inputs
  * than the first, or the float model takes other inputs. ND_ERR_NOT_FOUND: no capture of a device that did not
- * fail holds the probe. ND_ERR_UNSUPPORTED: an operator that cannot be evaluated; the message names the node.
- * ND_ERR_FORMAT, ND_ERR_IO, ND_ERR_MEMORY. A device that failed is a result. Memory: some 150 bytes per sample,
- * device and step. The caller destroys *out; nothing is borrowed by it. */
+ * fail holds the probe. ND_ERR_UNSUPPORTED: dimensions are not fixed. An operator that cannot be evaluated
+ * costs its unit and the reference behind it: that is said in the steps. ND_ERR_FORMAT, ND_ERR_IO,
+ * ND_ERR_MEMORY. A device that failed is a result. Memory: some 150 bytes per sample, device and step. The
+ * caller destroys *out; nothing is borrowed by it. */
 ND_PUBLIC enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
                                     const struct nd_capture *const *captures, size_t n_captures,
                                     const struct nd_explain_options *options, struct nd_explanation **out,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/fleet.h"
@@ -24,6 +25,7 @@ struct values {
     size_t memory_limit_mib;
     double time_limit_s;
     double stall_limit_s;
+    bool prefixes;
     bool allow_fallback;
     bool profile;
     bool force;
@@ -128,11 +130,12 @@ static char *capture_path(const char *output, const char *label, bool with_digit
     return path;
 }
 
-/* True when it is a folder afterwards; else errno says why not. */
-static bool make_one_folder(const char *path)
+/* True when it is a folder afterwards, which *is_new says was not there; else errno says why not. */
+static bool make_one_folder(const char *path, bool *is_new)
 {
     struct stat info;
-    if (mkdir(path, 0777) == 0)
+    *is_new = mkdir(path, 0777) == 0;
+    if (*is_new)
         return true;
     int problem = errno;
     if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
@@ -141,23 +144,46 @@ static bool make_one_folder(const char *path)
     return false;
 }
 
-static bool make_folder(const char *path)
+/* *n_old: how many bytes of the path are that of a folder that was there. */
+static bool make_folder(const char *path, size_t *n_old)
 {
     char *partial = strdup(path);
-    bool is_made = partial != NULL;
+    bool is_made = partial != NULL, is_new = false, has_new = false;
+    *n_old = 0;
     for (char *at = partial; is_made && at != NULL; at = strchr(at + 1, '/')) {
         char kept = *at;
         if (at == partial)
             continue;
         *at = '\0';
-        is_made = make_one_folder(partial);
+        is_made = make_one_folder(partial, &is_new);
         *at = kept;
+        has_new = has_new || is_new;
+        if (is_made && !has_new)
+            *n_old = (size_t)(at - partial);
     }
-    is_made = is_made && make_one_folder(path);
+    is_made = is_made && make_one_folder(path, &is_new);
+    if (is_made && !has_new && !is_new)
+        *n_old = strlen(path);
     if (!is_made)
         fprintf(stderr, "npudiff: cannot create folder '%s': %s\n", path, strerror(errno));
     free(partial);
     return is_made;
+}
+
+/* What make_folder made goes again where nothing came into it. */
+static void remove_empty_folder(const char *path, size_t n_old)
+{
+    char *partial = strdup(path);
+    size_t n = partial != NULL ? strlen(partial) : 0;
+    for (;;) {
+        while (n > n_old && partial[n - 1] == '/')
+            partial[--n] = '\0';
+        if (n <= n_old || rmdir(partial) != 0)
+            break;
+        while (n > n_old && partial[n - 1] != '/')
+            partial[--n] = '\0';
+    }
+    free(partial);
 }
 
 /* Two devices whose names differ only in what a file name does not hold. */
@@ -195,6 +221,7 @@ static void fill_options(const struct values *values, struct nd_capture_options 
     static const char *const levels[] = {"verbose", "info", "warning", "error"};
     nd_capture_options_init(options);
     options->edges = values->edges;
+    options->prefixes = values->prefixes;
     options->n_repeats = values->repeats > 0 ? values->repeats : 1;
     if (values->deflate != NULL)
         options->deflate_level = values->deflate[0] - '0'; /* one of the choices "0" to "9" */
@@ -233,15 +260,20 @@ static int capture_model(const struct values *values, struct nd_model *model, st
                               .is_json = values->json};
     fill_options(values, &fleet.options);
     int usage = 0;
+    size_t n_old = 0;
     enum nd_status status = fleet.cells != NULL ? set_dims(model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
     if (status == ND_OK)
         status = make_probes(model, &specs, probes, &err);
     if (status == ND_OK)
         status = prepare_cells(values, &fleet, &err);
-    if (status != ND_OK)
+    if (status != ND_OK) {
         exit_code = usage != 0 ? usage : cli_report_error(&err);
-    else if (ends_with(values->output, ".h5") || make_folder(values->output))
+    } else if (ends_with(values->output, ".h5")) {
         exit_code = cli_fleet_capture(&fleet);
+    } else if (make_folder(values->output, &n_old)) {
+        exit_code = cli_fleet_capture(&fleet);
+        remove_empty_folder(values->output, n_old);
+    }
     cli_fleet_deinit(&fleet);
     return exit_code;
 }
@@ -257,6 +289,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->devices.n > 1 && ends_with(values->output, ".h5"))
         return cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'",
                                values->output);
+    if (values->prefixes && values->edges != NULL && strcmp(values->edges, "none") == 0)
+        return cli_usage_error("capture", "--prefixes and --edges none exclude one another");
     if (nd_model_load(operands[0], &model, &err) != ND_OK)
         return cli_report_error(&err);
     struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
@@ -301,6 +335,11 @@ static const struct cli_option options[] = {
      .argument = "WHICH",
      .help = "all, outputs, none (model untouched, outputs as an application gets them), or name patterns with "
              "commas (all)"},
+    {.name = "prefixes",
+     .kind = CLI_FLAG,
+     .offset = AT(prefixes),
+     .help = "record every edge in a session of its own, of the model cut behind it, where nothing else is "
+             "visible; takes a session per edge"},
     {.name = "repeats",
      .kind = CLI_NUMBER,
      .offset = AT(repeats),

@@ -83,13 +83,15 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     struct nd_model *model = NULL, *float_model = NULL;
     size_t n_all = n_operands + values->untouched.n;
-    if (values->quantised == NULL)
+    /* A float model by itself takes the place of the quantised one: its captures have no codes to explain. */
+    const char *captured = values->quantised != NULL ? values->quantised : values->float_model;
+    if (captured == NULL)
         return cli_usage_error("explain", "--quantised MODEL is needed");
     struct nd_capture **captures = calloc(n_all, sizeof *captures);
     if (captures == NULL)
         return ND_EXIT_TROUBLE;
-    enum nd_status status = nd_model_load(values->quantised, &model, &err);
-    if (status == ND_OK && values->float_model != NULL)
+    enum nd_status status = nd_model_load(captured, &model, &err);
+    if (status == ND_OK && values->quantised != NULL && values->float_model != NULL)
         status = nd_model_load(values->float_model, &float_model, &err);
     if (status == ND_OK)
         status = open_captures(operands, n_operands, captures, &err);
@@ -111,12 +113,14 @@ static const struct cli_option options[] = {
      .kind = CLI_TEXT,
      .offset = offsetof(struct values, quantised),
      .argument = "MODEL",
-     .help = "the ONNX model that was captured; needed"},
+     .help = "the ONNX model that was captured; needed unless that is the float model"},
     {.name = "float",
      .kind = CLI_TEXT,
      .offset = offsetof(struct values, float_model),
      .argument = "MODEL",
-     .help = "the same before quantisation: tells quantisation error from divergence"},
+     .help =
+         "the same before quantisation: tells quantisation error from divergence; alone: the captures are of "
+         "this one, and only the types of their floats are examined"},
     {.name = "probe",
      .letter = 'p',
      .kind = CLI_TEXT,
@@ -176,21 +180,26 @@ const struct cli_command cmd_explain = {
     .name = "explain",
     .summary = "split quantisation from divergence, and made here from inherited",
     .synopsis = "--quantised MODEL [--float MODEL] CAPTURE.h5 ... [-p PROBE] [--samples N]",
-    .details = "Evaluates the quantised model exactly, once from the probe's inputs (the quantised reference) "
-               "and once per "
-               "device and unit from the codes that the device itself had there. A code that the unit's own "
-               "inputs do not "
-               "give is a local mismatch; the rest of a difference is inherited. Where local mismatches begin "
-               "is named.\n"
-               "With the float model, the error at the outputs is split into quantisation and the device's own "
-               "part. The "
-               "shares are of the sum of their two energies; how far they cancel is told as interaction.\n"
-               "Units that are not linear (Softmax, LayerNormalization, Gelu) are evaluated in double "
-               "precision: single "
-               "steps in less than 1% of their codes are told, but held against no device.\n"
-               "Exit code 0: no local mismatch; 1: some; 2: trouble; 3: captures of another model, or of other "
-               "inputs; 4: "
-               "intermediates are missing, or an operator cannot be evaluated; 5: a device had failed.",
+    .details =
+        "Evaluates the quantised model exactly, once from the probe's inputs (the quantised reference) "
+        "and once per "
+        "device and unit from the codes that the device itself had there. A code that the unit's own "
+        "inputs do not "
+        "give is a local mismatch; the rest of a difference is inherited. Where local mismatches begin "
+        "is named.\n"
+        "With the float model, the error at the outputs is split into quantisation and the device's own "
+        "part. The "
+        "shares are of the sum of their two energies; how far they cancel is told as interaction.\n"
+        "Units that are not linear (Softmax, LayerNormalization, Gelu) are evaluated in double "
+        "precision: single "
+        "steps in less than 1% of their codes are told, but held against no device.\n"
+        "Before all that, captures are held against the model: another scale or zero point, codes called "
+        "by another type, floats where codes should be or on the grid of a narrower type, codes that "
+        "pile up at the end of their type or never change. That is said first and does not change the "
+        "exit code.\n"
+        "Exit code 0: no local mismatch; 1: some; 2: trouble; 3: captures of another model, or of other "
+        "inputs; 4: "
+        "intermediates are missing, or an operator cannot be evaluated; 5: a device had failed.",
     .options = options,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,

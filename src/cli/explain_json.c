@@ -27,10 +27,13 @@ static json_t *decomposition(const struct nd_decomposition *d)
 {
     if (d->n_codes == 0)
         return json_null();
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "codes", (json_int_t)d->n_codes, "signal",
-                     real(d->signal), "quantisation", real(d->quantisation), "divergence", real(d->divergence),
-                     "interaction", real(d->interaction), "correlation", real(d->correlation), "bias",
-                     real(d->bias), "sqnr_db", real(d->sqnr_db), "noise_figure_db", real(d->noise_figure_db));
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "codes",
+                     (json_int_t)d->n_codes, "signal", real(d->signal), "quantisation", real(d->quantisation),
+                     "divergence", real(d->divergence), "interaction", real(d->interaction), "correlation",
+                     real(d->correlation), "bias", real(d->bias), "sqnr_db", real(d->sqnr_db),
+                     "noise_figure_db", real(d->noise_figure_db), "clipped", (json_int_t)d->n_clipped,
+                     "clipped_quantisation", real(d->clipped_quantisation), "clipped_divergence",
+                     real(d->clipped_divergence));
 }
 
 static json_t *share(uint64_t n, uint64_t total, bool is_known)
@@ -51,16 +54,19 @@ static json_t *text_or_null(const char *text)
     return text != NULL ? cli_text(text) : json_null();
 }
 
-static json_t *unit_json(const struct nd_explained_step *step, const struct nd_explained_unit *unit)
+static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct nd_explained_unit *unit)
 {
+    const struct nd_explained_step *step = &e->steps[s];
+    const char *way = step->is_double ? "double" : step->unreached_from != s ? "exact ratio" : NULL;
+    const char *unreached = step->unreached_from != SIZE_MAX ? e->steps[step->unreached_from].name : NULL;
     bool is_examined = unit->is_examined;
     uint64_t n = unit->n_codes;
     json_t *row = json_pack(
-        "{s:o, s:o, s:b, s:o, s:s, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name", cli_text(step->name),
+        "{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name", cli_text(step->name),
         "op_type", cli_text(step->op_types), "examined", is_examined, "why_not",
-        is_examined ? json_null() : cli_text(unit->why_not), "way", step->is_double ? "double" : "exact ratio",
-        "codes", (json_int_t)n, "local_mismatch", share(unit->local.n_differing, n, is_examined),
-        "inherited_mismatch", share(unit->inherited.n_differing, n, is_examined), "explained_fraction",
+        is_examined ? json_null() : cli_text(unit->why_not), "way", way, "codes", (json_int_t)n,
+        "local_mismatch", share(unit->local.n_differing, n, is_examined), "inherited_mismatch",
+        share(unit->inherited.n_differing, n, is_examined && unit->has_total), "explained_fraction",
         is_examined ? real(unit->explained_fraction) : json_null(), "programs", programs(unit), "is_unit",
         step->is_unit, "is_source", unit->is_source, "within_one_step_of_double", unit->is_within_step);
     if (row == NULL)
@@ -69,13 +75,16 @@ static json_t *unit_json(const struct nd_explained_step *step, const struct nd_e
     json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
     json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
     json_object_set_new(row, "local", is_examined ? part(&unit->local) : json_null());
-    json_object_set_new(row, "inherited", is_examined ? part(&unit->inherited) : json_null());
+    json_object_set_new(row, "inherited",
+                        is_examined && unit->has_total ? part(&unit->inherited) : json_null());
     json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
     json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
     json_object_set_new(row, "gain", real(unit->gain));
     json_object_set_new(row, "harm", real(unit->harm));
     json_object_set_new(row, "harmed_share", real(unit->harmed_share));
     json_object_set_new(row, "quality", decomposition(&unit->quality));
+    json_object_set_new(row, "no_reference_from", text_or_null(unreached));
+    json_object_set_new(row, "lacks_float", json_boolean(step->lacks_float));
     return row;
 }
 
@@ -92,6 +101,16 @@ static json_t *energy(const struct nd_explained_device *device)
     return energy;
 }
 
+static void add_fault(json_t *row, const struct nd_explained_fault *fault)
+{
+    json_object_set_new(row, "text", cli_text(fault->text));
+    json_object_set_new(row, "channel",
+                        fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
+    json_object_set_new(row, "amount", real(fault->amount));
+    json_object_set_new(row, "explained_fraction", real(fault->explained));
+    json_object_set_new(row, "rival", text_or_null(fault->rival));
+}
+
 static json_t *faulty_json(const struct nd_explanation *e, const struct nd_explained_device *device,
                            size_t step)
 {
@@ -100,15 +119,23 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
     json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "unit", cli_text(e->steps[step].name), "op_type",
                             cli_text(e->steps[step].op_types), "unexplained", (json_int_t)unit->n_unexplained,
                             "kind", text_or_null(fault->kind));
-    if (row == NULL || fault->kind == NULL)
-        return row;
-    json_object_set_new(row, "text", cli_text(fault->text));
-    json_object_set_new(row, "channel",
-                        fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
-    json_object_set_new(row, "amount", real(fault->amount));
-    json_object_set_new(row, "explained_fraction", real(fault->explained));
-    json_object_set_new(row, "rival", text_or_null(fault->rival));
+    if (row != NULL && fault->kind != NULL)
+        add_fault(row, fault);
     return row;
+}
+
+static json_t *findings_json(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < device->n_findings; i++) {
+        const struct nd_explained_fault *fault = &device->findings[i].fault;
+        json_t *row = json_pack("{s:o, s:s}", "edge", cli_text(e->steps[device->findings[i].step].name), "kind",
+                                fault->kind);
+        if (row != NULL)
+            add_fault(row, fault);
+        json_array_append_new(list, row);
+    }
+    return list;
 }
 
 static json_t *device_json(const struct nd_explanation *e, const struct nd_explained_device *device)
@@ -119,18 +146,19 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
     for (size_t i = 0; i < device->n_sources; i++)
         json_array_append_new(sources, cli_text(e->steps[device->sources[i]].name));
     for (size_t s = 0; s < e->n_steps; s++)
-        json_array_append_new(units, unit_json(&e->steps[s], &device->units[s]));
+        json_array_append_new(units, unit_json(e, s, &device->units[s]));
     json_t *observer = device->observer.n_samples == 0
                            ? json_null()
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
                                        "changed", (json_int_t)device->observer.n_changed);
-    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "observer", observer,
-                     "uri", cli_text(device->uri), "chipset", cli_text(device->chipset), "capture",
-                     cli_text(device->capture), "verdict", nd_verdict_name(device->verdict), "failure",
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "same_as",
+                     (json_int_t)device->same_as, "observer", observer, "uri", cli_text(device->uri), "chipset",
+                     cli_text(device->chipset), "capture", cli_text(device->capture), "verdict",
+                     nd_verdict_name(device->verdict), "failure",
                      device->failure != NULL ? cli_text(device->failure) : json_null(), "program",
-                     text_or_null(device->program), "faulty", faulty, "sources", sources, "energy",
-                     energy(device), "examined", (json_int_t)device->n_examined, "not_examined",
-                     (json_int_t)device->n_not_examined, "units", units);
+                     text_or_null(device->program), "findings", findings_json(e, device), "faulty", faulty,
+                     "sources", sources, "energy", energy(device), "examined", (json_int_t)device->n_examined,
+                     "not_examined", (json_int_t)device->n_not_examined, "units", units);
 }
 
 static json_t *vote_json(const struct nd_explained_vote *vote)

@@ -38,10 +38,10 @@ static void print_unit(const struct nd_explained_step *step, const struct nd_exp
     char gain[32], harm[32];
     explain_shorten(step->name, (size_t)widths.name, name);
     explain_shorten(step->op_types, (size_t)widths.op, op);
-    if (unit->is_examined) {
+    if (unit->is_examined)
         explain_share(unit->local.n_differing, unit->n_codes, local);
+    if (unit->is_examined && unit->has_total)
         explain_share(unit->inherited.n_differing, unit->n_codes, inherited);
-    }
     if (unit->has_total)
         explain_share(unit->total.n_differing, unit->n_codes, total);
     const char *cells[8] = {local,

@@ -39,6 +39,15 @@ ND_PRINTF(3, 4) static void print_wrapped(size_t width, size_t indent, const cha
 
 /* ---- sentences ---- */
 
+/* A float model has none. */
+static bool has_codes(const struct nd_explanation *e)
+{
+    for (size_t s = 0; s < e->n_steps; s++)
+        if (e->steps[s].is_unit)
+            return true;
+    return e->n_steps == 0;
+}
+
 static void print_sentence(const struct nd_explanation *e, const struct nd_explained_device *device,
                            size_t width)
 {
@@ -66,6 +75,13 @@ static void print_sentence(const struct nd_explanation *e, const struct nd_expla
         explain_real(o->quantisation, q), explain_real(o->divergence, d), explain_real(o->interaction, c),
         explain_real(o->correlation, rho), explain_real(o->bias, bias), explain_real(o->sqnr_db, sqnr),
         explain_real(o->noise_figure_db, nf));
+    if (o->n_clipped > 0)
+        print_wrapped(width, 2,
+                      "clipped: %" PRIu64 " of %" PRIu64
+                      " values lie beyond the codes: %s of the quantisation, %s of the "
+                      "divergence",
+                      o->n_clipped, o->n_codes, explain_real(o->clipped_quantisation, q),
+                      explain_real(o->clipped_divergence, d));
 }
 
 static void print_sources(const struct nd_explanation *e, const struct nd_explained_device *device,
@@ -224,6 +240,50 @@ static void print_observer(const struct nd_explained_device *device, size_t widt
                       observer->n_samples);
 }
 
+static bool is_same_finding(const struct nd_explained_finding *a, const struct nd_explained_finding *b)
+{
+    return a->fault.kind == b->fault.kind && strcmp(a->fault.text, b->fault.text) == 0;
+}
+
+/* How many say the same from this one on; 0: one before it says so. */
+static size_t count_alike(const struct nd_explained_device *device, size_t i)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < device->n_findings; k++) {
+        if (!is_same_finding(&device->findings[k], &device->findings[i]))
+            continue;
+        if (k < i)
+            return 0;
+        n++;
+    }
+    return n;
+}
+
+/* What the capture itself says; it puts the rest in doubt and comes first. */
+static void print_findings(const struct nd_explanation *e, const struct nd_explained_device *device,
+                           size_t width)
+{
+    size_t n_printed = 0;
+    for (size_t i = 0; i < device->n_findings && n_printed < N_LISTED; i++) {
+        const struct nd_explained_fault *fault = &device->findings[i].fault;
+        const struct nd_explained_step *step = &e->steps[device->findings[i].step];
+        size_t n = count_alike(device, i);
+        char channel[64] = "", more[64] = "";
+        if (n == 0)
+            continue;
+        if (fault->channel != SIZE_MAX)
+            snprintf(channel, sizeof channel, " (channel %zu)", fault->channel);
+        if (n > 1)
+            snprintf(more, sizeof more, " and %zu more", n - 1);
+        print_wrapped(width, 2, "the capture of '%s' (%s)%s: %s%s: %s%s%s", step->name, step->op_types, more,
+                      fault->kind, channel, fault->text, fault->rival != NULL ? "; or " : "",
+                      fault->rival != NULL ? fault->rival : "");
+        n_printed++;
+    }
+    if (n_printed == N_LISTED)
+        printf("  %zu findings in all: --json lists them\n", device->n_findings);
+}
+
 static void print_device(const struct nd_explanation *e, size_t d, size_t width, bool with_units)
 {
     const struct nd_explained_device *device = &e->devices[d];
@@ -233,12 +293,18 @@ static void print_device(const struct nd_explanation *e, size_t d, size_t width,
         print_wrapped(width, 2, "%s", device->failure);
         return;
     }
-    if (device->same_as != d) {
+    print_findings(e, device, width);
+    if (device->same_as != d && has_codes(e)) {
         print_wrapped(width, 2, "in every code the same as %s", e->devices[device->same_as].uri);
         return;
     }
     print_sentence(e, device, width);
     print_observer(device, width);
+    if (!has_codes(e)) {
+        if (device->n_findings == 0)
+            print_wrapped(width, 2, "its floats are on no coarser grid than those of the reference");
+        return;
+    }
     if (device->n_examined == 0) {
         print_not_examined(e, device, width);
         print_wrapped(width, 2,
@@ -260,7 +326,7 @@ static void print_device(const struct nd_explanation *e, size_t d, size_t width,
 
 static void print_vote(const struct nd_explanation *e, size_t width)
 {
-    if (e->n_devices < 2)
+    if (e->n_devices < 2 || !has_codes(e))
         return;
     if (e->vote.is_known)
         print_wrapped(
@@ -274,14 +340,39 @@ static void print_vote(const struct nd_explanation *e, size_t width)
                       e->vote.why_not != NULL ? e->vote.why_not : "nothing was captured");
 }
 
+/* What cannot be said of any device. */
+static void print_unreached(const struct nd_explanation *e, size_t width)
+{
+    size_t n = 0, first = SIZE_MAX;
+    for (size_t s = 0; s < e->n_steps; s++) {
+        if (e->steps[s].unreached_from == SIZE_MAX)
+            continue;
+        first = n++ == 0 ? e->steps[s].unreached_from : first;
+    }
+    if (n > 0)
+        print_wrapped(
+            width, 0,
+            "no reference behind '%s' (%s): of %zu of %zu steps only what is made in them is known, not "
+            "what they inherit",
+            e->steps[first].name, e->steps[first].op_types, n, e->n_steps);
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_step *step = &e->steps[s];
+        bool is_unreached = step->unreached_from != SIZE_MAX;
+        if (step->is_model_output && (is_unreached || step->lacks_float))
+            print_wrapped(width, 0, "nothing is said of the error of output '%s': %s", step->name,
+                          is_unreached ? "it has no reference" : "the float model cannot be evaluated so far");
+    }
+}
+
 void explain_print_text(const struct nd_explanation *e, size_t width, bool with_units)
 {
     print_wrapped(width, 0, "%s, probe '%s', %zu sample%s, %zu device%s%s%s", e->model,
                   e->probe != NULL ? e->probe : "", e->n_samples, e->n_samples == 1 ? "" : "s", e->n_devices,
                   e->n_devices == 1 ? "" : "s", e->float_model != NULL ? ", float reference " : "",
                   e->float_model != NULL ? e->float_model : "");
-    if (e->float_model == NULL)
+    if (e->float_model == NULL && has_codes(e))
         printf("without --float nothing can be said of the quantisation\n");
+    print_unreached(e, width);
     print_vote(e, width);
     for (size_t d = 0; d < e->n_devices; d++)
         print_device(e, d, width, with_units);

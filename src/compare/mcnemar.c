@@ -1,6 +1,8 @@
 #include <math.h>
 
 #include "compare/accuracy.h"
+#include "compare/binomial.h"
+#include "compare/kernels/softmath.h"
 
 /* The binomial probability P(X = k), X ~ Bin(n, 1/2), as mantissa * 2^exponent so that no n underflows on the
  * way. */
@@ -27,9 +29,15 @@ static struct scaled binomial_half(size_t n, size_t k)
     return p;
 }
 
-static double to_double(struct scaled value)
+/* Beyond this many factors the product takes long and has lost more digits than the logarithm. */
+enum { N_FACTORS = 1 << 16 };
+
+static double probability_half(size_t n, size_t k)
 {
-    return value.exponent < -2000 ? 0 : ldexp(value.mantissa, (int)value.exponent);
+    if (k > N_FACTORS)
+        return nd_exp(nd_binomial_log_pmf(k, n, 0.5, 0.5));
+    struct scaled p = binomial_half(n, k);
+    return p.exponent < -2000 ? 0 : ldexp(p.mantissa, (int)p.exponent);
 }
 
 double nd_mcnemar_mid_p(size_t n_lost, size_t n_gained)
@@ -43,6 +51,6 @@ double nd_mcnemar_mid_p(size_t n_lost, size_t n_gained)
         term *= (double)i / (double)(n - i + 1);
         below += term;
     }
-    double p = to_double(binomial_half(n, k)) * (1 + 2 * below);
+    double p = probability_half(n, k) * (1 + 2 * below);
     return p < 1 ? p : 1;
 }

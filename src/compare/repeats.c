@@ -4,43 +4,12 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "compare/kernels/softmath.h"
+#include "compare/binomial.h"
 #include "compare/metrics/sample.h"
-
-/* ln P(X <= k), X ~ Bin(n, p), for p > k / n: the terms fall from the k-th one down. */
-static double log_probability(uint64_t k, uint64_t n, double log_choose, double p)
-{
-    double term = 1, sum = 1, odds = (1 - p) / p;
-    for (uint64_t i = k; i > 0 && term > sum * 0x1p-60; i--) {
-        term *= (double)i / (double)(n - i + 1) * odds;
-        sum += term;
-    }
-    return log_choose + (double)k * nd_log(p) + (double)(n - k) * nd_log(1 - p) + nd_log(sum);
-}
 
 double nd_repeats_bound(uint64_t k, uint64_t n)
 {
-    static const double log_level = -0x1.7f7427b73e39p+1; /* ln 0.05 */
-    if (n == 0 || k == n)
-        return 1;
-    if (k == 0) {
-        double x = -log_level / (double)n; /* 1 - e^-x, without cancellation */
-        double sum = 1;
-        for (int i = 12; i > 1; i--)
-            sum = 1 - x / i * sum;
-        return x < 0.1 ? x * sum : 1 - nd_exp(-x);
-    }
-    double log_choose = 0, low = (double)k / (double)n, high = 1 - 0x1p-53;
-    for (uint64_t i = 1; i <= k; i++)
-        log_choose += nd_log((double)(n - k + i) / (double)i);
-    for (int step = 0; step < 60; step++) {
-        double middle = low + (high - low) / 2;
-        if (log_probability(k, n, log_choose, middle) > log_level)
-            low = middle;
-        else
-            high = middle;
-    }
-    return high;
+    return nd_binomial_upper(k, n, 0.05);
 }
 
 /* All samples gave one output although they were fed differently. */

@@ -208,6 +208,20 @@ size_t nd_capture_job_n_samples(const struct nd_capture_job *capture)
     return n;
 }
 
+/* One pass for everything, or one for each edge; how many. Placement, latencies and profile are those of pass
+ * 0: so it is that of the last edge, which holds most of the model. The others follow in graph order: the first
+ * that is refused is the shortest. What an emulated device tells of itself counts from its last session, which
+ * therefore is one more that sees all edges and records none. */
+static size_t spread_edges(struct nd_capture_job *capture)
+{
+    size_t n = capture->n_edges;
+    if (!capture->options->prefixes || n < 2)
+        return 1;
+    for (size_t e = 0; e < n; e++)
+        capture->pass_of_edge[e] = (e + 1) % n;
+    return capture->device->kind == ND_DEVICE_EMULATED ? n + 1 : n;
+}
+
 enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_error *err)
 {
     enum nd_status status = choose_edges(capture, err);
@@ -221,7 +235,7 @@ enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_err
         status = fill_io_nodes(capture, err);
     if (status == ND_OK)
         status = fill_probes(capture, err);
-    return status == ND_OK ? nd_capture_job_set_passes(capture, 1, NULL, err) : status;
+    return status == ND_OK ? nd_capture_job_set_passes(capture, spread_edges(capture), NULL, err) : status;
 }
 
 /* ---- passes ---- */
@@ -259,12 +273,21 @@ static enum nd_status make_model(const struct nd_capture_job *capture, const cha
     return nd_model_write_exposed(capture->model, edges, n_edges, *path, err);
 }
 
+static bool records_any(const struct nd_capture_job *capture, size_t p)
+{
+    for (size_t e = 0; e < capture->n_edges; e++)
+        if (capture->pass_of_edge[e] == p)
+            return true;
+    return false;
+}
+
 static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, bool with_checks,
                                 struct nd_error *err)
 {
     struct nd_job_pass *pass = &capture->job.passes[p];
+    bool exposes_all = !records_any(capture, p);
     size_t *exposed = nd_calloc(capture->n_edges, sizeof *exposed);
-    pass->checks = nd_calloc(capture->n_edges, sizeof *pass->checks);
+    pass->checks = nd_calloc(with_checks ? capture->n_edges : 0, sizeof *pass->checks);
     if (exposed == NULL || pass->checks == NULL) {
         free(exposed);
         return nd_fail_memory(err);
@@ -274,7 +297,7 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, bool w
         bool is_check = with_checks && capture->pass_of_edge[e] == 0 && capture->edges[e].is_model_output;
         if (is_check)
             pass->checks[pass->n_checks++] = e;
-        if (is_check || capture->pass_of_edge[e] == p)
+        if (is_check || exposes_all || capture->pass_of_edge[e] == p)
             exposed[n_exposed++] = capture->selected[e];
     }
     char name[32];
@@ -294,7 +317,7 @@ enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t 
     enum nd_status status = job->passes != NULL && job->edges != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t p = 0; status == ND_OK && p < n_passes; p++) {
         job->n_passes = p + 1;
-        status = make_pass(capture, p, p > 0 && with_checks[p], err);
+        status = make_pass(capture, p, p > 0 && with_checks != NULL && with_checks[p], err);
     }
     for (size_t e = 0; status == ND_OK && e < capture->n_edges; e++) {
         job->n_edges = e + 1;

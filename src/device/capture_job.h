@@ -24,13 +24,14 @@ struct nd_capture_job {
 /* Whether the model is run as it is, outputs and all (--edges none). */
 bool nd_capture_job_is_untouched(const struct nd_capture_job *capture);
 
-/* Chooses the edges and fills the job; the request's fields are set by the caller. One pass records everything.
- */
+/* Chooses the edges and fills the job; the request's fields are set by the caller. One pass records everything,
+ * or with options->prefixes each edge has one of its own. */
 enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_error *err);
 void nd_capture_job_deinit(struct nd_capture_job *capture);
 
 /* Writes the model of each pass and makes the job's passes and edges of pass_of_edge. with_checks[p] says
- * whether pass p > 0 exposes the model's outputs again, to be compared with those of pass 0. */
+ * whether pass p > 0 exposes the model's outputs again, to be compared with those of pass 0; NULL: none does. A
+ * pass that records no edge exposes all of them. */
 enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
                                          const bool *with_checks, struct nd_error *err);
 

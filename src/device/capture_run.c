@@ -198,7 +198,7 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
     struct nd_fallen fallen = {0};
     bool is_cut = false;
     bool can_be_cut = capture->device->kind == ND_DEVICE_HTP_SIM && !capture->options->allow_fallback &&
-                      !nd_capture_job_is_untouched(capture);
+                      !nd_capture_job_is_untouched(capture) && !capture->options->prefixes;
     *folder = nd_path_join(capture->folder, "run");
     enum nd_status status = *folder != NULL
                                 ? run_job(capture, &capture->job, *folder, capture->options, exit, err)
@@ -218,20 +218,70 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
                            : nd_fail_memory(err);
 }
 
+/* ---- which prefix failed ---- */
+
+/* The edge that a pass records alone. */
+static const struct nd_edge *edge_of_prefix(const struct nd_capture_job *capture, size_t pass)
+{
+    for (size_t e = 0; e < capture->n_edges; e++)
+        if (capture->pass_of_edge[e] == pass)
+            return &capture->edges[e];
+    return NULL;
+}
+
+/* Of a capture of prefixes whose agent failed: the edge whose session was in work. *edge is NULL where there is
+ * none such. */
+static enum nd_status find_failed_prefix(const struct nd_capture_job *capture, const char *folder,
+                                         const struct nd_agent_exit *exit, const struct nd_edge **edge,
+                                         struct nd_error *err)
+{
+    struct nd_spool_reader reader = {0};
+    struct nd_record record;
+    size_t pass = SIZE_MAX;
+    *edge = NULL;
+    if (!capture->options->prefixes || exit->error.id == 0)
+        return ND_OK;
+    char *spool = nd_path_join(folder, "spool.nds");
+    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = nd_spool_reader_open(&reader, spool, err);
+    while (status == ND_OK && nd_spool_next(&reader, &record)) {
+        if (record.kind == ND_RECORD_PASS)
+            pass = (size_t)record.index[0];
+        else if (record.kind == ND_RECORD_END)
+            pass = SIZE_MAX; /* it died after its work */
+    }
+    nd_spool_reader_close(&reader);
+    free(spool);
+    if (status == ND_OK)
+        *edge = edge_of_prefix(capture, pass);
+    return status;
+}
+
 /* ---- the capture ---- */
+
+static enum nd_status collect_provenance(const struct nd_capture_job *capture, const struct nd_edge *failed,
+                                         struct nd_provenance *out, struct nd_error *err)
+{
+    enum nd_status status = nd_provenance_collect(capture->device, capture->model, capture->options,
+                                                  capture->job.n_passes, out, err);
+    return status == ND_OK && failed != NULL ? nd_provenance_add_failed_edge(out, failed->name, err) : status;
+}
 
 static enum nd_status assemble(const struct nd_capture_job *capture, const char *folder,
                                const struct nd_agent_exit *exit, const char *path, struct nd_assembled *out,
                                struct nd_error *err)
 {
+    const struct nd_edge *failed = NULL;
     struct nd_provenance provenance = {0};
     char *spool_path = nd_path_join(folder, "spool.nds");
     char *stdout_path = nd_path_join(folder, "stdout.txt");
     const struct nd_edge **edges = nd_calloc(capture->n_edges, sizeof *edges);
     enum nd_status status = spool_path != NULL && stdout_path != NULL && edges != NULL
-                                ? nd_provenance_collect(capture->device, capture->model, capture->options,
-                                                        capture->job.n_passes, &provenance, err)
+                                ? find_failed_prefix(capture, folder, exit, &failed, err)
                                 : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = collect_provenance(capture, failed, &provenance, err);
     for (size_t i = 0; edges != NULL && i < capture->n_edges; i++)
         edges[i] = &capture->edges[i];
     const struct nd_assembly assembly = {
@@ -255,6 +305,8 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
     };
     if (status == ND_OK)
         status = nd_capture_assemble(&assembly, out, err);
+    if (status == ND_OK && failed != NULL)
+        nd_error_context(&out->failure, "edge '%s'", failed->name);
     nd_provenance_deinit(&provenance);
     free(edges);
     free(spool_path);
@@ -293,6 +345,9 @@ static enum nd_status check_request(const struct nd_model *model, const struct n
                                probes[i]->source);
     if (options->struct_size != sizeof *options)
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the options are of another version of the library");
+    if (options->prefixes && options->edges != NULL && strcmp(options->edges, "none") == 0)
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL,
+                       "prefixes cut the model behind each edge, and edges 'none' leave it untouched");
     if (options->deflate_level < 0 || options->deflate_level > 9)
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the deflate level is %d; 0 to 9 are possible",
                        options->deflate_level);

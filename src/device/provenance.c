@@ -148,14 +148,21 @@ static bool add_host(struct nd_provenance *provenance)
            add_text(provenance, "host", "libc", gnu_get_libc_version());
 }
 
+static bool add_sessions(struct nd_provenance *provenance, const struct nd_capture_options *options,
+                         size_t n_passes)
+{
+    return add_number(provenance, "runtime", "passes", (int64_t)n_passes) &&
+           add_text(provenance, "runtime", "edges_in",
+                    options->prefixes ? "prefixes" : (n_passes > 1 ? "passes" : "one session"));
+}
+
 enum nd_status nd_provenance_collect(const struct nd_device *device, const struct nd_model *model,
                                      const struct nd_capture_options *options, size_t n_passes,
                                      struct nd_provenance *out, struct nd_error *err)
 {
     struct nd_provenance provenance = {0};
     bool is_whole = add_time(&provenance) && add_device(&provenance, device) &&
-                    add_runtime(&provenance, device, options) &&
-                    add_number(&provenance, "runtime", "passes", (int64_t)n_passes) &&
+                    add_runtime(&provenance, device, options) && add_sessions(&provenance, options, n_passes) &&
                     add_model(&provenance, model, options) && add_host(&provenance);
     if (!is_whole) {
         nd_provenance_deinit(&provenance);
@@ -163,6 +170,12 @@ enum nd_status nd_provenance_collect(const struct nd_device *device, const struc
     }
     *out = provenance;
     return ND_OK;
+}
+
+enum nd_status nd_provenance_add_failed_edge(struct nd_provenance *provenance, const char *edge,
+                                             struct nd_error *err)
+{
+    return add_text(provenance, "failure", "edge", edge) ? ND_OK : nd_fail_memory(err);
 }
 
 void nd_provenance_deinit(struct nd_provenance *provenance)

@@ -11,9 +11,13 @@ struct nd_provenance {
     size_t capacity;
 };
 
+/* n_passes: over how many sessions the edges are spread. The caller frees *out with nd_provenance_deinit. */
 enum nd_status nd_provenance_collect(const struct nd_device *device, const struct nd_model *model,
                                      const struct nd_capture_options *options, size_t n_passes,
                                      struct nd_provenance *out, struct nd_error *err);
+/* The edge whose session failed, in a capture of prefixes. */
+enum nd_status nd_provenance_add_failed_edge(struct nd_provenance *provenance, const char *edge,
+                                             struct nd_error *err);
 void nd_provenance_deinit(struct nd_provenance *provenance);
 
 /* Whether SOURCE_DATE_EPOCH is set: then nothing that differs between two equal runs is stored. */

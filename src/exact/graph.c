@@ -37,11 +37,14 @@ static enum nd_status load_constants(struct nd_exact_graph *g, struct nd_error *
         status = decode(g->model, graph->tensors[t].initializer, &values, err);
         if (status == ND_OK)
             g->constants[t] = values;
+        else if (status == ND_ERR_UNSUPPORTED)
+            status = ND_OK; /* strings and the like matter to who reads them */
     }
     return status;
 }
 
-/* Nodes that compute from constants, once: their values move to the constants. */
+/* Nodes that compute from constants, once: their values move to the constants. A node that is not covered is
+ * met again by the units that read what it makes. */
 static enum nd_status fold_constants(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
@@ -56,6 +59,10 @@ static enum nd_status fold_constants(struct nd_exact_graph *g, struct nd_error *
         if (!graph->nodes[n].is_constant || !graph->nodes[n].is_alive)
             continue;
         status = nd_exact_run_node(&run, n, err);
+        if (status == ND_ERR_UNSUPPORTED) {
+            status = ND_OK;
+            continue;
+        }
         for (size_t i = 0; i < graph->nodes[n].n_made && status == ND_OK; i++) {
             size_t t = nd_exact_made(graph, n, i);
             if (t != ND_NO_INDEX && g->constants[t].shape.rank < 0 && run.values[t].shape.rank >= 0) {

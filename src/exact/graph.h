@@ -38,6 +38,13 @@ struct nd_exact_values {
 typedef enum nd_status nd_exact_round(void *context, const struct nd_exact_values *values,
                                       struct nd_array *codes, struct nd_error *err);
 
+/* Told of an edge that cannot be evaluated, and of the reason: its operator is not covered, or refuses what it
+ * reads (ND_ERR_UNSUPPORTED, ND_ERR_FORMAT), or what is given for the edge has another shape; or, under
+ * ND_E_EXACT_UNKNOWN, it reads `object`, a tensor that is not known. What it returns other than ND_OK ends the
+ * run. */
+typedef enum nd_status nd_exact_missed(void *context, size_t edge, const struct nd_error *why,
+                                       struct nd_error *err);
+
 struct nd_exact_options {
     size_t struct_size;
     enum nd_rounding rounding; /* of every unit */
@@ -45,12 +52,15 @@ struct nd_exact_options {
     const struct nd_array *given; /* [n_edges] or NULL: codes (or floats) that are read in place of computed
                                      ones; n = 0 with shape.rank < 0: none for that edge. Borrowed. */
     const bool *is_skipped;       /* [n_edges] or NULL: units that are given and need not be computed: neither
-                                     round nor found is called for them */
+                                     round nor found nor missed is called for them */
+    nd_exact_missed *missed;      /* called in the place of found; then the edge has the values that are given,
+                                     or else is not known, nor is what reads it. NULL: such an edge ends the run */
 };
 
 /* Prepares a model: constants are decoded, and what is computed from constants only is computed. All dimensions
- * must be fixed. The model is borrowed and must outlive the graph. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): an
- * operator that is not covered, the message names the node. ND_ERR_FORMAT, ND_ERR_IO, ND_ERR_MEMORY. */
+ * must be fixed. The model is borrowed and must outlive the graph. An operator that is not covered is met in
+ * the run, constant or not. ND_ERR_FORMAT, ND_ERR_IO, ND_ERR_MEMORY; ND_ERR_UNSUPPORTED where
+ * dimensions are open. */
 enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exact_graph **out,
                                      struct nd_error *err);
 void nd_exact_graph_destroy(struct nd_exact_graph **graph);
@@ -66,7 +76,9 @@ enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *graph, si
  * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,
  * values, way) is called with the codes (or floats) of that edge; values are borrowed for the call. An error
  * that it returns ends the run and is returned. Several threads may run one graph. options NULL: round half to
- * even, nothing given. */
+ * even, nothing given. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): an operator that is not covered, the message
+ * names the node; with options.missed that costs the edges that depend on it, not the run. ND_ERR_FORMAT,
+ * ND_ERR_MEMORY. */
 typedef enum nd_status nd_exact_found(void *context, size_t edge, const struct nd_array *values,
                                       enum nd_exact_way way, struct nd_error *err);
 enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const struct nd_array *inputs,

@@ -22,6 +22,8 @@ struct nd_exact_run {
     const struct nd_graph *graph;
     const struct nd_exact_options *options;
     struct nd_array *values; /* [n_tensors]: rank < 0 while not computed */
+    bool *is_missed;         /* [n_tensors]: edges that could not be evaluated, and are not given; NULL: none */
+    bool is_ended;           /* a callback returned an error: no unit's own fault */
     nd_exact_found *found;
     void *context;
 };
@@ -42,6 +44,10 @@ const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t ten
  * linear. */
 enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err);
 enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
+
+/* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
+bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t tensor);
+enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
 
 /* Tells of the edge that the tensor is, if it is one, and puts the given values in its place. */
 enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_exact_way way,

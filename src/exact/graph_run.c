@@ -35,10 +35,17 @@ enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct n
 {
     if (tensor == ND_NO_INDEX || nd_exact_value(run, tensor) != NULL)
         return ND_OK;
-    size_t producer = run->graph->tensors[tensor].producer;
+    const struct nd_graph_tensor *t = &run->graph->tensors[tensor];
+    size_t producer = t->producer;
+    if (run->is_missed != NULL && run->is_missed[tensor]) {
+        const char *name = run->g->model->edges[run->g->model->tensor_edge[tensor]].name;
+        return nd_fail(err, ND_E_EXACT_UNKNOWN, name, "what it reads, '%s', is not known", name);
+    }
+    if (producer == ND_NO_INDEX && t->initializer != NULL)
+        return nd_fail(err, ND_E_EXACT_OPERATOR, t->name, "constant '%s' is of a type that is not evaluated",
+                       t->name);
     if (producer == ND_NO_INDEX)
-        return nd_fail(err, ND_E_MODEL_GRAPH, run->graph->tensors[tensor].name, "tensor '%s' has no values",
-                       run->graph->tensors[tensor].name);
+        return nd_fail(err, ND_E_MODEL_GRAPH, t->name, "tensor '%s' has no values", t->name);
     return nd_exact_run_node(run, producer, err);
 }
 
@@ -80,24 +87,85 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
     return status;
 }
 
-enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_exact_way way,
-                             struct nd_error *err)
+/* ---- edges ---- */
+
+/* The edge that the tensor itself is, or ND_NO_INDEX. */
+static size_t edge_of(const struct nd_exact_run *run, size_t tensor)
 {
     const struct nd_model *model = run->g->model;
     size_t edge = tensor != ND_NO_INDEX ? model->tensor_edge[tensor] : ND_NO_INDEX;
-    if (edge == ND_NO_INDEX || run->values[tensor].shape.rank < 0 ||
-        strcmp(model->edges[edge].onnx_name, run->graph->tensors[tensor].name) != 0)
-        return ND_OK;
-    enum nd_status status = run->found(run->context, edge, &run->values[tensor], way, err);
-    const struct nd_array *given = run->options->given != NULL ? &run->options->given[edge] : NULL;
-    if (status != ND_OK || given == NULL || given->shape.rank < 0)
-        return status;
-    if (!nd_shape_equal(&given->shape, &run->values[tensor].shape))
-        return nd_fail(err, ND_E_EXACT_SHAPE, model->edges[edge].name,
-                       "what is given for edge '%s' has another shape", model->edges[edge].name);
-    memcpy(run->values[tensor].x, given->x, given->n * sizeof *given->x);
-    return ND_OK;
+    bool is_it =
+        edge != ND_NO_INDEX && strcmp(model->edges[edge].onnx_name, run->graph->tensors[tensor].name) == 0;
+    return is_it ? edge : ND_NO_INDEX;
 }
+
+static const struct nd_array *given_for(const struct nd_exact_run *run, size_t edge)
+{
+    const struct nd_array *given = run->options->given != NULL ? &run->options->given[edge] : NULL;
+    return given != NULL && given->shape.rank >= 0 ? given : NULL;
+}
+
+bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t tensor)
+{
+    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+    return run->options->is_skipped != NULL && edge != ND_NO_INDEX && run->options->is_skipped[edge] &&
+           given_for(run, edge) != NULL;
+}
+
+enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err)
+{
+    struct nd_array codes = {0};
+    enum nd_status status = nd_array_copy(given_for(run, run->g->model->tensor_edge[tensor]), &codes, err);
+    if (status == ND_OK)
+        run->values[tensor] = codes;
+    return status;
+}
+
+/* The edge, if the tensor is one, cannot be evaluated. */
+static enum nd_status miss(struct nd_exact_run *run, size_t tensor, const struct nd_error *why,
+                           struct nd_error *err)
+{
+    size_t edge = edge_of(run, tensor);
+    enum nd_status status = ND_OK;
+    if (edge == ND_NO_INDEX)
+        return ND_OK;
+    bool is_skipped = nd_exact_is_skipped(run, tensor);
+    if (run->values[tensor].shape.rank >= 0)
+        nd_array_deinit(&run->values[tensor]);
+    run->values[tensor] = nd_exact_none();
+    if (given_for(run, edge) != NULL)
+        status = nd_exact_take_given(run, tensor, err);
+    else
+        run->is_missed[tensor] = true;
+    if (status == ND_OK && !is_skipped)
+        status = run->options->missed(run->context, edge, why, err);
+    run->is_ended = status != ND_OK;
+    return status;
+}
+
+enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_exact_way way,
+                             struct nd_error *err)
+{
+    size_t edge = edge_of(run, tensor);
+    if (edge == ND_NO_INDEX || run->values[tensor].shape.rank < 0)
+        return ND_OK;
+    const struct nd_array *given = given_for(run, edge);
+    if (given != NULL && !nd_shape_equal(&given->shape, &run->values[tensor].shape)) {
+        struct nd_error why;
+        const char *name = run->g->model->edges[edge].name;
+        nd_fail(&why, ND_E_EXACT_SHAPE, name, "what is given for edge '%s' has another shape", name);
+        if (run->options->missed != NULL)
+            return miss(run, tensor, &why, err);
+        return nd_fail(err, ND_E_EXACT_SHAPE, name, "%s", why.message);
+    }
+    enum nd_status status = run->found(run->context, edge, &run->values[tensor], way, err);
+    run->is_ended = status != ND_OK;
+    if (status == ND_OK && given != NULL)
+        memcpy(run->values[tensor].x, given->x, given->n * sizeof *given->x);
+    return status;
+}
+
+/* ---- a sample ---- */
 
 static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct nd_error *err)
 {
@@ -117,6 +185,26 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
         status = nd_exact_run_node(run, node, err);
     for (size_t i = 0; i < n->n_made && status == ND_OK; i++)
         status = nd_exact_tell(run, nd_exact_made(run->graph, node, i), ND_EXACT_AS_DOUBLE, err);
+    return status;
+}
+
+/* The same, where what cannot be evaluated is told of and costs nothing else. */
+static enum nd_status run_or_miss(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    if (run->options->missed == NULL)
+        return run_in_order(run, node, err);
+    struct nd_error why;
+    enum nd_status status = run_in_order(run, node, &why);
+    if (status == ND_OK)
+        return ND_OK;
+    if (run->is_ended || (status != ND_ERR_UNSUPPORTED && status != ND_ERR_FORMAT)) {
+        if (err != NULL)
+            *err = why;
+        return status;
+    }
+    status = ND_OK;
+    for (size_t i = 0; i < run->graph->nodes[node].n_made && status == ND_OK; i++)
+        status = miss(run, nd_exact_made(run->graph, node, i), &why, err);
     return status;
 }
 
@@ -158,18 +246,23 @@ enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const stru
                                .context = context};
     size_t n_tensors = run.graph->n_tensors;
     run.values = nd_calloc(n_tensors, sizeof *run.values);
-    if (run.values == NULL)
+    run.is_missed = nd_calloc(n_tensors, sizeof *run.is_missed);
+    if (run.values == NULL || run.is_missed == NULL) {
+        free(run.values);
+        free(run.is_missed);
         return nd_fail_memory(err);
+    }
     for (size_t t = 0; t < n_tensors; t++)
         run.values[t] = nd_exact_none();
     enum nd_status status = feed(&run, inputs, err);
     for (size_t n = 0; n < run.graph->n_nodes && status == ND_OK; n++) {
-        status = run_in_order(&run, n, err);
+        status = run_or_miss(&run, n, err);
         drop_read(&run, n);
     }
     for (size_t t = 0; t < n_tensors; t++)
         if (run.values[t].shape.rank >= 0)
             nd_array_deinit(&run.values[t]);
     free(run.values);
+    free(run.is_missed);
     return status;
 }

@@ -120,7 +120,7 @@ static enum nd_status round_plainly(const struct nd_exact_run *run, const struct
     return ND_OK;
 }
 
-static enum nd_status round_ratios(const struct nd_exact_run *run, size_t quantize,
+static enum nd_status round_ratios(struct nd_exact_run *run, size_t quantize,
                                    const struct nd_linear_result *result, enum nd_exact_way way,
                                    struct nd_array *codes, struct nd_error *err)
 {
@@ -136,8 +136,11 @@ static enum nd_status round_ratios(const struct nd_exact_run *run, size_t quanti
     enum nd_status status = nd_array_make(codes, quant->dtype, &result->shape, err);
     if (status != ND_OK)
         return status;
-    return run->options->round != NULL ? run->options->round(run->context, &values, codes, err)
-                                       : round_plainly(run, &values, codes);
+    if (run->options->round == NULL)
+        return round_plainly(run, &values, codes);
+    status = run->options->round(run->context, &values, codes, err);
+    run->is_ended = status != ND_OK;
+    return status;
 }
 
 /* Section "else": everything in double, and the quotient by the scale rounded by the program. */
@@ -184,31 +187,14 @@ static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, stru
     return status;
 }
 
-static bool is_skipped(const struct nd_exact_run *run, size_t tensor)
-{
-    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
-    return run->options->is_skipped != NULL && edge != ND_NO_INDEX && run->options->is_skipped[edge] &&
-           run->options->given[edge].shape.rank >= 0;
-}
-
-static enum nd_status take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err)
-{
-    struct nd_array codes = {0};
-    enum nd_status status =
-        nd_array_copy(&run->options->given[run->g->model->tensor_edge[tensor]], &codes, err);
-    if (status == ND_OK)
-        run->values[tensor] = codes;
-    return status;
-}
-
 enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err)
 {
     size_t tensor = nd_exact_made(run->graph, node, 0);
     struct nd_linear_result result;
     struct nd_array codes = {0};
     struct nd_error ignored = {0};
-    if (is_skipped(run, tensor))
-        return take_given(run, tensor, err);
+    if (nd_exact_is_skipped(run, tensor))
+        return nd_exact_take_given(run, tensor, err);
     enum nd_exact_way way = ND_EXACT_AS_RATIO;
     bool is_unit = run->g->unit_of_node[node] != ND_NO_INDEX;
     enum nd_status status = is_unit ? ND_ERR_UNSUPPORTED : quantise_input(run, node, &codes, err);

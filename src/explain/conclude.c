@@ -35,6 +35,7 @@ static void sum_unit(const struct nd_explain_job *job, size_t device, size_t ste
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     double n_harm = 0, n_harmed = 0, harm = 0;
+    bool is_harm_known = unit->is_examined;
     for (size_t i = 0; i < job->n_samples; i++) {
         const struct nd_explain_sums *s = &job->sums[(i * job->n_devices + device) * job->n_steps + step];
         unit->n_codes += s->n_codes;
@@ -45,11 +46,12 @@ static void sum_unit(const struct nd_explain_job *job, size_t device, size_t ste
         n_harm += (double)s->n_harm_codes;
         n_harmed += (double)s->n_harmed;
         harm += s->harm_energy;
+        is_harm_known = is_harm_known && !s->is_harm_missed;
     }
-    unit->harm = n_harm > 0 ? harm / n_harm : NAN;
-    unit->harmed_share = n_harm > 0 ? n_harmed / n_harm : NAN;
+    unit->harm = is_harm_known && n_harm > 0 ? harm / n_harm : NAN;
+    unit->harmed_share = is_harm_known && n_harm > 0 ? n_harmed / n_harm : NAN;
     finish_part(&unit->local, unit->n_codes, unit->is_examined);
-    finish_part(&unit->inherited, unit->n_codes, unit->is_examined);
+    finish_part(&unit->inherited, unit->n_codes, unit->is_examined && unit->has_total);
     finish_part(&unit->total, unit->n_codes, unit->has_total);
     unit->explained_fraction = NAN;
     nd_explain_quality_of_step(job, device, step, &unit->quality);

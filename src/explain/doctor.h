@@ -99,9 +99,9 @@ enum nd_status nd_doctor_examine(const struct nd_evidence *evidence, struct nd_d
                                  struct nd_error *err);
 
 /* Floats that a device gave for an edge. With `quant` (per tensor): are they codes of the edge? Without: do
- * they lie on the grid of a narrower float type? Non-finite values and zeros say nothing; fewer than 8 others,
- * or fewer than 8 distinct ones for a float grid, give no verdict. bfloat16 numbers that half precision holds
- * too are said to be bf16-grid, with fp16-grid as a rival. */
+ * they lie on the grid of a narrower float type, or a unit in the last place beside it? Non-finite values and
+ * zeros say nothing; fewer than 8 others, or fewer than 8 distinct ones for a float grid, give no verdict.
+ * bfloat16 numbers that half precision holds too are said to be bf16-grid, with fp16-grid as a rival. */
 void nd_doctor_examine_floats(const float *values, size_t n, const struct nd_quant *quant,
                               struct nd_diagnosis *out);
 

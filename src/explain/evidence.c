@@ -97,8 +97,11 @@ static enum nd_status run_exam(struct exam *exam, size_t fusing, double *to, str
 {
     struct nd_explain_worker *w = exam->worker;
     const struct nd_explain_job *job = w->job;
-    const struct nd_exact_options options = {
-        .struct_size = sizeof options, .round = round_exam, .given = w->chain, .is_skipped = w->is_skipped};
+    const struct nd_exact_options options = {.struct_size = sizeof options,
+                                             .round = round_exam,
+                                             .given = w->chain,
+                                             .is_skipped = w->is_skipped,
+                                             .missed = nd_explain_let_go};
     for (size_t e = 0; e < nd_model_n_edges(job->model); e++) {
         bool is_computed = e == exam->edge || e == fusing;
         w->chain[e] = is_computed ? nd_explain_no_array() : w->given[e];
@@ -143,7 +146,7 @@ static void choose_programs(struct exam *exam)
     const struct nd_program *programs = nd_programs(&n);
     exam->usual = programs[habit->program != SIZE_MAX ? habit->program : 0];
     for (size_t p = 0; p < n && !exam->has_other; p++)
-        if (habit->votes->n_open > 0 && habit->votes->wrong[p] == 0) {
+        if (habit->tally->n_open > 0 && habit->tally->wrong[p] == 0) {
             exam->has_other = true;
             exam->other = programs[p];
         }

@@ -2,7 +2,18 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "explain/doctor_capture.h"
 #include "explain/evidence.h"
+
+/* Without codes there is nothing to work out: captures of a float model, or of outputs in floats only. */
+static bool has_codes(const struct nd_explain_job *job)
+{
+    for (size_t d = 0; d < job->n_devices; d++)
+        for (size_t s = 0; s < job->n_steps && !job->sources[d].is_failed; s++)
+            if (job->out->devices[d].units[s].has_total || job->out->devices[d].units[s].is_examined)
+                return true;
+    return false;
+}
 
 enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
                           const struct nd_capture *const *captures, size_t n_captures,
@@ -18,6 +29,8 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
     if (status == ND_OK)
         status = nd_explain_plan(&job, captures, options, err);
     if (status == ND_OK && job.n_samples > 0)
+        status = nd_explain_examine_captures(&job, err);
+    if (status == ND_OK && job.n_samples > 0 && has_codes(&job))
         status = nd_explain_run(&job, options->n_threads, err);
     if (status == ND_OK)
         status = nd_explain_conclude(&job, err);
@@ -46,6 +59,9 @@ static void deinit_device(struct nd_explained_device *device, size_t n_steps)
     for (size_t s = 0; device->units != NULL && s < n_steps; s++)
         deinit_unit(&device->units[s]);
     free(device->units);
+    for (size_t i = 0; i < device->n_findings; i++)
+        free(device->findings[i].fault.text);
+    free(device->findings);
     free(device->sources);
     free(device->faulty);
     free(device->program);

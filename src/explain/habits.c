@@ -18,12 +18,12 @@ static bool is_fixed_point(size_t program)
 /* Only units whose codes could tell programs apart have a say. */
 static bool is_informed(const struct nd_explain_habit *habit)
 {
-    return habit->is_counted && habit->votes->n_open > 0;
+    return habit->is_counted && habit->tally->n_open > 0;
 }
 
 static bool fits(const struct nd_explain_habit *habit, size_t program, bool is_exact)
 {
-    return (is_exact ? habit->votes->wrong : habit->votes->far)[program] == 0;
+    return (is_exact ? habit->tally->wrong : habit->tally->far)[program] == 0;
 }
 
 /* A share of a device's units: those of one operator type, or all. */

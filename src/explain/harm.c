@@ -22,19 +22,28 @@ static bool depends_on(const struct nd_explain_job *job, const bool *is_below, s
     return unit == NULL && !nd_model_edge(job->model, job->out->steps[step].edge)->is_model_input;
 }
 
+static bool has_reference(const struct nd_explain_worker *w, size_t step)
+{
+    return !w->job->reference[w->sample * w->job->n_steps + step].is_missed;
+}
+
 /* Gives the reference's codes of all that does not depend on the step, and the rest is computed. Whether an
- * output is among the rest. */
-static bool give_reference(struct nd_explain_worker *w, size_t step)
+ * output is among the rest; *is_known: whether every such output has a reference. */
+static bool give_reference(struct nd_explain_worker *w, size_t step, bool *is_known)
 {
     const struct nd_explain_job *job = w->job;
     bool reaches_output = false, *is_below = w->is_below;
+    *is_known = true;
     for (size_t s = 0; s < job->n_steps; s++) {
         size_t edge = job->out->steps[s].edge;
         is_below[edge] = s == step || (s > step && depends_on(job, is_below, s));
-        bool is_given = s == step || !is_below[edge];
+        bool is_given = s == step || (!is_below[edge] && has_reference(w, s));
         w->chain[edge] = is_given ? w->reference[s] : nd_explain_no_array();
         w->is_skipped[edge] = is_given;
-        reaches_output |= job->out->steps[s].is_model_output && is_below[edge];
+        if (!job->out->steps[s].is_model_output || !is_below[edge])
+            continue;
+        reaches_output = true;
+        *is_known = *is_known && has_reference(w, s);
     }
     return reaches_output;
 }
@@ -47,14 +56,30 @@ static enum nd_status found_harmed(void *context, size_t edge, const struct nd_a
     struct nd_explain_worker *w = context;
     const struct nd_explain_job *job = w->job;
     size_t step = job->step_of_edge[edge];
-    if (step == w->harmful || !job->out->steps[step].is_model_output)
+    if (step == w->harmful || !job->out->steps[step].is_model_output || !has_reference(w, step))
         return ND_OK;
     struct nd_explain_sums *sums = nd_explain_sums_of(job, w->sample, w->device, w->harmful);
+    if (values->n != w->reference[step].n) {
+        sums->is_harm_missed = true;
+        return ND_OK;
+    }
     for (size_t i = 0; i < values->n; i++) {
         double d = values->x[i] - w->reference[step].x[i];
         sums->n_harmed += d != 0;
         sums->harm_energy += d * d;
     }
+    return ND_OK;
+}
+
+static enum nd_status missed_harmed(void *context, size_t edge, const struct nd_error *why,
+                                    struct nd_error *err)
+{
+    (void)why;
+    (void)err;
+    struct nd_explain_worker *w = context;
+    size_t step = w->job->step_of_edge[edge];
+    if (w->job->out->steps[step].is_model_output && has_reference(w, step))
+        nd_explain_sums_of(w->job, w->sample, w->device, w->harmful)->is_harm_missed = true;
     return ND_OK;
 }
 
@@ -80,19 +105,23 @@ static enum nd_status measure_step(struct nd_explain_worker *w, size_t step, str
 {
     const struct nd_explain_job *job = w->job;
     const struct nd_exact_options options = {
-        .struct_size = sizeof options, .given = w->chain, .is_skipped = w->is_skipped};
+        .struct_size = sizeof options, .given = w->chain, .is_skipped = w->is_skipped, .missed = missed_harmed};
     struct nd_explain_sums *sums = nd_explain_sums_of(job, w->sample, w->device, step);
+    sums->is_harm_missed = sums->is_missed || !has_reference(w, step);
     for (size_t s = 0; s < job->n_steps; s++)
-        if (job->out->steps[s].is_model_output)
+        if (job->out->steps[s].is_model_output && has_reference(w, s))
             sums->n_harm_codes += w->reference[s].n;
-    if (sums->local.n_differing == 0)
+    if (sums->is_harm_missed || sums->local.n_differing == 0)
         return ND_OK;
-    bool reaches_output = give_reference(w, step);
+    bool is_known, reaches_output = give_reference(w, step, &is_known);
+    sums->is_harm_missed = !is_known;
     /* The device's own codes of the sample are read again where they are needed: `own` is free now. */
     add_local_error(w, step, &w->own[step]);
     w->chain[job->out->steps[step].edge] = w->own[step];
     w->harmful = step;
-    return reaches_output ? nd_exact_graph_run(job->graph, w->inputs, &options, found_harmed, w, err) : ND_OK;
+    return reaches_output && is_known
+               ? nd_exact_graph_run(job->graph, w->inputs, &options, found_harmed, w, err)
+               : ND_OK;
 }
 
 enum nd_status nd_explain_measure_harm(struct nd_explain_worker *w, struct nd_error *err)

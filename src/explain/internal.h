@@ -14,8 +14,11 @@ struct nd_explain_part_sums {
 
 struct nd_explain_sums {
     uint64_t n_codes, n_violations;
+    bool is_missed;      /* it could not be evaluated from the device's codes, or changed its shape */
+    bool is_harm_missed; /* nor could what its local error does to the outputs */
     struct nd_explain_part_sums local, inherited, total;
     double q_times_d;
+    double clipped_divergence; /* of elements that no code stands for */
     /* What the unit's local error alone does to the model's outputs, in the samples in which it is measured. */
     uint64_t n_harm_codes, n_harmed;
     double harm_energy;
@@ -26,8 +29,11 @@ struct nd_explain_sums {
 /* What the references say of one step and sample, whatever the device. */
 struct nd_explain_reference_sums {
     double signal, quantisation;
+    uint64_t n_clipped; /* elements that no code stands for, and their part of the quantisation */
+    double clipped_quantisation;
     bool is_double;
-    /* Of outputs, from vote.c: codes on which lineages differ, by how many votes the plurality won there, and
+    bool is_missed, is_float_missed; /* there is no reference, or no float reference */
+    /* Of outputs, from vote.c: codes on which lineages differ, by how many tally the plurality won there, and
      * the energy of the error of the vote against the float reference, and against the quantised one. */
     uint64_t n_voted, n_split;
     double margin, common_error, common_divergence;
@@ -51,12 +57,13 @@ struct nd_explain_job {
     size_t *step_of_edge;    /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
     size_t *step_of_float;   /* [n_edges of float_model] or SIZE_MAX */
     struct nd_shape *shapes; /* [n_steps] */
+    char **not_covered;      /* [n_steps] why the step cannot be evaluated, whatever it reads; NULL: it can */
     size_t n_steps, n_devices, n_samples, n_harm_samples;
     size_t leader; /* the device whose inputs are read: that of the first capture that did not fail */
     struct nd_explain_source *sources;           /* [n_devices] */
     struct nd_explain_sums *sums;                /* [n_samples][n_devices][n_steps] */
     struct nd_explain_reference_sums *reference; /* [n_samples][n_steps] */
-    struct nd_explain_votes *votes;              /* [n_devices][n_steps] */
+    struct nd_explain_tally *tally;              /* [n_devices][n_steps] */
     struct nd_explain_habit *habits;             /* [n_devices][n_steps], from judge.c on */
     struct nd_explanation *out;
 };
@@ -76,16 +83,23 @@ enum nd_status nd_explain_plan(struct nd_explain_job *job, const struct nd_captu
                                const struct nd_explain_options *options, struct nd_error *err);
 void nd_explain_job_deinit(struct nd_explain_job *job);
 
-/* steps.c: takes sample 0 through the graph to learn the steps, and matches the float model's edges with them.
- */
+/* steps.c: takes a zeroed sample through the graph to learn the steps and what of them can be evaluated, and
+ * matches the float model's edges with them. */
 enum nd_status nd_explain_find_steps(struct nd_explain_job *job, struct nd_error *err);
 /* Which step can be examined on that device, and why others cannot. */
 enum nd_status nd_explain_match_device(struct nd_explain_job *job, size_t device, struct nd_error *err);
 /* The unit that makes the edge, or NULL. */
 const struct nd_model_unit *nd_explain_unit_of(const struct nd_model *model, size_t edge);
 
-/* sample.c: fills sums, reference and votes. */
+/* Whether the value, in codes, lies more than half a step beyond those of the type. */
+bool nd_explain_is_clipped(double value, enum nd_dtype dtype);
+
+/* sample.c: fills sums, reference and tally, and settles them. */
 enum nd_status nd_explain_run(struct nd_explain_job *job, size_t n_threads, struct nd_error *err);
+/* settle.c: what could not be evaluated in some sample is not examined, or has no reference, in any. */
+enum nd_status nd_explain_settle(struct nd_explain_job *job, struct nd_error *err);
+/* A nd_exact_missed that lets the edge go. */
+enum nd_status nd_explain_let_go(void *context, size_t edge, const struct nd_error *why, struct nd_error *err);
 /* Arrays for the model's inputs, zeroed structs before. */
 enum nd_status nd_explain_make_inputs(const struct nd_model *model, struct nd_array *inputs,
                                       struct nd_error *err);

@@ -14,7 +14,7 @@ static enum nd_status name_program(size_t program, char **out, struct nd_error *
 }
 
 /* Those that give every code. */
-static enum nd_status list_programs(const struct nd_explain_votes *votes, struct nd_explained_unit *unit,
+static enum nd_status list_programs(const struct nd_explain_tally *tally, struct nd_explained_unit *unit,
                                     struct nd_error *err)
 {
     size_t n;
@@ -24,7 +24,7 @@ static enum nd_status list_programs(const struct nd_explain_votes *votes, struct
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
     for (size_t p = 0; p < n && status == ND_OK; p++) {
-        if (votes->wrong[p] > 0)
+        if (tally->wrong[p] > 0)
             continue;
         status = name_program(p, &unit->programs[unit->n_programs], err);
         unit->n_programs += status == ND_OK;
@@ -32,13 +32,13 @@ static enum nd_status list_programs(const struct nd_explain_votes *votes, struct
     return status;
 }
 
-static uint64_t fewest_wrong(const struct nd_explain_votes *votes)
+static uint64_t fewest_wrong(const struct nd_explain_tally *tally)
 {
     size_t n;
     nd_programs(&n);
-    uint64_t fewest = votes->wrong[0];
+    uint64_t fewest = tally->wrong[0];
     for (size_t p = 1; p < n; p++)
-        fewest = votes->wrong[p] < fewest ? votes->wrong[p] : fewest;
+        fewest = tally->wrong[p] < fewest ? tally->wrong[p] : fewest;
     return fewest;
 }
 
@@ -68,15 +68,15 @@ bool nd_explain_inputs_repeat(const struct nd_explain_job *job, size_t device, s
 static enum nd_status judge_unit(const struct nd_explain_habit *habit, struct nd_explained_unit *unit,
                                  struct nd_error *err)
 {
-    uint64_t fewest = fewest_wrong(habit->votes), n_local = unit->local.n_differing;
+    uint64_t fewest = fewest_wrong(habit->tally), n_local = unit->local.n_differing;
     bool is_known = habit->program != SIZE_MAX;
     unit->is_faulty = is_known && !habit->follows;
     unit->n_unexplained = fewest;
     if (is_known)
-        unit->n_unexplained = (habit->is_exact ? habit->votes->wrong : habit->votes->far)[habit->program];
+        unit->n_unexplained = (habit->is_exact ? habit->tally->wrong : habit->tally->far)[habit->program];
     unit->explained_fraction = n_local > 0 ? 1 - (double)fewest / (double)n_local : 1;
     enum nd_status status = name_program(habit->program, &unit->program, err);
-    return status == ND_OK ? list_programs(habit->votes, unit, err) : status;
+    return status == ND_OK ? list_programs(habit->tally, unit, err) : status;
 }
 
 enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_error *err)
@@ -91,7 +91,7 @@ enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_
         habits[s] =
             (struct nd_explain_habit){.op_types = job->out->steps[s].op_types,
                                       .is_counted = job->out->steps[s].is_unit && device->units[s].is_examined,
-                                      .votes = &job->votes[d * job->n_steps + s]};
+                                      .tally = &job->tally[d * job->n_steps + s]};
     nd_explain_find_habits(habits, job->n_steps, &program);
     enum nd_status status = name_program(program, &device->program, err);
     for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {

@@ -184,16 +184,30 @@ static enum nd_status make_sums(struct nd_explain_job *job, struct nd_error *err
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many samples");
     job->sums = nd_calloc(n_all, sizeof *job->sums);
     job->reference = nd_calloc(n, sizeof *job->reference);
-    job->votes = nd_calloc(job->n_devices * job->n_steps, sizeof *job->votes);
+    job->tally = nd_calloc(job->n_devices * job->n_steps, sizeof *job->tally);
     job->habits = nd_calloc(job->n_devices * job->n_steps, sizeof *job->habits);
-    return job->sums != NULL && job->reference != NULL && job->votes != NULL && job->habits != NULL
+    return job->sums != NULL && job->reference != NULL && job->tally != NULL && job->habits != NULL
                ? ND_OK
                : nd_fail_memory(err);
 }
 
+static enum nd_status check_fixed(const struct nd_model *model, struct nd_error *err)
+{
+    const char *path = nd_model_path(model);
+    if (nd_model_check_static(model, NULL) == ND_OK)
+        return ND_OK;
+    return nd_fail(
+        err, ND_E_MODEL_DYNAMIC, path,
+        "'%s' has inputs with dynamic dimensions: only models whose shapes are fixed can be explained", path);
+}
+
 static enum nd_status plan_graphs(struct nd_explain_job *job, struct nd_error *err)
 {
-    enum nd_status status = nd_exact_graph_create(job->model, &job->graph, err);
+    enum nd_status status = check_fixed(job->model, err);
+    if (status == ND_OK && job->float_model != NULL)
+        status = check_fixed(job->float_model, err);
+    if (status == ND_OK)
+        status = nd_exact_graph_create(job->model, &job->graph, err);
     if (status == ND_OK && job->float_model != NULL)
         status = nd_exact_graph_create(job->float_model, &job->float_graph, err);
     if (status == ND_OK)
@@ -208,14 +222,15 @@ static enum nd_status plan_graphs(struct nd_explain_job *job, struct nd_error *e
 static bool has_same_codes(const struct nd_explain_job *job, size_t a, size_t b)
 {
     const struct nd_explain_source *x = &job->sources[a], *y = &job->sources[b];
-    bool is_same = !x->is_failed && !y->is_failed;
+    bool is_same = !x->is_failed && !y->is_failed, is_any = false;
     for (size_t s = 0; s < job->n_steps && is_same; s++) {
         is_same = (x->edges[s] == SIZE_MAX) == (y->edges[s] == SIZE_MAX);
+        is_any = is_any || x->edges[s] != SIZE_MAX;
         for (size_t i = 0; i < job->n_samples && is_same && x->edges[s] != SIZE_MAX; i++)
             is_same = nd_digest_equal(nd_capture_digest(x->capture, x->probe, x->edges[s], i, 0),
                                       nd_capture_digest(y->capture, y->probe, y->edges[s], i, 0));
     }
-    return is_same;
+    return is_same && is_any;
 }
 
 static void find_lineages(struct nd_explain_job *job)
@@ -272,9 +287,12 @@ void nd_explain_job_deinit(struct nd_explain_job *job)
     free(job->step_of_edge);
     free(job->step_of_float);
     free(job->shapes);
+    for (size_t s = 0; job->not_covered != NULL && s < job->n_steps; s++)
+        free(job->not_covered[s]);
+    free(job->not_covered);
     free(job->sums);
     free(job->reference);
-    free(job->votes);
+    free(job->tally);
     free(job->habits);
     nd_exact_graph_destroy(&job->graph);
     nd_exact_graph_destroy(&job->float_graph);

@@ -9,25 +9,25 @@
 enum { ND_EXPLAIN_MAX_PROGRAMS = 24 };
 
 /* Over the codes of one unit. The order is that of nd_programs. */
-struct nd_explain_votes {
+struct nd_explain_tally {
     uint64_t n_open;                         /* codes on which programs can differ: not whole, not clipped */
     uint64_t wrong[ND_EXPLAIN_MAX_PROGRAMS]; /* codes that the program does not give */
     uint64_t far[ND_EXPLAIN_MAX_PROGRAMS];   /* of those, not within float32 arithmetic of a threshold */
-    uint64_t all_wrong;                      /* no program gives the code; until the votes are finished */
+    uint64_t all_wrong;                      /* no program gives the code; until the tally is finished */
 };
 
 /* Adds the codes of one sample: given[values->n] are the device's. */
-void nd_explain_count_votes(struct nd_explain_votes *votes, const struct nd_exact_values *values,
+void nd_explain_tally_codes(struct nd_explain_tally *tally, const struct nd_exact_values *values,
                             const double *given);
-void nd_explain_merge_votes(const struct nd_explain_votes *from, struct nd_explain_votes *to);
+void nd_explain_tally_merge(const struct nd_explain_tally *from, struct nd_explain_tally *to);
 /* Brings all_wrong into wrong and far. */
-void nd_explain_finish_votes(struct nd_explain_votes *votes);
+void nd_explain_tally_finish(struct nd_explain_tally *tally);
 
 /* What is asked and told of one step of a device. */
 struct nd_explain_habit {
     const char *op_types;
     bool is_counted; /* a unit that was examined */
-    const struct nd_explain_votes *votes;
+    const struct nd_explain_tally *tally;
     size_t program; /* out: of nd_programs, what the device does in such units; SIZE_MAX: not known */
     bool is_exact;  /* out: in every code, else but for what float32 arithmetic can move */
     bool follows;   /* out: the unit does that; true where nothing is known */

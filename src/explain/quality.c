@@ -19,6 +19,9 @@ static void add(const struct nd_explain_job *job, size_t sample, size_t device, 
     sum->divergence += s->total.energy;
     sum->interaction += 2 * s->q_times_d;
     sum->bias += s->total.sum;
+    sum->n_clipped += r->n_clipped;
+    sum->clipped_quantisation += r->clipped_quantisation;
+    sum->clipped_divergence += s->clipped_divergence;
 }
 
 static void finish(struct nd_decomposition *sum)
@@ -37,6 +40,8 @@ static void finish(struct nd_decomposition *sum)
     sum->divergence /= n;
     sum->interaction /= n;
     sum->bias /= n;
+    sum->clipped_quantisation /= n;
+    sum->clipped_divergence /= n;
 }
 
 static bool is_known(const struct nd_explain_job *job, size_t device, size_t step)

@@ -16,33 +16,65 @@ struct team {
 
 /* ---- the references ---- */
 
-static enum nd_status keep(const struct nd_array *values, struct nd_array *to, const char *name,
-                           struct nd_error *err)
+static struct nd_explain_reference_sums *reference_of(const struct nd_explain_worker *w, size_t step)
+{
+    return &w->job->reference[w->sample * w->job->n_steps + step];
+}
+
+/* False: the edge changes its shape from sample to sample. */
+static bool keep(const struct nd_array *values, struct nd_array *to)
 {
     if (values->n != to->n)
-        return nd_fail(err, ND_E_EXACT_SHAPE, name, "edge '%s' changes its shape from sample to sample", name);
-    memcpy(to->x, values->x, values->n * sizeof *values->x);
-    return ND_OK;
+        return false;
+    if (values->n > 0)
+        memcpy(to->x, values->x, values->n * sizeof *values->x);
+    return true;
 }
 
 static enum nd_status found_reference(void *context, size_t edge, const struct nd_array *values,
                                       enum nd_exact_way way, struct nd_error *err)
 {
+    (void)err;
     struct nd_explain_worker *w = context;
     size_t step = w->job->step_of_edge[edge];
+    struct nd_explain_reference_sums *sums = reference_of(w, step);
     /* The quantisation of an input is ONNX's own operator, whatever way it takes. */
-    w->job->reference[w->sample * w->job->n_steps + step].is_double =
-        way == ND_EXACT_AS_DOUBLE && w->job->out->steps[step].is_unit;
-    return keep(values, &w->reference[step], w->job->out->steps[step].name, err);
+    sums->is_double = way == ND_EXACT_AS_DOUBLE && w->job->out->steps[step].is_unit;
+    sums->is_missed = !keep(values, &w->reference[step]);
+    return ND_OK;
+}
+
+static enum nd_status missed_reference(void *context, size_t edge, const struct nd_error *why,
+                                       struct nd_error *err)
+{
+    (void)why;
+    (void)err;
+    struct nd_explain_worker *w = context;
+    reference_of(w, w->job->step_of_edge[edge])->is_missed = true;
+    return ND_OK;
 }
 
 static enum nd_status found_float(void *context, size_t edge, const struct nd_array *values,
                                   enum nd_exact_way way, struct nd_error *err)
 {
     (void)way;
+    (void)err;
     struct nd_explain_worker *w = context;
     size_t step = w->job->step_of_float[edge];
-    return step != SIZE_MAX ? keep(values, &w->error[step], w->job->out->steps[step].name, err) : ND_OK;
+    if (step != SIZE_MAX)
+        reference_of(w, step)->is_float_missed = !keep(values, &w->error[step]);
+    return ND_OK;
+}
+
+static enum nd_status missed_float(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
+{
+    (void)why;
+    (void)err;
+    struct nd_explain_worker *w = context;
+    size_t step = w->job->step_of_float[edge];
+    if (step != SIZE_MAX)
+        reference_of(w, step)->is_float_missed = true;
+    return ND_OK;
 }
 
 /* How many elements that follow each other share a scale. */
@@ -61,7 +93,7 @@ static void take_error(struct nd_explain_worker *w, size_t step)
     const struct nd_explain_job *job = w->job;
     const struct nd_quant *quant = &nd_model_edge(job->model, job->out->steps[step].edge)->quant;
     const struct nd_array *codes = &w->reference[step];
-    struct nd_explain_reference_sums *sums = &job->reference[w->sample * job->n_steps + step];
+    struct nd_explain_reference_sums *sums = reference_of(w, step);
     double *x = w->error[step].x;
     size_t inner = inner_of(quant, &job->shapes[step], codes->n);
     for (size_t i = 0; i < codes->n; i++) {
@@ -70,18 +102,34 @@ static void take_error(struct nd_explain_worker *w, size_t step)
         double q = codes->x[i] - (double)quant->zero_point[channel] - steps;
         sums->signal += steps * steps;
         sums->quantisation += q * q;
+        if (nd_explain_is_clipped(codes->x[i] - q, codes->dtype)) {
+            sums->n_clipped++;
+            sums->clipped_quantisation += q * q;
+        }
         x[i] = q;
     }
+}
+
+bool nd_explain_is_clipped(double value, enum nd_dtype dtype)
+{
+    double low, high;
+    if (!nd_dtype_is_integer(dtype))
+        return false;
+    nd_code_range(dtype, &low, &high);
+    return value < low - 0.5 || value > high + 0.5;
 }
 
 static enum nd_status run_references(struct nd_explain_worker *w, struct nd_error *err)
 {
     struct nd_explain_job *job = w->job;
-    enum nd_status status = nd_exact_graph_run(job->graph, w->inputs, NULL, found_reference, w, err);
+    const struct nd_exact_options options = {.struct_size = sizeof options, .missed = missed_reference};
+    const struct nd_exact_options of_floats = {.struct_size = sizeof options, .missed = missed_float};
+    enum nd_status status = nd_exact_graph_run(job->graph, w->inputs, &options, found_reference, w, err);
     if (status == ND_OK && job->float_graph != NULL)
-        status = nd_exact_graph_run(job->float_graph, w->float_inputs, NULL, found_float, w, err);
+        status = nd_exact_graph_run(job->float_graph, w->float_inputs, &of_floats, found_float, w, err);
     for (size_t s = 0; s < job->n_steps && status == ND_OK; s++)
-        if (job->out->steps[s].has_float)
+        if (job->out->steps[s].has_float && !reference_of(w, s)->is_missed &&
+            !reference_of(w, s)->is_float_missed)
             take_error(w, s);
     return status;
 }
@@ -110,48 +158,76 @@ static enum nd_status round_device(void *context, const struct nd_exact_values *
                                        ND_ROUND_HALF_EVEN);
     }
     if (job->out->devices[w->device].units[step].is_examined && w->given[values->edge].n == values->n)
-        nd_explain_count_votes(&w->votes[w->device * job->n_steps + step], values, w->given[values->edge].x);
+        nd_explain_tally_codes(&w->tally[w->device * job->n_steps + step], values, w->given[values->edge].x);
     return ND_OK;
+}
+
+/* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
+ * against the reference. */
+static void add_unit(struct nd_explain_worker *w, size_t step, const struct nd_array *values)
+{
+    const struct nd_explain_job *job = w->job;
+    const struct nd_explained_unit *unit = &job->out->devices[w->device].units[step];
+    struct nd_explain_sums *sums = nd_explain_sums_of(job, w->sample, w->device, step);
+    const double *given = w->given[job->out->steps[step].edge].x, *own = values->x;
+    const double *ref = unit->has_total && !reference_of(w, step)->is_missed ? w->reference[step].x : NULL;
+    const double *error = ref != NULL && job->out->steps[step].has_float ? w->error[step].x : NULL;
+    sums->n_codes = values->n;
+    for (size_t i = 0; i < values->n; i++) {
+        double local = given[i] - own[i];
+        if (unit->is_examined)
+            add_difference(&sums->local, local);
+        if (ref == NULL)
+            continue;
+        double total = given[i] - ref[i], inherited = own[i] - ref[i];
+        add_difference(&sums->total, total);
+        if (error != NULL) {
+            sums->q_times_d += error[i] * total;
+            if (total != 0 && nd_explain_is_clipped(ref[i] - error[i], w->reference[step].dtype))
+                sums->clipped_divergence += total * total;
+        }
+        if (!unit->is_examined)
+            continue;
+        add_difference(&sums->inherited, inherited);
+        sums->n_violations += total != local + inherited;
+    }
 }
 
 static enum nd_status found_device(void *context, size_t edge, const struct nd_array *values,
                                    enum nd_exact_way way, struct nd_error *err)
 {
-    (void)way;
+    (void)err;
     struct nd_explain_worker *w = context;
     const struct nd_explain_job *job = w->job;
     size_t step = job->step_of_edge[edge];
     const struct nd_explained_unit *unit = &job->out->devices[w->device].units[step];
-    if (!unit->has_total)
+    if (!unit->has_total && !unit->is_examined)
         return ND_OK;
-    struct nd_explain_sums *sums = &job->sums[(w->sample * job->n_devices + w->device) * job->n_steps + step];
-    const double *ref = w->reference[step].x, *given = w->given[edge].x, *own = values->x;
-    const double *error = job->out->steps[step].has_float ? w->error[step].x : NULL;
-    if (values->n != w->reference[step].n)
-        return nd_fail(err, ND_E_EXACT_SHAPE, job->out->steps[step].name,
-                       "edge '%s' changes its shape with its inputs", job->out->steps[step].name);
-    sums->n_codes = values->n;
-    if (nd_explain_is_harm_sample(job, w->sample))
-        memcpy(w->own[step].x, own, values->n * sizeof *own);
-    for (size_t i = 0; i < values->n; i++) {
-        double total = given[i] - ref[i];
-        add_difference(&sums->total, total);
-        if (error != NULL)
-            sums->q_times_d += error[i] * total;
-        if (!unit->is_examined)
-            continue;
-        double local = given[i] - own[i], inherited = own[i] - ref[i];
-        add_difference(&sums->local, local);
-        add_difference(&sums->inherited, inherited);
-        sums->n_violations += total != local + inherited;
-    }
+    if (reference_of(w, step)->is_missed) /* nobody else has said it */
+        reference_of(w, step)->is_double = way == ND_EXACT_AS_DOUBLE && job->out->steps[step].is_unit;
+    bool is_kept = values->n == w->own[step].n;
+    if (is_kept && nd_explain_is_harm_sample(job, w->sample))
+        is_kept = keep(values, &w->own[step]);
+    nd_explain_sums_of(job, w->sample, w->device, step)->is_missed = !is_kept;
+    if (is_kept)
+        add_unit(w, step, values);
+    return ND_OK;
+}
+
+static enum nd_status missed_device(void *context, size_t edge, const struct nd_error *why,
+                                    struct nd_error *err)
+{
+    (void)why;
+    (void)err;
+    struct nd_explain_worker *w = context;
+    nd_explain_sums_of(w->job, w->sample, w->device, w->job->step_of_edge[edge])->is_missed = true;
     return ND_OK;
 }
 
 static enum nd_status run_device(struct nd_explain_worker *w, struct nd_error *err)
 {
     const struct nd_exact_options options = {
-        .struct_size = sizeof options, .round = round_device, .given = w->given};
+        .struct_size = sizeof options, .round = round_device, .given = w->given, .missed = missed_device};
     enum nd_status status = nd_explain_load_device(w, err);
     if (status == ND_OK)
         status = nd_exact_graph_run(w->job->graph, w->inputs, &options, found_device, w, err);
@@ -183,7 +259,7 @@ static void share_results(struct nd_explain_job *job, size_t device)
     size_t from = job->sources[device].same_as, n = job->n_steps;
     if (from == device)
         return;
-    memcpy(job->votes + device * n, job->votes + from * n, n * sizeof *job->votes);
+    memcpy(job->tally + device * n, job->tally + from * n, n * sizeof *job->tally);
     for (size_t i = 0; i < job->n_samples; i++)
         memcpy(job->sums + (i * job->n_devices + device) * n, job->sums + (i * job->n_devices + from) * n,
                n * sizeof *job->sums);
@@ -219,14 +295,14 @@ enum nd_status nd_explain_run(struct nd_explain_job *job, size_t n_threads, stru
     if (status != ND_OK && err != NULL)
         *err = local;
     for (size_t i = 0; i < n_workers; i++) {
-        for (size_t k = 0; k < job->n_devices * job->n_steps && team.workers[i].votes != NULL; k++)
-            nd_explain_merge_votes(&team.workers[i].votes[k], &job->votes[k]);
+        for (size_t k = 0; k < job->n_devices * job->n_steps && team.workers[i].tally != NULL; k++)
+            nd_explain_tally_merge(&team.workers[i].tally[k], &job->tally[k]);
         nd_explain_worker_deinit(&team.workers[i]);
     }
     for (size_t k = 0; k < job->n_devices * job->n_steps; k++)
-        nd_explain_finish_votes(&job->votes[k]);
+        nd_explain_tally_finish(&job->tally[k]);
     for (size_t d = 0; d < job->n_devices && status == ND_OK; d++)
         share_results(job, d);
     free(team.workers);
-    return status;
+    return status == ND_OK ? nd_explain_settle(job, err) : status;
 }

@@ -4,55 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "explain/internal.h"
-
-/* What one sample shows of a model: the edges that are computed, and their shapes. */
-struct survey {
-    bool *is_found;
-    struct nd_shape *shapes;
-    size_t *n;
-};
-
-static enum nd_status note(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
-                           struct nd_error *err)
-{
-    (void)way;
-    (void)err;
-    struct survey *survey = context;
-    survey->is_found[edge] = true;
-    survey->shapes[edge] = values->shape;
-    survey->n[edge] = values->n;
-    return ND_OK;
-}
-
-static void survey_deinit(struct survey *survey)
-{
-    free(survey->is_found);
-    free(survey->shapes);
-    free(survey->n);
-}
-
-/* Takes a zeroed input through the graph: shapes do not depend on values in graphs that are evaluated here. */
-static enum nd_status survey_init(struct survey *survey, const struct nd_model *model,
-                                  const struct nd_exact_graph *graph, struct nd_error *err)
-{
-    size_t n_edges = nd_model_n_edges(model), n_inputs = nd_model_n_inputs(model);
-    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
-    survey->is_found = nd_calloc(n_edges, sizeof *survey->is_found);
-    survey->shapes = nd_calloc(n_edges, sizeof *survey->shapes);
-    survey->n = nd_calloc(n_edges, sizeof *survey->n);
-    enum nd_status status = ND_OK;
-    if (inputs == NULL || survey->is_found == NULL || survey->shapes == NULL || survey->n == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_explain_make_inputs(model, inputs, err);
-    if (status == ND_OK)
-        status = nd_exact_graph_run(graph, inputs, NULL, note, survey, err);
-    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
-        nd_array_deinit(&inputs[i]);
-    free(inputs);
-    return status;
-}
+#include "explain/survey.h"
 
 const struct nd_model_unit *nd_explain_unit_of(const struct nd_model *model, size_t edge)
 {
@@ -62,7 +14,107 @@ const struct nd_model_unit *nd_explain_unit_of(const struct nd_model *model, siz
     return NULL;
 }
 
-static enum nd_status add_step(struct nd_explain_job *job, size_t e, const struct nd_shape *shape,
+/* ---- what of the model can be evaluated ---- */
+
+/* Two surveys: what the model makes of its inputs alone has a reference; and with the edges that have none
+ * given as captures have them, what lies behind them can still be worked out from a device's own inputs. */
+struct finding {
+    struct nd_explain_survey alone, given;
+    struct nd_array *zeros; /* [n_edges] */
+};
+
+static void finding_deinit(struct finding *finding)
+{
+    for (size_t e = 0; finding->zeros != NULL && e < finding->alone.n_edges; e++)
+        if (finding->zeros[e].shape.rank >= 0)
+            nd_array_deinit(&finding->zeros[e]);
+    free(finding->zeros);
+    nd_explain_survey_deinit(&finding->alone);
+    nd_explain_survey_deinit(&finding->given);
+}
+
+/* Zeros of the shape that a device captured; nothing when none did. */
+static enum nd_status make_zeros(const struct nd_explain_job *job, size_t e, struct nd_array *zeros,
+                                 struct nd_error *err)
+{
+    for (size_t d = 0; d < job->n_devices; d++) {
+        const struct nd_explain_source *source = &job->sources[d];
+        size_t k = source->is_failed
+                       ? SIZE_MAX
+                       : nd_capture_find_edge(source->capture, nd_model_edge(job->model, e)->name);
+        if (k == SIZE_MAX || nd_capture_edge(source->capture, k)->shape.rank < 0)
+            continue;
+        *zeros = (struct nd_array){0};
+        return nd_array_make(zeros, nd_capture_edge(source->capture, k)->dtype,
+                             &nd_capture_edge(source->capture, k)->shape, err);
+    }
+    return ND_OK;
+}
+
+static enum nd_status survey_given(const struct nd_explain_job *job, struct finding *finding,
+                                   struct nd_error *err)
+{
+    size_t n = finding->alone.n_edges;
+    enum nd_status status = ND_OK;
+    finding->zeros = nd_calloc(n, sizeof *finding->zeros);
+    if (finding->zeros == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n; e++)
+        finding->zeros[e].shape.rank = -1;
+    for (size_t e = 0; e < n && status == ND_OK; e++)
+        if (finding->alone.edges[e].why != NULL)
+            status = make_zeros(job, e, &finding->zeros[e], err);
+    if (status == ND_OK)
+        status = nd_explain_survey_run(&finding->given, job->model, job->graph, finding->zeros, err);
+    return status;
+}
+
+/* Computed, captured, or what the model says. */
+static struct nd_shape shape_of(const struct nd_explain_job *job, const struct finding *finding, size_t e)
+{
+    const struct nd_shape *declared = &nd_model_edge(job->model, e)->shape;
+    if (finding->alone.edges[e].is_found)
+        return finding->alone.edges[e].shape;
+    if (finding->given.edges[e].is_found)
+        return finding->given.edges[e].shape;
+    if (finding->zeros[e].shape.rank >= 0)
+        return finding->zeros[e].shape;
+    bool is_fixed = declared->rank >= 0;
+    for (int d = 0; d < declared->rank; d++)
+        is_fixed = is_fixed && declared->dims[d] >= 0;
+    return is_fixed ? *declared : (struct nd_shape){.rank = 1}; /* nobody has values of it */
+}
+
+/* What a unit reads that is not known is said of each device. */
+static enum nd_status say_uncovered(struct nd_explain_job *job, const struct finding *finding, size_t s,
+                                    struct nd_error *err)
+{
+    const struct nd_explained_step *step = &job->out->steps[s];
+    const struct nd_explain_sight *sight = &finding->given.edges[step->edge];
+    struct nd_strbuf text = {0};
+    if (sight->why == NULL || (sight->needs != SIZE_MAX && step->is_unit))
+        return ND_OK;
+    nd_strbuf_printf(&text, "%s cannot be evaluated: %s", step->op_types, sight->why);
+    job->not_covered[s] = nd_strbuf_take(&text);
+    return job->not_covered[s] != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Once all steps are known. */
+static enum nd_status find_unreached(struct nd_explain_job *job, const struct finding *finding,
+                                     struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
+        size_t e = job->out->steps[s].edge;
+        if (finding->alone.edges[e].why == NULL)
+            continue;
+        job->out->steps[s].unreached_from = job->step_of_edge[nd_explain_survey_root(&finding->alone, e)];
+        status = say_uncovered(job, finding, s, err);
+    }
+    return status;
+}
+
+static enum nd_status add_step(struct nd_explain_job *job, const struct finding *finding, size_t e,
                                struct nd_error *err)
 {
     const struct nd_edge *edge = nd_model_edge(job->model, e);
@@ -71,19 +123,22 @@ static enum nd_status add_step(struct nd_explain_job *job, size_t e, const struc
                                        .op_types = nd_strdup(edge->op_types),
                                        .edge = e,
                                        .is_unit = nd_explain_unit_of(job->model, e) != NULL,
-                                       .is_model_output = edge->is_model_output};
-    job->shapes[job->n_steps] = *shape;
+                                       .is_model_output = edge->is_model_output,
+                                       .unreached_from = SIZE_MAX};
+    job->shapes[job->n_steps] = shape_of(job, finding, e);
     job->step_of_edge[e] = job->n_steps;
     job->out->n_steps = ++job->n_steps;
     return step->name != NULL && step->op_types != NULL ? ND_OK : nd_fail_memory(err);
 }
+
+/* ---- the float model ---- */
 
 /* Models of one family share a name or two: less than half of the names is another model. */
 static enum nd_status check_float_model(const struct nd_explain_job *job, struct nd_error *err)
 {
     size_t n = 0;
     for (size_t s = 0; s < job->n_steps; s++)
-        n += job->out->steps[s].has_float;
+        n += job->out->steps[s].has_float || job->out->steps[s].lacks_float;
     if (2 * n >= job->n_steps)
         return ND_OK;
     const char *path = nd_model_path(job->float_model);
@@ -94,49 +149,62 @@ static enum nd_status check_float_model(const struct nd_explain_job *job, struct
 
 /* Edges of the same name, number of elements and known scale. The input's float tensor is no edge of a float
  * model: its values are the probe's. */
-static enum nd_status match_float_steps(struct nd_explain_job *job, const struct survey *quantised,
-                                        struct nd_error *err)
+static void match_float_edge(struct nd_explain_job *job, const struct nd_explain_sight *sight, size_t e)
 {
-    struct survey survey = {0};
-    const struct nd_model *model = job->float_model;
-    size_t n_edges = nd_model_n_edges(model);
-    enum nd_status status = survey_init(&survey, model, job->float_graph, err);
+    for (size_t s = 0; s < job->n_steps; s++) {
+        struct nd_explained_step *step = &job->out->steps[s];
+        size_t n;
+        if (strcmp(step->name, nd_model_edge(job->float_model, e)->name) != 0 ||
+            nd_model_edge(job->model, step->edge)->quant.n == 0)
+            continue;
+        step->lacks_float |= sight->why != NULL;
+        if (!sight->is_found || nd_shape_n_elems(&job->shapes[s], &n, NULL) != ND_OK || n != sight->n)
+            continue;
+        job->step_of_float[e] = s;
+        step->has_float = true;
+    }
+}
+
+static enum nd_status match_float_steps(struct nd_explain_job *job, struct nd_error *err)
+{
+    struct nd_explain_survey survey = {0};
+    size_t n_edges = nd_model_n_edges(job->float_model);
+    enum nd_status status = nd_explain_survey_run(&survey, job->float_model, job->float_graph, NULL, err);
     job->step_of_float = nd_calloc(n_edges, sizeof *job->step_of_float);
     if (status == ND_OK && job->step_of_float == NULL)
         status = nd_fail_memory(err);
     for (size_t e = 0; status == ND_OK && e < n_edges; e++) {
         job->step_of_float[e] = SIZE_MAX;
-        for (size_t s = 0; s < job->n_steps && survey.is_found[e]; s++) {
-            struct nd_explained_step *step = &job->out->steps[s];
-            if (strcmp(step->name, nd_model_edge(model, e)->name) != 0 ||
-                quantised->n[step->edge] != survey.n[e] || nd_model_edge(job->model, step->edge)->quant.n == 0)
-                continue;
-            job->step_of_float[e] = s;
-            step->has_float = true;
-        }
+        match_float_edge(job, &survey.edges[e], e);
     }
-    survey_deinit(&survey);
+    nd_explain_survey_deinit(&survey);
     return status == ND_OK ? check_float_model(job, err) : status;
 }
 
 enum nd_status nd_explain_find_steps(struct nd_explain_job *job, struct nd_error *err)
 {
-    struct survey survey = {0};
+    struct finding finding = {0};
     size_t n_edges = nd_model_n_edges(job->model);
-    enum nd_status status = survey_init(&survey, job->model, job->graph, err);
+    enum nd_status status = nd_explain_survey_run(&finding.alone, job->model, job->graph, NULL, err);
+    if (status == ND_OK && finding.alone.n_missed > 0)
+        status = survey_given(job, &finding, err);
     job->out->steps = nd_calloc(n_edges, sizeof *job->out->steps);
     job->shapes = nd_calloc(n_edges, sizeof *job->shapes);
     job->step_of_edge = nd_calloc(n_edges, sizeof *job->step_of_edge);
-    if (status == ND_OK && (job->out->steps == NULL || job->shapes == NULL || job->step_of_edge == NULL))
+    job->not_covered = nd_calloc(n_edges, sizeof *job->not_covered);
+    if (status == ND_OK && (job->out->steps == NULL || job->shapes == NULL || job->step_of_edge == NULL ||
+                            job->not_covered == NULL))
         status = nd_fail_memory(err);
     for (size_t e = 0; e < n_edges && status == ND_OK; e++) {
         job->step_of_edge[e] = SIZE_MAX;
-        if (survey.is_found[e])
-            status = add_step(job, e, &survey.shapes[e], err);
+        if (finding.alone.edges[e].is_found || finding.alone.edges[e].why != NULL)
+            status = add_step(job, &finding, e, err);
     }
+    if (status == ND_OK)
+        status = find_unreached(job, &finding, err);
+    finding_deinit(&finding);
     if (status == ND_OK && job->float_model != NULL)
-        status = match_float_steps(job, &survey, err);
-    survey_deinit(&survey);
+        status = match_float_steps(job, err);
     return status;
 }
 
@@ -199,12 +267,18 @@ static enum nd_status match_step(struct nd_explain_job *job, size_t device, size
         nd_strbuf_deinit(&why);
         return status;
     }
+    const struct nd_explained_step *out = &job->out->steps[step];
     bool is_read = job->sources[device].edges[step] != SIZE_MAX;
-    unit->has_total = is_read && is_code(nd_model_edge(job->model, job->out->steps[step].edge)->dtype);
-    if (is_read && !unit->has_total)
+    bool is_known = is_read && is_code(nd_model_edge(job->model, out->edge)->dtype);
+    unit->has_total = is_known && out->unreached_from == SIZE_MAX;
+    if (job->not_covered[step] != NULL) {
+        nd_strbuf_deinit(&why); /* to capture it would not help */
+        nd_strbuf_puts(&why, job->not_covered[step]);
+    } else if (is_read && !is_known) {
         nd_strbuf_puts(&why, "its values are no codes");
-    else if (is_read)
+    } else if (is_read) {
         find_missing_input(job, device, step, &why);
+    }
     unit->is_examined = why.len == 0 && !why.failed;
     if (unit->is_examined)
         return ND_OK;

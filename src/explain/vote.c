@@ -73,7 +73,9 @@ void nd_explain_vote(struct nd_explain_worker *w)
     const struct nd_explain_job *job = w->job;
     for (size_t s = 0; s < job->n_steps; s++) {
         size_t n = 0;
-        for (size_t d = 0; d < job->n_devices && job->out->steps[s].is_model_output; d++) {
+        if (!job->out->steps[s].is_model_output || job->reference[w->sample * job->n_steps + s].is_missed)
+            continue;
+        for (size_t d = 0; d < job->n_devices; d++) {
             const struct nd_explain_source *source = &job->sources[d];
             if (!votes_in(job, d, s))
                 continue;
@@ -103,10 +105,23 @@ static size_t count_lineages(const struct nd_explain_job *job)
     return n;
 }
 
-static enum nd_status say_why(struct nd_explained_vote *vote, struct nd_error *err)
+/* An output that no reference reaches, or NULL. */
+static const struct nd_explained_step *find_unreached(const struct nd_explain_job *job)
+{
+    for (size_t s = 0; s < job->n_steps; s++)
+        if (job->out->steps[s].is_model_output && job->out->steps[s].unreached_from != SIZE_MAX)
+            return &job->out->steps[s];
+    return NULL;
+}
+
+static enum nd_status say_why(const struct nd_explain_job *job, struct nd_explained_vote *vote,
+                              struct nd_error *err)
 {
     struct nd_strbuf why = {0};
-    if (vote->n_lineages < LEAST_LINEAGES)
+    const struct nd_explained_step *unreached = find_unreached(job);
+    if (vote->n_lineages == 0 && unreached != NULL)
+        nd_strbuf_printf(&why, "output '%s' has no reference", unreached->name);
+    else if (vote->n_lineages < LEAST_LINEAGES)
         nd_strbuf_printf(&why, "%zu lineage%s: %d are needed to tell what is common to chipsets",
                          vote->n_lineages, vote->n_lineages == 1 ? "" : "s", LEAST_LINEAGES);
     else
@@ -125,6 +140,8 @@ enum nd_status nd_explain_conclude_vote(struct nd_explain_job *job, struct nd_er
     double n_voted = 0, n_split = 0, margin = 0, divergence = 0;
     for (size_t i = 0; i < job->n_samples * job->n_steps; i++) {
         const struct nd_explain_reference_sums *r = &job->reference[i];
+        if (job->out->steps[i % job->n_steps].unreached_from != SIZE_MAX)
+            continue;
         n_voted += (double)r->n_voted;
         n_split += (double)r->n_split;
         margin += r->margin;
@@ -136,5 +153,5 @@ enum nd_status nd_explain_conclude_vote(struct nd_explain_job *job, struct nd_er
     /* Without a difference there is nothing to be decided. */
     vote->is_known = vote->n_lineages >= LEAST_LINEAGES && (n_split == 0 || vote->margin >= LEAST_MARGIN);
     vote->common_divergence = vote->is_known ? divergence / n_voted : NAN;
-    return vote->is_known ? ND_OK : say_why(vote, err);
+    return vote->is_known ? ND_OK : say_why(job, vote, err);
 }

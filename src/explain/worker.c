@@ -97,10 +97,10 @@ enum nd_status nd_explain_worker_init(struct nd_explain_worker *w, struct nd_exp
     w->is_below = nd_calloc(n_edges, sizeof *w->is_below);
     w->voters = nd_calloc(job->n_devices, sizeof *w->voters);
     w->raw = nd_calloc(job->n_devices * job->n_steps, sizeof *w->raw);
-    w->votes = nd_calloc(job->n_devices * job->n_steps, sizeof *w->votes);
+    w->tally = nd_calloc(job->n_devices * job->n_steps, sizeof *w->tally);
     if (w->inputs == NULL || w->float_inputs == NULL || w->raw_inputs == NULL || w->input_bytes == NULL ||
         w->reference == NULL || w->error == NULL || w->own == NULL || w->given == NULL || w->chain == NULL ||
-        w->is_skipped == NULL || w->is_below == NULL || w->voters == NULL || w->raw == NULL || w->votes == NULL)
+        w->is_skipped == NULL || w->is_below == NULL || w->voters == NULL || w->raw == NULL || w->tally == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n_edges; e++)
         w->given[e] = nd_explain_no_array();
@@ -150,7 +150,7 @@ void nd_explain_worker_deinit(struct nd_explain_worker *w)
     free(w->ballots);
     free(w->voters);
     free(w->raw);
-    free(w->votes);
+    free(w->tally);
 }
 
 /* ---- what captures hold ---- */

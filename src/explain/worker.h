@@ -23,7 +23,7 @@ struct nd_explain_worker {
     unsigned char **raw_inputs;     /* [n_inputs]: a block of samples */
     unsigned char **raw;            /* [n_devices * n_steps]: the same, NULL where nothing is read */
     size_t *input_bytes;            /* [n_inputs] of a sample */
-    struct nd_explain_votes *votes; /* [n_devices][n_steps] */
+    struct nd_explain_tally *tally; /* [n_devices][n_steps] */
     size_t sample, in_block, device; /* at hand */
     size_t harmful;                  /* the step at hand in harm.c */
 };

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 
-from support import MODELS, Scratch, capture, main, npudiff, some_digits
+from support import CASES, MODELS, Scratch, capture, main, npudiff, some_digits
 
 N = 24
 QUANTISED, FLOAT = MODELS / "cnn.w8a8.onnx", MODELS / "cnn.float.onnx"
@@ -82,6 +82,74 @@ class Explain(Scratch):
         capture("cnn.w8a8.onnx", ["exact"], ["zeros"], self.folder / "outputs.h5", "--edges", "outputs")
         done = npudiff("explain", "--quantised", QUANTISED, self.folder / "outputs.h5", expect=4)
         self.assertIn("not captured", done)
+
+
+class Uncovered(Scratch):
+    """Conv, GridSample, Conv, Add: GridSample is not evaluated, and costs its unit and the reference behind it."""
+    MODEL, FLOAT = CASES / "sample.u8.onnx", CASES / "sample.float.onnx"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        capture(cls.MODEL, ["cpu", "htp-sim:gen1"], ["uniform:12"], cls.shared)
+
+    def report(self, name, *arguments, expect):
+        done = npudiff("explain", "--quantised", self.MODEL, self.shared / f"{name}.h5", "--json", *arguments,
+                       expect=expect)
+        report = json.loads(done)
+        return report, {u["name"]: u for u in report["devices"][0]["units"]}
+
+    def test_unit_is_not_examined_and_all_others_are(self):
+        """Nothing of the CPU's own doing was seen, but not all was looked at."""
+        report, units = self.report("cpu", expect=4)
+        self.assertEqual(report["devices"][0]["sources"], [])
+        self.assertEqual([n for n, u in units.items() if not u["examined"]], ["sample"])
+        self.assertRegex(units["sample"]["why_not"], r"^GridSample cannot be evaluated: node 'sample' \(GridSample\)")
+        self.assertEqual(list(units), ["x", "front", "sample", "back", "y"])
+        self.assertEqual(units["back"]["local_mismatch"], 0)
+
+    def test_unit_that_differs_is_found_before_and_behind(self):
+        report, units = self.report("gen1", expect=1)
+        self.assertEqual(report["devices"][0]["sources"], ["front"])
+        for name in ("front", "back", "y"):
+            self.assertGreater(units[name]["local_mismatch"], 0, name)
+            self.assertLessEqual(units[name]["local"]["max"], 2, name)
+
+    def test_behind_it_there_is_no_reference(self):
+        for arguments in ((), ("--float", self.FLOAT)):
+            report, units = self.report("gen1", *arguments, expect=1)
+            self.assertEqual({n: u["no_reference_from"] for n, u in units.items()},
+                             {"x": None, "front": None, "sample": "sample", "back": "sample", "y": "sample"})
+            for name in ("back", "y"):
+                for key in ("total", "inherited", "inherited_mismatch", "quality"):
+                    self.assertIsNone(units[name][key], (name, key))
+                self.assertEqual((units[name]["harm"], units[name]["gain"]), ("NaN", "NaN"))
+            self.assertEqual(units["front"]["harm"], "NaN")
+            self.assertIsNone(report["devices"][0]["energy"])
+            self.assertGreater(units["front"]["total"]["energy"], 0)
+            self.assertEqual(units["front"]["quality"] is None, not arguments)
+            self.assertEqual(units["y"]["lacks_float"], bool(arguments))
+
+    def test_unit_that_is_refused_for_its_values_is_not_examined(self):
+        """A survey with zeros does not see it: it is met in a sample."""
+        model = CASES / "large.u8.onnx"
+        capture(model, ["cpu"], ["uniform:20"], self.folder / "cpu.h5")
+        done = npudiff("explain", "--quantised", model, self.folder / "cpu.h5", "--json", expect=4)
+        units = {u["name"]: u for u in json.loads(done)["devices"][0]["units"]}
+        self.assertRegex(units["large"]["why_not"], r"cannot be evaluated in sample \d+$")
+        self.assertEqual([n for n, u in units.items() if not u["examined"]], ["large"])
+        self.assertEqual({n: u["no_reference_from"] for n, u in units.items()},
+                         {"x": None, "first": None, "large": "large", "y": "large"})
+        self.assertIsNone(units["large"]["total"])
+        self.assertEqual(units["y"]["codes"], 160)
+
+    def test_text_says_so(self):
+        text = npudiff("explain", "--quantised", self.MODEL, self.shared / "gen1.h5", "--float", self.FLOAT, "--width",
+                       400, expect=1)
+        self.assertIn("no reference behind 'sample' (GridSample): of 3 of 5 steps", text)
+        self.assertIn("nothing is said of the error of output 'y'", text)
+        self.assertIn("not examined: 'sample' (GridSample): GridSample cannot be evaluated", text)
+        self.assertNotIn("of its output error", text)
 
 
 if __name__ == "__main__":

@@ -182,6 +182,94 @@ static void untouched_model_gives_its_own_outputs(void **state)
     bench_close(&bench);
 }
 
+/* Each in a session that shows nothing else: of all edges, and of one alone. */
+static void prefixes_give_the_same_codes(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct bench bench;
+    struct nd_capture *all = NULL, *prefixes = NULL;
+    struct stages stages = {0};
+    bench_open(&bench, "models/cnn.w8a8.onnx", "uniform:2");
+    expect_ok(bench_run(&bench, &err), &err);
+    expect_ok(nd_capture_open(bench.path, &all, &err), &err);
+    assert_string_equal(nd_capture_string(all, "runtime", "edges_in"), "one session");
+    bench.options.replace = true;
+    bench.options.prefixes = true;
+    bench.options.profile = true;
+    bench.options.progress = note_progress;
+    bench.options.progress_context = &stages;
+    expect_ok(bench_run(&bench, &err), &err);
+    assert_false(bench.outcome.has_failed);
+    expect_ok(nd_capture_open(bench.path, &prefixes, &err), &err);
+    assert_string_equal(nd_capture_string(prefixes, "runtime", "edges_in"), "prefixes");
+    size_t n = nd_capture_n_edges(all);
+    assert_int_equal(nd_capture_n_edges(prefixes), n);
+    assert_int_equal(stages.samples_done, 2 * n);
+    for (size_t e = 0; e < n; e++) {
+        assert_string_equal(nd_capture_edge(prefixes, e)->name, nd_capture_edge(all, e)->name);
+        assert_string_equal(nd_capture_edge_provider(prefixes, e), "CPUExecutionProvider");
+        for (size_t s = 0; s < 2; s++)
+            assert_true(
+                nd_digest_equal(nd_capture_digest(prefixes, 0, e, s, 0), nd_capture_digest(all, 0, e, s, 0)));
+    }
+    /* The placement is that of the last edge's session, not of one that holds a single node. */
+    assert_true(nd_capture_n_nodes(prefixes) > n);
+    nd_capture_close(&prefixes);
+    bench.options.progress = NULL;
+    bench.options.edges = "logits";
+    expect_ok(bench_run(&bench, &err), &err);
+    expect_ok(nd_capture_open(bench.path, &prefixes, &err), &err);
+    assert_string_equal(nd_capture_string(prefixes, "runtime", "edges_in"), "prefixes");
+    assert_true(nd_digest_equal(nd_capture_digest(prefixes, 0, 0, 1, 0),
+                                nd_capture_digest(all, 0, nd_capture_find_edge(all, "logits"), 1, 0)));
+    nd_capture_close(&prefixes);
+    nd_capture_close(&all);
+    bench_close(&bench);
+}
+
+static void failed_prefix_is_named(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct bench bench;
+    struct nd_capture *capture = NULL;
+    bench_open(&bench, "models/vit.w8a8.onnx", "uniform:100000");
+    bench.options.prefixes = true;
+    bench.options.time_limit_s = 2;
+    expect_ok(bench_run(&bench, &err), &err);
+    assert_true(bench.outcome.has_failed);
+    assert_int_equal(bench.outcome.failure.id, ND_E_DEVICE_TIME);
+    assert_string_equal(bench.outcome.failure.message,
+                        "edge 'logits': device 'cpu' was stopped after its time limit of 2 s");
+    expect_ok(nd_capture_open(bench.path, &capture, &err), &err);
+    assert_int_equal(nd_capture_state(capture), ND_CAPTURE_FAILED);
+    assert_string_equal(nd_capture_string(capture, "failure", "edge"), "logits");
+    nd_capture_close(&capture);
+    bench_close(&bench);
+}
+
+/* Before any session there is no edge to blame. */
+static void failure_before_the_first_prefix_names_none(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct bench bench;
+    struct nd_capture *capture = NULL;
+    bench_open(&bench, "models/cnn.w8a8.onnx", "zeros");
+    bench.options.prefixes = true;
+    free(bench.device.runtime.ort_library);
+    bench.device.runtime.ort_library = nd_strdup("/does/not/exist.so");
+    expect_ok(bench_run(&bench, &err), &err);
+    assert_true(bench.outcome.has_failed);
+    assert_string_equal(bench.outcome.stage, "load");
+    assert_null(strstr(bench.outcome.failure.message, "edge"));
+    expect_ok(nd_capture_open(bench.path, &capture, &err), &err);
+    assert_null(nd_capture_string(capture, "failure", "edge"));
+    nd_capture_close(&capture);
+    bench_close(&bench);
+}
+
 /* A relative TMPDIR once sent the agent to look for its model in the wrong folder. */
 static void temporary_folder_may_be_relative(void **state)
 {
@@ -226,6 +314,11 @@ static void unfit_options_are_refused_before_anything_runs(void **state)
     assert_int_equal(bench_run(&bench, &err), ND_ERR_USAGE);
     assert_int_equal(err.id, ND_E_OPTION_VALUE);
     bench.options.deflate_level = 0;
+    bench.options.prefixes = true;
+    bench.options.edges = "none";
+    assert_int_equal(bench_run(&bench, &err), ND_ERR_USAGE);
+    assert_int_equal(err.id, ND_E_OPTION_CONFLICT);
+    bench.options.prefixes = false;
     bench.options.edges = "no such edge";
     assert_int_equal(bench_run(&bench, &err), ND_ERR_NOT_FOUND);
     assert_int_equal(err.id, ND_E_MODEL_NO_EDGE);
@@ -319,6 +412,9 @@ int main(void)
         cmocka_unit_test(capture_on_the_cpu_is_complete),
         cmocka_unit_test(exposing_edges_does_not_change_the_outputs),
         cmocka_unit_test(untouched_model_gives_its_own_outputs),
+        cmocka_unit_test(prefixes_give_the_same_codes),
+        cmocka_unit_test(failed_prefix_is_named),
+        cmocka_unit_test(failure_before_the_first_prefix_names_none),
         cmocka_unit_test(temporary_folder_may_be_relative),
         cmocka_unit_test(two_probes_of_one_name_are_refused),
         cmocka_unit_test(unfit_options_are_refused_before_anything_runs),

@@ -16,6 +16,8 @@ struct model {
     struct nd_array input;
     struct nd_array edges[MAX_EDGES]; /* rank < 0: not told of */
     enum nd_exact_way ways[MAX_EDGES];
+    struct nd_error why[MAX_EDGES]; /* id 0: not missed */
+    bool is_fatal;                  /* what is missed ends the run */
 };
 
 static enum nd_status keep(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
@@ -28,8 +30,17 @@ static enum nd_status keep(void *context, size_t edge, const struct nd_array *va
     return nd_array_copy(values, &m->edges[edge], err);
 }
 
+static enum nd_status miss(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
+{
+    struct model *m = context;
+    assert_true(edge < MAX_EDGES && m->edges[edge].shape.rank < 0 && m->why[edge].id == 0);
+    m->why[edge] = *why;
+    return m->is_fatal ? nd_fail_memory(err) : ND_OK;
+}
+
 static void clear(struct model *m)
 {
+    memset(m->why, 0, sizeof m->why);
     for (size_t e = 0; e < MAX_EDGES; e++) {
         if (m->edges[e].shape.rank >= 0)
             nd_array_deinit(&m->edges[e]);
@@ -37,14 +48,14 @@ static void clear(struct model *m)
     }
 }
 
-static void open_model(struct model *m, const char *name, uint64_t seed)
+static void open_from(struct model *m, const char *folder, const char *name, uint64_t seed)
 {
     char path[512];
     struct nd_error err = {0};
     *m = (struct model){0};
     for (size_t e = 0; e < MAX_EDGES; e++)
         m->edges[e].shape.rank = -1;
-    snprintf(path, sizeof path, "%s/models/%s.onnx", getenv("GOLDEN"), name);
+    snprintf(path, sizeof path, "%s/%s/%s.onnx", getenv("GOLDEN"), folder, name);
     if (nd_model_load(path, &m->model, &err) != ND_OK ||
         nd_exact_graph_create(m->model, &m->graph, &err) != ND_OK)
         fail_msg("%s", err.message);
@@ -55,6 +66,11 @@ static void open_model(struct model *m, const char *name, uint64_t seed)
         seed = seed * 6364136223846793005u + 1442695040888963407u;
         m->input.x[i] = (double)(seed >> 40) / 0x1p24;
     }
+}
+
+static void open_model(struct model *m, const char *name, uint64_t seed)
+{
+    open_from(m, "models", name, seed);
 }
 
 static void close_model(struct model *m)
@@ -189,6 +205,134 @@ static void float_reference_is_near_the_quantised_one(void **state)
     close_model(&q);
 }
 
+/* ---- what cannot be evaluated ---- */
+
+static enum nd_status run_with_missed(struct model *m, const struct nd_array *given, struct nd_error *err)
+{
+    const struct nd_exact_options options = {.struct_size = sizeof options, .given = given, .missed = miss};
+    clear(m);
+    return nd_exact_graph_run(m->graph, &m->input, &options, keep, m, err);
+}
+
+static size_t edge_of(const struct model *m, const char *name)
+{
+    size_t e = 0;
+    while (e < nd_model_n_edges(m->model) && strcmp(nd_model_edge(m->model, e)->name, name) != 0)
+        e++;
+    assert_true(e < nd_model_n_edges(m->model));
+    return e;
+}
+
+/* id 0: found. Else `word` is in its message. */
+static void assert_edge(const struct model *m, const char *name, int id, const char *word)
+{
+    size_t e = edge_of(m, name);
+    if (m->why[e].id != id || (m->edges[e].shape.rank >= 0) != (id == 0) ||
+        (id != 0 && strstr(m->why[e].message, word) == NULL))
+        fail_msg("'%s': %d, %s", name, m->why[e].id, m->why[e].message);
+}
+
+static void give_nothing(struct nd_array *given)
+{
+    for (size_t e = 0; e < MAX_EDGES; e++)
+        given[e] = (struct nd_array){.shape.rank = -1};
+}
+
+static void give(const struct model *m, const char *name, int64_t n, struct nd_array *given)
+{
+    size_t e = edge_of(m, name);
+    const struct nd_shape shape = {.rank = 2, .dims = {1, n}};
+    given[e] = (struct nd_array){0};
+    assert_int_equal(nd_array_make(&given[e], ND_DTYPE_U8, &shape, NULL), ND_OK);
+}
+
+static void uncovered_operator_ends_a_run_without_missed(void **state)
+{
+    (void)state;
+    struct model m;
+    struct nd_error err = {0};
+    open_from(&m, "cases", "sample.u8", 1);
+    assert_int_equal(nd_exact_graph_run(m.graph, &m.input, NULL, keep, &m, &err), ND_ERR_UNSUPPORTED);
+    assert_int_equal(err.id, ND_E_EXACT_OPERATOR);
+    assert_non_null(strstr(err.message, "node 'sample' (GridSample)"));
+    clear(&m);
+    m.is_fatal = true;
+    assert_int_equal(run_with_missed(&m, NULL, &err), ND_ERR_MEMORY);
+    close_model(&m);
+}
+
+/* It costs what depends on it; where its codes are given, itself alone. */
+static void uncovered_operator_costs_its_unit(void **state)
+{
+    (void)state;
+    struct model m;
+    struct nd_error err = {0};
+    struct nd_array given[MAX_EDGES];
+    open_from(&m, "cases", "sample.u8", 1);
+    assert_int_equal(run_with_missed(&m, NULL, &err), ND_OK);
+    assert_edge(&m, "x", 0, NULL);
+    assert_edge(&m, "front", 0, NULL);
+    assert_edge(&m, "sample", ND_E_EXACT_OPERATOR, "node 'sample' (GridSample)");
+    assert_edge(&m, "back", ND_E_EXACT_UNKNOWN, "'sample'");
+    assert_edge(&m, "y", ND_E_EXACT_UNKNOWN, "'sample'");
+    assert_string_equal(m.why[edge_of(&m, "y")].object, "sample");
+    give_nothing(given);
+    assert_int_equal(nd_array_copy(&m.edges[edge_of(&m, "front")], &given[edge_of(&m, "front")], &err), ND_OK);
+    given[edge_of(&m, "sample")] = given[edge_of(&m, "front")]; /* of the same shape */
+    given[edge_of(&m, "front")] = (struct nd_array){.shape.rank = -1};
+    assert_int_equal(run_with_missed(&m, given, &err), ND_OK);
+    assert_edge(&m, "sample", ND_E_EXACT_OPERATOR, "GridSample");
+    assert_edge(&m, "back", 0, NULL);
+    assert_edge(&m, "y", 0, NULL);
+    nd_array_deinit(&given[edge_of(&m, "sample")]);
+    close_model(&m);
+}
+
+static void foreign_domains_and_subgraphs_cost_their_units(void **state)
+{
+    (void)state;
+    struct model m;
+    struct nd_error err = {0};
+    struct nd_array given[MAX_EDGES];
+    open_from(&m, "cases", "strange.u8", 1);
+    assert_int_equal(run_with_missed(&m, NULL, &err), ND_OK);
+    assert_edge(&m, "first", 0, NULL);
+    assert_edge(&m, "third", ND_E_EXACT_OPERATOR, "node 'odd_half' (Odd)"); /* a constant */
+    assert_edge(&m, "odd", ND_E_EXACT_OPERATOR, "node 'odd' (Odd)");
+    assert_edge(&m, "second", ND_E_EXACT_UNKNOWN, "'odd'");
+    assert_edge(&m, "branch", ND_E_EXACT_OPERATOR, "node 'branch' (If)");
+    assert_edge(&m, "last", ND_E_EXACT_UNKNOWN, "'branch'");
+    give_nothing(given);
+    give(&m, "odd", 8, given);
+    give(&m, "branch", 8, given);
+    assert_int_equal(run_with_missed(&m, given, &err), ND_OK);
+    assert_edge(&m, "second", 0, NULL);
+    assert_edge(&m, "branch", ND_E_EXACT_OPERATOR, "If");
+    assert_edge(&m, "last", 0, NULL);
+    assert_edge(&m, "y", ND_E_EXACT_UNKNOWN, "'third'");
+    nd_array_deinit(&given[edge_of(&m, "odd")]);
+    nd_array_deinit(&given[edge_of(&m, "branch")]);
+    close_model(&m);
+}
+
+static void given_codes_of_another_shape_are_missed(void **state)
+{
+    (void)state;
+    struct model m;
+    struct nd_error err = {0};
+    struct nd_array given[MAX_EDGES];
+    open_from(&m, "cases", "strange.u8", 1);
+    give_nothing(given);
+    give(&m, "first", 1, given);
+    const struct nd_exact_options options = {.struct_size = sizeof options, .given = given};
+    assert_int_equal(nd_exact_graph_run(m.graph, &m.input, &options, keep, &m, &err), ND_ERR_FORMAT);
+    assert_int_equal(err.id, ND_E_EXACT_SHAPE);
+    assert_int_equal(run_with_missed(&m, given, &err), ND_OK);
+    assert_edge(&m, "first", ND_E_EXACT_SHAPE, "another shape");
+    nd_array_deinit(&given[edge_of(&m, "first")]);
+    close_model(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +341,10 @@ int main(void)
         cmocka_unit_test(run_on_its_own_codes_has_no_local_error),
         cmocka_unit_test(given_code_is_local_to_its_unit),
         cmocka_unit_test(float_reference_is_near_the_quantised_one),
+        cmocka_unit_test(uncovered_operator_ends_a_run_without_missed),
+        cmocka_unit_test(uncovered_operator_costs_its_unit),
+        cmocka_unit_test(foreign_domains_and_subgraphs_cost_their_units),
+        cmocka_unit_test(given_codes_of_another_shape_are_missed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

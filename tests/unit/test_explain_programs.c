@@ -44,11 +44,11 @@ struct unit {
     bool is_u16, is_float; /* is_float: v is off by 2^-22 of the range when the device rounds it */
 };
 
-static struct nd_explain_votes count(const struct unit *unit)
+static struct nd_explain_tally count(const struct unit *unit)
 {
     static struct nd_ratio v[N];
     static double given[N];
-    struct nd_explain_votes votes = {0};
+    struct nd_explain_tally tally = {0};
     float scale = 1;
     int64_t zero = unit->is_u16 ? 30000 : 100;
     const struct nd_quant quant = {.scale = &scale, .zero_point = &zero, .n = 1, .axis = -1};
@@ -72,9 +72,9 @@ static struct nd_explain_votes count(const struct unit *unit)
                                            .v = v,
                                            .quant = &quant,
                                            .dtype = unit->is_u16 ? ND_DTYPE_U16 : ND_DTYPE_U8};
-    nd_explain_count_votes(&votes, &values, given);
-    nd_explain_finish_votes(&votes);
-    return votes;
+    nd_explain_tally_codes(&tally, &values, given);
+    nd_explain_tally_finish(&tally);
+    return tally;
 }
 
 static void every_program_is_recognised(void **state)
@@ -86,8 +86,8 @@ static void every_program_is_recognised(void **state)
     const struct nd_program *programs = nd_programs(&n);
     for (size_t p = 0; p < n; p++) {
         const struct unit unit = {.program = nd_program_name(&programs[p], buf), .n = N, .n_wrong = p % 3};
-        struct nd_explain_votes votes = count(&unit);
-        assert_int_equal(votes.wrong[p], unit.n_wrong);
+        struct nd_explain_tally tally = count(&unit);
+        assert_int_equal(tally.wrong[p], unit.n_wrong);
         /* Without ties four of them are one; what is rare (double:12) may not show. */
         for (size_t q = 0; q < n; q++) {
             bool is_rare = programs[q].kind == ND_PROGRAM_DOUBLE && programs[q].n_bits > 8;
@@ -95,12 +95,12 @@ static void every_program_is_recognised(void **state)
                 nd_explain_is_plain(p) || (programs[p].kind == ND_PROGRAM_DOUBLE && programs[p].n_bits > 8);
             if (q != p && !is_rare && !(is_alike && nd_explain_is_plain(q)) &&
                 !(is_alike && programs[q].kind == ND_PROGRAM_DOUBLE && programs[q].n_bits > 6))
-                assert_true(votes.wrong[q] > unit.n_wrong);
+                assert_true(tally.wrong[q] > unit.n_wrong);
         }
     }
 }
 
-/* The votes count what applying every program to every code counts. */
+/* The tally counts what applying every program to every code counts. */
 static void shortcuts_count_what_programs_give(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void shortcuts_count_what_programs_give(void **state)
         struct nd_ratio v[50];
         double given[50];
         uint64_t wrong[ND_EXPLAIN_MAX_PROGRAMS] = {0};
-        struct nd_explain_votes votes = {0};
+        struct nd_explain_tally tally = {0};
         for (size_t i = 0; i < 50; i++) {
             double value = floor(uniform() * range * 64) / 64 - (double)zero; /* ties and whole numbers, too */
             v[i] = nd_ratio_of(value + (i % 5 == 0 ? uniform() : 0), 1);
@@ -129,11 +129,11 @@ static void shortcuts_count_what_programs_give(void **state)
         }
         const struct nd_exact_values values = {
             .shape = &shape, .n = 50, .v = v, .quant = &quant, .dtype = is_u16 ? ND_DTYPE_U16 : ND_DTYPE_U8};
-        nd_explain_count_votes(&votes, &values, given);
-        nd_explain_finish_votes(&votes);
+        nd_explain_tally_codes(&tally, &values, given);
+        nd_explain_tally_finish(&tally);
         for (size_t p = 0; p < n; p++) {
-            assert_int_equal(votes.wrong[p], wrong[p]);
-            assert_true(votes.far[p] <= votes.wrong[p]);
+            assert_int_equal(tally.wrong[p], wrong[p]);
+            assert_true(tally.far[p] <= tally.wrong[p]);
         }
     }
 }
@@ -143,15 +143,15 @@ static void floats_are_forgiven_what_they_cannot_do(void **state)
     (void)state;
     seed_random();
     const struct unit unit = {.program = "half-even", .n = N, .is_u16 = true, .is_float = true};
-    struct nd_explain_votes votes = count(&unit);
-    assert_true(votes.wrong[0] > 0);
-    assert_int_equal(votes.far[0], 0);
+    struct nd_explain_tally tally = count(&unit);
+    assert_true(tally.wrong[0] > 0);
+    assert_int_equal(tally.far[0], 0);
 }
 
 /* ---- devices ---- */
 
 struct fleet {
-    struct nd_explain_votes votes[MAX_UNITS];
+    struct nd_explain_tally tally[MAX_UNITS];
     struct nd_explain_habit habits[MAX_UNITS];
     size_t n, program;
 };
@@ -160,9 +160,9 @@ static void find(struct fleet *fleet, const struct unit *units, size_t n)
 {
     fleet->n = n;
     for (size_t i = 0; i < n; i++) {
-        fleet->votes[i] = count(&units[i]);
+        fleet->tally[i] = count(&units[i]);
         fleet->habits[i] = (struct nd_explain_habit){
-            .op_types = units[i].op_types, .is_counted = true, .votes = &fleet->votes[i]};
+            .op_types = units[i].op_types, .is_counted = true, .tally = &fleet->tally[i]};
     }
     nd_explain_find_habits(fleet->habits, n, &fleet->program);
 }

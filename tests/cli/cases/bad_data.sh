@@ -31,7 +31,7 @@ try -p ties:-1
 try -p zeros:3
 try -p zeros -p zeros
 try -p zeros -p zeros=image.npy
-ls -A x 2>/dev/null # at most an empty folder
+[ ! -e x ] # not even an empty folder
 # These do fit: the only array, under its own or another name.
 try -p data=image.npy
 try -p data=other.npz -f

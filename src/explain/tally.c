@@ -52,17 +52,17 @@ static double clip(const struct bounds *bounds, double whole)
     return fmin(fmax(whole + bounds->zero, bounds->low), bounds->high);
 }
 
-static void count_one(struct nd_explain_votes *votes, const struct nd_program *program, size_t p,
+static void count_one(struct nd_explain_tally *tally, const struct nd_program *program, size_t p,
                       const struct nd_ratio *v, const struct nd_place *place, const struct bounds *bounds,
                       double given)
 {
     if (clip(bounds, nd_program_round(program, v, place)) == given)
         return;
-    votes->wrong[p]++;
-    votes->far[p] += !is_close(program, place, bounds, given);
+    tally->wrong[p]++;
+    tally->far[p] += !is_close(program, place, bounds, given);
 }
 
-static void count_code(struct nd_explain_votes *votes, const struct nd_ratio *v, const struct bounds *bounds,
+static void count_code(struct nd_explain_tally *tally, const struct nd_ratio *v, const struct bounds *bounds,
                        double given)
 {
     size_t n;
@@ -70,12 +70,12 @@ static void count_code(struct nd_explain_votes *votes, const struct nd_ratio *v,
     const struct nd_place place = nd_place_of(v);
     double low = clip(bounds, place.floor), high = clip(bounds, place.floor + 1);
     if (place.is_whole || low == high) {
-        votes->all_wrong += given != low;
+        tally->all_wrong += given != low;
         return;
     }
-    votes->n_open++;
+    tally->n_open++;
     if (given < low - 1 || given > high + 1) {
-        votes->all_wrong++;
+        tally->all_wrong++;
         return;
     }
     bool is_far_from_tie =
@@ -83,10 +83,10 @@ static void count_code(struct nd_explain_votes *votes, const struct nd_ratio *v,
     bool is_nearest_right = is_far_from_tie && given == (place.fraction > 0.5 ? high : low);
     for (size_t p = 0; p < n; p++)
         if (!is_nearest_right || !is_nearest(&programs[p]))
-            count_one(votes, &programs[p], p, v, &place, bounds, given);
+            count_one(tally, &programs[p], p, v, &place, bounds, given);
 }
 
-void nd_explain_count_votes(struct nd_explain_votes *votes, const struct nd_exact_values *values,
+void nd_explain_tally_codes(struct nd_explain_tally *tally, const struct nd_exact_values *values,
                             const double *given)
 {
     struct bounds bounds;
@@ -94,11 +94,11 @@ void nd_explain_count_votes(struct nd_explain_votes *votes, const struct nd_exac
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
         bounds.zero = (double)values->quant->zero_point[channel];
-        count_code(votes, &values->v[i], &bounds, given[i]);
+        count_code(tally, &values->v[i], &bounds, given[i]);
     }
 }
 
-void nd_explain_merge_votes(const struct nd_explain_votes *from, struct nd_explain_votes *to)
+void nd_explain_tally_merge(const struct nd_explain_tally *from, struct nd_explain_tally *to)
 {
     to->n_open += from->n_open;
     to->all_wrong += from->all_wrong;
@@ -108,11 +108,11 @@ void nd_explain_merge_votes(const struct nd_explain_votes *from, struct nd_expla
     }
 }
 
-void nd_explain_finish_votes(struct nd_explain_votes *votes)
+void nd_explain_tally_finish(struct nd_explain_tally *tally)
 {
     for (size_t p = 0; p < ND_EXPLAIN_MAX_PROGRAMS; p++) {
-        votes->wrong[p] += votes->all_wrong;
-        votes->far[p] += votes->all_wrong;
+        tally->wrong[p] += tally->all_wrong;
+        tally->far[p] += tally->all_wrong;
     }
-    votes->all_wrong = 0;
+    tally->all_wrong = 0;
 }

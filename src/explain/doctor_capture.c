@@ -1,0 +1,417 @@
+#include "explain/doctor_capture.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "explain/doctor_capture_internal.h"
+
+/* Samples of floats that stand for codes: no reference is needed for those. */
+enum { MOST_FLOAT_SAMPLES = 64 };
+
+/* How an edge of a capture is looked at. */
+enum look_kind {
+    LOOK_NOT,
+    LOOK_CODES,       /* of the model's type */
+    LOOK_OTHER_SIGN,  /* codes, but called signed where the model's are unsigned, or the reverse */
+    LOOK_CODE_FLOATS, /* floats where the model has codes */
+    LOOK_FLOATS,      /* floats where the model has floats */
+};
+
+struct look {
+    enum look_kind kind;
+    size_t edge; /* of the capture, or SIZE_MAX */
+    struct nd_code_look codes;
+    struct nd_float_look floats;
+};
+
+struct examination {
+    struct nd_explain_job *job;
+    struct look *looks;           /* [n_devices][n_steps] */
+    struct nd_float_look *floats; /* [n_steps] the reference's, of edges without codes */
+    size_t n_samples, sample;     /* of the reference; the one at hand */
+};
+
+static const struct nd_edge *model_edge(const struct nd_explain_job *job, size_t step)
+{
+    return nd_model_edge(job->model, job->out->steps[step].edge);
+}
+
+static struct look *look_of(const struct examination *x, size_t device, size_t step)
+{
+    return &x->looks[device * x->job->n_steps + step];
+}
+
+/* ---- what there is ---- */
+
+/* 4-bit integers take whole bytes, but are no 8-bit ones. */
+static bool is_other_sign(enum nd_dtype a, enum nd_dtype b)
+{
+    bool is_a_half = a == ND_DTYPE_U4 || a == ND_DTYPE_I4, is_b_half = b == ND_DTYPE_U4 || b == ND_DTYPE_I4;
+    return nd_dtype_is_integer(a) && nd_dtype_is_integer(b) && is_a_half == is_b_half &&
+           nd_dtype_size_bytes(a) == nd_dtype_size_bytes(b) &&
+           nd_dtype_is_signed_integer(a) != nd_dtype_is_signed_integer(b);
+}
+
+/* Types that are narrow by themselves show their grid in their name. */
+static bool is_wide_float(enum nd_dtype dtype)
+{
+    return dtype == ND_DTYPE_F32 || dtype == ND_DTYPE_F64;
+}
+
+static enum look_kind kind_of(const struct nd_edge *model, const struct nd_edge *captured)
+{
+    bool is_code =
+        model->quant.n > 0 && nd_dtype_is_integer(model->dtype) && nd_dtype_size_bytes(model->dtype) <= 4;
+    if (is_code && captured->dtype == model->dtype)
+        return LOOK_CODES;
+    if (is_code && is_other_sign(captured->dtype, model->dtype))
+        return LOOK_OTHER_SIGN;
+    if (is_code && model->quant.n == 1 && nd_dtype_is_float(captured->dtype))
+        return LOOK_CODE_FLOATS;
+    bool is_float = model->dtype == ND_DTYPE_NONE || nd_dtype_is_float(model->dtype);
+    return is_float && model->quant.n == 0 && is_wide_float(captured->dtype) ? LOOK_FLOATS : LOOK_NOT;
+}
+
+static void find_look(const struct examination *x, size_t device, size_t step)
+{
+    const struct nd_explain_source *source = &x->job->sources[device];
+    const struct nd_edge *wanted = model_edge(x->job, step);
+    struct look *look = look_of(x, device, step);
+    look->edge = source->is_failed ? SIZE_MAX : nd_capture_find_edge(source->capture, wanted->name);
+    if (look->edge == SIZE_MAX)
+        return;
+    const struct nd_edge *edge = nd_capture_edge(source->capture, look->edge);
+    if (nd_capture_has_outputs(source->capture, source->probe, look->edge) &&
+        nd_shape_equal(&edge->shape, &x->job->shapes[step]))
+        look->kind = kind_of(wanted, edge);
+}
+
+/* Reads one sample as the type given, which is as wide as the one captured. */
+static enum nd_status read_sample(const struct examination *x, size_t device, size_t step, enum nd_dtype dtype,
+                                  size_t sample, struct nd_array *out, struct nd_error *err)
+{
+    const struct nd_explain_source *source = &x->job->sources[device];
+    size_t size_bytes;
+    enum nd_status status = nd_shape_size_bytes(&x->job->shapes[step], dtype, &size_bytes, err);
+    unsigned char *bytes = status == ND_OK ? nd_tensor_alloc(size_bytes) : NULL;
+    if (status == ND_OK && bytes == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_capture_read_outputs(source->capture, source->probe, look_of(x, device, step)->edge, sample,
+                                         1, bytes, err);
+    if (status == ND_OK)
+        status = nd_array_make(out, dtype, &x->job->shapes[step], err);
+    if (status == ND_OK)
+        nd_array_load(dtype, bytes, out->n, out->x);
+    free(bytes);
+    return status;
+}
+
+/* ---- beside the reference ---- */
+
+static enum nd_status look_at(const struct examination *x, size_t device, size_t step,
+                              const struct nd_array *ref, struct nd_error *err)
+{
+    struct look *look = look_of(x, device, step);
+    bool is_code = look->kind == LOOK_CODES || look->kind == LOOK_OTHER_SIGN;
+    if (!is_code && look->kind != LOOK_FLOATS)
+        return ND_OK;
+    struct nd_array values = {0};
+    enum nd_dtype dtype = is_code ? model_edge(x->job, step)->dtype
+                                  : nd_capture_edge(x->job->sources[device].capture, look->edge)->dtype;
+    enum nd_status status = read_sample(x, device, step, dtype, x->sample, &values, err);
+    if (status == ND_OK && is_code && values.n == ref->n)
+        nd_look_at_codes(&look->codes, dtype, ref->x, values.x, ref->n);
+    if (status == ND_OK && !is_code)
+        status = nd_look_keep_floats(&look->floats, values.x, values.n, x->n_samples, err);
+    nd_array_deinit(&values);
+    return status;
+}
+
+static enum nd_status found(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+                            struct nd_error *err)
+{
+    (void)way;
+    struct examination *x = context;
+    size_t step = x->job->step_of_edge[edge];
+    bool is_float = false;
+    enum nd_status status = ND_OK;
+    for (size_t d = 0; d < x->job->n_devices && step != SIZE_MAX && status == ND_OK; d++) {
+        is_float = is_float || look_of(x, d, step)->kind == LOOK_FLOATS;
+        status = look_at(x, d, step, values, err);
+    }
+    if (status == ND_OK && is_float)
+        status = nd_look_keep_floats(&x->floats[step], values->x, values->n, x->n_samples, err);
+    return status;
+}
+
+static enum nd_status read_input(const struct nd_explain_job *job, size_t input, size_t sample,
+                                 struct nd_array *out, struct nd_error *err)
+{
+    const struct nd_explain_source *leader = &job->sources[job->leader];
+    const struct nd_model_io *io = nd_model_input(job->model, input);
+    size_t size_bytes;
+    enum nd_status status = nd_shape_size_bytes(&io->shape, io->dtype, &size_bytes, err);
+    unsigned char *bytes = status == ND_OK ? nd_tensor_alloc(size_bytes) : NULL;
+    if (status == ND_OK && bytes == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status =
+            nd_capture_read_inputs(leader->capture, leader->probe, job->inputs[input], sample, 1, bytes, err);
+    if (status == ND_OK)
+        nd_array_load(io->dtype, bytes, out->n, out->x);
+    free(bytes);
+    return status;
+}
+
+static enum nd_status look_beside_reference(struct examination *x, struct nd_error *err)
+{
+    const struct nd_explain_job *job = x->job;
+    const struct nd_exact_options options = {.struct_size = sizeof options, .missed = nd_explain_let_go};
+    size_t n_inputs = nd_model_n_inputs(job->model);
+    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
+    enum nd_status status = inputs != NULL || n_inputs == 0 ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_explain_make_inputs(job->model, inputs, err);
+    for (x->sample = 0; x->sample < x->n_samples && status == ND_OK; x->sample++) {
+        for (size_t i = 0; i < n_inputs && status == ND_OK; i++)
+            status = read_input(job, i, x->sample, &inputs[i], err);
+        if (status == ND_OK)
+            status = nd_exact_graph_run(job->graph, inputs, &options, found, x, err);
+    }
+    for (size_t i = 0; i < n_inputs && inputs != NULL; i++)
+        nd_array_deinit(&inputs[i]);
+    free(inputs);
+    return status;
+}
+
+static enum nd_status read_code_floats(const struct examination *x, size_t device, size_t step,
+                                       struct nd_error *err)
+{
+    struct look *look = look_of(x, device, step);
+    enum nd_dtype dtype = nd_capture_edge(x->job->sources[device].capture, look->edge)->dtype;
+    size_t n = x->job->n_samples < MOST_FLOAT_SAMPLES ? x->job->n_samples : MOST_FLOAT_SAMPLES;
+    struct nd_array values = {0};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < n && status == ND_OK; i++) {
+        status = read_sample(x, device, step, dtype, i, &values, err);
+        if (status == ND_OK)
+            status = nd_look_keep_floats(&look->floats, values.x, values.n, n, err);
+        nd_array_deinit(&values);
+    }
+    return status;
+}
+
+/* ---- what is said ---- */
+
+static enum nd_status add(const struct examination *x, size_t device, size_t step,
+                          const struct nd_finding *finding, const char *rival, struct nd_error *err)
+{
+    struct nd_explained_device *out = &x->job->out->devices[device];
+    struct nd_explained_finding *grown = realloc(out->findings, (out->n_findings + 1) * sizeof *grown);
+    if (grown == NULL)
+        return nd_fail_memory(err);
+    out->findings = grown;
+    grown[out->n_findings] = (struct nd_explained_finding){.step = step,
+                                                           .fault = {.kind = nd_fault_name(finding->kind),
+                                                                     .text = nd_strdup(finding->text),
+                                                                     .channel = finding->channel,
+                                                                     .amount = finding->amount,
+                                                                     .explained = finding->explained,
+                                                                     .rival = rival}};
+    if (grown[out->n_findings].fault.text == NULL)
+        return nd_fail_memory(err);
+    out->n_findings++;
+    return ND_OK;
+}
+
+static enum nd_status add_diagnosis(const struct examination *x, size_t device, size_t step,
+                                    const struct nd_diagnosis *diagnosis, struct nd_error *err)
+{
+    if (!diagnosis->is_found)
+        return ND_OK;
+    const char *rival = diagnosis->n_rivals > 0 ? nd_fault_name(diagnosis->rivals[0].kind) : NULL;
+    return add(x, device, step, &diagnosis->best, rival, err);
+}
+
+static struct nd_finding finding_of(enum nd_fault_kind kind, double amount, double explained)
+{
+    return (struct nd_finding){
+        .kind = kind, .channel = SIZE_MAX, .axis = -1, .amount = amount, .explained = explained};
+}
+
+/* Codes of another type may well have a zero point of their own. */
+static enum nd_status say_encoding(const struct examination *x, size_t device, size_t step,
+                                   struct nd_error *err)
+{
+    size_t e = look_of(x, device, step)->edge;
+    const struct nd_edge *model = model_edge(x->job, step);
+    if (e == SIZE_MAX)
+        return ND_OK;
+    const struct nd_edge *captured = nd_capture_edge(x->job->sources[device].capture, e);
+    struct nd_diagnosis diagnosis = {0};
+    if (captured->dtype == model->dtype || nd_dtype_is_float(captured->dtype))
+        nd_doctor_encoding(&model->quant, &captured->quant, &diagnosis);
+    return add_diagnosis(x, device, step, &diagnosis, err);
+}
+
+static enum nd_status say_type(const struct examination *x, size_t device, size_t step, struct nd_error *err)
+{
+    const struct look *look = look_of(x, device, step);
+    const struct nd_code_look *codes = &look->codes;
+    struct nd_finding f =
+        finding_of(ND_FAULT_WRONG_TYPE, 0,
+                   codes->n_signed > 0 ? (double)codes->n_signed_near / (double)codes->n_signed : 1);
+    if (!nd_look_finds_wrong_type(codes))
+        return ND_OK;
+    snprintf(f.text, sizeof f.text,
+             "called %s, but the bits are the model's %s; examined once it is relabelled",
+             nd_dtype_name(nd_capture_edge(x->job->sources[device].capture, look->edge)->dtype),
+             nd_dtype_name(model_edge(x->job, step)->dtype));
+    return add(x, device, step, &f, NULL, err);
+}
+
+static enum nd_status say_saturation(const struct examination *x, size_t device, size_t step, int end,
+                                     struct nd_error *err)
+{
+    const struct nd_code_look *codes = &look_of(x, device, step)->codes;
+    struct nd_finding f = finding_of(ND_FAULT_SATURATION, end == ND_LOW_END ? codes->low : codes->high, NAN);
+    if (!nd_look_finds_saturation(codes, end))
+        return ND_OK;
+    snprintf(f.text, sizeof f.text,
+             "%.3g%% of its codes are %g, the end of the type; of the reference's %.3g%%",
+             100 * (double)codes->at_end[end] / (double)codes->n, f.amount,
+             100 * (double)codes->ref_at_end[end] / (double)codes->n);
+    return add(x, device, step, &f, NULL, err);
+}
+
+/* The samples behind those that were looked at. */
+static enum nd_status check_constant(const struct examination *x, size_t device, size_t step, bool *is_constant,
+                                     struct nd_error *err)
+{
+    const struct look *look = look_of(x, device, step);
+    struct nd_array values = {0};
+    enum nd_status status = ND_OK;
+    *is_constant = nd_look_finds_constant(&look->codes, model_edge(x->job, step)->dtype);
+    for (size_t i = x->n_samples; i < x->job->n_samples && *is_constant && status == ND_OK; i++) {
+        status = read_sample(x, device, step, model_edge(x->job, step)->dtype, i, &values, err);
+        for (size_t k = 0; status == ND_OK && k < values.n; k++)
+            *is_constant = *is_constant && values.x[k] == look->codes.low;
+        nd_array_deinit(&values);
+    }
+    return status;
+}
+
+static enum nd_status say_codes(const struct examination *x, size_t device, size_t step, struct nd_error *err)
+{
+    const struct nd_quant *quant = &model_edge(x->job, step)->quant;
+    const struct nd_code_look *codes = &look_of(x, device, step)->codes;
+    bool is_constant;
+    enum nd_status status = check_constant(x, device, step, &is_constant, err);
+    if (status == ND_OK && is_constant) {
+        bool is_zero = codes->low == 0 || (quant->n == 1 && codes->low == (double)quant->zero_point[0]);
+        struct nd_finding f = finding_of(is_zero ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT, codes->low, NAN);
+        snprintf(f.text, sizeof f.text, "every code of every sample is %g; the reference's are not one code",
+                 codes->low);
+        return add(x, device, step, &f, NULL, err);
+    }
+    for (int end = 0; end < ND_N_ENDS && status == ND_OK; end++)
+        status = say_saturation(x, device, step, end, err);
+    return status;
+}
+
+/* The first device before it whose floats stand for the same codes is the one to ask. */
+static struct nd_diagnosis ask_others(const struct examination *x, size_t device, size_t step)
+{
+    struct nd_diagnosis diagnosis = {0};
+    bool is_pair = false;
+    for (size_t d = 0; d < device && !is_pair; d++) {
+        if (look_of(x, d, step)->kind != LOOK_CODE_FLOATS)
+            continue;
+        nd_look_at_pair(&look_of(x, d, step)->floats, &look_of(x, device, step)->floats,
+                        &model_edge(x->job, step)->quant, &is_pair, &diagnosis);
+        struct nd_finding *best = &diagnosis.best;
+        if (diagnosis.is_found)
+            snprintf(best->text, sizeof best->text,
+                     "%zu floats are not those that %.60s has for the same code, by up to %.3g steps",
+                     best->n_wrong, x->job->out->devices[d].uri, best->amount);
+    }
+    return diagnosis;
+}
+
+static enum nd_status say_floats(const struct examination *x, size_t device, size_t step, struct nd_error *err)
+{
+    const struct look *look = look_of(x, device, step);
+    struct nd_diagnosis diagnosis = {0};
+    if (look->kind == LOOK_FLOATS) {
+        nd_look_at_grid(&x->floats[step], &look->floats, &diagnosis);
+        return add_diagnosis(x, device, step, &diagnosis, err);
+    }
+    diagnosis = ask_others(x, device, step);
+    if (!diagnosis.is_found)
+        nd_doctor_examine_floats(look->floats.x, look->floats.n, &model_edge(x->job, step)->quant, &diagnosis);
+    return add_diagnosis(x, device, step, &diagnosis, err);
+}
+
+static enum nd_status say(const struct examination *x, size_t device, size_t step, struct nd_error *err)
+{
+    const struct look *look = look_of(x, device, step);
+    switch (look->kind) {
+    case LOOK_CODES:
+        return say_codes(x, device, step, err);
+    case LOOK_OTHER_SIGN:
+        return say_type(x, device, step, err);
+    case LOOK_CODE_FLOATS:
+    case LOOK_FLOATS:
+        return say_floats(x, device, step, err);
+    case LOOK_NOT:
+        break;
+    }
+    return ND_OK;
+}
+
+/* ---- all of it ---- */
+
+static enum nd_status look_at_all(struct examination *x, struct nd_error *err)
+{
+    const struct nd_explain_job *job = x->job;
+    enum nd_status status = ND_OK;
+    bool is_needed = false;
+    for (size_t d = 0; d < job->n_devices && status == ND_OK; d++)
+        for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
+            find_look(x, d, s);
+            enum look_kind kind = look_of(x, d, s)->kind;
+            is_needed = is_needed || (kind != LOOK_NOT && kind != LOOK_CODE_FLOATS);
+            if (kind == LOOK_CODE_FLOATS)
+                status = read_code_floats(x, d, s, err);
+        }
+    return status == ND_OK && is_needed ? look_beside_reference(x, err) : status;
+}
+
+enum nd_status nd_explain_examine_captures(struct nd_explain_job *job, struct nd_error *err)
+{
+    size_t n_looks;
+    struct examination x = {.job = job};
+    x.n_samples = job->n_samples < ND_LOOK_SAMPLES ? job->n_samples : ND_LOOK_SAMPLES;
+    if (!nd_size_mul(job->n_devices, job->n_steps, &n_looks))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many devices");
+    x.looks = nd_calloc(n_looks, sizeof *x.looks);
+    x.floats = nd_calloc(job->n_steps, sizeof *x.floats);
+    enum nd_status status = x.looks != NULL && x.floats != NULL ? look_at_all(&x, err) : nd_fail_memory(err);
+    for (size_t d = 0; d < job->n_devices && status == ND_OK; d++)
+        for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
+            status = say_encoding(&x, d, s, err);
+            if (status == ND_OK)
+                status = say(&x, d, s, err);
+        }
+    for (size_t i = 0; i < n_looks && x.looks != NULL; i++)
+        free(x.looks[i].floats.x);
+    for (size_t s = 0; s < job->n_steps && x.floats != NULL; s++)
+        free(x.floats[s].x);
+    free(x.looks);
+    free(x.floats);
+    return status;
+}

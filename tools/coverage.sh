@@ -1,0 +1,8 @@
+#!/bin/sh
+# Simulates studies and counts how often the statistics of the judge are right: the table of src/judge/STATISTICS.md
+# section 13. Usage: tools/coverage.sh [STUDIES [SEED]]     10000 studies a row take some minutes
+set -eu
+cd "$(dirname "$0")/.."
+[ -f build/build.ninja ] || meson setup build >/dev/null
+ninja -C build --quiet tools/coverage/interval_coverage
+exec build/tools/coverage/interval_coverage "$@"

@@ -79,7 +79,7 @@ struct nd_explained_step {
 
 /* What is wrong with a unit, as far as its codes tell. */
 struct nd_explained_fault {
-    const char *kind;  /* "channel-scale", "stale", ... (doctor.h); NULL: none was found. Static */
+    const char *kind;  /* "channel-scale", "stale", ... (doctor/doctor.h); NULL: none was found. Static */
     char *text;        /* says it in words */
     size_t channel;    /* SIZE_MAX: all */
     double amount;     /* what it is depends on the kind */

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/doctor.h"
+#include "explain/doctor/doctor.h"
 
 enum {
     MOST_UNITS = 8,    /* of a device */

@@ -2,8 +2,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/doctor_capture.h"
 #include "explain/evidence.h"
+#include "explain/findings.h"
 
 /* Without codes there is nothing to work out: captures of a float model, or of outputs in floats only. */
 static bool has_codes(const struct nd_explain_job *job)

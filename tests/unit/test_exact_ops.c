@@ -162,7 +162,7 @@ static void changed_calls_work_or_say_why_not(void **state)
     (void)state;
     const char *seed = getenv("SEED");
     random_state = seed != NULL ? strtoull(seed, NULL, 0) : 1;
-    print_message("seed %llu\n", (unsigned long long)random_state);
+    print_message("# seed %llu\n", (unsigned long long)random_state);
     for (int round = 0; round < 20; round++) {
         struct exact_cases cases;
         struct exact_case one;

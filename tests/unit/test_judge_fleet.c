@@ -37,6 +37,8 @@ static void churn_counts_what_differs(void **state)
     assert_int_equal(churn.unstable.k, 2);
     assert_f64_bits(churn.mean, 6.0 / 15);
     assert_true(churn.is_mean_bound);
+    assert_f64_bits(churn.mean_interval.low, churn.any_differs.interval.low * 2 / 3);
+    assert_f64_bits(churn.mean_interval.high, churn.any_differs.interval.high);
     nd_churn_deinit(&churn);
     in.truth = NULL;
     assert_int_equal(nd_churn_measure(&in, 0.95, 1, &churn, NULL), ND_OK);

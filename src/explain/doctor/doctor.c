@@ -1,11 +1,11 @@
 /* In which order faults are tried: science 2.10. Chance first, because it hides the rest; then what the caller
  * worked out, which has nothing left to fit; constants and types; parameters; cut-offs; memory. Shifts and
  * layouts cost most and come when nothing else fits. */
-#include "explain/doctor.h"
+#include "explain/doctor/doctor.h"
 
 #include <assert.h>
 
-#include "explain/doctor_internal.h"
+#include "explain/doctor/internal.h"
 
 static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_UNEXPLAINED] = "unexplained",

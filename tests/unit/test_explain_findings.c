@@ -6,7 +6,7 @@
 
 #include <math.h>
 
-#include "explain/doctor_capture_internal.h"
+#include "explain/findings_internal.h"
 
 enum { N = 2048, N_TRIALS = 20 };
 

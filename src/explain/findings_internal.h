@@ -1,9 +1,9 @@
-/* What doctor_capture.c (who is looked at, what is said) and its two halves share: doctor_capture_codes.c
- * judges codes, doctor_capture_floats.c floats. Neither reads a capture. */
-#ifndef ND_EXPLAIN_DOCTOR_CAPTURE_INTERNAL_H
-#define ND_EXPLAIN_DOCTOR_CAPTURE_INTERNAL_H
+/* What findings.c (who is looked at, what is said) and its two halves share: findings_codes.c
+ * judges codes, findings_floats.c floats. Neither reads a capture. */
+#ifndef ND_EXPLAIN_FINDINGS_INTERNAL_H
+#define ND_EXPLAIN_FINDINGS_INTERNAL_H
 
-#include "explain/doctor.h"
+#include "explain/doctor/doctor.h"
 #include "explain/internal.h"
 
 enum {

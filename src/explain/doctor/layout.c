@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/doctor_internal.h"
+#include "explain/doctor/internal.h"
 
 /* A plane, the elements of a channel, must have something to recognise it by. */
 enum { MAX_AXES = 5, MIN_PLANE = 4, MAX_CHANNELS = 8192 };

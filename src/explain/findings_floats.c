@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/doctor_capture_internal.h"
+#include "explain/findings_internal.h"
 
 enum nd_status nd_look_keep_floats(struct nd_float_look *look, const double *x, size_t n, size_t n_samples,
                                    struct nd_error *err)

@@ -8,7 +8,7 @@
 #ifndef ND_EXPLAIN_DOCTOR_INTERNAL_H
 #define ND_EXPLAIN_DOCTOR_INTERNAL_H
 
-#include "explain/doctor.h"
+#include "explain/doctor/doctor.h"
 
 /* Evidence and what is counted of it once. */
 struct nd_doctor {

@@ -1,4 +1,4 @@
-#include "explain/doctor_capture.h"
+#include "explain/findings.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/doctor_capture_internal.h"
+#include "explain/findings_internal.h"
 
 /* Samples of floats that stand for codes: no reference is needed for those. */
 enum { MOST_FLOAT_SAMPLES = 64 };

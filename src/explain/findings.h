@@ -4,8 +4,8 @@
  * Per edge that the model computes: the quantisation that the capture states; its type's label; where it holds
  * floats, on which grid they lie and whether another device has other floats for the same codes; codes that
  * pile up at an end of their type, or never change. */
-#ifndef ND_EXPLAIN_DOCTOR_CAPTURE_H
-#define ND_EXPLAIN_DOCTOR_CAPTURE_H
+#ifndef ND_EXPLAIN_FINDINGS_H
+#define ND_EXPLAIN_FINDINGS_H
 
 #include "explain/internal.h"
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "explain/doctor.h"
+#include "explain/doctor/doctor.h"
 
 /* Scales that went through decimal text may be off in their last digits. */
 static const double scale_tolerance = 1e-6;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/doctor.h"
+#include "explain/doctor/doctor.h"
 
 enum { MIN_FLOATS = 8 };
 

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "exact/rounding.h"
-#include "explain/doctor_capture_internal.h"
+#include "explain/findings_internal.h"
 
 /* Fewer codes are no evidence. */
 enum { MIN_CODES = 8 };

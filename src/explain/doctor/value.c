@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/doctor_internal.h"
+#include "explain/doctor/internal.h"
 
 enum { MAX_FIT = 1 << 16 };
 

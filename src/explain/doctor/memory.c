@@ -3,7 +3,7 @@
 
 #include "explain/doctor/internal.h"
 
-enum { MAX_SHIFT = 4096, MAX_SHIFTS_FOUND = 2 };
+enum { MAX_SHIFT = 4096, MAX_SHIFTS_FOUND = 2, FEWEST_OF_ONE = 3 };
 
 /* mode 0: bits of the dtype's codes, read with or without a sign. mode 1: the device used the other type for
  * the codes, too, so that they are half a range off before that. */
@@ -111,7 +111,9 @@ void nd_doctor_try_window(struct nd_doctor *d)
         f.first = j < f.first ? j : f.first;
         f.end = j >= f.end ? j + 1 : f.end;
     }
-    if (f.first == SIZE_MAX || f.end - f.first < 2 || f.end - f.first == e->n)
+    /* A single element that is wrong must be so often. */
+    bool is_enough = f.first != SIZE_MAX && (f.end - f.first >= 2 || d->n_hard >= FEWEST_OF_ONE);
+    if (!is_enough || f.end - f.first == e->n)
         return;
     size_t last = f.end - 1;
     f.amount = (double)(f.end - f.first);

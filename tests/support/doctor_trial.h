@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "exact/rounding.h"
-#include "explain/doctor.h"
+#include "explain/doctor/doctor.h"
 
 enum { TRIAL_SAMPLES = 8 };
 

@@ -64,6 +64,26 @@ ND_PUBLIC enum nd_status nd_report_text(const struct nd_comparison *comparison,
 ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out,
                                         struct nd_error *err);
 
+/* ---- the result of a campaign: what nd_qualify gives as JSON ----
+ *
+ * Of another text ND_ERR_FORMAT (ND_E_RESULT_FORMAT). The caller frees *out. ND_ERR_MEMORY. */
+
+/* For people; ends with the verdict. Independent of the locale. */
+ND_PUBLIC enum nd_status nd_report_qualification_text(const char *json, char **out, struct nd_error *err);
+
+/* RFC 4180 with a header: one row for every device and gate, whose edge patterns stand in one column. */
+ND_PUBLIC enum nd_status nd_report_qualification_csv(const char *json, char **out, struct nd_error *err);
+
+/* JUnit XML, UTF-8: one suite for every model and device, one case for every gate that is about it. Failures
+ * are gates that failed, errors are devices that failed or cannot be compared, skipped is what too few samples
+ * were given for. Times are 0. */
+ND_PUBLIC enum nd_status nd_report_qualification_junit(const char *json, char **out, struct nd_error *err);
+
+/* Writes result.json, result.txt, result.csv and junit.xml into the folder; each is replaced at once or not at
+ * all. ND_ERR_IO. */
+ND_PUBLIC enum nd_status nd_report_qualification_write(const char *json, const char *folder,
+                                                       struct nd_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,14 +4,18 @@
 
 #include "cli/options.h"
 
+extern const struct cli_command cmd_bundle;
 extern const struct cli_command cmd_capture;
 extern const struct cli_command cmd_compare;
 extern const struct cli_command cmd_devices;
 extern const struct cli_command cmd_explain;
+extern const struct cli_command cmd_golden;
 extern const struct cli_command cmd_info;
 extern const struct cli_command cmd_ls;
 extern const struct cli_command cmd_probes;
+extern const struct cli_command cmd_qualify;
 extern const struct cli_command cmd_runtimes;
+extern const struct cli_command cmd_triage;
 extern const struct cli_command cmd_verify;
 
 #endif

@@ -57,9 +57,11 @@ static void print_sentence(const struct nd_explanation *e, const struct nd_expla
     if (!isnan(device->own_share_interval.low))
         snprintf(interval, sizeof interval, " [95%%: %.2f to %.2f%%]", 100 * device->own_share_interval.low,
                  100 * device->own_share_interval.high);
-    if (device->n_sources > 0) {
-        const struct nd_explained_step *first = &e->steps[device->sources[0]];
-        snprintf(made, sizeof made, ", made first in '%.300s' (%.80s)", first->name, first->op_types);
+    bool is_faulty = device->n_faulty > 0;
+    if (is_faulty || device->n_sources > 0) {
+        const struct nd_explained_step *first = &e->steps[is_faulty ? device->faulty[0] : device->sources[0]];
+        snprintf(made, sizeof made, ", %s '%.300s' (%.80s)", is_faulty ? "and out of line is" : "made first in",
+                 first->name, first->op_types);
     }
     print_wrapped(width, 2, "%.2f%% of its output error is %s common to all; %.2f%%%s is its own%s",
                   100 * (1 - device->own_share),
@@ -311,8 +313,8 @@ static void print_device(const struct nd_explanation *e, size_t d, size_t width,
                       "nothing can be told apart without the codes of all edges: capture with --edges all");
         return;
     }
-    print_sources(e, device, width);
     print_arithmetic(e, device, width);
+    print_sources(e, device, width);
     print_suspicion(e, device, width);
     print_worst(e, device, width);
     print_within(e, device, width);

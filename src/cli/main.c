@@ -7,8 +7,8 @@
 
 /* In the order in which they are used. */
 static const struct cli_command *const commands[] = {
-    &cmd_capture, &cmd_compare, &cmd_explain,  &cmd_info,   &cmd_ls,
-    &cmd_verify,  &cmd_devices, &cmd_runtimes, &cmd_probes,
+    &cmd_capture, &cmd_compare, &cmd_explain, &cmd_qualify, &cmd_golden,   &cmd_triage, &cmd_bundle,
+    &cmd_info,    &cmd_ls,      &cmd_verify,  &cmd_devices, &cmd_runtimes, &cmd_probes,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

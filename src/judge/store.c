@@ -67,9 +67,9 @@ static enum nd_status add_problem(struct nd_golden *store, const char *name, con
     struct nd_strbuf object = {0};
     nd_strbuf_printf(&object, "entries/%s", name);
     char *text = nd_strbuf_take(&object);
-    json_t *row = text != NULL ? json_pack("{s:o, s:o}", "object", nd_axes_text(text), "problem",
-                                           nd_axes_text(problem))
-                               : NULL;
+    json_t *row = text != NULL
+                      ? json_pack("{s:o, s:o}", "object", nd_axes_text(text), "problem", nd_axes_text(problem))
+                      : NULL;
     free(text);
     return json_array_append_new(store->problems, row) == 0 ? ND_OK : nd_fail_memory(err);
 }
@@ -90,8 +90,8 @@ static const char *parse_entry(const char *id, const void *data, size_t n_bytes,
     if (!json_is_integer(version)) {
         problem = "no JSON object with the number 'npudiff_entry'";
     } else if (json_integer_value(version) != ND_STORE_VERSION) {
-        snprintf(buf, 128, "of format %" JSON_INTEGER_FORMAT ", expected format %d", json_integer_value(version),
-                 (int)ND_STORE_VERSION);
+        snprintf(buf, 128, "of format %" JSON_INTEGER_FORMAT ", expected format %d",
+                 json_integer_value(version), (int)ND_STORE_VERSION);
         problem = buf;
     } else {
         problem = nd_record_problem(entry);
@@ -144,6 +144,8 @@ static int compare_entries(const void *a, const void *b)
 {
     const struct nd_store_entry *x = a, *y = b;
     int order = strcmp(nd_record_text(x->json, "date"), nd_record_text(y->json, "date"));
+    if (order == 0)
+        order = strcmp(nd_record_text(x->json, "label"), nd_record_text(y->json, "label"));
     return order != 0 ? order : strcmp(x->id, y->id);
 }
 

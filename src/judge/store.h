@@ -18,7 +18,7 @@ struct nd_store_entry {
 struct nd_golden {
     char *path;
     size_t n, capacity;
-    struct nd_store_entry *entries; /* by date, then id */
+    struct nd_store_entry *entries; /* by date, label and id */
     json_t *problems;               /* [{"object", "problem"}] */
 };
 

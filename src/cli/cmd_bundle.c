@@ -1,0 +1,102 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/golden.h"
+#include "cli/rows.h"
+#include "npudiff/judge.h"
+
+struct values {
+    const char *output;
+    bool force;
+    bool json;
+};
+
+/* Under a temporary name first: a bundle is whole or not there. */
+static int write_file(const char *path, const char *text, bool replace)
+{
+    size_t size = strlen(path) + 32;
+    char *temporary = malloc(size);
+    if (temporary == NULL)
+        return ND_EXIT_TROUBLE;
+    snprintf(temporary, size, "%s.tmp-%ld", path, (long)getpid());
+    FILE *file = fopen(temporary, "we");
+    bool is_written = file != NULL && fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
+    int problem = errno;
+    if (file != NULL && fclose(file) != 0)
+        is_written = false;
+    if (is_written && (replace ? rename(temporary, path) : link(temporary, path)) != 0) {
+        problem = errno;
+        is_written = false;
+    }
+    unlink(temporary);
+    if (!is_written)
+        fprintf(stderr, "npudiff: cannot write '%s': %s\n", path, strerror(problem));
+    free(temporary);
+    return is_written ? 0 : ND_EXIT_TROUBLE;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)n_operands;
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct nd_capture *capture = NULL;
+    char *text = NULL;
+    if (values->output == NULL)
+        return cli_usage_error("bundle", "-o FILE.json is needed");
+    enum nd_status status = nd_capture_open(operands[0], &capture, &err);
+    if (status == ND_OK)
+        status = nd_bundle_make(capture, &text, &err);
+    nd_capture_close(&capture);
+    if (status != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = write_file(values->output, text, values->force);
+    if (exit_code == 0 && values->json) {
+        json_t *row = json_pack("{s:o, s:o, s:I}", "capture", cli_text(operands[0]), "bundle",
+                                cli_text(values->output), "bytes", (json_int_t)strlen(text));
+        cli_print_json(row);
+        json_decref(row);
+    } else if (exit_code == 0) {
+        printf("%s: %zu bytes, digests only\n", values->output, strlen(text));
+    }
+    free(text);
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, output),
+     .argument = "FILE.json",
+     .help = "the bundle"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, force),
+     .help = "replace a file that exists"},
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_bundle = {
+    .name = "bundle",
+    .summary = "make a small field report of a capture, without data, names or model",
+    .synopsis = "CAPTURE.h5 -o FILE.json",
+    .details = "Writes some kilobytes for 'npudiff triage': what the device, its runtime, options and host "
+               "are, and one "
+               "digest per edge and probe. Names of edges and probes are replaced by the start of their "
+               "SHA-256, which "
+               "only a store that has the names can undo. No inputs, outputs, labels, shapes, operators, paths "
+               "or logs.\n"
+               "Exit code 0: written; 2: it cannot be.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

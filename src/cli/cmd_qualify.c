@@ -1,0 +1,162 @@
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/commands.h"
+#include "npudiff/judge.h"
+#include "npudiff/report.h"
+
+struct values {
+    const char *output;
+    size_t jobs;
+    size_t n_threads;
+    bool force;
+    bool suggest;
+    bool json;
+    bool quiet;
+};
+
+/* ---- signals: agents are stopped before the program ends ---- */
+
+static volatile sig_atomic_t caught_signal;
+
+static void note_signal(int number)
+{
+    caught_signal = number;
+}
+
+static bool is_cancelled(void *context)
+{
+    (void)context;
+    return caught_signal != 0;
+}
+
+static void catch_signals(void)
+{
+    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+static void say(void *context, const char *text)
+{
+    (void)context;
+    fprintf(stderr, "npudiff: %s\n", text);
+}
+
+/* ---- the command ---- */
+
+static enum nd_status print(const struct values *values, const struct nd_qualify_result *result,
+                            struct nd_error *err)
+{
+    char *text = NULL;
+    if (values->suggest || values->json) {
+        fputs(values->suggest ? result->suggestion : result->json, stdout);
+        return ND_OK;
+    }
+    enum nd_status status = nd_report_qualification_text(result->json, &text, err);
+    if (status == ND_OK)
+        fputs(text, stdout);
+    free(text);
+    return status;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)n_operands;
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct nd_qualify_result result = {0};
+    const struct nd_qualify_options options = {.struct_size = sizeof options,
+                                               .folder = values->output,
+                                               .force = values->force,
+                                               .without_policy = values->suggest,
+                                               .n_jobs = values->jobs,
+                                               .n_threads = values->n_threads,
+                                               .say = values->quiet ? NULL : say,
+                                               .is_cancelled = is_cancelled};
+    catch_signals();
+    enum nd_status status = nd_qualify(operands[0], &options, &result, &err);
+    /* Written again where nothing has changed, too: one of the files may have been lost. */
+    if (status == ND_OK)
+        status = nd_report_qualification_write(result.json, result.folder, &err);
+    if (status == ND_OK && (!values->quiet || values->suggest))
+        status = print(values, &result, &err);
+    int exit_code = (int)result.exit_code;
+    if (status == ND_OK && values->suggest)
+        exit_code = ND_EXIT_SAME; /* it was not asked whether today's policy holds */
+    if (status != ND_OK && caught_signal == 0)
+        exit_code = cli_report_error(&err);
+    nd_qualify_result_deinit(&result);
+    if (caught_signal != 0) {
+        signal(caught_signal, SIG_DFL);
+        raise(caught_signal);
+    }
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, output),
+     .argument = "DIR",
+     .help = "the folder of captures and results (the campaign's 'output')"},
+    {.name = "suggest",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, suggest),
+     .help = "print the tightest policy that the captures pass, as YAML for the campaign; a campaign without a "
+             "policy will do; exit code 0"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, force),
+     .help = "capture and judge everything again"},
+    {.name = "jobs",
+     .letter = 'j',
+     .kind = CLI_NUMBER,
+     .offset = offsetof(struct values, jobs),
+     .argument = "N",
+     .help = "run N devices at once; latencies then disturb one another (1)",
+     .min = 1,
+     .max = 256},
+    {.name = "threads",
+     .kind = CLI_NUMBER,
+     .offset = offsetof(struct values, n_threads),
+     .argument = "N",
+     .help =
+         "for comparing and explaining; 0: as many as the process may use (0); the result does not depend on "
+         "it",
+     .min = 0,
+     .max = 256},
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print result.json"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, quiet),
+     .help = "print nothing but errors: the exit code is the answer"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_qualify = {
+    .name = "qualify",
+    .summary = "run a campaign: capture, compare, explain, hold against its policy",
+    .synopsis = "CAMPAIGN.yaml [-o DIR] [--suggest] [--force] [-j N]",
+    .details =
+        "Captures what the campaign asks for and DIR/captures does not hold yet, or holds of another model, "
+        "probe, "
+        "runtime or option; compares every device with the reference, judges accuracy, and holds each gate of "
+        "the "
+        "policy against each device. Writes DIR/result.json, result.txt, result.csv and junit.xml. Where "
+        "nothing "
+        "has changed the result is that of the last run; what was interrupted goes on where it stopped.\n"
+        "The campaign and its policy are described in src/judge/CAMPAIGN.md.\n"
+        "Exit code 0: every gate passed; 1: one failed; 2: trouble, or a campaign or policy that cannot be "
+        "followed; 3: something cannot be compared; 4: too few samples for a question; 5: a device failed. The "
+        "worst of several, in the order 2, 5, 3, 4, 1.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

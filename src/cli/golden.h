@@ -1,0 +1,48 @@
+/* What the commands around the golden store share: telling reports, and capturing again with a new runtime. */
+#ifndef ND_CLI_GOLDEN_H
+#define ND_CLI_GOLDEN_H
+
+#include <jansson.h>
+
+#include "cli/options.h"
+#include "npudiff/judge.h"
+
+/* The options of `npudiff golden`; which command takes which: cmd_golden.c. */
+struct golden_values {
+    const char *note;
+    const char *by;
+    const char *runtime;
+    const char *model;
+    struct cli_list probes;
+    const char *output;
+    size_t jobs;
+    size_t keep;
+    bool digest_only;
+    bool blame;
+    bool dry_run;
+    bool json;
+};
+
+/* The more severe of two exit codes: 2, 5, 3, 4, 1, 0. */
+int golden_worse(int a, int b);
+
+/* The text member, "" when there is none. */
+const char *golden_text(const json_t *object, const char *key);
+
+/* Reads a report of the library and frees its text; NULL, with a message, when memory is out. */
+json_t *golden_read(char *text);
+
+/* Tells damaged entries on stderr; ND_EXIT_TROUBLE when there are any, else 0. */
+int golden_tell_problems(const char *store, const json_t *report);
+
+/* "1 edge", "2 edges". */
+void golden_print_count(size_t n, const char *noun);
+
+/* What a check or diff found, for people. `name`: of the test. */
+void golden_print_check(const char *name, const json_t *report);
+
+/* `golden check STORE --runtime NEW`. The exit code. */
+int golden_check_runtime(const struct golden_values *values, const char *store_path,
+                         const struct nd_golden *store);
+
+#endif

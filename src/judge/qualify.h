@@ -1,0 +1,174 @@
+/* A qualification while it is made: what is captured, what was found, what it comes to. Its files only:
+ * qualify.c is the order of events, qualify_plan.c what is to be captured, qualify_capture.c does it,
+ * qualify_judge.c and qualify_value.c hold every gate against every device, qualify_accuracy.c tells
+ * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_result.c all of it as
+ * JSON. */
+#ifndef ND_JUDGE_QUALIFY_H
+#define ND_JUDGE_QUALIFY_H
+
+#include <jansson.h>
+
+#include "judge/accuracy.h"
+#include "judge/campaign.h"
+#include "npudiff/capture.h"
+#include "npudiff/compare.h"
+#include "npudiff/device.h"
+#include "npudiff/judge.h"
+
+/* One device and one model: a capture. */
+struct nd_qualify_cell {
+    struct nd_device device;
+    const char *label;            /* that of the device; "quantised", "float" for the references */
+    const struct nd_model *model; /* what is captured */
+    struct nd_model *prepared;    /* that, where the campaign names one for the device; owned */
+    const struct nd_probe *const *probes;
+    const char *edges;
+    bool allow_fallback;
+    char *path;      /* of the capture */
+    char *relative;  /* the same from the folder of results */
+    char key[65];    /* digest of everything that the capture depends on */
+    char sha256[65]; /* of the capture file */
+    bool is_fresh;   /* it need not be captured again */
+    struct nd_capture *capture;
+    char *failure; /* why the device failed, or NULL */
+};
+
+struct nd_qualify_model {
+    const struct nd_campaign_model *campaign;
+    struct nd_model *model, *float_model;
+    size_t n_probes;
+    struct nd_probe **probes, **float_probes;
+    size_t n_edges; /* that are captured */
+    struct nd_scope_edge *edges;
+    struct nd_scope_probe *scope_probes;
+    size_t n_cells; /* the devices of the campaign in its order, then the references that are needed */
+    struct nd_qualify_cell *cells;
+    size_t quantised, float64; /* cells; SIZE_MAX: not needed or not there */
+    bool has_prepared;
+    size_t n_comparisons;
+    struct nd_qualify_comparison *comparisons;
+    size_t n_studies;
+    struct nd_accuracy_study *studies;
+    char **explanations; /* [n_devices], NULL where there is nothing to explain */
+};
+
+/* Devices against one reference. */
+struct nd_qualify_comparison {
+    size_t ref;                       /* cell */
+    size_t *devices;                  /* [n_cells]: index in the comparison, SIZE_MAX: not in it */
+    struct nd_comparison *comparison; /* NULL: the reference failed, or nothing is comparable: why_not */
+    char *why_not;
+};
+
+struct nd_qualification {
+    struct nd_campaign campaign;
+    const struct nd_qualify_options *options;
+    char *folder;
+    char today[16];
+    size_t n_devices;
+    const char **labels; /* [n_devices] */
+    struct nd_scope_model *scopes;
+    struct nd_qualify_model *models; /* [campaign.n_models] */
+    char key[65];                    /* of the whole result */
+    size_t n_captured;
+};
+
+/* ---- qualify_plan.c ---- */
+
+/* Loads what the campaign names, and checks its policy against it. */
+enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err);
+void nd_qualify_plan_deinit(struct nd_qualification *q);
+
+/* The cell that `to` of a rule means for a model; SIZE_MAX: none. */
+size_t nd_qualify_find_cell(const struct nd_qualify_model *model, size_t n_devices, const char *to);
+
+/* ---- qualify_capture.c ---- */
+
+/* Fills the keys of cells and of the result, and says which captures are fresh. */
+enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err);
+
+/* Captures what is not. Fills q->key. */
+enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *err);
+void nd_qualify_make_key(struct nd_qualification *q);
+
+/* Opens all captures. */
+enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err);
+
+/* ---- qualify_compare.c ---- */
+
+/* All comparisons that a rule or the report needs. */
+enum nd_status nd_qualify_compare(struct nd_qualification *q, struct nd_error *err);
+
+/* The comparison with that cell as the reference, or NULL. */
+const struct nd_qualify_comparison *nd_qualify_find_comparison(const struct nd_qualify_model *model,
+                                                               size_t ref);
+
+/* ---- qualify_accuracy.c ---- */
+
+/* Reads the classes of every labelled probe at every model output. */
+enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
+                                struct nd_error *err);
+json_t *nd_qualify_accuracy_json(const struct nd_qualification *q, const struct nd_qualify_model *model);
+
+/* ---- qualify_explain.c ---- */
+
+/* A sentence for every device that differs. What cannot be explained says why. */
+enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
+                                  struct nd_error *err);
+
+/* ---- qualify_judge.c ---- */
+
+enum nd_case_verdict {
+    ND_CASE_PASSED,
+    ND_CASE_WARNED, /* passed, but is looked at */
+    ND_CASE_FAILED,
+    ND_CASE_INCONCLUSIVE,
+    ND_CASE_NOT_COMPARABLE,
+    ND_CASE_DEVICE_FAILED,
+};
+const char *nd_case_verdict_name(enum nd_case_verdict verdict);
+enum nd_exit nd_case_exit_code(enum nd_case_verdict verdict);
+
+/* One gate on one device. */
+struct nd_case {
+    enum nd_case_verdict verdict;
+    bool applies;                 /* false: the rule governs nothing of this device and model */
+    double value, bound;          /* the worst that was found, and what it must keep to; NaN: none */
+    const char *edge, *probe;     /* where; borrowed, or NULL */
+    size_t n_cells, n_failing;    /* edges x probes */
+    uint64_t n_samples, n_needed; /* of an accuracy gate */
+    char message[400];
+};
+
+void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device,
+                      size_t rule, struct nd_case *out);
+
+/* The coefficient of variation of the latencies of a probe; NaN with less than two. */
+double nd_latency_cv(const struct nd_capture_probe *probe);
+
+/* ---- qualify_value.c ---- */
+
+/* Steps, a share, ULPs, dB, or for bit-equality samples that differ. */
+struct nd_edge_value {
+    bool is_known;
+    double value;
+    const char *why_not; /* static */
+};
+
+/* step: of the edge's codes (nd_edge_step), for codes against floats. */
+struct nd_edge_value nd_edge_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step);
+
+/* The step of an edge of codes; NaN where it has several, or none. */
+double nd_edge_step(const struct nd_model *model, const char *name);
+
+/* ---- qualify_suggest.c ---- */
+
+/* The policy as YAML text in new memory, or NULL. */
+char *nd_qualify_suggest(const struct nd_qualification *q);
+
+/* ---- qualify_result.c ---- */
+
+/* The whole result; NULL when out of memory. */
+json_t *nd_qualify_result(const struct nd_qualification *q, enum nd_exit *exit_code);
+
+#endif

@@ -1,0 +1,202 @@
+/* Accuracies of every device, against the float model and against the quantised reference. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "judge/multiplicity.h"
+#include "judge/qualify.h"
+
+/* ---- reading ---- */
+
+/* NULL without an error: the capture has no such tensor, or other samples. */
+static enum nd_status read_classes(const struct nd_qualify_cell *cell, const char *probe, const char *edge,
+                                   size_t n_samples, int64_t **out, struct nd_error *err)
+{
+    *out = NULL;
+    if (cell->failure != NULL)
+        return ND_OK;
+    size_t p = nd_capture_find_probe(cell->capture, probe), e = nd_capture_find_edge(cell->capture, edge);
+    if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != n_samples ||
+        !nd_capture_has_outputs(cell->capture, p, e))
+        return ND_OK;
+    return nd_top1_read(cell->capture, p, e, out, err);
+}
+
+static enum nd_status read_references(const struct nd_qualify_model *model, struct nd_accuracy_study *study,
+                                      struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    if (model->quantised != SIZE_MAX)
+        status = read_classes(&model->cells[model->quantised], study->probe, study->edge, study->n_samples,
+                              &study->quantised, err);
+    if (status == ND_OK && model->float64 != SIZE_MAX)
+        status = read_classes(&model->cells[model->float64], study->probe, study->edge, study->n_samples,
+                              &study->reference, err);
+    return status;
+}
+
+static enum nd_status read_study(const struct nd_qualification *q, struct nd_qualify_model *model,
+                                 const struct nd_probe *probe, const char *edge, struct nd_error *err)
+{
+    struct nd_accuracy_study *study = &model->studies[model->n_studies++];
+    *study = (struct nd_accuracy_study){
+        .probe = probe->name, .edge = edge, .n_samples = probe->n_samples, .labels = probe->labels};
+    study->devices = nd_calloc(q->n_devices, sizeof *study->devices);
+    study->classes = nd_calloc(q->n_devices, sizeof *study->classes);
+    if (study->devices == NULL || study->classes == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t d = 0; status == ND_OK && d < q->n_devices; d++) {
+        int64_t *classes = NULL;
+        status = read_classes(&model->cells[d], probe->name, edge, probe->n_samples, &classes, err);
+        if (classes == NULL)
+            continue;
+        study->devices[study->n_devices] = d;
+        study->classes[study->n_devices++] = classes;
+    }
+    if (status == ND_OK)
+        status = read_references(model, study, err);
+    return status == ND_OK ? nd_accuracy_study_measure(study, q->campaign.confidence, q->campaign.margin, err)
+                           : status;
+}
+
+enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
+                                struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    model->studies = nd_calloc(model->n_edges * model->n_probes, sizeof *model->studies);
+    if (model->studies == NULL)
+        return nd_fail_memory(err);
+    for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
+        for (size_t e = 0; status == ND_OK && e < model->n_edges; e++)
+            if (model->probes[p]->labels != NULL && model->edges[e].is_output)
+                status = read_study(q, model, model->probes[p], model->edges[e].name, err);
+    return status;
+}
+
+/* ---- telling ---- */
+
+/* NaN and infinities as texts: JSON has no numbers for them. */
+static json_t *number(double value)
+{
+    if (isfinite(value))
+        return json_real(value);
+    return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+}
+
+static json_t *interval(const struct nd_interval *interval)
+{
+    return json_pack("[o, o]", number(interval->low), number(interval->high));
+}
+
+static json_t *estimate(const struct nd_estimate *estimate)
+{
+    return json_pack("{s:o, s:o}", "value", number(estimate->value), "interval", interval(&estimate->interval));
+}
+
+static json_t *proportion(const struct nd_proportion *p)
+{
+    return json_pack("{s:I, s:I, s:o, s:o}", "samples", (json_int_t)p->k, "of", (json_int_t)p->n, "share",
+                     number(p->share), "interval", interval(&p->interval));
+}
+
+/* A device against a reference: what changed, and what that proves. */
+static json_t *pair_json(const struct nd_qualification *q, const struct nd_accuracy_study *study,
+                         const int64_t *ref, const int64_t *test, const char *name, double p_holm)
+{
+    const struct nd_question question = {.kind = ND_QUESTION_NONINFERIOR,
+                                         .margin = q->campaign.margin,
+                                         .alpha = 1 - q->campaign.confidence,
+                                         .power = q->campaign.power};
+    struct nd_paired table;
+    struct nd_answer answer;
+    uint64_t n_changed_wrong;
+    nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
+    nd_paired_ask(&table, &question, &answer);
+    struct nd_interval tango = nd_paired_tango(&table, q->campaign.confidence);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I}", "reference",
+                     name, "samples", (json_int_t)nd_paired_n(&table), "right_before",
+                     (json_int_t)(table.both_right + table.ref_only), "right_after",
+                     (json_int_t)(table.both_right + table.test_only), "right_to_wrong",
+                     (json_int_t)table.ref_only, "wrong_to_right", (json_int_t)table.test_only,
+                     "wrong_to_wrong", (json_int_t)n_changed_wrong, "difference",
+                     number(nd_paired_difference(&table)), "interval", interval(&tango), "p_value",
+                     number(nd_paired_p_value(&table)), "p_value_holm", number(p_holm), "margin",
+                     number(question.margin), "margin_interval", interval(&answer.interval), "answer",
+                     nd_answer_name(question.kind, answer.kind), "samples_needed", (json_int_t)answer.n_needed);
+}
+
+/* Holm's p-values over all devices against one reference; NaN where there is none. */
+static double *adjusted(const struct nd_accuracy_study *study, const int64_t *ref)
+{
+    double *p = nd_calloc(study->n_devices, sizeof *p);
+    for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
+        struct nd_paired table;
+        uint64_t unused;
+        p[d] = NAN;
+        if (ref == NULL)
+            continue;
+        nd_paired_count(ref, study->classes[d], study->labels, study->n_samples, &table, &unused);
+        p[d] = nd_paired_p_value(&table);
+    }
+    if (p != NULL && nd_adjust_holm(p, study->n_devices, p, NULL) != ND_OK) {
+        free(p);
+        return NULL;
+    }
+    return p;
+}
+
+static json_t *devices_json(const struct nd_qualification *q, const struct nd_accuracy_study *study)
+{
+    const struct {
+        const char *name;
+        const int64_t *classes;
+    } refs[] = {{ND_REFERENCE_FLOAT, study->reference}, {ND_REFERENCE_QUANTISED, study->quantised}};
+    json_t *rows = json_array();
+    for (size_t d = 0; d < study->n_devices; d++)
+        json_array_append_new(rows,
+                              json_pack("{s:s, s:[]}", "device", q->labels[study->devices[d]], "against"));
+    for (size_t r = 0; r < 2; r++) {
+        double *p = adjusted(study, refs[r].classes);
+        for (size_t d = 0; p != NULL && refs[r].classes != NULL && d < study->n_devices; d++)
+            json_array_append_new(json_object_get(json_array_get(rows, d), "against"),
+                                  pair_json(q, study, refs[r].classes, study->classes[d], refs[r].name, p[d]));
+        free(p);
+    }
+    return rows;
+}
+
+static json_t *spread_json(const struct nd_qualification *q, const struct nd_accuracy_study *study)
+{
+    const struct nd_spread *spread = &study->spread;
+    json_t *best = json_null(), *worst = json_null();
+    if (study->n_devices > 0) {
+        best = json_string(q->labels[study->devices[spread->best]]);
+        worst = json_string(q->labels[study->devices[spread->worst]]);
+    }
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict", nd_spread_name(spread->kind),
+                     "best", best, "worst", worst, "margin", number(q->campaign.margin), "spread",
+                     estimate(&spread->spread), "common", estimate(&spread->common), "quantised",
+                     estimate(&spread->quantised), "beyond", estimate(&spread->beyond));
+}
+
+static json_t *study_json(const struct nd_qualification *q, const struct nd_accuracy_study *study)
+{
+    const struct nd_churn *churn = &study->churn;
+    json_t *churned =
+        json_pack("{s:I, s:o, s:o, s:o, s:o}", "devices", (json_int_t)churn->n_devices, "mean",
+                  number(churn->mean), "mean_interval", interval(&churn->mean_interval), "any_differs",
+                  proportion(&churn->any_differs), "unstable", proportion(&churn->unstable));
+    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "probe", study->probe, "edge", study->edge,
+                     "samples", (json_int_t)churn->n_samples, "confidence", number(q->campaign.confidence),
+                     "devices", devices_json(q, study), "churn", churned, "spread", spread_json(q, study));
+}
+
+json_t *nd_qualify_accuracy_json(const struct nd_qualification *q, const struct nd_qualify_model *model)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < model->n_studies; i++)
+        json_array_append_new(rows, study_json(q, &model->studies[i]));
+    return rows;
+}

@@ -1,0 +1,367 @@
+/* Which captures are what the campaign asks for, and making those that are not. Beside every capture lies a
+ * file "<capture>.key": the digest of what it depends on, and that of the capture itself. It is written after
+ * the capture: whoever is killed between the two captures again. */
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "base/sha256.h"
+#include "base/strbuf.h"
+#include "judge/qualify.h"
+
+/* Changes when a capture made before can no longer be used, whatever the version says. */
+#define KEY_FORMAT "1"
+
+/* ---- what a capture depends on ---- */
+
+/* Sizes of all libraries beside one: a provider loads others than those that are named. */
+static void put_folder(struct nd_strbuf *key, const char *library)
+{
+    char *folder = nd_path_dir(library);
+    struct dirent **entries = NULL;
+    int n = folder != NULL ? scandir(folder, &entries, NULL, alphasort) : -1;
+    for (int i = 0; i < n; i++) {
+        struct stat info;
+        char *path = nd_path_join(folder, entries[i]->d_name);
+        if (path != NULL && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+            nd_strbuf_printf(key, "file %s %lld\n", entries[i]->d_name, (long long)info.st_size);
+        free(path);
+        free(entries[i]);
+    }
+    free(entries);
+    free(folder);
+}
+
+static enum nd_status put_runtime(struct nd_strbuf *key, const struct nd_runtime_info *runtime,
+                                  struct nd_error *err)
+{
+    const char *const libraries[] = {runtime->ort_library, runtime->provider_library, runtime->backend_library};
+    nd_strbuf_printf(key, "runtime %s\n", runtime->id);
+    for (size_t i = 0; i < 3; i++) {
+        char hex[ND_SHA256_HEX_BYTES];
+        if (libraries[i] == NULL || libraries[i][0] == '\0')
+            continue;
+        enum nd_status status = nd_sha256_file(libraries[i], hex, err);
+        if (status != ND_OK)
+            return status;
+        nd_strbuf_printf(key, "library %s\n", hex);
+    }
+    if (runtime->backend_library != NULL)
+        put_folder(key, runtime->backend_library);
+    return ND_OK;
+}
+
+/* What a prepared model refers to: the binaries beside it. */
+static enum nd_status put_prepared(struct nd_strbuf *key, const struct nd_model *prepared, struct nd_error *err)
+{
+    char *folder = nd_path_dir(nd_model_path(prepared));
+    struct dirent **entries = NULL;
+    int n = folder != NULL ? scandir(folder, &entries, NULL, alphasort) : -1;
+    enum nd_status status = n >= 0 ? ND_OK : nd_fail_memory(err);
+    for (int i = 0; i < n; i++) {
+        const char *dot = strrchr(entries[i]->d_name, '.');
+        char hex[ND_SHA256_HEX_BYTES];
+        if (status == ND_OK && dot != NULL && strcmp(dot, ".bin") == 0) {
+            char *path = nd_path_join(folder, entries[i]->d_name);
+            status = path != NULL ? nd_sha256_file(path, hex, err) : nd_fail_memory(err);
+            nd_strbuf_printf(key, "binary %s %s\n", entries[i]->d_name, status == ND_OK ? hex : "");
+            free(path);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    free(folder);
+    return status;
+}
+
+/* The same libraries are read once. */
+struct runtime_keys {
+    size_t n, capacity;
+    struct runtime_key {
+        const char *id; /* borrowed */
+        char *text;
+    } * items;
+};
+
+static enum nd_status find_runtime_key(struct runtime_keys *keys, const struct nd_runtime_info *runtime,
+                                       const char **out, struct nd_error *err)
+{
+    for (size_t i = 0; i < keys->n; i++)
+        if (strcmp(keys->items[i].id, runtime->id) == 0) {
+            *out = keys->items[i].text;
+            return ND_OK;
+        }
+    if (!nd_grow((void **)&keys->items, &keys->capacity, keys->n + 1, sizeof *keys->items))
+        return nd_fail_memory(err);
+    struct nd_strbuf text = {0};
+    enum nd_status status = put_runtime(&text, runtime, err);
+    char *taken = nd_strbuf_take(&text);
+    if (status == ND_OK && taken == NULL)
+        status = nd_fail_memory(err);
+    if (status != ND_OK) {
+        free(taken);
+        return status;
+    }
+    keys->items[keys->n++] = (struct runtime_key){.id = runtime->id, .text = taken};
+    *out = taken;
+    return ND_OK;
+}
+
+static void put_probe(struct nd_strbuf *key, const struct nd_probe *probe)
+{
+    nd_strbuf_printf(key, "probe %s %zu\n", probe->name, probe->n_samples);
+    for (size_t i = 0; i < probe->n_inputs; i++) {
+        const struct nd_probe_input *input = &probe->inputs[i];
+        char shape[256];
+        struct nd_digest digest = nd_digest_bytes(input->data, input->sample_bytes * probe->n_samples);
+        nd_strbuf_printf(key, "input %s %s %s %016llx%016llx\n", input->name, nd_dtype_name(input->dtype),
+                         nd_shape_format(&input->shape, shape, sizeof shape), (unsigned long long)digest.high,
+                         (unsigned long long)digest.low);
+    }
+    if (probe->labels != NULL) {
+        struct nd_digest digest = nd_digest_bytes(probe->labels, probe->n_samples * sizeof *probe->labels);
+        nd_strbuf_printf(key, "labels %016llx%016llx\n", (unsigned long long)digest.high,
+                         (unsigned long long)digest.low);
+    }
+}
+
+static enum nd_status make_key(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                               struct nd_qualify_cell *cell, const char *probes, struct runtime_keys *runtimes,
+                               struct nd_error *err)
+{
+    struct nd_strbuf key = {0};
+    const char *runtime = NULL;
+    enum nd_status status = find_runtime_key(runtimes, &cell->device.runtime, &runtime, err);
+    if (status != ND_OK)
+        return status;
+    nd_strbuf_printf(&key, "npudiff %s " KEY_FORMAT "\nmodel %s\ndevice %s\noptimisation %s\nthreads %d\n",
+                     nd_version(), nd_model_sha256(cell->model), cell->device.uri,
+                     cell->device.optimisation != NULL ? cell->device.optimisation : "",
+                     cell->device.n_threads);
+    for (size_t i = 0; i < model->campaign->dims.n; i++)
+        nd_strbuf_printf(&key, "dim %s\n", model->campaign->dims.items[i]);
+    nd_strbuf_printf(&key, "edges %s\nrepeats %zu\nfallback %d\n%s%s", cell->edges, q->campaign.n_repeats,
+                     cell->allow_fallback, probes, runtime);
+    if (cell->prepared != NULL && (status = put_prepared(&key, cell->prepared, err)) != ND_OK) {
+        nd_strbuf_deinit(&key);
+        return status;
+    }
+    size_t n_bytes = key.len;
+    char *text = nd_strbuf_take(&key);
+    if (text == NULL)
+        return nd_fail_memory(err);
+    nd_sha256_bytes(text, n_bytes, cell->key);
+    free(text);
+    return ND_OK;
+}
+
+/* ---- what is there ---- */
+
+static char *key_path(const struct nd_qualify_cell *cell)
+{
+    struct nd_strbuf path = {0};
+    nd_strbuf_printf(&path, "%s.key", cell->path);
+    return nd_strbuf_take(&path);
+}
+
+/* A capture is fresh when its key is the one that is wanted, and it is the very file that was made then. */
+static bool is_fresh(struct nd_qualify_cell *cell)
+{
+    char *path = key_path(cell);
+    void *bytes = NULL;
+    size_t n_bytes;
+    bool is_so = path != NULL && nd_path_exists(cell->path) && nd_path_exists(path) &&
+                 nd_file_read(path, 4096, &bytes, &n_bytes, NULL) == ND_OK && n_bytes == 130 &&
+                 strncmp(bytes, cell->key, 64) == 0 &&
+                 nd_sha256_file(cell->path, cell->sha256, NULL) == ND_OK &&
+                 strncmp((const char *)bytes + 65, cell->sha256, 64) == 0;
+    free(bytes);
+    free(path);
+    return is_so;
+}
+
+void nd_qualify_make_key(struct nd_qualification *q)
+{
+    struct nd_strbuf key = {0};
+    nd_strbuf_printf(&key, "npudiff %s " KEY_FORMAT "\ncampaign %s %s\n", nd_version(), q->campaign.name,
+                     q->campaign.sha256);
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t c = 0; c < q->models[m].n_cells; c++)
+            nd_strbuf_printf(&key, "%s %s %s\n", q->models[m].cells[c].relative, q->models[m].cells[c].key,
+                             q->models[m].cells[c].sha256);
+    for (size_t r = 0; r < q->campaign.policy.n; r++)
+        nd_strbuf_printf(&key, "%d\n", nd_policy_has_expired(&q->campaign.policy.rules[r], q->today));
+    size_t n_bytes = key.len;
+    char *text = nd_strbuf_take(&key);
+    q->key[0] = '\0'; /* without memory nothing is found again: harmless */
+    if (text != NULL)
+        nd_sha256_bytes(text, n_bytes, q->key);
+    free(text);
+}
+
+enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err)
+{
+    struct runtime_keys runtimes = {0};
+    enum nd_status status = ND_OK;
+    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
+        struct nd_qualify_model *model = &q->models[m];
+        struct nd_strbuf buf = {0};
+        for (size_t p = 0; p < model->n_probes; p++)
+            put_probe(&buf, model->probes[p]);
+        char *probes = nd_strbuf_take(&buf);
+        if (probes == NULL)
+            status = nd_fail_memory(err);
+        for (size_t c = 0; status == ND_OK && c < model->n_cells; c++) {
+            struct nd_qualify_cell *cell = &model->cells[c];
+            status = make_key(q, model, cell, probes, &runtimes, err);
+            cell->is_fresh = status == ND_OK && !q->options->force && is_fresh(cell);
+        }
+        free(probes);
+    }
+    for (size_t i = 0; i < runtimes.n; i++)
+        free(runtimes.items[i].text);
+    free(runtimes.items);
+    return status;
+}
+
+/* ---- capturing ---- */
+
+struct work {
+    struct nd_qualification *q;
+    pthread_mutex_t lock; /* of what is said */
+    size_t n, n_done;
+    struct task {
+        const struct nd_qualify_model *model;
+        struct nd_qualify_cell *cell;
+    } * tasks;
+};
+
+static void say(struct work *work, const char *fmt, ...) ND_PRINTF(2, 3);
+
+static void say(struct work *work, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    const struct nd_qualify_options *options = work->q->options;
+    if (options->say == NULL)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    pthread_mutex_lock(&work->lock);
+    options->say(options->say_context, text);
+    pthread_mutex_unlock(&work->lock);
+}
+
+static enum nd_status write_key(struct nd_qualify_cell *cell, struct nd_error *err)
+{
+    char text[160];
+    char *path = key_path(cell);
+    enum nd_status status = path != NULL ? nd_sha256_file(cell->path, cell->sha256, err) : nd_fail_memory(err);
+    int n = snprintf(text, sizeof text, "%s\n%s\n", cell->key, cell->sha256);
+    if (status == ND_OK)
+        status = nd_file_put(path, text, (size_t)n, err);
+    free(path);
+    return status;
+}
+
+static enum nd_status run_task(void *context, size_t worker, size_t i, struct nd_error *err)
+{
+    (void)worker;
+    struct work *work = context;
+    struct nd_qualify_cell *cell = work->tasks[i].cell;
+    const struct nd_qualify_model *model = work->tasks[i].model;
+    const struct nd_qualify_options *asked = work->q->options;
+    struct nd_capture_options options;
+    struct nd_capture_outcome outcome = {0};
+    nd_capture_options_init(&options);
+    options.edges = cell->edges;
+    options.n_repeats = work->q->campaign.n_repeats;
+    options.allow_fallback = cell->allow_fallback;
+    options.replace = true;
+    options.is_cancelled = asked->is_cancelled;
+    options.cancel_context = asked->cancel_context;
+    say(work, "capturing '%s' on %s", model->campaign->name, cell->label);
+    enum nd_status status = nd_capture_run(cell->model, &cell->device, cell->probes, model->n_probes,
+                                           cell->path, &options, &outcome, err);
+    if (status == ND_OK)
+        status = write_key(cell, err);
+    if (status == ND_OK)
+        say(work, "captured '%s' on %s%s%s", model->campaign->name, cell->label,
+            outcome.has_failed ? ": failed: " : "", outcome.has_failed ? outcome.failure.message : "");
+    else
+        nd_error_context(err, "model '%s' on %s", model->campaign->name, cell->label);
+    return status;
+}
+
+static enum nd_status make_folders(const struct nd_qualification *q, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
+        char *folder = nd_path_dir(q->models[m].cells[0].path);
+        status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+        free(folder);
+    }
+    return status;
+}
+
+enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *err)
+{
+    struct work work = {.q = q};
+    size_t n_cells = 0;
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        n_cells += q->models[m].n_cells;
+    work.tasks = nd_calloc(n_cells, sizeof *work.tasks);
+    if (work.tasks == NULL)
+        return nd_fail_memory(err);
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t c = 0; c < q->models[m].n_cells; c++)
+            if (!q->models[m].cells[c].is_fresh)
+                work.tasks[work.n++] = (struct task){&q->models[m], &q->models[m].cells[c]};
+    pthread_mutex_init(&work.lock, NULL);
+    enum nd_status status = make_folders(q, err);
+    if (status == ND_OK && work.n > 0)
+        status = nd_parallel_for(q->options->n_jobs > 0 ? q->options->n_jobs : 1, work.n, run_task, &work, err);
+    pthread_mutex_destroy(&work.lock);
+    free(work.tasks);
+    q->n_captured = work.n;
+    if (status == ND_OK)
+        nd_qualify_make_key(q);
+    return status;
+}
+
+/* ---- opening ---- */
+
+static enum nd_status note_failure(struct nd_qualify_cell *cell, struct nd_error *err)
+{
+    if (nd_capture_state(cell->capture) == ND_CAPTURE_COMPLETE)
+        return ND_OK;
+    const char *stage = nd_capture_string(cell->capture, "failure", "stage");
+    const char *message = nd_capture_string(cell->capture, "failure", "message");
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s%s%s", stage != NULL ? stage : "", stage != NULL ? ": " : "",
+                     message != NULL ? message : "the capture is not complete");
+    cell->failure = nd_strbuf_take(&text);
+    return cell->failure != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
+        for (size_t c = 0; status == ND_OK && c < q->models[m].n_cells; c++) {
+            struct nd_qualify_cell *cell = &q->models[m].cells[c];
+            status = nd_capture_open(cell->path, &cell->capture, err);
+            if (status == ND_OK)
+                status = note_failure(cell, err);
+        }
+    return status;
+}

@@ -1,0 +1,453 @@
+/* One gate on one device: the worst of all edges and probes that it governs. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "judge/qualify.h"
+
+const char *nd_case_verdict_name(enum nd_case_verdict verdict)
+{
+    static const char *const names[] = {"passed",       "warned",         "failed",
+                                        "inconclusive", "not comparable", "device failed"};
+    return names[verdict];
+}
+
+enum nd_exit nd_case_exit_code(enum nd_case_verdict verdict)
+{
+    static const enum nd_exit codes[] = {ND_EXIT_SAME,         ND_EXIT_SAME,           ND_EXIT_DIFFERS,
+                                         ND_EXIT_INCONCLUSIVE, ND_EXIT_NOT_COMPARABLE, ND_EXIT_DEVICE_FAILED};
+    return codes[verdict];
+}
+
+/* What is judged, and where it stands. */
+struct judging {
+    const struct nd_qualification *q;
+    const struct nd_qualify_model *model;
+    const struct nd_qualify_cell *cell; /* of the device */
+    size_t device, rule;
+    const struct nd_policy_rule *gate;
+    struct nd_case *out;
+};
+
+static void conclude(struct nd_case *out, enum nd_case_verdict verdict)
+{
+    if (verdict > out->verdict)
+        out->verdict = verdict;
+}
+
+static bool governs(const struct judging *j, const struct nd_scope_edge *edge,
+                    const struct nd_scope_probe *probe)
+{
+    const struct nd_policy_cell cell = {
+        .model = j->model->campaign->name, .device = j->cell->label, .edge = edge, .probe = probe};
+    /* Of a prepared model nothing but its outputs can be seen. */
+    if (j->cell->prepared != NULL && nd_policy_has_edges(j->gate->gate) && !edge->is_output)
+        return false;
+    return nd_policy_governs(&j->q->campaign.policy, j->rule, &cell);
+}
+
+static void note_not_comparable(struct nd_case *out, const char *edge, const char *why)
+{
+    if (out->verdict < ND_CASE_NOT_COMPARABLE)
+        snprintf(out->message, sizeof out->message, "%s%s%s%s", edge != NULL ? "'" : "",
+                 edge != NULL ? edge : "", edge != NULL ? "': " : "", why);
+    conclude(out, ND_CASE_NOT_COMPARABLE);
+}
+
+/* ---- edges ---- */
+
+static bool is_minimum(enum nd_policy_gate gate)
+{
+    return gate == ND_POLICY_SQNR || gate == ND_POLICY_AGREEMENT;
+}
+
+/* NaN passes nothing. */
+static void note_value(struct judging *j, const char *edge, const char *probe, double value)
+{
+    struct nd_case *out = j->out;
+    enum nd_policy_gate gate = j->gate->gate;
+    double bound = gate == ND_POLICY_BIT_EQUAL ? 0 : is_minimum(gate) ? j->gate->min : j->gate->max;
+    bool passes = is_minimum(gate) ? value >= bound : value <= bound;
+    bool is_worse =
+        isnan(value) || out->n_cells == 0 || (is_minimum(gate) ? value < out->value : value > out->value);
+    out->bound = bound;
+    if (is_worse) {
+        out->value = value;
+        out->edge = edge;
+        out->probe = probe;
+    }
+    out->n_cells++;
+    out->n_failing += !passes;
+    if (!passes)
+        conclude(out, ND_CASE_FAILED);
+}
+
+static size_t find_edge(const struct nd_comparison *c, const char *name)
+{
+    size_t e = 0;
+    while (e < c->n_edges && strcmp(c->edges[e].name, name) != 0)
+        e++;
+    return e;
+}
+
+static size_t find_probe(const struct nd_comparison *c, const char *name)
+{
+    size_t p = 0;
+    while (p < c->n_probes && strcmp(c->probes[p].name, name) != 0)
+        p++;
+    return p;
+}
+
+static void judge_agreement(struct judging *j, const struct nd_comparison *c, size_t test, size_t edge,
+                            size_t probe, const char *edge_name)
+{
+    for (size_t i = 0; i < c->n_top1; i++) {
+        const struct nd_top1 *row = &c->top1[i];
+        if (row->edge != edge || row->probe != probe)
+            continue;
+        if (!row->pairs[test - 1].exists)
+            break;
+        note_value(j, edge_name, c->probes[probe].name, row->pairs[test - 1].agreement);
+        j->out->n_samples = row->pairs[test - 1].n_samples;
+        return;
+    }
+    note_not_comparable(j->out, edge_name, "it has no classes to agree on");
+}
+
+static void judge_edge(struct judging *j, const struct nd_comparison *c, size_t test,
+                       const struct nd_scope_edge *edge, const struct nd_scope_probe *probe)
+{
+    size_t e = find_edge(c, edge->name), p = find_probe(c, probe->name);
+    if (e == c->n_edges || p == c->n_probes) {
+        note_not_comparable(j->out, edge->name, "there is no capture of it");
+        return;
+    }
+    const struct nd_compared_edge *compared = &c->edges[e];
+    const struct nd_compared_part *part = &compared->pairs[test - 1].probes[p];
+    if (part->coverage != ND_COVERAGE_FULL) {
+        note_not_comparable(j->out, edge->name, part->reason != NULL ? part->reason : "it is not there");
+        return;
+    }
+    if (j->gate->gate == ND_POLICY_AGREEMENT) {
+        judge_agreement(j, c, test, e, p, edge->name);
+        return;
+    }
+    /* The type is known only now: a gate for codes does not govern floats, nor the reverse. */
+    bool is_float = nd_dtype_is_float(compared->dtype);
+    if ((j->gate->gate == ND_POLICY_LSB && is_float) || (j->gate->gate == ND_POLICY_ULP && !is_float))
+        return;
+    struct nd_edge_value found =
+        nd_edge_value_of(j->gate->gate, &part->difference, nd_edge_step(j->model->model, edge->name));
+    if (found.is_known)
+        note_value(j, edge->name, probe->name, found.value);
+    else
+        note_not_comparable(j->out, edge->name, found.why_not);
+}
+
+static void tell_edges(const struct judging *j)
+{
+    struct nd_case *out = j->out;
+    char value[32], bound[32];
+    if (out->verdict == ND_CASE_NOT_COMPARABLE || out->n_cells == 0)
+        return;
+    nd_policy_format_number(out->value, value);
+    nd_policy_format_number(out->bound, bound);
+    enum nd_policy_gate gate = j->gate->gate;
+    if (gate == ND_POLICY_BIT_EQUAL && out->n_failing == 0)
+        snprintf(out->message, sizeof out->message, "bit-equal in %zu of %zu", out->n_cells, out->n_cells);
+    else if (gate == ND_POLICY_BIT_EQUAL)
+        snprintf(out->message, sizeof out->message,
+                 "samples that differ: %s at '%s' with '%s'; fails in %zu of %zu", value, out->edge, out->probe,
+                 out->n_failing, out->n_cells);
+    else
+        snprintf(out->message, sizeof out->message, "%s %s%s%s at '%s' with '%s'; fails in %zu of %zu",
+                 nd_policy_gate_name(gate), value,
+                 out->n_failing == 0 ? ""
+                 : is_minimum(gate)  ? " < "
+                                     : " > ",
+                 out->n_failing == 0 ? "" : bound, out->edge, out->probe, out->n_failing, out->n_cells);
+}
+
+static void judge_edges(struct judging *j)
+{
+    const struct nd_qualify_model *model = j->model;
+    size_t ref = nd_qualify_find_cell(model, j->q->n_devices, j->gate->to);
+    const struct nd_qualify_comparison *found = ref != SIZE_MAX ? nd_qualify_find_comparison(model, ref) : NULL;
+    for (size_t e = 0; e < model->n_edges; e++)
+        for (size_t p = 0; p < model->n_probes; p++) {
+            if (!governs(j, &model->edges[e], &model->scope_probes[p]))
+                continue;
+            j->out->applies = true;
+            if (found == NULL || found->comparison == NULL) {
+                char why[300];
+                snprintf(why, sizeof why, "nothing to compare with: %s",
+                         found != NULL ? found->why_not : "the reference is not there");
+                note_not_comparable(j->out, NULL, why);
+                return;
+            }
+            judge_edge(j, found->comparison, found->devices[j->device], &model->edges[e],
+                       &model->scope_probes[p]);
+        }
+    tell_edges(j);
+}
+
+/* ---- accuracy ---- */
+
+static const int64_t *reference_classes(const struct judging *j, const struct nd_accuracy_study *study)
+{
+    if (strcmp(j->gate->to, ND_REFERENCE_FLOAT) == 0)
+        return study->reference;
+    if (strcmp(j->gate->to, ND_REFERENCE_QUANTISED) == 0)
+        return study->quantised;
+    return nd_accuracy_study_classes(study, nd_qualify_find_cell(j->model, j->q->n_devices, j->gate->to));
+}
+
+/* "4 282". */
+static char *grouped(uint64_t n, char out[static 32])
+{
+    char digits[24];
+    int n_digits = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n), at = 0;
+    for (int i = 0; i < n_digits; i++) {
+        if (i > 0 && (n_digits - i) % 3 == 0)
+            out[at++] = ' ';
+        out[at++] = digits[i];
+    }
+    out[at] = '\0';
+    return out;
+}
+
+static void tell_answer(const struct judging *j, const struct nd_paired *table, const struct nd_answer *answer)
+{
+    struct nd_case *out = j->out;
+    char needed[32], given[32], end[120];
+    double total = (double)answer->n_samples;
+    snprintf(end, sizeof end, "%s", nd_answer_name(ND_QUESTION_NONINFERIOR, answer->kind));
+    if (answer->kind == ND_ANSWER_INCONCLUSIVE)
+        snprintf(end, sizeof end, "inconclusive: %s samples needed, %s given",
+                 grouped(answer->n_needed, needed), grouped(answer->n_samples, given));
+    snprintf(
+        out->message, sizeof out->message,
+        "%.2f%% -> %.2f%%, right to wrong %llu, wrong to right %llu, %.6g %% interval %+.2f .. %+.2f points; "
+        "%s",
+        100 * (double)(table->both_right + table->ref_only) / total,
+        100 * (double)(table->both_right + table->test_only) / total, (unsigned long long)table->ref_only,
+        (unsigned long long)table->test_only, 100 * answer->confidence, 100 * answer->interval.low,
+        100 * answer->interval.high, end);
+}
+
+static void judge_study(struct judging *j, const struct nd_accuracy_study *study)
+{
+    static const enum nd_case_verdict verdicts[] = {[ND_ANSWER_INCONCLUSIVE] = ND_CASE_INCONCLUSIVE,
+                                                    [ND_ANSWER_YES] = ND_CASE_PASSED,
+                                                    [ND_ANSWER_NO] = ND_CASE_FAILED};
+    const int64_t *ref = reference_classes(j, study), *test = nd_accuracy_study_classes(study, j->device);
+    struct nd_case *out = j->out;
+    if (ref == NULL || test == NULL) {
+        note_not_comparable(out, study->edge, "the reference or the device has no classes there");
+        return;
+    }
+    const struct nd_question question = {.kind = ND_QUESTION_NONINFERIOR,
+                                         .margin = j->gate->margin,
+                                         .alpha = 1 - j->gate->confidence,
+                                         .power = j->gate->power};
+    struct nd_paired table;
+    struct nd_answer answer;
+    uint64_t n_changed_wrong;
+    nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
+    nd_paired_ask(&table, &question, &answer);
+    enum nd_case_verdict verdict = verdicts[answer.kind];
+    bool is_worst = out->n_cells == 0 || verdict > out->verdict ||
+                    (verdict == out->verdict && 0 - answer.difference > out->value);
+    out->n_cells++;
+    out->n_failing += answer.kind != ND_ANSWER_YES;
+    if (is_worst && out->verdict < ND_CASE_NOT_COMPARABLE) {
+        out->value = 0 - answer.difference;
+        out->edge = study->edge;
+        out->probe = study->probe;
+        out->n_samples = answer.n_samples;
+        out->n_needed = answer.n_needed;
+        tell_answer(j, &table, &answer);
+    }
+    conclude(out, verdict);
+}
+
+static void judge_accuracy(struct judging *j)
+{
+    const struct nd_qualify_model *model = j->model;
+    j->out->bound = j->gate->margin;
+    for (size_t e = 0; e < model->n_edges; e++)
+        for (size_t p = 0; p < model->n_probes; p++) {
+            if (!governs(j, &model->edges[e], &model->scope_probes[p]))
+                continue;
+            size_t s = 0;
+            j->out->applies = true;
+            while (s < model->n_studies && (strcmp(model->studies[s].edge, model->edges[e].name) != 0 ||
+                                            strcmp(model->studies[s].probe, model->scope_probes[p].name) != 0))
+                s++;
+            if (s < model->n_studies)
+                judge_study(j, &model->studies[s]);
+            else
+                note_not_comparable(j->out, model->edges[e].name, "it has no classes");
+        }
+}
+
+/* ---- what is no edge ---- */
+
+double nd_latency_cv(const struct nd_capture_probe *probe)
+{
+    size_t n = 0;
+    double mean = 0, sum = 0;
+    for (size_t i = 0; i < probe->n_samples * probe->n_repeats; i++) {
+        double x = probe->latency_us[i];
+        if (!isfinite(x))
+            continue;
+        double step = x - mean;
+        mean += step / (double)++n;
+        sum += step * (x - mean);
+    }
+    return n >= 2 && mean > 0 ? sqrt(sum / (double)(n - 1)) / mean : NAN;
+}
+
+static void judge_latency(struct judging *j)
+{
+    struct nd_case *out = j->out;
+    out->bound = j->gate->fail;
+    for (size_t p = 0; p < j->model->n_probes; p++) {
+        if (!governs(j, NULL, &j->model->scope_probes[p]))
+            continue;
+        out->applies = true;
+        size_t at = nd_capture_find_probe(j->cell->capture, j->model->scope_probes[p].name);
+        double cv = at != SIZE_MAX ? nd_latency_cv(nd_capture_probe(j->cell->capture, at)) : NAN;
+        if (isnan(cv)) {
+            snprintf(out->message, sizeof out->message, "fewer than 2 runs of '%s' were timed",
+                     j->model->scope_probes[p].name);
+            conclude(out, ND_CASE_INCONCLUSIVE);
+            out->n_needed = 2;
+            continue;
+        }
+        if (out->n_cells == 0 || cv > out->value) {
+            out->value = cv;
+            out->probe = j->model->scope_probes[p].name;
+        }
+        out->n_cells++;
+        out->n_failing += cv > j->gate->fail;
+        conclude(out, cv > j->gate->fail   ? ND_CASE_FAILED
+                      : cv > j->gate->warn ? ND_CASE_WARNED
+                                           : ND_CASE_PASSED);
+    }
+    if (out->n_cells > 0 && out->verdict != ND_CASE_INCONCLUSIVE)
+        snprintf(out->message, sizeof out->message, "latency varies by %.3g %% with '%s'", 100 * out->value,
+                 out->probe);
+}
+
+static bool is_io_quantisation(const struct nd_model *model, const char *name)
+{
+    for (size_t i = 0; i < nd_model_n_nodes(model); i++)
+        if (strcmp(nd_model_node(model, i)->name, name) == 0)
+            return nd_model_node(model, i)->is_io_quantisation;
+    return false;
+}
+
+/* Nodes of a capture that run on the CPU although the device is none, by what the gate says of them. */
+struct fallen {
+    size_t n_allowed, n_quantisers, n_others;
+    const struct nd_capture_node *quantiser, *other; /* the first ones */
+};
+
+static void sort_node(const struct judging *j, const struct nd_capture_node *node, struct fallen *fallen)
+{
+    const struct nd_texts *allow = &j->gate->allow;
+    if (j->cell->device.kind == ND_DEVICE_CPU || strcmp(node->provider, "CPUExecutionProvider") != 0 ||
+        is_io_quantisation(j->cell->model, node->name))
+        return;
+    if (allow->n > 0 && (nd_texts_match(allow, node->name) || nd_texts_match(allow, node->op_type))) {
+        fallen->n_allowed++;
+    } else if (strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0) {
+        fallen->quantiser = fallen->n_quantisers++ == 0 ? node : fallen->quantiser;
+    } else {
+        fallen->other = fallen->n_others++ == 0 ? node : fallen->other;
+    }
+}
+
+static void judge_fallback(struct judging *j)
+{
+    struct nd_case *out = j->out;
+    struct fallen fallen = {0};
+    if (!governs(j, NULL, NULL))
+        return;
+    out->applies = true;
+    out->n_cells = nd_capture_n_nodes(j->cell->capture);
+    for (size_t i = 0; i < out->n_cells; i++)
+        sort_node(j, nd_capture_node(j->cell->capture, i), &fallen);
+    /* An operator that may fall back takes the quantisers around it along. */
+    if (fallen.n_allowed > 0)
+        fallen.n_quantisers = 0;
+    out->n_failing = fallen.n_others + fallen.n_quantisers;
+    out->value = (double)out->n_failing;
+    out->bound = 0;
+    const struct nd_capture_node *node = fallen.n_others > 0 ? fallen.other : fallen.quantiser;
+    if (out->n_failing == 0)
+        snprintf(out->message, sizeof out->message, "no node falls back that may not");
+    else
+        snprintf(out->message, sizeof out->message, "node '%s' (%s) runs on the CPU; %zu of %zu nodes do",
+                 node->name, node->op_type, out->n_failing, out->n_cells);
+    conclude(out, out->n_failing > 0 ? ND_CASE_FAILED : ND_CASE_PASSED);
+}
+
+static void judge_finalize(struct judging *j)
+{
+    if (!governs(j, NULL, NULL))
+        return;
+    j->out->applies = true;
+    snprintf(j->out->message, sizeof j->out->message, "complete");
+}
+
+/* ---- all of it ---- */
+
+/* Whether the rule is about the device at all, though nothing of it was captured. */
+static bool applies_to_failed(const struct judging *j)
+{
+    const struct nd_qualify_model *model = j->model;
+    bool has_edges = nd_policy_has_edges(j->gate->gate), has_probes = nd_policy_has_probes(j->gate->gate);
+    for (size_t e = 0; e < (has_edges ? model->n_edges : 1); e++)
+        for (size_t p = 0; p < (has_probes ? model->n_probes : 1); p++)
+            if (governs(j, &model->edges[e], &model->scope_probes[p]))
+                return true;
+    return false;
+}
+
+void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device,
+                      size_t rule, struct nd_case *out)
+{
+    *out = (struct nd_case){.value = NAN, .bound = NAN};
+    struct judging j = {.q = q,
+                        .model = model,
+                        .cell = &model->cells[device],
+                        .device = device,
+                        .rule = rule,
+                        .gate = &q->campaign.policy.rules[rule],
+                        .out = out};
+    if (j.cell->failure != NULL) {
+        out->applies = applies_to_failed(&j);
+        out->verdict = ND_CASE_DEVICE_FAILED;
+        snprintf(out->message, sizeof out->message, "the device failed: %s", j.cell->failure);
+        return;
+    }
+    static void (*const judges[ND_POLICY_N_GATES])(struct judging *) = {
+        [ND_POLICY_BIT_EQUAL] = judge_edges,   [ND_POLICY_LSB] = judge_edges,
+        [ND_POLICY_SHARE] = judge_edges,       [ND_POLICY_ULP] = judge_edges,
+        [ND_POLICY_SQNR] = judge_edges,        [ND_POLICY_AGREEMENT] = judge_edges,
+        [ND_POLICY_ACCURACY] = judge_accuracy, [ND_POLICY_LATENCY] = judge_latency,
+        [ND_POLICY_FALLBACK] = judge_fallback, [ND_POLICY_FINALIZE] = judge_finalize,
+    };
+    judges[j.gate->gate](&j);
+    /* An edge of unknown type turned out to be of the other kind. */
+    bool has_nothing = nd_policy_has_edges(j.gate->gate) && out->n_cells == 0 && out->verdict == ND_CASE_PASSED;
+    out->applies = out->applies && !has_nothing;
+    if (out->applies && nd_policy_has_expired(j.gate, q->today)) {
+        conclude(out, ND_CASE_FAILED);
+        snprintf(out->message, sizeof out->message, "the loosening ended on %s (owner %s: %s)", j.gate->until,
+                 j.gate->owner, j.gate->reason);
+    }
+}

@@ -1,0 +1,377 @@
+/* What a campaign comes to: models, probes, devices, and where each capture goes. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "judge/qualify.h"
+#include "npudiff/parse.h"
+
+/* ---- probes ---- */
+
+static enum nd_status make_probes(const struct nd_model *model, const struct nd_texts *specs,
+                                  struct nd_probe **probes, struct nd_error *err)
+{
+    size_t n = nd_model_n_inputs(model);
+    struct nd_probe_target *targets = nd_calloc(n + 1, sizeof *targets);
+    if (targets == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_model_io *input = nd_model_input(model, i);
+        targets[i] = (struct nd_probe_target){.name = input->name,
+                                              .dtype = input->dtype,
+                                              .shape = input->shape,
+                                              .quant = input->quant,
+                                              .quant_dtype = input->quant_dtype};
+    }
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < specs->n; i++)
+        status = nd_probe_create(specs->items[i], targets, n, &probes[i], err);
+    free(targets);
+    return status;
+}
+
+/* The float model is fed the very same: what a generated probe is may depend on the quantised model. */
+static enum nd_status make_float_probes(struct nd_qualify_model *model, struct nd_error *err)
+{
+    model->float_probes = nd_calloc(model->n_probes, sizeof *model->float_probes);
+    if (model->float_probes == NULL)
+        return nd_fail_memory(err);
+    size_t n = nd_model_n_inputs(model->float_model);
+    bool is_alike = n == nd_model_n_inputs(model->model);
+    for (size_t i = 0; is_alike && i < n; i++) {
+        const struct nd_model_io *a = nd_model_input(model->model, i),
+                                 *b = nd_model_input(model->float_model, i);
+        is_alike =
+            strcmp(a->name, b->name) == 0 && a->dtype == b->dtype && nd_shape_equal(&a->shape, &b->shape);
+    }
+    if (!is_alike)
+        return nd_fail(err, ND_E_CAMPAIGN_FORMAT, model->campaign->float_model,
+                       "'%s' does not take the inputs of '%s'", model->campaign->float_model,
+                       model->campaign->quantised);
+    for (size_t p = 0; p < model->n_probes; p++)
+        model->float_probes[p] = model->probes[p];
+    return ND_OK;
+}
+
+/* ---- models ---- */
+
+static enum nd_status set_dims(struct nd_model *model, const struct nd_texts *dims, struct nd_error *err)
+{
+    for (size_t i = 0; i < dims->n; i++) {
+        const char *equals = strchr(dims->items[i], '=');
+        int64_t n;
+        if (equals == NULL || !nd_parse_i64(equals + 1, &n) || n < 1)
+            return nd_fail(err, ND_E_CAMPAIGN_FORMAT, dims->items[i],
+                           "'dims' takes NAME=N with N >= 1, not '%s'", dims->items[i]);
+        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
+        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
+        free(name);
+        if (status != ND_OK)
+            return status;
+    }
+    return nd_model_check_static(model, err);
+}
+
+static enum nd_status load(const char *path, const struct nd_texts *dims, struct nd_model **out,
+                           struct nd_error *err)
+{
+    enum nd_status status = nd_model_load(path, out, err);
+    return status == ND_OK ? set_dims(*out, dims, err) : status;
+}
+
+static enum nd_status find_edges(struct nd_qualify_model *model, const char *edges, struct nd_error *err)
+{
+    size_t *selected = NULL;
+    enum nd_status status = nd_model_select_edges(model->model, edges, &selected, &model->n_edges, err);
+    if (status != ND_OK)
+        return status;
+    model->edges = nd_calloc(model->n_edges, sizeof *model->edges);
+    for (size_t i = 0; model->edges != NULL && i < model->n_edges; i++) {
+        const struct nd_edge *edge = nd_model_edge(model->model, selected[i]);
+        bool is_known = edge->dtype != ND_DTYPE_NONE;
+        model->edges[i] = (struct nd_scope_edge){.name = edge->name,
+                                                 .may_be_integer = !is_known || !nd_dtype_is_float(edge->dtype),
+                                                 .may_be_float = !is_known || nd_dtype_is_float(edge->dtype),
+                                                 .is_output = edge->is_model_output};
+    }
+    free(selected);
+    return model->edges != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status plan_model(struct nd_qualification *q, struct nd_qualify_model *model,
+                                 struct nd_error *err)
+{
+    const struct nd_campaign_model *campaign = model->campaign;
+    model->quantised = model->float64 = SIZE_MAX;
+    model->n_probes = campaign->probes.n;
+    model->probes = nd_calloc(model->n_probes, sizeof *model->probes);
+    model->scope_probes = nd_calloc(model->n_probes, sizeof *model->scope_probes);
+    model->explanations = nd_calloc(q->n_devices, sizeof *model->explanations);
+    if (model->probes == NULL || model->scope_probes == NULL || model->explanations == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = load(campaign->quantised, &campaign->dims, &model->model, err);
+    if (status == ND_OK && campaign->float_model != NULL)
+        status = load(campaign->float_model, &campaign->dims, &model->float_model, err);
+    if (status == ND_OK)
+        status = make_probes(model->model, &campaign->probes, model->probes, err);
+    if (status == ND_OK && model->float_model != NULL)
+        status = make_float_probes(model, err);
+    if (status == ND_OK)
+        status = find_edges(model, q->campaign.edges, err);
+    for (size_t p = 0; status == ND_OK && p < model->n_probes; p++) {
+        model->scope_probes[p] = (struct nd_scope_probe){.name = model->probes[p]->name,
+                                                         .has_labels = model->probes[p]->labels != NULL};
+        for (size_t i = 0; i < p; i++)
+            if (strcmp(model->probes[i]->name, model->probes[p]->name) == 0)
+                return nd_fail(err, ND_E_CAMPAIGN_FORMAT, q->campaign.path,
+                               "%s: model '%s' has two probes '%s'", q->campaign.path, campaign->name,
+                               model->probes[p]->name);
+    }
+    if (status != ND_OK)
+        nd_error_context(err, "%s: model '%s'", q->campaign.path, campaign->name);
+    return status;
+}
+
+/* ---- cells ---- */
+
+/* A label as the name of a file: digits follow where that loses something. */
+static char *file_name(const char *label)
+{
+    struct nd_strbuf name = {0};
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    bool is_plain = label[0] != '.' && strlen(label) <= 100;
+    for (const char *at = label; *at != '\0'; at++) {
+        unsigned char c = (unsigned char)*at;
+        bool is_good = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       strchr("._-+@", *at) != NULL;
+        hash = (hash ^ c) * 16777619u;
+        is_plain = is_plain && is_good;
+        if (name.len < 100)
+            nd_strbuf_append(&name, is_good && !(at == label && c == '.') ? at : "-", 1);
+    }
+    if (!is_plain)
+        nd_strbuf_printf(&name, "-%08x", (unsigned int)hash);
+    nd_strbuf_puts(&name, ".h5");
+    return nd_strbuf_take(&name);
+}
+
+static enum nd_status place(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                            const char *label, struct nd_qualify_cell *cell, struct nd_error *err)
+{
+    struct nd_strbuf relative = {0};
+    char *name = file_name(label);
+    nd_strbuf_printf(&relative, "captures/%s/%s", model->campaign->name, name != NULL ? name : "");
+    free(name);
+    cell->relative = nd_strbuf_take(&relative);
+    if (cell->relative != NULL)
+        cell->path = nd_path_join(q->folder, cell->relative);
+    return cell->path != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static bool has_fallback_gate(const struct nd_qualification *q, const char *model, const char *device)
+{
+    for (size_t r = 0; r < q->campaign.policy.n; r++) {
+        const struct nd_policy_rule *rule = &q->campaign.policy.rules[r];
+        if (rule->gate == ND_POLICY_FALLBACK && nd_texts_match(&rule->models, model) &&
+            nd_texts_match(&rule->devices, device))
+            return true;
+    }
+    return false;
+}
+
+static enum nd_status plan_device(struct nd_qualification *q, struct nd_qualify_model *model, size_t d,
+                                  struct nd_error *err)
+{
+    struct nd_qualify_cell *cell = &model->cells[model->n_cells++];
+    const struct nd_campaign_device *device = &q->campaign.devices[d];
+    enum nd_status status = nd_device_parse(device->uri, &cell->device, err);
+    if (status != ND_OK) {
+        nd_error_context(err, "%s:%zu:%zu", q->campaign.path, device->mark.line + 1, device->mark.column + 1);
+        return status;
+    }
+    q->labels[d] = q->models[0].cells[d].device.label;
+    cell->label = cell->device.label;
+    cell->model = model->model;
+    cell->probes = (const struct nd_probe *const *)model->probes;
+    cell->edges = q->campaign.edges;
+    cell->allow_fallback = has_fallback_gate(q, model->campaign->name, cell->label);
+    for (size_t i = 0; status == ND_OK && i < device->n_prepared; i++)
+        if (strcmp(device->prepared[i].model, model->campaign->name) == 0) {
+            status = load(device->prepared[i].path, &model->campaign->dims, &cell->prepared, err);
+            cell->model = cell->prepared;
+            cell->edges = "none"; /* what ships has no edges to make visible */
+            model->has_prepared = true;
+        }
+    return status == ND_OK ? place(q, model, cell->label, cell, err) : status;
+}
+
+static enum nd_status plan_reference(struct nd_qualification *q, struct nd_qualify_model *model, bool is_float,
+                                     struct nd_error *err)
+{
+    struct nd_qualify_cell *cell = &model->cells[model->n_cells];
+    *(is_float ? &model->float64 : &model->quantised) = model->n_cells++;
+    cell->label = is_float ? ND_REFERENCE_FLOAT : ND_REFERENCE_QUANTISED;
+    cell->model = is_float ? model->float_model : model->model;
+    cell->probes = (const struct nd_probe *const *)(is_float ? model->float_probes : model->probes);
+    cell->edges = is_float ? "outputs" : q->campaign.edges;
+    enum nd_status status = nd_device_parse(is_float ? "float64" : "exact", &cell->device, err);
+    return status == ND_OK ? place(q, model, cell->label, cell, err) : status;
+}
+
+static bool needs_quantised(const struct nd_qualification *q, const struct nd_qualify_model *model)
+{
+    bool is_needed = strcmp(q->campaign.reference, ND_REFERENCE_QUANTISED) == 0;
+    for (size_t r = 0; r < q->campaign.policy.n; r++)
+        is_needed = is_needed || (nd_policy_has_edges(q->campaign.policy.rules[r].gate) &&
+                                  strcmp(q->campaign.policy.rules[r].to, ND_REFERENCE_QUANTISED) == 0);
+    for (size_t p = 0; p < model->n_probes; p++)
+        is_needed = is_needed || model->scope_probes[p].has_labels;
+    return is_needed;
+}
+
+static bool has_labels(const struct nd_qualify_model *model)
+{
+    for (size_t p = 0; p < model->n_probes; p++)
+        if (model->scope_probes[p].has_labels)
+            return true;
+    return false;
+}
+
+/* Two names of one device would be captured over one another. */
+static enum nd_status check_paths(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                  struct nd_error *err)
+{
+    for (size_t i = 0; i < model->n_cells; i++)
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(model->cells[i].path, model->cells[k].path) == 0 ||
+                strcmp(model->cells[i].label, model->cells[k].label) == 0)
+                return nd_fail(err, ND_E_CAMPAIGN_FORMAT, q->campaign.path, "%s: two devices are called '%s'",
+                               q->campaign.path, model->cells[i].label);
+    return ND_OK;
+}
+
+static enum nd_status plan_cells(struct nd_qualification *q, struct nd_qualify_model *model,
+                                 struct nd_error *err)
+{
+    model->cells = nd_calloc(q->n_devices + 2, sizeof *model->cells);
+    if (model->cells == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t d = 0; status == ND_OK && d < q->n_devices; d++)
+        status = plan_device(q, model, d, err);
+    if (status == ND_OK && needs_quantised(q, model))
+        status = plan_reference(q, model, false, err);
+    if (status == ND_OK && model->float_model != NULL && has_labels(model))
+        status = plan_reference(q, model, true, err);
+    return status == ND_OK ? check_paths(q, model, err) : status;
+}
+
+/* ---- all of it ---- */
+
+static enum nd_status check_policy(struct nd_qualification *q, struct nd_error *err)
+{
+    size_t n = q->campaign.n_models;
+    q->scopes = nd_calloc(n, sizeof *q->scopes);
+    if (q->scopes == NULL)
+        return nd_fail_memory(err);
+    for (size_t m = 0; m < n; m++) {
+        const struct nd_qualify_model *model = &q->models[m];
+        q->scopes[m] = (struct nd_scope_model){.name = model->campaign->name,
+                                               .has_float = model->float_model != NULL,
+                                               .n_edges = model->n_edges,
+                                               .n_probes = model->n_probes,
+                                               .edges = model->edges,
+                                               .probes = model->scope_probes};
+    }
+    const struct nd_scope scope = {
+        .n_models = n, .n_devices = q->n_devices, .models = q->scopes, .devices = q->labels};
+    return nd_policy_check(&q->campaign.policy, &scope, q->campaign.path, err);
+}
+
+size_t nd_qualify_find_cell(const struct nd_qualify_model *model, size_t n_devices, const char *to)
+{
+    for (size_t d = 0; d < n_devices; d++)
+        if (strcmp(model->cells[d].label, to) == 0)
+            return d;
+    return strcmp(to, ND_REFERENCE_FLOAT) == 0 ? model->float64 : model->quantised;
+}
+
+static enum nd_status check_reference(const struct nd_qualification *q, struct nd_error *err)
+{
+    if (strcmp(q->campaign.reference, ND_REFERENCE_QUANTISED) == 0)
+        return ND_OK;
+    for (size_t d = 0; d < q->n_devices; d++)
+        if (strcmp(q->labels[d], q->campaign.reference) == 0)
+            return ND_OK;
+    return nd_fail(err, ND_E_CAMPAIGN_FORMAT, q->campaign.path,
+                   "%s: 'reference' is 'quantised' or a device of the campaign, not '%s'", q->campaign.path,
+                   q->campaign.reference);
+}
+
+enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err)
+{
+    q->n_devices = q->campaign.n_devices;
+    q->labels = nd_calloc(q->n_devices, sizeof *q->labels);
+    q->models = nd_calloc(q->campaign.n_models, sizeof *q->models);
+    if (q->labels == NULL || q->models == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = ND_OK;
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        q->models[m].campaign = &q->campaign.models[m];
+    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
+        status = plan_model(q, &q->models[m], err);
+    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
+        status = plan_cells(q, &q->models[m], err);
+    if (status == ND_OK)
+        status = check_reference(q, err);
+    return status == ND_OK ? check_policy(q, err) : status;
+}
+
+static void cell_deinit(struct nd_qualify_cell *cell)
+{
+    nd_capture_close(&cell->capture);
+    nd_device_deinit(&cell->device);
+    nd_model_destroy(&cell->prepared);
+    free(cell->path);
+    free(cell->relative);
+    free(cell->failure);
+}
+
+static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
+{
+    for (size_t i = 0; i < model->n_studies; i++)
+        nd_accuracy_study_deinit(&model->studies[i]);
+    free(model->studies);
+    for (size_t i = 0; i < model->n_comparisons; i++) {
+        nd_comparison_destroy(&model->comparisons[i].comparison);
+        free(model->comparisons[i].devices);
+        free(model->comparisons[i].why_not);
+    }
+    free(model->comparisons);
+    for (size_t d = 0; model->explanations != NULL && d < n_devices; d++)
+        free(model->explanations[d]);
+    free(model->explanations);
+    for (size_t i = 0; i < model->n_cells; i++)
+        cell_deinit(&model->cells[i]);
+    free(model->cells);
+    free(model->edges);
+    free(model->scope_probes);
+    for (size_t p = 0; model->probes != NULL && p < model->n_probes; p++)
+        nd_probe_destroy(&model->probes[p]);
+    free(model->probes);
+    free(model->float_probes); /* they are those of the quantised model */
+    nd_model_destroy(&model->float_model);
+    nd_model_destroy(&model->model);
+}
+
+void nd_qualify_plan_deinit(struct nd_qualification *q)
+{
+    for (size_t m = 0; q->models != NULL && m < q->campaign.n_models; m++)
+        model_deinit(&q->models[m], q->n_devices);
+    free(q->models);
+    free(q->scopes);
+    free(q->labels);
+}

@@ -1,0 +1,192 @@
+/* The tightest policy that the captures pass: for every model, devices with the same bounds together. Every
+ * device gets one gate of a kind, so that none loosens another. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "judge/qualify.h"
+
+/* What one device needs. */
+struct bounds {
+    bool is_known;
+    bool has_integers, has_floats;
+    double lsb, ulp, share;
+    double margin; /* NaN: no accuracy */
+};
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static void add_part(struct bounds *bounds, const struct nd_compared_edge *edge, const struct nd_difference *d)
+{
+    bool is_float = nd_dtype_is_float(edge->dtype);
+    *(is_float ? &bounds->has_floats : &bounds->has_integers) = true;
+    if (d->n_samples_differing == 0)
+        return;
+    /* Values that are not stored, of mixed types, or not finite on one side: no number would pass. */
+    bool is_countable =
+        d->has_values && d->is_integer != is_float && d->n_nan_mismatch == 0 && d->n_inf_mismatch == 0;
+    bounds->is_known = bounds->is_known && is_countable;
+    double *bound = is_float ? &bounds->ulp : &bounds->lsb;
+    *bound = larger(*bound, (double)(is_float ? d->max_ulp : d->max_lsb));
+    bounds->share = larger(bounds->share, d->share);
+}
+
+/* The smallest margin of four decimals that is proven; NaN: none is. */
+static double margin_of(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device)
+{
+    double margin = NAN;
+    const struct nd_question question = {ND_QUESTION_NONINFERIOR, 0.5, 1 - q->campaign.confidence,
+                                         q->campaign.power};
+    for (size_t i = 0; i < model->n_studies; i++) {
+        const struct nd_accuracy_study *study = &model->studies[i];
+        const int64_t *test = nd_accuracy_study_classes(study, device);
+        struct nd_paired table;
+        struct nd_answer answer;
+        uint64_t unused;
+        if (test == NULL || study->quantised == NULL)
+            return NAN;
+        nd_paired_count(study->quantised, test, study->labels, study->n_samples, &table, &unused);
+        nd_paired_ask(&table, &question, &answer);
+        double needed = ceil(-answer.interval.low * 1e4 + 1e-6) / 1e4;
+        needed = needed < 1e-4 ? 1e-4 : needed;
+        margin = isnan(margin) ? needed : larger(margin, needed);
+    }
+    return margin < 0.9999 ? margin : NAN;
+}
+
+static struct bounds bounds_of(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                               size_t device)
+{
+    struct bounds bounds = {.is_known = true, .margin = margin_of(q, model, device)};
+    size_t ref = nd_qualify_find_cell(model, q->n_devices, q->campaign.reference);
+    const struct nd_qualify_comparison *found = ref != SIZE_MAX ? nd_qualify_find_comparison(model, ref) : NULL;
+    if (found == NULL || found->comparison == NULL || found->devices[device] == SIZE_MAX)
+        return (struct bounds){.margin = NAN};
+    const struct nd_comparison *c = found->comparison;
+    for (size_t e = 0; e < c->n_edges; e++) {
+        const struct nd_compared_pair *pair = &c->edges[e].pairs[found->devices[device] - 1];
+        for (size_t s = 0; s < model->n_edges; s++)
+            if (strcmp(model->edges[s].name, c->edges[e].name) == 0)
+                for (size_t p = 0; p < c->n_probes; p++) {
+                    bounds.is_known = bounds.is_known && pair->probes[p].coverage == ND_COVERAGE_FULL;
+                    add_part(&bounds, &c->edges[e], &pair->probes[p].difference);
+                }
+    }
+    return bounds;
+}
+
+static bool is_same_number(double a, double b)
+{
+    return a == b || (isnan(a) && isnan(b));
+}
+
+static bool is_alike(const struct bounds *a, const struct bounds *b)
+{
+    return a->is_known && b->is_known && a->has_integers == b->has_integers && a->has_floats == b->has_floats &&
+           a->lsb == b->lsb && a->ulp == b->ulp && a->share == b->share && is_same_number(a->margin, b->margin);
+}
+
+/* In single quotes, where only a quote is special. */
+static void put_quoted(struct nd_strbuf *out, const char *text)
+{
+    nd_strbuf_puts(out, "'");
+    for (; *text != '\0'; text++)
+        nd_strbuf_append(out, *text == '\'' ? "''" : text, *text == '\'' ? 2 : 1);
+    nd_strbuf_puts(out, "'");
+}
+
+static void put_scope(struct nd_strbuf *out, const char *model, const char *devices)
+{
+    nd_strbuf_puts(out, "    models: ");
+    put_quoted(out, model);
+    nd_strbuf_printf(out, "\n    devices: [%s]\n", devices);
+}
+
+static void put_bound(struct nd_strbuf *out, const char *gate, double max, const char *to, const char *model,
+                      const char *devices)
+{
+    char number[32];
+    nd_strbuf_printf(out, "  - gate: %s\n    max: %s\n    edges: '*'\n    to: ", gate,
+                     nd_policy_format_number(max, number));
+    put_quoted(out, to);
+    nd_strbuf_puts(out, "\n");
+    put_scope(out, model, devices);
+}
+
+static void put_gates(struct nd_strbuf *out, const struct nd_qualification *q, const char *model,
+                      const struct bounds *bounds, const char *devices)
+{
+    const char *to = q->campaign.reference;
+    char number[32], confidence[32];
+    if (bounds->has_integers)
+        put_bound(out, "lsb", bounds->lsb, to, model, devices);
+    if (bounds->has_floats)
+        put_bound(out, "ulp", bounds->ulp, to, model, devices);
+    if (bounds->has_integers || bounds->has_floats)
+        put_bound(out, "differing-share", bounds->share, to, model, devices);
+    if (isnan(bounds->margin))
+        return;
+    nd_strbuf_printf(out,
+                     "  - gate: accuracy-drop\n    margin: %s\n    confidence: %s\n    reference: quantised\n",
+                     nd_policy_format_number(bounds->margin, number),
+                     nd_policy_format_number(q->campaign.confidence, confidence));
+    put_scope(out, model, devices);
+}
+
+/* The devices with the bounds of device d, which is the first that has them. */
+static char *alike_devices(const struct nd_qualification *q, const struct bounds *bounds, size_t d)
+{
+    struct nd_strbuf out = {0};
+    for (size_t i = d; i < q->n_devices; i++)
+        if (i == d || is_alike(&bounds[d], &bounds[i])) {
+            nd_strbuf_puts(&out, i == d ? "" : ", ");
+            put_quoted(&out, q->labels[i]);
+        }
+    return nd_strbuf_take(&out);
+}
+
+static bool suggest_model(struct nd_strbuf *out, const struct nd_qualification *q,
+                          const struct nd_qualify_model *model)
+{
+    struct bounds *bounds = nd_calloc(q->n_devices, sizeof *bounds);
+    bool is_whole = bounds != NULL;
+    for (size_t d = 0; is_whole && d < q->n_devices; d++)
+        bounds[d] = bounds_of(q, model, d);
+    for (size_t d = 0; is_whole && d < q->n_devices; d++) {
+        bool is_first = true;
+        for (size_t i = 0; i < d; i++)
+            is_first = is_first && !is_alike(&bounds[i], &bounds[d]);
+        if (!bounds[d].is_known && strcmp(q->labels[d], q->campaign.reference) != 0)
+            nd_strbuf_printf(out, "  # nothing is proposed for '%s' on '%s': it %s\n", model->campaign->name,
+                             q->labels[d],
+                             model->cells[d].failure != NULL ? "failed" : "cannot be compared in numbers");
+        if (!is_first || !bounds[d].is_known)
+            continue;
+        char *devices = alike_devices(q, bounds, d);
+        is_whole = devices != NULL;
+        if (is_whole)
+            put_gates(out, q, model->campaign->name, &bounds[d], devices);
+        free(devices);
+    }
+    free(bounds);
+    return is_whole;
+}
+
+char *nd_qualify_suggest(const struct nd_qualification *q)
+{
+    struct nd_strbuf out = {0};
+    bool is_whole = true;
+    nd_strbuf_puts(&out, "policy:\n  - gate: finalize\n");
+    for (size_t m = 0; is_whole && m < q->campaign.n_models; m++)
+        is_whole = suggest_model(&out, q, &q->models[m]);
+    char *text = nd_strbuf_take(&out);
+    if (is_whole)
+        return text;
+    free(text);
+    return NULL;
+}

@@ -1,0 +1,376 @@
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "judge/store.h"
+#include "npudiff/parse.h"
+
+/* ---- adding ---- */
+
+/* UTC; that of SOURCE_DATE_EPOCH when it is set. */
+static void date_now(char out[static 32])
+{
+    const char *epoch = getenv("SOURCE_DATE_EPOCH");
+    int64_t seconds;
+    time_t now = epoch != NULL && nd_parse_i64(epoch, &seconds) ? (time_t)seconds : time(NULL);
+    struct tm utc = {0};
+    if (gmtime_r(&now, &utc) == NULL)
+        memset(&utc, 0, sizeof utc);
+    strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &utc);
+}
+
+static json_t *text_or_empty(const char *text)
+{
+    return nd_axes_text(text != NULL ? text : "");
+}
+
+/* Everything but the object. NULL: out of memory. */
+static json_t *make_entry(const struct nd_capture *capture, const struct nd_golden_acceptance *how)
+{
+    char date[32];
+    date_now(date);
+    json_t *entry = nd_record_of_capture(capture);
+    json_t *more =
+        json_pack("{s:i, s:o, s:o, s:o, s:s, s:o, s:o, s:n}", "npudiff_entry", (int)ND_STORE_VERSION, "label",
+                  text_or_empty(nd_capture_string(capture, "device", "label")), "note",
+                  text_or_empty(how->note), "accepted_by", text_or_empty(how->accepted_by), "date", date, "uri",
+                  text_or_empty(nd_capture_string(capture, "device", "uri")), "model_file",
+                  text_or_empty(nd_capture_string(capture, "model", "file")), "object");
+    if (entry == NULL || more == NULL || json_object_update(entry, more) != 0) {
+        json_decref(entry);
+        entry = NULL;
+    }
+    json_decref(more);
+    return entry;
+}
+
+static enum nd_status verify(const struct nd_capture *capture, struct nd_error *err)
+{
+    struct nd_capture_verification found;
+    enum nd_status status = nd_capture_verify(capture, &found, err);
+    if (status != ND_OK || (found.n_wrong == 0 && found.content_matches))
+        return status;
+    const char *path = nd_capture_path(capture);
+    return nd_fail(err, ND_E_CAPTURE_DIGEST, path, "'%s' is damaged and is not accepted: %s", path,
+                   found.n_wrong > 0 ? found.first_wrong : "its content digest does not match");
+}
+
+static enum nd_status copy_bytes(const char *from, const char *to, struct nd_error *err)
+{
+    enum { BLOCK = 1 << 20 };
+    enum nd_status status = ND_OK;
+    char *block = nd_calloc(BLOCK, 1);
+    int in = open(from, O_RDONLY | O_CLOEXEC);
+    int out = in >= 0 && block != NULL ? open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
+    if (block == NULL)
+        status = nd_fail_memory(err);
+    else if (in < 0)
+        status = nd_fail(err, ND_E_FILE_OPEN, from, "cannot open '%s': %s", from, strerror(errno));
+    else if (out < 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot create '%s': %s", to, strerror(errno));
+    while (status == ND_OK) {
+        ssize_t n = read(in, block, BLOCK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            status = nd_fail(err, ND_E_FILE_READ, from, "cannot read '%s': %s", from, strerror(errno));
+        if (n <= 0)
+            break;
+        status = nd_file_write_all(out, block, (size_t)n, to, err);
+    }
+    if (status == ND_OK && fsync(out) != 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
+    if (out >= 0 && close(out) != 0 && status == ND_OK)
+        status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
+    if (in >= 0)
+        close(in);
+    free(block);
+    return status;
+}
+
+/* The copy of a capture, under the SHA-256 of its bytes, which *hex gets. Under the lock, so that a temporary
+ * file in the way is that of a killed writer. */
+static enum nd_status put_object(const struct nd_golden *store, const char *capture,
+                                 char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
+{
+    char copied[ND_SHA256_HEX_BYTES];
+    struct nd_strbuf suffix = {0};
+    enum nd_status status = nd_sha256_file(capture, hex, err);
+    if (status != ND_OK)
+        return status;
+    nd_strbuf_printf(&suffix, ".h5.tmp-%ld", (long)getpid());
+    char *final = nd_store_path(store, "objects", hex, ".h5");
+    char *temporary = suffix.text != NULL ? nd_store_path(store, "objects", hex, suffix.text) : NULL;
+    if (final == NULL || temporary == NULL) {
+        status = nd_fail_memory(err);
+    } else if (!nd_path_exists(final)) {
+        unlink(temporary);
+        status = copy_bytes(capture, temporary, err);
+        if (status == ND_OK)
+            status = nd_sha256_file(temporary, copied, err);
+        if (status == ND_OK && strcmp(copied, hex) != 0)
+            status = nd_fail(err, ND_E_CAPTURE_CHANGED, capture, "'%s' was changed while it was being copied",
+                             capture);
+        if (status == ND_OK)
+            status = nd_file_publish(temporary, final, true, err);
+        if (status != ND_OK)
+            unlink(temporary);
+    }
+    nd_strbuf_deinit(&suffix);
+    free(final);
+    free(temporary);
+    return status;
+}
+
+static enum nd_status put_entry(const struct nd_golden *store, const json_t *entry,
+                                char id[static ND_SHA256_HEX_BYTES], struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    struct nd_strbuf text = {0};
+    char *compact = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS), *path = NULL, *temporary = NULL;
+    if (compact != NULL)
+        nd_strbuf_printf(&text, "%s\n", compact);
+    if (compact != NULL && !text.failed) {
+        struct nd_strbuf suffix = {0};
+        nd_sha256_bytes(text.text, text.len, id);
+        nd_strbuf_printf(&suffix, ".json.tmp-%ld", (long)getpid());
+        path = nd_store_path(store, "entries", id, ".json");
+        temporary = suffix.text != NULL ? nd_store_path(store, "entries", id, suffix.text) : NULL;
+        nd_strbuf_deinit(&suffix);
+    }
+    if (path == NULL || temporary == NULL) {
+        status = nd_fail_memory(err);
+    } else {
+        unlink(temporary); /* of a killed writer: the lock is ours */
+        status = nd_file_put(path, text.text, text.len, err);
+    }
+    nd_strbuf_deinit(&text);
+    free(compact);
+    free(path);
+    free(temporary);
+    return status;
+}
+
+/* The entry that says the same of a capture, with an object where one is wanted; n when there is none. */
+static size_t find_equal(const struct nd_golden *store, const json_t *entry, bool wants_object, bool *is_whole)
+{
+    char wanted[ND_SHA256_HEX_BYTES], found[ND_SHA256_HEX_BYTES];
+    *is_whole = nd_record_identity(entry, wanted);
+    for (size_t i = 0; *is_whole && i < store->n; i++) {
+        const json_t *other = store->entries[i].json;
+        *is_whole = nd_record_identity(other, found);
+        if (*is_whole && strcmp(found, wanted) == 0 &&
+            (!wants_object || json_is_string(json_object_get(other, "object"))))
+            return i;
+    }
+    return store->n;
+}
+
+/* Under the lock. *id: of the entry, new or not. */
+static enum nd_status add_locked(struct nd_golden *store, const char *capture,
+                                 const struct nd_golden_acceptance *how, json_t *entry,
+                                 char id[static ND_SHA256_HEX_BYTES], bool *is_new, struct nd_error *err)
+{
+    bool is_whole = true;
+    char object[ND_SHA256_HEX_BYTES];
+    char *entries = nd_path_join(store->path, "entries"), *objects = nd_path_join(store->path, "objects");
+    enum nd_status status =
+        entries != NULL && objects != NULL ? nd_dir_make(entries, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_dir_make(objects, err);
+    free(entries);
+    free(objects);
+    if (status == ND_OK)
+        status = nd_store_load(store, err);
+    if (status != ND_OK)
+        return status;
+    size_t equal = find_equal(store, entry, !how->digest_only, &is_whole);
+    if (!is_whole)
+        return nd_fail_memory(err);
+    *is_new = equal == store->n;
+    if (!*is_new) {
+        memcpy(id, store->entries[equal].id, ND_SHA256_HEX_BYTES);
+        return ND_OK;
+    }
+    if (!how->digest_only) {
+        status = put_object(store, capture, object, err);
+        if (status == ND_OK && json_object_set_new(entry, "object", json_string(object)) != 0)
+            status = nd_fail_memory(err);
+    }
+    if (status == ND_OK)
+        status = put_entry(store, entry, id, err);
+    return status == ND_OK ? nd_store_load(store, err) : status;
+}
+
+static const struct nd_store_entry *entry_by_id(const struct nd_golden *store, const char *id)
+{
+    for (size_t i = 0; i < store->n; i++)
+        if (strcmp(store->entries[i].id, id) == 0)
+            return &store->entries[i];
+    return NULL;
+}
+
+enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
+                             const struct nd_golden_acceptance *how, char **json, struct nd_error *err)
+{
+    struct nd_capture *opened = NULL;
+    json_t *entry = NULL;
+    int lock = -1;
+    bool is_new = false;
+    char id[ND_SHA256_HEX_BYTES];
+    enum nd_status status = nd_capture_open(capture, &opened, err);
+    if (status == ND_OK)
+        status = verify(opened, err);
+    if (status == ND_OK && (entry = make_entry(opened, how)) == NULL)
+        status = nd_fail_memory(err);
+    nd_capture_close(&opened);
+    if (status == ND_OK)
+        status = nd_store_lock(store->path, &lock, err);
+    if (status == ND_OK)
+        status = add_locked(store, capture, how, entry, id, &is_new, err);
+    if (status == ND_OK) {
+        const struct nd_store_entry *added = entry_by_id(store, id);
+        json_t *row = added != NULL ? nd_store_describe(store, added) : NULL;
+        status = nd_store_report(
+            store,
+            json_pack("{s:o, s:b, s:o}", "capture", nd_axes_text(capture), "is_new", is_new, "entry", row),
+            json, err);
+    }
+    nd_store_unlock(&lock);
+    json_decref(entry);
+    return status;
+}
+
+/* ---- pruning ---- */
+
+struct pruning {
+    const struct nd_golden *store;
+    bool dry_run;
+    bool *is_kept; /* [store->n] */
+    json_t *removed[3];
+    enum nd_status status;
+};
+enum { REMOVED_ENTRIES, REMOVED_OBJECTS, REMOVED_LEFTOVERS };
+
+static void remove_file(struct pruning *pruning, int kind, const char *folder, const char *name,
+                        struct nd_error *err)
+{
+    char *path = nd_store_path(pruning->store, folder, name, "");
+    if (path == NULL || json_array_append_new(pruning->removed[kind], nd_axes_text(name)) != 0)
+        pruning->status = nd_fail_memory(err);
+    else if (!pruning->dry_run && unlink(path) != 0 && errno != ENOENT)
+        pruning->status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot remove '%s': %s", path, strerror(errno));
+    free(path);
+}
+
+static void choose_entries(struct pruning *pruning, size_t keep)
+{
+    const struct nd_golden *store = pruning->store;
+    for (size_t i = 0; i < store->n; i++) {
+        size_t n_newer = 0;
+        for (size_t j = i + 1; keep > 0 && n_newer < keep && j < store->n; j++)
+            n_newer += json_equal(json_object_get(store->entries[i].json, "axes"),
+                                  json_object_get(store->entries[j].json, "axes")) != 0;
+        pruning->is_kept[i] = keep == 0 || n_newer < keep;
+    }
+}
+
+static void remove_entries(struct pruning *pruning, struct nd_error *err)
+{
+    for (size_t i = 0; pruning->status == ND_OK && i < pruning->store->n; i++) {
+        char name[ND_SHA256_HEX_BYTES + 8];
+        if (pruning->is_kept[i])
+            continue;
+        snprintf(name, sizeof name, "%s.json", pruning->store->entries[i].id);
+        remove_file(pruning, REMOVED_ENTRIES, "entries", name, err);
+    }
+}
+
+static bool is_named(const struct pruning *pruning, const char *object)
+{
+    for (size_t i = 0; i < pruning->store->n; i++)
+        if (pruning->is_kept[i] &&
+            strcmp(nd_record_text(pruning->store->entries[i].json, "object"), object) == 0)
+            return true;
+    return false;
+}
+
+/* Leftovers of a folder, and of "objects" what no entry names, unless an entry that cannot be read might. */
+static void remove_from(struct pruning *pruning, const char *folder, bool with_objects, struct nd_error *err)
+{
+    struct dirent **names = NULL;
+    char *path = nd_path_join(pruning->store->path, folder);
+    int n = path != NULL ? scandir(path, &names, NULL, alphasort) : -1;
+    if (path == NULL)
+        pruning->status = nd_fail_memory(err);
+    for (int i = 0; i < n; i++) {
+        const char *name = names[i]->d_name;
+        char hex[ND_SHA256_HEX_BYTES];
+        if (pruning->status == ND_OK && strstr(name, ".tmp-") != NULL)
+            remove_file(pruning, REMOVED_LEFTOVERS, folder, name, err);
+        else if (pruning->status == ND_OK && with_objects && nd_store_digest_of(name, ".h5", hex) &&
+                 !is_named(pruning, hex))
+            remove_file(pruning, REMOVED_OBJECTS, folder, name, err);
+        free(names[i]);
+    }
+    free(names);
+    free(path);
+}
+
+static enum nd_status prune_locked(struct pruning *pruning, size_t keep, char **json, struct nd_error *err)
+{
+    size_t n_kept = 0;
+    choose_entries(pruning, keep);
+    remove_entries(pruning, err);
+    if (pruning->status == ND_OK)
+        remove_from(pruning, ".", false, err);
+    if (pruning->status == ND_OK)
+        remove_from(pruning, "entries", false, err);
+    if (pruning->status == ND_OK)
+        remove_from(pruning, "objects", json_array_size(pruning->store->problems) == 0, err);
+    for (size_t i = 0; i < pruning->store->n; i++)
+        n_kept += pruning->is_kept[i];
+    if (pruning->status != ND_OK)
+        return pruning->status;
+    return nd_store_report(pruning->store,
+                           json_pack("{s:I, s:b, s:O, s:O, s:O}", "kept", (json_int_t)n_kept, "dry_run",
+                                     pruning->dry_run, "entries", pruning->removed[REMOVED_ENTRIES], "objects",
+                                     pruning->removed[REMOVED_OBJECTS], "leftovers",
+                                     pruning->removed[REMOVED_LEFTOVERS]),
+                           json, err);
+}
+
+enum nd_status nd_golden_prune(struct nd_golden *store, size_t keep, bool dry_run, char **json,
+                               struct nd_error *err)
+{
+    struct pruning pruning = {.store = store, .dry_run = dry_run};
+    int lock = -1;
+    char *made = NULL;
+    enum nd_status status = nd_store_lock(store->path, &lock, err);
+    if (status == ND_OK)
+        status = nd_store_load(store, err);
+    if (status == ND_OK) {
+        pruning.is_kept = nd_calloc(store->n, sizeof *pruning.is_kept);
+        for (int i = 0; i < 3; i++)
+            pruning.removed[i] = json_array();
+        status = pruning.is_kept != NULL ? prune_locked(&pruning, keep, &made, err) : nd_fail_memory(err);
+    }
+    if (status == ND_OK && !dry_run)
+        status = nd_store_load(store, err);
+    nd_store_unlock(&lock);
+    for (int i = 0; i < 3; i++)
+        json_decref(pruning.removed[i]);
+    free(pruning.is_kept);
+    if (status == ND_OK)
+        *json = made;
+    else
+        free(made);
+    return status;
+}

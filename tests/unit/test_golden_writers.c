@@ -1,0 +1,179 @@
+#include "support/main.h"
+
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <jansson.h>
+
+#include "npudiff/judge.h"
+#include "support/golden_capture.h"
+#include "support/scratch.h"
+
+enum { N_EACH = 40, N_KILLS = 40 };
+
+/* The captures that the writers add: "<i>.h5", each with other codes. */
+static void make_captures(size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "%zu.h5", i);
+        char *path = in_folder(name);
+        gold_write(path, &(struct gold){.codes = {(unsigned char)i}});
+        free(path);
+    }
+}
+
+/* Adds captures [first, first + n), in a process of its own; _exit tells how it went. */
+static pid_t start_writer(size_t first, size_t n)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    struct nd_golden *store = NULL;
+    struct nd_error err = {0};
+    const struct nd_golden_acceptance how = {.struct_size = sizeof how};
+    char *path = in_folder("store");
+    enum nd_status status = nd_golden_open(path, true, &store, &err);
+    for (size_t i = first; status == ND_OK && i < first + n; i++) {
+        char name[32], *text = NULL;
+        snprintf(name, sizeof name, "%zu.h5", i);
+        char *capture = in_folder(name);
+        status = nd_golden_add(store, capture, &how, &text, &err);
+        free(capture);
+        free(text);
+    }
+    if (status != ND_OK)
+        fprintf(stderr, "# writer: %s\n", err.message);
+    nd_golden_close(&store);
+    free(path);
+    _exit(status == ND_OK ? 0 : 1);
+}
+
+static size_t n_files(const char *pattern)
+{
+    glob_t found;
+    char *path = in_folder(pattern);
+    size_t n = glob(path, 0, NULL, &found) == 0 ? found.gl_pathc : 0;
+    if (n > 0)
+        globfree(&found);
+    free(path);
+    return n;
+}
+
+/* Every entry is whole and has its object; the number of entries. */
+static size_t check_sound(void)
+{
+    struct nd_error err;
+    struct nd_golden *store = NULL;
+    char *path = in_folder("store"), *text = NULL;
+    expect_ok(nd_golden_open(path, true, &store, &err), &err);
+    assert_int_equal(nd_golden_n_problems(store), 0);
+    expect_ok(nd_golden_list(store, &text, &err), &err);
+    json_t *list = json_loads(text, 0, NULL), *entry;
+    size_t i;
+    json_array_foreach(json_object_get(list, "entries"), i, entry)
+    {
+        struct nd_capture *capture = NULL;
+        expect_ok(
+            nd_golden_open_capture(store, json_string_value(json_object_get(entry, "id")), &capture, &err),
+            &err);
+        nd_capture_close(&capture);
+    }
+    json_decref(list);
+    free(text);
+    free(path);
+    nd_golden_close(&store);
+    return i;
+}
+
+static void two_writers_lose_nothing(void **state)
+{
+    (void)state;
+    make_captures((size_t)2 * N_EACH);
+    pid_t writers[2] = {start_writer(0, N_EACH), start_writer(N_EACH, N_EACH)};
+    for (int i = 0; i < 2; i++) {
+        int result = 0;
+        assert_int_equal(waitpid(writers[i], &result, 0), writers[i]);
+        assert_int_equal(result, 0);
+    }
+    assert_int_equal(check_sound(), 2 * N_EACH);
+    assert_int_equal(n_files("store/*/*.tmp-*"), 0);
+}
+
+static void killed_writers_leave_a_sound_store(void **state)
+{
+    (void)state;
+    unsigned int seed = (unsigned int)time(NULL);
+    print_message("# seed %u\n", seed);
+    make_captures(N_EACH);
+    size_t n_before = 0;
+    for (int trial = 0; trial < N_KILLS; trial++) {
+        pid_t pid = start_writer((size_t)trial % N_EACH, N_EACH - (size_t)trial % N_EACH);
+        usleep((useconds_t)(rand_r(&seed) % 150000));
+        kill(pid, SIGKILL);
+        int result = 0;
+        assert_int_equal(waitpid(pid, &result, 0), pid);
+        size_t n = check_sound();
+        assert_true(n >= n_before); /* nothing that was there is lost */
+        n_before = n;
+    }
+    pid_t last = start_writer(0, N_EACH);
+    int result = 0;
+    assert_int_equal(waitpid(last, &result, 0), last);
+    assert_int_equal(result, 0);
+    assert_int_equal(check_sound(), N_EACH);
+    struct nd_error err;
+    struct nd_golden *store = NULL;
+    char *path = in_folder("store"), *text = NULL;
+    expect_ok(nd_golden_open(path, false, &store, &err), &err);
+    expect_ok(nd_golden_prune(store, 0, false, &text, &err), &err);
+    assert_int_equal(n_files("store/*.tmp-*") + n_files("store/*/*.tmp-*"), 0);
+    assert_int_equal(n_files("store/objects/*"), N_EACH);
+    nd_golden_close(&store);
+    free(text);
+    free(path);
+}
+
+static void leftovers_are_in_nobodys_way(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    make_captures(1);
+    pid_t pid = start_writer(0, 1);
+    int result = 0;
+    assert_int_equal(waitpid(pid, &result, 0), pid);
+    char *object = in_folder("store/objects/0.h5.tmp-1"), *entry = in_folder("store/entries/0.json.tmp-1");
+    char *orphan = in_folder("store/objects/"
+                             "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef.h5");
+    expect_ok(nd_file_put(object, "cut", 3, &err), &err);
+    expect_ok(nd_file_put(entry, "cut", 3, &err), &err);
+    expect_ok(nd_file_put(orphan, "cut", 3, &err), &err);
+    assert_int_equal(check_sound(), 1);
+    struct nd_golden *store = NULL;
+    char *path = in_folder("store"), *text = NULL;
+    expect_ok(nd_golden_open(path, false, &store, &err), &err);
+    expect_ok(nd_golden_prune(store, 0, false, &text, &err), &err);
+    assert_int_equal(n_files("store/objects/*"), 1);
+    assert_int_equal(n_files("store/entries/*"), 1);
+    nd_golden_close(&store);
+    free(text);
+    free(path);
+    free(object);
+    free(entry);
+    free(orphan);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(two_writers_lose_nothing, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(killed_writers_leave_a_sound_store, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(leftovers_are_in_nobodys_way, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,153 @@
+/* Writers of a campaign's result: JUnit against its schema, CSV, and what is no result. */
+#include <libxml/parser.h>
+#include <libxml/relaxng.h>
+#include <string.h>
+
+#include "support/main.h"
+
+#include "npudiff/report.h"
+
+/* Two devices, every verdict, and names that XML and CSV have to mind. */
+static const char result[] =
+    "{\"kind\": \"qualification\", \"format\": 1, \"campaign\": \"a <b> & \\\"c\\\"\", \"verdict\": \"failed\","
+    "\"reference\": \"quantised\", \"counts\": {\"passed\": 2, \"failed\": 1},"
+    "\"models\": [{\"name\": \"m\", \"quantised\": \"m.onnx\", \"accuracy\": [], \"devices\": ["
+    "{\"device\": \"cpu\", \"status\": \"complete\", \"failure\": null},"
+    "{\"device\": \"gen1\", \"status\": \"failed\", \"failure\": \"session: no\\u0001\"},"
+    "{\"device\": \"gen3\", \"status\": \"failed\", \"failure\": \"crash\"}]}],"
+    "\"gates\": [{\"gate\": \"lsb\", \"text\": \"lsb <= 1\", \"edges\": [\"a*\", \"b\"], \"line\": 7},"
+    "{\"gate\": \"lsb\", \"text\": \"lsb <= 1\", \"edges\": [], \"line\": 9},"
+    "{\"gate\": \"accuracy-drop\", \"text\": \"accuracy, \\\"drop\\\"\", \"edges\": [], \"line\": 11}],"
+    "\"cases\": ["
+    "{\"model\": \"m\", \"device\": \"cpu\", \"gate\": 0, \"verdict\": \"failed\", \"value\": 2.0, \"bound\": "
+    "1.0,"
+    " \"edge\": \"a1\", \"probe\": \"p\", \"checked\": 3, \"failing\": 1, \"samples\": 0, \"samples_needed\": "
+    "0,"
+    " \"message\": \"2 > 1 at 'a1'\"},"
+    "{\"model\": \"m\", \"device\": \"cpu\", \"gate\": 1, \"verdict\": \"passed\", \"message\": \"\"},"
+    "{\"model\": \"m\", \"device\": \"cpu\", \"gate\": 2, \"verdict\": \"inconclusive\", \"samples\": 700,"
+    " \"samples_needed\": 4282, \"message\": \"inconclusive: 4 282 samples needed, 700 given\"},"
+    "{\"model\": \"m\", \"device\": \"gen1\", \"gate\": 0, \"verdict\": \"device failed\", \"message\": \"x\"},"
+    "{\"model\": \"m\", \"device\": \"gen1\", \"gate\": 1, \"verdict\": \"warned\", \"message\": \"<slow>\"},"
+    "{\"model\": \"m\", \"device\": \"gen1\", \"gate\": 2, \"verdict\": \"not comparable\", \"message\": \"n\"}"
+    "]}";
+
+/* libxml2 tells what it finds on stderr otherwise. */
+static void say_nothing(void *context, const char *format, ...)
+{
+    (void)context;
+    (void)format;
+}
+
+static int validate(const char *xml)
+{
+    char path[4096];
+    const char *golden = getenv("GOLDEN");
+    assert_non_null(golden);
+    snprintf(path, sizeof path, "%s/junit.rng", golden);
+    xmlRelaxNGParserCtxtPtr parser = xmlRelaxNGNewParserCtxt(path);
+    xmlRelaxNGPtr schema = xmlRelaxNGParse(parser);
+    assert_non_null(schema);
+    xmlRelaxNGValidCtxtPtr validator = xmlRelaxNGNewValidCtxt(schema);
+    xmlRelaxNGSetValidErrors(validator, say_nothing, say_nothing, NULL);
+    xmlDocPtr document = xmlReadMemory(xml, (int)strlen(xml), "junit.xml", NULL, XML_PARSE_NONET);
+    assert_non_null(document);
+    int found = xmlRelaxNGValidateDoc(validator, document);
+    xmlFreeDoc(document);
+    xmlRelaxNGFreeValidCtxt(validator);
+    xmlRelaxNGFree(schema);
+    xmlRelaxNGFreeParserCtxt(parser);
+    return found;
+}
+
+static void assert_holds(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        fail_msg("'%s' is not in:\n%s", part, text);
+}
+
+static void junit_of_every_verdict_is_valid(void **state)
+{
+    (void)state;
+    char *xml = NULL;
+    assert_int_equal(nd_report_qualification_junit(result, &xml, NULL), ND_OK);
+    assert_int_equal(validate(xml), 0);
+    assert_holds(xml,
+                 "<testsuites name=\"a &lt;b&gt; &amp; &quot;c&quot;\" tests=\"7\" failures=\"1\" errors=\"3\" "
+                 "skipped=\"1\" time=\"0\">");
+    assert_holds(
+        xml, "<testsuite name=\"m on cpu\" tests=\"3\" failures=\"1\" errors=\"0\" skipped=\"1\" time=\"0\">");
+    /* Two gates of the same words stay two tests. */
+    assert_holds(xml, "<testcase name=\"lsb &lt;= 1 (line 7)\"");
+    assert_holds(xml, "<testcase name=\"lsb &lt;= 1 (line 9)\"");
+    assert_holds(xml, "<failure message=\"2 &gt; 1 at 'a1'\" type=\"failed\"/>");
+    assert_holds(xml, "<skipped message=\"inconclusive: 4 282 samples needed, 700 given\"/>");
+    assert_holds(xml, "<system-out>&lt;slow&gt;</system-out>");
+    /* A failed device that no gate is about. */
+    assert_holds(xml,
+                 "<testcase name=\"capture\" classname=\"a &lt;b&gt; &amp; &quot;c&quot;.m.gen3\" time=\"0\">");
+    free(xml);
+}
+
+static void junit_schema_refuses_what_is_none(void **state)
+{
+    (void)state;
+    assert_true(validate("<testsuites/>") != 0);
+    assert_true(validate("<testsuites name='a' tests='x' failures='0' errors='0' skipped='0' time='0'/>") != 0);
+    assert_int_equal(validate("<testsuites name='a' tests='0' failures='0' errors='0' skipped='0' time='0'/>"),
+                     0);
+}
+
+static void csv_quotes_what_it_must(void **state)
+{
+    (void)state;
+    char *csv = NULL;
+    assert_int_equal(nd_report_qualification_csv(result, &csv, NULL), ND_OK);
+    assert_holds(csv, "\r\nm,cpu,lsb,lsb <= 1,a* b,failed,2.0,1.0,a1,p,3,1,0,0,2 > 1 at 'a1'\r\n");
+    assert_holds(csv, "\r\nm,cpu,accuracy-drop,\"accuracy, \"\"drop\"\"\",*,inconclusive,,,,,,,700,4282,"
+                      "\"inconclusive: 4 282 samples needed, 700 given\"\r\n");
+    free(csv);
+}
+
+static void text_ends_with_the_verdict(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    assert_int_equal(nd_report_qualification_text(result, &text, NULL), ND_OK);
+    assert_holds(text, "campaign 'a <b> & \"c\"': failed (gates: 2 passed, 1 failed)\n");
+    assert_holds(text,
+                 "  inconclusive: cpu: accuracy, \"drop\": inconclusive: 4 282 samples needed, 700 given\n");
+    assert_null(strchr(text, '\001'));
+    free(text);
+}
+
+static void what_is_no_result_is_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"", "{", "[]", "{}", "{\"kind\": \"qualification\", \"format\": 2}"};
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        char *out = NULL;
+        struct nd_error err = {0};
+        assert_int_equal(nd_report_qualification_text(texts[i], &out, &err), ND_ERR_FORMAT);
+        assert_int_equal(nd_report_qualification_csv(texts[i], &out, &err), ND_ERR_FORMAT);
+        assert_int_equal(nd_report_qualification_junit(texts[i], &out, &err), ND_ERR_FORMAT);
+        assert_null(out);
+    }
+    /* Everything is missing: empty lists, no crash. */
+    char *out = NULL;
+    assert_int_equal(nd_report_qualification_junit("{\"kind\": \"qualification\", \"format\": 1}", &out, NULL),
+                     ND_OK);
+    assert_int_equal(validate(out), 0);
+    free(out);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(junit_of_every_verdict_is_valid), cmocka_unit_test(junit_schema_refuses_what_is_none),
+        cmocka_unit_test(csv_quotes_what_it_must),         cmocka_unit_test(text_ends_with_the_verdict),
+        cmocka_unit_test(what_is_no_result_is_refused),
+    };
+    cmocka_set_message_output(CM_OUTPUT_TAP);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -21,11 +21,14 @@
  * is. */
 static const char no_digest[] = "00000000000000000000000000000000";
 
+/* No lock: the file is the writer's own, and a child that another thread has just forked would hold it for a
+ * moment. */
 static hid_t make_access(void)
 {
     hid_t access = H5Pcreate(H5P_FILE_ACCESS);
     if (access >= 0 && (H5Pset_fapl_sec2(access) < 0 || H5Pset_fclose_degree(access, H5F_CLOSE_STRONG) < 0 ||
-                        H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST) < 0)) {
+                        H5Pset_libver_bounds(access, H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST) < 0 ||
+                        H5Pset_file_locking(access, false, true) < 0)) {
         H5Pclose(access);
         return H5I_INVALID_HID;
     }

@@ -465,6 +465,27 @@ static void writer_destroyed_leaves_nothing(void **state)
     free(path);
 }
 
+/* Agents are started by other threads while a capture is written; until they exec they hold its descriptors. */
+static void child_that_holds_the_file_does_not_stop_the_writer(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    char *path = in_folder("held.h5");
+    struct nd_capture_writer *writer = fix_begin(path, false, &plain);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        pause();
+        _exit(0);
+    }
+    enum nd_status status = nd_capture_writer_commit(writer, ND_CAPTURE_PARTIAL, &err);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    fix_ok(status, &err);
+    nd_capture_writer_destroy(&writer);
+    free(path);
+}
+
 static void writer_misused_says_so(void **state)
 {
     (void)state;
@@ -745,6 +766,7 @@ int main(void)
         cmocka_unit_test(content_digest_does_not_depend_on_storage_but_on_values),
         cmocka_unit_test(file_existing_is_replaced_only_on_demand),
         cmocka_unit_test(writer_destroyed_leaves_nothing),
+        cmocka_unit_test(child_that_holds_the_file_does_not_stop_the_writer),
         cmocka_unit_test(writer_misused_says_so),
         cmocka_unit_test(capture_without_anything_is_read),
         cmocka_unit_test(truth_has_columns_of_one_length),

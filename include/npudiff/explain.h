@@ -24,6 +24,9 @@ struct nd_explain_options {
     size_t n_samples;  /* the first ones only; 0: all that every device has */
     size_t
         n_harm_samples; /* evenly spaced ones in which every unit's harm is measured: a run of the model each */
+    /* Called now and then, by the calling thread alone, with how many samples are done. NULL: never. */
+    void (*progress)(void *context, size_t n_done, size_t n_samples);
+    void *progress_context;
     /* Captures of the untouched model (`--edges none`, or outputs only) on the same devices (by URI): whether
      * making intermediates visible changes the outputs. May be none. */
     const struct nd_capture *const *untouched;

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/explain_progress.h"
 #include "cli/explain_report.h"
 #include "cli/rows.h"
 
@@ -58,15 +59,20 @@ static int explain(const struct values *values, const struct nd_model *model,
 {
     struct nd_error err = {0};
     struct nd_explanation *explanation = NULL;
+    struct explain_progress progress;
     const struct nd_explain_options options = {.struct_size = sizeof options,
                                                .probe = values->probe,
                                                .n_samples = values->n_samples,
                                                .n_harm_samples = n_harm_samples(values),
                                                .untouched = (const struct nd_capture *const *)untouched,
                                                .n_untouched = values->untouched.n,
-                                               .n_threads = values->n_threads};
+                                               .n_threads = values->n_threads,
+                                               .progress = values->quiet ? NULL : explain_progress_update,
+                                               .progress_context = &progress};
+    explain_progress_begin(&progress);
     enum nd_status status = nd_explain(model, float_model, (const struct nd_capture *const *)captures, n,
                                        &options, &explanation, &err);
+    explain_progress_end(&progress);
     if (status != ND_OK) {
         int code = cli_report_error(&err);
         return status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : code;

@@ -31,7 +31,7 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
     if (status == ND_OK && job.n_samples > 0)
         status = nd_explain_examine_captures(&job, err);
     if (status == ND_OK && job.n_samples > 0 && has_codes(&job))
-        status = nd_explain_run(&job, options->n_threads, err);
+        status = nd_explain_run(&job, options, err);
     if (status == ND_OK)
         status = nd_explain_conclude(&job, err);
     if (status == ND_OK && job.n_samples > 0)

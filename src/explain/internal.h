@@ -95,7 +95,8 @@ const struct nd_model_unit *nd_explain_unit_of(const struct nd_model *model, siz
 bool nd_explain_is_clipped(double value, enum nd_dtype dtype);
 
 /* sample.c: fills sums, reference and tally, and settles them. */
-enum nd_status nd_explain_run(struct nd_explain_job *job, size_t n_threads, struct nd_error *err);
+enum nd_status nd_explain_run(struct nd_explain_job *job, const struct nd_explain_options *options,
+                              struct nd_error *err);
 /* settle.c: what could not be evaluated in some sample is not examined, or has no reference, in any. */
 enum nd_status nd_explain_settle(struct nd_explain_job *job, struct nd_error *err);
 /* A nd_exact_missed that lets the edge go. */

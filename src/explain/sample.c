@@ -1,5 +1,6 @@
 /* One sample: the references once, then the model on every device's own codes. */
 #include <math.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,8 @@
 
 struct team {
     struct nd_explain_job *job;
+    const struct nd_explain_options *options;
+    atomic_size_t n_done; /* samples */
     struct nd_explain_worker *workers;
 };
 
@@ -279,14 +282,18 @@ static enum nd_status run_block(void *context, size_t worker, size_t task, struc
         w->sample = first + i;
         w->in_block = i;
         status = run_sample(w, err);
+        size_t n_done = atomic_fetch_add(&team->n_done, 1) + 1;
+        if (worker == 0 && team->options->progress != NULL) /* the calling thread */
+            team->options->progress(team->options->progress_context, n_done, team->job->n_samples);
     }
     return status;
 }
 
-enum nd_status nd_explain_run(struct nd_explain_job *job, size_t n_threads, struct nd_error *err)
+enum nd_status nd_explain_run(struct nd_explain_job *job, const struct nd_explain_options *options,
+                              struct nd_error *err)
 {
-    size_t n_workers = n_threads > 0 ? n_threads : nd_parallel_n_threads();
-    struct team team = {.job = job, .workers = nd_calloc(n_workers, sizeof *team.workers)};
+    size_t n_workers = options->n_threads > 0 ? options->n_threads : nd_parallel_n_threads();
+    struct team team = {.job = job, .options = options, .workers = nd_calloc(n_workers, sizeof *team.workers)};
     struct nd_error local = {0};
     if (team.workers == NULL)
         return nd_fail_memory(err);

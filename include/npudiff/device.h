@@ -81,7 +81,7 @@ struct nd_device {
     struct nd_runtime_info runtime;   /* a copy */
     char *optimisation;               /* graph optimisation level: "disable", "basic", "extended", "all" */
     int n_threads;
-    size_t n_options; /* provider options, in the order given to the provider */
+    size_t n_options; /* in the order given to the provider; "ep.*" and "session.*" go to the session instead */
     char **option_keys;
     char **option_values;
 };

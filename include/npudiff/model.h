@@ -41,7 +41,8 @@ struct nd_model_unit {
 };
 
 /* Reads an ONNX file of up to 2 GiB (protobuf's own limit) and finds its edges. External data is not loaded,
- * but hashed, so it must exist: under a relative path inside the model's folder. ND_ERR_IO: cannot be read, or
+ * but hashed, so it must exist: under a relative path inside the model's folder. The binary that an EPContext
+ * node names is external data, too. ND_ERR_IO: cannot be read, or
  * external data is missing or outside of the folder; ND_ERR_FORMAT: not an ONNX model, or a graph that
  * contradicts itself; ND_ERR_UNSUPPORTED: a tensor rank over ND_MAX_RANK, or an input that is not a tensor;
  * ND_ERR_MEMORY. The message names the file. The caller destroys *out. */

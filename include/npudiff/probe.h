@@ -33,6 +33,14 @@ struct nd_probe_input {
     void *data;
 };
 
+/* A target tensor: what an output of the model should be. Owned by the probe. */
+struct nd_probe_goal {
+    char *output; /* name */
+    size_t n_samples;
+    size_t n_elems; /* of one sample */
+    double *values; /* [n_samples * n_elems], real values in C order; NaN and infinities are kept */
+};
+
 struct nd_probe {
     char *name; /* "uniform", or the user's NAME */
     char
@@ -41,6 +49,8 @@ struct nd_probe {
     size_t n_inputs;
     struct nd_probe_input *inputs; /* in the order of the targets */
     int64_t *labels;               /* n_samples class indices, or NULL */
+    size_t n_goals;
+    struct nd_probe_goal *goals; /* by output, each once */
 };
 
 /* Makes the probe that `spec` describes for these inputs. src/probe/GENERATORS.md gives every generated bit and
@@ -48,19 +58,23 @@ struct nd_probe {
  *   uniform[:SAMPLES[:SEED]]    default 8 samples, seed 1
  *   ties[:SAMPLES]              inputs that fall on rounding ties of the input's own quantiser; default 8
  * samples NAME=PATH[,labels=PATH]     user data: .npz (one array per input; "labels", "label" or "y" is taken
- * as labels), .npy (a model with one input), a folder of NAME.npy or of one .npz/.npy per sample, or a text
- * list (one sample per line: PATH or INPUT:=PATH ...) User data must have exactly the input's type, and samples
- * of exactly its shape. ND_ERR_USAGE: spec not understood, or `ties` where no input has a quantiser; ND_ERR_IO:
- * a file is missing or cannot be read; ND_ERR_FORMAT: damaged file, wrong type, wrong shape, an array too many,
- * wrong labels (the message names file, input, what was found and what was expected), a target or quantiser
- * that contradicts itself; ND_ERR_NOT_FOUND: an input has no data; ND_ERR_UNSUPPORTED: a quantiser whose codes
- * have neither 8 nor 16 bits; ND_ERR_MEMORY: out of memory, or more than ND_PROBE_MAX_BYTES. The caller
- * destroys *out, which is untouched on failure. Thread-safe. */
+ * as labels, "target:OUTPUT" as what that output should be), .npy (a model with one input), a folder of
+ * NAME.npy or of one .npz/.npy per sample, or a text list (one sample per line: PATH or INPUT:=PATH ...) User
+ * data must have exactly the input's type, and samples of exactly its shape. ND_ERR_USAGE: spec not understood,
+ * or `ties` where no input has a quantiser; ND_ERR_IO: a file is missing or cannot be read; ND_ERR_FORMAT:
+ * damaged file, wrong type, wrong shape, an array too many, wrong labels (the message names file, input, what
+ * was found and what was expected), a target or quantiser that contradicts itself; ND_ERR_NOT_FOUND: an input
+ * has no data; ND_ERR_UNSUPPORTED: a quantiser whose codes have neither 8 nor 16 bits; ND_ERR_MEMORY: out of
+ * memory, or more than ND_PROBE_MAX_BYTES. The caller destroys *out, which is untouched on failure.
+ * Thread-safe. */
 ND_PUBLIC enum nd_status nd_probe_create(const char *spec, const struct nd_probe_target *targets,
                                          size_t n_targets, struct nd_probe **out, struct nd_error *err);
 
 /* Frees the probe and sets *probe to NULL; accepts a pointer to NULL. */
 ND_PUBLIC void nd_probe_destroy(struct nd_probe **probe);
+
+/* The target of the output of that name, or NULL. */
+ND_PUBLIC const struct nd_probe_goal *nd_probe_find_goal(const struct nd_probe *probe, const char *output);
 
 /* The built-in probes, for `npudiff probes`: a table that ends with a NULL name. Static storage. */
 struct nd_probe_kind {

@@ -104,6 +104,18 @@ static bool add_option(struct nd_job *job, const char *key, const char *value)
     return pair->key != NULL && pair->value != NULL;
 }
 
+/* Options of ONNX Runtime's session, such as ep.context_enable, by their own prefixes; all others are the
+ * provider's. */
+static bool add_device_option(struct nd_job *job, const char *key, const char *value)
+{
+    if (strncmp(key, "ep.", 3) != 0 && strncmp(key, "session.", 8) != 0)
+        return add_option(job, key, value);
+    struct nd_job_pair *pair = &job->config[job->n_config++];
+    pair->key = nd_strdup(key);
+    pair->value = nd_strdup(value);
+    return pair->key != NULL && pair->value != NULL;
+}
+
 /* The profile itself, without the file it came from, and what else an emulated device has to know: the session
  * sees a part of the model, whose edges go by the names of their tensors. */
 static bool fill_emulated(struct nd_capture_job *capture)
@@ -146,10 +158,11 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
     bool is_emulated = device->kind == ND_DEVICE_EMULATED;
     size_t n_options = is_emulated ? nd_model_n_edges(capture->model) + 2 : device->n_options;
     job->provider_options = nd_calloc(n_options, sizeof *job->provider_options);
+    job->config = nd_calloc(device->n_options, sizeof *job->config);
     bool is_whole = job->ort_library != NULL && job->provider_name != NULL && job->provider_library != NULL &&
-                    job->profile_prefix != NULL && job->provider_options != NULL;
+                    job->profile_prefix != NULL && job->provider_options != NULL && job->config != NULL;
     for (size_t i = 0; is_whole && i < device->n_options && !is_emulated; i++)
-        is_whole = add_option(job, device->option_keys[i], device->option_values[i]);
+        is_whole = add_device_option(job, device->option_keys[i], device->option_values[i]);
     if (is_whole && is_emulated)
         is_whole = fill_emulated(capture);
     return is_whole ? ND_OK : nd_fail_memory(err);

@@ -19,7 +19,8 @@ enum {
     HAS_CV = 16,
     HAS_TO = 32,
     HAS_EDGES = 64,
-    HAS_PROBES = 128
+    HAS_PROBES = 128,
+    HAS_METRIC = 256
 };
 
 static const struct {
@@ -34,6 +35,7 @@ static const struct {
     [ND_POLICY_SQNR] = {"sqnr", HAS_MIN | HAS_TO | HAS_EDGES | HAS_PROBES, 1000},
     [ND_POLICY_ACCURACY] = {"accuracy-drop", HAS_QUESTION | HAS_EDGES | HAS_PROBES, 0},
     [ND_POLICY_AGREEMENT] = {"agreement", HAS_MIN | HAS_TO | HAS_EDGES | HAS_PROBES, 1},
+    [ND_POLICY_TARGET] = {"target-error", HAS_MAX | HAS_METRIC | HAS_EDGES | HAS_PROBES, 9007199254740992.0},
     [ND_POLICY_FALLBACK] = {"fallback", HAS_ALLOW, 0},
     [ND_POLICY_LATENCY] = {"latency-cv", HAS_CV | HAS_PROBES, 0},
     [ND_POLICY_FINALIZE] = {"finalize", 0, 0},
@@ -52,6 +54,11 @@ bool nd_policy_has_edges(enum nd_policy_gate gate)
 bool nd_policy_has_probes(enum nd_policy_gate gate)
 {
     return (gates[gate].keys & HAS_PROBES) != 0;
+}
+
+bool nd_policy_is_statistical(enum nd_policy_gate gate)
+{
+    return (gates[gate].keys & (HAS_QUESTION | HAS_METRIC)) != 0;
 }
 
 /* ---- reading ---- */
@@ -73,6 +80,7 @@ static const struct nd_yaml_key rule_keys[] = {
     {"reference", ND_YAML_TEXT, AT(reference), 0, 0, false},
     {"max", ND_YAML_REAL, AT(rule.max), 0, 9007199254740992.0, false},
     {"min", ND_YAML_REAL, AT(rule.min), -1000, 1000, false},
+    {"metric", ND_YAML_TEXT, AT(rule.metric), 0, 0, false},
     {"margin", ND_YAML_REAL, AT(rule.margin), 1e-6, 0.999999, false},
     {"confidence", ND_YAML_REAL, AT(rule.confidence), 0.500001, 0.999999, false},
     {"power", ND_YAML_REAL, AT(rule.power), 0.5, 0.999999, false},
@@ -91,6 +99,7 @@ static void rule_deinit(struct nd_policy_rule *rule)
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         nd_texts_deinit(lists[i]);
     free(rule->to);
+    free(rule->metric);
     free(rule->reason);
     free(rule->owner);
     free(rule->until);
@@ -109,11 +118,12 @@ static enum nd_status check_keys(const struct nd_yaml *yaml, const struct raw_ru
         {"edges", rule->edges.n > 0, HAS_EDGES, 0},
         {"probes", rule->probes.n > 0, HAS_PROBES, 0},
         {"to", rule->to != NULL, HAS_TO, 0},
-        {"reference", raw->reference != NULL, HAS_QUESTION, 0},
+        {"reference", raw->reference != NULL, HAS_QUESTION | HAS_METRIC, 0},
+        {"metric", rule->metric != NULL, HAS_METRIC, 0},
         {"max", !isnan(rule->max), HAS_MAX, HAS_MAX},
         {"min", !isnan(rule->min), HAS_MIN, HAS_MIN},
         {"margin", !isnan(rule->margin), HAS_QUESTION, 0},
-        {"confidence", !isnan(rule->confidence), HAS_QUESTION, 0},
+        {"confidence", !isnan(rule->confidence), HAS_QUESTION | HAS_METRIC, 0},
         {"power", !isnan(rule->power), HAS_QUESTION, 0},
         {"allow", rule->allow.n > 0, HAS_ALLOW, 0},
         {"warn", !isnan(rule->warn), HAS_CV, 0},
@@ -163,6 +173,9 @@ static enum nd_status check_bounds(const struct nd_yaml *yaml, const struct nd_p
         return nd_yaml_fail(yaml, &rule->mark, err, "the bound of gate '%s' is a %snumber from %s to %.15g",
                             gates[gate].name, is_whole ? "whole " : "", gate == ND_POLICY_SQNR ? "-1000" : "0",
                             gates[gate].max);
+    if (rule->metric != NULL && strcmp(rule->metric, ND_METRIC_MEAN_ERROR) != 0 &&
+        strcmp(rule->metric, ND_METRIC_SQNR) != 0)
+        return nd_yaml_fail(yaml, &rule->mark, err, "'metric' is mean-error or sqnr, not '%s'", rule->metric);
     if (gate == ND_POLICY_LATENCY && rule->warn > rule->fail)
         return nd_yaml_fail(yaml, &rule->mark, err,
                             "gate 'latency-cv' warns (%.15g) above where it fails (%.15g)", rule->warn,
@@ -186,7 +199,10 @@ static bool fill_in(struct raw_rule *raw, const struct nd_policy_defaults *defau
         rule->warn = isnan(rule->fail) || rule->fail > 0.05 ? 0.05 : rule->fail;
     if (isnan(rule->fail))
         rule->fail = rule->warn > 0.15 ? rule->warn : 0.15;
-    return rule->to != NULL;
+    bool needs_metric = (gates[rule->gate].keys & HAS_METRIC) != 0 && rule->metric == NULL;
+    if (needs_metric)
+        rule->metric = nd_strdup(ND_METRIC_MEAN_ERROR);
+    return rule->to != NULL && (!needs_metric || rule->metric != NULL);
 }
 
 static enum nd_status read_rule(struct nd_yaml *yaml, const yaml_node_t *node,
@@ -209,7 +225,7 @@ static enum nd_status read_rule(struct nd_yaml *yaml, const yaml_node_t *node,
     if (status == ND_OK && g == ND_POLICY_N_GATES)
         status = nd_yaml_fail(yaml, &node->start_mark, err,
                               "unknown gate '%s'; gates are bit-equal-to, lsb, differing-share, ulp, sqnr, "
-                              "accuracy-drop, agreement, fallback, latency-cv and finalize",
+                              "accuracy-drop, agreement, target-error, fallback, latency-cv and finalize",
                               raw.gate);
     raw.rule.gate = (enum nd_policy_gate)(g < ND_POLICY_N_GATES ? g : 0);
     if (status == ND_OK)
@@ -294,6 +310,11 @@ static void put_bound(struct nd_strbuf *out, const struct nd_policy_rule *rule)
     else if ((keys & HAS_QUESTION) != 0)
         nd_strbuf_printf(out, "%s < %s against %s at %s %%", name, nd_policy_format_number(rule->margin, a),
                          rule->to, nd_policy_format_number(rule->confidence * 100, b));
+    else if ((keys & HAS_METRIC) != 0)
+        nd_strbuf_printf(out, "%s: %s at most %s%s worse than %s at %s %%", name, rule->metric,
+                         nd_policy_format_number(rule->max, a),
+                         strcmp(rule->metric, ND_METRIC_SQNR) == 0 ? " dB" : "", rule->to,
+                         nd_policy_format_number(rule->confidence * 100, b));
     else if ((keys & HAS_MAX) != 0)
         nd_strbuf_printf(out, "%s <= %s", name, nd_policy_format_number(rule->max, a));
     else if ((keys & HAS_MIN) != 0)

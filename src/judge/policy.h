@@ -3,6 +3,7 @@
 #define ND_JUDGE_POLICY_H
 
 #include "judge/campaign_yaml.h"
+#include "npudiff/probe.h"
 
 enum nd_policy_gate {
     ND_POLICY_BIT_EQUAL,
@@ -12,6 +13,7 @@ enum nd_policy_gate {
     ND_POLICY_SQNR,
     ND_POLICY_ACCURACY,
     ND_POLICY_AGREEMENT,
+    ND_POLICY_TARGET,
     ND_POLICY_FALLBACK,
     ND_POLICY_LATENCY,
     ND_POLICY_FINALIZE,
@@ -25,6 +27,10 @@ const char *nd_policy_gate_name(enum nd_policy_gate gate);
 #define ND_REFERENCE_QUANTISED "quantised"
 #define ND_REFERENCE_FLOAT "float"
 
+/* Of the error against a target tensor. */
+#define ND_METRIC_MEAN_ERROR "mean-error"
+#define ND_METRIC_SQNR "sqnr"
+
 /* What holds where a gate, or a campaign, says nothing else. */
 struct nd_policy_defaults {
     const char *reference; /* borrowed */
@@ -37,7 +43,8 @@ struct nd_policy_rule {
     struct nd_texts models, devices, edges, probes;
     struct nd_texts allow; /* fallback: nodes or operator types */
     char *to;              /* ND_REFERENCE_..., or a device's label */
-    double max;            /* lsb, share, ulp */
+    double max;            /* lsb, share, ulp, target-error */
+    char *metric;          /* target-error: ND_METRIC_..., else NULL */
     double min;            /* sqnr in dB, agreement */
     double warn, fail;     /* latency-cv */
     double margin, confidence, power;
@@ -72,6 +79,9 @@ bool nd_policy_has_expired(const struct nd_policy_rule *rule, const char *today)
 bool nd_policy_has_edges(enum nd_policy_gate gate);
 bool nd_policy_has_probes(enum nd_policy_gate gate);
 
+/* Judged by statistics on every sample, not by the comparison; the reference may be the float model. */
+bool nd_policy_is_statistical(enum nd_policy_gate gate);
+
 /* ---- what it is about ---- */
 
 struct nd_scope_edge {
@@ -83,6 +93,7 @@ struct nd_scope_edge {
 struct nd_scope_probe {
     const char *name;
     bool has_labels;
+    const struct nd_probe *goals; /* whose target tensors count; NULL: none */
 };
 
 struct nd_scope_model {

@@ -29,6 +29,9 @@ bool nd_policy_covers(const struct nd_policy_rule *rule, const struct nd_policy_
         return cell->edge->is_output;
     case ND_POLICY_ACCURACY:
         return cell->edge->is_output && cell->probe->has_labels;
+    case ND_POLICY_TARGET:
+        return cell->edge->is_output && cell->probe->goals != NULL &&
+               nd_probe_find_goal(cell->probe->goals, cell->edge->name) != NULL;
     default:
         return true;
     }
@@ -95,6 +98,11 @@ static enum strength compare_rules(const struct nd_policy_rule *earlier, const s
     case ND_POLICY_ACCURACY:
         return worse(by_bound(earlier->margin, later->margin, true),
                      by_bound(earlier->confidence, later->confidence, false));
+    case ND_POLICY_TARGET:
+        return strcmp(earlier->metric, later->metric) != 0
+                   ? UNRELATED
+                   : worse(by_bound(earlier->max, later->max, true),
+                           by_bound(earlier->confidence, later->confidence, false));
     case ND_POLICY_LATENCY:
         return worse(by_bound(earlier->warn, later->warn, true), by_bound(earlier->fail, later->fail, true));
     case ND_POLICY_FALLBACK:
@@ -253,7 +261,7 @@ static enum nd_status check_reference(const struct walk *walk, const struct nd_p
         if (strcmp(rule->to, walk->scope->devices[d]) == 0)
             return ND_OK;
     bool is_float = strcmp(rule->to, ND_REFERENCE_FLOAT) == 0;
-    if (!is_float || rule->gate != ND_POLICY_ACCURACY)
+    if (!is_float || !nd_policy_is_statistical(rule->gate))
         return fail_at(walk, rule,
                        is_float
                            ? "cannot be held against the float model; its reference is 'quantised' or a "
@@ -284,11 +292,15 @@ enum nd_status nd_policy_check(const struct nd_policy *policy, const struct nd_s
                                  scope->models[m].name);
         }
         if (status == ND_OK && !is_covered)
-            status = fail_at(&walk, rule,
-                             rule->gate == ND_POLICY_ACCURACY
-                                 ? "matches nothing: no probe with labels at an output that it names"
-                                 : "matches nothing",
-                             NULL);
+            status =
+                fail_at(&walk, rule,
+                        rule->gate == ND_POLICY_ACCURACY
+                            ? "matches nothing: no probe with labels at an output that it names"
+                        : rule->gate == ND_POLICY_TARGET
+                            ? "matches nothing: no probe with a target ('target:OUTPUT') of an output that "
+                              "it names"
+                            : "matches nothing",
+                        NULL);
     }
     return status;
 }

@@ -10,6 +10,8 @@
 
 #include "judge/accuracy.h"
 #include "judge/campaign.h"
+#include "judge/target.h"
+#include "model/prepared.h"
 #include "npudiff/capture.h"
 #include "npudiff/compare.h"
 #include "npudiff/device.h"
@@ -21,6 +23,7 @@ struct nd_qualify_cell {
     const char *label;            /* that of the device; "quantised", "float" for the references */
     const struct nd_model *model; /* what is captured */
     struct nd_model *prepared;    /* that, where the campaign names one for the device; owned */
+    struct nd_prepared binary;    /* what it says of the binary in it */
     const struct nd_probe *const *probes;
     const char *edges;
     bool allow_fallback;
@@ -49,7 +52,16 @@ struct nd_qualify_model {
     struct nd_qualify_comparison *comparisons;
     size_t n_studies;
     struct nd_accuracy_study *studies;
+    size_t n_targets;
+    struct nd_qualify_target *targets;
     char **explanations; /* [n_devices], NULL where there is nothing to explain */
+};
+
+/* How far all cells are from one target tensor. */
+struct nd_qualify_target {
+    const char *probe, *edge; /* borrowed */
+    size_t n_samples;
+    struct nd_target_sums **sums; /* [n_cells][n_samples]; NULL where there are no such outputs */
 };
 
 /* Devices against one reference. */
@@ -79,8 +91,25 @@ struct nd_qualification {
 enum nd_status nd_qualify_plan(struct nd_qualification *q, struct nd_error *err);
 void nd_qualify_plan_deinit(struct nd_qualification *q);
 
+/* Gives the dynamic dimensions of a model their sizes. */
+enum nd_status nd_qualify_set_dims(struct nd_model *model, const struct nd_texts *dims, struct nd_error *err);
+
+/* Whether two models take the same: names, types and shapes, in order. */
+bool nd_qualify_has_same_inputs(const struct nd_model *a, const struct nd_model *b);
+
 /* The cell that `to` of a rule means for a model; SIZE_MAX: none. */
 size_t nd_qualify_find_cell(const struct nd_qualify_model *model, size_t n_devices, const char *to);
+
+/* ---- qualify_prepared.c ---- */
+
+/* Loads what goes to the cell's device in place of the model. It must take the model's inputs and have its
+ * outputs: ND_E_CAMPAIGN_FORMAT. */
+enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                        const char *path, struct nd_qualify_cell *cell, struct nd_error *err);
+
+/* Where the binary of a prepared model was made by another SDK or for another chipset than those of the device:
+ * an array of texts. */
+json_t *nd_qualify_prepared_findings(const struct nd_qualify_cell *cell);
 
 /* ---- qualify_capture.c ---- */
 
@@ -109,6 +138,19 @@ const struct nd_qualify_comparison *nd_qualify_find_comparison(const struct nd_q
 enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
                                 struct nd_error *err);
 json_t *nd_qualify_accuracy_json(const struct nd_qualification *q, const struct nd_qualify_model *model);
+
+/* ---- qualify_target.c ---- */
+
+/* Measures all cells against every target tensor of an output. ND_E_PROBE_SHAPE: a target of another size than
+ * the output. */
+enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_qualify_model *model,
+                                          struct nd_error *err);
+void nd_qualify_targets_deinit(struct nd_qualify_model *model);
+
+/* Compares two cells; false where one of them has no such outputs, or for want of memory. */
+bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,
+                               double confidence, struct nd_target_comparison *out);
+json_t *nd_qualify_targets_json(const struct nd_qualification *q, const struct nd_qualify_model *model);
 
 /* ---- qualify_explain.c ---- */
 

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "judge/multiplicity.h"
 #include "judge/qualify.h"
+#include "judge/sequential.h"
 
 /* ---- reading ---- */
 
@@ -101,6 +102,27 @@ static json_t *proportion(const struct nd_proportion *p)
                      number(p->share), "interval", interval(&p->interval));
 }
 
+/* What the discordant samples come to as evidence, in their order: what one who looked after every sample would
+ * have seen. stop: the samples with a label until it sufficed; null: it never did. */
+static json_t *evidence_json(const struct nd_accuracy_study *study, const int64_t *ref, const int64_t *test)
+{
+    struct nd_evidence evidence = {0};
+    size_t n = 0, stop = 0;
+    for (size_t i = 0; i < study->n_samples; i++) {
+        bool is_ref_right = ref[i] == study->labels[i], is_test_right = test[i] == study->labels[i];
+        if (study->labels[i] < 0)
+            continue;
+        n++;
+        if (is_ref_right != is_test_right)
+            nd_evidence_add(&evidence, is_test_right);
+        if (stop == 0 && nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP))
+            stop = n;
+    }
+    return json_pack("{s:o, s:o, s:o}", "e_value", number(exp(evidence.log_e)), "largest",
+                     number(exp(evidence.log_e_max)), "stop",
+                     stop > 0 ? json_integer((json_int_t)stop) : json_null());
+}
+
 /* A device against a reference: what changed, and what that proves. */
 static json_t *pair_json(const struct nd_qualification *q, const struct nd_accuracy_study *study,
                          const int64_t *ref, const int64_t *test, const char *name, double p_holm)
@@ -115,16 +137,16 @@ static json_t *pair_json(const struct nd_qualification *q, const struct nd_accur
     nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
     nd_paired_ask(&table, &question, &answer);
     struct nd_interval tango = nd_paired_tango(&table, q->campaign.confidence);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I}", "reference",
-                     name, "samples", (json_int_t)nd_paired_n(&table), "right_before",
-                     (json_int_t)(table.both_right + table.ref_only), "right_after",
-                     (json_int_t)(table.both_right + table.test_only), "right_to_wrong",
-                     (json_int_t)table.ref_only, "wrong_to_right", (json_int_t)table.test_only,
-                     "wrong_to_wrong", (json_int_t)n_changed_wrong, "difference",
-                     number(nd_paired_difference(&table)), "interval", interval(&tango), "p_value",
-                     number(nd_paired_p_value(&table)), "p_value_holm", number(p_holm), "margin",
-                     number(question.margin), "margin_interval", interval(&answer.interval), "answer",
-                     nd_answer_name(question.kind, answer.kind), "samples_needed", (json_int_t)answer.n_needed);
+    return json_pack(
+        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:o}", "reference", name,
+        "samples", (json_int_t)nd_paired_n(&table), "right_before",
+        (json_int_t)(table.both_right + table.ref_only), "right_after",
+        (json_int_t)(table.both_right + table.test_only), "right_to_wrong", (json_int_t)table.ref_only,
+        "wrong_to_right", (json_int_t)table.test_only, "wrong_to_wrong", (json_int_t)n_changed_wrong,
+        "difference", number(nd_paired_difference(&table)), "interval", interval(&tango), "p_value",
+        number(nd_paired_p_value(&table)), "p_value_holm", number(p_holm), "margin", number(question.margin),
+        "margin_interval", interval(&answer.interval), "answer", nd_answer_name(question.kind, answer.kind),
+        "samples_needed", (json_int_t)answer.n_needed, "evidence", evidence_json(study, ref, test));
 }
 
 /* Holm's p-values over all devices against one reference; NaN where there is none. */

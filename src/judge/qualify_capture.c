@@ -18,7 +18,7 @@
 #include "judge/qualify.h"
 
 /* Changes when a capture made before can no longer be used, whatever the version says. */
-#define KEY_FORMAT "1"
+#define KEY_FORMAT "2"
 
 /* ---- what a capture depends on ---- */
 
@@ -57,29 +57,6 @@ static enum nd_status put_runtime(struct nd_strbuf *key, const struct nd_runtime
     if (runtime->backend_library != NULL)
         put_folder(key, runtime->backend_library);
     return ND_OK;
-}
-
-/* What a prepared model refers to: the binaries beside it. */
-static enum nd_status put_prepared(struct nd_strbuf *key, const struct nd_model *prepared, struct nd_error *err)
-{
-    char *folder = nd_path_dir(nd_model_path(prepared));
-    struct dirent **entries = NULL;
-    int n = folder != NULL ? scandir(folder, &entries, NULL, alphasort) : -1;
-    enum nd_status status = n >= 0 ? ND_OK : nd_fail_memory(err);
-    for (int i = 0; i < n; i++) {
-        const char *dot = strrchr(entries[i]->d_name, '.');
-        char hex[ND_SHA256_HEX_BYTES];
-        if (status == ND_OK && dot != NULL && strcmp(dot, ".bin") == 0) {
-            char *path = nd_path_join(folder, entries[i]->d_name);
-            status = path != NULL ? nd_sha256_file(path, hex, err) : nd_fail_memory(err);
-            nd_strbuf_printf(key, "binary %s %s\n", entries[i]->d_name, status == ND_OK ? hex : "");
-            free(path);
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    free(folder);
-    return status;
 }
 
 /* The same libraries are read once. */
@@ -150,10 +127,6 @@ static enum nd_status make_key(const struct nd_qualification *q, const struct nd
         nd_strbuf_printf(&key, "dim %s\n", model->campaign->dims.items[i]);
     nd_strbuf_printf(&key, "edges %s\nrepeats %zu\nfallback %d\n%s%s", cell->edges, q->campaign.n_repeats,
                      cell->allow_fallback, probes, runtime);
-    if (cell->prepared != NULL && (status = put_prepared(&key, cell->prepared, err)) != ND_OK) {
-        nd_strbuf_deinit(&key);
-        return status;
-    }
     size_t n_bytes = key.len;
     char *text = nd_strbuf_take(&key);
     if (text == NULL)
@@ -188,6 +161,18 @@ static bool is_fresh(struct nd_qualify_cell *cell)
     return is_so;
 }
 
+/* Captures do not depend on target tensors, but the result does. */
+static void put_goals(struct nd_strbuf *key, const struct nd_probe *probe)
+{
+    for (size_t i = 0; i < probe->n_goals; i++) {
+        const struct nd_probe_goal *goal = &probe->goals[i];
+        struct nd_digest digest =
+            nd_digest_bytes(goal->values, goal->n_samples * goal->n_elems * sizeof *goal->values);
+        nd_strbuf_printf(key, "target %s %s %016llx%016llx\n", probe->name, goal->output,
+                         (unsigned long long)digest.high, (unsigned long long)digest.low);
+    }
+}
+
 void nd_qualify_make_key(struct nd_qualification *q)
 {
     struct nd_strbuf key = {0};
@@ -197,6 +182,9 @@ void nd_qualify_make_key(struct nd_qualification *q)
         for (size_t c = 0; c < q->models[m].n_cells; c++)
             nd_strbuf_printf(&key, "%s %s %s\n", q->models[m].cells[c].relative, q->models[m].cells[c].key,
                              q->models[m].cells[c].sha256);
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        for (size_t p = 0; p < q->models[m].n_probes; p++)
+            put_goals(&key, q->models[m].probes[p]);
     for (size_t r = 0; r < q->campaign.policy.n; r++)
         nd_strbuf_printf(&key, "%d\n", nd_policy_has_expired(&q->campaign.policy.rules[r], q->today));
     size_t n_bytes = key.len;

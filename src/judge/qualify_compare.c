@@ -72,7 +72,7 @@ static enum nd_status compare_model(const struct nd_qualification *q, struct nd_
         return nd_fail_memory(err);
     enum nd_status status = need(q, model, q->campaign.reference, err);
     for (size_t r = 0; status == ND_OK && r < policy->n; r++)
-        if (nd_policy_has_edges(policy->rules[r].gate) && policy->rules[r].gate != ND_POLICY_ACCURACY &&
+        if (nd_policy_has_edges(policy->rules[r].gate) && !nd_policy_is_statistical(policy->rules[r].gate) &&
             nd_texts_match(&policy->rules[r].models, model->campaign->name))
             status = need(q, model, policy->rules[r].to, err);
     return status;

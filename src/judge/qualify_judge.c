@@ -292,6 +292,68 @@ static void judge_accuracy(struct judging *j)
         }
 }
 
+/* ---- target tensors ---- */
+
+static void tell_target(const struct judging *j, const struct nd_estimate *before,
+                        const struct nd_estimate *after, const struct nd_interval *worse, uint64_t n_samples)
+{
+    const char *unit = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0 ? " dB" : "";
+    snprintf(j->out->message, sizeof j->out->message,
+             "%s %.6g%s -> %.6g%s at '%s' with '%s', worse by %.6g%s, %.6g %% interval %+.6g .. %+.6g%s%s",
+             j->gate->metric, before->value, unit, after->value, unit, j->out->edge, j->out->probe,
+             j->out->value, unit, 100 * (2 * j->gate->confidence - 1), worse->low, worse->high, unit,
+             n_samples < 2 ? "; one sample says nothing" : "");
+}
+
+/* One-sided, as accuracy-drop: proven not to be worse by more than max, proven to be, or neither. */
+static void judge_one_target(struct judging *j, const struct nd_qualify_target *target)
+{
+    struct nd_case *out = j->out;
+    struct nd_target_comparison c;
+    size_t ref = nd_qualify_find_cell(j->model, j->q->n_devices, j->gate->to);
+    if (!nd_qualify_compare_target(target, ref, j->device, 2 * j->gate->confidence - 1, &c)) {
+        note_not_comparable(out, target->edge, "the reference or the device has no values there");
+        return;
+    }
+    bool is_sqnr = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0;
+    const struct nd_estimate *change = is_sqnr ? &c.difference.sqnr_db : &c.difference.mean_error;
+    double worse = is_sqnr ? 0 - change->value : change->value;
+    const struct nd_interval interval =
+        is_sqnr ? (struct nd_interval){0 - change->interval.high, 0 - change->interval.low} : change->interval;
+    enum nd_case_verdict verdict = interval.high <= j->gate->max ? ND_CASE_PASSED
+                                   : interval.low > j->gate->max ? ND_CASE_FAILED
+                                                                 : ND_CASE_INCONCLUSIVE;
+    bool is_worst = out->n_cells == 0 || verdict > out->verdict ||
+                    (verdict == out->verdict && (isnan(worse) || worse > out->value));
+    out->n_cells++;
+    out->n_failing += verdict != ND_CASE_PASSED;
+    if (is_worst && out->verdict < ND_CASE_NOT_COMPARABLE) {
+        out->value = worse;
+        out->edge = target->edge;
+        out->probe = target->probe;
+        out->n_samples = target->n_samples;
+        tell_target(j, is_sqnr ? &c.ref.sqnr_db : &c.ref.mean_error,
+                    is_sqnr ? &c.test.sqnr_db : &c.test.mean_error, &interval, target->n_samples);
+    }
+    conclude(out, verdict);
+}
+
+static void judge_target(struct judging *j)
+{
+    const struct nd_qualify_model *model = j->model;
+    j->out->bound = j->gate->max;
+    for (size_t e = 0; e < model->n_edges; e++)
+        for (size_t p = 0; p < model->n_probes; p++) {
+            if (!governs(j, &model->edges[e], &model->scope_probes[p]))
+                continue;
+            j->out->applies = true;
+            for (size_t i = 0; i < model->n_targets; i++)
+                if (strcmp(model->targets[i].edge, model->edges[e].name) == 0 &&
+                    strcmp(model->targets[i].probe, model->scope_probes[p].name) == 0)
+                    judge_one_target(j, &model->targets[i]);
+        }
+}
+
 /* ---- what is no edge ---- */
 
 double nd_latency_cv(const struct nd_capture_probe *probe)
@@ -438,8 +500,9 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
         [ND_POLICY_BIT_EQUAL] = judge_edges,   [ND_POLICY_LSB] = judge_edges,
         [ND_POLICY_SHARE] = judge_edges,       [ND_POLICY_ULP] = judge_edges,
         [ND_POLICY_SQNR] = judge_edges,        [ND_POLICY_AGREEMENT] = judge_edges,
-        [ND_POLICY_ACCURACY] = judge_accuracy, [ND_POLICY_LATENCY] = judge_latency,
-        [ND_POLICY_FALLBACK] = judge_fallback, [ND_POLICY_FINALIZE] = judge_finalize,
+        [ND_POLICY_TARGET] = judge_target,     [ND_POLICY_ACCURACY] = judge_accuracy,
+        [ND_POLICY_LATENCY] = judge_latency,   [ND_POLICY_FALLBACK] = judge_fallback,
+        [ND_POLICY_FINALIZE] = judge_finalize,
     };
     judges[j.gate->gate](&j);
     /* An edge of unknown type turned out to be of the other kind. */

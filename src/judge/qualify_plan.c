@@ -33,21 +33,25 @@ static enum nd_status make_probes(const struct nd_model *model, const struct nd_
     return status;
 }
 
+bool nd_qualify_has_same_inputs(const struct nd_model *a, const struct nd_model *b)
+{
+    size_t n = nd_model_n_inputs(a);
+    bool is_alike = n == nd_model_n_inputs(b);
+    for (size_t i = 0; is_alike && i < n; i++) {
+        const struct nd_model_io *of_a = nd_model_input(a, i), *of_b = nd_model_input(b, i);
+        is_alike = strcmp(of_a->name, of_b->name) == 0 && of_a->dtype == of_b->dtype &&
+                   nd_shape_equal(&of_a->shape, &of_b->shape);
+    }
+    return is_alike;
+}
+
 /* The float model is fed the very same: what a generated probe is may depend on the quantised model. */
 static enum nd_status make_float_probes(struct nd_qualify_model *model, struct nd_error *err)
 {
     model->float_probes = nd_calloc(model->n_probes, sizeof *model->float_probes);
     if (model->float_probes == NULL)
         return nd_fail_memory(err);
-    size_t n = nd_model_n_inputs(model->float_model);
-    bool is_alike = n == nd_model_n_inputs(model->model);
-    for (size_t i = 0; is_alike && i < n; i++) {
-        const struct nd_model_io *a = nd_model_input(model->model, i),
-                                 *b = nd_model_input(model->float_model, i);
-        is_alike =
-            strcmp(a->name, b->name) == 0 && a->dtype == b->dtype && nd_shape_equal(&a->shape, &b->shape);
-    }
-    if (!is_alike)
+    if (!nd_qualify_has_same_inputs(model->model, model->float_model))
         return nd_fail(err, ND_E_CAMPAIGN_FORMAT, model->campaign->float_model,
                        "'%s' does not take the inputs of '%s'", model->campaign->float_model,
                        model->campaign->quantised);
@@ -58,7 +62,7 @@ static enum nd_status make_float_probes(struct nd_qualify_model *model, struct n
 
 /* ---- models ---- */
 
-static enum nd_status set_dims(struct nd_model *model, const struct nd_texts *dims, struct nd_error *err)
+enum nd_status nd_qualify_set_dims(struct nd_model *model, const struct nd_texts *dims, struct nd_error *err)
 {
     for (size_t i = 0; i < dims->n; i++) {
         const char *equals = strchr(dims->items[i], '=');
@@ -79,7 +83,7 @@ static enum nd_status load(const char *path, const struct nd_texts *dims, struct
                            struct nd_error *err)
 {
     enum nd_status status = nd_model_load(path, out, err);
-    return status == ND_OK ? set_dims(*out, dims, err) : status;
+    return status == ND_OK ? nd_qualify_set_dims(*out, dims, err) : status;
 }
 
 static enum nd_status find_edges(struct nd_qualify_model *model, const char *edges, struct nd_error *err)
@@ -99,6 +103,14 @@ static enum nd_status find_edges(struct nd_qualify_model *model, const char *edg
     }
     free(selected);
     return model->edges != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static bool has_output(const struct nd_qualify_model *model, const char *name)
+{
+    for (size_t e = 0; e < model->n_edges; e++)
+        if (model->edges[e].is_output && strcmp(model->edges[e].name, name) == 0)
+            return true;
+    return false;
 }
 
 static enum nd_status plan_model(struct nd_qualification *q, struct nd_qualify_model *model,
@@ -123,7 +135,14 @@ static enum nd_status plan_model(struct nd_qualification *q, struct nd_qualify_m
         status = find_edges(model, q->campaign.edges, err);
     for (size_t p = 0; status == ND_OK && p < model->n_probes; p++) {
         model->scope_probes[p] = (struct nd_scope_probe){.name = model->probes[p]->name,
-                                                         .has_labels = model->probes[p]->labels != NULL};
+                                                         .has_labels = model->probes[p]->labels != NULL,
+                                                         .goals = model->probes[p]};
+        for (size_t i = 0; i < model->probes[p]->n_goals; i++)
+            if (!has_output(model, model->probes[p]->goals[i].output))
+                return nd_fail(err, ND_E_CAMPAIGN_FORMAT, q->campaign.path,
+                               "%s: probe '%s' has a target of '%s', which is no output of model '%s'",
+                               q->campaign.path, model->probes[p]->name, model->probes[p]->goals[i].output,
+                               campaign->name);
         for (size_t i = 0; i < p; i++)
             if (strcmp(model->probes[i]->name, model->probes[p]->name) == 0)
                 return nd_fail(err, ND_E_CAMPAIGN_FORMAT, q->campaign.path,
@@ -200,9 +219,7 @@ static enum nd_status plan_device(struct nd_qualification *q, struct nd_qualify_
     cell->allow_fallback = has_fallback_gate(q, model->campaign->name, cell->label);
     for (size_t i = 0; status == ND_OK && i < device->n_prepared; i++)
         if (strcmp(device->prepared[i].model, model->campaign->name) == 0) {
-            status = load(device->prepared[i].path, &model->campaign->dims, &cell->prepared, err);
-            cell->model = cell->prepared;
-            cell->edges = "none"; /* what ships has no edges to make visible */
+            status = nd_qualify_plan_prepared(q, model, device->prepared[i].path, cell, err);
             model->has_prepared = true;
         }
     return status == ND_OK ? place(q, model, cell->label, cell, err) : status;
@@ -221,23 +238,22 @@ static enum nd_status plan_reference(struct nd_qualification *q, struct nd_quali
     return status == ND_OK ? place(q, model, cell->label, cell, err) : status;
 }
 
+/* Labels or targets: then the references are told beside the devices. */
+static bool has_truth(const struct nd_qualify_model *model)
+{
+    for (size_t p = 0; p < model->n_probes; p++)
+        if (model->scope_probes[p].has_labels || model->probes[p]->n_goals > 0)
+            return true;
+    return false;
+}
+
 static bool needs_quantised(const struct nd_qualification *q, const struct nd_qualify_model *model)
 {
     bool is_needed = strcmp(q->campaign.reference, ND_REFERENCE_QUANTISED) == 0;
     for (size_t r = 0; r < q->campaign.policy.n; r++)
         is_needed = is_needed || (nd_policy_has_edges(q->campaign.policy.rules[r].gate) &&
                                   strcmp(q->campaign.policy.rules[r].to, ND_REFERENCE_QUANTISED) == 0);
-    for (size_t p = 0; p < model->n_probes; p++)
-        is_needed = is_needed || model->scope_probes[p].has_labels;
-    return is_needed;
-}
-
-static bool has_labels(const struct nd_qualify_model *model)
-{
-    for (size_t p = 0; p < model->n_probes; p++)
-        if (model->scope_probes[p].has_labels)
-            return true;
-    return false;
+    return is_needed || has_truth(model);
 }
 
 /* Two names of one device would be captured over one another. */
@@ -264,7 +280,7 @@ static enum nd_status plan_cells(struct nd_qualification *q, struct nd_qualify_m
         status = plan_device(q, model, d, err);
     if (status == ND_OK && needs_quantised(q, model))
         status = plan_reference(q, model, false, err);
-    if (status == ND_OK && model->float_model != NULL && has_labels(model))
+    if (status == ND_OK && model->float_model != NULL && has_truth(model))
         status = plan_reference(q, model, true, err);
     return status == ND_OK ? check_paths(q, model, err) : status;
 }
@@ -345,6 +361,7 @@ static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
     for (size_t i = 0; i < model->n_studies; i++)
         nd_accuracy_study_deinit(&model->studies[i]);
     free(model->studies);
+    nd_qualify_targets_deinit(model);
     for (size_t i = 0; i < model->n_comparisons; i++) {
         nd_comparison_destroy(&model->comparisons[i].comparison);
         free(model->comparisons[i].devices);

@@ -31,6 +31,12 @@ static json_t *text_of(const char *text)
     return value;
 }
 
+/* Null for an empty text. */
+static json_t *word(const char *text)
+{
+    return text_of(text[0] != '\0' ? text : NULL);
+}
+
 static json_t *texts_of(const struct nd_texts *texts)
 {
     json_t *list = json_array();
@@ -107,6 +113,9 @@ static json_t *device_json(const struct nd_qualification *q, const struct nd_qua
         "prepared", text_of(cell->prepared != NULL ? nd_path_base(nd_model_path(cell->prepared)) : NULL),
         "failure", text_of(cell->failure));
     json_object_set_new(row, "status", json_string(nd_capture_state_name(nd_capture_state(cell->capture))));
+    json_object_set_new(row, "prepared_sdk", word(cell->binary.sdk));
+    json_object_set_new(row, "prepared_chipset", word(cell->binary.chipset));
+    json_object_set_new(row, "findings", nd_qualify_prepared_findings(cell));
     put_comparison(q, model, device, row);
     json_object_set_new(row, "explanation", text_of(model->explanations[device]));
     return row;
@@ -125,13 +134,13 @@ static json_t *model_json(const struct nd_qualification *q, const struct nd_qual
     const struct nd_qualify_comparison *found =
         nd_qualify_find_comparison(model, nd_qualify_find_cell(model, q->n_devices, q->campaign.reference));
     const struct nd_comparison *c = found != NULL ? found->comparison : NULL;
-    return json_pack("{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_of(model->campaign->name),
-                     "quantised", text_of(nd_path_base(model->campaign->quantised)), "sha256",
-                     nd_model_sha256(model->model), "float",
-                     text_of(model->float_model != NULL ? nd_path_base(model->campaign->float_model) : NULL),
-                     "classes", text_of(c != NULL ? c->classes_text : NULL), "output_classes",
-                     text_of(c != NULL ? c->output_classes_text : NULL), "references", references, "devices",
-                     devices, "accuracy", nd_qualify_accuracy_json(q, model));
+    return json_pack(
+        "{s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "name", text_of(model->campaign->name),
+        "quantised", text_of(nd_path_base(model->campaign->quantised)), "sha256", nd_model_sha256(model->model),
+        "float", text_of(model->float_model != NULL ? nd_path_base(model->campaign->float_model) : NULL),
+        "classes", text_of(c != NULL ? c->classes_text : NULL), "output_classes",
+        text_of(c != NULL ? c->output_classes_text : NULL), "references", references, "devices", devices,
+        "accuracy", nd_qualify_accuracy_json(q, model), "targets", nd_qualify_targets_json(q, model));
 }
 
 /* ---- gates ---- */

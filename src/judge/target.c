@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "compare/kernels/softmath.h"
-#include "judge/resample.h"
+#include "explain/resample.h"
 
 enum { N_STATISTICS = 6 };
 

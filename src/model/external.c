@@ -112,6 +112,28 @@ struct collecting {
     const char *model_path;
 };
 
+static enum nd_status add_file(struct collecting *to, struct place *place, const char *name,
+                               struct nd_error *err)
+{
+    char *path = path_beside(to->model_path, place->location), *location = nd_strdup(place->location);
+    enum nd_status status = ND_OK;
+    int fd = -1;
+    if (path == NULL || location == NULL ||
+        !nd_grow((void **)&to->external->files, &to->external->capacity, to->external->n + 1,
+                 sizeof *to->external->files))
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = open_place(place, name, path, &fd, err);
+    if (status != ND_OK) {
+        free(path);
+        free(location);
+        return status;
+    }
+    close(fd);
+    to->external->files[to->external->n++] = (struct nd_external_file){.location = location, .path = path};
+    return ND_OK;
+}
+
 static enum nd_status collect(const Onnx__TensorProto *tensor, void *context, struct nd_error *err)
 {
     struct collecting *to = context;
@@ -119,34 +141,45 @@ static enum nd_status collect(const Onnx__TensorProto *tensor, void *context, st
         return ND_OK;
     struct place place;
     enum nd_status status = place_of(tensor, &place, err);
-    if (status != ND_OK)
-        return status;
-    char *path = path_beside(to->model_path, place.location);
-    if (path == NULL || !nd_grow((void **)&to->external->files, &to->external->capacity, to->external->n + 1,
-                                 sizeof *to->external->files)) {
-        free(path);
+    return status == ND_OK ? add_file(to, &place, nd_onnx_text(tensor->name), err) : status;
+}
+
+bool nd_external_is_prepared(const Onnx__NodeProto *node)
+{
+    return strcmp(nd_onnx_text(node->op_type), "EPContext") == 0;
+}
+
+/* The binary lies beside the model when embed_mode is 0; a node that shares that of another names none. */
+static enum nd_status collect_binary(const Onnx__NodeProto *node, struct collecting *to, struct nd_error *err)
+{
+    static const char attribute[] = "ep_cache_context";
+    const Onnx__AttributeProto *binary = nd_onnx_attribute(node, attribute);
+    if (!nd_external_is_prepared(node) || nd_onnx_attribute_i(node, "embed_mode", 1) != 0 || binary == NULL ||
+        !binary->has_s || binary->s.len == 0)
+        return ND_OK;
+    char *location = strndup((const char *)binary->s.data, binary->s.len);
+    if (location == NULL)
         return nd_fail_memory(err);
-    }
-    int fd = -1;
-    status = open_place(&place, nd_onnx_text(tensor->name), path, &fd, err);
-    if (status != ND_OK) {
-        free(path);
-        return status;
-    }
-    close(fd);
-    to->external->files[to->external->n++] =
-        (struct nd_external_file){.location = place.location, .path = path};
-    return ND_OK;
+    struct place place = {.location = location};
+    enum nd_status status = stays_inside(location)
+                                ? add_file(to, &place, attribute, err)
+                                : nd_fail(err, ND_E_MODEL_EXTERNAL, location,
+                                          "node '%s' has its binary in '%s', outside of the model's folder",
+                                          nd_onnx_text(node->name), location);
+    free(location);
+    return status;
 }
 
 static void drop_repeated(struct nd_external *external)
 {
     size_t n = 0;
     for (size_t i = 0; i < external->n; i++) {
-        if (n > 0 && compare_locations(&external->files[n - 1], &external->files[i]) == 0)
+        if (n > 0 && compare_locations(&external->files[n - 1], &external->files[i]) == 0) {
             free(external->files[i].path);
-        else
+            free(external->files[i].location);
+        } else {
             external->files[n++] = external->files[i];
+        }
     }
     external->n = n;
 }
@@ -157,6 +190,8 @@ enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelP
     *external = (struct nd_external){0};
     struct collecting to = {external, model_path};
     enum nd_status status = nd_onnx_visit_tensors(&model->base, collect, &to, err);
+    for (size_t i = 0; i < model->graph->n_node && status == ND_OK; i++)
+        status = collect_binary(model->graph->node[i], &to, err);
     if (external->n > 1)
         qsort(external->files, external->n, sizeof *external->files, compare_locations);
     drop_repeated(external);
@@ -167,8 +202,10 @@ enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelP
 
 void nd_external_deinit(struct nd_external *external)
 {
-    for (size_t i = 0; i < external->n; i++)
+    for (size_t i = 0; i < external->n; i++) {
         free(external->files[i].path);
+        free(external->files[i].location);
+    }
     free(external->files);
     *external = (struct nd_external){0};
 }

@@ -1,4 +1,4 @@
-/* Tensor data that a model keeps in files beside it. */
+/* What a model keeps in files beside it: data of tensors, and the binaries of EPContext nodes. */
 #ifndef ND_MODEL_EXTERNAL_H
 #define ND_MODEL_EXTERNAL_H
 
@@ -6,7 +6,7 @@
 #include "model/onnx.h"
 
 struct nd_external_file {
-    const char *location; /* as the model says it, relative to its folder; borrowed from the protobuf */
+    char *location; /* as the model says it, relative to its folder */
     char *path;
     char sha256[ND_SHA256_HEX_BYTES];
 };
@@ -26,6 +26,9 @@ enum nd_status nd_external_init(struct nd_external *external, const Onnx__ModelP
 void nd_external_deinit(struct nd_external *external);
 
 bool nd_external_is(const Onnx__TensorProto *tensor);
+
+/* An EPContext node, which stands for a binary that was made for a device beforehand. */
+bool nd_external_is_prepared(const Onnx__NodeProto *node);
 
 /* The bytes of one external tensor, which nd_external_init has seen. The caller frees *data. */
 enum nd_status nd_external_read(const Onnx__TensorProto *tensor, const char *model_path, void **data,

@@ -81,6 +81,7 @@ void nd_probe_destroy(struct nd_probe **probe)
     }
     free((*probe)->inputs);
     free((*probe)->labels);
+    nd_probe_goals_deinit(*probe);
     free((*probe)->name);
     free((*probe)->source);
     free(*probe);

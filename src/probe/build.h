@@ -17,4 +17,7 @@ enum nd_status nd_probe_set_samples(struct nd_probe *probe, size_t n_samples, st
 /* Gives an input the memory for its n_samples, zeroed. */
 enum nd_status nd_probe_alloc_input(const struct nd_probe *probe, size_t input, struct nd_error *err);
 
+/* Frees the target tensors. */
+void nd_probe_goals_deinit(struct nd_probe *probe);
+
 #endif

@@ -57,6 +57,19 @@ enum nd_status nd_loader_read_raw(struct nd_loader *loader, size_t input, size_t
 enum nd_status nd_loader_read_label(struct nd_loader *loader, size_t sample, struct nd_source *source,
                                     struct nd_error *err);
 
+/* ---- Target tensors ---- */
+
+/* "target:OUTPUT", unless an input is called so. */
+bool nd_loader_is_goal_name(const struct nd_loader *loader, const char *name);
+
+/* Reads a .npy source as the target of an output, for all samples: float32 or float64 (ND_E_PROBE_TYPE), the
+ * samples along the first dimension (ND_E_PROBE_SHAPE). Names in an archive are unique. */
+enum nd_status nd_loader_read_goal(struct nd_loader *loader, const char *name, struct nd_source *source,
+                                   struct nd_error *err);
+
+/* ND_E_PROBE_SHAPE when a target has another number of samples than the probe. */
+enum nd_status nd_loader_check_goals(const struct nd_loader *loader, struct nd_error *err);
+
 /* ---- At the end ---- */
 
 /* ND_ERR_NOT_FOUND (ND_E_PROBE_INPUT) when an input is not filled; `where` is the file or folder that lacks it.

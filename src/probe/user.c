@@ -59,27 +59,45 @@ static enum nd_status load_member(struct nd_loader *loader, const struct nd_npz 
     return status;
 }
 
+static enum nd_status load_goal(struct nd_loader *loader, const struct nd_npz *npz, size_t i,
+                                struct nd_error *err)
+{
+    struct nd_source source = {0};
+    enum nd_status status = nd_npz_source(npz, i, &source, err);
+    if (status == ND_OK)
+        status = nd_loader_read_goal(loader, nd_npz_name(npz, i), &source, err);
+    nd_source_close(&source);
+    return status;
+}
+
+/* Targets belong to whole probes: in a file of one sample such a name is one like any other. */
 enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *path, size_t sample, struct nd_error *err)
 {
     struct nd_npz *npz = NULL;
     const char **names = NULL;
-    size_t *roles = NULL;
+    size_t *roles = NULL, *members = NULL, n = 0;
     enum nd_status status = nd_npz_open(path, &npz, err);
     if (status != ND_OK)
         return status;
-    size_t n = nd_npz_n_arrays(npz);
-    names = nd_calloc(n, sizeof *names);
-    if (names == NULL) {
+    size_t n_arrays = nd_npz_n_arrays(npz);
+    names = nd_calloc(n_arrays, sizeof *names);
+    members = nd_calloc(n_arrays, sizeof *members);
+    if (names == NULL || members == NULL)
         status = nd_fail_memory(err);
-        goto out;
+    for (size_t i = 0; status == ND_OK && i < n_arrays; i++) {
+        if (sample == SIZE_MAX && nd_loader_is_goal_name(loader, nd_npz_name(npz, i))) {
+            status = load_goal(loader, npz, i, err);
+        } else {
+            names[n] = nd_npz_name(npz, i);
+            members[n++] = i;
+        }
     }
-    for (size_t i = 0; i < n; i++)
-        names[i] = nd_npz_name(npz, i);
-    status = nd_roles_assign(loader, names, n, path, &roles, err);
+    if (status == ND_OK)
+        status = nd_roles_assign(loader, names, n, path, &roles, err);
     for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = load_member(loader, npz, i, roles[i], sample, err);
-out:
+        status = load_member(loader, npz, members[i], roles[i], sample, err);
     free(roles);
+    free(members);
     free(names);
     nd_npz_close(&npz);
     return status;
@@ -158,6 +176,8 @@ enum nd_status nd_user_load(struct nd_probe *probe, const char *path, const char
         status = nd_user_load_labels(&loader, labels_path, err);
     if (status == ND_OK)
         status = nd_loader_finish(&loader, err);
+    if (status == ND_OK)
+        status = nd_loader_check_goals(&loader, err);
     nd_loader_deinit(&loader);
     return status;
 }

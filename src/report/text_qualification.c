@@ -118,12 +118,12 @@ static void add_answer(struct nd_table *table, const json_t *pair)
 
 static void put_accuracy_table(struct nd_strbuf *out, const json_t *study)
 {
-    struct nd_table table = {.n_columns = 9,
-                             .is_left = {true, true, false, false, false, false, false, true, true},
+    struct nd_table table = {.n_columns = 10,
+                             .is_left = {true, true, false, false, false, false, false, false, true, true},
                              .line_width = WIDTH};
-    static const char *const titles[] = {"DEVICE",   "AGAINST", "BEFORE",   "AFTER",  "TO WRONG",
-                                         "TO RIGHT", "P",       "INTERVAL", "VERDICT"};
-    for (size_t i = 0; i < 9; i++)
+    static const char *const titles[] = {"DEVICE",   "AGAINST", "BEFORE", "AFTER",    "TO WRONG",
+                                         "TO RIGHT", "P",       "E",      "INTERVAL", "VERDICT"};
+    for (size_t i = 0; i < 10; i++)
         nd_table_add(&table, titles[i]);
     size_t d, r;
     const json_t *device, *pair;
@@ -137,11 +137,45 @@ static void put_accuracy_table(struct nd_strbuf *out, const json_t *study)
         nd_table_addf(&table, "%lld", count_of(pair, "right_to_wrong"));
         nd_table_addf(&table, "%lld", count_of(pair, "wrong_to_right"));
         nd_table_addf(&table, "%.3g", real_of(json_object_get(pair, "p_value")));
+        nd_table_addf(&table, "%.3g", real_of(json_object_get(json_object_get(pair, "evidence"), "largest")));
         add_points(&table, json_object_get(pair, "interval"));
         add_answer(&table, pair);
     }
     nd_table_render(&table, out);
     nd_table_deinit(&table);
+}
+
+/* Where the samples in order were enough to stop early: evidence, not a verdict. */
+static void put_stops(struct nd_strbuf *out, const json_t *study)
+{
+    size_t d, r;
+    const json_t *device, *pair;
+    json_array_foreach(json_object_get(study, "devices"), d, device)
+        json_array_foreach(json_object_get(device, "against"), r, pair)
+    {
+        const json_t *evidence = json_object_get(pair, "evidence");
+        if (json_is_integer(json_object_get(evidence, "stop")))
+            put_linef(out, 2,
+                      "evidence: %s against %s: e-value 20 reached after %lld of %lld samples; one could "
+                      "have stopped there",
+                      nd_qualification_text(device, "device"), nd_qualification_text(pair, "reference"),
+                      count_of(evidence, "stop"), count_of(pair, "samples"));
+    }
+}
+
+/* That devices are alike says nothing of a loss: whether they all lost something against the float model is
+ * told apart. */
+static void put_common(struct nd_strbuf *out, const json_t *spread)
+{
+    const json_t *common = json_object_get(spread, "common"), *interval = json_object_get(common, "interval");
+    double low = real_of(json_array_get(interval, 0)), high = real_of(json_array_get(interval, 1));
+    if (isnan(low) || isnan(high))
+        return;
+    put_linef(out, 2, "against the float model the devices have %+.2f points on average [%+.2f, %+.2f]: %s",
+              100 * real_of(json_object_get(common, "value")), 100 * low, 100 * high,
+              high < 0  ? "a loss that they share"
+              : low > 0 ? "a gain that they share"
+                        : "no loss that they share is shown");
 }
 
 static void put_spread(struct nd_strbuf *out, const json_t *study)
@@ -163,6 +197,7 @@ static void put_spread(struct nd_strbuf *out, const json_t *study)
               nd_qualification_text(spread, "verdict"), nd_qualification_text(spread, "best"),
               nd_qualification_text(spread, "worst"), 100 * real_of(json_object_get(size, "value")),
               100 * real_of(json_array_get(interval, 0)), 100 * real_of(json_array_get(interval, 1)));
+    put_common(out, spread);
 }
 
 static void put_accuracy(struct nd_strbuf *out, const json_t *model)
@@ -175,15 +210,75 @@ static void put_accuracy(struct nd_strbuf *out, const json_t *model)
         put_linef(
             out, 0,
             "accuracy at '%s' with '%s', %lld samples; interval of the change in points at %.6g %%, P of no "
-            "change",
+            "change, E e-value",
             nd_qualification_text(study, "edge"), nd_qualification_text(study, "probe"),
             count_of(study, "samples"), 100 * real_of(json_object_get(study, "confidence")));
         put_accuracy_table(out, study);
+        put_stops(out, study);
         put_spread(out, study);
     }
 }
 
+/* ---- target tensors ---- */
+
+static double value_of(const json_t *pair, const char *key)
+{
+    const json_t *value = json_object_get(json_object_get(pair, key), "value");
+    return json_is_string(value) && json_string_value(value)[0] != 'N'
+               ? (json_string_value(value)[0] == '-' ? -INFINITY : INFINITY)
+               : real_of(value);
+}
+
+static void put_target_table(struct nd_strbuf *out, const json_t *target)
+{
+    struct nd_table table = {.n_columns = 7, .is_left = {true, true}, .line_width = WIDTH};
+    static const char *const titles[] = {"DEVICE",   "AGAINST", "MEAN ERROR", "CHANGE",
+                                         "INTERVAL", "SQNR dB", "CHANGE dB"};
+    for (size_t i = 0; i < 7; i++)
+        nd_table_add(&table, titles[i]);
+    size_t r;
+    const json_t *pair;
+    json_array_foreach(json_object_get(target, "against"), r, pair)
+    {
+        const json_t *change = json_object_get(json_object_get(pair, "mean_error_change"), "interval");
+        nd_table_add(&table, nd_qualification_text(pair, "device"));
+        nd_table_add(&table, nd_qualification_text(pair, "reference"));
+        nd_table_addf(&table, "%.4g", value_of(pair, "mean_error_after"));
+        nd_table_addf(&table, "%+.3g", value_of(pair, "mean_error_change"));
+        nd_table_addf(&table, "%+.3g .. %+.3g", real_of(json_array_get(change, 0)),
+                      real_of(json_array_get(change, 1)));
+        nd_table_addf(&table, "%.2f", value_of(pair, "sqnr_db_after"));
+        nd_table_addf(&table, "%+.3f", value_of(pair, "sqnr_db_change"));
+    }
+    nd_table_render(&table, out);
+    nd_table_deinit(&table);
+}
+
+static void put_targets(struct nd_strbuf *out, const json_t *model)
+{
+    size_t i;
+    const json_t *target;
+    json_array_foreach(json_object_get(model, "targets"), i, target)
+    {
+        nd_strbuf_puts(out, "\n");
+        put_linef(out, 0,
+                  "error against the target of '%s' with '%s', %lld samples; interval of the change at %.6g %%",
+                  nd_qualification_text(target, "edge"), nd_qualification_text(target, "probe"),
+                  count_of(target, "samples"), 100 * real_of(json_object_get(target, "confidence")));
+        put_target_table(out, target);
+    }
+}
+
 /* ---- gates ---- */
+
+/* That the binary of a prepared model is not one for this device. */
+static void put_prepared(struct nd_strbuf *out, const json_t *device)
+{
+    size_t i;
+    const json_t *finding;
+    json_array_foreach(json_object_get(device, "findings"), i, finding) put_linef(
+        out, 2, "finding: %s: %s", nd_qualification_text(device, "device"), json_string_value(finding));
+}
 
 static void put_findings(struct nd_strbuf *out, const json_t *root, const json_t *model)
 {
@@ -202,6 +297,7 @@ static void put_findings(struct nd_strbuf *out, const json_t *root, const json_t
     json_array_foreach(json_object_get(model, "devices"), i, device)
     {
         const char *explanation = nd_qualification_text(device, "explanation");
+        put_prepared(out, device);
         if (explanation[0] != '\0')
             put_linef(out, 2, "explained: %s: %s", nd_qualification_text(device, "device"), explanation);
     }
@@ -249,6 +345,7 @@ enum nd_status nd_report_qualification_text(const char *json, char **out, struct
         if (nd_qualification_text(model, "classes")[0] != '\0')
             put_linef(&buf, 0, "classes: %s", nd_qualification_text(model, "classes"));
         put_accuracy(&buf, model);
+        put_targets(&buf, model);
         put_findings(&buf, root, model);
         nd_strbuf_puts(&buf, "\n");
     }

@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ET
 
 import numpy as np
 
-from support import CASES, Capture, GOLDEN, MODELS, NPUDIFF, Scratch, main, npudiff, some_digits
+from support import CASES, Capture, GOLDEN, MODELS, NPUDIFF, Scratch, capture, main, npudiff, some_digits
 
 POLICY = "policy:\n- {gate: finalize}\n- {gate: lsb, max: 255}\n"
 
@@ -183,6 +183,138 @@ class Qualify(Scratch):
         shutil.copy(MODELS / "cnn.w8a16.onnx", self.folder / "ctx.onnx")
         result, made = self.qualify(self.folder / "c.yaml", expect=3) # floats on another grid
         self.assertEqual(made, ["gen3"])
+
+    def test_evidence_is_that_of_the_samples_in_order(self):
+        """e-values by the recursion of Krichevsky and Trofimov, one sample after the other."""
+        result, _ = self.qualify(self.campaign("'emu:flip@logits=0.5,seed=3', 'emu:stale@logits', exact", n=300), expect=None)
+        path = self.folder / "out/captures/cnn"
+        with Capture(path / "quantised.h5") as ref:
+            labels, before = ref.labels("digits"), ref.values("digits", "logits").reshape(300, -1).argmax(1) == ref.labels("digits")
+        stops = 0
+        for device in result["models"][0]["accuracy"][0]["devices"]:
+            file = next(d["capture"] for d in result["models"][0]["devices"] if d["device"] == device["device"])
+            with Capture(self.folder / "out" / file) as capture:
+                after = capture.values("digits", "logits").reshape(300, -1).argmax(1) == labels
+            counts, e, largest, stop = {True: 0, False: 0}, 1.0, 1.0, None
+            for i in range(300):
+                if before[i] != after[i]:
+                    side = bool(after[i])
+                    e *= 2 * (counts[side] + 0.5) / (sum(counts.values()) + 1)
+                    counts[side] += 1
+                largest = max(largest, e)
+                stop = i + 1 if stop is None and largest >= 20 else stop
+            stops += stop is not None
+            found = next(p for p in device["against"] if p["reference"] == "quantised")["evidence"]
+            self.assertAlmostEqual(found["e_value"] / e, 1, 9)
+            self.assertAlmostEqual(found["largest"] / largest, 1, 9)
+            self.assertEqual(found["stop"], stop)
+        self.assertEqual("one could have stopped there" in npudiff("qualify", self.folder / "c.yaml", expect=None).stdout, stops > 0)
+        self.assertGreater(stops, 0)
+
+    def test_error_against_a_target(self):
+        """A target tensor of the user's own: errors and their difference as NumPy has them, and what it judges."""
+        some_digits(self.folder / "plain.npz", 120)
+        plain = np.load(self.folder / "plain.npz")
+        target = np.random.default_rng(7).normal(0, 3, (120, 1, 10)).astype(np.float32)
+        target[3, 0, 2] = np.nan # such elements are left out
+        np.savez(self.folder / "digits.npz", image=plain["image"], **{"target:logits": target})
+        gate = "- {gate: target-error, metric: %s, max: %g, devices: 'emu*'}\n"
+        policy = "policy:\n" + gate % ("mean-error", 10) + gate % ("sqnr", 20)
+        path = self.campaign("'emu:floor', 'emu:flip@logits=0.5,seed=3'", policy, probes="[digits=digits.npz]")
+        result, made = self.qualify(path)
+        self.assertEqual(len(made), 4)
+        is_there = ~np.isnan(target)
+        reals = {}
+        for file in (self.folder / "out/captures/cnn").glob("*.h5"):
+            with Capture(file) as capture:
+                output = capture.output("digits", "logits")
+                values = output[()].astype(float)
+                if output.dtype == np.uint8:
+                    values = (values - float(np.ravel(output.attrs["zero_point"])[0])) * float(np.ravel(output.attrs["scale"])[0])
+                reals[capture.file.attrs.get("label", file.stem)] = values
+        mean = lambda v: np.abs(v - target)[is_there].mean()
+        sqnr = lambda v: 10 * np.log10((target[is_there] ** 2.).sum() / ((v - target)[is_there] ** 2).sum())
+        pairs = {(p["device"], p["reference"]): p for p in result["models"][0]["targets"][0]["against"]}
+        self.assertEqual(len(pairs), 4)
+        self.assertEqual({r for _, r in pairs}, {"float", "quantised"})
+        pair, before, after = pairs[("emu:floor", "quantised")], reals["quantised"], reals[next(k for k in reals if "floor" in k)]
+        for f, key in ((mean, "mean_error"), (sqnr, "sqnr_db")):
+            self.assertAlmostEqual(pair[f"{key}_before"]["value"], f(before), 6)
+            self.assertAlmostEqual(pair[f"{key}_after"]["value"], f(after), 6)
+            self.assertAlmostEqual(pair[f"{key}_change"]["value"], f(after) - f(before), 6)
+            low, high = pair[f"{key}_change"]["interval"]
+            self.assertTrue(low <= f(after) - f(before) <= high)
+        value = self.cases(result, "target-error")["emu:floor"]["value"]
+        self.assertAlmostEqual(value, mean(after) - mean(before), 6)
+        text = npudiff("qualify", path)
+        self.assertIn("error against the target of 'logits' with 'digits', 120 samples", text)
+        path.write_text(path.read_text().replace("max: 10", "max: 0"))
+        np.savez(self.folder / "digits.npz", image=plain["image"], **{"target:logits": before.astype(np.float32)})
+        result, made = self.qualify(path, expect=1) # the reference is the target: any difference is worse
+        self.assertEqual(made, []) # captures do not depend on targets
+        self.assertEqual(self.cases(result, "target-error")["emu:floor"]["verdict"], "failed")
+        for name, array, word in (("target:nothing", target, "no output of model"), ("target:logits", target[:5], "5 targets"),
+                                  ("target:logits", np.nan_to_num(target).astype(int), "expected float32"), ("target:logits", target[:, :, :9], "9 elements")):
+            np.savez(self.folder / "digits.npz", image=plain["image"], **{name: array})
+            done = npudiff("qualify", path, expect=None)
+            self.assertEqual((done.returncode, word in done.stderr), (2, True), done.stderr)
+
+    def prepare(self, device, name):
+        """What goes to a phone: npudiff has the provider write an EPContext model and its binary."""
+        path = self.folder / f"{name}.onnx"
+        capture("cnn.w8a8.onnx", [f"{device}?ep.context_enable=1&ep.context_file_path={path}&ep.context_embed_mode=0"],
+                ["uniform:1:1"], self.folder / f"{name}.h5", "--edges", "none")
+        self.assertTrue(path.with_name(f"{name}_qnn.bin").exists())
+        return path
+
+    def test_binaries_that_ship(self):
+        """Real ones: on their own SDK and chipset the outputs of the source model, elsewhere a finding."""
+        for chipset, sdk in (("gen1", "2.51.0"), ("gen3", "2.51.0"), ("gen3", "2.50.40")):
+            self.prepare(f"htp-sim:{chipset}@qairt-{sdk}", f"{chipset}-{sdk}")
+        runs = {"gen1": "gen1-2.51.0", "gen3": "gen3-2.51.0", "gen4": "gen3-2.51.0", "gen3@qairt-2.50.40": "gen3-2.51.0",
+                "gen1@qairt-2.50.40": "gen3-2.50.40", "gen5": "gen3-2.50.40"}
+        devices = ", ".join(["'htp-sim:gen1@qairt-2.51.0', 'htp-sim:gen3@qairt-2.51.0'"] + [
+            f"{{device: 'htp-sim:{device}', prepared: {{cnn: {model}.onnx}}}}" for device, model in runs.items()])
+        policy = ("policy:\n- {gate: bit-equal-to, devices: gen1, to: gen1@qairt-2.51.0}\n"
+                  "- {gate: bit-equal-to, devices: gen3, to: gen3@qairt-2.51.0}\n")
+        path = self.campaign(devices, policy)
+        result, _ = self.qualify(path, expect=5)
+        rows = {d["device"]: d for d in result["models"][0]["devices"]}
+        self.assertEqual([c["verdict"] for c in result["cases"]], ["passed", "passed"])
+        sdk = {d: rows[d]["prepared_sdk"] for d in runs}
+        for device, model in runs.items():
+            self.assertTrue(sdk[device].startswith(model.split("-")[1] + "."), sdk)
+            self.assertEqual(rows[device]["prepared_chipset"], {"gen1": "SM8450", "gen3": "SM8650"}[model.split("-")[0]])
+        self.assertEqual({d: row["findings"] for d, row in rows.items()}, {
+            "gen1@qairt-2.51.0": [], "gen3@qairt-2.51.0": [], "gen1": [], "gen3": [],
+            "gen4": ["binary prepared for chipset SM8650 (v75), run as SM8750 (v79)"],
+            "gen3@qairt-2.50.40": [f"binary prepared with SDK {sdk['gen3']}, run with SDK 2.50.40"],
+            "gen1@qairt-2.50.40": ["binary prepared for chipset SM8650 (v75), run as SM8450 (v69)"],
+            "gen5": [f"binary prepared with SDK {sdk['gen5']}, run with SDK 2.51.0",
+                     "binary prepared for chipset SM8650 (v75), run as SM8850 (v81)"]})
+        self.assertEqual({d for d, row in rows.items() if row["status"] == "failed"}, {"gen3@qairt-2.50.40"})
+        self.assertIn("finding: gen4: binary prepared for chipset SM8650", npudiff("qualify", path, expect=5))
+        with open(self.folder / "gen1-2.51.0_qnn.bin", "ab") as binary: # it counts as part of the model
+            binary.write(b"x")
+        self.assertEqual(self.qualify(path, expect=None)[1], ["gen1"])
+
+    def test_prepared_model_as_a_device_would_get_it(self):
+        """Captured by itself its outputs are codes; without its binary, or of another model, it is refused."""
+        path = self.prepare("htp-sim:gen3", "ctx")
+        capture(path, ["htp-sim:gen3"], ["uniform:4:1"], self.folder / "ctx-codes.h5")
+        capture("cnn.w8a8.onnx", ["htp-sim:gen3"], ["uniform:4:1"], self.folder / "whole.h5")
+        with Capture(self.folder / "ctx-codes.h5") as a, Capture(self.folder / "whole.h5") as b:
+            self.assertEqual(a.values("uniform", "logits").dtype, np.uint8)
+            np.testing.assert_array_equal(a.values("uniform", "logits"), b.values("uniform", "logits"))
+        prepared = "{device: 'htp-sim:gen3', prepared: {cnn: ctx.onnx}}"
+        path.with_name("ctx_qnn.bin").rename(self.folder / "elsewhere.bin")
+        done = npudiff("qualify", self.campaign(prepared), expect=None)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("ctx_qnn.bin", done.stderr)
+        shutil.copy(CASES / "erf.u8.onnx", path)
+        done = npudiff("qualify", self.campaign(prepared), expect=None)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("does not take the inputs of", done.stderr)
 
     def test_result_is_read_by_others(self):
         """JUnit by Python's expat and by a library of JUnit's users, CSV by Python: the same cases everywhere."""

@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "explain/resample.h"
 #include "judge/paired.h"
-#include "judge/resample.h"
 #include "judge/sequential.h"
 #include "judge/spread.h"
 

@@ -9,7 +9,10 @@
 
 static const struct nd_scope_edge edges[] = {
     {"stem/conv", true, false, false}, {"pool", true, false, false}, {"logits", false, true, true}};
-static const struct nd_scope_probe probes[] = {{"digits", true}, {"ties", false}};
+static char logits[] = "logits";
+static struct nd_probe_goal goal = {.output = logits};
+static const struct nd_probe with_goal = {.n_goals = 1, .goals = &goal};
+static const struct nd_scope_probe probes[] = {{"digits", true, &with_goal}, {"ties", false, NULL}};
 static const struct nd_scope_model models[] = {{"cnn", true, 3, 2, edges, probes},
                                                {"mul", false, 1, 1, edges, probes}};
 static const char *const devices[] = {"cpu", "gen1", "gen3"};
@@ -65,6 +68,10 @@ static void policy_words_are_told(void **state)
         {"accuracy-drop", "accuracy-drop < 0.01 against quantised at 95 %"},
         {"accuracy-drop, reference: float, models: cnn, margin: 0.02",
          "accuracy-drop < 0.02 against float at 95 %"},
+        {"target-error, max: 0.25, models: cnn",
+         "target-error: mean-error at most 0.25 worse than quantised at 95 %"},
+        {"target-error, max: 1, metric: sqnr, reference: float, confidence: 0.99, models: cnn",
+         "target-error: sqnr at most 1 dB worse than float at 99 %"},
         {"fallback", "no fallback"},
         {"fallback, allow: [Gelu, 'head/*']", "fallback only of 'Gelu', 'head/*'"},
         {"latency-cv", "latency-cv <= 0.15 (warns above 0.05)"},
@@ -94,6 +101,12 @@ static void policy_that_matches_nothing_is_refused(void **state)
     expect_bad("policy: [{gate: ulp, max: 1, edges: pool}]", "matches nothing");
     expect_bad("policy: [{gate: lsb, max: 1, models: mul, edges: pool}]", "matches nothing");
     expect_bad("policy: [{gate: accuracy-drop, probes: ties}]", "no probe with labels");
+    expect_bad("policy: [{gate: target-error, max: 1, probes: ties}]", "no probe with a target");
+    expect_bad("policy: [{gate: target-error, max: 1, edges: pool}]", "no probe with a target");
+    expect_bad("policy: [{gate: target-error, max: 1, metric: rmse}]", "'metric' is mean-error or sqnr");
+    expect_bad("policy: [{gate: target-error}]", "needs the key 'max'");
+    expect_bad("policy: [{gate: target-error, max: 1, margin: 0.1}]", "has no key 'margin'");
+    expect_bad("policy: [{gate: lsb, max: 1, metric: sqnr}]", "has no key 'metric'");
     expect_bad("policy: [{gate: bit-equal-to, to: cpu, devices: cpu}]", "matches nothing");
     expect_bad("policy: [{gate: bit-equal-to, to: tpu}]", "unknown reference");
     expect_good("policy: [{gate: accuracy-drop, reference: float, probes: digits, models: cnn}]");
@@ -114,6 +127,10 @@ static void policy_loosening_needs_its_reasons(void **state)
         {"lsb, max: 0, devices: gen1", "lsb, max: 1, devices: gen*", true},
         {"lsb, max: 0, probes: ties", "lsb, max: 1, probes: digits", false},
         {"lsb, max: 0, to: cpu", "lsb, max: 1", false},
+        {"target-error, max: 1", "target-error, max: 2", true},
+        {"target-error, max: 1", "target-error, max: 2, metric: sqnr", false},
+        {"target-error, max: 1", "target-error, max: 1, confidence: 0.9", true},
+        {"target-error, max: 1", "target-error, max: 0.5", false},
         {"bit-equal-to", "lsb, max: 1", true},
         {"bit-equal-to", "lsb, max: 0", false},
         {"bit-equal-to", "ulp, max: 1", true},

@@ -1,0 +1,167 @@
+/* How far devices are from target tensors that a probe gives for outputs of the model. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "compare/metrics/layout.h"
+#include "judge/qualify.h"
+
+enum { SEED = 20240229 };
+
+/* ---- measuring ---- */
+
+/* Real values of one sample. */
+static void load(const struct nd_layout *layout, const struct nd_kernels *kernels, const unsigned char *bytes,
+                 double *values)
+{
+    for (size_t first = 0; first < layout->n_elems; first += ND_BLOCK) {
+        size_t n = layout->n_elems - first < ND_BLOCK ? layout->n_elems - first : ND_BLOCK;
+        nd_layout_load(layout, kernels, bytes + first * layout->elem_bytes, first, n, values + first);
+    }
+}
+
+static enum nd_status measure(const struct nd_capture *capture, size_t probe, size_t edge,
+                              const struct nd_probe_goal *goal, struct nd_target_sums **out,
+                              struct nd_error *err)
+{
+    struct nd_layout layout;
+    const struct nd_kernels *kernels;
+    enum nd_status status = nd_layout_make(nd_capture_edge(capture, edge), &layout, err);
+    if (status == ND_OK)
+        status = nd_kernels_choose(NULL, &kernels, err);
+    if (status == ND_OK && layout.n_elems != goal->n_elems)
+        status = nd_fail(err, ND_E_PROBE_SHAPE, goal->output,
+                         "the target of output '%s' has %zu elements for a sample, the output %zu",
+                         goal->output, goal->n_elems, layout.n_elems);
+    if (status != ND_OK)
+        return status;
+    nd_layout_make_real(&layout);
+    unsigned char *bytes = nd_tensor_alloc(layout.sample_bytes);
+    double *values = nd_tensor_alloc(layout.n_elems * sizeof *values); /* as many as the target has */
+    struct nd_target_sums *sums = nd_calloc(goal->n_samples, sizeof *sums);
+    if (bytes == NULL || values == NULL || sums == NULL)
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < goal->n_samples; i++) {
+        status = nd_capture_read_outputs(capture, probe, edge, i, 1, bytes, err);
+        if (status != ND_OK)
+            break;
+        load(&layout, kernels, bytes, values);
+        sums[i] = nd_target_sums_of(values, goal->values + i * goal->n_elems, goal->n_elems);
+    }
+    free(bytes);
+    free(values);
+    if (status == ND_OK)
+        *out = sums;
+    else
+        free(sums);
+    return status;
+}
+
+static enum nd_status measure_cell(const struct nd_qualify_cell *cell, const struct nd_qualify_target *target,
+                                   const struct nd_probe_goal *goal, struct nd_target_sums **out,
+                                   struct nd_error *err)
+{
+    if (cell->failure != NULL)
+        return ND_OK;
+    size_t p = nd_capture_find_probe(cell->capture, target->probe);
+    size_t e = nd_capture_find_edge(cell->capture, target->edge);
+    if (p == SIZE_MAX || e == SIZE_MAX || nd_capture_probe(cell->capture, p)->n_samples != target->n_samples ||
+        !nd_capture_has_outputs(cell->capture, p, e))
+        return ND_OK;
+    return measure(cell->capture, p, e, goal, out, err);
+}
+
+static enum nd_status measure_target(struct nd_qualify_model *model, const struct nd_probe *probe,
+                                     const struct nd_probe_goal *goal, const char *edge, struct nd_error *err)
+{
+    struct nd_qualify_target *target = &model->targets[model->n_targets++];
+    *target = (struct nd_qualify_target){.probe = probe->name, .edge = edge, .n_samples = goal->n_samples};
+    target->sums = nd_calloc(model->n_cells, sizeof *target->sums);
+    enum nd_status status = target->sums != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t c = 0; status == ND_OK && c < model->n_cells; c++)
+        status = measure_cell(&model->cells[c], target, goal, &target->sums[c], err);
+    return status;
+}
+
+enum nd_status nd_qualify_measure_targets(struct nd_qualification *q, struct nd_qualify_model *model,
+                                          struct nd_error *err)
+{
+    (void)q;
+    enum nd_status status = ND_OK;
+    model->targets = nd_calloc(model->n_edges * model->n_probes, sizeof *model->targets);
+    if (model->targets == NULL)
+        return nd_fail_memory(err);
+    for (size_t p = 0; status == ND_OK && p < model->n_probes; p++)
+        for (size_t e = 0; status == ND_OK && e < model->n_edges; e++) {
+            const struct nd_probe_goal *goal = nd_probe_find_goal(model->probes[p], model->edges[e].name);
+            if (goal != NULL && model->edges[e].is_output)
+                status = measure_target(model, model->probes[p], goal, model->edges[e].name, err);
+        }
+    return status;
+}
+
+void nd_qualify_targets_deinit(struct nd_qualify_model *model)
+{
+    for (size_t i = 0; i < model->n_targets; i++) {
+        for (size_t c = 0; model->targets[i].sums != NULL && c < model->n_cells; c++)
+            free(model->targets[i].sums[c]);
+        free(model->targets[i].sums);
+    }
+    free(model->targets);
+}
+
+bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,
+                               double confidence, struct nd_target_comparison *out)
+{
+    const struct nd_spread_options options = {.confidence = confidence, .seed = SEED};
+    return ref != SIZE_MAX && target->sums[ref] != NULL && target->sums[device] != NULL &&
+           nd_target_compare(target->sums[ref], target->sums[device], target->n_samples, &options, out, NULL) ==
+               ND_OK;
+}
+
+/* ---- telling ---- */
+
+static json_t *number(double value)
+{
+    if (isfinite(value))
+        return json_real(value);
+    return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+}
+
+static json_t *estimate(const struct nd_estimate *estimate)
+{
+    return json_pack("{s:o, s:[o, o]}", "value", number(estimate->value), "interval",
+                     number(estimate->interval.low), number(estimate->interval.high));
+}
+
+static void add_pair(json_t *rows, const struct nd_qualification *q, const struct nd_qualify_model *model,
+                     const struct nd_qualify_target *target, size_t ref, size_t device)
+{
+    struct nd_target_comparison c;
+    if (!nd_qualify_compare_target(target, ref, device, q->campaign.confidence, &c))
+        return;
+    json_array_append_new(rows, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "device",
+                                          model->cells[device].label, "reference", model->cells[ref].label,
+                                          "mean_error_before", estimate(&c.ref.mean_error), "mean_error_after",
+                                          estimate(&c.test.mean_error), "mean_error_change",
+                                          estimate(&c.difference.mean_error), "sqnr_db_before",
+                                          estimate(&c.ref.sqnr_db), "sqnr_db_after", estimate(&c.test.sqnr_db),
+                                          "sqnr_db_change", estimate(&c.difference.sqnr_db)));
+}
+
+json_t *nd_qualify_targets_json(const struct nd_qualification *q, const struct nd_qualify_model *model)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < model->n_targets; i++) {
+        const struct nd_qualify_target *target = &model->targets[i];
+        json_t *rows = json_array();
+        for (size_t d = 0; d < q->n_devices; d++) {
+            add_pair(rows, q, model, target, model->float64, d);
+            add_pair(rows, q, model, target, model->quantised, d);
+        }
+        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:o, s:o}", "probe", target->probe, "edge",
+                                              target->edge, "samples", (json_int_t)target->n_samples,
+                                              "confidence", number(q->campaign.confidence), "against", rows));
+    }
+    return list;
+}

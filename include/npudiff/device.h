@@ -93,6 +93,13 @@ struct nd_device {
 ND_PUBLIC enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err);
 ND_PUBLIC void nd_device_deinit(struct nd_device *device);
 
+/* ---- probes ---- */
+
+/* Makes the probes that the specs describe (nd_probe_create) for the model's inputs: probes[n_specs], NULL
+ * before; on failure the caller destroys those that were made. */
+ND_PUBLIC enum nd_status nd_probes_for_model(const struct nd_model *model, const char *const *specs,
+                                             size_t n_specs, struct nd_probe **probes, struct nd_error *err);
+
 /* ---- capturing ---- */
 
 /* Where a capture is; called by the thread that runs it, every 50 ms or so. */

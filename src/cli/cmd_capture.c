@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/fleet.h"
+#include "cli/signals.h"
 #include "npudiff/device.h"
 #include "npudiff/parse.h"
 
@@ -52,28 +53,6 @@ static enum nd_status set_dims(struct nd_model *model, const struct cli_list *di
             return status;
     }
     return nd_model_check_static(model, err);
-}
-
-static enum nd_status make_probes(const struct nd_model *model, const struct cli_list *specs,
-                                  struct nd_probe **probes, struct nd_error *err)
-{
-    size_t n = nd_model_n_inputs(model);
-    struct nd_probe_target *targets = calloc(n + 1, sizeof *targets);
-    if (targets == NULL)
-        return ND_ERR_MEMORY;
-    for (size_t i = 0; i < n; i++) {
-        const struct nd_model_io *input = nd_model_input(model, i);
-        targets[i] = (struct nd_probe_target){.name = input->name,
-                                              .dtype = input->dtype,
-                                              .shape = input->shape,
-                                              .quant = input->quant,
-                                              .quant_dtype = input->quant_dtype};
-    }
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < specs->n; i++)
-        status = nd_probe_create(specs->items[i], targets, n, &probes[i], err);
-    free(targets);
-    return status;
 }
 
 enum { MAX_LABEL_BYTES = 100, MAX_NAME_BYTES = MAX_LABEL_BYTES + 16 };
@@ -263,7 +242,7 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     size_t n_old = 0;
     enum nd_status status = fleet.cells != NULL ? set_dims(model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
     if (status == ND_OK)
-        status = make_probes(model, &specs, probes, &err);
+        status = nd_probes_for_model(model, specs.items, specs.n, probes, &err);
     if (status == ND_OK)
         status = prepare_cells(values, &fleet, &err);
     if (status != ND_OK) {
@@ -299,7 +278,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         nd_probe_destroy(&probes[i]);
     free(probes);
     nd_model_destroy(&model);
-    cli_fleet_end_if_signalled(); /* only now that everything is cleaned up */
+    cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
 }
 

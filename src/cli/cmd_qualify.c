@@ -1,8 +1,8 @@
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/signals.h"
 #include "npudiff/judge.h"
 #include "npudiff/report.h"
 
@@ -15,28 +15,6 @@ struct values {
     bool json;
     bool quiet;
 };
-
-/* ---- signals: agents are stopped before the program ends ---- */
-
-static volatile sig_atomic_t caught_signal;
-
-static void note_signal(int number)
-{
-    caught_signal = number;
-}
-
-static bool is_cancelled(void *context)
-{
-    (void)context;
-    return caught_signal != 0;
-}
-
-static void catch_signals(void)
-{
-    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
 
 static void say(void *context, const char *text)
 {
@@ -74,8 +52,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                                .n_jobs = values->jobs,
                                                .n_threads = values->n_threads,
                                                .say = values->quiet ? NULL : say,
-                                               .is_cancelled = is_cancelled};
-    catch_signals();
+                                               .is_cancelled = cli_signals_came};
+    cli_signals_catch();
     enum nd_status status = nd_qualify(operands[0], &options, &result, &err);
     /* Written again where nothing has changed, too: one of the files may have been lost. */
     if (status == ND_OK)
@@ -85,13 +63,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int exit_code = (int)result.exit_code;
     if (status == ND_OK && values->suggest)
         exit_code = ND_EXIT_SAME; /* it was not asked whether today's policy holds */
-    if (status != ND_OK && caught_signal == 0)
+    if (status != ND_OK && !cli_signals_came(NULL))
         exit_code = cli_report_error(&err);
     nd_qualify_result_deinit(&result);
-    if (caught_signal != 0) {
-        signal(caught_signal, SIG_DFL);
-        raise(caught_signal);
-    }
+    cli_signals_end_if_came();
     return exit_code;
 }
 

@@ -1,7 +1,6 @@
 #include "cli/fleet.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -9,29 +8,7 @@
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
-
-/* ---- signals ---- */
-
-static volatile sig_atomic_t caught_signal; /* SIGINT or SIGTERM that asks to stop, or 0 */
-
-static void note_signal(int number)
-{
-    caught_signal = number;
-}
-
-static bool is_cancelled(void *context)
-{
-    (void)context;
-    return caught_signal != 0;
-}
-
-/* Agents are stopped and temporary files removed before the program ends. */
-static void catch_signals(void)
-{
-    const struct sigaction action = {.sa_handler = note_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
+#include "cli/signals.h"
 
 /* ---- running ---- */
 
@@ -51,13 +28,13 @@ static void *run_cells(void *context)
         size_t i = work->next++;
         pthread_mutex_unlock(&work->lock);
         const struct cli_fleet *fleet = work->fleet;
-        if (i >= fleet->n_cells || caught_signal != 0)
+        if (i >= fleet->n_cells || cli_signals_came(NULL))
             return NULL;
         struct cli_cell *cell = &fleet->cells[i];
         struct nd_capture_options options = fleet->options;
         options.progress = cli_progress_update;
         options.progress_context = cli_progress_context(work->progress, i);
-        options.is_cancelled = is_cancelled;
+        options.is_cancelled = cli_signals_came;
         cell->status = nd_capture_run(fleet->model, &cell->device, fleet->probes, fleet->n_probes, cell->path,
                                       &options, &cell->outcome, &cell->error);
         cli_progress_done(work->progress, i);
@@ -140,18 +117,10 @@ static int tell(const struct cli_fleet *fleet)
 int cli_fleet_capture(struct cli_fleet *fleet)
 {
     struct work work = {.fleet = fleet, .progress = cli_progress_create(fleet->n_cells, fleet->is_quiet)};
-    catch_signals();
+    cli_signals_catch();
     run_in_threads(&work);
     cli_progress_destroy(work.progress);
-    return caught_signal == 0 ? tell(fleet) : ND_EXIT_TROUBLE;
-}
-
-void cli_fleet_end_if_signalled(void)
-{
-    if (caught_signal == 0)
-        return;
-    signal(caught_signal, SIG_DFL);
-    raise(caught_signal);
+    return cli_signals_came(NULL) ? ND_EXIT_TROUBLE : tell(fleet);
 }
 
 void cli_fleet_deinit(struct cli_fleet *fleet)

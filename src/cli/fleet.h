@@ -31,9 +31,6 @@ struct cli_fleet {
  * up. The exit code. */
 int cli_fleet_capture(struct cli_fleet *fleet);
 
-/* Ends the process as the signal that came wants it, after all cleaning up; returns when none came. */
-void cli_fleet_end_if_signalled(void);
-
 /* Frees what the cells own. */
 void cli_fleet_deinit(struct cli_fleet *fleet);
 

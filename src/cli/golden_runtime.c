@@ -8,6 +8,7 @@
 #include "cli/fleet.h"
 #include "cli/golden.h"
 #include "cli/rows.h"
+#include "cli/signals.h"
 #include "npudiff/compare.h"
 #include "npudiff/device.h"
 
@@ -26,21 +27,10 @@ struct regression {
 static enum nd_status make_probes(struct regression *regression, struct nd_error *err)
 {
     const struct cli_list *specs = &regression->values->probes;
-    size_t n = nd_model_n_inputs(regression->model);
-    struct nd_probe_target *targets = calloc(n + 1, sizeof *targets);
-    enum nd_status status = targets != NULL ? nd_model_check_static(regression->model, err) : ND_ERR_MEMORY;
-    for (size_t i = 0; targets != NULL && i < n; i++) {
-        const struct nd_model_io *input = nd_model_input(regression->model, i);
-        targets[i] = (struct nd_probe_target){.name = input->name,
-                                              .dtype = input->dtype,
-                                              .shape = input->shape,
-                                              .quant = input->quant,
-                                              .quant_dtype = input->quant_dtype};
-    }
-    for (size_t i = 0; status == ND_OK && i < specs->n; i++)
-        status = nd_probe_create(specs->items[i], targets, n, &regression->probes[i], err);
-    free(targets);
-    return status;
+    enum nd_status status = nd_model_check_static(regression->model, err);
+    return status == ND_OK
+               ? nd_probes_for_model(regression->model, specs->items, specs->n, regression->probes, err)
+               : status;
 }
 
 /* "KIND:CHIPSET@OLD?options" with another runtime, in new memory. */
@@ -303,6 +293,6 @@ int golden_check_runtime(const struct golden_values *values, const char *store_p
     json_decref(regression.cells);
     json_decref(regression.rows);
     nd_model_destroy(&regression.model);
-    cli_fleet_end_if_signalled();
+    cli_signals_end_if_came();
     return exit_code;
 }

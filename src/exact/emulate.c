@@ -292,17 +292,6 @@ static enum nd_status show(void *context, size_t edge, const struct nd_array *va
     return status == ND_OK ? emulator->found(emulator->context, edge, shown, way, err) : status;
 }
 
-static enum nd_status show_nothing(void *context, size_t edge, const struct nd_array *values,
-                                   enum nd_exact_way way, struct nd_error *err)
-{
-    (void)context;
-    (void)edge;
-    (void)values;
-    (void)way;
-    (void)err;
-    return ND_OK;
-}
-
 /* The readers of fused edges once more, on codes: how many of theirs the fusion changed. */
 static enum nd_status recount(struct nd_emulator *emulator, const struct nd_array *inputs, struct nd_error *err)
 {
@@ -311,7 +300,7 @@ static enum nd_status recount(struct nd_emulator *emulator, const struct nd_arra
                                              .given = emulator->seen,
                                              .is_skipped = emulator->is_seen};
     emulator->is_recounting = true;
-    enum nd_status status = nd_exact_graph_run(emulator->graph, inputs, &options, show_nothing, emulator, err);
+    enum nd_status status = nd_exact_graph_run(emulator->graph, inputs, &options, NULL, emulator, err);
     emulator->is_recounting = false;
     return status;
 }

@@ -75,10 +75,10 @@ enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *graph, si
 /* Evaluates one sample. inputs[nd_model_n_inputs]: arrays of the inputs' shapes (codes where an input is of
  * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,
  * values, way) is called with the codes (or floats) of that edge; values are borrowed for the call. An error
- * that it returns ends the run and is returned. Several threads may run one graph. options NULL: round half to
- * even, nothing given. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): an operator that is not covered, the message
- * names the node; with options.missed that costs the edges that depend on it, not the run. ND_ERR_FORMAT,
- * ND_ERR_MEMORY. */
+ * that it returns ends the run and is returned. found may be NULL. Several threads may run one graph. options
+ * NULL: round half to even, nothing given. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): an operator that is not
+ * covered, the message names the node; with options.missed that costs the edges that depend on it, not the run.
+ * ND_ERR_FORMAT, ND_ERR_MEMORY. */
 typedef enum nd_status nd_exact_found(void *context, size_t edge, const struct nd_array *values,
                                       enum nd_exact_way way, struct nd_error *err);
 enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const struct nd_array *inputs,

@@ -158,7 +158,8 @@ enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_ex
             return miss(run, tensor, &why, err);
         return nd_fail(err, ND_E_EXACT_SHAPE, name, "%s", why.message);
     }
-    enum nd_status status = run->found(run->context, edge, &run->values[tensor], way, err);
+    enum nd_status status =
+        run->found != NULL ? run->found(run->context, edge, &run->values[tensor], way, err) : ND_OK;
     run->is_ended = status != ND_OK;
     if (status == ND_OK && given != NULL)
         memcpy(run->values[tensor].x, given->x, given->n * sizeof *given->x);

@@ -81,17 +81,6 @@ static enum nd_status round_exam(void *context, const struct nd_exact_values *va
     return ND_OK;
 }
 
-static enum nd_status found_nothing(void *context, size_t edge, const struct nd_array *values,
-                                    enum nd_exact_way way, struct nd_error *err)
-{
-    (void)context;
-    (void)edge;
-    (void)values;
-    (void)way;
-    (void)err;
-    return ND_OK;
-}
-
 /* Works out the unit, and what is fused with it, from the device's codes. */
 static enum nd_status run_exam(struct exam *exam, size_t fusing, double *to, struct nd_error *err)
 {
@@ -109,7 +98,7 @@ static enum nd_status run_exam(struct exam *exam, size_t fusing, double *to, str
     }
     exam->fusing = fusing;
     exam->to = to;
-    return nd_exact_graph_run(job->graph, w->inputs, &options, found_nothing, exam, err);
+    return nd_exact_graph_run(job->graph, w->inputs, &options, NULL, exam, err);
 }
 
 static enum nd_status collect(struct exam *exam, struct nd_error *err)

@@ -11,28 +11,6 @@
 
 /* ---- probes ---- */
 
-static enum nd_status make_probes(const struct nd_model *model, const struct nd_texts *specs,
-                                  struct nd_probe **probes, struct nd_error *err)
-{
-    size_t n = nd_model_n_inputs(model);
-    struct nd_probe_target *targets = nd_calloc(n + 1, sizeof *targets);
-    if (targets == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < n; i++) {
-        const struct nd_model_io *input = nd_model_input(model, i);
-        targets[i] = (struct nd_probe_target){.name = input->name,
-                                              .dtype = input->dtype,
-                                              .shape = input->shape,
-                                              .quant = input->quant,
-                                              .quant_dtype = input->quant_dtype};
-    }
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < specs->n; i++)
-        status = nd_probe_create(specs->items[i], targets, n, &probes[i], err);
-    free(targets);
-    return status;
-}
-
 bool nd_qualify_has_same_inputs(const struct nd_model *a, const struct nd_model *b)
 {
     size_t n = nd_model_n_inputs(a);
@@ -128,7 +106,8 @@ static enum nd_status plan_model(struct nd_qualification *q, struct nd_qualify_m
     if (status == ND_OK && campaign->float_model != NULL)
         status = load(campaign->float_model, &campaign->dims, &model->float_model, err);
     if (status == ND_OK)
-        status = make_probes(model->model, &campaign->probes, model->probes, err);
+        status = nd_probes_for_model(model->model, (const char *const *)campaign->probes.items,
+                                     campaign->probes.n, model->probes, err);
     if (status == ND_OK && model->float_model != NULL)
         status = make_float_probes(model, err);
     if (status == ND_OK)

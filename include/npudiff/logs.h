@@ -1,0 +1,196 @@
+/* Logs of ONNX Runtime, QNN, qnn-net-run and Android's logcat: what they say of fallback, failures and
+ * versions.
+ *
+ * Lines are matched by their text, never by their tag, against the table in src/logs/patterns.c. What a line
+ * says becomes a finding; a line that the table does not know is counted, and handed out on request. Nothing
+ * here fails on what a log contains: any bytes, lines of any length and files of any size are read in bounded
+ * memory. */
+#ifndef NPUDIFF_LOGS_H
+#define NPUDIFF_LOGS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "npudiff/status.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct nd_model;
+
+enum nd_log_kind {
+    ND_LOG_FALLBACK,     /* nodes run elsewhere than asked */
+    ND_LOG_PLACEMENT,    /* how many nodes run where */
+    ND_LOG_FUSION,       /* operators were fused */
+    ND_LOG_QUANTISATION, /* scales and offsets */
+    ND_LOG_PREPARATION,  /* an operator of the graph could not be constructed */
+    ND_LOG_FAILURE,      /* a graph did not compose, finalize or execute */
+    ND_LOG_VALIDATION,   /* a backend refuses a node */
+    ND_LOG_VERSION,      /* versions that do not fit together */
+    ND_LOG_ARCH,         /* another architecture than configured */
+    ND_LOG_LIBRARY,      /* a library that is missing or cannot be loaded */
+    ND_LOG_DEVICE,       /* the chipset, its driver or the transport */
+    ND_LOG_MEMORY,       /* not enough of it */
+    ND_LOG_LIMIT,        /* of npudiff itself: what was left out */
+};
+enum { ND_LOG_N_KINDS = ND_LOG_LIMIT + 1 };
+
+/* note: harmless or only told; warning: may matter; failure: something does not run, or not where it was asked.
+ */
+enum nd_log_severity { ND_LOG_NOTE, ND_LOG_WARNING, ND_LOG_BAD };
+
+/* Where a graph was when it failed. */
+enum nd_log_stage { ND_LOG_STAGE_NONE, ND_LOG_STAGE_COMPOSE, ND_LOG_STAGE_FINALIZE, ND_LOG_STAGE_EXECUTE };
+
+/* A number that a line gives, by what it is: "needed", "available", "found", "used", "soc", "value",
+ * "expected", "count", "scale", "offset", "status". */
+struct nd_log_amount {
+    char name[12];
+    double value;
+};
+enum { ND_LOG_MAX_AMOUNTS = 4 };
+
+/* What one line says. Texts are "" where the line does not say it. */
+struct nd_log_finding {
+    enum nd_log_kind kind;
+    enum nd_log_severity severity;
+    enum nd_log_stage stage;
+    size_t line;  /* from 1 */
+    char *log;    /* name of the file or log */
+    char *op;     /* "q::Transpose.2D", "Conv", or a provider */
+    char *node;   /* as the log calls it */
+    char *op_id;  /* "0x402800000019" */
+    char *tensor; /* name, or a library, key or version where the line is about such */
+    bool has_code;
+    int64_t code;
+    const char *symbol; /* "QNN_COMMON_ERROR_MEM_ALLOC", or "" */
+    size_t n_amounts;
+    struct nd_log_amount amounts[ND_LOG_MAX_AMOUNTS];
+    char *text; /* the line, without colours and control bytes; at most 4096 bytes of it */
+};
+
+/* "fallback", "placement", ... */
+ND_PUBLIC const char *nd_log_kind_name(enum nd_log_kind kind);
+/* False when no kind is called that. */
+ND_PUBLIC bool nd_log_kind_from_name(const char *name, enum nd_log_kind *out);
+ND_PUBLIC const char *nd_log_severity_name(enum nd_log_severity severity);
+/* "compose", "finalize", "execute", or "". */
+ND_PUBLIC const char *nd_log_stage_name(enum nd_log_stage stage);
+
+/* The name that QNN's headers give an error code, or "". HTP reports operators that it cannot construct as
+ * 1002, whose name speaks of memory. */
+ND_PUBLIC const char *nd_log_code_symbol(int64_t code);
+
+/* What a reader saw besides the findings. */
+struct nd_log_summary {
+    size_t n_lines;
+    size_t n_unknown; /* lines that no pattern knows, empty ones among them */
+    size_t n_cut;     /* lines longer than 16384 bytes, of which only that much was looked at */
+    size_t n_findings;
+    size_t n_by_kind[ND_LOG_N_KINDS];
+    enum nd_log_severity worst;
+    char encoding[24]; /* "bytes", "utf-16le", "utf-16be" (told by their byte order mark) */
+};
+
+/* Called for each finding, in the order of lines; what it points to lives during the call. false ends the
+ * reading.
+ */
+typedef bool (*nd_log_visit)(void *context, const struct nd_log_finding *finding);
+/* Called for each line that no pattern knows. The text is not NUL-terminated. */
+typedef void (*nd_log_unknown)(void *context, size_t line, const char *text, size_t text_bytes);
+
+struct nd_log_reader;
+
+struct nd_log_options {
+    size_t struct_size;
+    const char *name; /* of the log; borrowed */
+    nd_log_visit visit;
+    nd_log_unknown unknown; /* nullable */
+    void *context;
+};
+
+/* Reads a log piece by piece, cut anywhere; memory does not grow with the log. One thread. ND_ERR_MEMORY. The
+ * caller destroys *out; end() must be called to see the last line. */
+ND_PUBLIC enum nd_status nd_log_reader_create(const struct nd_log_options *options, struct nd_log_reader **out,
+                                              struct nd_error *err);
+ND_PUBLIC void nd_log_reader_feed(struct nd_log_reader *reader, const void *bytes, size_t n_bytes);
+ND_PUBLIC void nd_log_reader_end(struct nd_log_reader *reader, struct nd_log_summary *out);
+ND_PUBLIC void nd_log_reader_destroy(struct nd_log_reader **reader);
+
+/* The whole of a file. ND_ERR_IO when it cannot be read. */
+ND_PUBLIC enum nd_status nd_log_read_file(const char *path, const struct nd_log_options *options,
+                                          struct nd_log_summary *out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_log_read_bytes(const void *bytes, size_t n_bytes,
+                                           const struct nd_log_options *options, struct nd_log_summary *out,
+                                           struct nd_error *err);
+
+/* Findings that are kept, of one log or of several. Zeroed, it is empty. */
+struct nd_log_findings {
+    struct nd_log_finding *items;
+    size_t n, capacity;
+    size_t max;        /* at most so many are kept (0: 1000000) ... */
+    size_t n_left_out; /* ... and so many were not */
+    bool failed;       /* memory was out */
+};
+/* An nd_log_visit whose context is a struct nd_log_findings. */
+ND_PUBLIC bool nd_log_findings_add(void *findings, const struct nd_log_finding *finding);
+ND_PUBLIC void nd_log_findings_deinit(struct nd_log_findings *findings);
+
+/* ---- why a graph failed ----
+ *
+ * An operator that cannot be constructed takes others with it: one root and its followers. Lines of one
+ * operator id are one failure. A failure follows another when that one makes what it reads: by the operator ids
+ * in the log, or because its node lies downstream in the model of a node that failed, too. Further failures of
+ * one node follow its first. One whose node is not known for certain, and whose inputs the log does not tell,
+ * is neither: it is unplaced, unless it is the only one. Only the first 5000 failures of a log are looked at.
+ */
+
+enum nd_failure_role { ND_FAILURE_ROOT, ND_FAILURE_FOLLOWER, ND_FAILURE_UNPLACED };
+
+struct nd_failure {
+    size_t finding; /* index of its first finding */
+    const char *op; /* borrowed from the findings */
+    const char *op_id;
+    const char *log_node;   /* as the log calls it */
+    const char *model_node; /* borrowed from the graph; "" where it is not certain */
+    enum nd_failure_role role;
+    size_t root; /* index of the root that it follows; its own index for roots and unplaced ones */
+};
+
+struct nd_failure_cascade {
+    struct nd_failure *failures; /* in the order of the log */
+    size_t n, n_roots, n_followers, n_unplaced;
+};
+
+/* The graph of a model, as far as it is needed here. */
+struct nd_failure_graph {
+    const char *const *names; /* of the nodes, unique */
+    size_t n_nodes;
+    const size_t (*links)[2]; /* producer and consumer, producers first in the order of nodes */
+    size_t n_links;
+};
+
+/* graph is nullable: then only the log tells what follows what. ND_ERR_MEMORY. The caller deinits *out, which
+ * borrows from findings and graph. */
+ND_PUBLIC enum nd_status nd_failure_cascade_find(const struct nd_log_finding *findings, size_t n,
+                                                 const struct nd_failure_graph *graph,
+                                                 struct nd_failure_cascade *out, struct nd_error *err);
+ND_PUBLIC void nd_failure_cascade_deinit(struct nd_failure_cascade *cascade);
+
+/* The same with the graph of a model, which *out borrows from. */
+ND_PUBLIC enum nd_status nd_failure_cascade_of_model(const struct nd_log_finding *findings, size_t n,
+                                                     const struct nd_model *model,
+                                                     struct nd_failure_cascade *out, struct nd_error *err);
+
+/* The index of the node that a log calls log_node, or SIZE_MAX where that is not certain: the name itself; less
+ * the
+ * "_token_<n>" that a layout transformation adds; or less a further suffix where only one node's name begins
+ * so. */
+ND_PUBLIC size_t nd_failure_find_node(const char *const *names, size_t n_nodes, const char *log_node);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,254 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/encodings_report.h"
+
+struct values {
+    const char *output;
+    double rtol;
+    bool strict;
+    bool complete;
+    bool json;
+};
+
+static bool ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), m = strlen(end);
+    return n >= m && strcmp(text + n - m, end) == 0;
+}
+
+/* ---- what can state encodings ---- */
+
+static enum nd_status of_capture(const char *path, struct nd_encodings **out, struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    struct nd_encodings *made = NULL;
+    enum nd_status status = nd_capture_open(path, &capture, err);
+    if (status == ND_OK)
+        status = nd_encodings_create(path, "capture", &made, err);
+    for (size_t e = 0; status == ND_OK && e < nd_capture_n_edges(capture); e++)
+        status = nd_encodings_add_edge(made, nd_capture_edge(capture, e), err);
+    nd_capture_close(&capture);
+    if (status == ND_OK)
+        *out = made;
+    else
+        nd_encodings_destroy(&made);
+    return status;
+}
+
+static enum nd_status of_model(const char *path, struct nd_encodings **out, struct nd_error *err)
+{
+    struct nd_model *model = NULL;
+    enum nd_status status = nd_model_load(path, &model, err);
+    if (status == ND_OK)
+        status = nd_encodings_of_model(model, out, err);
+    nd_model_destroy(&model);
+    return status;
+}
+
+static enum nd_status read_any(const char *path, struct nd_encodings **out, struct nd_error *err)
+{
+    if (ends_with(path, ".onnx"))
+        return of_model(path, out, err);
+    return ends_with(path, ".h5") ? of_capture(path, out, err) : nd_encodings_read(path, out, err);
+}
+
+/* ---- subcommands ---- */
+
+static int run_list(const struct values *values, const char *const *paths)
+{
+    struct nd_error err = {0};
+    struct nd_encodings *encodings = NULL;
+    if (read_any(paths[0], &encodings, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = encodings_print_list(encodings, values->json);
+    nd_encodings_destroy(&encodings);
+    return exit_code;
+}
+
+static int apply(const struct values *values, const struct nd_model *model,
+                 const struct nd_encodings *encodings)
+{
+    struct nd_error err = {0};
+    struct nd_encodings_match match = {0};
+    int exit_code;
+    if (nd_encodings_match(encodings, model, &match, &err) != ND_OK)
+        return cli_report_error(&err);
+    bool is_refused = values->strict && match.n_omitted > 0;
+    if (!is_refused && nd_encodings_apply(encodings, model, values->output, &err) != ND_OK) {
+        /* All tensors that the model lacks are told, whatever else is wrong. */
+        encodings_print_applied(&match, encodings, NULL, values->json);
+        exit_code = cli_report_error(&err);
+    } else {
+        exit_code =
+            encodings_print_applied(&match, encodings, is_refused ? NULL : values->output, values->json);
+    }
+    if (is_refused) {
+        fprintf(stderr, "npudiff: --strict: nothing was written, as %zu of %zu encodings cannot be applied\n",
+                match.n_omitted, nd_encodings_n(encodings));
+        exit_code = ND_EXIT_DIFFERS;
+    }
+    nd_encodings_match_deinit(&match);
+    return exit_code;
+}
+
+static int run_apply(const struct values *values, const char *const *paths)
+{
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    struct nd_encodings *encodings = NULL;
+    int exit_code;
+    size_t n_added = 0;
+    if (values->output == NULL)
+        return cli_usage_error("encodings", "'apply' needs -o QDQ.onnx");
+    if (nd_model_load(paths[0], &model, &err) != ND_OK || read_any(paths[1], &encodings, &err) != ND_OK ||
+        (values->complete && nd_encodings_complete(encodings, model, &n_added, &err) != ND_OK))
+        exit_code = cli_report_error(&err);
+    else
+        exit_code = apply(values, model, encodings);
+    nd_model_destroy(&model);
+    nd_encodings_destroy(&encodings);
+    return exit_code;
+}
+
+static int run_diff(const struct values *values, const char *const *paths)
+{
+    struct nd_error err = {0};
+    struct nd_encodings *ref = NULL, *test = NULL;
+    struct nd_encodings_diff diff = {0};
+    int exit_code;
+    if (read_any(paths[0], &ref, &err) != ND_OK || read_any(paths[1], &test, &err) != ND_OK ||
+        nd_encodings_compare(ref, test, values->rtol, &diff, &err) != ND_OK) {
+        exit_code = cli_report_error(&err);
+    } else {
+        exit_code = encodings_print_diff(&diff, ref, test, values->json);
+        if (exit_code == 0 && diff.n_same < diff.n_items)
+            exit_code = ND_EXIT_DIFFERS;
+    }
+    nd_encodings_diff_deinit(&diff);
+    nd_encodings_destroy(&ref);
+    nd_encodings_destroy(&test);
+    return exit_code;
+}
+
+/* Something the capture states otherwise, or lacks. */
+static bool has_difference(const struct nd_encodings_check *check, const struct nd_capture *capture)
+{
+    for (size_t i = 0; i < check->n_used; i++) {
+        const struct nd_encoding_use *use = &check->uses[i];
+        if (use->edge != SIZE_MAX && nd_capture_edge(capture, use->edge)->quant.n > 0 && !use->is_stated_same)
+            return true;
+    }
+    return check->n_without > 0;
+}
+
+static int run_check(const struct values *values, const char *const *paths)
+{
+    struct nd_error err = {0};
+    struct nd_encodings *encodings = NULL;
+    struct nd_capture *capture = NULL;
+    struct nd_encodings_check check = {0};
+    int exit_code;
+    if (read_any(paths[0], &encodings, &err) != ND_OK || nd_capture_open(paths[1], &capture, &err) != ND_OK ||
+        nd_encodings_check(encodings, capture, &check, &err) != ND_OK) {
+        exit_code = cli_report_error(&err);
+    } else {
+        exit_code = encodings_print_check(&check, encodings, capture, values->json);
+        if (exit_code == 0 && has_difference(&check, capture))
+            exit_code = ND_EXIT_DIFFERS;
+    }
+    nd_encodings_check_deinit(&check);
+    nd_capture_close(&capture);
+    nd_encodings_destroy(&encodings);
+    return exit_code;
+}
+
+/* ---- the command ---- */
+
+struct subcommand {
+    const char *name;
+    size_t n_operands;
+    int (*run)(const struct values *values, const char *const *paths);
+};
+
+static const struct subcommand subcommands[] = {
+    {"list", 1, run_list}, {"apply", 2, run_apply}, {"diff", 2, run_diff}, {"check", 2, run_check}};
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    for (size_t i = 0; i < sizeof subcommands / sizeof subcommands[0]; i++) {
+        const struct subcommand *subcommand = &subcommands[i];
+        if (strcmp(subcommand->name, operands[0]) != 0)
+            continue;
+        if (n_operands - 1 != subcommand->n_operands)
+            return cli_usage_error("encodings", "'%s' takes %zu file%s, not %zu", subcommand->name,
+                                   subcommand->n_operands, subcommand->n_operands == 1 ? "" : "s",
+                                   n_operands - 1);
+        return subcommand->run(context, operands + 1);
+    }
+    return cli_usage_error("encodings", "'%s' is none of list, apply, diff, check", operands[0]);
+}
+
+static const struct cli_option options[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, output),
+     .argument = "QDQ.onnx",
+     .help = "apply: the model to write"},
+    {.name = "strict",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, strict),
+     .help = "apply: write nothing, and exit with 1, when an encoding cannot be applied"},
+    {.name = "complete",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, complete),
+     .help =
+         "apply: derive encodings that AIMET's older exports lack: int32 biases, and outputs of operators that "
+         "only move values; NPUs need them to run every node"},
+    {.name = "rtol",
+     .kind = CLI_REAL,
+     .offset = offsetof(struct values, rtol),
+     .argument = "R",
+     .help = "diff: scales may differ by this share of A's (0: the same float32)",
+     .min = 0,
+     .max = 1},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, json),
+     .help = "print JSON (everything)"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_encodings = {
+    .name = "encodings",
+    .summary = "read, apply and compare quantisation parameters of AIMET and QNN",
+    .synopsis = "list FILE | apply FLOAT.onnx FILE -o QDQ.onnx | diff A B | check FILE CAPTURE.h5",
+    .details =
+        "A FILE is AIMET's JSON (0.6.1, 1.0.0, 2.0.0, 2.1.0), the JSON of qnn-context-binary-utility, a "
+        "quantised "
+        ".onnx, or a capture .h5. Everything is shown as ONNX counts: real = scale * (code - zero point).\n"
+        "'list' shows what a file says.\n"
+        "'apply' writes the float model with the encodings as QuantizeLinear and DequantizeLinear: the model "
+        "whose "
+        "capture on '-d exact' is the quantised reference. Weights become codes; a bias without an encoding "
+        "stays "
+        "float, as in AIMET's simulation (but see --complete). Encodings of tensors that the model lacks, "
+        "floats and blocks are told on stderr and left out.\n"
+        "'diff' compares two files tensor by tensor: ratio of scales (B over A) and difference of zero points, "
+        "counted "
+        "from the lowest code, so that int8 with 0 and uint8 with 128 are the same. Exit code 0 same, 1 "
+        "differs or "
+        "missing on a side.\n"
+        "'check' holds the encodings of activations against a capture: what its edges state, which share of "
+        "the "
+        "captured values lies at the lowest and at the highest code (saturation), and how much of the range of "
+        "codes "
+        "is used. Exit code 1 when an edge states something else, or is quantised and has no encoding.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = 3,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

@@ -1,0 +1,337 @@
+/* Reduction: the search itself, what makes two failures one, inputs as files, and that every unit of the golden
+ * models, cut out and fed with what was recorded, gives what was recorded. */
+#include "support/main.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "npudiff/probe.h"
+#include "reduce/difference.h"
+#include "reduce/failure.h"
+#include "reduce/npz.h"
+#include "reduce/reducer.h"
+#include "support/scratch.h"
+
+/* ---- delta debugging ---- */
+
+/* Fails when all the guilty parts are in the set. */
+struct crime {
+    size_t guilty[8], n_guilty;
+    size_t n_trials, limit;
+};
+
+static enum nd_status judge(void *context, const size_t *parts, size_t n, enum nd_trial *out,
+                            struct nd_error *err)
+{
+    (void)err;
+    struct crime *crime = context;
+    size_t n_found = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert_true(i == 0 || parts[i] > parts[i - 1]);
+        for (size_t g = 0; g < crime->n_guilty; g++)
+            n_found += parts[i] == crime->guilty[g];
+    }
+    if (crime->n_trials >= crime->limit) {
+        *out = ND_TRIAL_STOP;
+        return ND_OK;
+    }
+    crime->n_trials++;
+    *out = n_found == crime->n_guilty ? ND_TRIAL_SAME : ND_TRIAL_NOT;
+    return ND_OK;
+}
+
+static size_t run_ddmin(struct crime *crime, size_t n_parts, size_t *parts, bool *is_minimal)
+{
+    size_t n = n_parts;
+    for (size_t i = 0; i < n_parts; i++)
+        parts[i] = i;
+    assert_int_equal(nd_ddmin(parts, &n, judge, crime, is_minimal, NULL), ND_OK);
+    return n;
+}
+
+static void one_guilty_part_is_found_in_two_log_n_trials(void **state)
+{
+    (void)state;
+    for (size_t n_parts = 1; n_parts <= 130; n_parts++)
+        for (size_t guilty = 0; guilty < n_parts; guilty++) {
+            size_t parts[130];
+            bool is_minimal = false;
+            struct crime crime = {.guilty = {guilty}, .n_guilty = 1, .limit = SIZE_MAX};
+            assert_int_equal(run_ddmin(&crime, n_parts, parts, &is_minimal), 1);
+            assert_int_equal(parts[0], guilty);
+            assert_true(is_minimal);
+            assert_true((double)crime.n_trials <= 2 * ceil(log2((double)n_parts)));
+        }
+}
+
+static void several_guilty_parts_are_found_and_nothing_else(void **state)
+{
+    (void)state;
+    uint64_t seed = 20261121;
+    print_message("# seed %llu\n", (unsigned long long)seed);
+    for (size_t round = 0; round < 400; round++) {
+        size_t parts[64], n_parts = 8 + round % 56;
+        bool is_minimal = false;
+        struct crime crime = {.n_guilty = 2 + round % 3, .limit = SIZE_MAX};
+        for (size_t g = 0; g < crime.n_guilty; g++) {
+            seed = seed * 6364136223846793005U + 1442695040888963407U;
+            /* Each from a stretch of its own, so that they differ and rise. */
+            crime.guilty[g] = n_parts * g / crime.n_guilty + (size_t)(seed >> 40) % (n_parts / crime.n_guilty);
+        }
+        size_t n = run_ddmin(&crime, n_parts, parts, &is_minimal);
+        assert_int_equal(n, crime.n_guilty);
+        assert_memory_equal(parts, crime.guilty, n * sizeof *parts);
+        assert_true(is_minimal);
+    }
+}
+
+static void search_that_is_stopped_keeps_the_smallest_and_says_so(void **state)
+{
+    (void)state;
+    size_t parts[64];
+    bool is_minimal = true;
+    struct crime crime = {.guilty = {0}, .n_guilty = 1, .limit = 3};
+    assert_int_equal(run_ddmin(&crime, 64, parts, &is_minimal), 8);
+    assert_int_equal(parts[0], 0);
+    assert_false(is_minimal);
+}
+
+static void trials_are_remembered_by_their_set(void **state)
+{
+    (void)state;
+    struct nd_trials trials = {0};
+    enum nd_trial trial = ND_TRIAL_STOP;
+    const size_t a[] = {1, 4, 7}, b[] = {1, 4, 8};
+    assert_int_equal(nd_trials_add(&trials, a, 3, ND_TRIAL_SAME, NULL), ND_OK);
+    assert_int_equal(nd_trials_add(&trials, a, 2, ND_TRIAL_NOT, NULL), ND_OK);
+    assert_true(nd_trials_find(&trials, a, 3, &trial));
+    assert_int_equal(trial, ND_TRIAL_SAME);
+    assert_true(nd_trials_find(&trials, b, 2, &trial));
+    assert_int_equal(trial, ND_TRIAL_NOT);
+    assert_false(nd_trials_find(&trials, b, 3, &trial));
+    nd_trials_deinit(&trials);
+}
+
+/* ---- failures ---- */
+
+static void first_reason_of_a_log_is_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *log, *cause, *op;
+    } cases[] = {
+        {"[verbose] a.cc:1 F: x.cc:3::ERROR:no properties registered for q::Y\n"
+         "[verbose] a.cc:1 F: graph_prepare.cc:211::ERROR:could not create op: q::QNN_Elu\n"
+         "[verbose] a.cc:1 F: graph_prepare.cc:211::ERROR:could not create op: q::Other\n",
+         "could not create op: q::QNN_Elu", "q::QNN_Elu"},
+        {"graph_prepare.cc:3207::ERROR:Output def has a bad scale (nan, inf, or too small).",
+         "Output def has a bad scale (nan, inf, or too small).", ""},
+        {"[error] m.cc:235 F: Failed for `conv_token_2` with error code 6007 at 0x7f12ab\n",
+         "m.cc:235 F: Failed for '*' with error code 6007 at 0x*", ""},
+        {"[warning] nothing that is a reason\n", "", ""},
+        {"", "", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct nd_reduction_failure failure = {.cause = "old", .operator= "old" };
+        nd_failure_find_cause(cases[i].log, &failure);
+        assert_string_equal(failure.cause, cases[i].cause);
+        assert_string_equal(failure.operator, cases[i].op);
+    }
+}
+
+static void failures_are_the_same_but_for_names_and_addresses(void **state)
+{
+    (void)state;
+    struct nd_reduction_failure a = {.stage = "session", .id = 511, .cause = "c"};
+    snprintf(a.message, sizeof a.message,
+             "Node 'broken_token_2' at 0x12ab OpType:LRN, 1234567 bytes, Code: 1002");
+    struct nd_reduction_failure b = a;
+    snprintf(b.message, sizeof b.message, "Node 'x' at 0xffff OpType:LRN, 7654321 bytes, Code: 1002");
+    assert_true(nd_failure_is_same(&a, &b));
+    b.id = 531;
+    assert_false(nd_failure_is_same(&a, &b));
+    b = a;
+    snprintf(b.stage, sizeof b.stage, "run");
+    assert_false(nd_failure_is_same(&a, &b));
+    b = a;
+    snprintf(b.cause, sizeof b.cause, "d");
+    assert_false(nd_failure_is_same(&a, &b));
+    b = a;
+    snprintf(b.message, sizeof b.message, "Node 'x' at 0xffff OpType:Conv, 7654321 bytes, Code: 1002");
+    assert_false(nd_failure_is_same(&a, &b));
+}
+
+static void normalising_keeps_within_its_buffer(void **state)
+{
+    (void)state;
+    uint64_t seed = 7;
+    static const char alphabet[] = "'\"`0x9 12345678aZ\n\xff";
+    for (size_t round = 0; round < 20000; round++) {
+        char text[64], out[24];
+        size_t n = round % (sizeof text - 1);
+        for (size_t i = 0; i < n; i++) {
+            seed = seed * 6364136223846793005U + 1442695040888963407U;
+            text[i] = alphabet[(seed >> 33) % (sizeof alphabet - 1)];
+        }
+        text[n] = '\0';
+        nd_failure_normalise(text, out, sizeof out);
+        assert_true(strlen(out) < sizeof out);
+    }
+}
+
+/* ---- inputs as files ---- */
+
+static void npz_is_read_back_bit_for_bit(void **state)
+{
+    (void)state;
+    const uint16_t codes[] = {0, 1, 65535, 7, 8, 9};
+    const uint32_t floats[] = {0x7fc00001, 0x80000000};
+    const struct nd_npz_array arrays[] = {
+        {"a/b", ND_DTYPE_U16, {.rank = 2, .dims = {1, 3}}, 2, codes, sizeof codes},
+        {"x", ND_DTYPE_F32, {.rank = 0}, 2, floats, sizeof floats},
+    };
+    const struct nd_probe_target targets[] = {
+        {.name = "a/b", .dtype = ND_DTYPE_U16, .shape = {.rank = 2, .dims = {1, 3}}},
+        {.name = "x", .dtype = ND_DTYPE_F32, .shape = {.rank = 0}},
+    };
+    struct nd_error err = {0};
+    struct nd_probe *probe = NULL;
+    char *path = in_folder("inputs.npz"), spec[600];
+    expect_ok(nd_npz_write(path, arrays, 2, &err), &err);
+    snprintf(spec, sizeof spec, "inputs=%s", path);
+    expect_ok(nd_probe_create(spec, targets, 2, &probe, &err), &err);
+    assert_int_equal(probe->n_samples, 2);
+    assert_memory_equal(probe->inputs[0].data, codes, sizeof codes);
+    assert_memory_equal(probe->inputs[1].data, floats, sizeof floats);
+    nd_probe_destroy(&probe);
+    assert_int_equal(nd_npz_write(path, arrays, 2, &err), ND_ERR_IO); /* is there already */
+    const struct nd_npz_array strange = {"s", ND_DTYPE_BF16, {.rank = 0}, 1, codes, 2};
+    char *other = in_folder("strange.npz");
+    assert_int_equal(nd_npz_write(other, &strange, 1, &err), ND_ERR_UNSUPPORTED);
+    assert_int_equal(access(other, F_OK), -1);
+    free(other);
+    free(path);
+}
+
+static void difference_counts_steps_and_elements(void **state)
+{
+    (void)state;
+    const uint8_t ref[] = {0, 255, 7, 8}, test[] = {3, 250, 7, 8};
+    struct nd_reduction_difference out = {.max_lsb = NAN};
+    nd_difference_of(ND_DTYPE_U8, true, ref, test, 4, &out);
+    assert_true(out.max_lsb == 5 && out.fraction == 0.5);
+    nd_difference_of(ND_DTYPE_I8, true, ref, test, 4, &out);
+    assert_true(out.max_lsb == 5 && out.fraction == 0.5); /* -1 and -6 */
+    const float a[] = {NAN, 1}, b[] = {-NAN, 1};
+    nd_difference_of(ND_DTYPE_F32, false, a, b, 2, &out);
+    assert_true(isnan(out.max_lsb) && out.fraction == 0);
+    nd_difference_of(ND_DTYPE_U8, true, ref, test, 0, &out);
+    assert_true(out.max_lsb == 0 && out.fraction == 0);
+}
+
+/* ---- units cut out of whole models ---- */
+
+static void run_units(const char *name, size_t step)
+{
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    struct nd_device cpu = {0};
+    struct nd_probe *probe = NULL;
+    struct nd_reduction out = {0};
+    struct nd_reduce_options options;
+    struct nd_run run = {0};
+    char path[600];
+    const char *spec = "uniform:2:5";
+    snprintf(path, sizeof path, "%s/models/%s", getenv("GOLDEN"), name);
+    expect_ok(nd_model_load(path, &model, &err), &err);
+    expect_ok(nd_device_parse("cpu", &cpu, &err), &err);
+    expect_ok(nd_probes_for_model(model, &spec, 1, &probe, &err), &err);
+    nd_reduce_options_init(&options);
+    const struct nd_probe *const probes[] = {probe};
+    struct nd_reducer reducer = {.model = model,
+                                 .device = &cpu,
+                                 .options = &options,
+                                 .out = &out,
+                                 .wanted_node = SIZE_MAX,
+                                 .recorded = {.probes = probes, .n_probes = 1, .n_samples = 2}};
+    char *capture = in_folder("whole.h5");
+    expect_ok(nd_reducer_run(&reducer, model, &cpu, probes, 1, "all", capture, &run, &err), &err);
+    assert_false(run.outcome.has_failed);
+    expect_ok(nd_recorded_add(&reducer.recorded, &run.capture, false, &err), &err);
+    expect_ok(nd_pieces_of_units(model, &reducer.pieces, &err), &err);
+    assert_true(reducer.pieces.n >= nd_model_n_units(model));
+    size_t n_outputs = 0, n_blind = 0;
+    for (size_t p = 0; p < reducer.pieces.n; p += step) {
+        struct nd_candidate candidate = {0};
+        size_t *nodes = NULL, n_nodes = 0;
+        char name_of_part[32];
+        snprintf(name_of_part, sizeof name_of_part, "part-%s-%zu", name, p);
+        char *folder_of_part = in_folder(name_of_part);
+        expect_ok(nd_pieces_nodes(&reducer.pieces, &p, 1, &nodes, &n_nodes, &err), &err);
+        expect_ok(nd_candidate_init(&candidate, &reducer, nodes, n_nodes, false, folder_of_part, &err), &err);
+        assert_true(candidate.is_all_recorded);
+        const struct nd_probe *const own[] = {candidate.probe};
+        enum nd_status status =
+            nd_reducer_run(&reducer, candidate.model, &cpu, own, 1, "none", capture, &run, &err);
+        /* A DequantizeLinear alone, from an input of codes to an output of floats, shows nothing. */
+        bool is_blind = status == ND_ERR_NOT_FOUND && n_nodes == 1;
+        n_blind += is_blind;
+        if (!is_blind)
+            expect_ok(status, &err);
+        if (run.outcome.has_failed)
+            fail_msg("part %zu: %s", p, run.outcome.failure.message);
+        for (size_t e = 0; !is_blind && e < nd_capture_n_edges(run.capture); e++) {
+            struct nd_reduction_difference difference;
+            bool is_known = false;
+            expect_ok(
+                nd_difference_of_edge(&reducer.recorded, run.capture, e, true, &difference, &is_known, &err),
+                &err);
+            /* The floats of an output are not recorded, only its codes. */
+            n_outputs += is_known;
+            assert_true(difference.fraction == 0);
+        }
+        nd_run_deinit(&run);
+        nd_candidate_deinit(&candidate);
+        free(folder_of_part);
+        free(nodes);
+    }
+    assert_true(n_blind <= 1 && n_outputs >= reducer.pieces.n / step - 1);
+    nd_recorded_deinit(&reducer.recorded);
+    nd_pieces_deinit(&reducer.pieces);
+    nd_probe_destroy(&probe);
+    nd_device_deinit(&cpu);
+    nd_model_destroy(&model);
+    free(capture);
+}
+
+static void unit_alone_gives_what_it_gave_in_the_whole(void **state)
+{
+    (void)state;
+    run_units("cnn.w8a8.onnx", 1);
+    run_units("vit.w8a16.onnx", getenv("REDUCE_ALL") != NULL ? 1 : 7);
+    if (getenv("REDUCE_ALL") != NULL) {
+        run_units("cnn.w8a16.onnx", 1);
+        run_units("vit.w8a8.onnx", 1);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_guilty_part_is_found_in_two_log_n_trials),
+        cmocka_unit_test(several_guilty_parts_are_found_and_nothing_else),
+        cmocka_unit_test(search_that_is_stopped_keeps_the_smallest_and_says_so),
+        cmocka_unit_test(trials_are_remembered_by_their_set),
+        cmocka_unit_test(first_reason_of_a_log_is_found),
+        cmocka_unit_test(failures_are_the_same_but_for_names_and_addresses),
+        cmocka_unit_test(normalising_keeps_within_its_buffer),
+        cmocka_unit_test(npz_is_read_back_bit_for_bit),
+        cmocka_unit_test(difference_counts_steps_and_elements),
+        cmocka_unit_test(unit_alone_gives_what_it_gave_in_the_whole),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

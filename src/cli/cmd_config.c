@@ -1,0 +1,133 @@
+#include <stdio.h>
+
+#include "cli/commands.h"
+#include "cli/rows.h"
+#include "npudiff/evidence.h"
+
+struct values {
+    bool json;
+};
+
+/* ---- one capture ---- */
+
+static int show(const struct values *values, const struct nd_capture *capture)
+{
+    static const struct cli_column columns[] = {
+        {"key", "SETTING"}, {"value", "VALUE"}, {"effect", "EFFECT"}, {NULL, NULL}};
+    struct nd_error err = {0};
+    struct nd_config config = {0};
+    if (nd_config_of_capture(capture, &config, &err) != ND_OK)
+        return cli_report_error(&err);
+    json_t *rows = json_array();
+    for (size_t i = 0; i < config.n; i++) {
+        const struct nd_config_item *item = &config.items[i];
+        json_array_append_new(rows,
+                              json_pack("{s:o, s:o, s:s}", "key", cli_text(item->key), "value",
+                                        cli_text(item->value), "effect", nd_config_effect_name(item->effect)));
+    }
+    nd_config_deinit(&config);
+    return cli_print_rows("settings", rows, columns, values->json);
+}
+
+/* ---- several ---- */
+
+static json_t *change_rows(const struct nd_config_diff *diff)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < diff->n; i++) {
+        const struct nd_config_change *change = &diff->changes[i];
+        json_array_append_new(rows, json_pack("{s:o, s:o, s:o, s:s}", "key", cli_text(change->key), "ref",
+                                              change->ref != NULL ? cli_text(change->ref) : json_null(), "test",
+                                              change->test != NULL ? cli_text(change->test) : json_null(),
+                                              "effect", nd_config_effect_name(change->effect)));
+    }
+    return rows;
+}
+
+static void print_pair(const struct nd_capture *ref, const struct nd_capture *test,
+                       const struct nd_config_diff *diff, json_t *rows)
+{
+    static const struct cli_column columns[] = {
+        {"key", "SETTING"}, {"ref", "REF"}, {"test", "TEST"}, {"effect", "EFFECT"}, {NULL, NULL}};
+    printf("%s against %s: %zu settings differ, %zu of them can change bits\n", nd_capture_path(test),
+           nd_capture_path(ref), diff->n, diff->n_bits);
+    if (json_array_size(rows) > 0)
+        cli_print_table(rows, columns);
+}
+
+/* The exit code; adds the pair to `pairs`. */
+static int compare(const struct values *values, const struct nd_capture *ref, const char *path, json_t *pairs)
+{
+    struct nd_error err = {0};
+    struct nd_capture *test = NULL;
+    struct nd_config_diff diff = {0};
+    if (nd_capture_open(path, &test, &err) != ND_OK || nd_config_diff(ref, test, &diff, &err) != ND_OK) {
+        nd_capture_close(&test);
+        return cli_report_error(&err);
+    }
+    json_t *rows = change_rows(&diff);
+    if (!values->json)
+        print_pair(ref, test, &diff, rows);
+    json_array_append_new(pairs, json_pack("{s:o, s:o, s:I, s:o}", "ref", cli_text(nd_capture_path(ref)),
+                                           "test", cli_text(path), "can_change_bits", (json_int_t)diff.n_bits,
+                                           "settings", rows));
+    int exit_code = diff.n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_SAME;
+    nd_config_diff_deinit(&diff);
+    nd_capture_close(&test);
+    return exit_code;
+}
+
+static int compare_all(const struct values *values, const struct nd_capture *ref, const char *const *paths,
+                       size_t n)
+{
+    json_t *pairs = json_array();
+    int exit_code = 0;
+    for (size_t i = 0; i < n && exit_code != ND_EXIT_TROUBLE; i++) {
+        int one = compare(values, ref, paths[i], pairs);
+        exit_code = one > exit_code ? one : exit_code; /* 0, 1 and 2 */
+    }
+    if (exit_code != ND_EXIT_TROUBLE && values->json)
+        return cli_print_rows("pairs", pairs, NULL, true) != 0 ? ND_EXIT_TROUBLE : exit_code;
+    json_decref(pairs);
+    return exit_code;
+}
+
+/* ---- the command ---- */
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct nd_capture *ref = NULL;
+    if (nd_capture_open(operands[0], &ref, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code =
+        n_operands == 1 ? show(values, ref) : compare_all(values, ref, operands + 1, n_operands - 1);
+    nd_capture_close(&ref);
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_config = {
+    .name = "config",
+    .summary = "show how a capture was configured, and what differs between captures",
+    .synopsis = "CAPTURE.h5 [OTHER.h5 ...]",
+    .details =
+        "Of one capture: chip, runtime, provider options, loaded libraries by build id, processor, and the HTP "
+        "configuration stored with it ('npudiff capture --htp-config'), one setting a line. Of several: what "
+        "every "
+        "other one has set otherwise than the first; those that can change bits come first. Each setting is "
+        "marked "
+        "'can change bits' (the vendor's documentation says so, or it was measured), 'performance only' or "
+        "'not "
+        "known'. Exit code 0 when nothing differs, 1 otherwise.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

@@ -1,0 +1,314 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/latency_report.h"
+#include "cli/rows.h"
+
+struct values {
+    const char *probe, *column, *unit;
+    struct cli_integer warm_up;
+    size_t min_runs;
+    double healthy_cv, suspect_cv;
+    bool json, quiet;
+};
+
+struct entries {
+    struct latency_entry *items;
+    size_t n;
+};
+
+static struct nd_latency_options make_options(const struct values *values)
+{
+    struct nd_latency_options options;
+    nd_latency_options_init(&options);
+    if (values->warm_up.is_given)
+        options.n_warm_up = (size_t)values->warm_up.value;
+    if (values->min_runs > 0)
+        options.min_runs = values->min_runs;
+    if (values->healthy_cv > 0)
+        options.healthy_cv = values->healthy_cv;
+    if (values->suspect_cv > 0)
+        options.suspect_cv = values->suspect_cv;
+    return options;
+}
+
+/* By what it starts with; what only calls itself a capture is opened as one too, for the better message. */
+static bool is_capture(const char *path)
+{
+    static const char signature[] = "\x89HDF\r\n\x1a\n";
+    size_t n = strlen(path);
+    char start[8] = {0};
+    FILE *file = fopen(path, "rb");
+    size_t got = file != NULL ? fread(start, 1, sizeof start, file) : 0;
+    if (file != NULL)
+        fclose(file);
+    return (got == sizeof start && memcmp(start, signature, sizeof start) == 0) ||
+           (n > 3 && strcmp(path + n - 3, ".h5") == 0);
+}
+
+/* A new entry at the end, or NULL. */
+static struct latency_entry *grow(struct entries *entries, const char *file)
+{
+    struct latency_entry *items = realloc(entries->items, (entries->n + 1) * sizeof *items);
+    if (items == NULL)
+        return NULL;
+    entries->items = items;
+    items[entries->n] = (struct latency_entry){.file = file};
+    return &items[entries->n++];
+}
+
+static int out_of_memory(void)
+{
+    fprintf(stderr, "npudiff: out of memory\n");
+    return ND_EXIT_TROUBLE;
+}
+
+static int examine_probe(const struct nd_capture *capture, size_t probe, const char *path,
+                         const struct nd_latency_options *options, struct entries *entries)
+{
+    struct nd_error err = {0};
+    struct latency_entry *entry = grow(entries, path);
+    if (entry == NULL)
+        return out_of_memory();
+    entry->format = "capture";
+    entry->probe = strdup(nd_capture_probe(capture, probe)->name);
+    if (nd_latency_of_capture(capture, probe, options, &entry->latency, &err) != ND_OK)
+        return cli_report_error(&err);
+    size_t first = entry->latency.join.first_tied;
+    if (first != SIZE_MAX)
+        entry->first_tied = strdup(nd_capture_edge(capture, first)->name);
+    return 0;
+}
+
+static int examine_capture(const struct values *values, const char *path,
+                           const struct nd_latency_options *options, struct entries *entries)
+{
+    struct nd_error err = {0};
+    struct nd_capture *capture = NULL;
+    if (values->column != NULL || values->unit != NULL)
+        return cli_usage_error("latency", "'%s' is a capture: it has no columns and one unit", path);
+    if (nd_capture_open(path, &capture, &err) != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = 0;
+    size_t n_examined = 0;
+    for (size_t p = 0; exit_code == 0 && p < nd_capture_n_probes(capture); p++)
+        if (values->probe == NULL || strcmp(values->probe, nd_capture_probe(capture, p)->name) == 0) {
+            exit_code = examine_probe(capture, p, path, options, entries);
+            n_examined++;
+        }
+    if (exit_code == 0 && n_examined == 0 && values->probe != NULL) {
+        fprintf(stderr, "npudiff: '%s' has no probe '%s', but", path, values->probe);
+        for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
+            fprintf(stderr, "%s '%s'", p > 0 ? "," : "", nd_capture_probe(capture, p)->name);
+        fprintf(stderr, "\n");
+        exit_code = ND_EXIT_TROUBLE;
+    } else if (exit_code == 0 && n_examined == 0) {
+        fprintf(stderr, "npudiff: '%s' has no probes\n", path);
+        exit_code = ND_EXIT_INCONCLUSIVE;
+    }
+    nd_capture_close(&capture);
+    return exit_code;
+}
+
+static int examine_list(const struct values *values, const char *path, const struct nd_latency_options *options,
+                        struct entries *entries)
+{
+    struct nd_error err = {0};
+    struct nd_latency_list list = {0};
+    if (values->probe != NULL)
+        return cli_usage_error("latency", "'%s' is a list: it has no probes", path);
+    if (nd_latency_read(path, values->column, values->unit, &list, &err) != ND_OK)
+        return cli_report_error(&err);
+    struct latency_entry *entry = grow(entries, path);
+    int exit_code = entry != NULL ? 0 : out_of_memory();
+    if (exit_code == 0) {
+        entry->format = list.format;
+        if (nd_latency_examine(list.us, list.n, options, &entry->latency, &err) != ND_OK)
+            exit_code = cli_report_error(&err);
+    }
+    nd_latency_list_deinit(&list);
+    return exit_code;
+}
+
+/* Too few outranks suspect, as everywhere; but of the probes of one capture those with a verdict speak for it.
+ */
+static int conclude(const struct entries *entries)
+{
+    bool is_suspect = false, is_open = false;
+    for (size_t i = 0; i < entries->n;) {
+        const char *file = entries->items[i].file;
+        bool has_verdict = false;
+        for (; i < entries->n && entries->items[i].file == file; i++) {
+            has_verdict |= entries->items[i].latency.verdict != ND_LATENCY_TOO_FEW;
+            is_suspect |= entries->items[i].latency.is_suspect;
+        }
+        is_open |= !has_verdict;
+    }
+    return is_open ? ND_EXIT_INCONCLUSIVE : is_suspect ? ND_EXIT_DIFFERS : ND_EXIT_SAME;
+}
+
+static void print_json(const struct entries *entries, const struct nd_latency_options *options)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < entries->n; i++)
+        json_array_append_new(list, latency_json(&entries->items[i]));
+    json_t *root = json_pack("{s:o, s:o}", "series", list, "rule", latency_rule_json(options));
+    if (root != NULL)
+        cli_print_json(root);
+    else
+        out_of_memory();
+    json_decref(root);
+}
+
+/* A number with its unit, or a dash. */
+static json_t *number(double value, int digits, const char *unit)
+{
+    return isnan(value) ? json_string("-") : json_sprintf("%.*g %s", digits, value, unit);
+}
+
+static void print_table(const struct entries *entries)
+{
+    static const struct cli_column columns[] = {
+        {"file", "FILE"}, {"probe", "PROBE"}, {"timed", "TIMED"},     {"median", "MEDIAN"}, {"p99", "P99"},
+        {"cv", "CV"},     {"modes", "MODES"}, {"verdict", "VERDICT"}, {NULL, NULL}};
+    json_t *rows = json_array();
+    for (size_t i = 0; i < entries->n; i++) {
+        const struct latency_entry *e = &entries->items[i];
+        const struct nd_latency *l = &e->latency;
+        json_array_append_new(rows,
+                              json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:i, s:s}", "file", cli_text(e->file),
+                                        "probe", cli_text(e->probe != NULL ? e->probe : "-"), "timed",
+                                        (json_int_t)l->n_timed, "median", number(l->median_us, 5, "us"), "p99",
+                                        number(l->p99_us, 5, "us"), "cv", number(100 * l->cv, 3, "%"), "modes",
+                                        l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
+    }
+    cli_print_rows("series", rows, columns, false);
+}
+
+static void print_text(const struct entries *entries, const struct nd_latency_options *options)
+{
+    size_t n_least = SIZE_MAX;
+    for (size_t i = 0; i < entries->n; i++) {
+        latency_print(&entries->items[i], options);
+        n_least = entries->items[i].latency.n_timed < n_least ? entries->items[i].latency.n_timed : n_least;
+    }
+    if (entries->n > 1)
+        print_table(entries);
+    latency_print_rule(options, n_least);
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    struct nd_latency_options options = make_options(values);
+    struct entries entries = {0};
+    int exit_code = 0;
+    if (options.suspect_cv < options.healthy_cv)
+        return cli_usage_error("latency", "--suspect-cv is below --healthy-cv");
+    for (size_t i = 0; exit_code == 0 && i < n_operands; i++)
+        exit_code = is_capture(operands[i]) ? examine_capture(values, operands[i], &options, &entries)
+                                            : examine_list(values, operands[i], &options, &entries);
+    if (exit_code == 0) {
+        exit_code = conclude(&entries);
+        if (values->json)
+            print_json(&entries, &options);
+        else if (!values->quiet)
+            print_text(&entries, &options);
+    }
+    for (size_t i = 0; i < entries.n; i++) {
+        free(entries.items[i].probe);
+        free(entries.items[i].first_tied);
+    }
+    free(entries.items);
+    return exit_code;
+}
+
+static const char *const units[] = {"ns", "us", "ms", "s", NULL};
+
+static const struct cli_option options[] = {
+    {.name = "probe",
+     .letter = 'p',
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, probe),
+     .argument = "NAME",
+     .help = "of a capture: this probe only (all, each for itself)"},
+    {.name = "column",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, column),
+     .argument = "NAME",
+     .help = "of a list: the column of a CSV, the array of a .npz, or a dotted path in JSON (the only one)"},
+    {.name = "unit",
+     .kind = CLI_CHOICE,
+     .offset = offsetof(struct values, unit),
+     .argument = "ns|us|ms|s",
+     .choices = units,
+     .help = "of a list (us)"},
+    {.name = "warm-up",
+     .kind = CLI_INTEGER,
+     .offset = offsetof(struct values, warm_up),
+     .argument = "N",
+     .help = "set the first N runs apart (the first, and as many more as are slower than the later half by 3 "
+             "deviations and 2 %; at most 50 and a tenth)",
+     .min = 0,
+     .max = 1e7},
+    {.name = "min-runs",
+     .kind = CLI_NUMBER,
+     .offset = offsetof(struct values, min_runs),
+     .argument = "N",
+     .help = "timed runs that a verdict needs (200)",
+     .min = 2,
+     .max = 1e7},
+    {.name = "healthy-cv",
+     .kind = CLI_REAL,
+     .offset = offsetof(struct values, healthy_cv),
+     .argument = "X",
+     .help = "a coefficient of variation up to X is healthy (0.05)",
+     .min = 1e-6,
+     .max = 10},
+    {.name = "suspect-cv",
+     .kind = CLI_REAL,
+     .offset = offsetof(struct values, suspect_cv),
+     .argument = "X",
+     .help = "not steady where the upper end of its interval is above X (0.15)",
+     .min = 1e-6,
+     .max = 10},
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, quiet),
+     .help = "print nothing but errors: the exit code is the answer"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_latency = {
+    .name = "latency",
+    .summary = "say whether latencies are of one kind, and whether slow runs give other bits",
+    .synopsis = "CAPTURE.h5|LIST ... [--column NAME] [--unit us]",
+    .details =
+        "Examines the latencies of captures, or lists that other tools measured: text with one number a line "
+        "('#' "
+        "comments), CSV with a header, a JSON array, an AI Hub profile job "
+        "(execution_summary.all_inference_times), "
+        ".npy, .npz. The first run and the warm-up are set apart.\n"
+        "Verdicts: unimodal; two modes (fallback in some runs); regimes in time (the level changes: clock, "
+        "throttling); not steady (the coefficient of variation may be above 15 %); too few. Two modes are told "
+        "from "
+        "a skewed or heavy tail, from drift and from a coarse timer; how often each verdict is wrong was "
+        "measured "
+        "and is in src/evidence/LATENCY.md.\n"
+        "Of a capture with repeats it says whether slow runs give other bits than the fast runs of the same "
+        "sample "
+        "('npudiff capture --repeats 300').\n"
+        "Exit code 0: unimodal; 1: suspect (any of the others, or slow runs give other bits); 2: trouble; 4: a "
+        "file "
+        "without a verdict: too few runs in every probe, or none recorded.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

@@ -1,0 +1,307 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/fleet.h"
+#include "cli/placement_report.h"
+#include "cli/rows.h"
+#include "cli/signals.h"
+#include "npudiff/parse.h"
+
+struct values {
+    struct cli_list devices;
+    struct cli_list dims;
+    const char *probe;
+    const char *agent;
+    size_t runs;
+    size_t jobs;
+    double time_limit_s;
+    bool json;
+    bool verbose;
+    bool quiet;
+};
+
+static enum nd_status set_dims(struct nd_model *model, const struct cli_list *dims, int *usage,
+                               struct nd_error *err)
+{
+    for (size_t i = 0; i < dims->n; i++) {
+        const char *equals = strchr(dims->items[i], '=');
+        int64_t n;
+        if (equals == NULL || equals == dims->items[i] || !nd_parse_i64(equals + 1, &n) || n < 1) {
+            *usage = cli_usage_error("placement", "--dim takes NAME=N with N >= 1, not '%s'", dims->items[i]);
+            return ND_ERR_USAGE;
+        }
+        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
+        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : ND_ERR_MEMORY;
+        free(name);
+        if (status != ND_OK)
+            return status;
+    }
+    return ND_OK;
+}
+
+/* ---- devices that are asked now ---- */
+
+/* The model untouched, so that looking does not move anything; a few runs of one sample, for their times. */
+static void fill_options(const struct values *values, struct nd_capture_options *options)
+{
+    nd_capture_options_init(options);
+    options->edges = "none";
+    options->n_repeats = values->runs > 0 ? values->runs : 5;
+    options->store_digests_only = true;
+    options->allow_fallback = true;
+    options->profile = true;
+    options->agent = values->agent;
+    if (values->time_limit_s > 0)
+        options->time_limit_s = values->time_limit_s;
+}
+
+static enum nd_status prepare_cells(const struct values *values, const char *folder, struct cli_fleet *fleet,
+                                    struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < fleet->n_cells; i++) {
+        size_t size = strlen(folder) + 32;
+        status = nd_device_parse(values->devices.items[i], &fleet->cells[i].device, err);
+        fleet->cells[i].path = malloc(size);
+        if (status == ND_OK && fleet->cells[i].path == NULL)
+            status = ND_ERR_MEMORY;
+        if (status == ND_OK)
+            snprintf(fleet->cells[i].path, size, "%s/%zu.h5", folder, i);
+    }
+    return status;
+}
+
+/* The exit code; 0 and 5: there is a capture of every device. */
+static int ask_devices(const struct values *values, struct nd_model *model, const char *folder,
+                       struct cli_fleet *fleet)
+{
+    struct nd_error err = {0};
+    struct nd_probe *probe = NULL;
+    const char *spec = values->probe != NULL ? values->probe : "zeros";
+    fill_options(values, &fleet->options);
+    enum nd_status status = fleet->cells != NULL ? nd_model_check_static(model, &err) : ND_ERR_MEMORY;
+    if (status == ND_OK)
+        status = nd_probes_for_model(model, &spec, 1, &probe, &err);
+    if (status == ND_OK)
+        status = prepare_cells(values, folder, fleet, &err);
+    const struct nd_probe *probes[] = {probe};
+    fleet->model = model;
+    fleet->probes = probes;
+    fleet->n_probes = 1;
+    int exit_code = status == ND_OK ? cli_fleet_capture(fleet) : cli_report_error(&err);
+    fleet->probes = NULL;
+    nd_probe_destroy(&probe);
+    return exit_code;
+}
+
+static void remove_folder(const char *folder, const struct cli_fleet *fleet)
+{
+    for (size_t i = 0; fleet->cells != NULL && i < fleet->n_cells; i++)
+        if (fleet->cells[i].path != NULL)
+            unlink(fleet->cells[i].path);
+    if (rmdir(folder) != 0)
+        fprintf(stderr, "npudiff: cannot remove folder '%s': %s\n", folder, strerror(errno));
+}
+
+/* ---- what the captures say ---- */
+
+static enum nd_status examine(const struct nd_model *model, const char *path, struct placement_device *device,
+                              struct nd_error *err)
+{
+    enum nd_status status = nd_capture_open(path, &device->capture, err);
+    if (status == ND_OK)
+        status = nd_placement_examine(model, device->capture, &device->report, err);
+    if (status != ND_OK)
+        return status;
+    const char *label = nd_capture_string(device->capture, "device", "label");
+    const char *uri = nd_capture_string(device->capture, "device", "uri");
+    device->label = label != NULL ? label : path;
+    device->uri = uri != NULL ? uri : "";
+    device->has_failed = nd_capture_state(device->capture) == ND_CAPTURE_FAILED;
+    return ND_OK;
+}
+
+static int tell(const struct values *values, const struct placement_result *result)
+{
+    int exit_code = ND_EXIT_SAME;
+    for (size_t d = 0; d < result->n_devices; d++) {
+        if (result->devices[d].has_failed)
+            exit_code = ND_EXIT_DEVICE_FAILED;
+        else if (exit_code == ND_EXIT_SAME && placement_n_fallen(&result->devices[d]) > 0)
+            exit_code = ND_EXIT_DIFFERS;
+    }
+    if (values->quiet)
+        return exit_code;
+    if (!values->json) {
+        placement_print(result);
+        return exit_code;
+    }
+    json_t *report = placement_json(result);
+    if (report == NULL)
+        return ND_EXIT_TROUBLE;
+    cli_print_json(report);
+    json_decref(report);
+    return exit_code;
+}
+
+static int examine_all(const struct values *values, const struct nd_model *model, const struct cli_fleet *fleet,
+                       const char *const *captures, size_t n_captures)
+{
+    struct nd_error err = {0};
+    struct placement_result result = {.model = model,
+                                      .n_devices = fleet->n_cells + n_captures,
+                                      .devices = calloc(fleet->n_cells + n_captures, sizeof *result.devices),
+                                      .is_verbose = values->verbose};
+    enum nd_status status = result.devices != NULL ? ND_OK : ND_ERR_MEMORY;
+    for (size_t d = 0; status == ND_OK && d < result.n_devices; d++)
+        status = examine(model, d < fleet->n_cells ? fleet->cells[d].path : captures[d - fleet->n_cells],
+                         &result.devices[d], &err);
+    int exit_code = status == ND_OK ? tell(values, &result) : cli_report_error(&err);
+    for (size_t d = 0; result.devices != NULL && d < result.n_devices; d++) {
+        nd_placement_destroy(&result.devices[d].report);
+        nd_capture_close(&result.devices[d].capture);
+    }
+    free(result.devices);
+    return exit_code;
+}
+
+/* ---- the command ---- */
+
+static int place_model(const struct values *values, struct nd_model *model, const char *const *captures,
+                       size_t n_captures)
+{
+    char folder[4096];
+    const char *tmp = getenv("TMPDIR");
+    struct cli_fleet fleet = {.n_cells = values->devices.n,
+                              .cells = calloc(values->devices.n + 1, sizeof *fleet.cells),
+                              .n_threads = values->jobs,
+                              .is_quiet = true};
+    int exit_code = 0;
+    snprintf(folder, sizeof folder, "%s/npudiff-placement-XXXXXX",
+             tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp");
+    bool has_folder = values->devices.n > 0 && mkdtemp(folder) != NULL;
+    if (values->devices.n > 0 && !has_folder) {
+        fprintf(stderr, "npudiff: cannot create folder '%s': %s\n", folder, strerror(errno));
+        exit_code = ND_EXIT_TROUBLE;
+    } else if (has_folder) {
+        exit_code = ask_devices(values, model, folder, &fleet);
+    }
+    if (exit_code == 0 || exit_code == ND_EXIT_DEVICE_FAILED)
+        exit_code = examine_all(values, model, &fleet, captures, n_captures);
+    if (has_folder)
+        remove_folder(folder, &fleet);
+    cli_fleet_deinit(&fleet);
+    return exit_code;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    int usage = 0;
+    if (values->devices.n == 0 && n_operands < 2)
+        return cli_usage_error("placement", "-d DEVICE is needed, or captures of the model");
+    enum nd_status status = nd_model_load(operands[0], &model, &err);
+    if (status == ND_OK)
+        status = set_dims(model, &values->dims, &usage, &err);
+    int exit_code = ND_EXIT_TROUBLE;
+    if (status == ND_OK)
+        exit_code = place_model(values, model, operands + 1, n_operands - 1);
+    else
+        exit_code = usage != 0 ? usage : cli_report_error(&err);
+    nd_model_destroy(&model);
+    cli_signals_end_if_came();
+    return exit_code;
+}
+
+#define AT(member) offsetof(struct values, member)
+
+static const struct cli_option options[] = {
+    {.name = "device",
+     .letter = 'd',
+     .kind = CLI_LIST,
+     .offset = AT(devices),
+     .argument = "DEVICE",
+     .help = "a device to ask, such as htp-sim:gen3 ('npudiff devices'); may be repeated"},
+    {.name = "probe",
+     .letter = 'p',
+     .kind = CLI_TEXT,
+     .offset = AT(probe),
+     .argument = "PROBE",
+     .help = "input that is run ('npudiff probes') (zeros)"},
+    {.name = "runs",
+     .kind = CLI_NUMBER,
+     .offset = AT(runs),
+     .argument = "N",
+     .help = "run it N times; the first does not count for times (5)",
+     .min = 1,
+     .max = 10000},
+    {.name = "dim",
+     .kind = CLI_LIST,
+     .offset = AT(dims),
+     .argument = "NAME=N",
+     .help = "give a dynamic dimension of the model a size"},
+    {.name = "jobs",
+     .letter = 'j',
+     .kind = CLI_NUMBER,
+     .offset = AT(jobs),
+     .argument = "N",
+     .help = "ask N devices at once; their times then disturb one another (1)",
+     .min = 1,
+     .max = 256},
+    {.name = "time-limit",
+     .kind = CLI_REAL,
+     .offset = AT(time_limit_s),
+     .argument = "S",
+     .help = "stop a device after S seconds (3600)",
+     .min = 0.01,
+     .max = 1e7},
+    {.name = "agent",
+     .kind = CLI_TEXT,
+     .offset = AT(agent),
+     .argument = "PATH",
+     .help = "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = CLI_FLAG,
+     .offset = AT(verbose),
+     .help = "never cut a list, and list the nodes of unknown place"},
+    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .offset = AT(quiet),
+     .help = "print nothing but errors: the exit code is the answer"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_placement = {
+    .name = "placement",
+    .summary = "say which nodes of a model run on the NPU, per chipset, and what the cuts cost",
+    .synopsis = "MODEL.onnx -d DEVICE [-d ...] [CAPTURE.h5 ...]",
+    .details =
+        "Makes a session of the untouched model on each device, lets nodes fall back to the CPU, runs one "
+        "sample "
+        "a few times and prints which operators run where: chipset by operator, then for every device the "
+        "share "
+        "of nodes, FLOPs and time on the NPU, the pieces that the graph is cut into, what is handed from one "
+        "to "
+        "the other, and every node that is not on the NPU. Captures of the model that exist already are "
+        "examined beside them; times need their --profile.\n"
+        "Nodes are told apart by what the runtime says of its assignment and by the provider of their kernels, "
+        "never by name. A node of which nothing is said is of unknown place; constants, which are folded away, "
+        "do not count, and neither does the quantisation of inputs and outputs, which runs on the CPU as "
+        "intended.\n"
+        "Exit code 0: all on the NPU; 1: something of an NPU device is not; 2: usage or I/O trouble; 3: a "
+        "capture is of another model; 5: a device failed.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

@@ -1,0 +1,210 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/placement_report.h"
+#include "cli/rows.h"
+
+bool placement_is_fallen(const struct nd_placed_node *node)
+{
+    bool is_added = node->model_node == SIZE_MAX;
+    bool is_quantisation =
+        strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
+    return node->where == ND_WHERE_OFF && !node->is_io_quantisation && !node->is_constant &&
+           !(is_added && is_quantisation);
+}
+
+size_t placement_n_fallen(const struct placement_device *device)
+{
+    size_t n = 0;
+    for (size_t i = 0; device->report != NULL && device->report->is_npu && i < device->report->n_nodes; i++)
+        n += placement_is_fallen(&device->report->nodes[i]);
+    return n;
+}
+
+static json_t *real(double value)
+{
+    if (isnan(value))
+        return json_string("NaN");
+    if (isinf(value))
+        return json_string(value > 0 ? "Infinity" : "-Infinity");
+    return json_real(value);
+}
+
+static json_t *count(size_t n)
+{
+    return json_integer((json_int_t)n);
+}
+
+/* An index, or null where there is none. */
+static json_t *index_or_null(size_t i)
+{
+    return i == SIZE_MAX ? json_null() : count(i);
+}
+
+static json_t *share_json(const struct nd_npu_share *share)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "nodes", real(share->nodes), "flops",
+                     real(share->flops), "time", real(share->time), "n_npu", count(share->n_npu), "n_off",
+                     count(share->n_off), "n_unknown", count(share->n_unknown), "n_unsized",
+                     count(share->n_unsized), "n_runs", count(share->n_runs), "npu_us", real(share->npu_us),
+                     "all_us", real(share->all_us));
+}
+
+static json_t *node_json(const struct nd_placed_node *node)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name",
+                     cli_text(node->name), "op_type", cli_text(node->op_type), "domain", cli_text(node->domain),
+                     "provider", cli_text(node->provider), "where", nd_where_name(node->where), "renamed_to",
+                     cli_text(node->renamed_to), "io_quantisation", node->is_io_quantisation, "constant",
+                     node->is_constant, "added", node->model_node == SIZE_MAX, "inferred", node->is_inferred,
+                     "contradicted", node->is_contradicted, "profile_provider",
+                     cli_text(node->profile_provider), "profile_us", real(node->profile_us), "flops",
+                     real(node->flops), "piece", index_or_null(node->piece));
+}
+
+static json_t *piece_json(const struct nd_placed_piece *piece)
+{
+    return json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "provider",
+                     cli_text(piece->provider), "where", nd_where_name(piece->where), "io_quantisation",
+                     piece->is_io_quantisation, "n_nodes", count(piece->n_nodes), "first_node",
+                     cli_text(piece->first_node), "last_node", cli_text(piece->last_node), "flops",
+                     real(piece->flops), "us", real(piece->us), "bytes_in", real(piece->bytes_in), "bytes_out",
+                     real(piece->bytes_out));
+}
+
+static json_t *cut_json(const struct nd_placed_cut *cut)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "from", count(cut->from), "to", count(cut->to),
+                     "n_tensors", count(cut->n_tensors), "n_unsized", count(cut->n_unsized), "bytes",
+                     real(cut->bytes), "tensor", cli_text(cut->tensor));
+}
+
+static json_t *event_json(const struct nd_provider_event *event)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "message", cli_text(event->message), "identifier",
+                     cli_text(event->identifier), "unit", cli_text(event->unit), "n", count(event->n), "total",
+                     real(event->total));
+}
+
+static json_t *device_json(const struct placement_device *device)
+{
+    const struct nd_placement_report *report = device->report;
+    const char *chipset = nd_capture_string(device->capture, "device", "chipset");
+    const char *failure = nd_capture_string(device->capture, "failure", "message");
+    json_t *nodes = json_array(), *edges = json_array(), *pieces = json_array(), *cuts = json_array();
+    json_t *events = json_array(), *problems = json_array();
+    for (size_t i = 0; i < report->n_nodes; i++)
+        json_array_append_new(nodes, node_json(&report->nodes[i]));
+    for (size_t i = 0; i < report->n_edges; i++)
+        json_array_append_new(edges, json_pack("{s:o, s:o, s:s}", "name", cli_text(report->edges[i].name),
+                                               "provider", cli_text(report->edges[i].provider), "where",
+                                               nd_where_name(report->edges[i].where)));
+    for (size_t i = 0; i < report->n_pieces; i++)
+        json_array_append_new(pieces, piece_json(&report->pieces[i]));
+    for (size_t i = 0; i < report->n_cuts; i++)
+        json_array_append_new(cuts, cut_json(&report->cuts[i]));
+    for (size_t i = 0; i < report->n_events; i++)
+        json_array_append_new(events, event_json(&report->events[i]));
+    for (size_t i = 0; i < report->n_problems; i++)
+        json_array_append_new(problems, cli_text(report->problems[i]));
+    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "uri",
+                     cli_text(device->uri), "label", cli_text(device->label), "chipset",
+                     cli_text(chipset != NULL ? chipset : ""), "status",
+                     nd_capture_state_name(nd_capture_state(device->capture)), "failure",
+                     cli_text(failure != NULL ? failure : ""), "is_npu", report->is_npu, "npu_provider",
+                     cli_text(report->wanted_provider), "n_fallen", count(placement_n_fallen(device)),
+                     "npu_share", share_json(&report->share), "nodes", nodes, "edges", edges, "pieces", pieces,
+                     "cuts", cuts, "provider_events", events, "problems", problems);
+}
+
+/* ---- the matrix ---- */
+
+static void cell_text(const struct placement_device *device, const char *op_type, char *text, size_t size)
+{
+    const struct nd_placement_report *report = device->report;
+    size_t n = 0, n_npu = 0, n_off = 0;
+    const char *provider = NULL;
+    bool is_one = true;
+    for (size_t i = 0; i < report->n_nodes; i++) {
+        const struct nd_placed_node *node = &report->nodes[i];
+        if (node->model_node == SIZE_MAX || node->is_constant || node->is_io_quantisation ||
+            strcmp(node->op_type, op_type) != 0)
+            continue;
+        n++;
+        n_npu += node->where == ND_WHERE_NPU;
+        n_off += node->where == ND_WHERE_OFF;
+        if (node->where == ND_WHERE_OFF) {
+            is_one = is_one && (provider == NULL || strcmp(provider, node->provider) == 0);
+            provider = node->provider;
+        }
+    }
+    size_t n_unknown = n - n_npu - n_off;
+    if (device->has_failed && n_npu + n_off == 0)
+        snprintf(text, size, "failed");
+    else if (n_npu + n_off == 0)
+        snprintf(text, size, "unknown");
+    else if (n_off == 0 && n_unknown == 0)
+        snprintf(text, size, "NPU");
+    else if (n_npu == 0 && n_unknown == 0 && is_one)
+        snprintf(text, size, "%.*s",
+                 (int)strcspn(provider, "E") > 0 && strstr(provider, "ExecutionProvider") != NULL
+                     ? (int)(strstr(provider, "ExecutionProvider") - provider)
+                     : 40,
+                 provider);
+    else if (n_unknown > 0)
+        snprintf(text, size, "%zu of %zu, %zu unknown", n_npu, n, n_unknown);
+    else
+        snprintf(text, size, "%zu of %zu", n_npu, n);
+}
+
+/* Index of the row of that operator, which is added when it is new. */
+static json_t *find_row(json_t *rows, const char *op_type)
+{
+    json_t *row;
+    size_t i;
+    json_array_foreach(rows, i, row)
+    {
+        if (strcmp(json_string_value(json_object_get(row, "op_type")), op_type) == 0)
+            return row;
+    }
+    row = json_pack("{s:o, s:i}", "op_type", cli_text(op_type), "count", 0);
+    json_array_append_new(rows, row);
+    return row;
+}
+
+json_t *placement_matrix(const struct placement_result *result)
+{
+    json_t *rows = json_array(), *row;
+    const struct nd_placement_report *first = result->devices[0].report;
+    size_t i;
+    for (size_t n = 0; n < first->n_nodes; n++) {
+        const struct nd_placed_node *node = &first->nodes[n];
+        if (node->model_node == SIZE_MAX || node->is_constant || node->is_io_quantisation)
+            continue;
+        row = find_row(rows, node->op_type);
+        json_object_set_new(row, "count", json_integer(json_integer_value(json_object_get(row, "count")) + 1));
+    }
+    json_array_foreach(rows, i, row)
+    {
+        json_t *cells = json_array();
+        for (size_t d = 0; d < result->n_devices; d++) {
+            char text[80];
+            cell_text(&result->devices[d], json_string_value(json_object_get(row, "op_type")), text,
+                      sizeof text);
+            json_array_append_new(cells, cli_text(text));
+        }
+        json_object_set_new(row, "cells", cells);
+    }
+    return rows;
+}
+
+json_t *placement_json(const struct placement_result *result)
+{
+    json_t *devices = json_array();
+    for (size_t d = 0; d < result->n_devices; d++)
+        json_array_append_new(devices, device_json(&result->devices[d]));
+    return json_pack("{s:o, s:s, s:o, s:o}", "model", cli_text(nd_model_path(result->model)), "model_sha256",
+                     nd_model_sha256(result->model), "devices", devices, "operators", placement_matrix(result));
+}

@@ -1,0 +1,359 @@
+/* Programs of units, held against what the simulator of the HTP makes of random codes (golden/programs, made by
+ * tools/make_htp_oracle.py): one operator each. */
+#include "support/main.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exact/linear.h"
+#include "exact/programs/htp.h"
+#include "support/assert_bits.h"
+
+enum { MAX_INPUTS = 3, MAX_BYTES = 1 << 18 };
+
+struct trial {
+    struct nd_model *model;
+    struct nd_exact_graph *graph;
+    struct nd_unit_memory *memory; /* NULL: programs have none */
+    const struct nd_unit_program *program;
+    struct nd_array inputs[MAX_INPUTS], made;
+    bool is_covered;
+};
+
+static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                           bool *is_made, struct nd_error *err)
+{
+    struct trial *t = context;
+    if (t->program == NULL)
+        return ND_OK;
+    enum nd_status status = nd_unit_program_run(t->program, unit, t->memory, codes, is_made, err);
+    t->is_covered = *is_made;
+    return status;
+}
+
+static enum nd_status keep(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+                           struct nd_error *err)
+{
+    struct trial *t = context;
+    (void)edge;
+    assert_true((way == ND_EXACT_AS_MADE) == t->is_covered);
+    nd_array_deinit(&t->made);
+    return nd_array_copy(values, &t->made, err);
+}
+
+static size_t read_codes(const char *name, const char *part, unsigned char *bytes)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/programs/%s.%s.bin", getenv("GOLDEN"), name, part);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t n = fread(bytes, 1, MAX_BYTES, file);
+    assert_true(n > 0 && n < MAX_BYTES);
+    assert_int_equal(fclose(file), 0);
+    return n;
+}
+
+static void open_case(struct trial *t, const char *name)
+{
+    char path[512];
+    struct nd_error err = {0};
+    *t = (struct trial){0};
+    snprintf(path, sizeof path, "%s/programs/%s.onnx", getenv("GOLDEN"), name);
+    if (nd_model_load(path, &t->model, &err) != ND_OK ||
+        nd_exact_graph_create(t->model, &t->graph, &err) != ND_OK)
+        fail_msg("%s", err.message);
+    assert_true(nd_model_n_inputs(t->model) <= MAX_INPUTS);
+    for (size_t i = 0; i < nd_model_n_inputs(t->model); i++) {
+        const struct nd_model_io *io = nd_model_input(t->model, i);
+        assert_int_equal(nd_array_make(&t->inputs[i], io->dtype, &io->shape, NULL), ND_OK);
+    }
+}
+
+static void close_case(struct trial *t)
+{
+    for (size_t i = 0; i < MAX_INPUTS; i++)
+        nd_array_deinit(&t->inputs[i]);
+    nd_array_deinit(&t->made);
+    nd_unit_memory_destroy(&t->memory);
+    nd_exact_graph_destroy(&t->graph);
+    nd_model_destroy(&t->model);
+}
+
+static void run(struct trial *t, const struct nd_unit_program *program)
+{
+    const struct nd_exact_options options = {.struct_size = sizeof options, .make = make};
+    struct nd_error err = {0};
+    t->program = program;
+    t->is_covered = false;
+    if (nd_exact_graph_run(t->graph, t->inputs, &options, keep, t, &err) != ND_OK)
+        fail_msg("%s", err.message);
+}
+
+/* Codes of all samples that the program does not make; *n_exact_wrong: that rounding half to even does not. */
+static size_t count_with(bool has_memory, const char *name, const char *part, const char *program,
+                         size_t *n_exact_wrong)
+{
+    static unsigned char codes[MAX_INPUTS][MAX_BYTES], made[MAX_BYTES];
+    struct trial t;
+    open_case(&t, name);
+    if (has_memory)
+        assert_int_equal(nd_unit_memory_create(nd_model_n_edges(t.model), &t.memory, NULL), ND_OK);
+    size_t n_wrong = 0, n_samples = 0, n_inputs = nd_model_n_inputs(t.model), at = 0;
+    for (size_t i = 0; i < n_inputs; i++)
+        n_samples = read_codes(name, nd_model_input(t.model, i)->name, codes[i]) /
+                    (t.inputs[i].n * nd_dtype_size_bytes(t.inputs[i].dtype));
+    size_t n_bytes = read_codes(name, part, made);
+    *n_exact_wrong = 0;
+    for (size_t s = 0; s < n_samples; s++) {
+        for (size_t i = 0; i < n_inputs; i++)
+            nd_array_load(t.inputs[i].dtype,
+                          codes[i] + s * t.inputs[i].n * nd_dtype_size_bytes(t.inputs[i].dtype), t.inputs[i].n,
+                          t.inputs[i].x);
+        if (has_memory)
+            nd_unit_memory_forget(t.memory);
+        for (int is_program = 0; is_program < 2; is_program++) {
+            run(&t, is_program ? nd_unit_program_from_name(program) : NULL);
+            assert_true(t.is_covered == is_program);
+            double *expected = calloc(t.made.n, sizeof *expected);
+            assert_non_null(expected);
+            nd_array_load(t.made.dtype, made + at, t.made.n, expected);
+            for (size_t i = 0; i < t.made.n; i++)
+                *(is_program ? &n_wrong : n_exact_wrong) += t.made.x[i] != expected[i];
+            free(expected);
+        }
+        at += t.made.n * nd_dtype_size_bytes(t.made.dtype);
+    }
+    assert_int_equal(at, n_bytes);
+    close_case(&t);
+    return n_wrong;
+}
+
+static size_t count_wrong(const char *name, const char *part, const char *program, size_t *n_exact_wrong)
+{
+    return count_with(false, name, part, program, n_exact_wrong);
+}
+
+static void expect_all(const char *const *names, size_t n, bool is_rounding_wrong)
+{
+    for (size_t i = 0; i < n; i++)
+        for (int is_old = 0; is_old < 2; is_old++) {
+            size_t n_exact, n_wrong = count_wrong(names[i], is_old ? "v69" : "v73",
+                                                  is_old ? "htp-v69" : "htp-v73", &n_exact);
+            if (n_wrong != 0)
+                fail_msg("%s: %zu codes of %s differ", names[i], n_wrong, is_old ? "v69" : "v73");
+            if (is_rounding_wrong) /* else the case would show nothing */
+                assert_true(n_exact > 0);
+        }
+}
+#define EXPECT_ALL(is_rounding_wrong, ...)                                                                     \
+    do {                                                                                                       \
+        static const char *const names[] = {__VA_ARGS__};                                                      \
+        expect_all(names, sizeof names / sizeof names[0], is_rounding_wrong);                                  \
+    } while (0)
+
+static void products_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "conv8", "conv8-relu", "depthwise8", "conv8-channels", "gemm8", "matmul8",
+               "matmul8-inputs");
+}
+
+static void products_of_words_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "conv16", "conv16-relu", "depthwise16", "conv16-channels", "gemm16", "matmul16");
+    size_t n_exact;
+    assert_int_equal(count_wrong("matmul16-inputs", "v73", "htp-v73", &n_exact), 0);
+    assert_true(n_exact > 600);
+}
+
+/* HTP.md, "Open": where the folded zero point is just below a whole number. */
+static void products_of_calculated_words_are_nearly_exact_on_v69(void **state)
+{
+    (void)state;
+    size_t n_exact, n_wrong = count_wrong("matmul16-inputs", "v69", "htp-v69", &n_exact);
+    assert_true(n_wrong <= 9 && n_exact > 600);
+}
+
+/* The second operand is not what its codes say: without a memory that is lost. */
+static void calculated_operands_are_bit_exact_with_a_memory(void **state)
+{
+    (void)state;
+    size_t n_exact;
+    assert_int_equal(count_with(true, "add-matmul8", "v73", "htp-v73", &n_exact), 0);
+    assert_int_equal(count_with(true, "add-matmul8", "v69", "htp-v69", &n_exact), 0);
+    assert_true(count_with(false, "add-matmul8", "v73", "htp-v73", &n_exact) > 0);
+}
+
+static void sums_and_products_of_elements_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "add8-0", "add8-1", "add8-2", "add16-0", "add16-1", "add16-2", "mul8-0", "mul8-1",
+               "mul8-2");
+}
+
+static void products_of_elements_depend_on_the_runtime(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"mul8-0", "mul8-1", "mul8-2"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t n_exact;
+        assert_int_equal(count_wrong(names[i], "v73-2.48", "htp-v73:2.48", &n_exact), 0);
+        assert_true(count_wrong(names[i], "v73-2.48", "htp-v73", &n_exact) > 0);
+        assert_true(count_wrong(names[i], "v73", "htp-v73:2.48", &n_exact) > 0);
+    }
+}
+
+static void means_tables_and_moves_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(false, "average8", "average16", "mean8", "maxpool8", "abs8", "elu8", "exp8", "gelu8",
+               "hardswish8", "relu8", "sigmoid8", "sin8", "sqrt8", "tanh8");
+}
+
+static void chipsets_are_told_apart(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"conv8", "gemm8", "matmul8", "conv16", "gemm16", "matmul16"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        size_t n_exact;
+        assert_true(count_wrong(names[i], "v69", "htp-v73", &n_exact) > 0);
+        assert_true(count_wrong(names[i], "v73", "htp-v69", &n_exact) > 0);
+    }
+}
+
+static void list_has_unique_names_that_are_found(void **state)
+{
+    (void)state;
+    size_t n;
+    const struct nd_unit_program *programs = nd_unit_programs(&n);
+    assert_int_equal(n, 4);
+    for (size_t i = 0; i < n; i++)
+        assert_ptr_equal(nd_unit_program_from_name(programs[i].name), &programs[i]);
+    assert_null(nd_unit_program_from_name("htp"));
+    assert_null(nd_unit_program_from_name(""));
+}
+
+/* ---- what is refused ---- */
+
+static char output_name[] = "y";
+static char *output_names[] = {output_name};
+
+struct asked {
+    Onnx__NodeProto node;
+    struct nd_array values[2];
+    struct nd_quant quants[3];
+    float scales[3];
+    int64_t zeros[3];
+    struct nd_linear_input inputs[2];
+    struct nd_linear_call call;
+    enum nd_exact_origin origins[2];
+    struct nd_exact_unit unit;
+};
+
+static void ask(struct asked *a, const char *op_type, enum nd_dtype dtype)
+{
+    const struct nd_shape shape = {.rank = 2, .dims = {2, 2}};
+    *a = (struct asked){.node = ONNX__NODE_PROTO__INIT, .scales = {0.5F, 0.25F, 0.5F}};
+    a->node.op_type = (char *)(uintptr_t)op_type;
+    a->node.output = output_names;
+    a->node.n_output = 1;
+    for (size_t i = 0; i < 3; i++)
+        a->quants[i] =
+            (struct nd_quant){.n = 1, .axis = -1, .scale = &a->scales[i], .zero_point = &a->zeros[i]};
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(nd_array_make(&a->values[i], dtype, &shape, NULL), ND_OK);
+        a->inputs[i] = (struct nd_linear_input){&a->values[i], &a->quants[i]};
+        a->origins[i] = ND_EXACT_FROM_INPUT;
+    }
+    a->call = (struct nd_linear_call){.node = &a->node,
+                                      .opset = 21,
+                                      .n_inputs = 2,
+                                      .inputs = a->inputs,
+                                      .low = -HUGE_VAL,
+                                      .high = HUGE_VAL,
+                                      .out_quant = &a->quants[2]};
+    a->unit = (struct nd_exact_unit){.call = &a->call, .origins = a->origins, .dtype = dtype};
+}
+
+static bool is_covered(struct asked *a)
+{
+    struct nd_array codes = {0};
+    bool covered = true;
+    assert_int_equal(
+        nd_unit_program_run(nd_unit_program_from_name("htp-v73"), &a->unit, NULL, &codes, &covered, NULL),
+        ND_OK);
+    assert_true(covered == (codes.x != NULL)); /* or left as they were */
+    nd_array_deinit(&codes);
+    nd_array_deinit(&a->values[0]);
+    nd_array_deinit(&a->values[1]);
+    return covered;
+}
+
+static void units_without_evidence_are_not_covered(void **state)
+{
+    (void)state;
+    struct asked a;
+    ask(&a, "Add", ND_DTYPE_U8);
+    assert_true(is_covered(&a));
+    ask(&a, "Add", ND_DTYPE_I8);
+    assert_false(is_covered(&a));
+    ask(&a, "Div", ND_DTYPE_U8);
+    assert_false(is_covered(&a));
+    ask(&a, "Mul", ND_DTYPE_U16);
+    assert_false(is_covered(&a));
+    ask(&a, "Add", ND_DTYPE_U8);
+    a.quants[1].n = 0; /* scales in blocks */
+    assert_false(is_covered(&a));
+    ask(&a, "Add", ND_DTYPE_U8);
+    a.scales[2] = 0;
+    assert_false(is_covered(&a));
+    ask(&a, "Add", ND_DTYPE_U8);
+    a.scales[0] = 1e9F; /* no room for a multiplier */
+    assert_false(is_covered(&a));
+    ask(&a, "Add", ND_DTYPE_U8);
+    a.inputs[1].quant = NULL; /* floats */
+    assert_false(is_covered(&a));
+}
+
+static void products_without_evidence_are_not_covered(void **state)
+{
+    (void)state;
+    struct asked a;
+    ask(&a, "MatMul", ND_DTYPE_U8);
+    assert_true(is_covered(&a));
+    ask(&a, "MatMul", ND_DTYPE_U16);
+    assert_true(is_covered(&a));
+    ask(&a, "MatMul", ND_DTYPE_U16);
+    a.origins[1] = ND_EXACT_FROM_CONSTANT; /* 16-bit weights */
+    assert_false(is_covered(&a));
+    ask(&a, "MatMul", ND_DTYPE_U8);
+    a.node.n_output = 0; /* not even evaluated */
+    assert_false(is_covered(&a));
+    ask(&a, "MatMul", ND_DTYPE_U8);
+    a.values[1].shape = (struct nd_shape){.rank = 1, .dims = {4}};
+    assert_false(is_covered(&a));
+    ask(&a, "Reshape", ND_DTYPE_U8); /* the scale changes, and an input has one too many */
+    a.scales[0] = 0.25F;
+    assert_false(is_covered(&a));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_are_bit_exact),
+        cmocka_unit_test(products_of_words_are_bit_exact),
+        cmocka_unit_test(products_of_calculated_words_are_nearly_exact_on_v69),
+        cmocka_unit_test(calculated_operands_are_bit_exact_with_a_memory),
+        cmocka_unit_test(sums_and_products_of_elements_are_bit_exact),
+        cmocka_unit_test(products_of_elements_depend_on_the_runtime),
+        cmocka_unit_test(means_tables_and_moves_are_bit_exact),
+        cmocka_unit_test(chipsets_are_told_apart),
+        cmocka_unit_test(list_has_unique_names_that_are_found),
+        cmocka_unit_test(units_without_evidence_are_not_covered),
+        cmocka_unit_test(products_without_evidence_are_not_covered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -17,7 +17,7 @@ cd "$(dirname "$0")/.."
 need() { command -v "$1" >/dev/null || { echo "check: '$1' is needed" >&2; exit 2; }; }
 
 # The order of design and of src/meson.build.
-order="base tensor model runtime exact probe spool agent capture device compare explain judge report cli"
+order="base tensor logs model encodings runtime exact probe spool agent capture device evidence compare explain fingerprint reduce judge report cli"
 
 check_layers() {
     seen=""

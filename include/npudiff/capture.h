@@ -32,7 +32,21 @@ struct nd_capture_node {
     char *name;
     char *op_type;
     char *domain;
-    char *provider; /* the execution provider that it ran on, "" when unknown */
+    char *provider;   /* the execution provider that it ran on, "" when unknown */
+    int64_t subgraph; /* equal numbers (from 1): given to the provider together; 0 when unknown */
+};
+
+/* What one line of a stored log says (npudiff/logs.h); texts are "", and code 0, where it does not say it. */
+struct nd_capture_finding {
+    char *kind;     /* "fallback", "preparation", ... */
+    char *severity; /* "note", "warning", "failure" */
+    char *log;      /* name of the stored log */
+    char *op;
+    char *node;
+    char *symbol;
+    char *text;   /* the line, cut at 240 bytes */
+    int64_t line; /* from 1; 0 for what npudiff itself says */
+    int64_t code;
 };
 
 struct nd_capture_input {
@@ -85,6 +99,10 @@ ND_PUBLIC size_t nd_capture_find_probe(const struct nd_capture *capture, const c
 ND_PUBLIC size_t nd_capture_n_logs(const struct nd_capture *capture);
 ND_PUBLIC const char *nd_capture_log_name(const struct nd_capture *capture, size_t log);
 ND_PUBLIC const char *nd_capture_log_text(const struct nd_capture *capture, size_t log);
+
+/* What the logs said when the capture was made, in their order. None in older captures. */
+ND_PUBLIC size_t nd_capture_n_findings(const struct nd_capture *capture);
+ND_PUBLIC const struct nd_capture_finding *nd_capture_finding(const struct nd_capture *capture, size_t i);
 
 /* Digest of one sample of one repeat. sample < n_samples, repeat < n_repeats (asserted). */
 ND_PUBLIC struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge,

@@ -9,6 +9,7 @@
 #define NPUDIFF_COMPARE_H
 
 #include "npudiff/capture.h"
+#include "npudiff/evidence.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -282,11 +283,14 @@ struct nd_compared_device {
     char *failure;    /* stage, operator and message of a failed device, or "" */
     size_t n_samples; /* over all probes */
     size_t n_samples_expected;
-    size_t n_unstable_edges; /* edges with n_unstable > 0 */
-    size_t n_cpu_edges;      /* edges with is_on_cpu */
-    size_t first_edge;       /* first edge in graph order that differs from the reference, or SIZE_MAX */
-    int class_id;            /* equal numbers: bit-equal on all edges; -1 without any data */
-    int output_class_id;     /* the same over the model's outputs only */
+    size_t n_unstable_edges;       /* edges with n_unstable > 0 */
+    size_t n_cpu_edges;            /* edges with is_on_cpu */
+    bool is_npu;                   /* the device is meant to be an NPU */
+    struct nd_npu_share npu_share; /* as the capture alone tells it (nd_placement_examine without a model): of
+                                      nodes other than QuantizeLinear and DequantizeLinear; flops is NaN */
+    size_t first_edge;             /* first edge in graph order that differs from the reference, or SIZE_MAX */
+    int class_id;                  /* equal numbers: bit-equal on all edges; -1 without any data */
+    int output_class_id;           /* the same over the model's outputs only */
 };
 
 struct nd_compared_probe {

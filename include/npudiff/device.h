@@ -120,12 +120,15 @@ struct nd_capture_options {
     int deflate_level;  /* 0..9 */
     bool store_digests_only;
     bool allow_fallback;
-    bool profile;              /* store ONNX Runtime's profile as a log */
-    bool replace;              /* replace an existing capture */
-    int log_severity;          /* 0 verbose ... 4 fatal */
-    double time_limit_s;       /* for the whole capture; 0: none */
-    double stall_limit_s;      /* without any progress; 0: none */
-    size_t memory_limit_bytes; /* resident memory of the agent; 0: none */
+    bool profile;                 /* store ONNX Runtime's profile as a log */
+    bool replace;                 /* replace an existing capture */
+    int log_severity;             /* 0 verbose ... 4 fatal */
+    double time_limit_s;          /* for the whole capture; 0: none */
+    double stall_limit_s;         /* without any progress; 0: none */
+    size_t memory_limit_bytes;    /* resident memory of the agent; 0: none */
+    const char *htp_config;       /* text of an HTP configuration to keep with the capture, or NULL; no provider
+                                     takes it */
+    const char *htp_config_outer; /* of the file that names it, or NULL */
     const char *agent; /* path of npudiff-agent; NULL: $NPUDIFF_AGENT, else beside the running program, else the
                           installed one */
     nd_progress_function progress;

@@ -31,7 +31,62 @@ struct nd_explain_options {
      * making intermediates visible changes the outputs. May be none. */
     const struct nd_capture *const *untouched;
     size_t n_untouched;
-    size_t n_threads; /* 0: as many as the process may use; the result does not depend on it */
+    size_t n_threads;     /* 0: as many as the process may use; the result does not depend on it */
+    bool hides_placement; /* where things ran is judged by values and times alone: what the captures' own
+                             placement says is no evidence */
+};
+
+/* Where something was computed, as far as evidence tells. */
+enum nd_execution {
+    ND_EXECUTION_UNKNOWN,
+    ND_EXECUTION_NPU,
+    ND_EXECUTION_NOT_NPU,
+    ND_EXECUTION_PARTLY, /* of a run: both, in its units */
+};
+/* "unknown", "npu", "not-npu", "partly". Static storage. */
+ND_PUBLIC const char *nd_execution_name(enum nd_execution execution);
+
+/* Evidence on where a unit was computed, or a run. kind, of a unit:
+ *
+ *     bit-equal         its codes are those of float arithmetic, but for ties, where an NPU's would not be
+ *     fixed-point       codes that float arithmetic does not give
+ *     off-fp16-grid     floats of full precision
+ *     fp16-grid         floats that all are numbers of half precision
+ *     fp16-arithmetic   on that grid, but not what its own inputs give when they are rounded to it once
+ *     neighbours        where the other units of the run were computed
+ *     placement         what the capture's placement says
+ *
+ * and of a run:
+ *
+ *     units             the sum of its units
+ *     whole-run-cpu     a run that calls itself an NPU's, of which none computed anything that tells
+ *     latency-modes     runs of two speeds, or slow ones with other bits
+ *     accurate-and-slow smaller error than its siblings, but more time
+ *     placement         what the capture's placement says */
+struct nd_execution_evidence {
+    const char *kind; /* static */
+    bool is_for_npu;
+    double weight; /* bits: the base 2 logarithm of a likelihood ratio, > 0, at most 20
+                      (src/explain/FALLBACK.md) */
+    char *text;
+};
+
+/* The verdict: what the sum of the evidence says, where that is 6.65 bits (a hundred to one) or more; unknown
+ * below, and where the lesser side has more than half the weight of the other and as much as 6.65 bits itself:
+ * then is_contradictory. */
+struct nd_explained_execution {
+    enum nd_execution verdict;
+    bool is_contradictory; /* both sides have 6.65 bits or more */
+    double balance;        /* bits for the NPU, less those against it */
+    size_t n_evidence;
+    struct nd_execution_evidence *evidence; /* [n_evidence] */
+    const char *why_unknown;                /* static; NULL unless nothing could tell */
+    /* Of a unit with codes: those that the arithmetic decides (not whole, not clipped), those that are not what
+     * round half to even gives, and those of them that are not next to a tie. */
+    uint64_t n_deciding, n_off, n_far;
+    /* Of a run: its units by verdict; whether it calls itself an NPU's. */
+    size_t n_npu, n_not_npu, n_unknown;
+    bool is_called_npu;
 };
 
 /* Differences of codes. */
@@ -146,7 +201,8 @@ struct nd_explained_unit {
      * outputs in steps^2, and the share of their codes that change. NaN where it is not measured. */
     double harm, harmed_share; /* and where no reference reaches the outputs that it may change */
     double gain; /* inherited energy over the total energy of the unit's inputs; NaN without any */
-    struct nd_decomposition quality; /* n_codes = 0 without a float reference */
+    struct nd_decomposition quality;         /* n_codes = 0 without a float reference */
+    struct nd_explained_execution execution; /* of what is not an input, nor its quantisation */
 };
 
 /* What the devices have in common at the outputs: the code that most lineages have, element by element. Devices
@@ -193,6 +249,7 @@ struct nd_explained_device {
      * beside quantisation. NaN when it is unknown or 0 / 0. */
     double own_share;
     struct nd_interval own_share_interval, quantisation_interval, divergence_interval, interaction_interval;
+    struct nd_explained_execution execution; /* of the whole run */
 };
 
 struct nd_explanation {

@@ -53,13 +53,20 @@ enum nd_reduction_end {
     ND_REDUCTION_NO_MODEL /* the device failed before it saw the model: there is nothing to cut */
 };
 
-/* One failure as far as it can be compared with another one. Texts are never NULL. */
+/* One failure as far as it can be compared with another one, as a capture's /failure and /findings tell it.
+ * Texts that are not known are "". */
 struct nd_reduction_failure {
     char stage[32];
     int id; /* of the error */
     char message[512];
-    char cause[192];   /* what the log gives as the first reason: "could not create op: q::QNN_Elu"; "" */
-    char operator[64]; /* the device's own operator in it: "q::QNN_Elu"; "" */
+    char qnn_stage[16]; /* "compose", "finalize", "execute" */
+    bool has_raw_code;
+    int64_t raw_code;    /* of the runtime */
+    char symbol[64];     /* its name */
+    char op[64];         /* the device's own operator: "q::QNN_Elu" */
+    char node[256];      /* of the model, where it is certain */
+    char cause_kind[16]; /* kind of the finding that says most: "preparation", "quantisation", ... */
+    char cause[192];     /* and its line: "could not create op: q::QNN_Elu" */
 };
 
 /* How much an output differs at most. */

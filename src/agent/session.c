@@ -9,6 +9,7 @@
 
 static const size_t max_log_bytes = 8u << 20; /* a provider at its most talkative must not fill the disk */
 static const size_t max_profile_bytes = 512u << 20;
+static const char provider_profile[] = "qnn-profile.csv"; /* in the agent's own folder */
 
 static void record_log(void *context, int severity, const char *location, const char *message)
 {
@@ -72,15 +73,36 @@ static bool wants_profile(const struct nd_agent *agent)
     return agent->pass == 0 && agent->job->profile_prefix[0] != '\0';
 }
 
+static bool has_option(const struct nd_job *job, const char *key)
+{
+    for (size_t i = 0; i < job->n_provider_options; i++)
+        if (strcmp(job->provider_options[i].key, key) == 0)
+            return true;
+    return false;
+}
+
+/* Whether the provider is to write a profile of its own here. Not where the user said himself where to. */
+static bool wants_provider_profile(const struct nd_agent *agent)
+{
+    return wants_profile(agent) && strcmp(agent->job->provider_name, "QNNExecutionProvider") == 0 &&
+           !has_option(agent->job, "profiling_file_path");
+}
+
 static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_job *job = agent->job;
-    struct nd_option_pair *pairs = nd_calloc(job->n_provider_options + job->n_config, sizeof *pairs);
+    size_t n_options = job->n_provider_options;
+    struct nd_option_pair *pairs = nd_calloc(n_options + 2 + job->n_config, sizeof *pairs);
     if (pairs == NULL)
         return nd_fail_memory(err);
-    struct nd_option_pair *config = pairs + job->n_provider_options;
-    for (size_t i = 0; i < job->n_provider_options; i++)
+    for (size_t i = 0; i < n_options; i++)
         pairs[i] = (struct nd_option_pair){job->provider_options[i].key, job->provider_options[i].value};
+    if (wants_provider_profile(agent)) {
+        if (!has_option(job, "profiling_level"))
+            pairs[n_options++] = (struct nd_option_pair){"profiling_level", "detailed"};
+        pairs[n_options++] = (struct nd_option_pair){"profiling_file_path", provider_profile};
+    }
+    struct nd_option_pair *config = pairs + n_options;
     for (size_t i = 0; i < job->n_config; i++)
         config[i] = (struct nd_option_pair){job->config[i].key, job->config[i].value};
     const struct nd_session_options options = {
@@ -88,7 +110,7 @@ static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
         .optimisation = (enum nd_optimisation)job->optimisation,
         .n_threads = (int)job->n_threads,
         .provider_options = pairs,
-        .n_provider_options = job->n_provider_options,
+        .n_provider_options = n_options,
         .config = config,
         .n_config = job->n_config,
         .profile_prefix = wants_profile(agent) ? job->profile_prefix : NULL,
@@ -102,7 +124,7 @@ static enum nd_status try_session(struct nd_agent *agent, struct nd_error *err)
  * and errors, and those that a backend reports through it as ordinary text. */
 static void record_reason(void *context, int severity, const char *location, const char *message)
 {
-    static const char *const marks[] = {"<E>", "ERROR", "FAILED", "could not create op"};
+    static const char *const marks[] = {"<E>", "ERROR", "FAILED", "could not create op", "  Input "};
     bool is_reason = severity >= 2;
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         is_reason = is_reason || strstr(message, marks[i]) != NULL;
@@ -145,6 +167,8 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
         nd_fields_add(&fields, "name", nodes[i].name);
         nd_fields_add(&fields, "op_type", nodes[i].op_type);
         nd_fields_add(&fields, "domain", nodes[i].domain);
+        if (nd_agent_has_provider(job))
+            nd_fields_add_u64(&fields, "subgraph", (uint64_t)nodes[i].subgraph + 1);
         status = nd_fields_append(agent->writer, ND_RECORD_NODE, NULL, 0, &fields, err);
         if (status == ND_OK && nd_agent_has_provider(job) &&
             strcmp(nodes[i].provider, job->provider_name) != 0 && !nd_job_is_io_node(job, nodes[i].name) &&
@@ -157,6 +181,25 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
                     job->provider_name, fallen.text != NULL ? fallen.text : "", n_fallen > 8 ? ", ..." : "");
     nd_strbuf_deinit(&fallen);
     free(nodes);
+    return status;
+}
+
+/* What the provider wrote of its own is a help: that it wrote nothing, or too much to keep, is a line of the
+ * log and no reason to fail. */
+static enum nd_status record_provider_profile(struct nd_agent *agent, struct nd_error *err)
+{
+    struct nd_error problem = {0};
+    void *text = NULL;
+    size_t n = 0;
+    if (!wants_provider_profile(agent))
+        return ND_OK;
+    if (nd_file_read(provider_profile, max_profile_bytes, &text, &n, &problem) != ND_OK) {
+        record_log(agent, 2, "npudiff", problem.message);
+        return ND_OK;
+    }
+    const struct nd_record record = {.kind = ND_RECORD_PROVIDER_PROFILE, .payload = text, .payload_bytes = n};
+    enum nd_status status = nd_spool_append(agent->writer, &record, err);
+    free(text);
     return status;
 }
 
@@ -176,7 +219,7 @@ enum nd_status nd_agent_record_profile(struct nd_agent *agent, struct nd_error *
             &(struct nd_record){.kind = ND_RECORD_PROFILE, .payload = text, .payload_bytes = text_bytes}, err);
     free(text);
     free(path);
-    return status;
+    return status == ND_OK ? record_provider_profile(agent, err) : status;
 }
 
 static void add_truth(void *context, const char *key, const char *value)

@@ -10,11 +10,13 @@
 #include "base/sha256.h"
 #include "capture/assemble_graph.h"
 #include "capture/assemble_outputs.h"
+#include "capture/failure.h"
 #include "capture/spool_index.h"
 #include "capture/write.h"
 #include "spool/fields.h"
 
 static const long max_stdout_bytes = 8L << 20;
+enum { MAX_FINDINGS = 50000 }; /* that are kept in memory; the table takes fewer */
 
 /* ---- attributes ---- */
 
@@ -127,7 +129,8 @@ static void describe_failure(const struct nd_assembly *assembly, const struct nd
     free(object);
 }
 
-static enum nd_status write_failure(struct nd_capture_writer *writer, const struct nd_assembled *assembled,
+static enum nd_status write_failure(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                    const struct nd_log_findings *findings, struct nd_assembled *assembled,
                                     struct nd_error *err)
 {
     const struct nd_attr code = {
@@ -139,13 +142,29 @@ static enum nd_status write_failure(struct nd_capture_writer *writer, const stru
         status = write_string(writer, "failure", "message", assembled->failure.message, err);
     if (status == ND_OK)
         status = write_string(writer, "failure", "object", assembled->failure.object, err);
+    /* A refused placement is told whole by its message; refused nodes are no failed graph. */
+    if (status == ND_OK && strcmp(assembled->stage, "placement") != 0)
+        status = nd_failure_write(writer, findings, assembly->model, &assembled->failure, err);
     return status;
 }
 
 /* ---- logs ---- */
 
+/* A log, and what it says. */
+static enum nd_status write_log(struct nd_capture_writer *writer, const char *name, const char *text, size_t n,
+                                struct nd_log_findings *findings, struct nd_error *err)
+{
+    struct nd_log_summary summary;
+    const struct nd_log_options options = {
+        .struct_size = sizeof options, .name = name, .visit = nd_log_findings_add, .context = findings};
+    enum nd_status status = nd_capture_writer_log(writer, name, text, n, err);
+    if (status == ND_OK)
+        status = nd_log_read_bytes(text, n, &options, &summary, err);
+    return status == ND_OK && findings->failed ? nd_fail_memory(err) : status;
+}
+
 static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const struct nd_spool_index *index,
-                                        struct nd_error *err)
+                                        struct nd_log_findings *findings, struct nd_error *err)
 {
     static const char *const severities[] = {"verbose", "info", "warning", "error", "fatal"};
     struct nd_strbuf text = {0};
@@ -163,7 +182,7 @@ static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const 
     char *log = nd_strbuf_take(&text);
     if (log == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = n > 0 ? nd_capture_writer_log(writer, "onnxruntime", log, n, err) : ND_OK;
+    enum nd_status status = n > 0 ? write_log(writer, "onnxruntime", log, n, findings, err) : ND_OK;
     free(log);
     return status;
 }
@@ -191,19 +210,23 @@ static enum nd_status read_stdout(const char *path, char **out, size_t *n, struc
 }
 
 static enum nd_status write_logs(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
-                                 const struct nd_spool_index *index, struct nd_error *err)
+                                 const struct nd_spool_index *index, struct nd_log_findings *findings,
+                                 struct nd_error *err)
 {
-    enum nd_status status = write_runtime_log(writer, index, err);
+    enum nd_status status = write_runtime_log(writer, index, findings, err);
     char *text = NULL;
     size_t n = 0;
     if (status == ND_OK)
         status = read_stdout(assembly->stdout_path, &text, &n, err);
     if (status == ND_OK && text != NULL)
-        status = nd_capture_writer_log(writer, "stdout", text, n, err);
+        status = write_log(writer, "stdout", text, n, findings, err);
     free(text);
     if (status == ND_OK && index->profile.kind != 0)
         status =
             nd_capture_writer_log(writer, "profile", index->profile.payload, index->profile.payload_bytes, err);
+    if (status == ND_OK && index->provider_profile.kind != 0)
+        status = nd_capture_writer_log(writer, "qnn-profile", index->provider_profile.payload,
+                                       index->provider_profile.payload_bytes, err);
     return status;
 }
 
@@ -255,6 +278,7 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
                                 struct nd_error *err)
 {
     struct nd_assembled_graph graph = {0};
+    struct nd_log_findings findings = {.max = MAX_FINDINGS};
     bool is_short = false; /* an acknowledged sample without all its records: a damaged spool */
     enum nd_status status = nd_assembled_graph_init(&graph, assembly, index, err);
     if (status == ND_OK)
@@ -269,12 +293,15 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
         is_short = is_short || index->probes[p].n_complete < index->probes[p].n_samples;
     }
     bool has_failed = !index->has_ended || is_short;
+    if (status == ND_OK && (has_failed || !assembly->is_reproducible))
+        status = write_logs(writer, assembly, index, &findings, err);
+    if (status == ND_OK)
+        status = nd_findings_write(writer, &findings, err);
     if (status == ND_OK && has_failed) {
         describe_failure(assembly, index, out);
-        status = write_failure(writer, out, err);
+        status = write_failure(writer, assembly, &findings, out, err);
     }
-    if (status == ND_OK && (has_failed || !assembly->is_reproducible))
-        status = write_logs(writer, assembly, index, err);
+    nd_log_findings_deinit(&findings);
     nd_assembled_graph_deinit(&graph);
     return status;
 }

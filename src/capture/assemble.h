@@ -4,6 +4,7 @@
 #define ND_CAPTURE_ASSEMBLE_H
 
 #include "npudiff/capture.h"
+#include "npudiff/model.h"
 #include "npudiff/probe.h"
 
 struct nd_assembly {
@@ -22,6 +23,7 @@ struct nd_assembly {
     size_t n_repeats;
     int deflate_level;
     bool store_digests_only;
+    const struct nd_model *model; /* tells whether failed operators follow one another; nullable */
     const struct nd_error *death; /* how the agent died, when it did not end by itself; nullable */
     bool is_reproducible; /* SOURCE_DATE_EPOCH: leave out what differs between two equal runs (latencies, logs)
                            */

@@ -27,6 +27,9 @@ static enum nd_status read_nodes(const struct nd_record *records, size_t n, stru
         nodes[i].op_type = nd_fields_get(&records[i], "op_type");
         nodes[i].domain = nd_fields_get(&records[i], "domain");
         nodes[i].provider = nd_fields_get(&records[i], "provider");
+        uint64_t subgraph;
+        if (nd_fields_get_u64(&records[i], "subgraph", &subgraph) && subgraph <= INT32_MAX)
+            nodes[i].subgraph = (int64_t)subgraph;
         is_whole = nodes[i].name != NULL && nodes[i].op_type != NULL && nodes[i].domain != NULL &&
                    nodes[i].provider != NULL;
     }

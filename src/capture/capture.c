@@ -51,6 +51,8 @@ enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct
     if (status == ND_OK)
         status = nd_capture_load_logs(capture, err);
     if (status == ND_OK)
+        status = nd_capture_load_findings(capture, err);
+    if (status == ND_OK)
         status = nd_capture_load_probes(capture, err);
     if (status == ND_OK)
         status = list_objects(capture, err);
@@ -88,6 +90,19 @@ static void close_tables(struct nd_capture *capture)
     }
 }
 
+static void close_findings(struct nd_capture *capture)
+{
+    for (size_t i = 0; i < capture->n_findings; i++) {
+        free(capture->findings[i].kind);
+        free(capture->findings[i].severity);
+        free(capture->findings[i].log);
+        free(capture->findings[i].op);
+        free(capture->findings[i].node);
+        free(capture->findings[i].symbol);
+        free(capture->findings[i].text);
+    }
+}
+
 void nd_capture_close(struct nd_capture **capture_at)
 {
     struct nd_capture *capture = *capture_at;
@@ -96,6 +111,7 @@ void nd_capture_close(struct nd_capture **capture_at)
     for (size_t i = 0; i < capture->n_probes; i++)
         nd_probe_data_deinit(&capture->probes[i], capture->n_edges);
     close_tables(capture);
+    close_findings(capture);
     free(capture->attrs);
     free(capture->edges);
     free(capture->providers);
@@ -103,6 +119,7 @@ void nd_capture_close(struct nd_capture **capture_at)
     free(capture->nodes);
     free(capture->probes);
     free(capture->logs);
+    free(capture->findings);
     free(capture->objects);
     free(capture->path);
     nd_index_close(&capture->index);
@@ -226,6 +243,17 @@ const char *nd_capture_log_text(const struct nd_capture *capture, size_t log)
 {
     assert(log < capture->n_logs);
     return capture->logs[log].text;
+}
+
+size_t nd_capture_n_findings(const struct nd_capture *capture)
+{
+    return capture->n_findings;
+}
+
+const struct nd_capture_finding *nd_capture_finding(const struct nd_capture *capture, size_t i)
+{
+    assert(i < capture->n_findings);
+    return &capture->findings[i];
 }
 
 struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample,

@@ -56,6 +56,8 @@ struct nd_capture {
     struct nd_capture_node *nodes;
     struct nd_probe_data *probes;
     struct nd_capture_log *logs;
+    struct nd_capture_finding *findings;
+    size_t n_findings;
     struct nd_capture_object *objects;
 };
 
@@ -64,6 +66,7 @@ enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct nd_error
 enum nd_status nd_capture_load_edges(struct nd_capture *capture, struct nd_error *err);
 enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error *err);
 enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd_error *err);
+enum nd_status nd_capture_load_findings(struct nd_capture *capture, struct nd_error *err); /* after logs */
 enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err);
 void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges);
 

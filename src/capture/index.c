@@ -37,24 +37,24 @@ static const struct rule edge_columns[] = {{"name", false, NULL},
                                            {"zero_point", false, NULL},
                                            {"scale", false, NULL},
                                            {0}};
-static const struct rule node_columns[] = {
-    {"name", false, NULL}, {"op_type", false, NULL}, {"domain", false, NULL}, {"provider", false, NULL}, {0}};
+static const struct rule node_columns[] = {{"name", false, NULL},     {"op_type", false, NULL},
+                                           {"domain", false, NULL},   {"provider", false, NULL},
+                                           {"subgraph", false, NULL}, {0}};
+static const struct rule finding_columns[] = {{"kind", false, NULL},     {"severity", false, NULL},
+                                              {"log", false, NULL},      {"line", false, NULL},
+                                              {"operator", false, NULL}, {"node", false, NULL},
+                                              {"code", false, NULL},     {"symbol", false, NULL},
+                                              {"text", false, NULL},     {0}};
 static const struct rule probe_parts[] = {
     {"inputs", true, any_dataset},  {"input_digests", true, any_dataset}, {"outputs", true, any_dataset},
     {"digests", true, any_dataset}, {"repeats", true, any_dataset},       {"repeat_index", true, any_dataset},
     {"labels", false, NULL},        {"latency_us", false, NULL},          {0}};
 static const struct rule any_probe[] = {{"*", true, probe_parts}, {0}};
-static const struct rule root_parts[] = {{"device", true, no_objects},
-                                         {"runtime", true, no_objects},
-                                         {"model", true, no_objects},
-                                         {"host", true, no_objects},
-                                         {"failure", true, no_objects},
-                                         {"truth", true, no_objects},
-                                         {"edges", true, edge_columns},
-                                         {"nodes", true, node_columns},
-                                         {"probes", true, any_probe},
-                                         {"logs", true, any_dataset},
-                                         {0}};
+static const struct rule root_parts[] = {
+    {"device", true, no_objects},  {"runtime", true, no_objects},       {"model", true, no_objects},
+    {"host", true, no_objects},    {"failure", true, no_objects},       {"truth", true, no_objects},
+    {"edges", true, edge_columns}, {"nodes", true, node_columns},       {"probes", true, any_probe},
+    {"logs", true, any_dataset},   {"findings", true, finding_columns}, {0}};
 
 static const struct rule *find_rule(const struct rule *rules, const char *name)
 {

@@ -285,6 +285,23 @@ out:
     return status;
 }
 
+static enum nd_status load_subgraphs(struct nd_capture *capture, struct nd_error *err)
+{
+    static const char path[] = "/nodes/subgraph";
+    void *numbers = NULL;
+    enum nd_status status =
+        load_numbers(capture, path, ND_DTYPE_I64, (int64_t)capture->n_nodes, &numbers, NULL, err);
+    for (size_t i = 0; status == ND_OK && i < capture->n_nodes; i++) {
+        int64_t subgraph = ((const int64_t *)numbers)[i];
+        if (subgraph < 0 || subgraph > INT32_MAX)
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "node '%s' is of subgraph %lld",
+                             capture->nodes[i].name, (long long)subgraph);
+        capture->nodes[i].subgraph = subgraph;
+    }
+    free(numbers);
+    return status;
+}
+
 enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error *err)
 {
     static const struct {
@@ -305,5 +322,72 @@ enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
         status =
             load_texts(capture, texts[i].path, n, capture->nodes, sizeof *capture->nodes, texts[i].offset, err);
+    if (status == ND_OK && nd_index_find(capture->index, "/nodes/subgraph") != NULL)
+        status = load_subgraphs(capture, err);
     return status;
+}
+
+/* A finding is of a line of a stored log; what npudiff itself says is of line 0. */
+static enum nd_status check_finding(const struct nd_capture *capture, const struct nd_capture_finding *finding,
+                                    struct nd_error *err)
+{
+    static const char *const severities[] = {"note", "warning", "failure"};
+    bool has_log = false, has_severity = false;
+    for (size_t i = 0; i < capture->n_logs; i++)
+        has_log = has_log || strcmp(capture->logs[i].name, finding->log) == 0;
+    for (size_t i = 0; i < sizeof severities / sizeof severities[0]; i++)
+        has_severity = has_severity || strcmp(severities[i], finding->severity) == 0;
+    if (!has_log)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/findings/log",
+                       "a finding is of log '%s', which is not stored", finding->log);
+    if (!has_severity || finding->kind[0] == '\0' || finding->line < 0)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/findings",
+                       "a finding is of kind '%s', severity '%s' and line %lld", finding->kind,
+                       finding->severity, (long long)finding->line);
+    return ND_OK;
+}
+
+static enum nd_status load_finding_numbers(struct nd_capture *capture, struct nd_error *err)
+{
+    void *lines = NULL, *codes = NULL;
+    int64_t n = (int64_t)capture->n_findings;
+    enum nd_status status = load_numbers(capture, "/findings/line", ND_DTYPE_I64, n, &lines, NULL, err);
+    if (status == ND_OK)
+        status = load_numbers(capture, "/findings/code", ND_DTYPE_I64, n, &codes, NULL, err);
+    for (size_t i = 0; i < capture->n_findings && status == ND_OK; i++) {
+        capture->findings[i].line = ((const int64_t *)lines)[i];
+        capture->findings[i].code = ((const int64_t *)codes)[i];
+        status = check_finding(capture, &capture->findings[i], err);
+    }
+    free(lines);
+    free(codes);
+    return status;
+}
+
+enum nd_status nd_capture_load_findings(struct nd_capture *capture, struct nd_error *err)
+{
+    static const struct {
+        const char *path;
+        size_t offset;
+    } texts[] = {{"/findings/kind", offsetof(struct nd_capture_finding, kind)},
+                 {"/findings/severity", offsetof(struct nd_capture_finding, severity)},
+                 {"/findings/log", offsetof(struct nd_capture_finding, log)},
+                 {"/findings/operator", offsetof(struct nd_capture_finding, op)},
+                 {"/findings/node", offsetof(struct nd_capture_finding, node)},
+                 {"/findings/symbol", offsetof(struct nd_capture_finding, symbol)},
+                 {"/findings/text", offsetof(struct nd_capture_finding, text)}};
+    size_t n = 0;
+    if (nd_index_find(capture->index, "/findings") == NULL)
+        return ND_OK;
+    enum nd_status status = count_rows(capture, "/findings/kind", &n, err);
+    if (status != ND_OK)
+        return status;
+    capture->findings = nd_calloc(n, sizeof *capture->findings);
+    if (capture->findings == NULL)
+        return nd_fail_memory(err);
+    capture->n_findings = n;
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
+        status = load_texts(capture, texts[i].path, n, capture->findings, sizeof *capture->findings,
+                            texts[i].offset, err);
+    return status == ND_OK ? load_finding_numbers(capture, err) : status;
 }

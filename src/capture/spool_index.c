@@ -133,6 +133,9 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
     case ND_RECORD_PROFILE:
         index->profile = *record;
         return true;
+    case ND_RECORD_PROVIDER_PROFILE:
+        index->provider_profile = *record;
+        return true;
     case ND_RECORD_TRUTH:
         index->truth = *record;
         return true;

@@ -61,6 +61,7 @@ struct nd_spool_index {
     struct nd_record runtime; /* kind 0 when absent */
     struct nd_record failure;
     struct nd_record profile;
+    struct nd_record provider_profile;
     struct nd_record truth;
     size_t pass;    /* the last that began */
     char stage[32]; /* the last that was entered */

@@ -74,6 +74,11 @@ enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const
 enum nd_status nd_capture_writer_log(struct nd_capture_writer *writer, const char *name, const char *text,
                                      size_t text_bytes, struct nd_error *err);
 
+/* The table /findings. Call once, at least one row; texts are nullable. */
+enum nd_status nd_capture_writer_findings(struct nd_capture_writer *writer,
+                                          const struct nd_capture_finding *rows, size_t n_rows,
+                                          struct nd_error *err);
+
 /* Root attribute `status`, content digest, checked close, sync, rename to the final path. After success the
  * writer holds nothing. */
 enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum nd_capture_status state,

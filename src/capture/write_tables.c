@@ -264,6 +264,19 @@ static enum nd_status put_edges(struct nd_capture_writer *writer, const struct n
     return status;
 }
 
+static enum nd_status put_subgraphs(struct nd_capture_writer *writer, const struct nd_capture_node *nodes,
+                                    size_t n, struct nd_error *err)
+{
+    int64_t *subgraphs = nd_calloc(n, sizeof *subgraphs);
+    if (subgraphs == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        subgraphs[i] = nodes[i].subgraph;
+    enum nd_status status = put_column(writer, "/nodes/subgraph", ND_DTYPE_I64, n, subgraphs, err);
+    free(subgraphs);
+    return status;
+}
+
 static enum nd_status put_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes, size_t n,
                                 struct nd_error *err)
 {
@@ -276,6 +289,11 @@ static enum nd_status put_nodes(struct nd_capture_writer *writer, const struct n
     enum nd_status status = nd_writer_group(writer, "/nodes", err);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
         status = put_text_column(writer, &texts[i], err);
+    bool has_subgraphs = false;
+    for (size_t i = 0; i < n; i++)
+        has_subgraphs = has_subgraphs || nodes[i].subgraph != 0;
+    if (status == ND_OK && has_subgraphs)
+        status = put_subgraphs(writer, nodes, n, err);
     writer->has_nodes = true;
     return status;
 }
@@ -302,6 +320,46 @@ enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const s
 {
     nd_hdf5_lock();
     enum nd_status status = put_nodes(writer, nodes, n_nodes, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+static enum nd_status put_findings(struct nd_capture_writer *writer, const struct nd_capture_finding *rows,
+                                   size_t n, struct nd_error *err)
+{
+    const struct text_column texts[] = {
+        {"/findings/kind", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, kind)},
+        {"/findings/severity", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, severity)},
+        {"/findings/log", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, log)},
+        {"/findings/operator", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, op)},
+        {"/findings/node", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, node)},
+        {"/findings/symbol", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, symbol)},
+        {"/findings/text", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, text)},
+    };
+    int64_t *numbers = nd_calloc(n, 2 * sizeof *numbers);
+    if (numbers == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        numbers[i] = rows[i].line;
+        numbers[n + i] = rows[i].code;
+    }
+    enum nd_status status = nd_writer_group(writer, "/findings", err);
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
+        status = put_text_column(writer, &texts[i], err);
+    if (status == ND_OK)
+        status = put_column(writer, "/findings/line", ND_DTYPE_I64, n, numbers, err);
+    if (status == ND_OK)
+        status = put_column(writer, "/findings/code", ND_DTYPE_I64, n, numbers + n, err);
+    free(numbers);
+    return status;
+}
+
+enum nd_status nd_capture_writer_findings(struct nd_capture_writer *writer,
+                                          const struct nd_capture_finding *rows, size_t n_rows,
+                                          struct nd_error *err)
+{
+    nd_hdf5_lock();
+    enum nd_status status = put_findings(writer, rows, n_rows, err);
     nd_hdf5_unlock();
     return status;
 }

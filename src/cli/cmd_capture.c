@@ -9,6 +9,7 @@
 #include "cli/fleet.h"
 #include "cli/signals.h"
 #include "npudiff/device.h"
+#include "npudiff/evidence.h"
 #include "npudiff/parse.h"
 
 struct values {
@@ -20,6 +21,7 @@ struct values {
     const char *store;
     const char *log_level;
     const char *agent;
+    const char *htp_config;
     const char *deflate;
     size_t repeats;
     size_t jobs;
@@ -222,7 +224,8 @@ static void fill_options(const struct values *values, struct nd_capture_options 
 
 /* ---- the command ---- */
 
-static int capture_model(const struct values *values, struct nd_model *model, struct nd_probe **probes)
+static int capture_model(const struct values *values, struct nd_model *model, struct nd_probe **probes,
+                         const struct nd_htp_config *htp)
 {
     struct nd_error err = {0};
     int exit_code = ND_EXIT_TROUBLE;
@@ -238,6 +241,8 @@ static int capture_model(const struct values *values, struct nd_model *model, st
                               .is_quiet = values->quiet,
                               .is_json = values->json};
     fill_options(values, &fleet.options);
+    fleet.options.htp_config = htp->inner;
+    fleet.options.htp_config_outer = htp->outer;
     int usage = 0;
     size_t n_old = 0;
     enum nd_status status = fleet.cells != NULL ? set_dims(model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
@@ -270,13 +275,19 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                values->output);
     if (values->prefixes && values->edges != NULL && strcmp(values->edges, "none") == 0)
         return cli_usage_error("capture", "--prefixes and --edges none exclude one another");
-    if (nd_model_load(operands[0], &model, &err) != ND_OK)
+    struct nd_htp_config htp = {0};
+    if (values->htp_config != NULL && nd_htp_config_read(values->htp_config, &htp, &err) != ND_OK)
         return cli_report_error(&err);
+    if (nd_model_load(operands[0], &model, &err) != ND_OK) {
+        nd_htp_config_deinit(&htp);
+        return cli_report_error(&err);
+    }
     struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
-    int exit_code = probes != NULL ? capture_model(values, model, probes) : ND_EXIT_TROUBLE;
+    int exit_code = probes != NULL ? capture_model(values, model, probes, &htp) : ND_EXIT_TROUBLE;
     for (size_t i = 0; probes != NULL && i < values->probes.n + 4; i++)
         nd_probe_destroy(&probes[i]);
     free(probes);
+    nd_htp_config_deinit(&htp);
     nd_model_destroy(&model);
     cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
@@ -319,6 +330,14 @@ static const struct cli_option options[] = {
      .offset = AT(prefixes),
      .help = "record every edge in a session of its own, of the model cut behind it, where nothing else is "
              "visible; takes a session per edge"},
+    {.name = "htp-config",
+     .kind = CLI_TEXT,
+     .offset = AT(htp_config),
+     .argument = "FILE",
+     .help =
+         "keep an HTP configuration (the JSON of qnn-net-run's --config_file, and the file that it names) with "
+         "the captures; ONNX Runtime's provider takes no such file, so it configures nothing here: give "
+         "the provider's own options in the device ('htp-sim:gen3?vtcm_mb=4')"},
     {.name = "repeats",
      .kind = CLI_NUMBER,
      .offset = AT(repeats),
@@ -384,7 +403,8 @@ static const struct cli_option options[] = {
     {.name = "profile",
      .kind = CLI_FLAG,
      .offset = AT(profile),
-     .help = "store ONNX Runtime's profile as log 'profile'"},
+     .help = "store ONNX Runtime's profile as log 'profile', and the CSV of Qualcomm's provider as log "
+             "'qnn-profile'"},
     {.name = "log-level",
      .kind = CLI_CHOICE,
      .offset = AT(log_level),

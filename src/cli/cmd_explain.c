@@ -16,6 +16,7 @@ struct values {
     size_t n_threads;
     size_t width;
     bool units;
+    bool hide_placement;
     bool json;
     bool quiet;
 };
@@ -67,6 +68,7 @@ static int explain(const struct values *values, const struct nd_model *model,
                                                .untouched = (const struct nd_capture *const *)untouched,
                                                .n_untouched = values->untouched.n,
                                                .n_threads = values->n_threads,
+                                               .hides_placement = values->hide_placement,
                                                .progress = values->quiet ? NULL : explain_progress_update,
                                                .progress_context = &progress};
     explain_progress_begin(&progress);
@@ -173,6 +175,10 @@ static const struct cli_option options[] = {
      .kind = CLI_FLAG,
      .offset = offsetof(struct values, units),
      .help = "print a table of all units, too"},
+    {.name = "hide-placement",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, hide_placement),
+     .help = "judge where units ran by values and times alone, without what the captures' placement says"},
     {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
     {.name = "quiet",
      .letter = 'q',
@@ -203,6 +209,9 @@ const struct cli_command cmd_explain = {
         "by another type, floats where codes should be or on the grid of a narrower type, codes that "
         "pile up at the end of their type or never change. That is said first and does not change the "
         "exit code.\n"
+        "Where a unit ran is told from its values and the capture's placement, each with a weight in "
+        "bits; where they contradict each other, both are shown. A run that calls itself an NPU's, but "
+        "was computed by the CPU, is named. This does not change the exit code either.\n"
         "Exit code 0: no local mismatch; 1: some; 2: trouble; 3: captures of another model, or of other "
         "inputs; 4: "
         "intermediates are missing, or an operator cannot be evaluated; 5: a device had failed.",

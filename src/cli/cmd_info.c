@@ -8,6 +8,8 @@
 #include "cli/rows.h"
 #include "npudiff/capture.h"
 
+enum { MAX_FINDINGS = 8 };
+
 struct values {
     bool json;
     bool verbose;
@@ -102,13 +104,30 @@ static json_t *log_names(const struct nd_capture *capture)
     return names;
 }
 
+/* What the logs said when the capture was made. */
+static json_t *finding_rows(const struct nd_capture *capture)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < nd_capture_n_findings(capture); i++) {
+        const struct nd_capture_finding *finding = nd_capture_finding(capture, i);
+        json_array_append_new(
+            rows, json_pack("{s:o, s:I, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "log", cli_text(finding->log),
+                            "line", (json_int_t)finding->line, "kind", cli_text(finding->kind), "severity",
+                            cli_text(finding->severity), "operator", cli_text(finding->op), "node",
+                            cli_text(finding->node), "code", (json_int_t)finding->code, "symbol",
+                            cli_text(finding->symbol), "text", cli_text(finding->text)));
+    }
+    return rows;
+}
+
 static json_t *describe(const struct nd_capture *capture)
 {
-    return json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)),
-                     "status", nd_capture_state_name(nd_capture_state(capture)), "attributes",
-                     attributes(capture), "edges", (json_int_t)nd_capture_n_edges(capture), "nodes",
+    return json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "path",
+                     cli_text(nd_capture_path(capture)), "status",
+                     nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
+                     "edges", (json_int_t)nd_capture_n_edges(capture), "nodes",
                      (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
-                     probe_rows(capture), "logs", log_names(capture));
+                     probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
 }
 
 static void print_group(const char *group, const json_t *members, bool is_verbose)
@@ -140,6 +159,29 @@ static void print_truth(const json_t *truth)
     printf("truth\n  %-20s %zu, which --json tells\n", "faults", n);
 }
 
+/* What failed; 'npudiff logs' has the rest. */
+static void print_findings(const json_t *findings, bool is_verbose)
+{
+    size_t n_shown = 0, n_failures = 0, i;
+    json_t *finding;
+    json_array_foreach(findings, i, finding)
+    {
+        if (strcmp(json_string_value(json_object_get(finding, "severity")), "failure") != 0)
+            continue;
+        if (n_failures++ == 0)
+            printf("\nthe logs say\n");
+        if (!is_verbose && n_shown >= MAX_FINDINGS)
+            continue;
+        n_shown++;
+        printf("  %s:%" JSON_INTEGER_FORMAT ": %s: %s\n", json_string_value(json_object_get(finding, "log")),
+               json_integer_value(json_object_get(finding, "line")),
+               json_string_value(json_object_get(finding, "kind")),
+               json_string_value(json_object_get(finding, "text")));
+    }
+    if (n_failures > n_shown)
+        printf("  and %zu failures more; 'npudiff logs' shows all\n", n_failures - n_shown);
+}
+
 static void print_text(const json_t *info, bool is_verbose)
 {
     const char *group, *provider;
@@ -163,6 +205,7 @@ static void print_text(const json_t *info, bool is_verbose)
         {"probe", "PROBE"},     {"source", "SOURCE"}, {"samples", "SAMPLES"},     {"expected", "ASKED"},
         {"repeats", "REPEATS"}, {"labels", "LABELS"}, {"median_us", "MEDIAN_US"}, {NULL, NULL}};
     cli_print_table(json_object_get(info, "probes"), columns);
+    print_findings(json_object_get(info, "findings"), is_verbose);
 }
 
 static int print_log(const struct nd_capture *capture, const char *name)

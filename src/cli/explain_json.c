@@ -85,6 +85,7 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     json_object_set_new(row, "quality", decomposition(&unit->quality));
     json_object_set_new(row, "no_reference_from", text_or_null(unreached));
     json_object_set_new(row, "lacks_float", json_boolean(step->lacks_float));
+    json_object_set_new(row, "execution", explain_execution_json(&unit->execution));
     return row;
 }
 
@@ -151,13 +152,14 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
                            ? json_null()
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
                                        "changed", (json_int_t)device->observer.n_changed);
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "same_as",
-                     (json_int_t)device->same_as, "observer", observer, "uri", cli_text(device->uri), "chipset",
-                     cli_text(device->chipset), "capture", cli_text(device->capture), "verdict",
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}",
+                     "same_as", (json_int_t)device->same_as, "observer", observer, "uri", cli_text(device->uri),
+                     "chipset", cli_text(device->chipset), "capture", cli_text(device->capture), "verdict",
                      nd_verdict_name(device->verdict), "failure",
                      device->failure != NULL ? cli_text(device->failure) : json_null(), "program",
                      text_or_null(device->program), "findings", findings_json(e, device), "faulty", faulty,
-                     "sources", sources, "energy", energy(device), "examined", (json_int_t)device->n_examined,
+                     "sources", sources, "energy", energy(device), "execution",
+                     explain_execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
                      "not_examined", (json_int_t)device->n_not_examined, "units", units);
 }
 

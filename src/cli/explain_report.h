@@ -14,6 +14,12 @@ void explain_print_text(const struct nd_explanation *explanation, size_t width, 
 void explain_print_units(const struct nd_explanation *explanation, const struct nd_explained_device *device,
                          size_t width);
 
+/* Where the device's units were computed, where that is not plainly where the device says; all of them with
+ * with_units. */
+void explain_print_execution(const struct nd_explanation *explanation, const struct nd_explained_device *device,
+                             size_t width, bool with_units);
+json_t *explain_execution_json(const struct nd_explained_execution *execution);
+
 /* Everything, as JSON; NULL when memory is out. */
 json_t *explain_json(const struct nd_explanation *explanation);
 

@@ -1,41 +1,12 @@
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/explain_report.h"
 #include "cli/explain_words.h"
 
 enum { N_WORST = 3, N_LISTED = 12 };
-
-/* ---- pieces ---- */
-
-/* Prints a paragraph behind `indent` blanks, broken at blanks; lines that follow are indented by two more. */
-ND_PRINTF(3, 4) static void print_wrapped(size_t width, size_t indent, const char *fmt, ...)
-{
-    char *text = NULL;
-    va_list arguments;
-    va_start(arguments, fmt);
-    int n = vasprintf(&text, fmt, arguments);
-    va_end(arguments);
-    if (n < 0)
-        return;
-    explain_clean(text);
-    size_t column = 0;
-    char *rest = NULL;
-    for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
-        if (column > 0 && column + 1 + strlen(word) > width) {
-            putchar('\n');
-            column = 0;
-            indent += indent < 4 ? 2 : 0;
-        }
-        column += (size_t)(column == 0 ? printf("%*s%s", (int)indent, "", word) : printf(" %s", word));
-    }
-    putchar('\n');
-    free(text);
-}
 
 /* ---- sentences ---- */
 
@@ -63,14 +34,14 @@ static void print_sentence(const struct nd_explanation *e, const struct nd_expla
         snprintf(made, sizeof made, ", %s '%.300s' (%.80s)", is_faulty ? "and out of line is" : "made first in",
                  first->name, first->op_types);
     }
-    print_wrapped(width, 2, "%.2f%% of its output error is %s common to all; %.2f%%%s is its own%s",
-                  100 * (1 - device->own_share),
-                  e->vote.is_known && e->vote.common_divergence > 0 ? "quantisation, and divergence"
-                                                                    : "quantisation and",
-                  100 * device->own_share, interval, made);
+    explain_print_wrapped(width, 2, "%.2f%% of its output error is %s common to all; %.2f%%%s is its own%s",
+                          100 * (1 - device->own_share),
+                          e->vote.is_known && e->vote.common_divergence > 0 ? "quantisation, and divergence"
+                                                                            : "quantisation and",
+                          100 * device->own_share, interval, made);
     const struct nd_decomposition *o = &device->output;
     char q[32], d[32], c[32], rho[32], bias[32], nf[32], sqnr[32];
-    print_wrapped(
+    explain_print_wrapped(
         width, 2,
         "output, in steps^2: quantisation %s, divergence %s, interaction %s (correlation %s); bias %s; SQNR of "
         "the quantisation %s dB, noise figure %s dB",
@@ -78,12 +49,12 @@ static void print_sentence(const struct nd_explanation *e, const struct nd_expla
         explain_real(o->correlation, rho), explain_real(o->bias, bias), explain_real(o->sqnr_db, sqnr),
         explain_real(o->noise_figure_db, nf));
     if (o->n_clipped > 0)
-        print_wrapped(width, 2,
-                      "clipped: %" PRIu64 " of %" PRIu64
-                      " values lie beyond the codes: %s of the quantisation, %s of the "
-                      "divergence",
-                      o->n_clipped, o->n_codes, explain_real(o->clipped_quantisation, q),
-                      explain_real(o->clipped_divergence, d));
+        explain_print_wrapped(width, 2,
+                              "clipped: %" PRIu64 " of %" PRIu64
+                              " values lie beyond the codes: %s of the quantisation, %s of the "
+                              "divergence",
+                              o->n_clipped, o->n_codes, explain_real(o->clipped_quantisation, q),
+                              explain_real(o->clipped_divergence, d));
 }
 
 static void print_sources(const struct nd_explanation *e, const struct nd_explained_device *device,
@@ -93,12 +64,12 @@ static void print_sources(const struct nd_explanation *e, const struct nd_explai
         const struct nd_explained_step *step = &e->steps[device->sources[i]];
         const struct nd_explained_unit *unit = &device->units[device->sources[i]];
         char share[32], max[32], mean[32];
-        print_wrapped(width, 2,
-                      "%s '%s' (%s): %s of its codes are not what its own inputs give, by at most %s, "
-                      "%s on average",
-                      i == 0 ? "begins in" : "begins apart in", step->name, step->op_types,
-                      explain_share(unit->local.n_differing, unit->n_codes, share),
-                      explain_real(unit->local.max, max), explain_real(unit->local.mean, mean));
+        explain_print_wrapped(width, 2,
+                              "%s '%s' (%s): %s of its codes are not what its own inputs give, by at most %s, "
+                              "%s on average",
+                              i == 0 ? "begins in" : "begins apart in", step->name, step->op_types,
+                              explain_share(unit->local.n_differing, unit->n_codes, share),
+                              explain_real(unit->local.max, max), explain_real(unit->local.mean, mean));
     }
     if (device->n_sources > N_WORST)
         printf("  and begins apart in %zu more\n", device->n_sources - N_WORST);
@@ -137,12 +108,12 @@ static void print_worst(const struct nd_explanation *e, const struct nd_explaine
         if (!isnan(unit->harm))
             snprintf(effect, sizeof effect, "alone it changes %.3g%% of the outputs' codes, energy %s; ",
                      100 * unit->harmed_share, explain_real(unit->harm, harm));
-        print_wrapped(width, i == 0 ? 2 : 9,
-                      "%s'%s' (%s): %slocal energy %s, %s of its codes, at most %s, bias %s",
-                      i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types, effect,
-                      explain_real(unit->local.energy, local),
-                      explain_share(unit->local.n_differing, unit->n_codes, share),
-                      explain_real(unit->local.max, max), explain_real(unit->local.mean, mean));
+        explain_print_wrapped(width, i == 0 ? 2 : 9,
+                              "%s'%s' (%s): %slocal energy %s, %s of its codes, at most %s, bias %s",
+                              i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types, effect,
+                              explain_real(unit->local.energy, local),
+                              explain_share(unit->local.n_differing, unit->n_codes, share),
+                              explain_real(unit->local.max, max), explain_real(unit->local.mean, mean));
     }
 }
 
@@ -156,24 +127,25 @@ static void print_arithmetic(const struct nd_explanation *e, const struct nd_exp
     for (size_t s = 0; s < e->n_steps; s++)
         n_known += device->units[s].program != NULL && !device->units[s].is_faulty;
     if (device->program == NULL && n_known == 0)
-        print_wrapped(width, 2,
-                      "arithmetic: none of the known programs; that a unit is out of line can be said of gross "
-                      "faults only");
+        explain_print_wrapped(
+            width, 2,
+            "arithmetic: none of the known programs; that a unit is out of line can be said of gross "
+            "faults only");
     else
-        print_wrapped(width, 2,
-                      "arithmetic: %s; %zu of %zu units examined do what the device does in such units",
-                      device->program != NULL ? device->program : "by operator type", n_known, n_units);
+        explain_print_wrapped(width, 2,
+                              "arithmetic: %s; %zu of %zu units examined do what the device does in such units",
+                              device->program != NULL ? device->program : "by operator type", n_known, n_units);
     for (size_t i = 0; i < device->n_faulty && i < N_LISTED; i++) {
         const struct nd_explained_step *step = &e->steps[device->faulty[i]];
         const struct nd_explained_unit *unit = &device->units[device->faulty[i]];
-        print_wrapped(width, 2,
-                      "out of line: '%s' (%s): %s%s%s; %" PRIu64 " of its %" PRIu64
-                      " codes are not those of %s%s%s",
-                      step->name, step->op_types, unit->fault.kind != NULL ? unit->fault.kind : "unexplained",
-                      unit->fault.text != NULL ? ": " : "", unit->fault.text != NULL ? unit->fault.text : "",
-                      unit->n_unexplained, unit->n_codes, unit->program,
-                      unit->fault.rival != NULL ? "; as well explained by " : "",
-                      unit->fault.rival != NULL ? unit->fault.rival : "");
+        explain_print_wrapped(
+            width, 2,
+            "out of line: '%s' (%s): %s%s%s; %" PRIu64 " of its %" PRIu64 " codes are not those of %s%s%s",
+            step->name, step->op_types, unit->fault.kind != NULL ? unit->fault.kind : "unexplained",
+            unit->fault.text != NULL ? ": " : "", unit->fault.text != NULL ? unit->fault.text : "",
+            unit->n_unexplained, unit->n_codes, unit->program,
+            unit->fault.rival != NULL ? "; as well explained by " : "",
+            unit->fault.rival != NULL ? unit->fault.rival : "");
     }
     if (device->n_faulty > N_LISTED)
         printf("  and %zu more out of line\n", device->n_faulty - N_LISTED);
@@ -186,8 +158,8 @@ static void print_suspicion(const struct nd_explanation *e, const struct nd_expl
     for (size_t i = 0; i < device->n_sources && device->n_faulty == 0; i++) {
         const struct nd_explained_fault *fault = &device->units[device->sources[i]].fault;
         if (fault->kind != NULL)
-            print_wrapped(width, 2, "'%s' looks like %s: %s", e->steps[device->sources[i]].name, fault->kind,
-                          fault->text);
+            explain_print_wrapped(width, 2, "'%s' looks like %s: %s", e->steps[device->sources[i]].name,
+                                  fault->kind, fault->text);
     }
 }
 
@@ -199,8 +171,8 @@ static void print_not_examined(const struct nd_explanation *e, const struct nd_e
         if (device->units[s].is_examined)
             continue;
         if (++n <= N_LISTED)
-            print_wrapped(width, 2, "not examined: '%s' (%s): %s", e->steps[s].name, e->steps[s].op_types,
-                          device->units[s].why_not);
+            explain_print_wrapped(width, 2, "not examined: '%s' (%s): %s", e->steps[s].name,
+                                  e->steps[s].op_types, device->units[s].why_not);
     }
     if (n > N_LISTED)
         printf("  and %zu more not examined\n", n - N_LISTED);
@@ -218,7 +190,7 @@ static void print_within(const struct nd_explanation *e, const struct nd_explain
     }
     char share[32];
     if (n > 0)
-        print_wrapped(
+        explain_print_wrapped(
             width, 2,
             "single steps that float arithmetic makes: in %zu unit%s, most in '%s' (%s), %s of its codes", n,
             n == 1 ? "" : "s", e->steps[worst].name, e->steps[worst].op_types,
@@ -231,15 +203,15 @@ static void print_observer(const struct nd_explained_device *device, size_t widt
 {
     const struct nd_explained_observer *observer = &device->observer;
     if (observer->n_changed > 0)
-        print_wrapped(
+        explain_print_wrapped(
             width, 2,
             "observing changes the outputs of %zu of %zu samples: what is said of units is of another graph; "
             "capture with --prefixes to see those of this one",
             observer->n_changed, observer->n_samples);
     else if (observer->n_samples > 0)
-        print_wrapped(width, 2,
-                      "observing changes nothing: the outputs of %zu samples are bit-equal without it",
-                      observer->n_samples);
+        explain_print_wrapped(width, 2,
+                              "observing changes nothing: the outputs of %zu samples are bit-equal without it",
+                              observer->n_samples);
 }
 
 static bool is_same_finding(const struct nd_explained_finding *a, const struct nd_explained_finding *b)
@@ -277,9 +249,9 @@ static void print_findings(const struct nd_explanation *e, const struct nd_expla
             snprintf(channel, sizeof channel, " (channel %zu)", fault->channel);
         if (n > 1)
             snprintf(more, sizeof more, " and %zu more", n - 1);
-        print_wrapped(width, 2, "the capture of '%s' (%s)%s: %s%s: %s%s%s", step->name, step->op_types, more,
-                      fault->kind, channel, fault->text, fault->rival != NULL ? "; or " : "",
-                      fault->rival != NULL ? fault->rival : "");
+        explain_print_wrapped(width, 2, "the capture of '%s' (%s)%s: %s%s: %s%s%s", step->name, step->op_types,
+                              more, fault->kind, channel, fault->text, fault->rival != NULL ? "; or " : "",
+                              fault->rival != NULL ? fault->rival : "");
         n_printed++;
     }
     if (n_printed == N_LISTED)
@@ -290,27 +262,29 @@ static void print_device(const struct nd_explanation *e, size_t d, size_t width,
 {
     const struct nd_explained_device *device = &e->devices[d];
     printf("\n");
-    print_wrapped(width, 0, "%s: %s (%s)", device->uri, nd_verdict_name(device->verdict), device->capture);
+    explain_print_wrapped(width, 0, "%s: %s (%s)", device->uri, nd_verdict_name(device->verdict),
+                          device->capture);
     if (device->failure != NULL) {
-        print_wrapped(width, 2, "%s", device->failure);
+        explain_print_wrapped(width, 2, "%s", device->failure);
         return;
     }
     print_findings(e, device, width);
+    explain_print_execution(e, device, width, with_units);
     if (device->same_as != d && has_codes(e)) {
-        print_wrapped(width, 2, "in every code the same as %s", e->devices[device->same_as].uri);
+        explain_print_wrapped(width, 2, "in every code the same as %s", e->devices[device->same_as].uri);
         return;
     }
     print_sentence(e, device, width);
     print_observer(device, width);
     if (!has_codes(e)) {
         if (device->n_findings == 0)
-            print_wrapped(width, 2, "its floats are on no coarser grid than those of the reference");
+            explain_print_wrapped(width, 2, "its floats are on no coarser grid than those of the reference");
         return;
     }
     if (device->n_examined == 0) {
         print_not_examined(e, device, width);
-        print_wrapped(width, 2,
-                      "nothing can be told apart without the codes of all edges: capture with --edges all");
+        explain_print_wrapped(
+            width, 2, "nothing can be told apart without the codes of all edges: capture with --edges all");
         return;
     }
     print_arithmetic(e, device, width);
@@ -320,8 +294,8 @@ static void print_device(const struct nd_explanation *e, size_t d, size_t width,
     print_within(e, device, width);
     print_not_examined(e, device, width);
     if (device->n_sources == 0)
-        print_wrapped(width, 2, "no code of the %zu steps that were examined is the device's own doing",
-                      device->n_examined);
+        explain_print_wrapped(width, 2, "no code of the %zu steps that were examined is the device's own doing",
+                              device->n_examined);
     if (with_units && device->verdict != ND_VERDICT_SAME)
         explain_print_units(e, device, width);
 }
@@ -331,15 +305,15 @@ static void print_vote(const struct nd_explanation *e, size_t width)
     if (e->n_devices < 2 || !has_codes(e))
         return;
     if (e->vote.is_known)
-        print_wrapped(
+        explain_print_wrapped(
             width, 0,
             "vote of %zu lineages: they differ in %.3g%% of the outputs' codes; what the commonest code "
             "is off the quantised reference has energy %.3g",
             e->vote.n_lineages, 100 * e->vote.split_share, e->vote.common_divergence);
     else
-        print_wrapped(width, 0,
-                      "no vote: %s; a device's own part is its difference from the quantised reference",
-                      e->vote.why_not != NULL ? e->vote.why_not : "nothing was captured");
+        explain_print_wrapped(width, 0,
+                              "no vote: %s; a device's own part is its difference from the quantised reference",
+                              e->vote.why_not != NULL ? e->vote.why_not : "nothing was captured");
 }
 
 /* What cannot be said of any device. */
@@ -352,7 +326,7 @@ static void print_unreached(const struct nd_explanation *e, size_t width)
         first = n++ == 0 ? e->steps[s].unreached_from : first;
     }
     if (n > 0)
-        print_wrapped(
+        explain_print_wrapped(
             width, 0,
             "no reference behind '%s' (%s): of %zu of %zu steps only what is made in them is known, not "
             "what they inherit",
@@ -361,17 +335,18 @@ static void print_unreached(const struct nd_explanation *e, size_t width)
         const struct nd_explained_step *step = &e->steps[s];
         bool is_unreached = step->unreached_from != SIZE_MAX;
         if (step->is_model_output && (is_unreached || step->lacks_float))
-            print_wrapped(width, 0, "nothing is said of the error of output '%s': %s", step->name,
-                          is_unreached ? "it has no reference" : "the float model cannot be evaluated so far");
+            explain_print_wrapped(width, 0, "nothing is said of the error of output '%s': %s", step->name,
+                                  is_unreached ? "it has no reference"
+                                               : "the float model cannot be evaluated so far");
     }
 }
 
 void explain_print_text(const struct nd_explanation *e, size_t width, bool with_units)
 {
-    print_wrapped(width, 0, "%s, probe '%s', %zu sample%s, %zu device%s%s%s", e->model,
-                  e->probe != NULL ? e->probe : "", e->n_samples, e->n_samples == 1 ? "" : "s", e->n_devices,
-                  e->n_devices == 1 ? "" : "s", e->float_model != NULL ? ", float reference " : "",
-                  e->float_model != NULL ? e->float_model : "");
+    explain_print_wrapped(
+        width, 0, "%s, probe '%s', %zu sample%s, %zu device%s%s%s", e->model, e->probe != NULL ? e->probe : "",
+        e->n_samples, e->n_samples == 1 ? "" : "s", e->n_devices, e->n_devices == 1 ? "" : "s",
+        e->float_model != NULL ? ", float reference " : "", e->float_model != NULL ? e->float_model : "");
     if (e->float_model == NULL && has_codes(e))
         printf("without --float nothing can be said of the quantisation\n");
     print_unreached(e, width);

@@ -1,7 +1,9 @@
 #include "cli/explain_words.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void explain_clean(char *text)
@@ -49,4 +51,28 @@ void explain_shorten(const char *text, size_t max, char out[static EXPLAIN_CELL_
         memcpy(out + head + 2, text + tail, n - tail + 1);
     }
     explain_clean(out);
+}
+
+void explain_print_wrapped(size_t width, size_t indent, const char *fmt, ...)
+{
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, fmt);
+    int n = vasprintf(&text, fmt, arguments);
+    va_end(arguments);
+    if (n < 0)
+        return;
+    explain_clean(text);
+    size_t column = 0;
+    char *rest = NULL;
+    for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
+        if (column > 0 && column + 1 + strlen(word) > width) {
+            putchar('\n');
+            column = 0;
+            indent += indent < 4 ? 2 : 0;
+        }
+        column += (size_t)(column == 0 ? printf("%*s%s", (int)indent, "", word) : printf(" %s", word));
+    }
+    putchar('\n');
+    free(text);
 }

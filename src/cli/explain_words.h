@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "npudiff/status.h"
+
 enum { EXPLAIN_CELL_BYTES = 512 };
 
 /* Names come from files: nothing of them may steer a terminal. */
@@ -17,5 +19,8 @@ char *explain_real(double value, char buf[static 32]);
 
 /* A copy of at most `max` characters that lost its middle; bytes of UTF-8 are not cut apart. */
 void explain_shorten(const char *text, size_t max, char out[static EXPLAIN_CELL_BYTES]);
+
+/* Prints a paragraph behind `indent` blanks, broken at blanks; lines that follow are indented by two more. */
+ND_PRINTF(3, 4) void explain_print_wrapped(size_t width, size_t indent, const char *fmt, ...);
 
 #endif

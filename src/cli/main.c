@@ -7,8 +7,9 @@
 
 /* In the order in which they are used. */
 static const struct cli_command *const commands[] = {
-    &cmd_capture, &cmd_compare, &cmd_explain, &cmd_qualify, &cmd_golden,   &cmd_triage, &cmd_bundle,
-    &cmd_info,    &cmd_ls,      &cmd_verify,  &cmd_devices, &cmd_runtimes, &cmd_probes,
+    &cmd_capture,     &cmd_compare,   &cmd_explain, &cmd_placement, &cmd_latency,  &cmd_logs,   &cmd_reduce,
+    &cmd_fingerprint, &cmd_encodings, &cmd_config,  &cmd_qualify,   &cmd_golden,   &cmd_triage, &cmd_bundle,
+    &cmd_info,        &cmd_ls,        &cmd_verify,  &cmd_devices,   &cmd_runtimes, &cmd_probes,
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 
@@ -19,7 +20,7 @@ static void print_usage(FILE *out)
             "usage: npudiff COMMAND [OPTIONS] ...\n\ncommands:\n",
             nd_version());
     for (size_t i = 0; i < N_COMMANDS; i++)
-        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+        fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
     fprintf(out, "\n'npudiff COMMAND --help' explains one. Exit codes: 0 same or within the gates, 1 differs,\n"
                  "2 usage or I/O trouble, 3 not comparable, 4 inconclusive, 5 a device failed.\n");
 }

@@ -35,6 +35,19 @@ static enum nd_status describe_failure(const struct nd_capture *capture, char **
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+static enum nd_status describe_placement(const struct nd_capture *capture, struct nd_compared_device *device,
+                                         struct nd_error *err)
+{
+    struct nd_placement_report *report = NULL;
+    enum nd_status status = nd_placement_examine(NULL, capture, &report, err);
+    if (status != ND_OK)
+        return status;
+    device->is_npu = report->is_npu;
+    device->npu_share = report->share;
+    nd_placement_destroy(&report);
+    return ND_OK;
+}
+
 enum nd_status nd_device_describe(const struct nd_capture *capture, struct nd_compared_device *device,
                                   struct nd_error *err)
 {
@@ -67,7 +80,8 @@ enum nd_status nd_device_describe(const struct nd_capture *capture, struct nd_co
         device->n_samples += probe->n_samples;
         device->n_samples_expected += probe->n_samples_expected;
     }
-    return describe_failure(capture, &device->failure, err);
+    enum nd_status status = describe_placement(capture, device, err);
+    return status == ND_OK ? describe_failure(capture, &device->failure, err) : status;
 }
 
 static size_t count_earlier(const struct nd_compared_device *devices, size_t i, const char *label)

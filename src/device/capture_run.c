@@ -300,6 +300,7 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         .n_repeats = (size_t)capture->job.n_repeats,
         .deflate_level = capture->options->deflate_level,
         .store_digests_only = capture->options->store_digests_only,
+        .model = capture->model,
         .death = exit->error.id != 0 ? &exit->error : NULL,
         .is_reproducible = nd_provenance_is_reproducible(),
     };

@@ -96,6 +96,10 @@ static bool add_runtime(struct nd_provenance *provenance, const struct nd_device
     if (device->kind == ND_DEVICE_HTP_SIM)
         is_whole = is_whole && add_text(provenance, "runtime", "provider", "QNNExecutionProvider") &&
                    add_text(provenance, "runtime", "provider_version", device->runtime.provider_version);
+    if (options->htp_config != NULL)
+        is_whole = is_whole && add_text(provenance, "runtime", "htp_config", options->htp_config);
+    if (options->htp_config_outer != NULL)
+        is_whole = is_whole && add_text(provenance, "runtime", "htp_config_outer", options->htp_config_outer);
     for (size_t i = 0; is_whole && i < device->n_options; i++) {
         struct nd_strbuf key = {0};
         nd_strbuf_printf(&key, "option_%s", device->option_keys[i]);

@@ -13,6 +13,7 @@
 #include "npudiff/model.h"
 
 struct nd_exact_graph;
+struct nd_linear_call;
 
 /* The channel of element i where scales are per channel, else 0. */
 size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *shape, size_t i);
@@ -21,6 +22,7 @@ size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *sha
 enum nd_exact_way {
     ND_EXACT_AS_RATIO,  /* its exact value as a quotient of exact numbers, rounded once */
     ND_EXACT_AS_DOUBLE, /* its operators in double precision, then rounded */
+    ND_EXACT_AS_MADE,   /* by nd_exact_options.make */
 };
 
 /* The exact values of one unit, in steps of its output. Borrowed for the call. */
@@ -33,6 +35,25 @@ struct nd_exact_values {
     enum nd_dtype dtype;          /* of the codes */
     enum nd_exact_way way;
 };
+/* Where an input of a unit comes from, however it was moved about on the way (Reshape, Transpose...). */
+enum nd_exact_origin {
+    ND_EXACT_FROM_CONSTANT,
+    ND_EXACT_FROM_INPUT, /* of the graph */
+    ND_EXACT_FROM_UNIT,  /* an operator that calculates */
+};
+/* One unit with its inputs, for who makes its codes without exact values. Borrowed for the call. */
+struct nd_exact_unit {
+    size_t edge;
+    const struct nd_linear_call *call;   /* exact/linear.h: operator, codes of inputs, quantisations, bounds */
+    const enum nd_exact_origin *origins; /* [call->n_inputs]; of an omitted input ND_EXACT_FROM_CONSTANT */
+    const size_t *input_edges;           /* [call->n_inputs] the edges that are read, SIZE_MAX for constants */
+    enum nd_dtype dtype;                 /* of the codes */
+};
+/* Makes the codes of a unit (an array that is zeroed before and freed by who asked), or leaves *is_made false:
+ * then the unit is worked out and rounded as always. */
+typedef enum nd_status nd_exact_make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                                     bool *is_made, struct nd_error *err);
+
 /* Makes the codes of a unit, whole numbers within the type: codes->x[n], made by the caller. Fractions are
  * allowed, too: a value that was not requantised. */
 typedef enum nd_status nd_exact_round(void *context, const struct nd_exact_values *values,
@@ -49,6 +70,8 @@ struct nd_exact_options {
     size_t struct_size;
     enum nd_rounding rounding; /* of every unit */
     nd_exact_round *round;     /* takes the place of rounding; called with the context of the run. NULL: none */
+    nd_exact_make *make;       /* asked first, for every unit that reads codes; called with the context of the
+                                  run. NULL: none */
     const struct nd_array *given; /* [n_edges] or NULL: codes (or floats) that are read in place of computed
                                      ones; n = 0 with shape.rank < 0: none for that edge. Borrowed. */
     const bool *is_skipped;       /* [n_edges] or NULL: units that are given and need not be computed: neither

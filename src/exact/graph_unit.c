@@ -1,6 +1,7 @@
 /* One unit: its exact values as quotients where its operator is linear in codes, its operators in double where
  * it is not. */
 #include <math.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "exact/graph_internal.h"
@@ -71,31 +72,96 @@ static size_t output_number(const struct nd_graph *graph, size_t node, size_t te
     return i;
 }
 
+/* A unit that reads codes only, as operators are called. */
+struct unit_call {
+    struct nd_linear_call call;
+    struct nd_linear_input inputs[ND_EXACT_MAX_OPERANDS];
+    size_t node;   /* ND_NO_INDEX: requantise */
+    size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
+};
+
+/* False: something that it reads is not there as codes. */
+static bool describe_call(const struct nd_exact_run *run, size_t quantize, struct unit_call *unit)
+{
+    struct nd_linear_call *call = &unit->call;
+    *call = (struct nd_linear_call){.opset = run->g->model->opset,
+                                    .out_quant = &run->g->quants[quantize].quant,
+                                    .inputs = unit->inputs,
+                                    .n_inputs = 1};
+    unit->node = find_operator(run, quantize, &unit->tensor, &call->low, &call->high);
+    if (call->out_quant->n == 0)
+        return false;
+    if (unit->node == ND_NO_INDEX)
+        return linear_input(run, unit->tensor, &unit->inputs[0]);
+    const struct nd_graph_node *n = &run->graph->nodes[unit->node];
+    call->node = n->proto;
+    call->n_inputs = n->n_inputs;
+    call->output = output_number(run->graph, unit->node, unit->tensor);
+    bool is_known = n->n_inputs <= ND_EXACT_MAX_OPERANDS;
+    for (size_t i = 0; i < n->n_inputs && is_known; i++)
+        is_known = linear_input(run, nd_exact_used(run->graph, unit->node, i), &unit->inputs[i]);
+    return is_known;
+}
+
 /* ND_ERR_UNSUPPORTED: the unit is not linear, or something that it reads is not there as codes. */
 static enum nd_status linear_ratios(struct nd_exact_run *run, size_t quantize, struct nd_linear_result *result,
                                     struct nd_error *err)
 {
-    size_t tensor;
-    struct nd_linear_call call = {.opset = run->g->model->opset, .out_quant = &run->g->quants[quantize].quant};
-    struct nd_linear_input inputs[ND_EXACT_MAX_OPERANDS];
-    size_t op = find_operator(run, quantize, &tensor, &call.low, &call.high);
-    bool is_known = call.out_quant->n > 0;
-    call.inputs = inputs;
-    call.n_inputs = 1;
-    if (op == ND_NO_INDEX) {
-        is_known = is_known && linear_input(run, tensor, &inputs[0]);
-    } else {
-        const struct nd_graph_node *n = &run->graph->nodes[op];
-        call.node = n->proto;
-        call.n_inputs = n->n_inputs;
-        call.output = output_number(run->graph, op, tensor);
-        is_known = is_known && n->n_inputs <= ND_EXACT_MAX_OPERANDS;
-        for (size_t i = 0; i < n->n_inputs && is_known; i++)
-            is_known = linear_input(run, nd_exact_used(run->graph, op, i), &inputs[i]);
-    }
-    if (!is_known)
+    struct unit_call unit;
+    if (!describe_call(run, quantize, &unit))
         return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the unit does not read codes only");
-    return nd_linear_unit(&call, result, err);
+    return nd_linear_unit(&unit.call, result, err);
+}
+
+static bool only_moves(const Onnx__NodeProto *node)
+{
+    static const char *const movers[] = {"DequantizeLinear", "Flatten", "Identity",  "QuantizeLinear",
+                                         "Reshape",          "Squeeze", "Transpose", "Unsqueeze"};
+    for (size_t i = 0; i < sizeof movers / sizeof movers[0]; i++)
+        if (strcmp(nd_onnx_text(node->op_type), movers[i]) == 0)
+            return true;
+    return false;
+}
+
+static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t tensor)
+{
+    while (tensor != ND_NO_INDEX && run->g->constants[tensor].shape.rank < 0) {
+        size_t producer = run->graph->tensors[tensor].producer;
+        if (producer == ND_NO_INDEX)
+            return ND_EXACT_FROM_INPUT;
+        if (run->graph->nodes[producer].is_constant)
+            return ND_EXACT_FROM_CONSTANT;
+        if (!only_moves(run->graph->nodes[producer].proto))
+            return ND_EXACT_FROM_UNIT;
+        tensor = nd_exact_used(run->graph, producer, 0);
+    }
+    return ND_EXACT_FROM_CONSTANT;
+}
+
+/* The codes of the unit by options.make, which may leave *is_made false. */
+static enum nd_status make_codes(struct nd_exact_run *run, size_t quantize, struct nd_array *codes,
+                                 bool *is_made, struct nd_error *err)
+{
+    struct unit_call unit;
+    enum nd_exact_origin origins[ND_EXACT_MAX_OPERANDS];
+    size_t edges[ND_EXACT_MAX_OPERANDS];
+    *is_made = false;
+    if (run->options->make == NULL || !describe_call(run, quantize, &unit))
+        return ND_OK;
+    for (size_t i = 0; i < unit.call.n_inputs; i++) {
+        size_t tensor = unit.node != ND_NO_INDEX ? nd_exact_used(run->graph, unit.node, i) : unit.tensor;
+        origins[i] = origin_of(run, tensor);
+        edges[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+    }
+    const struct nd_exact_unit asked = {.edge =
+                                            run->g->model->tensor_edge[nd_exact_made(run->graph, quantize, 0)],
+                                        .call = &unit.call,
+                                        .origins = origins,
+                                        .input_edges = edges,
+                                        .dtype = run->g->quants[quantize].dtype};
+    enum nd_status status = run->options->make(run->context, &asked, codes, is_made, err);
+    run->is_ended = status != ND_OK;
+    return status;
 }
 
 /* Its place along the axis of the scales. */
@@ -187,31 +253,43 @@ static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, stru
     return status;
 }
 
-enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err)
+/* By exact values, or in doubles where there are none. */
+static enum nd_status evaluate(struct nd_exact_run *run, size_t node, struct nd_array *codes,
+                               enum nd_exact_way *way, struct nd_error *err)
 {
-    size_t tensor = nd_exact_made(run->graph, node, 0);
     struct nd_linear_result result;
-    struct nd_array codes = {0};
     struct nd_error ignored = {0};
-    if (nd_exact_is_skipped(run, tensor))
-        return nd_exact_take_given(run, tensor, err);
-    enum nd_exact_way way = ND_EXACT_AS_RATIO;
-    bool is_unit = run->g->unit_of_node[node] != ND_NO_INDEX;
-    enum nd_status status = is_unit ? ND_ERR_UNSUPPORTED : quantise_input(run, node, &codes, err);
-    bool is_done = status != ND_ERR_UNSUPPORTED;
-    if (!is_done)
-        status = linear_ratios(run, node, &result, &ignored);
-    if (is_done) {
-        way = ND_EXACT_AS_DOUBLE;
-    } else if (status == ND_OK) {
-        status = round_ratios(run, node, &result, way, &codes, err);
+    enum nd_status status = linear_ratios(run, node, &result, &ignored);
+    *way = status == ND_ERR_UNSUPPORTED ? ND_EXACT_AS_DOUBLE : ND_EXACT_AS_RATIO;
+    if (status == ND_ERR_UNSUPPORTED)
+        return round_values(run, node, codes, err);
+    if (status == ND_OK) {
+        status = round_ratios(run, node, &result, *way, codes, err);
         nd_linear_deinit(&result);
-    } else if (status == ND_ERR_UNSUPPORTED) {
-        way = ND_EXACT_AS_DOUBLE;
-        status = round_values(run, node, &codes, err);
     } else if (err != NULL) {
         *err = ignored;
     }
+    return status;
+}
+
+enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    size_t tensor = nd_exact_made(run->graph, node, 0);
+    struct nd_array codes = {0};
+    if (nd_exact_is_skipped(run, tensor))
+        return nd_exact_take_given(run, tensor, err);
+    bool is_unit = run->g->unit_of_node[node] != ND_NO_INDEX, is_made = false;
+    enum nd_exact_way way = is_unit ? ND_EXACT_AS_MADE : ND_EXACT_AS_DOUBLE;
+    enum nd_status status;
+    if (is_unit) {
+        status = make_codes(run, node, &codes, &is_made, err);
+    } else {
+        status = quantise_input(run, node, &codes, err);
+        is_made = status != ND_ERR_UNSUPPORTED;
+        status = is_made ? status : ND_OK;
+    }
+    if (status == ND_OK && !is_made)
+        status = evaluate(run, node, &codes, &way, err);
     if (status != ND_OK) {
         nd_array_deinit(&codes);
         return status;

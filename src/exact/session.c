@@ -275,7 +275,7 @@ enum nd_status nd_session_placement(const struct nd_session *session, struct nd_
     for (size_t i = 0; i < n_nodes; i++) {
         const struct nd_model_node *node = nd_model_node(session->model, i);
         nodes[i] = (struct nd_placement){session->emulator != NULL ? "emu" : "exact", node->name, node->op_type,
-                                         node->domain};
+                                         node->domain, 0};
     }
     *out = nodes;
     *n = n_nodes;

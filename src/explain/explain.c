@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "explain/evidence.h"
+#include "explain/fallback.h"
 #include "explain/findings.h"
 
 /* Without codes there is nothing to work out: captures of a float model, or of outputs in floats only. */
@@ -36,12 +37,21 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
         status = nd_explain_conclude(&job, err);
     if (status == ND_OK && job.n_samples > 0)
         status = nd_explain_diagnose(&job, err);
+    if (status == ND_OK && job.n_samples > 0)
+        status = nd_explain_find_execution(&job, options->hides_placement, err);
     nd_explain_job_deinit(&job);
     if (status == ND_OK)
         *out = job.out;
     else
         nd_explanation_destroy(&job.out);
     return status;
+}
+
+static void deinit_execution(struct nd_explained_execution *execution)
+{
+    for (size_t i = 0; i < execution->n_evidence; i++)
+        free(execution->evidence[i].text);
+    free(execution->evidence);
 }
 
 static void deinit_unit(struct nd_explained_unit *unit)
@@ -52,6 +62,7 @@ static void deinit_unit(struct nd_explained_unit *unit)
     free(unit->program);
     free(unit->fault.text);
     free(unit->why_not);
+    deinit_execution(&unit->execution);
 }
 
 static void deinit_device(struct nd_explained_device *device, size_t n_steps)
@@ -62,6 +73,7 @@ static void deinit_device(struct nd_explained_device *device, size_t n_steps)
     for (size_t i = 0; i < device->n_findings; i++)
         free(device->findings[i].fault.text);
     free(device->findings);
+    deinit_execution(&device->execution);
     free(device->sources);
     free(device->faulty);
     free(device->program);

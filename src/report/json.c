@@ -97,6 +97,22 @@ static void put_edge(struct nd_json *json, const struct nd_comparison *c, const 
     nd_json_close(json, '}');
 }
 
+/* null for a device that is no NPU. */
+static void put_npu_share(struct nd_json *json, const struct nd_compared_device *device)
+{
+    const struct nd_npu_share *share = &device->npu_share;
+    if (!device->is_npu) {
+        nd_json_null(json, "npu_share");
+        return;
+    }
+    nd_json_open_line(json, "npu_share", '{');
+    nd_json_real(json, "nodes", share->nodes);
+    nd_json_real(json, "time", share->time);
+    nd_json_count(json, "n_npu", share->n_npu);
+    nd_json_count(json, "n_off", share->n_off);
+    nd_json_close(json, '}');
+}
+
 static void put_device(struct nd_json *json, const struct nd_comparison *c,
                        const struct nd_compared_device *device)
 {
@@ -114,6 +130,7 @@ static void put_device(struct nd_json *json, const struct nd_comparison *c,
     nd_json_count(json, "samples_expected", device->n_samples_expected);
     nd_json_count(json, "unstable_edges", device->n_unstable_edges);
     nd_json_count(json, "cpu_fallback_edges", device->n_cpu_edges);
+    put_npu_share(json, device);
     nd_json_int(json, "class", device->class_id);
     nd_json_int(json, "output_class", device->output_class_id);
     nd_json_text(json, "first_difference", first);

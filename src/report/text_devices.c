@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "report/format.h"
 #include "report/text.h"
 
@@ -9,6 +11,21 @@ static const char *or_dash(const char *text)
 static void put_number(struct nd_strbuf *out, size_t n, const char *what, const char *end)
 {
     nd_strbuf_printf(out, "%zu %s%s%s", n, what, n == 1 ? "" : "s", end);
+}
+
+/* Only where something fell back: everything on the NPU is what was asked for. */
+static void put_npu_share(const struct nd_text_report *report, const struct nd_compared_device *device)
+{
+    const struct nd_npu_share *share = &device->npu_share;
+    size_t n = share->n_npu + share->n_off;
+    if (!device->is_npu || share->n_off == 0)
+        return;
+    nd_strbuf_puts(report->out, "  ");
+    nd_text_put_wrapped(report, device->label, 4);
+    nd_strbuf_printf(report->out, ": %zu of %zu operators (%.3g %%)", share->n_npu, n, 100 * share->nodes);
+    if (!isnan(share->time))
+        nd_strbuf_printf(report->out, ", %.3g %% of the time", 100 * share->time);
+    nd_strbuf_puts(report->out, " on the NPU; 'npudiff placement' says which not\n");
 }
 
 void nd_text_devices(const struct nd_text_report *report)
@@ -40,6 +57,8 @@ void nd_text_devices(const struct nd_text_report *report)
         nd_table_add(&table, device->capture);
     }
     nd_text_put_table(report, &table, table.n_columns, 1, "");
+    for (size_t i = 0; i < c->n_devices; i++)
+        put_npu_share(report, &c->devices[i]);
     for (size_t i = 0; i < c->n_devices; i++) {
         if (c->devices[i].status != ND_CAPTURE_FAILED)
             continue;

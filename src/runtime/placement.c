@@ -3,7 +3,7 @@
 #include "base/memory.h"
 #include "runtime/internal.h"
 
-static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_subgraph *subgraph,
+static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_subgraph *subgraph, size_t number,
                                 struct nd_placement **list, size_t *capacity, size_t *n, struct nd_error *err)
 {
     static const char doing[] = "reading placement";
@@ -19,6 +19,7 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
     for (size_t i = 0; status == ND_OK && i < n_nodes; i++) {
         struct nd_placement *row = &(*list)[*n];
         row->provider = provider;
+        row->subgraph = number;
         status = nd_ort_check(ort, ort->EpAssignedNode_GetName(nodes[i], &row->name), doing, err);
         if (status == ND_OK)
             status = nd_ort_check(ort, ort->EpAssignedNode_GetDomain(nodes[i], &row->domain), doing, err);
@@ -42,7 +43,7 @@ enum nd_status nd_session_placement(const struct nd_session *session, struct nd_
         nd_ort_check(ort, ort->Session_GetEpGraphAssignmentInfo(session->handle, &subgraphs, &n_subgraphs),
                      "reading placement", err);
     for (size_t i = 0; status == ND_OK && i < n_subgraphs; i++)
-        status = add_nodes(ort, subgraphs[i], &list, &capacity, &n_rows, err);
+        status = add_nodes(ort, subgraphs[i], i, &list, &capacity, &n_rows, err);
     if (status != ND_OK) {
         free(list);
         return status;

@@ -85,6 +85,7 @@ struct nd_placement {
     const char *name;
     const char *op_type;
     const char *domain;
+    size_t subgraph; /* from 0, in the order of the runtime: equal numbers were given to a provider together */
 };
 /* *out is a new array, freed by the caller; its strings live as long as the session. */
 enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,

@@ -31,7 +31,7 @@ enum nd_record_kind {
     ND_RECORD_PASS = 30,    /* index: pass: the nodes, samples and acknowledgements that follow belong to it */
     ND_RECORD_RUNTIME = 17, /* fields: version, build_info */
     ND_RECORD_LIBRARY = 18, /* fields: path, build_id */
-    ND_RECORD_NODE = 19,    /* fields: provider, name, op_type, domain */
+    ND_RECORD_NODE = 19,    /* fields: provider, name, op_type, domain; of a provider's, subgraph (from 1) */
     ND_RECORD_OUTPUT = 20,  /* index: edge; fields: dtype, dims (what the first run produced) */
     ND_RECORD_CHUNK = 21,   /* index: probe, edge, chunk; payload: a whole chunk as the capture will hold it */
     ND_RECORD_FRAGMENT =
@@ -45,8 +45,9 @@ enum nd_record_kind {
     ND_RECORD_FAILURE = 27, /* fields: stage, code, symbol, operator, message */
     ND_RECORD_PROFILE = 28, /* payload: the profile, as the runtime wrote it */
     ND_RECORD_TRUTH =
-        31,             /* fields: profile, faulty, kinds, n_changed: of an emulated device; the last counts */
-    ND_RECORD_END = 29, /* the agent did all it was asked */
+        31, /* fields: profile, faulty, kinds, n_changed: of an emulated device; the last counts */
+    ND_RECORD_PROVIDER_PROFILE = 32, /* payload: the profile that the provider itself wrote (CSV) */
+    ND_RECORD_END = 29,              /* the agent did all it was asked */
 };
 
 struct nd_record {

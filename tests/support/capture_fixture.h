@@ -63,8 +63,8 @@ static struct nd_edge fix_edges[FIX_EDGES] = {
 static const char *fix_providers[FIX_EDGES] = {"QNN", "QNN", "CPU", "",    "QNN", "QNN", "QNN",
                                                "QNN", "QNN", "QNN", "CPU", "QNN", "QNN", "QNN",
                                                "QNN", "QNN", "QNN", "QNN", "CPU", ""};
-static struct nd_capture_node fix_nodes[] = {{"conv/1", "Conv", "", "QNN"},
-                                             {"m", "MatMul", "com.microsoft", "CPU"}};
+static struct nd_capture_node fix_nodes[] = {{"conv/1", "Conv", "", "QNN", 0},
+                                             {"m", "MatMul", "com.microsoft", "CPU", 0}};
 static struct nd_capture_input fix_inputs[FIX_INPUTS] = {{"z/input", ND_DTYPE_F32, {2, {1, 3}}},
                                                          {"a", ND_DTYPE_BOOL, {2, {2, 2}}}};
 static int64_t fix_labels[2] = {7, -1};
@@ -83,6 +83,11 @@ static const struct nd_attr fix_attrs[] = {
     {"runtime", "odd/key%", ND_ATTR_F64, NULL, 0, 0.1},
     {"model", "sha256", ND_ATTR_STRING, "0123456789abcdef", 0, 0},
     {"", "note", ND_ATTR_STRING, "\xc3\xa4 root attribute", 0, 0},
+};
+static const struct nd_capture_finding fix_findings[2] = {
+    {(char *)"preparation", (char *)"failure", (char *)"qnn/htp.log", (char *)"q::linearclip", (char *)"conv/1",
+     (char *)"QNN_COMMON_ERROR_MEM_ALLOC", (char *)"could not", 2, 1002},
+    {(char *)"limit", (char *)"note", (char *)"nothing", NULL, NULL, NULL, (char *)"7 left out", 0, 0},
 };
 static const char fix_log[] = "line 1\nline \x01\xff 2\n";
 
@@ -244,6 +249,7 @@ static inline struct nd_capture_writer *fix_begin(const char *path, bool replace
     fix_ok(nd_capture_writer_nodes(writer, fix_nodes, 2, &err), &err);
     fix_ok(nd_capture_writer_log(writer, "qnn/htp.log", fix_log, sizeof fix_log - 1, &err), &err);
     fix_ok(nd_capture_writer_log(writer, "nothing", NULL, 0, &err), &err);
+    fix_ok(nd_capture_writer_findings(writer, fix_findings, 2, &err), &err);
     for (size_t p = 0; p < FIX_PROBES; p++) {
         fix_write_probe(writer, p, options);
         for (size_t e = 0; e < n_edges; e++) {

@@ -74,6 +74,40 @@ const char *nd_capture_string(const struct nd_capture *capture, const char *grou
     return NULL;
 }
 
+/* No nodes and no logs: what placement there is, edges tell. */
+size_t nd_capture_n_nodes(const struct nd_capture *capture)
+{
+    (void)capture;
+    return 0;
+}
+
+const struct nd_capture_node *nd_capture_node(const struct nd_capture *capture, size_t node)
+{
+    (void)capture;
+    (void)node;
+    return NULL;
+}
+
+size_t nd_capture_n_logs(const struct nd_capture *capture)
+{
+    (void)capture;
+    return 0;
+}
+
+const char *nd_capture_log_name(const struct nd_capture *capture, size_t log)
+{
+    (void)capture;
+    (void)log;
+    return NULL;
+}
+
+const char *nd_capture_log_text(const struct nd_capture *capture, size_t log)
+{
+    (void)capture;
+    (void)log;
+    return NULL;
+}
+
 size_t nd_capture_n_edges(const struct nd_capture *capture)
 {
     return capture->n_edges;

@@ -86,6 +86,18 @@ static void check_tables(const struct nd_capture *capture)
     assert_int_equal(nd_capture_n_logs(capture), 2);
     assert_string_equal(nd_capture_log_name(capture, 1), "qnn/htp.log");
     assert_string_equal(nd_capture_log_text(capture, 1), fix_log);
+    assert_int_equal(nd_capture_n_findings(capture), 2);
+    const struct nd_capture_finding *finding = nd_capture_finding(capture, 0);
+    assert_string_equal(finding->kind, "preparation");
+    assert_string_equal(finding->severity, "failure");
+    assert_string_equal(finding->log, "qnn/htp.log");
+    assert_string_equal(finding->op, "q::linearclip");
+    assert_string_equal(finding->node, "conv/1");
+    assert_string_equal(finding->symbol, "QNN_COMMON_ERROR_MEM_ALLOC");
+    assert_string_equal(finding->text, "could not");
+    assert_int_equal(finding->line, 2);
+    assert_int_equal(finding->code, 1002);
+    assert_string_equal(nd_capture_finding(capture, 1)->op, "");
     assert_string_equal(nd_capture_log_text(capture, 0), "");
 }
 

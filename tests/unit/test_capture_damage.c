@@ -374,8 +374,9 @@ static void byte_of_every_tensor_is_covered_by_a_digest(void **state)
 static void text_changed_in_a_table_or_attribute_is_reported(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"htp-sim:sm8650",   "MatMul", "com.microsoft", "/data/p 2.npz",
-                                        "0123456789abcdef", "line 1", "conv/1"};
+    static const char *const texts[] = {"htp-sim:sm8650", "MatMul",           "com.microsoft",
+                                        "/data/p 2.npz",  "0123456789abcdef", "line 1",
+                                        "conv/1",         "q::linearclip",    "could not"};
     struct specimen specimen;
     specimen_init(&specimen, 6);
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
@@ -391,6 +392,36 @@ static void text_changed_in_a_table_or_attribute_is_reported(void **state)
         assert_false(found.content_matches);
         nd_capture_close(&capture);
         at[1] ^= 1;
+    }
+    specimen_deinit(&specimen);
+}
+
+/* Findings of a log that is not there, and of no known severity. */
+static void contradictory_findings_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *changed, *said;
+    } cases[] = {{"qnn/htp.log", "qnn/htp.lag", "which is not stored"},
+                 {"failure", "failurf", "severity 'failurf'"}};
+    struct specimen specimen;
+    specimen_init(&specimen, 6);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct nd_error err;
+        struct nd_capture *capture = NULL;
+        size_t n = strlen(cases[i].text), n_refused = 0;
+        /* It stands in several places; only one of them is the table. */
+        for (unsigned char *at = specimen.bytes;
+             (at = memmem(at, specimen.n_bytes - (size_t)(at - specimen.bytes), cases[i].text, n)) != NULL;
+             at += n) {
+            memcpy(at, cases[i].changed, n);
+            write_bytes(specimen.path, specimen.bytes, specimen.n_bytes);
+            n_refused += nd_capture_open(specimen.path, &capture, &err) == ND_ERR_FORMAT &&
+                         strstr(err.message, cases[i].said) != NULL;
+            nd_capture_close(&capture);
+            memcpy(at, cases[i].text, n);
+        }
+        assert_int_equal(n_refused, 1);
     }
     specimen_deinit(&specimen);
 }
@@ -424,6 +455,7 @@ int main(void)
         cmocka_unit_test(bytes_flipped_in_deflated_capture_are_noticed),
         cmocka_unit_test(byte_of_every_tensor_is_covered_by_a_digest),
         cmocka_unit_test(text_changed_in_a_table_or_attribute_is_reported),
+        cmocka_unit_test(contradictory_findings_are_refused),
         cmocka_unit_test(file_cut_off_is_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);

@@ -84,7 +84,7 @@ static struct nd_capture *make_capture(const char *dir, const char *name, const 
                                      .labels = labels,
                                      .latency_us = latency};
     struct nd_capture_node node = {(char *)(uintptr_t) "conv", (char *)(uintptr_t) "Conv",
-                                   (char *)(uintptr_t) "", (char *)(uintptr_t) "CPUExecutionProvider"};
+                                   (char *)(uintptr_t) "", (char *)(uintptr_t) "CPUExecutionProvider", 0};
     const char *provider = "CPUExecutionProvider";
     struct nd_capture_writer *writer = NULL;
     struct nd_capture *capture = NULL;

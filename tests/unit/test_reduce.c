@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "capture/write.h"
 #include "npudiff/probe.h"
 #include "reduce/difference.h"
 #include "reduce/failure.h"
@@ -118,35 +119,156 @@ static void trials_are_remembered_by_their_set(void **state)
 
 /* ---- failures ---- */
 
-static void first_reason_of_a_log_is_found(void **state)
+/* A capture that failed, with what was found in its logs. The caller closes it. */
+static struct nd_capture *failed_capture(const struct nd_attr *attrs, size_t n_attrs,
+                                         const struct nd_capture_finding *findings, size_t n_findings)
+{
+    struct nd_capture_writer *writer = NULL;
+    struct nd_capture *capture = NULL;
+    struct nd_error err = {0};
+    char *path = in_folder("failed.h5");
+    expect_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
+    for (size_t i = 0; i < n_attrs; i++)
+        expect_ok(nd_capture_writer_attr(writer, &attrs[i], &err), &err);
+    if (n_findings > 0)
+        expect_ok(nd_capture_writer_findings(writer, findings, n_findings, &err), &err);
+    expect_ok(nd_capture_writer_commit(writer, ND_CAPTURE_FAILED, &err), &err);
+    nd_capture_writer_destroy(&writer);
+    expect_ok(nd_capture_open(path, &capture, &err), &err);
+    free(path);
+    return capture;
+}
+
+#define TEXT(given_key, text)                                                                                  \
+    {                                                                                                          \
+        .group = (char *)"failure", .key = (char *)(given_key), .type = ND_ATTR_STRING,                        \
+        .string = (char *)(text)                                                                               \
+    }
+#define NUMBER(given_key, number)                                                                              \
+    {                                                                                                          \
+        .group = (char *)"failure", .key = (char *)(given_key), .type = ND_ATTR_I64, .i64 = (number)           \
+    }
+#define FINDING(kind_, severity_, op_, node_, text_)                                                           \
+    {                                                                                                          \
+        .kind = (char *)(kind_), .severity = (char *)(severity_), .log = (char *)"runtime",                    \
+        .op = (char *)(op_), .node = (char *)(node_), .symbol = (char *)"", .text = (char *)(text_), .line = 1 \
+    }
+
+static void finding_that_says_most_is_the_reason(void **state)
 {
     (void)state;
     static const struct {
-        const char *log, *cause, *op;
+        const char *log_node;
+        struct nd_capture_finding findings[3];
+        const char *kind, *cause;
     } cases[] = {
-        {"[verbose] a.cc:1 F: x.cc:3::ERROR:no properties registered for q::Y\n"
-         "[verbose] a.cc:1 F: graph_prepare.cc:211::ERROR:could not create op: q::QNN_Elu\n"
-         "[verbose] a.cc:1 F: graph_prepare.cc:211::ERROR:could not create op: q::Other\n",
-         "could not create op: q::QNN_Elu", "q::QNN_Elu"},
-        {"graph_prepare.cc:3207::ERROR:Output def has a bad scale (nan, inf, or too small).",
-         "Output def has a bad scale (nan, inf, or too small).", ""},
-        {"[error] m.cc:235 F: Failed for `conv_token_2` with error code 6007 at 0x7f12ab\n",
-         "m.cc:235 F: Failed for '*' with error code 6007 at 0x*", ""},
-        {"[warning] nothing that is a reason\n", "", ""},
-        {"", "", ""},
+        {"x",
+         {FINDING("preparation", "warning", "q::Y", "", "a.cc:1::ERROR:no properties registered for q::Y"),
+          FINDING("preparation", "failure", "q::QNN_Elu", "", "a.cc:2::ERROR:could not create op: q::QNN_Elu"),
+          FINDING("preparation", "failure", "q::Other", "", "a.cc:2::ERROR:could not create op: q::Other")},
+         "preparation",
+         "could not create op: q::QNN_Elu"},
+        {"x",
+         {FINDING("failure", "failure", "Conv2d", "x", "[error] m.cc:7 F: graphAddNode() failed"),
+          FINDING("quantisation", "failure", "", "", "a.cc:3207::ERROR:Output def has a bad scale"),
+          FINDING("fallback", "failure", "Erf", "e", "Fallback to CPU")},
+         "quantisation",
+         "Output def has a bad scale"},
+        {"x_token_2",
+         {FINDING("validation", "warning", "Add", "other", "<E> not this one"),
+          FINDING("validation", "warning", "Lrn", "x_token_2", "<E> Unsupported datatypes"),
+          FINDING("fallback", "warning", "", "", "Some nodes were not assigned")},
+         "validation",
+         "Unsupported datatypes"},
+        {"x",
+         {FINDING("placement", "note", "", "", "a"), FINDING("fallback", "warning", "", "", "b"),
+          FINDING("validation", "warning", "Add", "other", "c")},
+         "",
+         ""},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        struct nd_reduction_failure failure = {.cause = "old", .operator= "old" };
-        nd_failure_find_cause(cases[i].log, &failure);
+        const struct nd_attr attrs[] = {TEXT("log_node", cases[i].log_node)};
+        const struct nd_capture_outcome outcome = {.has_failed = true, .stage = "session"};
+        struct nd_reduction_failure failure = {.cause = "old", .op = "old"};
+        struct nd_capture *capture = failed_capture(attrs, 1, cases[i].findings, 3);
+        nd_failure_read(&outcome, capture, &failure);
+        assert_string_equal(failure.cause_kind, cases[i].kind);
         assert_string_equal(failure.cause, cases[i].cause);
-        assert_string_equal(failure.operator, cases[i].op);
+        assert_string_equal(failure.op, "");
+        nd_capture_close(&capture);
     }
+}
+
+static void failure_is_what_the_capture_says(void **state)
+{
+    (void)state;
+    const struct nd_attr attrs[] = {
+        TEXT("message", "Failed to finalize QNN graph."),
+        TEXT("qnn_stage", "finalize"),
+        NUMBER("raw_code", 1002),
+        TEXT("symbol", "QNN_COMMON_ERROR_MEM_ALLOC"),
+        TEXT("operator", "q::QNN_Elu"),
+        TEXT("node", "broken"),
+    };
+    /* The message of the outcome goes on with what the logs say: names and counts, which change with the part.
+     */
+    const struct nd_capture_outcome outcome = {
+        .has_failed = true,
+        .stage = "session",
+        .failure = {.id = ND_E_RUNTIME_CALL,
+                    .message =
+                        "Failed to finalize QNN graph.; root: q::QNN_Elu, 7 followers, 2 more that fail"}};
+    struct nd_reduction_failure failure, bare;
+    struct nd_capture *capture = failed_capture(attrs, sizeof attrs / sizeof attrs[0], NULL, 0);
+    nd_failure_read(&outcome, capture, &failure);
+    assert_string_equal(failure.stage, "session");
+    assert_int_equal(failure.id, ND_E_RUNTIME_CALL);
+    assert_string_equal(failure.message, "Failed to finalize QNN graph.");
+    assert_string_equal(failure.qnn_stage, "finalize");
+    assert_true(failure.has_raw_code);
+    assert_int_equal(failure.raw_code, 1002);
+    assert_string_equal(failure.symbol, "QNN_COMMON_ERROR_MEM_ALLOC");
+    assert_string_equal(failure.op, "q::QNN_Elu");
+    assert_string_equal(failure.node, "broken");
+    nd_capture_close(&capture);
+    nd_failure_read(&outcome, NULL, &bare);
+    assert_string_equal(bare.message, outcome.failure.message);
+    assert_false(bare.has_raw_code);
+}
+
+static void nodes_are_scored_by_findings_and_by_kind(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    char path[600];
+    snprintf(path, sizeof path, "%s/failing/selu.u8.onnx", getenv("GOLDEN"));
+    expect_ok(nd_model_load(path, &model, &err), &err);
+    const struct nd_capture_finding findings[] = {FINDING("preparation", "failure", "", "front_token_3", "a"),
+                                                  FINDING("validation", "warning", "", "back", "b"),
+                                                  FINDING("preparation", "note", "", "x_QuantizeLinear", "c")};
+    struct nd_capture *capture = failed_capture(NULL, 0, findings, 3);
+    const struct nd_reduction_failure failure = {.op = "q::QNN_Elu", .node = "back_QuantizeLinear"};
+    unsigned *score = nd_calloc(nd_model_n_nodes(model), sizeof *score);
+    expect_ok(nd_failure_score_nodes(model, &failure, capture, score, &err), &err);
+    static const struct {
+        const char *name;
+        unsigned score;
+    } wanted[] = {{"broken", ND_FAILURE_BEST_SCORE}, {"front", 2}, {"back", 1}, {"x_QuantizeLinear", 0}};
+    for (size_t n = 0; n < nd_model_n_nodes(model); n++)
+        for (size_t w = 0; w < sizeof wanted / sizeof wanted[0]; w++)
+            if (strcmp(nd_model_node(model, n)->name, wanted[w].name) == 0)
+                assert_int_equal(score[n], wanted[w].score);
+    free(score);
+    nd_capture_close(&capture);
+    nd_model_destroy(&model);
 }
 
 static void failures_are_the_same_but_for_names_and_addresses(void **state)
 {
     (void)state;
-    struct nd_reduction_failure a = {.stage = "session", .id = 511, .cause = "c"};
+    struct nd_reduction_failure a = {
+        .stage = "session", .id = 511, .op = "c", .cause_kind = "memory", .qnn_stage = "finalize"};
     snprintf(a.message, sizeof a.message,
              "Node 'broken_token_2' at 0x12ab OpType:LRN, 1234567 bytes, Code: 1002");
     struct nd_reduction_failure b = a;
@@ -159,6 +281,18 @@ static void failures_are_the_same_but_for_names_and_addresses(void **state)
     assert_false(nd_failure_is_same(&a, &b));
     b = a;
     snprintf(b.cause, sizeof b.cause, "d");
+    assert_true(nd_failure_is_same(&a, &b)); /* its kind counts, not its names and sizes */
+    snprintf(b.cause_kind, sizeof b.cause_kind, "device");
+    assert_false(nd_failure_is_same(&a, &b));
+    b = a;
+    snprintf(b.op, sizeof b.op, "d");
+    assert_false(nd_failure_is_same(&a, &b));
+    b = a;
+    snprintf(b.qnn_stage, sizeof b.qnn_stage, "compose");
+    assert_false(nd_failure_is_same(&a, &b));
+    b = a;
+    b.raw_code = 6007;
+    b.has_raw_code = true;
     assert_false(nd_failure_is_same(&a, &b));
     b = a;
     snprintf(b.message, sizeof b.message, "Node 'x' at 0xffff OpType:Conv, 7654321 bytes, Code: 1002");
@@ -235,77 +369,117 @@ static void difference_counts_steps_and_elements(void **state)
 
 /* ---- units cut out of whole models ---- */
 
-static void run_units(const char *name, size_t step)
+/* A whole model on the CPU, recorded: what its units are held against. */
+struct whole {
+    struct nd_model *model;
+    struct nd_device cpu;
+    struct nd_probe *probe;
+    const struct nd_probe *probes[1];
+    struct nd_reduction out;
+    struct nd_reduce_options options;
+    struct nd_reducer reducer;
+    char *capture;
+};
+
+static void record_whole(const char *name, struct whole *whole)
 {
     struct nd_error err = {0};
-    struct nd_model *model = NULL;
-    struct nd_device cpu = {0};
-    struct nd_probe *probe = NULL;
-    struct nd_reduction out = {0};
-    struct nd_reduce_options options;
     struct nd_run run = {0};
     char path[600];
     const char *spec = "uniform:2:5";
+    *whole = (struct whole){0};
     snprintf(path, sizeof path, "%s/models/%s", getenv("GOLDEN"), name);
-    expect_ok(nd_model_load(path, &model, &err), &err);
-    expect_ok(nd_device_parse("cpu", &cpu, &err), &err);
-    expect_ok(nd_probes_for_model(model, &spec, 1, &probe, &err), &err);
-    nd_reduce_options_init(&options);
-    const struct nd_probe *const probes[] = {probe};
-    struct nd_reducer reducer = {.model = model,
-                                 .device = &cpu,
-                                 .options = &options,
-                                 .out = &out,
-                                 .wanted_node = SIZE_MAX,
-                                 .recorded = {.probes = probes, .n_probes = 1, .n_samples = 2}};
-    char *capture = in_folder("whole.h5");
-    expect_ok(nd_reducer_run(&reducer, model, &cpu, probes, 1, "all", capture, &run, &err), &err);
+    expect_ok(nd_model_load(path, &whole->model, &err), &err);
+    expect_ok(nd_device_parse("cpu", &whole->cpu, &err), &err);
+    expect_ok(nd_probes_for_model(whole->model, &spec, 1, &whole->probe, &err), &err);
+    nd_reduce_options_init(&whole->options);
+    whole->probes[0] = whole->probe;
+    whole->capture = in_folder("whole.h5");
+    whole->reducer = (struct nd_reducer){.model = whole->model,
+                                         .device = &whole->cpu,
+                                         .options = &whole->options,
+                                         .out = &whole->out,
+                                         .wanted_node = SIZE_MAX,
+                                         .recorded = {.probes = whole->probes, .n_probes = 1, .n_samples = 2}};
+    expect_ok(nd_reducer_run(&whole->reducer, whole->model, &whole->cpu, whole->probes, 1, "all",
+                             whole->capture, &run, &err),
+              &err);
     assert_false(run.outcome.has_failed);
-    expect_ok(nd_recorded_add(&reducer.recorded, &run.capture, false, &err), &err);
-    expect_ok(nd_pieces_of_units(model, &reducer.pieces, &err), &err);
-    assert_true(reducer.pieces.n >= nd_model_n_units(model));
-    size_t n_outputs = 0, n_blind = 0;
-    for (size_t p = 0; p < reducer.pieces.n; p += step) {
-        struct nd_candidate candidate = {0};
-        size_t *nodes = NULL, n_nodes = 0;
-        char name_of_part[32];
-        snprintf(name_of_part, sizeof name_of_part, "part-%s-%zu", name, p);
-        char *folder_of_part = in_folder(name_of_part);
-        expect_ok(nd_pieces_nodes(&reducer.pieces, &p, 1, &nodes, &n_nodes, &err), &err);
-        expect_ok(nd_candidate_init(&candidate, &reducer, nodes, n_nodes, false, folder_of_part, &err), &err);
-        assert_true(candidate.is_all_recorded);
-        const struct nd_probe *const own[] = {candidate.probe};
-        enum nd_status status =
-            nd_reducer_run(&reducer, candidate.model, &cpu, own, 1, "none", capture, &run, &err);
-        /* A DequantizeLinear alone, from an input of codes to an output of floats, shows nothing. */
-        bool is_blind = status == ND_ERR_NOT_FOUND && n_nodes == 1;
-        n_blind += is_blind;
-        if (!is_blind)
-            expect_ok(status, &err);
-        if (run.outcome.has_failed)
-            fail_msg("part %zu: %s", p, run.outcome.failure.message);
-        for (size_t e = 0; !is_blind && e < nd_capture_n_edges(run.capture); e++) {
-            struct nd_reduction_difference difference;
-            bool is_known = false;
-            expect_ok(
-                nd_difference_of_edge(&reducer.recorded, run.capture, e, true, &difference, &is_known, &err),
-                &err);
-            /* The floats of an output are not recorded, only its codes. */
-            n_outputs += is_known;
-            assert_true(difference.fraction == 0);
-        }
-        nd_run_deinit(&run);
-        nd_candidate_deinit(&candidate);
-        free(folder_of_part);
-        free(nodes);
+    expect_ok(nd_recorded_add(&whole->reducer.recorded, &run.capture, false, &err), &err);
+    expect_ok(nd_pieces_of_units(whole->model, &whole->reducer.pieces, &err), &err);
+    nd_run_deinit(&run);
+}
+
+static void forget_whole(struct whole *whole)
+{
+    nd_recorded_deinit(&whole->reducer.recorded);
+    nd_pieces_deinit(&whole->reducer.pieces);
+    nd_probe_destroy(&whole->probe);
+    nd_device_deinit(&whole->cpu);
+    nd_model_destroy(&whole->model);
+    free(whole->capture);
+}
+
+/* How many of the edges that were recorded the part showed again, all of them bit for bit. */
+static size_t check_outputs(const struct whole *whole, const struct nd_capture *capture)
+{
+    struct nd_error err = {0};
+    size_t n = 0;
+    for (size_t e = 0; e < nd_capture_n_edges(capture); e++) {
+        struct nd_reduction_difference difference;
+        bool is_known = false;
+        expect_ok(
+            nd_difference_of_edge(&whole->reducer.recorded, capture, e, true, &difference, &is_known, &err),
+            &err);
+        n += is_known; /* the floats of an output are not recorded, only its codes */
+        assert_true(difference.fraction == 0);
     }
-    assert_true(n_blind <= 1 && n_outputs >= reducer.pieces.n / step - 1);
-    nd_recorded_deinit(&reducer.recorded);
-    nd_pieces_deinit(&reducer.pieces);
-    nd_probe_destroy(&probe);
-    nd_device_deinit(&cpu);
-    nd_model_destroy(&model);
-    free(capture);
+    return n;
+}
+
+/* Cuts piece p out and runs it. False where it shows nothing: a DequantizeLinear alone, from an input of codes
+ * to an output of floats. */
+static bool run_unit(struct whole *whole, size_t p, size_t *n_outputs)
+{
+    struct nd_error err = {0};
+    struct nd_candidate candidate = {0};
+    struct nd_run run = {0};
+    size_t *nodes = NULL, n_nodes = 0;
+    char name[32];
+    snprintf(name, sizeof name, "part-%zu", p);
+    char *folder_of_part = in_folder(name);
+    expect_ok(nd_pieces_nodes(&whole->reducer.pieces, &p, 1, &nodes, &n_nodes, &err), &err);
+    expect_ok(nd_candidate_init(&candidate, &whole->reducer, nodes, n_nodes, false, folder_of_part, &err),
+              &err);
+    assert_true(candidate.is_all_recorded);
+    const struct nd_probe *const own[] = {candidate.probe};
+    enum nd_status status = nd_reducer_run(&whole->reducer, candidate.model, &whole->cpu, own, 1, "none",
+                                           whole->capture, &run, &err);
+    bool is_blind = status == ND_ERR_NOT_FOUND && n_nodes == 1;
+    if (!is_blind)
+        expect_ok(status, &err);
+    if (run.outcome.has_failed)
+        fail_msg("part %zu: %s", p, run.outcome.failure.message);
+    if (!is_blind)
+        *n_outputs += check_outputs(whole, run.capture);
+    nd_run_deinit(&run);
+    nd_candidate_deinit(&candidate);
+    nd_dir_remove(folder_of_part);
+    free(folder_of_part);
+    free(nodes);
+    return !is_blind;
+}
+
+static void run_units(const char *name, size_t step)
+{
+    struct whole whole;
+    size_t n_outputs = 0, n_blind = 0;
+    record_whole(name, &whole);
+    assert_true(whole.reducer.pieces.n >= nd_model_n_units(whole.model));
+    for (size_t p = 0; p < whole.reducer.pieces.n; p += step)
+        n_blind += !run_unit(&whole, p, &n_outputs);
+    assert_true(n_blind <= 1 && n_outputs >= whole.reducer.pieces.n / step - 1);
+    forget_whole(&whole);
 }
 
 static void unit_alone_gives_what_it_gave_in_the_whole(void **state)
@@ -326,7 +500,9 @@ int main(void)
         cmocka_unit_test(several_guilty_parts_are_found_and_nothing_else),
         cmocka_unit_test(search_that_is_stopped_keeps_the_smallest_and_says_so),
         cmocka_unit_test(trials_are_remembered_by_their_set),
-        cmocka_unit_test(first_reason_of_a_log_is_found),
+        cmocka_unit_test(finding_that_says_most_is_the_reason),
+        cmocka_unit_test(failure_is_what_the_capture_says),
+        cmocka_unit_test(nodes_are_scored_by_findings_and_by_kind),
         cmocka_unit_test(failures_are_the_same_but_for_names_and_addresses),
         cmocka_unit_test(normalising_keeps_within_its_buffer),
         cmocka_unit_test(npz_is_read_back_bit_for_bit),

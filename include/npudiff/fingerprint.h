@@ -1,0 +1,58 @@
+/* The arithmetic datasheet of a device: what it does between integer sums and codes, operator by operator,
+ * found from models of one operator that are made to order, and needing no model of the user's. */
+#ifndef NPUDIFF_FINGERPRINT_H
+#define NPUDIFF_FINGERPRINT_H
+
+#include "npudiff/device.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* One section of a datasheet, such as "linear-u8". The table ends with a NULL name; static. */
+struct nd_fingerprint_section {
+    const char *name;
+    const char *summary;
+};
+ND_PUBLIC const struct nd_fingerprint_section *nd_fingerprint_sections(void);
+
+struct nd_fingerprint_progress {
+    const char *section;
+    size_t section_index, n_sections;
+    size_t n_trials; /* answered by the device so far, those that were kept from an earlier run among them */
+};
+
+struct nd_fingerprint_options {
+    size_t struct_size; /* sizeof(struct nd_fingerprint_options) */
+    /* Where answers of the device are kept, so that a fingerprint that was stopped goes on where it was. Made
+     * when it is not there. Borrowed. NULL: a temporary folder, removed at the end. */
+    const char *folder;
+    const char *const *sections; /* names; NULL: all */
+    size_t n_sections;
+    double time_limit_s; /* of one trial; 0: 600 */
+    const char *agent;   /* as nd_capture_options.agent */
+    void (*progress)(void *context, const struct nd_fingerprint_progress *progress);
+    void *progress_context;
+    bool (*is_cancelled)(void *context); /* as nd_capture_options.is_cancelled */
+    void *cancel_context;
+};
+ND_PUBLIC void nd_fingerprint_options_init(struct nd_fingerprint_options *options);
+
+/* Takes the fingerprint. *json is the datasheet (src/fingerprint/DATASHEET.md), text with a final newline,
+ * freed by the caller. A device that refuses some of the models is a datasheet that says so. ND_ERR_NOT_FOUND:
+ * no such section; ND_E_CANCELLED; ND_ERR_IO: the folder cannot be written; ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_fingerprint_take(const struct nd_device *device,
+                                             const struct nd_fingerprint_options *options, char **json,
+                                             struct nd_error *err);
+
+/* What two datasheets (their texts) say differently, as JSON, freed by the caller: sections and operators with
+ * both sides. *is_same: nothing that both know differs. ND_ERR_FORMAT: not a datasheet; name_a and name_b are
+ * for messages and the result. */
+ND_PUBLIC enum nd_status nd_fingerprint_diff(const char *a, const char *name_a, const char *b,
+                                             const char *name_b, char **json, bool *is_same,
+                                             struct nd_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,320 @@
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/commands.h"
+#include "cli/rows.h"
+#include "cli/signals.h"
+#include "npudiff/fingerprint.h"
+
+struct values {
+    const char *device;
+    const char *output;
+    const char *keep;
+    const char *agent;
+    struct cli_list sections;
+    double time_limit_s;
+    bool diff, json, quiet;
+};
+
+static void show_progress(void *context, const struct nd_fingerprint_progress *progress)
+{
+    (void)context;
+    fprintf(stderr, "npudiff: section %zu of %zu: %s (%zu models so far)\n", progress->section_index + 1,
+            progress->n_sections, progress->section, progress->n_trials);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}
+
+/* ---- one datasheet ---- */
+
+static void print_programs(const json_t *entry)
+{
+    const json_t *programs = json_object_get(entry, "programs"), *program;
+    size_t i;
+    json_array_foreach(programs, i, program)
+    {
+        printf("      %s %s\n", i == 0 ? "program" : "     or", json_string_value(program));
+    }
+    if (json_array_size(programs) == 0 && text_of(entry, "nearest")[0] != '\0')
+        printf("      nearest %s, %" JSON_INTEGER_FORMAT " codes are others\n", text_of(entry, "nearest"),
+               json_integer_value(json_object_get(entry, "nearest_wrong")));
+}
+
+static void print_evidence(const json_t *entry)
+{
+    const char *key;
+    json_t *value;
+    const char *separator = "      evidence ";
+    json_object_foreach((json_t *)(uintptr_t)json_object_get(entry, "evidence"), key, value)
+    {
+        if (json_is_integer(value))
+            printf("%s%s %" JSON_INTEGER_FORMAT, separator, key, json_integer_value(value));
+        else if (json_is_real(value))
+            printf("%s%s %.6g", separator, key, json_real_value(value));
+        separator = ", ";
+    }
+    if (separator[0] == ',')
+        putchar('\n');
+}
+
+static void print_entry(const json_t *entry)
+{
+    const json_t *undecided = json_object_get(entry, "undecided"), *item,
+                 *lines = json_object_get(entry, "text");
+    size_t i;
+    printf("  %-22s %-22s %s\n", text_of(entry, "operator"), text_of(entry, "types"),
+           text_of(entry, "verdict"));
+    if (text_of(entry, "failure")[0] != '\0')
+        printf("      %s\n", text_of(entry, "failure"));
+    print_programs(entry);
+    json_array_foreach(lines, i, item)
+    {
+        printf("      %s\n", json_string_value(item));
+    }
+    print_evidence(entry);
+    json_array_foreach(undecided, i, item)
+    {
+        printf("      undecided: %s; would decide it: %s\n", text_of(item, "what"), text_of(item, "probe"));
+    }
+}
+
+static void print_sheet(const json_t *sheet)
+{
+    const json_t *device = json_object_get(sheet, "device");
+    const char *section;
+    json_t *entries, *entry;
+    size_t i;
+    printf("%s (%s %s, %s)\n", text_of(device, "uri"), text_of(device, "chipset"), text_of(device, "arch"),
+           text_of(device, "runtime"));
+    json_object_foreach(json_object_get(sheet, "sections"), section, entries)
+    {
+        printf("%s\n", section);
+        json_array_foreach(entries, i, entry)
+        {
+            print_entry(entry);
+        }
+    }
+}
+
+/* The whole text, or nothing: beside the file first, then under its name. */
+static bool write_text(const char *path, const char *text)
+{
+    size_t n = strlen(path) + 32;
+    char *temporary = malloc(n);
+    if (temporary == NULL)
+        return false;
+    snprintf(temporary, n, "%s.tmp-%ld", path, (long)getpid());
+    FILE *file = fopen(temporary, "w");
+    bool is_whole = file != NULL && fputs(text, file) >= 0;
+    if (file != NULL && fclose(file) != 0)
+        is_whole = false;
+    is_whole = is_whole && rename(temporary, path) == 0;
+    if (!is_whole) {
+        fprintf(stderr, "npudiff: cannot write '%s': %s\n", path, strerror(errno));
+        remove(temporary);
+    }
+    free(temporary);
+    return is_whole;
+}
+
+static int finish(const struct values *values, const char *text)
+{
+    if (values->output != NULL && !write_text(values->output, text))
+        return ND_EXIT_TROUBLE;
+    if (values->json) {
+        fputs(text, stdout);
+        return 0;
+    }
+    json_t *sheet = json_loads(text, 0, NULL);
+    if (sheet == NULL)
+        return ND_EXIT_TROUBLE;
+    if (!values->quiet)
+        print_sheet(sheet);
+    json_decref(sheet);
+    return 0;
+}
+
+static int take(const struct values *values)
+{
+    struct nd_device device;
+    struct nd_error err = {0};
+    struct nd_fingerprint_options options;
+    char *text = NULL;
+    if (nd_device_parse(values->device, &device, &err) != ND_OK)
+        return cli_report_error(&err);
+    nd_fingerprint_options_init(&options);
+    options.folder = values->keep;
+    options.agent = values->agent;
+    options.time_limit_s = values->time_limit_s;
+    options.sections = values->sections.n > 0 ? values->sections.items : NULL;
+    options.n_sections = values->sections.n;
+    options.progress = values->quiet ? NULL : show_progress;
+    options.is_cancelled = cli_signals_came;
+    cli_signals_catch();
+    enum nd_status status = nd_fingerprint_take(&device, &options, &text, &err);
+    nd_device_deinit(&device);
+    cli_signals_end_if_came();
+    if (status != ND_OK)
+        return cli_report_error(&err);
+    int exit_code = finish(values, text);
+    free(text);
+    return exit_code;
+}
+
+/* ---- two ---- */
+
+static char *read_text(const char *path)
+{
+    enum { MAX_BYTES = 64 << 20 };
+    FILE *file = fopen(path, "r");
+    char *text = file != NULL ? calloc(MAX_BYTES + 1, 1) : NULL;
+    size_t n = text != NULL ? fread(text, 1, MAX_BYTES, file) : 0;
+    bool is_whole = text != NULL && !ferror(file) && n < MAX_BYTES;
+    if (!is_whole)
+        fprintf(stderr, "npudiff: cannot read '%s': %s\n", path, errno != 0 ? strerror(errno) : "too large");
+    if (file != NULL)
+        fclose(file);
+    if (is_whole)
+        return text;
+    free(text);
+    return NULL;
+}
+
+static void print_side(const char *name, const json_t *claim)
+{
+    const json_t *programs = json_object_get(claim, "programs");
+    const char *first = json_string_value(json_array_get(programs, 0));
+    printf("    %s: %s", name, text_of(claim, "verdict"));
+    if (first != NULL)
+        printf(", %s%s", first,
+               json_array_size(programs) > 1 ? " (or others that cannot be told from it)" : "");
+    else if (text_of(claim, "nearest")[0] != '\0')
+        printf(", nearest %s", text_of(claim, "nearest"));
+    putchar('\n');
+}
+
+static void print_diff(const json_t *diff, const char *a, const char *b)
+{
+    const json_t *row;
+    size_t i;
+    printf("%s: %" JSON_INTEGER_FORMAT " operators alike, %zu differ, %zu not known on either side\n",
+           text_of(diff, "verdict"), json_integer_value(json_object_get(diff, "n_same")),
+           json_array_size(json_object_get(diff, "differences")),
+           json_array_size(json_object_get(diff, "not_known")));
+    json_array_foreach(json_object_get(diff, "differences"), i, row)
+    {
+        printf("  %s %s (%s)\n", text_of(row, "operator"), text_of(row, "types"), text_of(row, "section"));
+        print_side(a, json_object_get(row, "a"));
+        print_side(b, json_object_get(row, "b"));
+    }
+}
+
+static int compare(const struct values *values, const char *a, const char *b)
+{
+    struct nd_error err = {0};
+    char *json = NULL, *text_a = read_text(a), *text_b = text_a != NULL ? read_text(b) : NULL;
+    bool is_same = false;
+    int exit_code = ND_EXIT_TROUBLE;
+    if (text_a != NULL && text_b != NULL) {
+        if (nd_fingerprint_diff(text_a, a, text_b, b, &json, &is_same, &err) != ND_OK)
+            exit_code = cli_report_error(&err);
+        else
+            exit_code = is_same ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
+    }
+    json_t *diff = json != NULL ? json_loads(json, 0, NULL) : NULL;
+    if (diff != NULL && values->json)
+        fputs(json, stdout);
+    else if (diff != NULL)
+        print_diff(diff, a, b);
+    json_decref(diff);
+    free(json);
+    free(text_a);
+    free(text_b);
+    return exit_code;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    if (values->diff)
+        return n_operands == 2
+                   ? compare(values, operands[0], operands[1])
+                   : cli_usage_error("fingerprint", "--diff takes two datasheets, not %zu", n_operands);
+    if (n_operands > 0)
+        return cli_usage_error("fingerprint", "'%s' is not understood; datasheets are compared with --diff",
+                               operands[0]);
+    if (values->device == NULL)
+        return cli_usage_error("fingerprint", "-d DEVICE is needed");
+    return take(values);
+}
+
+#define AT(member) offsetof(struct values, member)
+
+static const struct cli_option options[] = {
+    {.name = "device",
+     .letter = 'd',
+     .kind = CLI_TEXT,
+     .offset = AT(device),
+     .argument = "DEVICE",
+     .help = "whose arithmetic, such as htp-sim:gen3 ('npudiff devices')"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_TEXT,
+     .offset = AT(output),
+     .argument = "FILE.json",
+     .help = "where the datasheet goes"},
+    {.name = "keep",
+     .kind = CLI_TEXT,
+     .offset = AT(keep),
+     .argument = "DIR",
+     .help = "keep the device's answers there: a fingerprint that was stopped goes on where it was"},
+    {.name = "section",
+     .kind = CLI_LIST,
+     .offset = AT(sections),
+     .argument = "NAME",
+     .help = "only this one, such as linear-u8; may be repeated (all)"},
+    {.name = "diff",
+     .kind = CLI_FLAG,
+     .offset = AT(diff),
+     .help = "compare two datasheets: chipsets, SDKs, simulator and silicon"},
+    {.name = "time-limit",
+     .kind = CLI_REAL,
+     .offset = AT(time_limit_s),
+     .argument = "S",
+     .help = "stop a model after S seconds (600)",
+     .min = 0.01,
+     .max = 1e7},
+    {.name = "agent",
+     .kind = CLI_TEXT,
+     .offset = AT(agent),
+     .argument = "PATH",
+     .help = "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)"},
+    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
+    {.name = "quiet", .letter = 'q', .kind = CLI_FLAG, .offset = AT(quiet), .help = "print nothing but errors"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_fingerprint = {
+    .name = "fingerprint",
+    .summary = "find out the arithmetic of a device, operator by operator",
+    .synopsis = "-d DEVICE [-o FILE.json] | --diff A.json B.json",
+    .details =
+        "Runs models of one operator that are made to order, and solves for what the device does between sums "
+        "and codes: the bits of its multiplier, the granule, where the zero point goes, how it rounds. What is "
+        "claimed was held against 100 000 fresh random codes; what could not be decided is said, with the "
+        "probe "
+        "that would decide it.\n"
+        "Exit code 0: done, or nothing differs; 1: the datasheets differ; 2: usage or I/O trouble.",
+    .options = options,
+    .min_operands = 0,
+    .max_operands = 2,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

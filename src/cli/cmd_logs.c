@@ -1,0 +1,396 @@
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/rows.h"
+#include "npudiff/capture.h"
+#include "npudiff/logs.h"
+#include "npudiff/model.h"
+
+enum { MAX_KEPT = 100000, MAX_REASONS = 20 };
+
+struct values {
+    const char *kind;
+    const char *model;
+    bool unknown;
+    bool json;
+    bool verbose;
+};
+
+struct reading {
+    const struct values *values;
+    struct nd_log_findings findings; /* of all logs */
+    json_t *logs;                    /* one object per log */
+    json_t *unknown;                 /* lines, of the log that is read */
+    const char *name;
+    enum nd_log_severity worst;
+};
+
+/* ---- reading ---- */
+
+static void take_unknown(void *context, size_t line, const char *text, size_t text_bytes)
+{
+    struct reading *reading = context;
+    char *copy = strndup(text, text_bytes);
+    if (copy != NULL && !reading->values->json)
+        printf("%s:%zu: unknown: %s\n", reading->name, line, copy);
+    else if (copy != NULL && json_array_size(reading->unknown) < MAX_KEPT)
+        json_array_append_new(reading->unknown,
+                              json_pack("{s:I, s:o}", "line", (json_int_t)line, "text", cli_text(copy)));
+    free(copy);
+}
+
+static void add_log(struct reading *reading, const struct nd_log_summary *summary)
+{
+    json_t *kinds = json_object();
+    for (int k = 0; k < ND_LOG_N_KINDS; k++)
+        if (summary->n_by_kind[k] > 0)
+            json_object_set_new(kinds, nd_log_kind_name((enum nd_log_kind)k),
+                                json_integer((json_int_t)summary->n_by_kind[k]));
+    json_t *log = json_pack("{s:o, s:s, s:I, s:I, s:I, s:I, s:s, s:o}", "log", cli_text(reading->name),
+                            "encoding", summary->encoding, "lines", (json_int_t)summary->n_lines, "unknown",
+                            (json_int_t)summary->n_unknown, "cut", (json_int_t)summary->n_cut, "findings",
+                            (json_int_t)summary->n_findings, "worst", nd_log_severity_name(summary->worst),
+                            "kinds", kinds);
+    if (reading->values->unknown && reading->values->json)
+        json_object_set(log, "unknown_lines", reading->unknown);
+    json_array_append_new(reading->logs, log);
+    if (summary->n_findings > 0 && summary->worst > reading->worst)
+        reading->worst = summary->worst;
+}
+
+static struct nd_log_options options_of(struct reading *reading)
+{
+    json_decref(reading->unknown);
+    reading->unknown = json_array();
+    return (struct nd_log_options){.struct_size = sizeof(struct nd_log_options),
+                                   .name = reading->name,
+                                   .visit = nd_log_findings_add,
+                                   .context = &reading->findings};
+}
+
+/* The visitor's context is the findings; lines that nobody knows go by the reading around them. */
+static bool visit(void *context, const struct nd_log_finding *finding)
+{
+    return nd_log_findings_add(&((struct reading *)context)->findings, finding);
+}
+
+static enum nd_status read_text(struct reading *reading, const char *name, const void *bytes, size_t n,
+                                struct nd_error *err)
+{
+    struct nd_log_summary summary;
+    reading->name = name;
+    struct nd_log_options options = options_of(reading);
+    options.visit = visit;
+    options.context = reading;
+    options.unknown = reading->values->unknown ? take_unknown : NULL;
+    enum nd_status status = bytes != NULL ? nd_log_read_bytes(bytes, n, &options, &summary, err)
+                                          : nd_log_read_file(name, &options, &summary, err);
+    if (status == ND_OK)
+        add_log(reading, &summary);
+    return status;
+}
+
+/* A stored log may hold NUL bytes: its length is that of its dataset. */
+static size_t stored_bytes(const struct nd_capture *capture, const char *name)
+{
+    for (size_t i = 0; i < nd_capture_n_objects(capture); i++) {
+        const struct nd_capture_object *object = nd_capture_object(capture, i);
+        if (strncmp(object->path, "/logs/", 6) == 0 && strcmp(object->path + 6, name) == 0)
+            return (size_t)object->shape.dims[0];
+    }
+    return SIZE_MAX;
+}
+
+static enum nd_status read_capture(struct reading *reading, const char *path, struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    enum nd_status status = nd_capture_open(path, &capture, err);
+    for (size_t i = 0; status == ND_OK && i < nd_capture_n_logs(capture); i++) {
+        const char *log = nd_capture_log_name(capture, i), *text = nd_capture_log_text(capture, i);
+        char name[4096];
+        if (strstr(log, "profile") != NULL)
+            continue; /* measurements, which other commands read */
+        size_t n = stored_bytes(capture, log);
+        snprintf(name, sizeof name, "%s/%s", path, log);
+        status = read_text(reading, name, text, n != SIZE_MAX ? n : strlen(text), err);
+    }
+    nd_capture_close(&capture);
+    return status;
+}
+
+static bool is_capture(const char *path)
+{
+    static const char signature[] = "\x89HDF\r\n\x1a\n";
+    char start[8];
+    FILE *file = fopen(path, "rbe");
+    bool is_hdf5 = file != NULL && fread(start, 1, sizeof start, file) == sizeof start &&
+                   memcmp(start, signature, sizeof start) == 0;
+    if (file != NULL)
+        fclose(file);
+    return is_hdf5;
+}
+
+/* ---- findings ---- */
+
+static json_t *amounts_of(const struct nd_log_finding *finding)
+{
+    json_t *amounts = json_object();
+    for (size_t i = 0; i < finding->n_amounts; i++)
+        json_object_set_new(amounts, finding->amounts[i].name, json_real(finding->amounts[i].value));
+    return amounts;
+}
+
+static json_t *finding_row(const struct nd_log_finding *finding)
+{
+    return json_pack(
+        "{s:o, s:I, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:s, s:o, s:o}", "log", cli_text(finding->log),
+        "line", (json_int_t)finding->line, "kind", nd_log_kind_name(finding->kind), "severity",
+        nd_log_severity_name(finding->severity), "stage", nd_log_stage_name(finding->stage), "operator",
+        cli_text(finding->op), "node", cli_text(finding->node), "op_id", cli_text(finding->op_id), "tensor",
+        cli_text(finding->tensor), "code", finding->has_code ? json_integer(finding->code) : json_null(),
+        "symbol", finding->symbol, "amounts", amounts_of(finding), "text", cli_text(finding->text));
+}
+
+static bool is_shown(const struct values *values, const struct nd_log_finding *finding)
+{
+    if (values->kind != NULL)
+        return strcmp(nd_log_kind_name(finding->kind), values->kind) == 0;
+    return values->json || values->verbose || finding->severity != ND_LOG_NOTE;
+}
+
+static void print_finding(const struct nd_log_finding *finding)
+{
+    const char *text = finding->text + strspn(finding->text, " ");
+    printf("%s:%zu: %s, %s: %s", finding->log, finding->line, nd_log_severity_name(finding->severity),
+           nd_log_kind_name(finding->kind), text);
+    if (finding->symbol[0] != '\0' && strstr(text, finding->symbol) == NULL)
+        printf(" [%s]", finding->symbol);
+    if (finding->kind == ND_LOG_VALIDATION && finding->node[0] != '\0' && strstr(text, finding->node) == NULL)
+        printf(" [%s]", finding->node);
+    putchar('\n');
+}
+
+/* ---- the cascade ---- */
+
+static json_t *failure_row(const struct nd_log_finding *findings, const struct nd_failure_cascade *cascade,
+                           size_t i)
+{
+    static const char *const roles[] = {"root", "follower", "unplaced"};
+    const struct nd_failure *failure = &cascade->failures[i];
+    const struct nd_log_finding *finding = &findings[failure->finding];
+    const struct nd_failure *root = &cascade->failures[failure->root];
+    size_t n_followers = 0;
+    for (size_t k = 0; k < cascade->n; k++)
+        n_followers += k != i && cascade->failures[k].root == i;
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I}", "role", roles[failure->role], "operator",
+                     cli_text(failure->op), "op_id", cli_text(failure->op_id), "log_node",
+                     cli_text(failure->log_node), "node", cli_text(failure->model_node), "log",
+                     cli_text(finding->log), "line", (json_int_t)finding->line, "followers",
+                     (json_int_t)n_followers, "root_line", (json_int_t)findings[root->finding].line);
+}
+
+static void print_cascade(const json_t *cascade)
+{
+    size_t i, n_said = 0;
+    json_t *failure;
+    const json_t *failures = json_object_get(cascade, "failures");
+    if (json_array_size(failures) == 0)
+        return;
+    printf("\noperators that could not be constructed: %zu\n", json_array_size(failures));
+    json_array_foreach(failures, i, failure)
+    {
+        const char *role = json_string_value(json_object_get(failure, "role"));
+        const char *node = json_string_value(json_object_get(failure, "node"));
+        const char *log_node = json_string_value(json_object_get(failure, "log_node"));
+        if (strcmp(role, "follower") == 0 || n_said++ >= MAX_REASONS)
+            continue;
+        printf("  %s: %s", role, json_string_value(json_object_get(failure, "operator")));
+        if (*node != '\0' || *log_node != '\0')
+            printf(" at %s '%s'", *node != '\0' ? "node" : "what the log calls",
+                   *node != '\0' ? node : log_node);
+        printf(", line %" JSON_INTEGER_FORMAT "; followers: %" JSON_INTEGER_FORMAT "\n",
+               json_integer_value(json_object_get(failure, "line")),
+               json_integer_value(json_object_get(failure, "followers")));
+    }
+    if (n_said > MAX_REASONS)
+        printf("  and %zu more\n", n_said - MAX_REASONS);
+}
+
+static void count_more(json_t *counts, const char *key, size_t n)
+{
+    json_object_set_new(counts, key,
+                        json_integer(json_integer_value(json_object_get(counts, key)) + (json_int_t)n));
+}
+
+/* Those of one log: operators of two runs have nothing to do with one another. */
+static enum nd_status add_cascade(const struct nd_log_finding *findings, size_t n, const struct nd_model *model,
+                                  json_t *counts, struct nd_error *err)
+{
+    struct nd_failure_cascade cascade = {0};
+    enum nd_status status = model != NULL ? nd_failure_cascade_of_model(findings, n, model, &cascade, err)
+                                          : nd_failure_cascade_find(findings, n, NULL, &cascade, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; i < cascade.n; i++)
+        json_array_append_new(json_object_get(counts, "failures"), failure_row(findings, &cascade, i));
+    count_more(counts, "roots", cascade.n_roots);
+    count_more(counts, "followers", cascade.n_followers);
+    count_more(counts, "unplaced", cascade.n_unplaced);
+    nd_failure_cascade_deinit(&cascade);
+    return ND_OK;
+}
+
+static enum nd_status find_cascade(const struct reading *reading, json_t **out, struct nd_error *err)
+{
+    const struct nd_log_finding *items = reading->findings.items;
+    struct nd_model *model = NULL;
+    enum nd_status status = ND_OK;
+    if (reading->values->model != NULL)
+        status = nd_model_load(reading->values->model, &model, err);
+    json_t *counts = json_pack("{s:i, s:i, s:i, s:[]}", "roots", 0, "followers", 0, "unplaced", 0, "failures");
+    for (size_t i = 0, end; i < reading->findings.n && status == ND_OK; i = end) {
+        for (end = i + 1; end < reading->findings.n && strcmp(items[end].log, items[i].log) == 0;)
+            end++;
+        status = add_cascade(items + i, end - i, model, counts, err);
+    }
+    nd_model_destroy(&model);
+    if (status == ND_OK)
+        *out = counts;
+    else
+        json_decref(counts);
+    return status;
+}
+
+/* ---- the command ---- */
+
+static void print_summary(const struct reading *reading)
+{
+    size_t i;
+    json_t *log, *count;
+    const char *kind;
+    json_array_foreach(reading->logs, i, log)
+    {
+        const char *encoding = json_string_value(json_object_get(log, "encoding"));
+        printf("%s: %" JSON_INTEGER_FORMAT " lines", json_string_value(json_object_get(log, "log")),
+               json_integer_value(json_object_get(log, "lines")));
+        if (strcmp(encoding, "bytes") != 0)
+            printf(" (%s)", encoding);
+        json_object_foreach(json_object_get(log, "kinds"), kind, count)
+            printf(", %s %" JSON_INTEGER_FORMAT, kind, json_integer_value(count));
+        printf(", unknown %" JSON_INTEGER_FORMAT, json_integer_value(json_object_get(log, "unknown")));
+        if (json_integer_value(json_object_get(log, "cut")) > 0)
+            printf(", of %" JSON_INTEGER_FORMAT " only the first 16384 bytes were read",
+                   json_integer_value(json_object_get(log, "cut")));
+        putchar('\n');
+    }
+}
+
+static void print_all(struct reading *reading, const json_t *cascade)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < reading->findings.n; i++) {
+        const struct nd_log_finding *finding = &reading->findings.items[i];
+        if (is_shown(reading->values, finding) && reading->values->json)
+            json_array_append_new(rows, finding_row(finding));
+        else if (is_shown(reading->values, finding))
+            print_finding(finding);
+    }
+    if (reading->values->json) {
+        json_t *all =
+            json_pack("{s:O, s:O, s:I, s:O}", "logs", reading->logs, "findings", rows, "left_out",
+                      (json_int_t)reading->findings.n_left_out, "cascade", (json_t *)(uintptr_t)cascade);
+        cli_print_json(all);
+        json_decref(all);
+    } else {
+        if (reading->findings.n_left_out > 0)
+            printf("%zu findings more are left out\n", reading->findings.n_left_out);
+        print_cascade(cascade);
+        if (reading->findings.n > 0)
+            putchar('\n');
+        print_summary(reading);
+    }
+    json_decref(rows);
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    struct reading reading = {
+        .values = values, .findings = {.max = MAX_KEPT}, .logs = json_array(), .worst = ND_LOG_NOTE};
+    struct nd_error err = {0};
+    enum nd_log_kind kind;
+    enum nd_status status = ND_OK;
+    json_t *cascade = NULL;
+    if (values->kind != NULL && !nd_log_kind_from_name(values->kind, &kind)) {
+        json_decref(reading.logs);
+        return cli_usage_error("logs", "no kind of finding is called '%s'", values->kind);
+    }
+    for (size_t i = 0; i < n_operands && status == ND_OK; i++)
+        status = is_capture(operands[i]) ? read_capture(&reading, operands[i], &err)
+                                         : read_text(&reading, operands[i], NULL, 0, &err);
+    if (status == ND_OK)
+        status = find_cascade(&reading, &cascade, &err);
+    if (status == ND_OK)
+        print_all(&reading, cascade);
+    int exit_code = status != ND_OK               ? cli_report_error(&err)
+                    : reading.worst == ND_LOG_BAD ? ND_EXIT_DIFFERS
+                                                  : 0;
+    if (reading.findings.failed) {
+        fprintf(stderr, "npudiff: out of memory\n");
+        exit_code = ND_EXIT_TROUBLE;
+    }
+    nd_log_findings_deinit(&reading.findings);
+    json_decref(cascade);
+    json_decref(reading.unknown);
+    json_decref(reading.logs);
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "kind",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, kind),
+     .argument = "KIND",
+     .help =
+         "only these, notes too: fallback, placement, fusion, quantisation, preparation, failure, validation, "
+         "version, arch, library, device, memory"},
+    {.name = "model",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, model),
+     .argument = "MODEL.onnx",
+     .help = "the model that failed: tells which failed operators only follow another"},
+    {.name = "unknown",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, unknown),
+     .help = "the lines that no pattern knows, too"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, verbose),
+     .help = "notes, too: what is harmless or only told"},
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_logs = {
+    .name = "logs",
+    .summary = "say what logs of a runtime or phone mean",
+    .synopsis = "LOG|CAPTURE.h5 ...",
+    .details =
+        "Reads logs of ONNX Runtime and QNN, output of qnn-net-run and Android's logcat, or those that "
+        "captures store, and prints the lines that say something: fallback, refused and failed operators, "
+        "failed graphs with their codes, versions, libraries, memory. Lines are known by their text; "
+        "encoding and size do not matter.\n"
+        "Of operators that could not be constructed it tells the root from those that only follow it: by "
+        "the operators' ids in the log and, with --model, by the graph.\n"
+        "Exit code 0: no failure and no fallback (there may be warnings); 1: one at least; 2: usage or I/O "
+        "trouble.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

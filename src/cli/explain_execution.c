@@ -1,0 +1,109 @@
+/* Where units were computed: evidence with its weight, both sides of it. */
+#include <math.h>
+#include <stdio.h>
+
+#include "cli/explain_report.h"
+#include "cli/explain_words.h"
+#include "cli/rows.h"
+
+enum { N_LISTED = 12 };
+
+/* ---- JSON ---- */
+
+static json_t *evidence_json(const struct nd_explained_execution *execution)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < execution->n_evidence; i++) {
+        const struct nd_execution_evidence *evidence = &execution->evidence[i];
+        json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:o}", "kind", evidence->kind, "for",
+                                              evidence->is_for_npu ? "npu" : "not-npu", "weight",
+                                              evidence->weight, "text", cli_text(evidence->text)));
+    }
+    return list;
+}
+
+json_t *explain_execution_json(const struct nd_explained_execution *execution)
+{
+    return json_pack("{s:s, s:b, s:f, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "verdict",
+                     nd_execution_name(execution->verdict), "contradictory", execution->is_contradictory,
+                     "balance", execution->balance, "evidence", evidence_json(execution), "why_unknown",
+                     execution->why_unknown, "deciding", (json_int_t)execution->n_deciding, "off",
+                     (json_int_t)execution->n_off, "far", (json_int_t)execution->n_far, "units_npu",
+                     (json_int_t)execution->n_npu, "units_not_npu", (json_int_t)execution->n_not_npu,
+                     "units_unknown", (json_int_t)execution->n_unknown, "called_npu", execution->is_called_npu);
+}
+
+/* ---- text ---- */
+
+static void print_side(const struct nd_explained_execution *execution, bool is_for_npu, size_t width)
+{
+    for (size_t i = 0; i < execution->n_evidence; i++) {
+        const struct nd_execution_evidence *evidence = &execution->evidence[i];
+        if (evidence->is_for_npu == is_for_npu)
+            explain_print_wrapped(width, 6, "%s the NPU, %.1f bits (%s): %s", is_for_npu ? "for" : "against",
+                                  evidence->weight, evidence->kind, evidence->text);
+    }
+}
+
+static void print_evidence(const struct nd_explained_execution *execution, size_t width)
+{
+    bool is_for_npu = execution->balance > 0;
+    print_side(execution, is_for_npu, width);
+    print_side(execution, !is_for_npu, width);
+}
+
+static const char *words_of(enum nd_execution verdict)
+{
+    return verdict == ND_EXECUTION_NPU       ? "by the NPU"
+           : verdict == ND_EXECUTION_NOT_NPU ? "not by the NPU"
+           : verdict == ND_EXECUTION_PARTLY  ? "partly by the NPU"
+                                             : "not known where";
+}
+
+static void print_unit(const struct nd_explained_step *step, const struct nd_explained_execution *execution,
+                       size_t width)
+{
+    explain_print_wrapped(width, 4, "'%s' (%s): %s%s%s", step->name, step->op_types,
+                          words_of(execution->verdict), execution->why_unknown != NULL ? ", " : "",
+                          execution->why_unknown != NULL ? execution->why_unknown : "");
+    print_evidence(execution, width);
+}
+
+/* A CPU's unit that was not computed by an NPU is where it should be. */
+static bool is_odd(const struct nd_explained_execution *run, const struct nd_explained_execution *unit)
+{
+    enum nd_execution other = run->is_called_npu ? ND_EXECUTION_NOT_NPU : ND_EXECUTION_NPU;
+    return unit->verdict == other || unit->is_contradictory;
+}
+
+static size_t count_odd(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < e->n_steps; s++)
+        n += is_odd(&device->execution, &device->units[s].execution);
+    return n;
+}
+
+void explain_print_execution(const struct nd_explanation *e, const struct nd_explained_device *device,
+                             size_t width, bool with_units)
+{
+    const struct nd_explained_execution *run = &device->execution;
+    size_t n_odd = count_odd(e, device), n = 0;
+    enum nd_execution plain = run->is_called_npu ? ND_EXECUTION_NPU : ND_EXECUTION_NOT_NPU;
+    bool is_whole = run->is_called_npu && run->verdict == ND_EXECUTION_NOT_NPU;
+    bool is_plain = (run->verdict == plain || run->verdict == ND_EXECUTION_UNKNOWN) && !run->is_contradictory;
+    if (!run->is_called_npu || (n_odd == 0 && is_plain && !with_units))
+        return; /* of a CPU or an emulated device nobody asks it */
+    explain_print_wrapped(width, 2, "computed %s: of its units %zu by the NPU, %zu not, of %zu it is not known",
+                          is_whole ? "by the CPU, the whole run" : words_of(run->verdict), run->n_npu,
+                          run->n_not_npu, run->n_unknown);
+    print_evidence(run, width);
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_execution *unit = &device->units[s].execution;
+        bool is_shown = with_units ? unit->n_evidence > 0 : !is_whole && is_odd(run, unit);
+        if (is_shown && (n++ < N_LISTED || with_units))
+            print_unit(&e->steps[s], unit, width);
+    }
+    if (n > N_LISTED && !with_units)
+        printf("    and %zu more\n", n - N_LISTED);
+}

@@ -1,0 +1,139 @@
+#include <math.h>
+#include <stdio.h>
+
+#include "cli/reduce_report.h"
+#include "cli/rows.h"
+
+static json_t *difference_json(const struct nd_reduction_difference *difference)
+{
+    json_t *steps = isnan(difference->max_lsb) ? json_string("NaN") : json_real(difference->max_lsb);
+    return json_pack("{s:o, s:o, s:f}", "edge", cli_text(difference->edge), "max_lsb", steps, "fraction",
+                     difference->fraction);
+}
+
+static const char *end_word(enum nd_reduction_end end)
+{
+    static const char *const words[] = {"reduced", "not reduced", "nothing to reduce", "nothing to cut"};
+    return words[end];
+}
+
+static json_t *failure_json(const struct nd_reduction_failure *failure)
+{
+    if (failure->id == 0)
+        return json_null();
+    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "stage", cli_text(failure->stage), "code",
+                     failure->id, "message", cli_text(failure->message), "cause", cli_text(failure->cause),
+                     "operator", cli_text(failure->op), "node", cli_text(failure->node), "qnn_stage",
+                     cli_text(failure->qnn_stage), "symbol", cli_text(failure->symbol), "raw_code",
+                     failure->has_raw_code ? json_integer(failure->raw_code) : json_null());
+}
+
+json_t *cli_reduce_json(const struct cli_reduce_shown *shown, const struct nd_reduction *reduction)
+{
+    json_t *operators = json_array();
+    for (size_t i = 0; i < reduction->n_operators_left; i++)
+        json_array_append_new(operators, cli_text(reduction->operators[i]));
+    json_t *json =
+        json_pack("{s:s, s:o, s:o, s:o, s:b, s:o, s:I, s:I, s:o}", "result", end_word(reduction->end), "device",
+                  cli_text(reduction->device), "chipset", cli_text(reduction->chipset), "runtime",
+                  cli_text(reduction->runtime), "minimal", (int)reduction->is_minimal, "confirmed",
+                  reduction->is_confirm_known ? json_boolean(reduction->is_confirmed) : json_null(), "sessions",
+                  (json_int_t)reduction->n_sessions, "session_limit", (json_int_t)reduction->session_limit,
+                  "failure", failure_json(&reduction->failure));
+    json_t *counts = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "same", (json_int_t)reduction->n_same, "failed_otherwise",
+        (json_int_t)reduction->n_other, "fine", (json_int_t)reduction->n_fine, "not_cut",
+        (json_int_t)reduction->n_uncut, "units", (json_int_t)reduction->n_units, "units_left",
+        (json_int_t)reduction->n_units_left, "operators", (json_int_t)reduction->n_operators, "operators_left",
+        (json_int_t)reduction->n_operators_left);
+    bool is_whole = json != NULL && counts != NULL && json_object_update(json, counts) == 0;
+    json_decref(counts);
+    is_whole = is_whole && json_object_set_new(json, "operator_names", operators) == 0 &&
+               json_object_set_new(json, "inputs", cli_text(reduction->inputs)) == 0 &&
+               json_object_set_new(json, "samples", json_integer((json_int_t)reduction->n_samples)) == 0;
+    if (is_whole && shown->has_difference)
+        is_whole =
+            json_object_set_new(json, "difference", difference_json(&reduction->difference)) == 0 &&
+            json_object_set_new(json, "difference_left", difference_json(&reduction->left_difference)) == 0;
+    if (is_whole)
+        is_whole =
+            json_object_set_new(json, "folder",
+                                shown->folder != NULL ? cli_text(shown->folder) : json_null()) == 0 &&
+            json_object_set_new(json, "command",
+                                reduction->command != NULL ? cli_text(reduction->command) : json_null()) == 0;
+    if (is_whole)
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
+static void print_difference(const char *what, const struct nd_reduction_difference *difference)
+{
+    if (difference->edge[0] == '\0') {
+        printf("  %s: no difference\n", what);
+        return;
+    }
+    printf("  %s: '%s' differs in %.4g %% of its elements", what, difference->edge, 100 * difference->fraction);
+    if (!isnan(difference->max_lsb))
+        printf(", by up to %.0f LSB", difference->max_lsb);
+    putchar('\n');
+}
+
+static void print_failure(const struct nd_reduction_failure *failure)
+{
+    printf("  failure at stage '%s': %s [ND-%d]\n", failure->stage, failure->message, failure->id);
+    if (failure->cause[0] != '\0')
+        printf("  reason in the log: %s\n", failure->cause);
+    if (failure->op[0] != '\0')
+}
+
+static void print_found(const struct cli_reduce_shown *shown, const struct nd_reduction *reduction)
+{
+    printf("  left: %zu of %zu operators, %zu of %zu units\n", reduction->n_operators_left,
+           reduction->n_operators, reduction->n_units_left, reduction->n_units);
+    for (size_t i = 0; i < reduction->n_operators_left; i++)
+        printf("    %s\n", reduction->operators[i]);
+    if (shown->has_difference)
+        print_difference("this part", &reduction->left_difference);
+    printf("  inputs: %s, %zu sample%s\n", reduction->inputs, reduction->n_samples,
+           reduction->n_samples == 1 ? "" : "s");
+    if (!reduction->is_confirm_known)
+        printf("  not run a second time: no session was left\n");
+    else if (!reduction->is_confirmed)
+        printf("  NOT the same when it was run a second time: it does not happen every time\n");
+    if (!reduction->is_minimal)
+        printf("  the sessions are used up: a smaller part may do\n");
+    if (shown->folder != NULL)
+        printf("  reproducer in %s:\n    %s\n", shown->folder, reduction->command);
+}
+
+void cli_reduce_print(const struct cli_reduce_shown *shown, const struct nd_reduction *reduction)
+{
+    printf("%s: %s\n", reduction->device, end_word(reduction->end));
+    if (reduction->failure.id != 0)
+        print_failure(&reduction->failure);
+    if (shown->has_difference)
+        print_difference("the whole model", &reduction->difference);
+    switch (reduction->end) {
+    case ND_REDUCTION_REDUCED:
+        print_found(shown, reduction);
+        break;
+    case ND_REDUCTION_WHOLE:
+        printf("  no part that was tried %s\n", shown->has_difference ? "differs as much" : "fails like this");
+        break;
+    case ND_REDUCTION_NOTHING:
+        printf("  the whole model %s on this device\n",
+               shown->has_difference ? "does not differ by more than that" : "does not fail");
+        if (shown->has_difference && reduction->left_difference.edge[0] != '\0')
+            print_difference("most of all inside (--edge)", &reduction->left_difference);
+        break;
+    case ND_REDUCTION_NO_MODEL:
+        printf("  the device failed before it saw the model: no part of it is to blame\n");
+        break;
+    }
+    printf(
+        "  %zu of at most %zu sessions: %zu did the same, %zu failed otherwise, %zu did not; %zu parts could "
+        "not be cut out\n",
+        reduction->n_sessions, reduction->session_limit, reduction->n_same, reduction->n_other,
+        reduction->n_fine, reduction->n_uncut);
+}

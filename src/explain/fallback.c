@@ -1,0 +1,344 @@
+#include "explain/fallback.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+struct fallback {
+    struct nd_explain_job *job;
+    bool hides_placement;
+    size_t half_even;                  /* of nd_programs */
+    struct nd_fallback_counts *counts; /* [n_devices][n_steps] */
+    struct nd_fallback_floats *floats; /* [n_devices][n_steps] */
+    double *alone;  /* [n_devices][n_steps] weight of the codes by what is known of the operator */
+    double *values; /* [n_devices][n_steps] of codes, by all that is known, and floats */
+};
+
+static size_t at(const struct fallback *f, size_t device, size_t step)
+{
+    return device * f->job->n_steps + step;
+}
+
+static const struct nd_edge *edge_of(const struct fallback *f, size_t step)
+{
+    return nd_model_edge(f->job->model, f->job->out->steps[step].edge);
+}
+
+static struct nd_explained_execution *execution_of(const struct fallback *f, size_t device, size_t step)
+{
+    return &f->job->out->devices[device].units[step].execution;
+}
+
+/* Inputs are given, and a runtime quantises them where it likes. */
+static bool is_judged(const struct fallback *f, size_t device, size_t step)
+{
+    return !f->job->sources[device].is_failed && !edge_of(f, step)->is_model_input;
+}
+
+/* ---- codes ---- */
+
+/* Codes of one sample are alike: many come from the same values. How much that matters shows in the spread from
+ * sample to sample. */
+static double spread_of(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    double n = 0, n_off = 0, squares = 0, expected = 0;
+    for (size_t i = 0; i < job->n_samples; i++) {
+        const struct nd_explain_sums *sums = nd_explain_sums_of(job, i, device, step);
+        n += (double)sums->n_codes;
+        n_off += (double)sums->local.n_differing;
+    }
+    double share = n > 0 ? n_off / n : 0;
+    for (size_t i = 0; i < job->n_samples; i++) {
+        const struct nd_explain_sums *sums = nd_explain_sums_of(job, i, device, step);
+        double mean = (double)sums->n_codes * share, d = (double)sums->local.n_differing - mean;
+        squares += d * d;
+        expected += mean * (1 - share);
+    }
+    return job->n_samples > 1 && expected > 0 ? fmax(squares / expected, 1) : 1;
+}
+
+static void count_codes(struct fallback *f, size_t device, size_t step)
+{
+    const struct nd_explain_job *job = f->job;
+    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_explain_tally *tally = &job->tally[at(f, device, step)];
+    struct nd_fallback_counts *counts = &f->counts[at(f, device, step)];
+    struct nd_explained_execution *execution = execution_of(f, device, step);
+    counts->is_wide = nd_dtype_size_bytes(edge_of(f, step)->dtype) > 1;
+    counts->spread = 1;
+    if (!job->out->steps[step].is_unit || !unit->is_examined)
+        return;
+    execution->n_off = tally->wrong[f->half_even];
+    execution->n_far = tally->far[f->half_even];
+    execution->n_deciding = tally->n_open > execution->n_off ? tally->n_open : execution->n_off;
+    counts->n = (double)execution->n_deciding;
+    counts->n_off = (double)execution->n_off;
+    counts->n_far = (double)execution->n_far;
+    counts->spread = spread_of(job, device, step);
+}
+
+/* Exact codes have no spread to see: that of the run's others stands for it, as a correlation between the codes
+ * of one sample: spread = 1 + (codes of a sample - 1) correlation. */
+static void lend_spread(struct fallback *f, size_t device)
+{
+    static const double usual = 0.001;
+    double sum = 0, n = 0, n_samples = (double)f->job->n_samples;
+    for (size_t s = 0; s < f->job->n_steps; s++) {
+        const struct nd_fallback_counts *counts = &f->counts[at(f, device, s)];
+        if (counts->n_far == 0 || counts->n < 2 * n_samples)
+            continue;
+        sum += (counts->spread - 1) / (counts->n / n_samples - 1);
+        n++;
+    }
+    for (size_t s = 0; s < f->job->n_steps; s++) {
+        struct nd_fallback_counts *counts = &f->counts[at(f, device, s)];
+        if (counts->n_far == 0 && counts->n > n_samples)
+            counts->spread = 1 + (counts->n / n_samples - 1) * fmin(n > 0 ? sum / n : usual, 1);
+    }
+}
+
+/* What the NPU does in this very unit on other runs, or in units of the kind on this one: as far as that is
+ * plain from the operator alone. */
+struct siblings {
+    double n, n_off; /* codes */
+    size_t n_units;
+    bool is_same_unit;
+};
+
+static void add_sibling(const struct fallback *f, size_t k, struct siblings *siblings)
+{
+    if (f->alone[k] < ND_FALLBACK_DECISION)
+        return;
+    siblings->n_units++;
+    siblings->n += f->counts[k].n;
+    siblings->n_off += f->counts[k].n_off;
+}
+
+static struct siblings find_siblings(const struct fallback *f, size_t device, size_t step)
+{
+    struct siblings siblings = {.is_same_unit = true};
+    const struct nd_explained_step *steps = f->job->out->steps;
+    for (size_t d = 0; d < f->job->n_devices; d++)
+        if (d != device && f->job->sources[d].same_as != f->job->sources[device].same_as)
+            add_sibling(f, at(f, d, step), &siblings);
+    if (siblings.n_units > 0)
+        return siblings;
+    siblings.is_same_unit = false;
+    bool is_wide = f->counts[at(f, device, step)].is_wide;
+    for (size_t s = 0; s < f->job->n_steps; s++)
+        if (s != step && strcmp(steps[s].op_types, steps[step].op_types) == 0 &&
+            f->counts[at(f, device, s)].is_wide == is_wide)
+            add_sibling(f, at(f, device, s), &siblings);
+    return siblings;
+}
+
+static enum nd_status judge_codes(struct fallback *f, size_t device, size_t step, struct nd_error *err)
+{
+    struct nd_explained_execution *execution = execution_of(f, device, step);
+    const struct nd_fallback_counts *counts = &f->counts[at(f, device, step)];
+    struct nd_fallback_rates rates = nd_fallback_rates_of(f->job->out->steps[step].op_types, counts->is_wide);
+    struct siblings siblings = find_siblings(f, device, step);
+    if (siblings.n_units > 0)
+        nd_fallback_learn(&rates, siblings.n_off / siblings.n, siblings.n_units, siblings.is_same_unit);
+    double weight = nd_fallback_weigh(counts, &rates);
+    f->values[at(f, device, step)] = weight;
+    const char *base = siblings.n_units == 0   ? "as in such units on simulated NPUs"
+                       : siblings.is_same_unit ? "as in this unit on other runs of this comparison"
+                                               : "as in other units of its kind on this run";
+    if (weight > 0)
+        return nd_fallback_add(execution, "fixed-point", weight, err,
+                               "%" PRIu64 " of %" PRIu64
+                               " deciding codes are not what float arithmetic gives, %" PRIu64
+                               " of them not next to a tie",
+                               execution->n_off, execution->n_deciding, execution->n_far);
+    return nd_fallback_add(
+        execution, "bit-equal", weight, err,
+        "%" PRIu64 " of %" PRIu64
+        " deciding codes are not what float arithmetic gives, where an NPU would have some %.2g%% "
+        "%s",
+        execution->n_off, execution->n_deciding, 100 * rates.off, base);
+}
+
+/* ---- floats ---- */
+
+static enum nd_status judge_floats(struct fallback *f, size_t device, size_t step, struct nd_error *err)
+{
+    enum { FEWEST = 24 };
+    /* A runtime may hand what the CPU computed through a piece of the NPU's that only moves it: in one of five
+     * units next to one it did. So being on the grid says little, and being off it much. */
+    static const double passed_on = 0.2, off_on_npu = 0.002, rounded_off = 0.02;
+    const struct nd_fallback_floats *floats = &f->floats[at(f, device, step)];
+    struct nd_explained_execution *execution = execution_of(f, device, step);
+    double share = floats->n > 0 ? (double)floats->n_on_grid / (double)floats->n : 0, weight;
+    if (floats->n < FEWEST || (share > 0.5 && share < 0.98))
+        return ND_OK;
+    if (share <= 0.5) {
+        f->values[at(f, device, step)] = log2(off_on_npu);
+        return nd_fallback_add(execution, "off-fp16-grid", log2(off_on_npu), err,
+                               "%zu of %zu floats have more bits than half precision",
+                               floats->n - floats->n_on_grid, floats->n);
+    }
+    weight = -log2(passed_on);
+    f->values[at(f, device, step)] = weight;
+    enum nd_status status = nd_fallback_add(execution, "fp16-grid", weight, err,
+                                            "%zu of %zu floats are numbers of half precision, which an NPU may "
+                                            "also have made of others'",
+                                            floats->n_on_grid, floats->n);
+    if (status != ND_OK || floats->n_off == 0)
+        return status;
+    const struct nd_fallback_rates rates = {.exact = 0.5, .off = 0.1, .other = off_on_npu};
+    struct nd_fallback_counts counts = {
+        .n = (double)floats->n_known, .n_off = (double)floats->n_off, .spread = 4};
+    counts.n_far = counts.n_off > counts.n * rounded_off ? counts.n_off : 0;
+    double more = nd_fallback_weigh(&counts, &rates);
+    f->values[at(f, device, step)] += fmax(more, 0);
+    return nd_fallback_add(
+        execution, "fp16-arithmetic", fmax(more, 0), err,
+        "%zu of %zu are not what its own inputs give when they are rounded to half precision "
+        "once",
+        floats->n_off, floats->n_known);
+}
+
+/* ---- what is around it, and what is recorded ---- */
+
+/* Where nothing else was computed by an NPU, this one hardly was. The other way round it says nothing: single
+ * units that are not is what is looked for. */
+static enum nd_status judge_neighbours(struct fallback *f, size_t device, size_t step, struct nd_error *err)
+{
+    enum { FEWEST = 3 };
+    static const double most = 5;
+    size_t n_npu = 0, n_not = 0;
+    for (size_t s = 0; s < f->job->n_steps; s++) {
+        if (s == step)
+            continue;
+        n_npu += f->values[at(f, device, s)] >= ND_FALLBACK_DECISION;
+        n_not += f->values[at(f, device, s)] <= -ND_FALLBACK_DECISION;
+    }
+    if (n_npu + n_not < FEWEST)
+        return ND_OK;
+    double weight = fmin(fmax(log2(((double)n_npu + 0.5) / ((double)n_not + 0.5)), -most), 0);
+    return nd_fallback_add(execution_of(f, device, step), "neighbours", weight, err,
+                           "of the run's other units that tell, %zu were computed by an NPU and %zu were not",
+                           n_npu, n_not);
+}
+
+static enum nd_status judge_placement(struct fallback *f, size_t device, size_t step, struct nd_error *err)
+{
+    const struct nd_explain_source *source = &f->job->sources[device];
+    size_t edge = nd_capture_find_edge(source->capture, edge_of(f, step)->name);
+    const char *provider = edge != SIZE_MAX ? nd_capture_edge_provider(source->capture, edge) : "";
+    if (f->hides_placement || provider[0] == '\0')
+        return ND_OK;
+    bool is_npu = strcmp(provider, "CPUExecutionProvider") != 0;
+    if (is_npu && !nd_fallback_is_called_npu(source->capture))
+        return ND_OK; /* an emulated device's own */
+    return nd_fallback_add(execution_of(f, device, step), "placement",
+                           is_npu ? ND_FALLBACK_MOST : -ND_FALLBACK_MOST, err, "the capture says %s", provider);
+}
+
+/* Why nothing can be said of a unit that left no evidence of its own. */
+static const char *why_unknown(const struct fallback *f, size_t device, size_t step)
+{
+    const struct nd_explained_unit *unit = &f->job->out->devices[device].units[step];
+    const struct nd_fallback_floats *floats = &f->floats[at(f, device, step)];
+    if (unit->execution.verdict != ND_EXECUTION_UNKNOWN)
+        return NULL;
+    if (unit->execution.is_contradictory)
+        return "the evidence contradicts itself";
+    if (floats->n > 0)
+        return "its floats would be these wherever it ran";
+    if (!f->job->out->steps[step].is_unit || !unit->is_examined)
+        return "it was not examined";
+    if (unit->execution.n_deciding == 0)
+        return "it only moves codes: they are the same wherever it runs";
+    return "its codes may be these wherever it runs";
+}
+
+/* ---- all of it ---- */
+
+static enum nd_status judge_step(struct fallback *f, size_t device, size_t step, struct nd_error *err)
+{
+    enum nd_status status = judge_neighbours(f, device, step, err);
+    if (status == ND_OK)
+        status = judge_placement(f, device, step, err);
+    nd_fallback_conclude(execution_of(f, device, step));
+    execution_of(f, device, step)->why_unknown = why_unknown(f, device, step);
+    return status;
+}
+
+static enum nd_status judge_values(struct fallback *f, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    const struct nd_explain_job *job = f->job;
+    for (size_t d = 0; d < job->n_devices; d++) {
+        for (size_t s = 0; s < job->n_steps && !job->sources[d].is_failed; s++)
+            count_codes(f, d, s);
+        lend_spread(f, d);
+        for (size_t s = 0; s < job->n_steps; s++) {
+            const struct nd_fallback_counts *counts = &f->counts[at(f, d, s)];
+            struct nd_fallback_rates rates = nd_fallback_rates_of(job->out->steps[s].op_types, counts->is_wide);
+            f->alone[at(f, d, s)] = nd_fallback_weigh(counts, &rates);
+        }
+    }
+    for (size_t d = 0; d < job->n_devices; d++)
+        for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
+            if (!is_judged(f, d, s))
+                continue;
+            status = judge_codes(f, d, s, err);
+            if (status == ND_OK)
+                status = judge_floats(f, d, s, err);
+        }
+    return status;
+}
+
+static enum nd_status judge_device(struct fallback *f, size_t device, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    if (f->job->sources[device].is_failed)
+        return ND_OK;
+    for (size_t s = 0; s < f->job->n_steps && status == ND_OK; s++)
+        if (is_judged(f, device, s))
+            status = judge_step(f, device, s, err);
+    if (status == ND_OK)
+        status = nd_fallback_judge_run(f->job, device, &f->values[at(f, device, 0)], f->hides_placement, err);
+    return status;
+}
+
+static size_t find_half_even(void)
+{
+    size_t n, p = 0;
+    const struct nd_program *programs = nd_programs(&n);
+    while (p + 1 < n && (programs[p].kind != ND_PROGRAM_SINGLE || programs[p].rounding != ND_ROUND_HALF_EVEN))
+        p++;
+    return p;
+}
+
+enum nd_status nd_explain_find_execution(struct nd_explain_job *job, bool hides_placement, struct nd_error *err)
+{
+    size_t n = job->n_devices * job->n_steps; /* as in make_sums, which was checked */
+    struct fallback f = {.job = job,
+                         .hides_placement = hides_placement,
+                         .half_even = find_half_even(),
+                         .counts = nd_calloc(n, sizeof *f.counts),
+                         .floats = nd_calloc(n, sizeof *f.floats),
+                         .alone = nd_calloc(n, sizeof *f.alone),
+                         .values = nd_calloc(n, sizeof *f.values)};
+    enum nd_status status = ND_OK;
+    if (n > 0 && (f.counts == NULL || f.floats == NULL || f.alone == NULL || f.values == NULL))
+        status = nd_fail_memory(err);
+    if (status == ND_OK && n > 0)
+        status = nd_fallback_look_at_floats(job, f.floats, err);
+    if (status == ND_OK)
+        status = judge_values(&f, err);
+    for (size_t d = 0; d < job->n_devices && status == ND_OK; d++)
+        status = judge_device(&f, d, err);
+    free(f.counts);
+    free(f.floats);
+    free(f.alone);
+    free(f.values);
+    return status;
+}

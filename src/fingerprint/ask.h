@@ -1,0 +1,59 @@
+/* Questions to a device that are one operator between codes: DequantizeLinear, the operator, QuantizeLinear. What
+ * the device makes of them, and what the operator is in double precision. */
+#ifndef ND_FINGERPRINT_ASK_H
+#define ND_FINGERPRINT_ASK_H
+
+#include "fingerprint/trial.h"
+
+enum { ND_ASK_MAX_ATTRIBUTES = 4, ND_ASK_MAX_OPERANDS = 2 };
+
+/* n integers: one is an attribute of that type, more (or is_list) are a list; none: the float. */
+struct nd_ask_attribute {
+    const char *name;
+    size_t n;
+    bool is_list;
+    int64_t ints[4];
+    float f;
+};
+
+/* A constant behind the first input: codes of 8 or 32 bits, or int64 numbers that are no codes. Borrowed. */
+struct nd_ask_operand {
+    enum nd_dtype dtype; /* ND_DTYPE_U8, _I32, _I64 */
+    struct nd_shape shape;
+    const void *data;
+    float scale;
+    int64_t zero;
+};
+
+struct nd_ask {
+    const char *op_type;
+    enum nd_dtype dtype; /* of the codes on both sides: ND_DTYPE_U8 or ND_DTYPE_U16 */
+    struct nd_shape x, y;
+    float scale_x, scale_y;
+    int64_t zero_x, zero_y;
+    size_t n_attributes, n_operands;
+    struct nd_ask_attribute attributes[ND_ASK_MAX_ATTRIBUTES];
+    struct nd_ask_operand operands[ND_ASK_MAX_OPERANDS];
+};
+
+/* Codes in, codes out: codes [n_samples] times x. As nd_trial_run. */
+enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, const double *codes,
+                             size_t n_samples, struct nd_trial_result *out, struct nd_error *err);
+
+/* What the operator gives before it is quantised: values [n_samples] times y, of which there is room. Errors as
+ * of nd_op_run. */
+enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size_t n_samples, double *values,
+                             struct nd_error *err);
+
+/* Elements of a shape that is known to be small. */
+size_t nd_ask_elems(const struct nd_shape *shape);
+
+/* Random bits, 31 of them, the same for the same seed; and a number in low .. high. */
+uint64_t nd_ask_random(uint64_t *seed);
+double nd_ask_between(uint64_t *seed, double low, double high);
+
+/* Digest of codes of at most 16 bits, as 32 hexadecimal digits. Empty when memory is out. */
+enum { ND_ASK_DIGEST_BYTES = 33 };
+void nd_ask_digest(const double *codes, size_t n, char out[ND_ASK_DIGEST_BYTES]);
+
+#endif

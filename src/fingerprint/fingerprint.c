@@ -1,0 +1,162 @@
+#include "npudiff/fingerprint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "fingerprint/section.h"
+
+/* In the order in which they are taken: those on which most models depend come first. */
+static const struct section {
+    struct nd_fingerprint_section about;
+    nd_section *take;
+} sections[] = {
+    {{"linear-u8", "Conv, Gemm and MatMul of uint8 codes: multiplier, granule, zero point, rounding"},
+     nd_section_linear_u8},
+    {{"elementwise-u8", "Add, Mul and Sub of uint8 codes: multipliers, shifts, rounding constants, offset"},
+     nd_section_elementwise_u8},
+    {{"table-u8", "functions of one uint8 code: every entry of the table, and how it is rounded"}, nd_section_table_u8},
+    {{"table-u16", "Sigmoid, Tanh and Gelu of uint16 codes: all 65 536 entries"}, nd_section_table_u16},
+};
+enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
+
+const struct nd_fingerprint_section *nd_fingerprint_sections(void)
+{
+    static struct nd_fingerprint_section
+        list[N_SECTIONS + 1]; /* written with the same values by whoever asks */
+    for (size_t i = 0; i < N_SECTIONS; i++)
+        list[i] = sections[i].about;
+    return list;
+}
+
+void nd_fingerprint_options_init(struct nd_fingerprint_options *options)
+{
+    *options = (struct nd_fingerprint_options){.struct_size = sizeof *options};
+}
+
+static bool is_wanted(const struct nd_fingerprint_options *options, const char *name)
+{
+    for (size_t i = 0; i < options->n_sections; i++)
+        if (strcmp(options->sections[i], name) == 0)
+            return true;
+    return options->sections == NULL;
+}
+
+static enum nd_status check_sections(const struct nd_fingerprint_options *options, struct nd_error *err)
+{
+    for (size_t i = 0; options->sections != NULL && i < options->n_sections; i++) {
+        bool is_there = false;
+        for (size_t s = 0; s < N_SECTIONS; s++)
+            is_there = is_there || strcmp(sections[s].about.name, options->sections[i]) == 0;
+        if (!is_there)
+            return nd_fail(err, ND_E_OPTION_VALUE, options->sections[i], "a datasheet has no section '%s'",
+                           options->sections[i]);
+    }
+    return ND_OK;
+}
+
+static json_t *describe_device(const struct nd_device *device)
+{
+    json_t *out =
+        json_pack("{s:s, s:s, s:s, s:b}", "uri", device->uri, "kind", nd_device_kind_name(device->kind),
+                  "runtime", device->runtime.id != NULL ? device->runtime.id : "", "is_simulator",
+                  device->kind == ND_DEVICE_HTP_SIM);
+    if (out != NULL && device->chipset != NULL) {
+        json_object_set_new(out, "chipset", json_string(device->chipset->sm));
+        json_object_set_new(out, "arch", json_string(device->chipset->arch));
+    }
+    return out;
+}
+
+static void report(const struct nd_fingerprint_options *options, const struct nd_bench *bench, size_t section)
+{
+    if (options->progress == NULL)
+        return;
+    const struct nd_fingerprint_progress progress = {.section = sections[section].about.name,
+                                                     .section_index = section,
+                                                     .n_sections = N_SECTIONS,
+                                                     .n_trials = bench->n_run + bench->n_kept};
+    options->progress(options->progress_context, &progress);
+}
+
+static enum nd_status take_sections(struct nd_bench *bench, const struct nd_fingerprint_options *options,
+                                    json_t *sheet, struct nd_error *err)
+{
+    json_t *list = json_object();
+    enum nd_status status = nd_section_set(sheet, "sections", list) ? ND_OK : nd_fail_memory(err);
+    for (size_t s = 0; status == ND_OK && s < N_SECTIONS; s++) {
+        if (!is_wanted(options, sections[s].about.name))
+            continue;
+        json_t *entries = json_array();
+        report(options, bench, s);
+        if (!nd_section_set(list, sections[s].about.name, entries))
+            status = nd_fail_memory(err);
+        if (status == ND_OK)
+            status = sections[s].take(bench, entries, err);
+        if (status == ND_OK && options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
+            status = nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request");
+    }
+    if (status == ND_OK &&
+        !nd_section_set(sheet, "trials", json_integer((json_int_t)(bench->n_run + bench->n_kept))))
+        status = nd_fail_memory(err);
+    return status;
+}
+
+static enum nd_status make_sheet(struct nd_bench *bench, const struct nd_fingerprint_options *options,
+                                 char **json, struct nd_error *err)
+{
+    json_t *sheet = json_pack("{s:i, s:o?}", "npudiff_datasheet", 1, "device", describe_device(bench->device));
+    enum nd_status status = sheet != NULL ? take_sections(bench, options, sheet, err) : nd_fail_memory(err);
+    char *text = status == ND_OK ? json_dumps(sheet, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    struct nd_strbuf out = {0};
+    if (status == ND_OK) {
+        nd_strbuf_printf(&out, "%s\n", text != NULL ? text : "");
+        *json = nd_strbuf_take(&out);
+        if (text == NULL || *json == NULL) {
+            free(*json);
+            status = nd_fail_memory(err);
+        }
+    }
+    free(text);
+    json_decref(sheet);
+    return status;
+}
+
+/* What stands in for a folder of the user's. */
+static enum nd_status choose_folder(const struct nd_fingerprint_options *options, char **folder,
+                                    struct nd_error *err)
+{
+    if (options->folder == NULL)
+        return nd_dir_make_temporary(folder, err);
+    enum nd_status status = nd_dir_make(options->folder, err);
+    if (status == ND_OK && (*folder = nd_strdup(options->folder)) == NULL)
+        status = nd_fail_memory(err);
+    return status;
+}
+
+enum nd_status nd_fingerprint_take(const struct nd_device *device, const struct nd_fingerprint_options *options,
+                                   char **json, struct nd_error *err)
+{
+    char *folder = NULL;
+    if (options->struct_size != sizeof *options)
+        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the options are of another version of the library");
+    enum nd_status status = check_sections(options, err);
+    if (status == ND_OK)
+        status = choose_folder(options, &folder, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_bench bench = {.device = device, .folder = folder};
+    nd_capture_options_init(&bench.options);
+    bench.options.agent = options->agent;
+    bench.options.time_limit_s = options->time_limit_s > 0 ? options->time_limit_s : 600;
+    bench.options.is_cancelled = options->is_cancelled;
+    bench.options.cancel_context = options->cancel_context;
+    status = make_sheet(&bench, options, json, err);
+    if (options->folder == NULL)
+        nd_dir_remove(folder);
+    free(folder);
+    return status;
+}

@@ -1,0 +1,35 @@
+/* How wide the integer sums of a device are: products of uint8 codes, 127 x 127 each, of 4 to 262 144 terms. An
+ * accumulator of fewer bits saturates or wraps, and is seen doing so in the codes, whatever else happens to them
+ * on the way. */
+#ifndef ND_FINGERPRINT_LONG_SUMS_H
+#define ND_FINGERPRINT_LONG_SUMS_H
+
+#include "fingerprint/trial.h"
+
+struct nd_long_sums {
+    bool has_failed; /* not even 4 terms could be run */
+    struct nd_trial_result failure; /* of the first that could not; has no data */
+    size_t n_terms_failed; /* its terms; 0: all could be run */
+    bool is_on_npu;
+    char provider[64];
+    size_t n_models, n_codes, n_wrong; /* wrong: a few units from where the sum is */
+    /* Largest magnitude below which, and least from which on, sums of one sign come out wrong. wrong is 0 where
+     * none did; then all up to `right` were. */
+    int64_t right, wrong;
+    size_t n_cancelled, n_cancelled_wrong; /* sums beyond `wrong` on the way that come back to 0: wrapping adders
+                                              do not mind, saturating ones do */
+    /* Pairs of 255 x 127, which two products in 16 bits (VPMADDUBSW) do not hold. */
+    bool has_pairs;
+    size_t n_pairs, n_pairs_wrong;
+};
+
+/* Widths of two's complement accumulators that what was right rules out: 2 to the result; 0: none. */
+int nd_long_sums_excluded_bits(const struct nd_long_sums *sums);
+/* The only width between right and wrong; 0: none, or not the only one. */
+int nd_long_sums_bits(const struct nd_long_sums *sums);
+
+/* Errors as of nd_trial_run; a device that fails is a result. *out needs deinit on ND_OK. */
+enum nd_status nd_long_sums_take(struct nd_bench *bench, struct nd_long_sums *out, struct nd_error *err);
+void nd_long_sums_deinit(struct nd_long_sums *sums);
+
+#endif

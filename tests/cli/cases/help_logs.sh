@@ -1,0 +1,1 @@
+"$NPUDIFF" logs --help

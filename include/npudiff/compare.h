@@ -280,7 +280,11 @@ struct nd_compared_device {
     char *runtime;
     char *kind;
     enum nd_capture_status status;
-    char *failure;    /* stage, operator and message of a failed device, or "" */
+    char *failure; /* stage, operator and message of a failed device, or "" */
+    /* The first device of the same kind, or SIZE_MAX; and the options known to change bits that differ from its
+     * ("runtime.option_x is 0, not 1; ..."), or "". */
+    size_t configured_as;
+    char *configuration;
     size_t n_samples; /* over all probes */
     size_t n_samples_expected;
     size_t n_unstable_edges;       /* edges with n_unstable > 0 */

@@ -127,5 +127,6 @@ void nd_compared_device_deinit(struct nd_compared_device *device)
     free(device->runtime);
     free(device->kind);
     free(device->failure);
+    free(device->configuration);
     *device = (struct nd_compared_device){0};
 }

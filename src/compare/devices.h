@@ -11,6 +11,10 @@ enum nd_status nd_device_describe(const struct nd_capture *capture, struct nd_co
 /* Gives devices of one label a number behind it ("cpu", "cpu#2"). */
 enum nd_status nd_devices_number_labels(struct nd_compared_device *devices, size_t n, struct nd_error *err);
 
+/* Fills configured_as and configuration. ND_ERR_MEMORY. */
+enum nd_status nd_devices_describe_configuration(const struct nd_alignment *alignment,
+                                                 struct nd_compared_device *devices, struct nd_error *err);
+
 /* Whether an edge was computed by the CPU provider on a device that is no CPU. Model inputs are expected there.
  */
 bool nd_device_fell_back(const struct nd_compared_device *device, const struct nd_edge *edge,

@@ -18,6 +18,8 @@ static enum nd_status describe_devices(const struct nd_alignment *alignment, str
         comparison->n_devices = c + 1;
         status = nd_device_describe(alignment->captures[c], &comparison->devices[c], err);
     }
+    if (status == ND_OK)
+        status = nd_devices_describe_configuration(alignment, comparison->devices, err);
     return status == ND_OK ? nd_devices_number_labels(comparison->devices, comparison->n_devices, err) : status;
 }
 

@@ -131,6 +131,8 @@ static void put_device(struct nd_json *json, const struct nd_comparison *c,
     nd_json_count(json, "unstable_edges", device->n_unstable_edges);
     nd_json_count(json, "cpu_fallback_edges", device->n_cpu_edges);
     put_npu_share(json, device);
+    nd_json_index(json, "configured_as", device->configured_as);
+    nd_json_text(json, "configuration", device->configuration);
     nd_json_int(json, "class", device->class_id);
     nd_json_int(json, "output_class", device->output_class_id);
     nd_json_text(json, "first_difference", first);

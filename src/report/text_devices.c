@@ -28,6 +28,20 @@ static void put_npu_share(const struct nd_text_report *report, const struct nd_c
     nd_strbuf_puts(report->out, " on the NPU; 'npudiff placement' says which not\n");
 }
 
+/* Only where options differ that are known to change bits. */
+static void put_configuration(const struct nd_text_report *report, const struct nd_compared_device *device)
+{
+    if (device->configuration == NULL || device->configuration[0] == '\0')
+        return;
+    nd_strbuf_puts(report->out, "  ");
+    nd_text_put_wrapped(report, device->label, 4);
+    nd_strbuf_puts(report->out, " is configured otherwise than '");
+    nd_text_put_wrapped(report, report->comparison->devices[device->configured_as].label, 4);
+    nd_strbuf_puts(report->out, "', in what is known to change bits: ");
+    nd_text_put_wrapped(report, device->configuration, 4);
+    nd_strbuf_puts(report->out, "\n");
+}
+
 void nd_text_devices(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -59,6 +73,8 @@ void nd_text_devices(const struct nd_text_report *report)
     nd_text_put_table(report, &table, table.n_columns, 1, "");
     for (size_t i = 0; i < c->n_devices; i++)
         put_npu_share(report, &c->devices[i]);
+    for (size_t i = 0; i < c->n_devices; i++)
+        put_configuration(report, &c->devices[i]);
     for (size_t i = 0; i < c->n_devices; i++) {
         if (c->devices[i].status != ND_CAPTURE_FAILED)
             continue;

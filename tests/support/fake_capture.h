@@ -74,6 +74,20 @@ const char *nd_capture_string(const struct nd_capture *capture, const char *grou
     return NULL;
 }
 
+/* No list of attributes: they are asked for by name. */
+size_t nd_capture_n_attrs(const struct nd_capture *capture)
+{
+    (void)capture;
+    return 0;
+}
+
+const struct nd_attr *nd_capture_attr(const struct nd_capture *capture, size_t i)
+{
+    (void)capture;
+    (void)i;
+    return NULL;
+}
+
 /* No nodes and no logs: what placement there is, edges tell. */
 size_t nd_capture_n_nodes(const struct nd_capture *capture)
 {

@@ -94,9 +94,12 @@ void explain_print_execution(const struct nd_explanation *e, const struct nd_exp
     bool is_plain = (run->verdict == plain || run->verdict == ND_EXECUTION_UNKNOWN) && !run->is_contradictory;
     if (!run->is_called_npu || (n_odd == 0 && is_plain && !with_units))
         return; /* of a CPU or an emulated device nobody asks it */
-    explain_print_wrapped(width, 2, "computed %s: of its units %zu by the NPU, %zu not, of %zu it is not known",
+    char unknown[48] = "";
+    if (run->n_unknown > 0)
+        snprintf(unknown, sizeof unknown, ", %zu not known", run->n_unknown);
+    explain_print_wrapped(width, 2, "computed %s: %zu of its units by the NPU, %zu not%s",
                           is_whole ? "by the CPU, the whole run" : words_of(run->verdict), run->n_npu,
-                          run->n_not_npu, run->n_unknown);
+                          run->n_not_npu, unknown);
     print_evidence(run, width);
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_execution *unit = &device->units[s].execution;

@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/dims.h"
 #include "cli/fleet.h"
 #include "cli/signals.h"
 #include "npudiff/device.h"
 #include "npudiff/evidence.h"
-#include "npudiff/parse.h"
 
 struct values {
     struct cli_list devices;
@@ -37,25 +37,6 @@ struct values {
 };
 
 /* ---- preparing ---- */
-
-static enum nd_status set_dims(struct nd_model *model, const struct cli_list *dims, int *usage,
-                               struct nd_error *err)
-{
-    for (size_t i = 0; i < dims->n; i++) {
-        const char *equals = strchr(dims->items[i], '=');
-        int64_t n;
-        if (equals == NULL || equals == dims->items[i] || !nd_parse_i64(equals + 1, &n) || n < 1) {
-            *usage = cli_usage_error("capture", "--dim takes NAME=N with N >= 1, not '%s'", dims->items[i]);
-            return ND_ERR_USAGE;
-        }
-        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
-        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : ND_ERR_MEMORY;
-        free(name);
-        if (status != ND_OK)
-            return status;
-    }
-    return nd_model_check_static(model, err);
-}
 
 enum { MAX_LABEL_BYTES = 100, MAX_NAME_BYTES = MAX_LABEL_BYTES + 16 };
 
@@ -245,7 +226,8 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     fleet.options.htp_config_outer = htp->outer;
     int usage = 0;
     size_t n_old = 0;
-    enum nd_status status = fleet.cells != NULL ? set_dims(model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
+    enum nd_status status =
+        fleet.cells != NULL ? cli_set_dims("capture", model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
     if (status == ND_OK)
         status = nd_probes_for_model(model, specs.items, specs.n, probes, &err);
     if (status == ND_OK)

@@ -5,11 +5,11 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/dims.h"
 #include "cli/fleet.h"
 #include "cli/placement_report.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
-#include "npudiff/parse.h"
 
 struct values {
     struct cli_list devices;
@@ -23,25 +23,6 @@ struct values {
     bool verbose;
     bool quiet;
 };
-
-static enum nd_status set_dims(struct nd_model *model, const struct cli_list *dims, int *usage,
-                               struct nd_error *err)
-{
-    for (size_t i = 0; i < dims->n; i++) {
-        const char *equals = strchr(dims->items[i], '=');
-        int64_t n;
-        if (equals == NULL || equals == dims->items[i] || !nd_parse_i64(equals + 1, &n) || n < 1) {
-            *usage = cli_usage_error("placement", "--dim takes NAME=N with N >= 1, not '%s'", dims->items[i]);
-            return ND_ERR_USAGE;
-        }
-        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
-        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : ND_ERR_MEMORY;
-        free(name);
-        if (status != ND_OK)
-            return status;
-    }
-    return ND_OK;
-}
 
 /* ---- devices that are asked now ---- */
 
@@ -208,7 +189,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("placement", "-d DEVICE is needed, or captures of the model");
     enum nd_status status = nd_model_load(operands[0], &model, &err);
     if (status == ND_OK)
-        status = set_dims(model, &values->dims, &usage, &err);
+        status = cli_set_dims("placement", model, &values->dims, &usage, &err);
     int exit_code = ND_EXIT_TROUBLE;
     if (status == ND_OK)
         exit_code = place_model(values, model, operands + 1, n_operands - 1);

@@ -1,0 +1,25 @@
+#include "cli/dims.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "npudiff/parse.h"
+
+enum nd_status cli_set_dims(const char *command, struct nd_model *model, const struct cli_list *dims,
+                            int *usage, struct nd_error *err)
+{
+    for (size_t i = 0; i < dims->n; i++) {
+        const char *equals = strchr(dims->items[i], '=');
+        int64_t n;
+        if (equals == NULL || equals == dims->items[i] || !nd_parse_i64(equals + 1, &n) || n < 1) {
+            *usage = cli_usage_error(command, "--dim takes NAME=N with N >= 1, not '%s'", dims->items[i]);
+            return ND_ERR_USAGE;
+        }
+        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
+        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : ND_ERR_MEMORY;
+        free(name);
+        if (status != ND_OK)
+            return status;
+    }
+    return ND_OK;
+}

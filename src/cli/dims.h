@@ -1,0 +1,13 @@
+/* --dim NAME=N: sizes of a model's dynamic dimensions. */
+#ifndef ND_CLI_DIMS_H
+#define ND_CLI_DIMS_H
+
+#include "cli/options.h"
+#include "npudiff/model.h"
+
+/* Sets all of them. What is not of the form NAME=N is reported, in the name of the command: then *usage is the
+ * exit code, and ND_ERR_USAGE is returned. Other errors as nd_model_set_dim. */
+enum nd_status cli_set_dims(const char *command, struct nd_model *model, const struct cli_list *dims,
+                            int *usage, struct nd_error *err);
+
+#endif

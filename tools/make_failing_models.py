@@ -126,8 +126,8 @@ def where():
 
 
 def depthwise63():
-    """A 63x63 kernel on five channels (four are not refused), on the model's own input: behind `front` it is refused only
-    while all edges are recorded."""
+    """A 63x63 kernel on five channels (four are not refused), between the model's own input and output: it is refused
+    only where what it makes is an output, as every edge is while all are recorded."""
     g, shape = Graph(16), [1, 5, 8, 8]
     kernel = g.weight("kernel", codes(7, [5, 1, 63, 63]), 1e-3)
     g.node("Conv", [g.input(shape), kernel], "broken", output="y", group=5, pads=[31] * 4)
@@ -160,9 +160,16 @@ def conv_int16():
                          pads=[1, 1, 1, 1]), shape)
 
 
+def conv3d_dilated():
+    g, shape = Graph(), [1, 4, 6, 6, 6]
+    x = g.front(shape)
+    return g.back(g.node("Conv", [x, g.weight("kernel", codes(10, [4, 4, 3, 3, 3]))], "broken", dilations=[2, 2, 2],
+                         pads=[2] * 6), shape)
+
+
 MODELS = {"instance-norm.u8": instance_norm, "lstm.u8": lstm, "selu.u8": selu, "scatter-nd.u8": scatter_nd,
           "where.u16": where, "depthwise63.u16": depthwise63, "nan-scale.u8": nan_scale, "lrn.u16": lrn,
-          "zero-dim.u8": zero_dim, "conv-int16.u8": conv_int16}
+          "zero-dim.u8": zero_dim, "conv-int16.u8": conv_int16, "conv3d-dilated.u8": conv3d_dilated}
 
 
 def main():

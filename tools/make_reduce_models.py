@@ -6,8 +6,9 @@
 
 The operator `broken` of each small model goes, with its constants and its quantisation, between two nodes of the ViT.
 There the activation is requantised to what the small model gives its operator, brought to its shape (Slice and Pad are
-avoided: a MatMul with constant weights before and after brings any number of elements to any other), and back. Nothing
-else is taken from the small model, so that its failure has to be found among some 70 operators of the ViT.
+avoided: a MatMul with constant weights before and after brings any number of elements to any other), and back. One that
+is refused only as an output of the model (depthwise63) becomes a second head instead. Nothing else is taken from the
+small model, so that its failure has to be found among some 70 operators of the ViT.
 """
 
 import argparse
@@ -62,49 +63,40 @@ def renamed(name):
     return f"case/{name}" if name else ""
 
 
-def embed(whole_path, small_path):
-    whole, small = onnx.load(whole_path), onnx.load(small_path)
-    embedding = Embedding()
-    graph = small.graph
-    shapes = shapes_of(small)
-    made_by = {o: n for n in graph.node for o in n.output}
-    constants = {i.name: i for i in graph.initializer}
-    # Everything between `front` and `back`; the whole where there are none.
-    has_front, back = "front" in made_by, next((n for n in graph.node if n.name == "back"), None)
-    entry, leaving = "front" if has_front else "x", back.input[0] if back else graph.output[0].name
-    chain, wanted = [], {leaving}
-    for n in reversed(graph.node):
-        if set(n.output) & wanted and n.name != "front":
-            chain.insert(0, n)
-            wanted |= set(n.input)
-    skipped = ("x_", "front.bias") if has_front else ()
-    chain = [n for n in chain if not n.name.startswith(skipped)]
-    first = next(n for n in graph.node if n.name == f"{entry}_QuantizeLinear")
-    pair = [first.input[1], first.input[2]]
-    inside, outside = shapes[entry], shapes[leaving]
-    used = {name for n in chain for name in n.input if name in constants} | set(pair)
-    for name in sorted(used):
-        copy = onnx.TensorProto()
-        copy.CopyFrom(constants[name])
-        copy.name = renamed(name)
-        embedding.constants.append(copy)
-    own = [renamed(p) for p in pair]
+class Case:
+    """What is taken from a small model: all that makes `leaving` of `entry`, and the constants of that."""
 
-    # the ViT up to here, brought to the operator's shape
-    stream = shapes_of(whole)[BEHIND]
-    width = int(np.prod(stream))
-    tail = f"{BEHIND}_DequantizeLinear_Output"
-    n_in, n_out = int(np.prod(inside)), int(np.prod(outside))
-    if has_front:
-        x = embedding.node("Reshape", [tail, embedding.constant("flat.shape", np.array([1, width], np.int64))], "flat", own)
-        x = embedding.linear(x, "enter", width, n_in, own)
-        # what stands in for `front`
-        embedding.nodes.append(h.make_node("Reshape", [x, embedding.constant("enter.shape", np.array(inside, np.int64))],
-                                           [renamed(entry)], name="case/shaped"))
-    else: # it fails beside an input and an output only: so it gets ones of its own, and is added to the stream
-        whole.graph.input.append(h.make_tensor_value_info(renamed(entry), onnx.TensorProto.FLOAT, inside))
-        whole.graph.output.append(h.make_tensor_value_info(renamed(leaving), onnx.TensorProto.FLOAT, outside))
-    for n in chain:
+    def __init__(self, small):
+        graph = small.graph
+        names = {n.name: n for n in graph.node}
+        self.shapes = shapes_of(small)
+        # Everything between `front` and `back`; the whole where there are none.
+        self.is_between = "front" in names
+        self.entry = "front" if self.is_between else "x"
+        self.leaving = names["back"].input[0] if self.is_between else graph.output[0].name
+        skipped = ("x_", "front.bias") if self.is_between else ()
+        self.chain, wanted = [], {self.leaving}
+        for n in reversed(graph.node):
+            if set(n.output) & wanted and n.name != "front":
+                wanted |= set(n.input)
+                if not n.name.startswith(skipped):
+                    self.chain.insert(0, n)
+        first = names[f"{self.entry}_QuantizeLinear"]
+        self.pair = [first.input[1], first.input[2]]
+        used = {name for n in self.chain for name in n.input} | set(self.pair)
+        self.constants = sorted((i for i in graph.initializer if i.name in used), key=lambda i: i.name)
+
+
+def add_constants(embedding, case):
+    for constant in case.constants:
+        copy = onnx.TensorProto()
+        copy.CopyFrom(constant)
+        copy.name = renamed(constant.name)
+        embedding.constants.append(copy)
+
+
+def add_nodes(embedding, case):
+    for n in case.chain:
         copy = onnx.NodeProto()
         copy.CopyFrom(n)
         copy.name = renamed(n.name)
@@ -113,17 +105,45 @@ def embed(whole_path, small_path):
             del field[:]
             field.extend(names)
         embedding.nodes.append(copy)
-    # and back
-    y = renamed(leaving)
+
+
+def enter(embedding, case, tail, stream):
+    """Brings the ViT's activation to the shape of what the operator reads."""
+    own, inside = [renamed(p) for p in case.pair], case.shapes[case.entry]
+    width = int(np.prod(stream))
+    x = embedding.node("Reshape", [tail, embedding.constant("flat.shape", np.array([1, width], np.int64))], "flat", own)
+    x = embedding.linear(x, "enter", width, int(np.prod(inside)), own)
+    embedding.nodes.append(h.make_node("Reshape", [x, embedding.constant("enter.shape", np.array(inside, np.int64))],
+                                       [renamed(case.entry)], name="case/shaped"))
+
+
+def leave(embedding, case, stream):
+    """And what it makes back to the shape of the ViT's activation."""
+    own, outside = [renamed(p) for p in case.pair], case.shapes[case.leaving]
+    y, n_out = renamed(case.leaving), int(np.prod(outside))
     if n_out == 0:
         pads = embedding.constant("grow.pads", np.array([0] * len(outside) + [8 * (d == 0) for d in outside], np.int64))
         y = embedding.node("Pad", [y, pads], "grow", own)
         n_out = int(np.prod([d or 8 for d in outside]))
-    y = embedding.node("Reshape", [y, embedding.constant("leave.flat.shape", np.array([1, n_out], np.int64))], "leave.flat", own)
-    y = embedding.linear(y, "leave", n_out, width, own)
-    y = embedding.node("Reshape", [y, embedding.constant("leave.shape", np.array(stream, np.int64))], "shaped.back", own)
-    if not has_front:
-        y = embedding.node("Add", [tail, y], "added", own)
+    shape = embedding.constant("leave.flat.shape", np.array([1, n_out], np.int64))
+    y = embedding.node("Reshape", [y, shape], "leave.flat", own)
+    y = embedding.linear(y, "leave", n_out, int(np.prod(stream)), own)
+    return embedding.node("Reshape", [y, embedding.constant("leave.shape", np.array(stream, np.int64))], "shaped.back", own)
+
+
+def embed(whole_path, small_path):
+    whole, case, embedding = onnx.load(whole_path), Case(onnx.load(small_path)), Embedding()
+    stream = shapes_of(whole)[BEHIND]
+    tail = f"{BEHIND}_DequantizeLinear_Output"
+    add_constants(embedding, case)
+    enter(embedding, case, tail, stream)
+    add_nodes(embedding, case)
+    y = tail
+    if case.is_between:
+        y = leave(embedding, case, stream)
+    else:  # refused only where an output of the model is made, so it becomes a second head of the ViT
+        whole.graph.output.append(h.make_tensor_value_info(renamed(case.leaving), onnx.TensorProto.FLOAT,
+                                                           case.shapes[case.leaving]))
 
     # Whoever read the residual stream now reads what came of it.
     at = next(i for i, n in enumerate(whole.graph.node) if tail in n.output)
@@ -131,8 +151,7 @@ def embed(whole_path, small_path):
         for i, name in enumerate(n.input):
             if name == tail:
                 n.input[i] = y
-    before, after = whole.graph.node[:at + 1], whole.graph.node[at + 1:]
-    nodes = [*before, *embedding.nodes, *after]
+    nodes = [*whole.graph.node[:at + 1], *embedding.nodes, *whole.graph.node[at + 1:]]
     del whole.graph.node[:]
     whole.graph.node.extend(nodes)
     whole.graph.initializer.extend(embedding.constants)

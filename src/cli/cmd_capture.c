@@ -229,6 +229,8 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     enum nd_status status =
         fleet.cells != NULL ? cli_set_dims("capture", model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
     if (status == ND_OK)
+        status = nd_model_check_static(model, &err);
+    if (status == ND_OK)
         status = nd_probes_for_model(model, specs.items, specs.n, probes, &err);
     if (status == ND_OK)
         status = prepare_cells(values, &fleet, &err);

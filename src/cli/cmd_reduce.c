@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/dims.h"
 #include "cli/reduce_report.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
@@ -63,25 +64,6 @@ static void show_progress(void *context, const struct nd_reduce_progress *progre
     if (!*is_terminal)
         fputc('\n', stderr);
     fflush(stderr);
-}
-
-static enum nd_status set_dims(struct nd_model *model, const struct cli_list *dims, int *usage,
-                               struct nd_error *err)
-{
-    for (size_t i = 0; i < dims->n; i++) {
-        const char *equals = strchr(dims->items[i], '=');
-        int64_t n;
-        if (equals == NULL || equals == dims->items[i] || !nd_parse_i64(equals + 1, &n) || n < 1) {
-            *usage = cli_usage_error("reduce", "--dim takes NAME=N with N >= 1, not '%s'", dims->items[i]);
-            return ND_ERR_USAGE;
-        }
-        char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
-        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : ND_ERR_MEMORY;
-        free(name);
-        if (status != ND_OK)
-            return status;
-    }
-    return ND_OK;
 }
 
 /* ---- the command ---- */
@@ -171,7 +153,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         options.time_limit_s = values->time_limit_s;
     enum nd_status status = nd_model_load(operands[0], &model, &err);
     if (status == ND_OK)
-        status = set_dims(model, &values->dims, &usage, &err);
+        status = cli_set_dims("reduce", model, &values->dims, &usage, &err);
     int exit_code =
         status == ND_OK ? reduce(values, model, &options) : (usage != 0 ? usage : cli_report_error(&err));
     nd_model_destroy(&model);

@@ -85,6 +85,7 @@ static void print_failure(const struct nd_reduction_failure *failure)
     if (failure->cause[0] != '\0')
         printf("  reason in the log: %s\n", failure->cause);
     if (failure->op[0] != '\0')
+        printf("  operator of the device: %s\n", failure->op);
 }
 
 static void print_found(const struct cli_reduce_shown *shown, const struct nd_reduction *reduction)

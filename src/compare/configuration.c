@@ -2,6 +2,7 @@
  * difference may come from before any arithmetic does. Chipset and SDK are columns of their own. */
 #include <string.h>
 
+#include "base/error.h"
 #include "base/strbuf.h"
 #include "compare/devices.h"
 #include "npudiff/evidence.h"

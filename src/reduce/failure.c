@@ -6,17 +6,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
+#include "npudiff/logs.h"
 
 /* ---- texts ---- */
-
-static size_t copy_until(const char *from, const char *stop, char *out, size_t size)
-{
-    size_t n = strcspn(from, stop);
-    n = n < size - 1 ? n : size - 1;
-    memcpy(out, from, n);
-    out[n] = '\0';
-    return n;
-}
 
 /* The byte after a name in quotes that starts at text, or text itself. */
 static const char *skip_quoted(const char *text)
@@ -57,57 +50,71 @@ void nd_failure_normalise(const char *text, char *out, size_t size)
 
 /* ---- reading ---- */
 
-/* strstr within one line: a log may have a million of them. */
-static const char *find_in_line(const char *line, size_t length, const char *mark)
+static void copy_string(const struct nd_capture *capture, const char *key, char *out, size_t size)
 {
-    size_t n = strlen(mark);
-    for (size_t at = 0; at + n <= length; at++)
-        if (line[at] == mark[0] && memcmp(line + at, mark, n) == 0)
-            return line + at;
-    return NULL;
+    const char *text = nd_capture_string(capture, "failure", key);
+    if (text != NULL)
+        snprintf(out, size, "%.*s", (int)size - 1, text);
 }
 
-static bool copy_line_after(const char *line, const char *mark, char *out, size_t size)
+static void read_code(const struct nd_capture *capture, struct nd_reduction_failure *out)
 {
-    const char *found = find_in_line(line, strcspn(line, "\n"), mark);
-    if (found == NULL)
-        return false;
-    char text[512];
-    copy_until(found + strlen(mark), "\n", text, sizeof text);
-    nd_failure_normalise(text, out, size);
-    return true;
-}
-
-/* The operator that QNN's graph preparation could not make: "q::QNN_Elu". */
-static bool read_operator(const char *line, char *out, size_t size)
-{
-    static const char *const marks[] = {"could not create op: ", "No registered op found"};
-    size_t length = strcspn(line, "\n");
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
-        const char *found = find_in_line(line, length, marks[i]);
-        const char *name = found != NULL ? find_in_line(found, length - (size_t)(found - line), "q::") : NULL;
-        if (name != NULL) {
-            copy_until(name, " '\"`)\n", out, size);
-            return true;
+    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
+        const struct nd_attr *attr = nd_capture_attr(capture, i);
+        if (attr->type == ND_ATTR_I64 && strcmp(attr->group, "failure") == 0 &&
+            strcmp(attr->key, "raw_code") == 0) {
+            out->has_raw_code = true;
+            out->raw_code = attr->i64;
         }
     }
-    return false;
 }
 
-void nd_failure_find_cause(const char *log, struct nd_reduction_failure *out)
+/* How well a finding says why: one that names the operator, one that names what is wrong with it, anything else
+ * that failed; what the backend had against the node that was not placed in the end; nothing. */
+static unsigned rank_reason(const struct nd_capture_finding *finding, const char *log_node)
 {
-    /* In this order: the first names an operator, and the second and third say why, if less surely. */
-    static const char *const marks[] = {"::ERROR:", "[error] "};
-    out->cause[0] = out->operator[0] = '\0';
-    for (const char *line = log; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n')
-        if (read_operator(line, out->operator, sizeof out->operator)) {
-            snprintf(out->cause, sizeof out->cause, "could not create op: %s", out->operator);
-            return;
+    static const char *const telling[] = {"quantisation", "memory", "version", "arch", "library", "device"};
+    bool is_failure = strcmp(finding->severity, "failure") == 0;
+    if (!is_failure || strcmp(finding->kind, "fallback") == 0)
+        return strcmp(finding->kind, "validation") == 0 && log_node != NULL &&
+               strcmp(finding->node, log_node) == 0;
+    if (strcmp(finding->kind, "preparation") == 0 && finding->op[0] != '\0')
+        return 4;
+    for (size_t i = 0; i < sizeof telling / sizeof telling[0]; i++)
+        if (strcmp(finding->kind, telling[i]) == 0)
+            return 3;
+    return 2;
+}
+
+/* A line without what every line begins with: where in the runtime it was written. */
+static const char *skip_source(const char *line)
+{
+    static const char *const marks[] = {"ERROR:", "<E> ", "] "};
+    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
+        const char *found = strstr(line, marks[i]);
+        if (found != NULL)
+            return found + strlen(marks[i]);
+    }
+    return line;
+}
+
+static void read_cause(const struct nd_capture *capture, struct nd_reduction_failure *out)
+{
+    const struct nd_capture_finding *best = NULL;
+    const char *log_node = nd_capture_string(capture, "failure", "log_node");
+    unsigned best_rank = 0;
+    for (size_t i = 0; i < nd_capture_n_findings(capture); i++) {
+        const struct nd_capture_finding *finding = nd_capture_finding(capture, i);
+        unsigned rank = rank_reason(finding, log_node);
+        if (rank > best_rank) {
+            best = finding;
+            best_rank = rank;
         }
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        for (const char *line = log; *line != '\0'; line += strcspn(line, "\n"), line += *line == '\n')
-            if (copy_line_after(line, marks[i], out->cause, sizeof out->cause))
-                return;
+    }
+    if (best == NULL)
+        return;
+    snprintf(out->cause_kind, sizeof out->cause_kind, "%.15s", best->kind);
+    snprintf(out->cause, sizeof out->cause, "%.191s", skip_source(best->text));
 }
 
 /* Which operators fall back is the reason; the first stands for all: "Erf". */
@@ -116,8 +123,9 @@ static void read_fallen(const char *message, struct nd_reduction_failure *out)
     const char *colon = strstr(message, ": ");
     if (colon == NULL)
         return;
-    copy_until(colon + 2, " ", out->operator, sizeof out->operator);
-    snprintf(out->cause, sizeof out->cause, "%s does not run on the NPU", out->operator);
+    snprintf(out->op, sizeof out->op, "%.*s", (int)strcspn(colon + 2, " "), colon + 2);
+    snprintf(out->cause, sizeof out->cause, "%s does not run on the NPU", out->op);
+    snprintf(out->cause_kind, sizeof out->cause_kind, "fallback");
 }
 
 void nd_failure_read(const struct nd_capture_outcome *outcome, const struct nd_capture *capture,
@@ -126,74 +134,38 @@ void nd_failure_read(const struct nd_capture_outcome *outcome, const struct nd_c
     *out = (struct nd_reduction_failure){.id = outcome->failure.id};
     snprintf(out->stage, sizeof out->stage, "%s", outcome->stage);
     snprintf(out->message, sizeof out->message, "%.511s", outcome->failure.message);
-    if (out->id == ND_E_DEVICE_FALLBACK) {
-        read_fallen(out->message, out);
-        return;
+    if (capture != NULL) {
+        /* That of the outcome also tells what the logs say, with names and counts. */
+        copy_string(capture, "message", out->message, sizeof out->message);
+        copy_string(capture, "qnn_stage", out->qnn_stage, sizeof out->qnn_stage);
+        copy_string(capture, "symbol", out->symbol, sizeof out->symbol);
+        copy_string(capture, "operator", out->op, sizeof out->op);
+        copy_string(capture, "node", out->node, sizeof out->node);
+        read_code(capture, out);
     }
-    for (size_t i = 0; capture != NULL && out->cause[0] == '\0' && i < nd_capture_n_logs(capture); i++)
-        nd_failure_find_cause(nd_capture_log_text(capture, i), out);
+    if (out->id == ND_E_DEVICE_FALLBACK)
+        read_fallen(out->message, out);
+    else if (capture != NULL)
+        read_cause(capture, out);
 }
 
 bool nd_failure_is_same(const struct nd_reduction_failure *a, const struct nd_reduction_failure *b)
 {
     char left[sizeof a->message], right[sizeof b->message];
-    if (strcmp(a->stage, b->stage) != 0 || a->id != b->id || strcmp(a->cause, b->cause) != 0)
+    if (strcmp(a->stage, b->stage) != 0 || a->id != b->id || strcmp(a->op, b->op) != 0 ||
+        strcmp(a->cause_kind, b->cause_kind) != 0)
         return false;
     if (a->id == ND_E_DEVICE_FALLBACK)
         return true;
+    if (strcmp(a->qnn_stage, b->qnn_stage) != 0 || a->has_raw_code != b->has_raw_code ||
+        a->raw_code != b->raw_code)
+        return false;
     nd_failure_normalise(a->message, left, sizeof left);
     nd_failure_normalise(b->message, right, sizeof right);
     return strcmp(left, right) == 0;
 }
 
 /* ---- which nodes it speaks of ---- */
-
-/* Runtimes rename: "broken_elu", "broken_token_12" are the node "broken". The length of the name that fits, 0
- * for none. */
-static size_t match_name(const char *token, size_t length, const char *name)
-{
-    size_t n = strlen(name);
-    if (n == 0 || n > length || memcmp(token, name, n) != 0)
-        return 0;
-    return n == length || token[n] == '_' ? n : 0;
-}
-
-static void score_token(const struct nd_model *model, const char *token, size_t length, unsigned points,
-                        unsigned *score)
-{
-    size_t best = SIZE_MAX, best_length = 0;
-    for (size_t n = 0; n < nd_model_n_nodes(model); n++) {
-        size_t fits = match_name(token, length, nd_model_node(model, n)->name);
-        if (fits > best_length) {
-            best = n;
-            best_length = fits;
-        }
-    }
-    if (best != SIZE_MAX && score[best] < points)
-        score[best] = points;
-}
-
-/* Everything in quotes on one line. */
-static void score_line(const struct nd_model *model, const char *line, size_t length, unsigned points,
-                       unsigned *score)
-{
-    for (const char *at = line; at < line + length; at++) {
-        const char *end = skip_quoted(at);
-        if (end == at)
-            continue;
-        score_token(model, at + 1, (size_t)(end - at) - 2, points, score);
-        at = end - 1;
-    }
-}
-
-static bool is_about_error(const char *line, size_t length)
-{
-    static const char *const marks[] = {"ERROR", "<E>", "[error]", "failed for node"};
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        if (find_in_line(line, length, marks[i]) != NULL)
-            return true;
-    return false;
-}
 
 static void squeeze(const char *text, char *out, size_t size)
 {
@@ -205,10 +177,10 @@ static void squeeze(const char *text, char *out, size_t size)
 }
 
 /* "q::QNN_Elu" is what becomes of Elu and Selu, "q::ScatterNd.tcm" of ScatterND. */
-static bool is_of_kind(const char *operator, const char * op_type)
+static bool is_of_kind(const char *op, const char *op_type)
 {
     char made[64], asked[64];
-    const char *name = strncmp(operator, "q::", 3) == 0 ? operator+ 3 : operator;
+    const char *name = strncmp(op, "q::", 3) == 0 ? op + 3 : op;
     squeeze(strncmp(name, "QNN_", 4) == 0 ? name + 4 : name, made, sizeof made);
     squeeze(op_type, asked, sizeof asked);
     if (strlen(made) < 3 || strlen(asked) < 2)
@@ -217,30 +189,54 @@ static bool is_of_kind(const char *operator, const char * op_type)
            (strcmp(made, "select") == 0 && strcmp(asked, "where") == 0);
 }
 
-void nd_failure_score_nodes(const struct nd_model *model, const struct nd_reduction_failure *failure,
-                            const struct nd_capture *capture, unsigned *score)
+static void raise(unsigned *score, size_t node, unsigned points)
 {
-    enum { BY_RARE_KIND = ND_FAILURE_BEST_SCORE, BY_MESSAGE = 3, BY_LOG = 2, BY_KIND = 1, RARE = 4 };
-    memset(score, 0, nd_model_n_nodes(model) * sizeof *score);
-    score_line(model, failure->message, strlen(failure->message), BY_MESSAGE, score);
-    for (size_t i = 0; capture != NULL && i < nd_capture_n_logs(capture); i++) {
-        const char *line = nd_capture_log_text(capture, i);
-        while (*line != '\0') {
-            size_t length = strcspn(line, "\n");
-            if (is_about_error(line, length))
-                score_line(model, line, length, BY_LOG, score);
-            line += length + (line[length] == '\n');
-        }
+    if (node != SIZE_MAX && score[node] < points)
+        score[node] = points;
+}
+
+/* By the names that the findings give, which are those of whatever the device was at when it gave up, after it
+ * had moved operators about. */
+static void score_names(const char *const *names, size_t n, const struct nd_reduction_failure *failure,
+                        const struct nd_capture *capture, unsigned *score)
+{
+    enum { BY_NODE = 3, BY_FINDING = 2, BY_WARNING = 1 };
+    if (failure->node[0] != '\0')
+        raise(score, nd_failure_find_node(names, n, failure->node), BY_NODE);
+    for (size_t i = 0; capture != NULL && i < nd_capture_n_findings(capture); i++) {
+        const struct nd_capture_finding *finding = nd_capture_finding(capture, i);
+        if (finding->node[0] != '\0' && strcmp(finding->severity, "note") != 0)
+            raise(score, nd_failure_find_node(names, n, finding->node),
+                  strcmp(finding->severity, "failure") == 0 ? BY_FINDING : BY_WARNING);
     }
-    if (failure->operator[0] == '\0')
-        return;
-    /* Names are those of whatever the device was at when it gave up, after it had moved operators about; a kind
-     * of which there is next to nothing else in the model says more. */
+}
+
+/* A kind of which there is next to nothing else in the model says more than a name. */
+static void score_kinds(const struct nd_model *model, const char *op, unsigned *score)
+{
+    enum { BY_RARE_KIND = ND_FAILURE_BEST_SCORE, BY_KIND = 1, RARE = 4 };
     size_t n_of_kind = 0;
     for (size_t n = 0; n < nd_model_n_nodes(model); n++)
-        n_of_kind += is_of_kind(failure->operator, nd_model_node(model, n)->op_type);
-    unsigned points = n_of_kind <= RARE ? BY_RARE_KIND : BY_KIND;
+        n_of_kind += is_of_kind(op, nd_model_node(model, n)->op_type);
     for (size_t n = 0; n < nd_model_n_nodes(model); n++)
-        if (score[n] < points && is_of_kind(failure->operator, nd_model_node(model, n)->op_type))
-            score[n] = points;
+        if (is_of_kind(op, nd_model_node(model, n)->op_type))
+            raise(score, n, n_of_kind <= RARE ? BY_RARE_KIND : BY_KIND);
+}
+
+enum nd_status nd_failure_score_nodes(const struct nd_model *model, const struct nd_reduction_failure *failure,
+                                      const struct nd_capture *capture, unsigned *score, struct nd_error *err)
+{
+    size_t n = nd_model_n_nodes(model);
+    const char **names = nd_calloc(n, sizeof *names);
+    if (names == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        names[i] = nd_model_node(model, i)->name;
+        score[i] = 0;
+    }
+    score_names(names, n, failure, capture, score);
+    if (failure->op[0] != '\0')
+        score_kinds(model, failure->op, score);
+    free(names);
+    return ND_OK;
 }

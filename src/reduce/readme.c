@@ -27,9 +27,13 @@ static void put_failure(struct nd_strbuf *out, const struct nd_reduction_failure
 {
     nd_strbuf_printf(out, "stage: %s\nerror: %s [ND-%d]\n", failure->stage, failure->message, failure->id);
     if (failure->cause[0] != '\0')
-        nd_strbuf_printf(out, "first reason in the log: %s\n", failure->cause);
-    if (failure->operator[0] != '\0')
-        nd_strbuf_printf(out, "the device's operator: %s\n", failure->operator);
+        nd_strbuf_printf(out, "reason in the log: %s\n", failure->cause);
+    if (failure->qnn_stage[0] != '\0')
+        nd_strbuf_printf(out, "stage of the runtime: %s\n", failure->qnn_stage);
+    if (failure->has_raw_code)
+        nd_strbuf_printf(out, "code of the runtime: %lld %s\n", (long long)failure->raw_code, failure->symbol);
+    if (failure->op[0] != '\0')
+        nd_strbuf_printf(out, "the device's operator: %s\n", failure->op);
 }
 
 static void put_ends(struct nd_strbuf *out, const struct nd_model *model)

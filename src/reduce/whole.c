@@ -143,7 +143,7 @@ enum nd_status nd_reducer_try_whole(struct nd_reducer *reducer, unsigned *score,
                              "device '%s' fails on the whole model, which is no difference: %s",
                              reducer->device->label, reducer->out->failure.message);
         else
-            nd_failure_score_nodes(reducer->model, &reducer->out->failure, run.capture, score);
+            status = nd_failure_score_nodes(reducer->model, &reducer->out->failure, run.capture, score, err);
     } else if (has_difference) {
         status = find_difference(reducer, &run, score, err);
     } else {

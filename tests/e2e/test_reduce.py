@@ -35,7 +35,11 @@ class Reduce(Scratch):
         self.assertEqual((result["result"], result["operator_names"]), ("reduced", ["LSTM 'case/broken'"]))
         self.assertGreater(result["operators"], 60)
         self.assertLessEqual(result["sessions"], 20)
-        self.assertEqual(result["failure"]["operator"], "q::QNN_LSTM_FAIL")
+        failure = result["failure"]
+        self.assertEqual(failure["operator"], "q::QNN_LSTM_FAIL")
+        self.assertEqual((failure["qnn_stage"], failure["raw_code"], failure["symbol"]),
+                         ("finalize", 1002, "QNN_COMMON_ERROR_MEM_ALLOC"))
+        self.assertEqual(failure["cause"], "could not create op: q::QNN_LSTM_FAIL")
         self.assertIs(result["confirmed"], True)
         self.assertEqual(result["inputs"], "cpu")
         self.check_reproducer(self.folder / "out", result)
@@ -49,9 +53,11 @@ class Reduce(Scratch):
         result = reduce(GOLDEN / "reduce/vit-zero-dim.u8.onnx", "htp-sim:gen3")
         self.assertEqual(result["operator_names"], ["MatMul 'case/broken'"])
         self.assertIs(result["minimal"], True)
+        self.assertEqual((result["failure"]["qnn_stage"], result["failure"]["raw_code"]), ("compose", 7004))
 
     def test_small_models_are_cut_to_their_one_operator(self):
-        for name, device, operator in (("selu.u8", "SM8350", "Selu"), ("nan-scale.u8", "gen3", "Conv")):
+        for name, device, operator in (("selu.u8", "SM8350", "Selu"), ("nan-scale.u8", "gen3", "Conv"),
+                                       ("conv3d-dilated.u8", "gen3", "Conv")):
             with self.subTest(name):
                 result = reduce(FAILING / f"{name}.onnx", f"htp-sim:{device}", "-o", self.folder / name)
                 self.assertEqual(result["operator_names"], [f"{operator} 'broken'"])

@@ -130,6 +130,7 @@ static struct nd_capture *failed_capture(const struct nd_attr *attrs, size_t n_a
     expect_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
     for (size_t i = 0; i < n_attrs; i++)
         expect_ok(nd_capture_writer_attr(writer, &attrs[i], &err), &err);
+    expect_ok(nd_capture_writer_log(writer, "runtime", "a line", 6, &err), &err);
     if (n_findings > 0)
         expect_ok(nd_capture_writer_findings(writer, findings, n_findings, &err), &err);
     expect_ok(nd_capture_writer_commit(writer, ND_CAPTURE_FAILED, &err), &err);
@@ -248,7 +249,7 @@ static void nodes_are_scored_by_findings_and_by_kind(void **state)
                                                   FINDING("validation", "warning", "", "back", "b"),
                                                   FINDING("preparation", "note", "", "x_QuantizeLinear", "c")};
     struct nd_capture *capture = failed_capture(NULL, 0, findings, 3);
-    const struct nd_reduction_failure failure = {.op = "q::QNN_Elu", .node = "back_QuantizeLinear"};
+    const struct nd_reduction_failure failure = {.op = "q::QNN_Elu", .node = "front_QuantizeLinear"};
     unsigned *score = nd_calloc(nd_model_n_nodes(model), sizeof *score);
     expect_ok(nd_failure_score_nodes(model, &failure, capture, score, &err), &err);
     static const struct {

@@ -1,6 +1,6 @@
 """Measures npudiff explain against devices with a known truth.
 
-tools/score study       injects faults, one at a time and always over a benign background of double rounding, at random units of
+tools/score study       injects faults, one at a time and always over a benign background (double rounding, or --background), at random units of
                         six models, and counts how often the first unit that explain names is the faulty one; explains captures
                         without a fault and counts alarms; says what distances to the reference find in the same captures.
 tools/score identities  holds the energies of rounding down and of stochastic rounding against their laws.
@@ -36,6 +36,9 @@ def parse(arguments):
     parser.add_argument("--n", type=int, default=4800, help="injections (%(default)s)")
     parser.add_argument("--healthy", type=int, default=1000, help="captures without a fault (%(default)s)")
     parser.add_argument("--models", default=",".join(MODELS), help="with commas (%(default)s)")
+    parser.add_argument("--background", default=score_faults.BACKGROUND.partition("=")[2], metavar="PROGRAM",
+                        help="what injected devices do elsewhere: %(default)s, or a program of whole units as htp-v73, over which "
+                             "nothing is fused")  # fmt: skip
     parser.add_argument("--samples", type=int, default=8, help="of each capture (%(default)s)")
     parser.add_argument("--seed", type=int, default=20251121, help="(%(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="at once; changes no result (%(default)s)")
@@ -45,6 +48,7 @@ def parse(arguments):
     parser.add_argument("-q", "--quiet", action="store_true", help="no progress")
     options = parser.parse_args(arguments)
     options.models = options.models.split(",")
+    score_faults.BACKGROUND = f"round={options.background}"
     unknown = [m for m in options.models if m not in MODELS]
     if unknown:
         parser.error(f"unknown model '{unknown[0]}'; there are {', '.join(MODELS)}")

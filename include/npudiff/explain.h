@@ -50,6 +50,8 @@ ND_PUBLIC const char *nd_execution_name(enum nd_execution execution);
  *
  *     bit-equal         its codes are those of float arithmetic, but for ties, where an NPU's would not be
  *     fixed-point       codes that float arithmetic does not give
+ *     program           where the run has a program of whole units (htp-v73): its codes, or those of exact
+ *                       rounding where it has others; then neither of the two above
  *     off-fp16-grid     floats of full precision
  *     fp16-grid         floats that all are numbers of half precision
  *     fp16-arithmetic   on that grid, but not what its own inputs give when they are rounded to it once
@@ -192,8 +194,11 @@ struct nd_explained_unit {
     /* Programs (see "programs" in the README: half-even, floor, double:8 ...) that give all of its codes; of a
      * unit whose values leave nothing to round, all do. */
     size_t n_programs;
-    char **programs;
-    char *program; /* what the device does in such units, or NULL: not known */
+    char **programs; /* with those of units (htp-v73...) where the device has one */
+    char *program;   /* what the device does in such units, or NULL: not known */
+    bool is_covered; /* the device has a program of units (htp-v73...), and it says what the codes of this one
+                        are. Where it does not, and program is NULL, n_unexplained is a remainder of which
+                        nothing is known: no fault by itself */
     uint64_t
         n_unexplained; /* codes that it does not give, or where it is not known the best program does not */
     double explained_fraction; /* of the local mismatches, those that the best program gives; 1 without any */
@@ -239,8 +244,12 @@ struct nd_explained_device {
     size_t n_sources;
     size_t *sources; /* [n_sources] steps in graph order */
     size_t n_faulty;
-    size_t *faulty;                  /* [n_faulty] steps in graph order */
-    char *program;                   /* what most of its units do, or NULL: not known */
+    size_t *faulty;    /* [n_faulty] steps in graph order */
+    char *program;     /* what most of its units do, or NULL: not known */
+    size_t n_programs; /* of a program of whole units: it and those that these units do not tell */
+    char **programs;   /* [n_programs] from it; else 0 */
+    size_t n_losses;
+    size_t *losses; /* [n_losses] steps that follow such a program and are off by 10 steps or more by it */
     struct nd_explained_unit *units; /* [n_steps] */
     /* Over the model outputs; n_codes = 0 without a float reference or without their codes. */
     struct nd_decomposition output;
@@ -250,6 +259,25 @@ struct nd_explained_device {
     double own_share;
     struct nd_interval own_share_interval, quantisation_interval, divergence_interval, interaction_interval;
     struct nd_explained_execution execution; /* of the whole run */
+};
+
+/* What tells the programs of two devices apart. Texts are static. */
+struct nd_explained_reason {
+    const char *name;     /* "zero-point", "multiplier-bits", "half-granule", "bias", "product-rounding" */
+    const char *texts[2]; /* what each does: "keeps 10 bits of the multiplier" */
+    char *op_types;       /* in which units: "Conv, Gemm" */
+};
+
+/* Why two devices differ that have programs of whole units, each its own: the codes on which the programs
+ * differ, given the inputs that the units had on the first. */
+struct nd_explained_difference {
+    size_t devices[2];
+    const char *programs[2]; /* borrowed from the devices */
+    size_t n_because;
+    struct nd_explained_reason *because; /* [n_because] */
+    size_t n_units;                      /* in which codes differ */
+    char *op_types;                      /* of those: "Conv, Gemm, MatMul" */
+    uint64_t n_differing, n_codes;       /* of all units of those kinds */
 };
 
 struct nd_explanation {
@@ -264,6 +292,9 @@ struct nd_explanation {
     size_t n_steps, n_devices;
     struct nd_explained_step *steps;
     struct nd_explained_device *devices;
+    size_t n_differences;
+    struct nd_explained_difference
+        *differences; /* [n_differences] of devices that are not the same_as others */
 };
 
 /* Explains captures of the model. float_model is nullable. All dimensions must be fixed, and codes of at most

@@ -72,6 +72,7 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     if (row == NULL)
         return NULL;
     json_object_set_new(row, "program", text_or_null(unit->program));
+    json_object_set_new(row, "is_covered", json_boolean(unit->is_covered));
     json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
     json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
     json_object_set_new(row, "local", is_examined ? part(&unit->local) : json_null());
@@ -141,7 +142,9 @@ static json_t *findings_json(const struct nd_explanation *e, const struct nd_exp
 
 static json_t *device_json(const struct nd_explanation *e, const struct nd_explained_device *device)
 {
-    json_t *sources = json_array(), *units = json_array(), *faulty = json_array();
+    json_t *sources = json_array(), *units = json_array(), *faulty = json_array(), *programs = json_array();
+    for (size_t i = 0; i < device->n_programs; i++)
+        json_array_append_new(programs, json_string(device->programs[i]));
     for (size_t i = 0; i < device->n_faulty; i++)
         json_array_append_new(faulty, faulty_json(e, device, device->faulty[i]));
     for (size_t i = 0; i < device->n_sources; i++)
@@ -152,15 +155,16 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
                            ? json_null()
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
                                        "changed", (json_int_t)device->observer.n_changed);
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}",
-                     "same_as", (json_int_t)device->same_as, "observer", observer, "uri", cli_text(device->uri),
-                     "chipset", cli_text(device->chipset), "capture", cli_text(device->capture), "verdict",
-                     nd_verdict_name(device->verdict), "failure",
-                     device->failure != NULL ? cli_text(device->failure) : json_null(), "program",
-                     text_or_null(device->program), "findings", findings_json(e, device), "faulty", faulty,
-                     "sources", sources, "energy", energy(device), "execution",
-                     explain_execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
-                     "not_examined", (json_int_t)device->n_not_examined, "units", units);
+    return json_pack(
+        "{s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "same_as",
+        (json_int_t)device->same_as, "observer", observer, "uri", cli_text(device->uri), "chipset",
+        cli_text(device->chipset), "capture", cli_text(device->capture), "verdict",
+        nd_verdict_name(device->verdict), "failure",
+        device->failure != NULL ? cli_text(device->failure) : json_null(), "program",
+        text_or_null(device->program), "programs", programs, "losses", explain_losses_json(e, device),
+        "findings", findings_json(e, device), "faulty", faulty, "sources", sources, "energy", energy(device),
+        "execution", explain_execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
+        "not_examined", (json_int_t)device->n_not_examined, "units", units);
 }
 
 static json_t *vote_json(const struct nd_explained_vote *vote)
@@ -176,10 +180,10 @@ json_t *explain_json(const struct nd_explanation *e)
     json_t *devices = json_array();
     for (size_t d = 0; d < e->n_devices; d++)
         json_array_append_new(devices, device_json(e, &e->devices[d]));
-    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o}", "verdict", nd_verdict_name(e->verdict),
-                     "model", cli_text(e->model), "model_sha256", e->model_sha256, "float_model",
-                     e->float_model != NULL ? cli_text(e->float_model) : json_null(), "probe",
+    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "verdict",
+                     nd_verdict_name(e->verdict), "model", cli_text(e->model), "model_sha256", e->model_sha256,
+                     "float_model", e->float_model != NULL ? cli_text(e->float_model) : json_null(), "probe",
                      e->probe != NULL ? cli_text(e->probe) : json_null(), "samples", (json_int_t)e->n_samples,
-                     "harm_samples", (json_int_t)e->n_harm_samples, "vote", vote_json(&e->vote), "devices",
-                     devices);
+                     "harm_samples", (json_int_t)e->n_harm_samples, "vote", vote_json(&e->vote), "differences",
+                     explain_differences_json(e), "devices", devices);
 }

@@ -20,6 +20,15 @@ void explain_print_execution(const struct nd_explanation *explanation, const str
                              size_t width, bool with_units);
 json_t *explain_execution_json(const struct nd_explained_execution *execution);
 
+/* Of a device that has a program of whole units: which, what follows it, what that costs, what is not known.
+ */
+void explain_print_program(const struct nd_explanation *explanation, const struct nd_explained_device *device,
+                           size_t width);
+/* Why such devices differ. */
+void explain_print_differences(const struct nd_explanation *explanation, size_t width);
+json_t *explain_losses_json(const struct nd_explanation *explanation, const struct nd_explained_device *device);
+json_t *explain_differences_json(const struct nd_explanation *explanation);
+
 /* Everything, as JSON; NULL when memory is out. */
 json_t *explain_json(const struct nd_explanation *explanation);
 

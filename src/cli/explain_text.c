@@ -126,7 +126,9 @@ static void print_arithmetic(const struct nd_explanation *e, const struct nd_exp
         n_units += e->steps[s].is_unit && device->units[s].is_examined;
     for (size_t s = 0; s < e->n_steps; s++)
         n_known += device->units[s].program != NULL && !device->units[s].is_faulty;
-    if (device->program == NULL && n_known == 0)
+    if (device->n_programs > 0)
+        explain_print_program(e, device, width);
+    else if (device->program == NULL && n_known == 0)
         explain_print_wrapped(
             width, 2,
             "arithmetic: none of the known programs; that a unit is out of line can be said of gross "
@@ -151,15 +153,15 @@ static void print_arithmetic(const struct nd_explanation *e, const struct nd_exp
         printf("  and %zu more out of line\n", device->n_faulty - N_LISTED);
 }
 
-/* Of a device whose arithmetic is not known. */
+/* Where arithmetic is not known: of a device, or of some of its units. */
 static void print_suspicion(const struct nd_explanation *e, const struct nd_explained_device *device,
                             size_t width)
 {
-    for (size_t i = 0; i < device->n_sources && device->n_faulty == 0; i++) {
-        const struct nd_explained_fault *fault = &device->units[device->sources[i]].fault;
-        if (fault->kind != NULL)
-            explain_print_wrapped(width, 2, "'%s' looks like %s: %s", e->steps[device->sources[i]].name,
-                                  fault->kind, fault->text);
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_unit *unit = &device->units[s];
+        if (unit->fault.kind != NULL && !unit->is_faulty)
+            explain_print_wrapped(width, 2, "'%s' looks like %s: %s", e->steps[s].name, unit->fault.kind,
+                                  unit->fault.text);
     }
 }
 
@@ -351,6 +353,7 @@ void explain_print_text(const struct nd_explanation *e, size_t width, bool with_
         printf("without --float nothing can be said of the quantisation\n");
     print_unreached(e, width);
     print_vote(e, width);
+    explain_print_differences(e, width);
     for (size_t d = 0; d < e->n_devices; d++)
         print_device(e, d, width, with_units);
     printf("\nverdict: %s\n", nd_verdict_name(e->verdict));

@@ -9,40 +9,12 @@
 #include "base/memory.h"
 #include "exact/emulate_internal.h"
 
-/* What is kept of an edge from one call to the next. */
-struct edge_state {
-    struct nd_array shown;  /* of a fused edge: the codes that it would have had */
-    struct nd_array plain;  /* of a reader of one: what its program made of what it read */
-    struct nd_array now;    /* of a stale edge: what this sample should have given */
-    struct nd_array before; /* and the sample before */
-    struct nd_wide *steps;  /* [n_steps] of its accumulator, where that is at fault */
-    size_t n_steps;
-    size_t first_truth;
-};
-
-struct nd_emulator {
-    const struct nd_model *model;
-    const struct nd_exact_graph *graph;
-    struct nd_emu_binding binding;
-    struct edge_state *edges; /* [binding.n_edges] */
-    const char **names;
-    struct nd_emu_truth *truth;
-    size_t n_truth;
-    bool has_fused;
-    struct nd_array *seen; /* [n_edges] the codes of the run, where something is fused */
-    bool *is_seen;         /* [n_edges]: need not be computed in the second run */
-    bool is_recounting;    /* the second run: readers of fused edges, on codes */
-    uint64_t seed, n_repeats, n_runs;
-    nd_exact_found *found; /* of the run at hand */
-    void *context;
-};
-
 /* A unit on its way from values to codes. */
 struct work {
     struct nd_emulator *emulator;
     const struct nd_exact_values *values;
     const struct nd_emu_unit *unit;
-    struct edge_state *state;
+    struct nd_emu_edge *state;
     struct nd_emu_channels channels;
     const struct nd_ratio *v; /* those of values, or own */
     struct nd_ratio *own;
@@ -79,13 +51,77 @@ static double clip(const struct work *work, size_t i, double rounded)
     return fmin(fmax(rounded + zero, low), high);
 }
 
+static size_t product_channel(const struct work *work, size_t i);
+
+/* What element i is to a program of the table; without an accumulator the multiplier is 0. */
+static struct nd_arithmetic_scaling scaling_of(const struct work *work, size_t i, double *a)
+{
+    const struct nd_exact_values *values = work->values;
+    const struct nd_emu_edge *state = work->state;
+    size_t channel = nd_exact_channel(values->quant, values->shape, i);
+    struct nd_arithmetic_scaling scaling = {.scale = (double)values->quant->scale[channel]};
+    scaling.zero = (double)values->quant->zero_point[channel] + (work->offsets != NULL ? work->offsets[i] : 0);
+    nd_code_range(values->dtype, &scaling.low, &scaling.high);
+    *a = 0;
+    if (state->n_steps > 0) {
+        const struct nd_wide *step = &state->steps[product_channel(work, i) % state->n_steps];
+        *a = nd_arithmetic_accumulator(&work->v[i], scaling.scale, step);
+        scaling.multiplier = nd_arithmetic_multiplier(scaling.scale, step);
+    }
+    return scaling;
+}
+
+/* A code; half-even where the program is not applicable. */
+static double run_of_table(const struct work *work, const struct nd_emu_program *program, uint64_t key,
+                           size_t i)
+{
+    struct nd_arithmetic_element element = {.v = &work->v[i], .place = nd_place_of(&work->v[i])};
+    const struct nd_arithmetic_scaling scaling = scaling_of(work, i, &element.a);
+    struct nd_arithmetic_ready ready;
+    if (!nd_arithmetic_prepare(&program->arithmetic, &scaling, false, &ready))
+        return clip(work, i, nd_round_place(&element.place, ND_ROUND_HALF_EVEN));
+    const struct nd_arithmetic_outcome outcome = nd_arithmetic_run(&ready, &element);
+    return outcome.p > 0 && nd_emu_uniform(key, i) < outcome.p ? outcome.other : outcome.code;
+}
+
+/* What a program of units made; NULL: it does not cover it. */
+static const struct nd_array *made_by(const struct work *work, const struct nd_emu_program *program)
+{
+    if (program == NULL || program->unit == NULL)
+        return NULL;
+    const struct nd_array *made = &work->state->made[!nd_emu_is_same_program(program, work->unit->usual)];
+    return made->n == work->values->n ? made : NULL;
+}
+
+/* Moved by what faults of values do to the code that is rounded half to even. */
+static double move_code(const struct work *work, double made, size_t i)
+{
+    double low, high;
+    struct nd_place before = nd_place_of(&work->values->v[i]), after = nd_place_of(&work->v[i]);
+    if (work->v == work->values->v)
+        return made;
+    const struct nd_exact_values *values = work->values;
+    double zero = (double)values->quant->zero_point[nd_exact_channel(values->quant, values->shape, i)];
+    nd_code_range(values->dtype, &low, &high);
+    double plain = fmin(fmax(nd_round_place(&before, ND_ROUND_HALF_EVEN) + zero, low), high);
+    double moved = clip(work, i, nd_round_place(&after, ND_ROUND_HALF_EVEN));
+    return fmin(fmax(made + moved - plain, low), high);
+}
+
 static void round_all(const struct work *work, const struct nd_emu_program *program, struct nd_array *codes)
 {
     uint64_t key = 0;
-    if (program != NULL && program->is_stochastic)
+    bool is_of_table = program != NULL && program->is_of_table;
+    const struct nd_array *made = made_by(work, program);
+    for (size_t i = 0; made != NULL && i < codes->n; i++)
+        codes->x[i] = move_code(work, made->x[i], i);
+    if (made != NULL)
+        return;
+    if (program != NULL && (program->is_stochastic || is_of_table))
         key = nd_emu_key(program->seed, work->emulator->names[work->values->edge], sample_of(work->emulator));
     for (size_t i = 0; i < codes->n; i++)
-        codes->x[i] = clip(work, i, round_one(program, &work->v[i], key, i));
+        codes->x[i] = is_of_table ? run_of_table(work, program, key, i)
+                                  : clip(work, i, round_one(program, &work->v[i], key, i));
 }
 
 /* ---- counting ---- */
@@ -244,8 +280,43 @@ static enum nd_status make_codes(struct work *work, struct nd_array *codes, stru
     return status;
 }
 
+/* Before it is rounded: what programs of units make of it. */
+static enum nd_status make_unit(void *context, const struct nd_exact_unit *asked, struct nd_array *codes,
+                                bool *is_made, struct nd_error *err)
+{
+    (void)codes;
+    struct nd_emulator *emulator = context;
+    const struct nd_emu_unit *unit = &emulator->binding.units[asked->edge];
+    const struct nd_emu_program *programs[2] = {unit->usual, unit->program};
+    enum nd_status status = ND_OK;
+    *is_made = false;
+    for (size_t k = 0; k < 2 && !emulator->is_recounting && status == ND_OK; k++) {
+        struct nd_array *made = &emulator->edges[asked->edge].made[k];
+        bool is_covered;
+        nd_array_deinit(made);
+        if (!unit->is_unit || programs[k] == NULL || programs[k]->unit == NULL ||
+            (k == 1 && nd_emu_is_same_program(programs[0], programs[1])))
+            continue;
+        status = nd_unit_program_run(programs[k]->unit, asked, emulator->memory, made, &is_covered, err);
+    }
+    return status;
+}
+
+static bool is_equal(const struct nd_array *a, const struct nd_array *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
+}
+
+/* What a fault has changed is read as codes, whatever the unit had made of it. */
+static void forget_changed(struct nd_emulator *emulator, size_t edge, const struct nd_array *codes)
+{
+    const struct nd_emu_edge *state = &emulator->edges[edge];
+    if (!is_equal(codes, &state->made[0]) && !is_equal(codes, &state->made[1]))
+        nd_unit_memory_forget_edge(emulator->memory, edge);
+}
+
 /* The place of a reader of fused edges among the truths: behind its own faults. */
-static size_t truth_of_fuse(const struct nd_emu_unit *unit, const struct edge_state *state)
+static size_t truth_of_fuse(const struct nd_emu_unit *unit, const struct nd_emu_edge *state)
 {
     return state->first_truth + !nd_emu_is_same_program(unit->usual, unit->program) + unit->n_faults;
 }
@@ -255,7 +326,7 @@ static enum nd_status round_unit(void *context, const struct nd_exact_values *va
 {
     struct nd_emulator *emulator = context;
     static const struct nd_emu_unit no_unit;
-    struct edge_state *state = &emulator->edges[values->edge];
+    struct nd_emu_edge *state = &emulator->edges[values->edge];
     struct work work = {.emulator = emulator, .values = values, .v = values->v, .state = state};
     work.unit =
         emulator->binding.units[values->edge].is_unit ? &emulator->binding.units[values->edge] : &no_unit;
@@ -265,6 +336,7 @@ static enum nd_status round_unit(void *context, const struct nd_exact_values *va
     enum nd_status status = ND_OK;
     if (!emulator->is_recounting) {
         status = make_codes(&work, codes, err);
+        forget_changed(emulator, values->edge, codes);
     } else {
         round_all(&work, work.unit->program, codes);
         if (work.unit->reads_fused)
@@ -308,7 +380,9 @@ static enum nd_status recount(struct nd_emulator *emulator, const struct nd_arra
 enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_array *inputs,
                                nd_exact_found *found, void *context, struct nd_error *err)
 {
-    const struct nd_exact_options options = {.struct_size = sizeof options, .round = round_unit};
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options, .round = round_unit, .make = make_unit};
+    nd_unit_memory_forget(emulator->memory);
     emulator->found = found;
     emulator->context = context;
     enum nd_status status = nd_exact_graph_run(emulator->graph, inputs, &options, show, emulator, err);
@@ -316,131 +390,4 @@ enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_arr
         status = recount(emulator, inputs, err);
     emulator->n_runs++;
     return status;
-}
-
-/* ---- making one ---- */
-
-static void add_truth(struct nd_emulator *emulator, size_t edge, const char *kind)
-{
-    emulator->truth[emulator->n_truth++] = (struct nd_emu_truth){.edge = emulator->names[edge], .kind = kind};
-}
-
-/* One after the other as round_unit meets them. */
-static enum nd_status list_truth(struct nd_emulator *emulator, struct nd_error *err)
-{
-    const struct nd_emu_binding *binding = &emulator->binding;
-    size_t n = 0;
-    for (size_t e = 0; e < binding->n_edges; e++)
-        n += binding->units[e].n_faults + 2;
-    emulator->truth = nd_calloc(n, sizeof *emulator->truth);
-    if (emulator->truth == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < binding->n_edges; e++) {
-        const struct nd_emu_unit *unit = &binding->units[e];
-        emulator->edges[e].first_truth = emulator->n_truth;
-        if (!nd_emu_is_same_program(unit->usual, unit->program))
-            add_truth(emulator, e,
-                      unit->program_word == ND_EMU_ROUND ? "rounding" : nd_emu_word_name(ND_EMU_FALLBACK));
-        for (size_t i = 0; i < unit->n_faults; i++)
-            add_truth(emulator, e, nd_emu_word_name(unit->faults[i]->word));
-        if (unit->reads_fused)
-            add_truth(emulator, e, nd_emu_word_name(ND_EMU_FUSE));
-        emulator->has_fused = emulator->has_fused || unit->is_fused;
-    }
-    return ND_OK;
-}
-
-static enum nd_status find_steps(struct nd_emulator *emulator, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    for (size_t e = 0; e < emulator->binding.n_edges; e++) {
-        const struct nd_emu_unit *unit = &emulator->binding.units[e];
-        struct edge_state *state = &emulator->edges[e];
-        for (size_t i = 0; i < unit->n_faults && status == ND_OK; i++) {
-            const struct nd_emu_item *item = unit->faults[i];
-            if ((item->word != ND_EMU_SATURATE && item->word != ND_EMU_WRAP) || state->steps != NULL)
-                continue;
-            status = nd_exact_accumulator_steps(emulator->graph, e, &state->steps, &state->n_steps, err);
-            if (status != ND_OK)
-                nd_error_context(err, "item '%s'", item->text);
-        }
-    }
-    return status;
-}
-
-static enum nd_status make_tables(struct nd_emulator *emulator, const struct nd_emulator_options *options,
-                                  struct nd_error *err)
-{
-    size_t n = emulator->binding.n_edges;
-    emulator->edges = nd_calloc(n, sizeof *emulator->edges);
-    emulator->names = nd_calloc(n, sizeof *emulator->names);
-    emulator->seen = nd_calloc(n, sizeof *emulator->seen);
-    emulator->is_seen = nd_calloc(n, sizeof *emulator->is_seen);
-    if (emulator->edges == NULL || emulator->names == NULL || emulator->seen == NULL ||
-        emulator->is_seen == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < n; e++) {
-        emulator->names[e] =
-            options->names != NULL ? options->names[e] : nd_model_edge(emulator->model, e)->name;
-        emulator->seen[e].shape.rank = -1;
-    }
-    return ND_OK;
-}
-
-enum nd_status nd_emulator_create(const struct nd_emulation *emulation, const struct nd_model *model,
-                                  const struct nd_exact_graph *graph, const struct nd_emulator_options *options,
-                                  struct nd_emulator **out, struct nd_error *err)
-{
-    struct nd_emulator *emulator = nd_calloc(1, sizeof *emulator);
-    if (emulator == NULL)
-        return nd_fail_memory(err);
-    emulator->model = model;
-    emulator->graph = graph;
-    emulator->seed = emulation->seed;
-    emulator->n_repeats = options->n_repeats > 0 ? options->n_repeats : 1;
-    enum nd_status status =
-        nd_emu_bind(emulation, model, options->names, options->is_partial, &emulator->binding, err);
-    if (status == ND_OK)
-        status = make_tables(emulator, options, err);
-    if (status == ND_OK)
-        status = list_truth(emulator, err);
-    if (status == ND_OK)
-        status = find_steps(emulator, err);
-    if (status == ND_OK)
-        *out = emulator;
-    else
-        nd_emulator_destroy(&emulator);
-    return status;
-}
-
-void nd_emulator_destroy(struct nd_emulator **emulator)
-{
-    struct nd_emulator *e = *emulator;
-    if (e == NULL)
-        return;
-    for (size_t i = 0; i < e->binding.n_edges; i++) {
-        if (e->seen != NULL)
-            nd_array_deinit(&e->seen[i]);
-        if (e->edges == NULL)
-            continue;
-        nd_array_deinit(&e->edges[i].shown);
-        nd_array_deinit(&e->edges[i].plain);
-        nd_array_deinit(&e->edges[i].now);
-        nd_array_deinit(&e->edges[i].before);
-        free(e->edges[i].steps);
-    }
-    free(e->edges);
-    free(e->names);
-    free(e->seen);
-    free(e->is_seen);
-    free(e->truth);
-    nd_emu_unbind(&e->binding);
-    free(e);
-    *emulator = NULL;
-}
-
-const struct nd_emu_truth *nd_emulator_truth(const struct nd_emulator *emulator, size_t *n)
-{
-    *n = emulator->n_truth;
-    return emulator->truth;
 }

@@ -3,7 +3,11 @@
  *
  * A device is a list of items, word[.OPTYPE][@EDGE][=VALUE], separated by commas. EDGE is the name of a unit's
  * edge (as `npudiff ls` lists them; it may hold '/', '.' and '@', never ',' or '='), OPTYPE one of the
- * operators of a unit, PROGRAM one of program.h or stochastic:SEED.
+ * operators of a unit, PROGRAM one of program.h, stochastic:SEED or another one of programs/programs.h (those
+ * that work on an accumulator leave units without one to half-even) or a program of whole units of
+ * programs/htp.h, as htp-v73: what it does not cover is half-even. Faults of values then move its code as
+ * they move the one that is rounded half to even; what it makes of fractions is not known: its units
+ * cannot read an edge that is fused.
  *
  *     round=PROGRAM, round.OPTYPE=PROGRAM, round@EDGE=PROGRAM   the most specific counts, of equals the last; a
  *                                    program alone is short for round=PROGRAM, half-even is the default
@@ -39,6 +43,8 @@
 
 #include "base/strbuf.h"
 #include "exact/graph.h"
+#include "exact/programs/htp.h"
+#include "exact/programs/programs.h"
 
 enum nd_emu_word {
     ND_EMU_ROUND,
@@ -63,7 +69,11 @@ enum nd_emu_word {
 struct nd_emu_program {
     struct nd_program program; /* unless it is stochastic */
     bool is_stochastic;        /* rounded up with the probability of the fraction */
+    bool is_of_table;          /* another one, arithmetic */
+    struct nd_arithmetic arithmetic;
     uint64_t seed;
+    const struct nd_unit_program *unit; /* or this one, of whole units; units that it does not cover are rounded
+                                           half to even */
 };
 
 struct nd_emu_item {

@@ -21,8 +21,12 @@ bool nd_emu_is_same_program(const struct nd_emu_program *a, const struct nd_emu_
     static const struct nd_emu_program half_even;
     a = a != NULL ? a : &half_even;
     b = b != NULL ? b : &half_even;
+    if (a->unit != NULL || b->unit != NULL)
+        return a->unit == b->unit;
     if (a->is_stochastic || b->is_stochastic)
         return a->is_stochastic == b->is_stochastic && a->seed == b->seed;
+    if (a->is_of_table || b->is_of_table)
+        return a->is_of_table == b->is_of_table && nd_arithmetic_is_same(&a->arithmetic, &b->arithmetic);
     return a->program.kind == b->program.kind && a->program.rounding == b->program.rounding &&
            a->program.n_bits == b->program.n_bits;
 }
@@ -354,6 +358,19 @@ static enum nd_status add_faults(struct bind *bind, struct nd_error *err)
     return status;
 }
 
+/* What a program of whole units makes of fractions is not known. */
+static enum nd_status check_readers(const struct bind *bind, struct nd_error *err)
+{
+    for (size_t e = 0; e < bind->out.n_edges; e++) {
+        const struct nd_emu_unit *unit = &bind->out.units[e];
+        if (unit->reads_fused && unit->program != NULL && unit->program->unit != NULL)
+            return nd_fail(err, ND_E_DEVICE_PROFILE, edge_name(bind, e),
+                           "'%s' reads an edge that is fused, and '%s' is a program on codes",
+                           edge_name(bind, e), unit->program->unit->name);
+    }
+    return ND_OK;
+}
+
 enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const struct nd_model *model,
                            const char *const *names, bool is_partial, struct nd_emu_binding *out,
                            struct nd_error *err)
@@ -370,6 +387,8 @@ enum nd_status nd_emu_bind(const struct nd_emulation *emulation, const struct nd
     enum nd_status status = set_programs(&bind, err);
     if (status == ND_OK)
         status = add_faults(&bind, err);
+    if (status == ND_OK)
+        status = check_readers(&bind, err);
     if (status == ND_OK)
         *out = bind.out;
     else

@@ -46,6 +46,38 @@ struct nd_emu_channels {
 struct nd_emu_channels nd_emu_channels_of(const struct nd_quant *quant, const struct nd_shape *shape,
                                           const char *op_types);
 
+/* ---- a device (emulate_make.c makes it, emulate.c runs it) ---- */
+
+/* What is kept of an edge from one call to the next. */
+struct nd_emu_edge {
+    struct nd_array shown;  /* of a fused edge: the codes that it would have had */
+    struct nd_array plain;  /* of a reader of one: what its program made of what it read */
+    struct nd_array now;    /* of a stale edge: what this sample should have given */
+    struct nd_array before; /* and the sample before */
+    struct nd_wide *steps;  /* [n_steps] of its accumulator, where that is at fault */
+    size_t n_steps;
+    size_t first_truth;
+    struct nd_array made[2]; /* by programs of units: the usual one, and its own where that is another */
+};
+
+struct nd_emulator {
+    const struct nd_model *model;
+    const struct nd_exact_graph *graph;
+    struct nd_emu_binding binding;
+    struct nd_emu_edge *edges; /* [binding.n_edges] */
+    const char **names;
+    struct nd_emu_truth *truth;
+    size_t n_truth;
+    bool has_fused;
+    struct nd_array *seen; /* [n_edges] the codes of the run, where something is fused */
+    bool *is_seen;         /* [n_edges]: need not be computed in the second run */
+    bool is_recounting;    /* the second run: readers of fused edges, on codes */
+    uint64_t seed, n_repeats, n_runs;
+    struct nd_unit_memory *memory; /* of the run at hand */
+    nd_exact_found *found;
+    void *context;
+};
+
 /* ---- randomness ---- */
 
 uint64_t nd_emu_mix(uint64_t x);

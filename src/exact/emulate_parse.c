@@ -61,10 +61,18 @@ const char *nd_emu_word_name(enum nd_emu_word word)
 static bool parse_program(const char *text, struct nd_emu_program *out)
 {
     static const char stochastic[] = "stochastic:";
-    *out = (struct nd_emu_program){0};
+    *out = (struct nd_emu_program){.unit = nd_unit_program_from_name(text)};
+    if (out->unit != NULL)
+        return true;
     out->is_stochastic = strncmp(text, stochastic, strlen(stochastic)) == 0;
-    return out->is_stochastic ? nd_parse_u64(text + strlen(stochastic), &out->seed)
-                              : nd_program_from_name(text, &out->program);
+    if (out->is_stochastic)
+        return nd_parse_u64(text + strlen(stochastic), &out->seed);
+    if (nd_program_from_name(text, &out->program))
+        return true;
+    /* `fuse` is the device of what needs values with unrounded inputs. */
+    out->is_of_table =
+        nd_arithmetic_from_name(text, &out->arithmetic) && !nd_arithmetic_needs_fused(&out->arithmetic);
+    return out->is_of_table;
 }
 
 /* "A:B"; false where there is no ':' or A is too long for a number. */
@@ -148,10 +156,14 @@ static enum nd_status fail_program(const struct nd_emu_item *item, const char *v
         if (programs[i].kind != ND_PROGRAM_DOUBLE)
             nd_strbuf_printf(&names, "%s, ", nd_program_name(&programs[i], name));
     }
+    const struct nd_unit_program *unit_programs = nd_unit_programs(&n);
+    for (size_t i = 0; i < n; i++)
+        nd_strbuf_printf(&names, "%s, ", unit_programs[i].name);
     enum nd_status status =
         nd_fail(err, ND_E_DEVICE_PROFILE, item->text,
-                "item '%s': no program '%s'; there are %sdouble:1 to double:%d and stochastic:SEED", item->text,
-                value, names.text != NULL ? names.text : "", (int)ND_PROGRAM_MAX_BITS);
+                "item '%s': no program '%s'; there are %sdouble:1 to double:%d, stochastic:SEED and others of "
+                "the table of programs, such as value-fp16, drop-bits:4 and multiplier:11+rounding:half-up",
+                item->text, value, names.text != NULL ? names.text : "", (int)ND_PROGRAM_MAX_BITS);
     nd_strbuf_deinit(&names);
     return status;
 }

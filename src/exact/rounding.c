@@ -133,6 +133,12 @@ double nd_round_ratio(const struct nd_ratio *ratio, enum nd_rounding rounding)
 
 double nd_round_value(double v, enum nd_rounding rounding)
 {
+    if (fabs(v) < 0x1p51) { /* then v and the half beside it are doubles */
+        double below = floor(v), middle = below + 0.5;
+        const struct nd_place place = {
+            .floor = below, .fraction = v - below, .is_whole = v == below, .half = (v > middle) - (v < middle)};
+        return nd_round_place(&place, rounding);
+    }
     struct nd_ratio ratio = nd_ratio_of(v, 1);
     return nd_round_ratio(&ratio, rounding);
 }

@@ -165,5 +165,7 @@ enum nd_status nd_explain_conclude(struct nd_explain_job *job, struct nd_error *
         if (job->out->devices[d].verdict > job->out->verdict)
             job->out->verdict = job->out->devices[d].verdict;
     }
+    if (status == ND_OK && job->n_samples > 0)
+        status = nd_explain_find_differences(job, err);
     return status;
 }

@@ -22,6 +22,8 @@ struct exam {
     size_t n_samples, n; /* elements of a sample */
     struct nd_program usual, other;
     bool has_other;
+    const struct nd_unit_program *unit_program; /* in the place of usual; NULL: none */
+    struct nd_array made;                       /* by it, of the unit that is worked out next */
     size_t n_fusions;
     size_t fused[MOST_FUSIONS]; /* edges */
     double *codes, *values, *expected, *others, *fusions[MOST_FUSIONS];
@@ -50,12 +52,19 @@ static double unrounded(const struct nd_exact_values *values, size_t i)
     return nd_ratio_value(&values->v[i]) + zero;
 }
 
+/* A program of units has no value before it is rounded: the exact one stands for it, moved by as much as the
+ * program's code is off. */
 static void keep_values(struct exam *exam, const struct nd_exact_values *values)
 {
     size_t at = exam->slot * exam->n;
+    bool is_made = exam->made.n == values->n;
     for (size_t i = 0; i < values->n; i++) {
         exam->values[at + i] = unrounded(values, i);
         exam->expected[at + i] = code_by(&exam->usual, values, i);
+        if (is_made) {
+            exam->values[at + i] += exam->made.x[i] - exam->expected[at + i];
+            exam->expected[at + i] = exam->made.x[i];
+        }
         exam->codes[at + i] = exam->worker->given[exam->edge].x[i];
         if (exam->has_other)
             exam->others[at + i] = code_by(&exam->other, values, i);
@@ -81,6 +90,19 @@ static enum nd_status round_exam(void *context, const struct nd_exact_values *va
     return ND_OK;
 }
 
+static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                                      bool *is_made, struct nd_error *err)
+{
+    (void)codes;
+    struct exam *exam = context;
+    bool is_covered;
+    *is_made = false;
+    nd_array_deinit(&exam->made);
+    if (exam->unit_program == NULL || unit->edge != exam->edge)
+        return ND_OK;
+    return nd_unit_program_run(exam->unit_program, unit, NULL, &exam->made, &is_covered, err);
+}
+
 /* Works out the unit, and what is fused with it, from the device's codes. */
 static enum nd_status run_exam(struct exam *exam, size_t fusing, double *to, struct nd_error *err)
 {
@@ -88,6 +110,7 @@ static enum nd_status run_exam(struct exam *exam, size_t fusing, double *to, str
     const struct nd_explain_job *job = w->job;
     const struct nd_exact_options options = {.struct_size = sizeof options,
                                              .round = round_exam,
+                                             .make = make_exam_codes,
                                              .given = w->chain,
                                              .is_skipped = w->is_skipped,
                                              .missed = nd_explain_let_go};
@@ -134,6 +157,9 @@ static void choose_programs(struct exam *exam)
     size_t n;
     const struct nd_program *programs = nd_programs(&n);
     exam->usual = programs[habit->program != SIZE_MAX ? habit->program : 0];
+    size_t unit_program = job->unit_program[exam->device], n_unit_programs;
+    if (unit_program != SIZE_MAX && !habit->is_of_values)
+        exam->unit_program = &nd_unit_programs(&n_unit_programs)[unit_program];
     for (size_t p = 0; p < n && !exam->has_other; p++)
         if (habit->tally->n_open > 0 && habit->tally->wrong[p] == 0) {
             exam->has_other = true;
@@ -204,6 +230,7 @@ static void exam_deinit(struct exam *exam)
     for (size_t k = 0; k < exam->n_fusions; k++)
         free(exam->fusions[k]);
     free(exam->steps);
+    nd_array_deinit(&exam->made);
 }
 
 /* ---- the verdict ---- */
@@ -284,6 +311,24 @@ static enum nd_status diagnose_unit(struct nd_explain_worker *w, size_t device, 
     return status;
 }
 
+/* Of units of which the device's program says nothing those that are off by more than single steps: they may be
+ * gross faults. */
+static enum nd_status diagnose_unknown(struct nd_explain_worker *w, size_t d, struct nd_error *err)
+{
+    enum { MOST_UNKNOWN = 4 };
+    const struct nd_explain_job *job = w->job;
+    size_t n = 0;
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < job->n_steps && status == ND_OK && n < MOST_UNKNOWN; s++) {
+        const struct nd_explain_habit *habit = &job->habits[d * job->n_steps + s];
+        if (habit->standing != ND_STANDING_UNKNOWN || job->out->devices[d].units[s].local.max <= 1)
+            continue;
+        n++;
+        status = diagnose_unit(w, d, s, err);
+    }
+    return status;
+}
+
 /* Units that are out of line; of a device whose arithmetic is not known, those where it begins to differ. */
 static enum nd_status diagnose_device(struct nd_explain_worker *w, size_t d, struct nd_error *err)
 {
@@ -295,6 +340,8 @@ static enum nd_status diagnose_device(struct nd_explain_worker *w, size_t d, str
     for (size_t i = 0; i < n && i < MOST_UNITS && status == ND_OK; i++)
         if (w->job->out->steps[steps[i]].is_unit)
             status = diagnose_unit(w, d, steps[i], err);
+    if (status == ND_OK && w->job->sources[d].same_as == d)
+        status = diagnose_unknown(w, d, err);
     return status;
 }
 

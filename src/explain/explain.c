@@ -76,11 +76,23 @@ static void deinit_device(struct nd_explained_device *device, size_t n_steps)
     deinit_execution(&device->execution);
     free(device->sources);
     free(device->faulty);
+    free(device->losses);
     free(device->program);
+    for (size_t i = 0; i < device->n_programs; i++)
+        free(device->programs[i]);
+    free(device->programs);
     free(device->uri);
     free(device->chipset);
     free(device->capture);
     free(device->failure);
+}
+
+static void deinit_difference(struct nd_explained_difference *difference)
+{
+    for (size_t i = 0; i < difference->n_because; i++)
+        free(difference->because[i].op_types);
+    free(difference->because);
+    free(difference->op_types);
 }
 
 void nd_explanation_destroy(struct nd_explanation **explanation)
@@ -94,6 +106,9 @@ void nd_explanation_destroy(struct nd_explanation **explanation)
         free(e->steps[s].name);
         free(e->steps[s].op_types);
     }
+    for (size_t i = 0; i < e->n_differences; i++)
+        deinit_difference(&e->differences[i]);
+    free(e->differences);
     free(e->devices);
     free(e->steps);
     free(e->model);

@@ -136,11 +136,41 @@ static struct siblings find_siblings(const struct fallback *f, size_t device, si
     return siblings;
 }
 
+/* Where the device has a program of whole units: the codes of the unit on which that and exact rounding differ.
+ * *is_told stays false where there are none, or where they are neither's. */
+static enum nd_status judge_by_program(struct fallback *f, size_t device, size_t step, bool *is_told,
+                                       struct nd_error *err)
+{
+    const struct nd_explain_job *job = f->job;
+    size_t program = job->unit_program[device], n_programs;
+    const struct nd_explain_unit_tally *units = &job->unit_tally[at(f, device, step)];
+    if (program == SIZE_MAX || units->doubt[program] >= 1 ||
+        units->n[program] < job->out->devices[device].units[step].n_codes)
+        return ND_OK;
+    double weight =
+        nd_fallback_weigh_program(units->apart[program], units->apart_as_made[program],
+                                  units->apart_as_exact[program], f->counts[at(f, device, step)].spread);
+    if (weight == 0)
+        return ND_OK;
+    *is_told = true;
+    f->values[at(f, device, step)] = weight;
+    const char *name = nd_unit_programs(&n_programs)[program].name;
+    return nd_fallback_add(execution_of(f, device, step), "program", weight, err,
+                           "of %" PRIu64 " codes on which %s and exact rounding differ %" PRIu64
+                           " are the former's and %" PRIu64 " the latter's",
+                           units->apart[program], name, units->apart_as_made[program],
+                           units->apart_as_exact[program]);
+}
+
 static enum nd_status judge_codes(struct fallback *f, size_t device, size_t step, struct nd_error *err)
 {
     struct nd_explained_execution *execution = execution_of(f, device, step);
     const struct nd_fallback_counts *counts = &f->counts[at(f, device, step)];
     struct nd_fallback_rates rates = nd_fallback_rates_of(f->job->out->steps[step].op_types, counts->is_wide);
+    bool is_told = false;
+    enum nd_status status = judge_by_program(f, device, step, &is_told, err);
+    if (status != ND_OK || is_told)
+        return status;
     struct siblings siblings = find_siblings(f, device, step);
     if (siblings.n_units > 0)
         nd_fallback_learn(&rates, siblings.n_off / siblings.n, siblings.n_units, siblings.is_same_unit);

@@ -41,6 +41,10 @@ void nd_fallback_learn(struct nd_fallback_rates *rates, double off, size_t n_sib
 /* log2 P(counts | NPU) / P(counts | CPU), at most ND_FALLBACK_MOST either way; 0 without deciding codes. */
 double nd_fallback_weigh(const struct nd_fallback_counts *counts, const struct nd_fallback_rates *rates);
 
+/* The same by codes on which a program that the device has elsewhere differs from exact rounding: 0 where they
+ * are not nearly all the one's or the other's. */
+double nd_fallback_weigh_program(uint64_t n_apart, uint64_t n_as_made, uint64_t n_as_exact, double spread);
+
 /* ---- fallback_floats.c ---- */
 
 /* Floats of one step that are normal half precision numbers by size. */

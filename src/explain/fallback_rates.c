@@ -100,3 +100,18 @@ double nd_fallback_weigh(const struct nd_fallback_counts *counts, const struct n
     double bits = (on_npu - on_cpu) / log(2);
     return fmax(fmin(bits, ND_FALLBACK_MOST), -ND_FALLBACK_MOST);
 }
+
+double nd_fallback_weigh_program(uint64_t n_apart, uint64_t n_as_made, uint64_t n_as_exact, double spread)
+{
+    /* An NPU that has the program in some units has it in all that it covers, but for what the program is not
+     * complete in; a CPU has codes of it next to ties only. */
+    static const double nearly_all = 0.95, of_one = 6.6;
+    double n = (double)n_apart;
+    if (n_apart == 0)
+        return 0;
+    if ((double)n_as_made >= nearly_all * n)
+        return fmin(of_one * (double)n_as_made / spread, ND_FALLBACK_MOST);
+    if ((double)n_as_exact >= nearly_all * n)
+        return -fmin(of_one * (double)n_as_exact / spread, ND_FALLBACK_MOST);
+    return 0;
+}

@@ -3,7 +3,7 @@
 #ifndef ND_EXPLAIN_INTERNAL_H
 #define ND_EXPLAIN_INTERNAL_H
 
-#include "explain/programs.h"
+#include "explain/unit_programs.h"
 #include "npudiff/explain.h"
 
 /* Sums over the codes of one step of one sample. */
@@ -64,7 +64,9 @@ struct nd_explain_job {
     struct nd_explain_sums *sums;                /* [n_samples][n_devices][n_steps] */
     struct nd_explain_reference_sums *reference; /* [n_samples][n_steps] */
     struct nd_explain_tally *tally;              /* [n_devices][n_steps] */
+    struct nd_explain_unit_tally *unit_tally;    /* [n_devices][n_steps] */
     struct nd_explain_habit *habits;             /* [n_devices][n_steps], from judge.c on */
+    size_t *unit_program; /* [n_devices] of nd_unit_programs, from judge.c on; SIZE_MAX: none */
     struct nd_explanation *out;
 };
 
@@ -111,6 +113,9 @@ enum nd_status nd_explain_observe(struct nd_explain_job *job, const struct nd_ca
 
 /* judge.c: finds the device's programs and the units that do not follow them. */
 enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t device, struct nd_error *err);
+
+/* differences.c: why devices with programs of units differ. */
+enum nd_status nd_explain_find_differences(struct nd_explain_job *job, struct nd_error *err);
 
 /* Whether any sample of the step came out otherwise when it was run again; whether no input of its unit did. */
 bool nd_explain_differs_by_run(const struct nd_explain_job *job, size_t device, size_t step);

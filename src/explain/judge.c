@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -13,18 +14,31 @@ static enum nd_status name_program(size_t program, char **out, struct nd_error *
     return *out != NULL || program >= n ? ND_OK : nd_fail_memory(err);
 }
 
-/* Those that give every code. */
-static enum nd_status list_programs(const struct nd_explain_tally *tally, struct nd_explained_unit *unit,
+static enum nd_status name_unit_program(size_t program, char **out, struct nd_error *err)
+{
+    size_t n;
+    *out = nd_strdup(nd_unit_programs(&n)[program].name);
+    return *out != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Those that give every code; of units first, where the device has one. */
+static enum nd_status list_programs(const struct nd_explain_habit *habit, struct nd_explained_unit *unit,
                                     struct nd_error *err)
 {
     size_t n;
     nd_programs(&n);
-    unit->programs = nd_calloc(n, sizeof *unit->programs);
+    unit->programs = nd_calloc(n + ND_EXPLAIN_MAX_UNIT_PROGRAMS, sizeof *unit->programs);
     if (unit->programs == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
+    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS && status == ND_OK; p++) {
+        if (habit->standing == ND_STANDING_NONE || !nd_explain_follows(habit, p))
+            continue;
+        status = name_unit_program(p, &unit->programs[unit->n_programs], err);
+        unit->n_programs += status == ND_OK;
+    }
     for (size_t p = 0; p < n && status == ND_OK; p++) {
-        if (tally->wrong[p] > 0)
+        if (habit->tally->wrong[p] > 0)
             continue;
         status = name_program(p, &unit->programs[unit->n_programs], err);
         unit->n_programs += status == ND_OK;
@@ -65,6 +79,28 @@ bool nd_explain_inputs_repeat(const struct nd_explain_job *job, size_t device, s
     return true;
 }
 
+/* Of a device that has a program of units. */
+static enum nd_status judge_by_unit_program(const struct nd_explain_habit *habit, size_t program,
+                                            struct nd_explained_unit *unit, struct nd_error *err)
+{
+    uint64_t fewest = fewest_wrong(habit->tally), n_local = unit->local.n_differing;
+    unit->is_covered = habit->units->n[program] == unit->n_codes;
+    bool is_of_units = unit->is_covered && habit->standing != ND_STANDING_UNKNOWN && !habit->is_of_values;
+    unit->is_faulty = habit->standing == ND_STANDING_FAULTY;
+    unit->n_unexplained = is_of_units           ? habit->units->wrong[program]
+                          : habit->is_of_values ? habit->tally->wrong[habit->program]
+                                                : fewest;
+    if (habit->standing == ND_STANDING_FOLLOWS)
+        fewest = unit->n_unexplained;
+    unit->explained_fraction = n_local > 0 ? 1 - fmin((double)fewest / (double)n_local, 1) : 1;
+    enum nd_status status = ND_OK;
+    if (is_of_units)
+        status = name_unit_program(program, &unit->program, err);
+    else
+        status = name_program(habit->program, &unit->program, err);
+    return status == ND_OK ? list_programs(habit, unit, err) : status;
+}
+
 static enum nd_status judge_unit(const struct nd_explain_habit *habit, struct nd_explained_unit *unit,
                                  struct nd_error *err)
 {
@@ -76,7 +112,33 @@ static enum nd_status judge_unit(const struct nd_explain_habit *habit, struct nd
         unit->n_unexplained = (habit->is_exact ? habit->tally->wrong : habit->tally->far)[habit->program];
     unit->explained_fraction = n_local > 0 ? 1 - (double)fewest / (double)n_local : 1;
     enum nd_status status = name_program(habit->program, &unit->program, err);
-    return status == ND_OK ? list_programs(habit->tally, unit, err) : status;
+    return status == ND_OK ? list_programs(habit, unit, err) : status;
+}
+
+/* The program, and all that what follows it leaves possible. */
+static enum nd_status name_device_programs(struct nd_explained_device *device, size_t program,
+                                           size_t unit_program, const bool *is_possible, struct nd_error *err)
+{
+    device->programs = nd_calloc(ND_EXPLAIN_MAX_UNIT_PROGRAMS, sizeof *device->programs);
+    if (device->programs == NULL)
+        return nd_fail_memory(err);
+    if (unit_program == SIZE_MAX)
+        return name_program(program, &device->program, err);
+    enum nd_status status = name_unit_program(unit_program, &device->program, err);
+    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS && status == ND_OK; p++) {
+        if (!is_possible[p])
+            continue;
+        status = name_unit_program(p, &device->programs[device->n_programs], err);
+        device->n_programs += status == ND_OK;
+    }
+    return status;
+}
+
+/* What it does is what it does everywhere, and yet costs much. */
+static bool is_lossy(const struct nd_explain_habit *habit, const struct nd_explained_unit *unit)
+{
+    static const double many_steps = 10;
+    return habit->standing == ND_STANDING_FOLLOWS && !habit->is_of_values && unit->local.max >= many_steps;
 }
 
 enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_error *err)
@@ -84,24 +146,33 @@ enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_
     struct nd_explained_device *device = &job->out->devices[d];
     struct nd_explain_habit *habits = &job->habits[d * job->n_steps];
     size_t program;
+    bool is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
     device->faulty = nd_calloc(job->n_steps, sizeof *device->faulty);
-    if (device->faulty == NULL)
+    device->losses = nd_calloc(job->n_steps, sizeof *device->losses);
+    if (device->faulty == NULL || device->losses == NULL)
         return nd_fail_memory(err);
     for (size_t s = 0; s < job->n_steps; s++)
         habits[s] =
             (struct nd_explain_habit){.op_types = job->out->steps[s].op_types,
                                       .is_counted = job->out->steps[s].is_unit && device->units[s].is_examined,
-                                      .tally = &job->tally[d * job->n_steps + s]};
+                                      .tally = &job->tally[d * job->n_steps + s],
+                                      .units = &job->unit_tally[d * job->n_steps + s],
+                                      .n_codes = device->units[s].n_codes};
     nd_explain_find_habits(habits, job->n_steps, &program);
-    enum nd_status status = name_program(program, &device->program, err);
+    nd_explain_find_unit_habits(habits, job->n_steps, &job->unit_program[d], is_possible);
+    enum nd_status status = name_device_programs(device, program, job->unit_program[d], is_possible, err);
     for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
         if (!habits[s].is_counted)
             continue;
-        status = judge_unit(&habits[s], &device->units[s], err);
+        status = job->unit_program[d] == SIZE_MAX
+                     ? judge_unit(&habits[s], &device->units[s], err)
+                     : judge_by_unit_program(&habits[s], job->unit_program[d], &device->units[s], err);
         device->units[s].is_faulty |=
             nd_explain_differs_by_run(job, d, s) && nd_explain_inputs_repeat(job, d, s);
         if (device->units[s].is_faulty)
             device->faulty[device->n_faulty++] = s;
+        if (is_lossy(&habits[s], &device->units[s]))
+            device->losses[device->n_losses++] = s;
     }
     return status;
 }

@@ -185,10 +185,12 @@ static enum nd_status make_sums(struct nd_explain_job *job, struct nd_error *err
     job->sums = nd_calloc(n_all, sizeof *job->sums);
     job->reference = nd_calloc(n, sizeof *job->reference);
     job->tally = nd_calloc(job->n_devices * job->n_steps, sizeof *job->tally);
+    job->unit_tally = nd_calloc(job->n_devices * job->n_steps, sizeof *job->unit_tally);
     job->habits = nd_calloc(job->n_devices * job->n_steps, sizeof *job->habits);
-    return job->sums != NULL && job->reference != NULL && job->tally != NULL && job->habits != NULL
-               ? ND_OK
-               : nd_fail_memory(err);
+    job->unit_program = nd_calloc(job->n_devices, sizeof *job->unit_program);
+    bool is_made = job->sums != NULL && job->reference != NULL && job->tally != NULL &&
+                   job->unit_tally != NULL && job->habits != NULL && job->unit_program != NULL;
+    return is_made ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status check_fixed(const struct nd_model *model, struct nd_error *err)
@@ -293,7 +295,9 @@ void nd_explain_job_deinit(struct nd_explain_job *job)
     free(job->sums);
     free(job->reference);
     free(job->tally);
+    free(job->unit_tally);
     free(job->habits);
+    free(job->unit_program);
     nd_exact_graph_destroy(&job->graph);
     nd_exact_graph_destroy(&job->float_graph);
 }

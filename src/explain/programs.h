@@ -6,6 +6,8 @@
 
 #include "exact/graph.h"
 
+struct nd_explain_unit_tally;
+
 enum { ND_EXPLAIN_MAX_PROGRAMS = 24 };
 
 /* Over the codes of one unit. The order is that of nd_programs. */
@@ -23,14 +25,26 @@ void nd_explain_tally_merge(const struct nd_explain_tally *from, struct nd_expla
 /* Brings all_wrong into wrong and far. */
 void nd_explain_tally_finish(struct nd_explain_tally *tally);
 
+/* How a unit stands to the program of units of its device (unit_programs.h). */
+enum nd_explain_standing {
+    ND_STANDING_NONE,    /* the device has no such program */
+    ND_STANDING_FOLLOWS, /* it is explained, whatever its size */
+    ND_STANDING_FAULTY,  /* it does something else, and units of its kind do not */
+    ND_STANDING_UNKNOWN, /* the program says nothing of such units, or is wrong about their kind */
+};
+
 /* What is asked and told of one step of a device. */
 struct nd_explain_habit {
     const char *op_types;
     bool is_counted; /* a unit that was examined */
     const struct nd_explain_tally *tally;
+    const struct nd_explain_unit_tally *units; /* of programs of units; nullable */
+    uint64_t n_codes;                          /* of the unit */
     size_t program; /* out: of nd_programs, what the device does in such units; SIZE_MAX: not known */
     bool is_exact;  /* out: in every code, else but for what float32 arithmetic can move */
     bool follows;   /* out: the unit does that; true where nothing is known */
+    enum nd_explain_standing standing; /* out, of unit_programs.h */
+    bool is_of_values;                 /* out: and that is by `program`, which all units of its kind follow */
 };
 /* The program of a device is the one that most of its units follow; operator types of which most units follow
  * another one have their own. Plain rounding to the nearest beside units of a fixed point program is no program

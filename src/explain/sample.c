@@ -160,9 +160,23 @@ static enum nd_status round_device(void *context, const struct nd_exact_values *
         codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
                                        ND_ROUND_HALF_EVEN);
     }
-    if (job->out->devices[w->device].units[step].is_examined && w->given[values->edge].n == values->n)
-        nd_explain_tally_codes(&w->tally[w->device * job->n_steps + step], values, w->given[values->edge].x);
+    if (!job->out->devices[w->device].units[step].is_examined || w->given[values->edge].n != values->n)
+        return ND_OK;
+    size_t at = w->device * job->n_steps + step;
+    nd_explain_tally_codes(&w->tally[at], values, w->given[values->edge].x);
+    if (w->trial.edge == values->edge)
+        nd_explain_trial_count(&w->trial, w->given[values->edge].x, codes->x, values->n, &w->unit_tally[at]);
     return ND_OK;
+}
+
+/* What programs of units make of it, before it is worked out exactly. */
+static enum nd_status try_unit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                               bool *is_made, struct nd_error *err)
+{
+    (void)codes;
+    struct nd_explain_worker *w = context;
+    *is_made = false;
+    return nd_explain_trial_run(&w->trial, unit, &w->given[unit->edge], err);
 }
 
 /* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
@@ -229,9 +243,13 @@ static enum nd_status missed_device(void *context, size_t edge, const struct nd_
 
 static enum nd_status run_device(struct nd_explain_worker *w, struct nd_error *err)
 {
-    const struct nd_exact_options options = {
-        .struct_size = sizeof options, .round = round_device, .given = w->given, .missed = missed_device};
+    const struct nd_exact_options options = {.struct_size = sizeof options,
+                                             .round = round_device,
+                                             .make = try_unit,
+                                             .given = w->given,
+                                             .missed = missed_device};
     enum nd_status status = nd_explain_load_device(w, err);
+    nd_explain_trial_begin(&w->trial);
     if (status == ND_OK)
         status = nd_exact_graph_run(w->job->graph, w->inputs, &options, found_device, w, err);
     return status;
@@ -263,6 +281,7 @@ static void share_results(struct nd_explain_job *job, size_t device)
     if (from == device)
         return;
     memcpy(job->tally + device * n, job->tally + from * n, n * sizeof *job->tally);
+    memcpy(job->unit_tally + device * n, job->unit_tally + from * n, n * sizeof *job->unit_tally);
     for (size_t i = 0; i < job->n_samples; i++)
         memcpy(job->sums + (i * job->n_devices + device) * n, job->sums + (i * job->n_devices + from) * n,
                n * sizeof *job->sums);
@@ -302,8 +321,10 @@ enum nd_status nd_explain_run(struct nd_explain_job *job, const struct nd_explai
     if (status != ND_OK && err != NULL)
         *err = local;
     for (size_t i = 0; i < n_workers; i++) {
-        for (size_t k = 0; k < job->n_devices * job->n_steps && team.workers[i].tally != NULL; k++)
+        for (size_t k = 0; k < job->n_devices * job->n_steps && team.workers[i].unit_tally != NULL; k++) {
             nd_explain_tally_merge(&team.workers[i].tally[k], &job->tally[k]);
+            nd_explain_unit_tally_merge(&team.workers[i].unit_tally[k], &job->unit_tally[k]);
+        }
         nd_explain_worker_deinit(&team.workers[i]);
     }
     for (size_t k = 0; k < job->n_devices * job->n_steps; k++)

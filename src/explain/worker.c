@@ -98,13 +98,17 @@ enum nd_status nd_explain_worker_init(struct nd_explain_worker *w, struct nd_exp
     w->voters = nd_calloc(job->n_devices, sizeof *w->voters);
     w->raw = nd_calloc(job->n_devices * job->n_steps, sizeof *w->raw);
     w->tally = nd_calloc(job->n_devices * job->n_steps, sizeof *w->tally);
+    w->unit_tally = nd_calloc(job->n_devices * job->n_steps, sizeof *w->unit_tally);
     if (w->inputs == NULL || w->float_inputs == NULL || w->raw_inputs == NULL || w->input_bytes == NULL ||
         w->reference == NULL || w->error == NULL || w->own == NULL || w->given == NULL || w->chain == NULL ||
-        w->is_skipped == NULL || w->is_below == NULL || w->voters == NULL || w->raw == NULL || w->tally == NULL)
+        w->is_skipped == NULL || w->is_below == NULL || w->voters == NULL || w->raw == NULL ||
+        w->tally == NULL || w->unit_tally == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n_edges; e++)
         w->given[e] = nd_explain_no_array();
-    enum nd_status status = make_worker_inputs(w, err);
+    enum nd_status status = nd_explain_trial_init(&w->trial, n_edges, err);
+    if (status == ND_OK)
+        status = make_worker_inputs(w, err);
     for (size_t i = 0; i < n_float && status == ND_OK; i++)
         w->float_inputs[i] = w->inputs[job->float_inputs[i]];
     if (status == ND_OK)
@@ -151,6 +155,8 @@ void nd_explain_worker_deinit(struct nd_explain_worker *w)
     free(w->voters);
     free(w->raw);
     free(w->tally);
+    free(w->unit_tally);
+    nd_explain_trial_deinit(&w->trial);
 }
 
 /* ---- what captures hold ---- */

@@ -24,6 +24,8 @@ struct nd_explain_worker {
     unsigned char **raw;            /* [n_devices * n_steps]: the same, NULL where nothing is read */
     size_t *input_bytes;            /* [n_inputs] of a sample */
     struct nd_explain_tally *tally; /* [n_devices][n_steps] */
+    struct nd_explain_unit_tally *unit_tally; /* [n_devices][n_steps] */
+    struct nd_explain_trial trial;
     size_t sample, in_block, device; /* at hand */
     size_t harmful;                  /* the step at hand in harm.c */
 };

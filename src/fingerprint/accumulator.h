@@ -139,13 +139,25 @@ typedef enum nd_status nd_accumulator_device(void *context, const float w[ND_BAT
 enum nd_status nd_accumulator_confirm(struct nd_accumulator_findings *findings, nd_accumulator_device *device,
                                       void *context, uint64_t n_vectors, uint64_t seed, struct nd_error *err);
 
-/* Fewer are no confirmation. */
-enum { ND_CONFIRMING_VECTORS = 100000 };
+/* Fewer are no confirmation. The device is asked for blocks: a real one takes seconds for each. */
+enum { ND_CONFIRMING_VECTORS = 100000, ND_CONFIRMING_BLOCK = 16384 };
 bool nd_accumulator_is_confirmed(const struct nd_accumulator_findings *findings);
 
 /* What was found, in words, a line each: order, width and rounding, products, subnormals, range, output, and
  * what could not be decided between. */
 void nd_accumulator_findings_write(const struct nd_accumulator_findings *findings, struct nd_strbuf *out);
+
+/* One thing that can be said of an accumulator, in a few words. */
+enum { ND_ACCUMULATOR_PROPERTY_BYTES = 128 };
+typedef void nd_accumulator_property(const struct nd_accumulator *item,
+                                     char buf[ND_ACCUMULATOR_PROPERTY_BYTES]);
+struct nd_accumulator_property_of {
+    const char *label; /* "running sum" */
+    const char *key;   /* "running_sum" */
+    nd_accumulator_property *say;
+};
+/* All of them, [n]; static. */
+const struct nd_accumulator_property_of *nd_accumulator_properties(size_t *n);
 
 /* Equal as nd_accumulator_identify has it. */
 bool nd_accumulator_is_same_output(float a, float b);

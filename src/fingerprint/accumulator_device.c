@@ -1,12 +1,11 @@
 #include "fingerprint/accumulator_device.h"
 
-#include <string.h>
-
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
-enum { CHECK_SEED = 20261124, CONFIRM_SEED = 20261123 };
+enum { CONFIRM_SEED = 20261123 };
 
 const char *nd_accumulator_form_operator(enum nd_accumulator_form form)
 {
@@ -122,32 +121,36 @@ static enum nd_status run(struct nd_bench *bench, const struct products *p, stru
 /* ---- the battery ---- */
 
 /* Chained over the blocks. */
-static void digest(struct nd_accumulator_fingerprint *f, const float *outputs, size_t n)
+static void digest(struct nd_accumulator_sheet *sheet, const float *outputs, size_t n)
 {
-    struct nd_digest parts[2] = {f->answers, nd_digest_bytes(outputs, n * sizeof *outputs)};
-    f->answers = nd_digest_bytes(parts, sizeof parts);
+    struct nd_digest parts[2] = {sheet->answers, nd_digest_bytes(outputs, n * sizeof *outputs)};
+    sheet->answers = nd_digest_bytes(parts, sizeof parts);
 }
 
-static enum nd_status ask_battery(struct nd_bench *bench, struct nd_accumulator_fingerprint *f,
-                                  struct nd_error *err)
+static bool has_answers(const struct nd_accumulator_asked *asked)
+{
+    return !asked->has_failed && asked->is_on_npu;
+}
+
+static enum nd_status ask_battery(struct nd_bench *bench, enum nd_accumulator_form form,
+                                  struct nd_accumulator_sheet *sheet, struct nd_error *err)
 {
     struct nd_accumulator_battery battery;
     float *outputs[ND_BATTERY_BLOCKS] = {NULL};
     enum nd_status status = nd_accumulator_battery_init(&battery, err);
     if (status != ND_OK)
         return status;
-    for (size_t b = 0; status == ND_OK && !f->asked.has_failed && b < ND_BATTERY_BLOCKS; b++) {
+    for (size_t b = 0; status == ND_OK && has_answers(&sheet->asked) && b < ND_BATTERY_BLOCKS; b++) {
         const struct nd_accumulator_block *block = &battery.blocks[b];
-        const struct products p = {ND_ACCUMULATOR_MATMUL, (int64_t)block->n_rows, ND_BATTERY_TERMS, block->w,
-                                   block->x};
+        const struct products p = {form, (int64_t)block->n_rows, ND_BATTERY_TERMS, block->w, block->x};
         outputs[b] = nd_calloc(block->n_rows, sizeof *outputs[b]);
-        status = outputs[b] != NULL ? run(bench, &p, &f->asked, outputs[b], err) : nd_fail_memory(err);
-        if (status == ND_OK && !f->asked.has_failed)
-            digest(f, outputs[b], block->n_rows);
+        status = outputs[b] != NULL ? run(bench, &p, &sheet->asked, outputs[b], err) : nd_fail_memory(err);
+        if (status == ND_OK && has_answers(&sheet->asked))
+            digest(sheet, outputs[b], block->n_rows);
     }
     const float *const borrowed[] = {outputs[0], outputs[1]};
-    if (status == ND_OK && !f->asked.has_failed && f->asked.is_on_npu)
-        status = nd_accumulator_identify(&battery, borrowed, NULL, 0, &f->found, err);
+    if (status == ND_OK && has_answers(&sheet->asked))
+        status = nd_accumulator_identify(&battery, borrowed, NULL, 0, &sheet->found, err);
     for (size_t b = 0; b < ND_BATTERY_BLOCKS; b++)
         free(outputs[b]);
     nd_accumulator_battery_deinit(&battery);
@@ -175,31 +178,61 @@ static enum nd_status answer(void *context, const float w[ND_BATTERY_TERMS], con
 }
 
 static enum nd_status confirm(struct nd_bench *bench, enum nd_accumulator_form form, uint64_t n_vectors,
-                              uint64_t seed, struct nd_accumulator_findings *found,
-                              struct nd_accumulator_asked *asked, struct nd_error *err)
+                              struct nd_accumulator_sheet *sheet, struct nd_error *err)
 {
-    struct asking asking = {bench, form, asked};
-    enum nd_status status = nd_accumulator_confirm(found, answer, &asking, n_vectors, seed, err);
-    return asked->has_failed ? ND_OK : status;
+    struct asking asking = {bench, form, &sheet->asked};
+    enum nd_status status =
+        nd_accumulator_confirm(&sheet->found, answer, &asking, n_vectors, CONFIRM_SEED, err);
+    return sheet->asked.has_failed ? ND_OK : status;
 }
 
-/* Two models: the weights of the first are all 1. */
-static enum nd_status check(struct nd_bench *bench, enum nd_accumulator_form form,
-                            struct nd_accumulator_fingerprint *f, struct nd_error *err)
+/* ---- forms ---- */
+
+static void sheet_deinit(struct nd_accumulator_sheet *sheet)
 {
-    struct nd_accumulator_check *c = &f->checks[form];
-    struct nd_accumulator_findings found = f->found;
-    c->asked.is_on_npu = true;
-    found.n_confirmed = found.n_failed = 0;
-    found.items = nd_calloc(found.n, sizeof *found.items);
-    if (found.items == NULL)
+    nd_trial_deinit(&sheet->asked.failure);
+    nd_accumulator_findings_deinit(&sheet->found);
+    *sheet = (struct nd_accumulator_sheet){.asked.is_on_npu = true};
+}
+
+static enum nd_status take_form(struct nd_bench *bench, enum nd_accumulator_form form, uint64_t n_vectors,
+                                struct nd_accumulator_sheet *sheet, struct nd_error *err)
+{
+    sheet_deinit(sheet);
+    enum nd_status status = ask_battery(bench, form, sheet, err);
+    if (status == ND_OK && has_answers(&sheet->asked) && sheet->found.n > 0)
+        status = confirm(bench, form, n_vectors, sheet, err);
+    return status;
+}
+
+/* The random products of another form by the accumulators of MatMul. */
+static enum nd_status try_as_matmul(struct nd_bench *bench, enum nd_accumulator_form form, uint64_t n_vectors,
+                                    const struct nd_accumulator_findings *found,
+                                    struct nd_accumulator_sheet *sheet, struct nd_error *err)
+{
+    struct nd_accumulator *items = nd_calloc(found->n, sizeof *items);
+    if (items == NULL)
         return nd_fail_memory(err);
-    memcpy(found.items, f->found.items, found.n * sizeof *found.items);
-    enum nd_status status =
-        confirm(bench, form, ND_CONFIRMING_BLOCK + 1, CHECK_SEED, &found, &c->asked, err);
-    c->n = found.n_confirmed + found.n_failed;
-    c->n_same = found.n_confirmed;
-    nd_accumulator_findings_deinit(&found);
+    memcpy(items, found->items, found->n * sizeof *items);
+    sheet_deinit(sheet);
+    sheet->found = *found;
+    sheet->found.items = items;
+    sheet->found.n_confirmed = sheet->found.n_failed = 0;
+    enum nd_status status = confirm(bench, form, n_vectors, sheet, err);
+    sheet->is_as_matmul = !has_answers(&sheet->asked) || sheet->found.n_failed == 0;
+    return status;
+}
+
+static enum nd_status take_other_form(struct nd_bench *bench, enum nd_accumulator_form form, uint64_t n_vectors,
+                                      struct nd_accumulator_fingerprint *f, struct nd_error *err)
+{
+    const struct nd_accumulator_findings *found = &f->sheets[ND_ACCUMULATOR_MATMUL].found;
+    struct nd_accumulator_sheet *sheet = &f->sheets[form];
+    enum nd_status status = ND_OK;
+    if (found->n > 0 && found->n_failed == 0)
+        status = try_as_matmul(bench, form, n_vectors, found, sheet, err);
+    if (status == ND_OK && !sheet->is_as_matmul)
+        status = take_form(bench, form, n_vectors, sheet, err);
     return status;
 }
 
@@ -256,8 +289,8 @@ static enum nd_status ask_longer(struct nd_bench *bench, struct nd_accumulator_f
     for (size_t i = 0; status == ND_OK && is_whole && i < ND_N_ACCUMULATOR_LONG; i++) {
         struct nd_accumulator_long *l = &f->longer[f->n_long++];
         *l = (struct nd_accumulator_long){.n_terms = sizes[i], .asked.is_on_npu = true};
-        status = ask_long(bench, f->found.readings.is_one_up, l, err);
-        is_whole = !l->asked.has_failed && l->asked.is_on_npu && l->n_whole == l->n;
+        status = ask_long(bench, f->sheets[ND_ACCUMULATOR_MATMUL].found.readings.is_one_up, l, err);
+        is_whole = has_answers(&l->asked) && l->n_whole == l->n;
     }
     return status;
 }
@@ -267,18 +300,15 @@ static enum nd_status ask_longer(struct nd_bench *bench, struct nd_accumulator_f
 static enum nd_status take(struct nd_bench *bench, uint64_t n_vectors, struct nd_accumulator_fingerprint *f,
                            struct nd_error *err)
 {
-    enum nd_status status = ask_battery(bench, f, err);
-    if (status != ND_OK || f->asked.has_failed || !f->asked.is_on_npu)
+    const struct nd_accumulator_sheet *first = &f->sheets[ND_ACCUMULATOR_MATMUL];
+    enum nd_status status =
+        take_form(bench, ND_ACCUMULATOR_MATMUL, n_vectors, &f->sheets[ND_ACCUMULATOR_MATMUL], err);
+    f->n_sheets = 1;
+    if (status != ND_OK || !has_answers(&first->asked))
         return status;
-    if (f->found.n > 0)
-        status = confirm(bench, ND_ACCUMULATOR_MATMUL, n_vectors, CONFIRM_SEED, &f->found, &f->asked, err);
-    if (f->asked.has_failed || f->found.n_failed > 0)
-        return status;
-    if (status == ND_OK && f->found.n > 0)
-        status = check(bench, ND_ACCUMULATOR_MATMUL_OF_INPUTS, f, err);
-    if (status == ND_OK && f->found.n > 0)
-        status = check(bench, ND_ACCUMULATOR_CONV, f, err);
-    if (status == ND_OK && f->found.readings.exact_block == ND_BATTERY_TERMS)
+    for (; status == ND_OK && f->n_sheets < ND_N_ACCUMULATOR_FORMS; f->n_sheets++)
+        status = take_other_form(bench, (enum nd_accumulator_form)f->n_sheets, n_vectors, f, err);
+    if (status == ND_OK && first->found.readings.exact_block == ND_BATTERY_TERMS)
         status = ask_longer(bench, f, err);
     return status;
 }
@@ -286,7 +316,7 @@ static enum nd_status take(struct nd_bench *bench, uint64_t n_vectors, struct nd
 enum nd_status nd_accumulator_fingerprint_take(struct nd_bench *bench, uint64_t n_vectors,
                                                struct nd_accumulator_fingerprint *out, struct nd_error *err)
 {
-    struct nd_accumulator_fingerprint f = {.asked.is_on_npu = true};
+    struct nd_accumulator_fingerprint f = {.n_sheets = 0};
     enum nd_status status = take(bench, n_vectors, &f, err);
     if (status == ND_OK)
         *out = f;
@@ -297,10 +327,8 @@ enum nd_status nd_accumulator_fingerprint_take(struct nd_bench *bench, uint64_t 
 
 void nd_accumulator_fingerprint_deinit(struct nd_accumulator_fingerprint *f)
 {
-    nd_trial_deinit(&f->asked.failure);
-    nd_accumulator_findings_deinit(&f->found);
     for (size_t i = 0; i < ND_N_ACCUMULATOR_FORMS; i++)
-        nd_trial_deinit(&f->checks[i].asked.failure);
+        sheet_deinit(&f->sheets[i]);
     for (size_t i = 0; i < ND_N_ACCUMULATOR_LONG; i++)
         nd_trial_deinit(&f->longer[i].asked.failure);
 }

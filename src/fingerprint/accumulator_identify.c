@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "fingerprint/accumulator.h"
 
-enum { N_TERMS = ND_BATTERY_TERMS, CONFIRM_ROWS = 4096, NEAREST_ROWS = 96 };
+enum { N_TERMS = ND_BATTERY_TERMS, NEAREST_ROWS = 96 };
 
 bool nd_accumulator_is_same_output(float a, float b)
 {
@@ -291,24 +291,24 @@ static void undo_each(float *outputs, size_t n)
 enum nd_status nd_accumulator_confirm(struct nd_accumulator_findings *findings, nd_accumulator_device *device,
                                       void *context, uint64_t n_vectors, uint64_t seed, struct nd_error *err)
 {
-    struct observations seen = {.n = CONFIRM_ROWS};
+    struct observations seen = {.n = ND_CONFIRMING_BLOCK};
     float w[N_TERMS];
-    enum nd_status status = observations_alloc(&seen, CONFIRM_ROWS, err);
-    float *x = nd_calloc((size_t)CONFIRM_ROWS * N_TERMS, sizeof *x);
-    bool *is_missed = nd_calloc(CONFIRM_ROWS, sizeof *is_missed);
+    enum nd_status status = observations_alloc(&seen, ND_CONFIRMING_BLOCK, err);
+    float *x = nd_calloc((size_t)ND_CONFIRMING_BLOCK * N_TERMS, sizeof *x);
+    bool *is_missed = nd_calloc(ND_CONFIRMING_BLOCK, sizeof *is_missed);
     if (status == ND_OK && (x == NULL || is_missed == NULL))
         status = nd_fail_memory(err);
     for (uint64_t done = 0, block = 0; status == ND_OK && findings->n > 0 && done < n_vectors;
-         done += CONFIRM_ROWS, block++) {
+         done += ND_CONFIRMING_BLOCK, block++) {
         nd_accumulator_random_weights(seed, block, w);
-        nd_accumulator_random_rows(seed, block, CONFIRM_ROWS, x);
-        status = device(context, w, x, CONFIRM_ROWS, seen.outputs, err);
+        nd_accumulator_random_rows(seed, block, ND_CONFIRMING_BLOCK, x);
+        status = device(context, w, x, ND_CONFIRMING_BLOCK, seen.outputs, err);
         if (status != ND_OK)
             break;
         if (findings->readings.is_one_up)
-            undo_each(seen.outputs, CONFIRM_ROWS);
+            undo_each(seen.outputs, ND_CONFIRMING_BLOCK);
         take_factors(w, seen.weights[0]);
-        for (size_t i = 0; i < CONFIRM_ROWS; i++) {
+        for (size_t i = 0; i < ND_CONFIRMING_BLOCK; i++) {
             take_factors(x + i * N_TERMS, seen.x + i * N_TERMS);
             seen.w[i] = seen.weights[0];
         }

@@ -4,7 +4,7 @@
 
 #include "fingerprint/accumulator.h"
 
-enum { TREE_BYTES = 512, PROPERTY_BYTES = 128, N_PROPERTIES = 6 };
+enum { TREE_BYTES = 512, PROPERTY_BYTES = ND_ACCUMULATOR_PROPERTY_BYTES, N_PROPERTIES = 6 };
 
 static const char *type_name(enum nd_sum_type type)
 {
@@ -67,13 +67,17 @@ static void say_output(const struct nd_accumulator *item, char buf[PROPERTY_BYTE
     snprintf(buf, PROPERTY_BYTES, "%s, %s", type_name(item->output), nd_rounding_name(item->output_rounding));
 }
 
-static const struct {
-    const char *label;
-    void (*say)(const struct nd_accumulator *, char[PROPERTY_BYTES]);
-} properties[N_PROPERTIES] = {
-    {"order", say_order},         {"running sum", say_sum},   {"products", say_product},
-    {"subnormals", say_flushing}, {"overflow", say_overflow}, {"output", say_output},
+static const struct nd_accumulator_property_of properties[N_PROPERTIES] = {
+    {"order", "order", say_order},          {"running sum", "running_sum", say_sum},
+    {"products", "products", say_product},  {"subnormals", "subnormals", say_flushing},
+    {"overflow", "overflow", say_overflow}, {"output", "output", say_output},
 };
+
+const struct nd_accumulator_property_of *nd_accumulator_properties(size_t *n)
+{
+    *n = N_PROPERTIES;
+    return properties;
+}
 
 /* Every value that the set has, each once. */
 static void write_property(const struct nd_accumulator_findings *findings, size_t property,

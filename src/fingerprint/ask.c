@@ -114,8 +114,8 @@ enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, c
     free(bytes);
     if (status == ND_OK && !out->has_failed && out->n != n_samples * nd_ask_elems(&ask->y)) {
         nd_trial_deinit(out);
-        status = nd_fail(err, ND_E_EXACT_SHAPE, ask->op_type, "the device gives '%s' another shape than asked for",
-                         ask->op_type);
+        status = nd_fail(err, ND_E_EXACT_SHAPE, ask->op_type,
+                         "the device gives '%s' another shape than asked for", ask->op_type);
     }
     return status;
 }
@@ -158,14 +158,16 @@ static void make_node(const struct nd_ask *ask, struct node *node)
     }
 }
 
-static void dequantize(struct nd_array *array, float scale, int64_t zero)
+static void dequantize(struct nd_array *array, float scale, int64_t zero, bool in_float32)
 {
-    for (size_t i = 0; i < array->n; i++)
-        array->x[i] = (array->x[i] - (double)zero) * (double)scale;
+    for (size_t i = 0; i < array->n; i++) {
+        double steps = array->x[i] - (double)zero;
+        array->x[i] = in_float32 ? (double)((float)steps * scale) : steps * (double)scale;
+    }
 }
 
-static enum nd_status load_operands(const struct nd_ask *ask, struct nd_array operands[ND_ASK_MAX_OPERANDS],
-                                    struct nd_error *err)
+static enum nd_status load_operands(const struct nd_ask *ask, bool in_float32,
+                                    struct nd_array operands[ND_ASK_MAX_OPERANDS], struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < ask->n_operands; i++) {
@@ -175,13 +177,13 @@ static enum nd_status load_operands(const struct nd_ask *ask, struct nd_array op
         if (status == ND_OK)
             nd_array_load(o->dtype, o->data, operands[i].n, operands[i].x);
         if (status == ND_OK && is_code)
-            dequantize(&operands[i], o->scale, o->zero);
+            dequantize(&operands[i], o->scale, o->zero, in_float32);
     }
     return status;
 }
 
-enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size_t n_samples, double *values,
-                             struct nd_error *err)
+enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size_t n_samples, bool in_float32,
+                             double *values, struct nd_error *err)
 {
     struct node node;
     struct nd_array x = {0}, y = {0}, operands[ND_ASK_MAX_OPERANDS] = {{{0}, 0, 0, NULL}};
@@ -197,13 +199,13 @@ enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size
                                     .n_outputs = 1,
                                     .inputs = inputs,
                                     .outputs = &output};
-    enum nd_status status = load_operands(ask, operands, err);
+    enum nd_status status = load_operands(ask, in_float32, operands, err);
     for (size_t s = 0; status == ND_OK && s < n_samples; s++) {
         status = nd_array_make(&x, ND_DTYPE_F32, &ask->x, err);
         if (status != ND_OK)
             break;
         memcpy(x.x, codes + s * x.n, x.n * sizeof *x.x);
-        dequantize(&x, ask->scale_x, ask->zero_x);
+        dequantize(&x, ask->scale_x, ask->zero_x, in_float32);
         status = nd_op_run(&call, err);
         if (status == ND_OK && y.n != n_y)
             status = nd_fail(err, ND_E_EXACT_SHAPE, ask->op_type, "'%s' gives another shape than asked for",

@@ -1,5 +1,5 @@
-/* Questions to a device that are one operator between codes: DequantizeLinear, the operator, QuantizeLinear. What
- * the device makes of them, and what the operator is in double precision. */
+/* Questions to a device that are one operator between codes: DequantizeLinear, the operator, QuantizeLinear.
+ * What the device makes of them, and what the operator is in double precision. */
 #ifndef ND_FINGERPRINT_ASK_H
 #define ND_FINGERPRINT_ASK_H
 
@@ -40,10 +40,11 @@ struct nd_ask {
 enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, const double *codes,
                              size_t n_samples, struct nd_trial_result *out, struct nd_error *err);
 
-/* What the operator gives before it is quantised: values [n_samples] times y, of which there is room. Errors as
- * of nd_op_run. */
-enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size_t n_samples, double *values,
-                             struct nd_error *err);
+/* What the operator gives in double precision, before it is quantised: values [n_samples] times y, of which
+ * there is room. in_float32: of the float32 numbers that codes are dequantised to; else of the exact ones.
+ * Errors as of nd_op_run. */
+enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size_t n_samples, bool in_float32,
+                             double *values, struct nd_error *err);
 
 /* Elements of a shape that is known to be small. */
 size_t nd_ask_elems(const struct nd_shape *shape);

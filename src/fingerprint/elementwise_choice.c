@@ -50,7 +50,7 @@ static void place_zeros(struct nd_elementwise_scales *s, bool is_roomy, uint64_t
 
 struct nd_elementwise_scales nd_elementwise_choose(enum nd_elementwise_op op, size_t i)
 {
-    enum { N_ROOMY = 10, FIRST_TIE = 8, SMALL = 10 };
+    enum { N_ROOMY = 10, FIRST_TIE = 8, SMALL = 10, LARGE_OFFSET = 11 };
     uint64_t seed = 8 + 1000 * (uint64_t)op + i;
     nd_random_next(&seed);
     struct nd_elementwise_scales s = nd_elementwise_draw(op, &seed);
@@ -62,9 +62,16 @@ struct nd_elementwise_scales nd_elementwise_choose(enum nd_elementwise_op op, si
             centre_sum(&s, &seed);
     }
     if (i == SMALL && op != ND_ELEMENTWISE_MUL) { /* where a cap of the bits shows */
-        s.s1 = 0.05F * s.sy;
-        s.s2 = 0.06F * s.sy;
+        s.s1 = 0.0529F * s.sy;
+        s.s2 = 0.0619F * s.sy;
         centre_sum(&s, &seed);
+    }
+    if (i == LARGE_OFFSET && op != ND_ELEMENTWISE_MUL) { /* where a limit of D shows */
+        s.s1 = 0.1471F * s.sy;
+        s.s2 = (op == ND_ELEMENTWISE_SUB ? 0.4703F : 0.0931F) * s.sy;
+        s.z1 = 5;
+        s.z2 = op == ND_ELEMENTWISE_SUB ? 250 : 6;
+        s.zy = 249;
     }
     if (op == ND_ELEMENTWISE_MUL)
         place_zeros(&s, i < N_ROOMY, &seed);

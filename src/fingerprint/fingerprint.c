@@ -18,8 +18,22 @@ static const struct section {
      nd_section_linear_u8},
     {{"elementwise-u8", "Add, Mul and Sub of uint8 codes: multipliers, shifts, rounding constants, offset"},
      nd_section_elementwise_u8},
-    {{"table-u8", "functions of one uint8 code: every entry of the table, and how it is rounded"}, nd_section_table_u8},
+    {{"weights", "uint8 weights of any zero point: ratio, factor and rounding that make 8 bits of them"},
+     nd_section_weights},
+    {{"bias", "int32 biases of Conv of any scale: precision, rounding, a step that all have in common"},
+     nd_section_bias},
+    {{"linear-u16", "Conv and MatMul of uint16 codes: bits dropped, multiplier, granule, zero point, rounding"},
+     nd_section_linear_u16},
+    {{"accumulator-f16",
+      "MatMul and Conv in half precision: order, width and rounding of sums; width of integer sums"},
+     nd_section_accumulator_f16},
+    {{"table-u8", "functions of one uint8 code: every entry of the table, and how it is rounded"},
+     nd_section_table_u8},
     {{"table-u16", "Sigmoid, Tanh and Gelu of uint16 codes: all 65 536 entries"}, nd_section_table_u16},
+    {{"pool-u8", "means and largest codes of windows: multiplier, first shift, stages"}, nd_section_pool_u8},
+    {{"quantise", "QuantizeLinear and DequantizeLinear where the device does them itself"}, nd_section_quantise},
+    {{"normalise", "Softmax, LayerNormalization and InstanceNormalization: how far from the exact function"},
+     nd_section_normalise},
 };
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
 

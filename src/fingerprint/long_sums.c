@@ -11,7 +11,7 @@ enum {
     LARGE = 127,
     PRODUCT = WEIGHT * LARGE,
     N_STEPS = 8,      /* partial sums, of either sign */
-    N_CANCELLING = 4, /* sums that come back to 0 */
+    N_CANCELLING = 4, /* sums that come back */
     N_ROWS = 2 * N_STEPS + N_CANCELLING,
     TOLERANCE = 3, /* codes: what requantisation may do */
     N_PAIRED = 64,
@@ -88,21 +88,21 @@ static bool is_right(const struct sums *s, double code, int64_t sum)
 
 /* ---- one sign, and cancelling ---- */
 
-/* Signs of the terms, in runs: 0 is the first half against the second, 1 the reverse, 2 neighbours, 3 a
- * quarter against the two in the middle. */
+/* Signs of the terms, in runs: 0 and 1 go to three quarters and come back by one; 2 has neighbours cancel; 3
+ * goes there in two steps, with the way back between them. */
 static int sign_of(size_t kind, size_t term, size_t n_terms)
 {
-    bool is_late = term >= n_terms / 2,
-         is_middle = term >= n_terms / 4 && term < n_terms - n_terms / 4;
-    const int signs[N_CANCELLING] = {is_late ? -1 : 1, is_late ? 1 : -1, term % 2 == 0 ? 1 : -1,
-                                     is_middle ? -1 : 1};
+    size_t eighth = term * 8 / n_terms;
+    const int signs[N_CANCELLING] = {eighth < 6 ? 1 : -1, eighth < 6 ? -1 : 1, term % 2 == 0 ? 1 : -1,
+                                     eighth == 3 || eighth == 4 ? -1 : 1};
     return signs[kind];
 }
 
 static int64_t sum_of(size_t row, size_t n_terms)
 {
+    static const int halves[N_CANCELLING] = {1, -1, 0, 1};
     if (row >= 2 * N_STEPS)
-        return 0;
+        return halves[row - 2 * N_STEPS] * (int64_t)(n_terms / 2) * PRODUCT;
     int64_t sum = (int64_t)(n_terms * (row % N_STEPS + 1) / N_STEPS) * PRODUCT;
     return row < N_STEPS ? sum : -sum;
 }
@@ -121,15 +121,38 @@ static void fill(uint8_t *x, size_t n_terms)
     }
 }
 
+static int64_t wrapped(int64_t sum, int64_t half)
+{
+    int64_t rest = (sum + half) % (2 * half);
+    return (rest < 0 ? rest + 2 * half : rest) - half;
+}
+
+/* Whether those beyond what the width holds came out as what is left of them, or as the most that it holds. */
+static void explain(const struct sums *s, const double *codes, struct nd_long_sums *out)
+{
+    int n_bits = nd_long_sums_bits(out);
+    if (n_bits == 0)
+        return;
+    int64_t half = (int64_t)1 << (n_bits - 1);
+    for (size_t row = 0; row < 2 * N_STEPS; row++) {
+        int64_t sum = sum_of(row, s->n_terms);
+        if (llabs(sum) < out->wrong)
+            continue;
+        out->n_beyond++;
+        out->n_wrapped += is_right(s, codes[row], wrapped(sum, half));
+        out->n_saturated += is_right(s, codes[row], sum > 0 ? half - 1 : -half);
+    }
+}
+
 static void judge(const struct sums *s, const double *codes, struct nd_long_sums *out)
 {
+    int64_t before = out->right;
     for (size_t row = 0; row < N_ROWS; row++) {
         int64_t sum = sum_of(row, s->n_terms), magnitude = llabs(sum);
         bool is_fine = is_right(s, codes[row], sum);
         out->n_codes++;
         out->n_wrong += !is_fine;
         if (row >= 2 * N_STEPS) {
-            out->n_cancelled++;
             out->n_cancelled_wrong += !is_fine;
         } else if (is_fine) {
             out->right = magnitude > out->right ? magnitude : out->right;
@@ -138,14 +161,16 @@ static void judge(const struct sums *s, const double *codes, struct nd_long_sums
         }
     }
     /* What is right again beyond the first that is wrong says nothing. */
-    if (out->wrong == 0 || out->right < out->wrong)
-        return;
-    out->right = 0;
-    for (size_t row = 0; row < 2 * N_STEPS; row++) {
-        int64_t magnitude = llabs(sum_of(row, s->n_terms));
-        if (magnitude < out->wrong && magnitude > out->right)
-            out->right = magnitude;
+    if (out->wrong > 0 && out->right >= out->wrong) {
+        out->right = before < out->wrong ? before : 0;
+        for (size_t row = 0; row < 2 * N_STEPS; row++) {
+            int64_t magnitude = llabs(sum_of(row, s->n_terms));
+            if (magnitude < out->wrong && magnitude > out->right)
+                out->right = magnitude;
+        }
     }
+    if (out->wrong > 0)
+        explain(s, codes, out);
 }
 
 static enum nd_status ask(struct nd_bench *bench, size_t n_terms, struct nd_long_sums *out,
@@ -184,21 +209,22 @@ static enum nd_status ask_pairs(struct nd_bench *bench, struct nd_long_sums *out
 {
     uint8_t x[N_PAIRED * N_PAIRED] = {0};
     struct nd_trial_result result = {0};
-    const struct sums s = {.n_rows = N_PAIRED,
-                           .n_terms = N_PAIRED,
-                           .x = x,
-                           .span = 240,
-                           .full = N_PAIRED * 255.0 * WEIGHT};
+    const struct sums s = {
+        .n_rows = N_PAIRED, .n_terms = N_PAIRED, .x = x, .span = 240, .full = N_PAIRED * 255.0 * WEIGHT};
     for (size_t row = 0; row < N_PAIRED; row++)
         memset(x + row * N_PAIRED, 255, row + 1);
     enum nd_status status = run(bench, &s, out, &result, err);
     if (status != ND_OK)
         return status;
-    out->has_pairs = !result.has_failed;
-    for (size_t row = 0; out->has_pairs && row < N_PAIRED; row++) {
+    for (size_t row = 0; !result.has_failed && row < N_PAIRED; row++) {
+        int64_t sum = (int64_t)(row + 1) * 255 * WEIGHT;
+        /* What the accumulator does not hold says nothing of pairs. */
+        if (out->wrong > 0 && sum > out->right)
+            break;
         out->n_pairs++;
-        out->n_pairs_wrong += !is_right(&s, result.x[row], (int64_t)(row + 1) * 255 * WEIGHT);
+        out->n_pairs_wrong += !is_right(&s, result.x[row], sum);
     }
+    out->has_pairs = out->n_pairs > 1;
     nd_trial_deinit(&result);
     return ND_OK;
 }

@@ -1,24 +1,27 @@
 /* How wide the integer sums of a device are: products of uint8 codes, 127 x 127 each, of 4 to 262 144 terms. An
- * accumulator of fewer bits saturates or wraps, and is seen doing so in the codes, whatever else happens to them
- * on the way. */
+ * accumulator of fewer bits saturates or wraps, and is seen doing so in the codes, whatever else happens to
+ * them on the way. */
 #ifndef ND_FINGERPRINT_LONG_SUMS_H
 #define ND_FINGERPRINT_LONG_SUMS_H
 
 #include "fingerprint/trial.h"
 
 struct nd_long_sums {
-    bool has_failed; /* not even 4 terms could be run */
+    bool has_failed;                /* not even 4 terms could be run */
     struct nd_trial_result failure; /* of the first that could not; has no data */
-    size_t n_terms_failed; /* its terms; 0: all could be run */
+    size_t n_terms_failed;          /* its terms; 0: all could be run */
     bool is_on_npu;
     char provider[64];
     size_t n_models, n_codes, n_wrong; /* wrong: a few units from where the sum is */
     /* Largest magnitude below which, and least from which on, sums of one sign come out wrong. wrong is 0 where
      * none did; then all up to `right` were. */
     int64_t right, wrong;
-    size_t n_cancelled, n_cancelled_wrong; /* sums beyond `wrong` on the way that come back to 0: wrapping adders
-                                              do not mind, saturating ones do */
-    /* Pairs of 255 x 127, which two products in 16 bits (VPMADDUBSW) do not hold. */
+    /* Sums of one sign from `wrong` on, and how many are what a wrapping or a saturating accumulator of
+     * nd_long_sums_bits leaves of them. */
+    size_t n_beyond, n_wrapped, n_saturated;
+    size_t n_cancelled_wrong; /* sums that are further away on the way than at their end */
+    /* Pairs of 255 x 127, which two products in 16 bits (VPMADDUBSW) do not hold, in sums up to `right`;
+     * has_pairs: there are any. */
     bool has_pairs;
     size_t n_pairs, n_pairs_wrong;
 };

@@ -63,9 +63,17 @@ double nd_scalar_code(const struct nd_scalar_program *program, const struct nd_s
         ratio.numerator = nd_wide_add(ratio.numerator, nd_wide_product(zero, (double)sample->scale));
         rounded = nd_round_ratio(&ratio, program->rounding);
     } else {
-        rounded = nd_round_value(divide(program->value, value, sample->scale) + zero, program->rounding);
+        rounded = nd_round_value((double)((float)divide(program->value, value, sample->scale) + (float)zero),
+                                 program->rounding);
     }
     return fmin(fmax(rounded + sample->zero - zero, sample->low), sample->high);
+}
+
+double nd_scalar_value_of(const struct nd_scalar_program *program, const struct nd_scalar_sample *sample,
+                          size_t i)
+{
+    bool is_exact = program->value == ND_SCALAR_EXACT || sample->float_values == NULL;
+    return is_exact ? sample->values[i] : sample->float_values[i];
 }
 
 static uint64_t count_wrong(const struct nd_scalar_program *program, const struct nd_scalar_sample *samples,
@@ -75,7 +83,8 @@ static uint64_t count_wrong(const struct nd_scalar_program *program, const struc
     for (size_t s = 0; s < n; s++)
         for (size_t i = 0; i < samples[s].n && wrong < enough; i++)
             wrong += isfinite(samples[s].values[i]) &&
-                     nd_scalar_code(program, &samples[s], samples[s].values[i]) != samples[s].codes[i];
+                     nd_scalar_code(program, &samples[s], nd_scalar_value_of(program, &samples[s], i)) !=
+                         samples[s].codes[i];
     return wrong;
 }
 

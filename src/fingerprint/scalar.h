@@ -1,5 +1,5 @@
-/* Programs from a real number to a code, for operators that make one number of each: what v / s is calculated in,
- * how that is rounded, and whether the zero point is added before.
+/* Programs from a real number to a code, for operators that make one number of each: what v / s is calculated
+ * in, how that is rounded, and whether the zero point is added before.
  *
  *     exact                    v / s
  *     float32-quotient         F(F(v) / s)             F: to float32, half to even
@@ -9,7 +9,7 @@
  *     half-value               F(H(v) / s)
  *     bfloat16-quotient        B(F(F(v) / s))          B: to bfloat16
  *
- * code = clip(round(that) + z), or clip(round(that + z)). */
+ * code = clip(round(that) + z), or clip(round(F(that + z))), of the exact one without F. */
 #ifndef ND_FINGERPRINT_SCALAR_H
 #define ND_FINGERPRINT_SCALAR_H
 
@@ -43,8 +43,14 @@ struct nd_scalar_sample {
     double zero, low, high;
     size_t n;
     const double *values, *codes;
+    /* The values where codes were dequantised to float32 before: for all programs but the exact ones. NULL:
+     * values. */
+    const double *float_values;
 };
 
+/* What the program starts from: an element of values or of float_values. */
+double nd_scalar_value_of(const struct nd_scalar_program *program, const struct nd_scalar_sample *sample,
+                          size_t i);
 double nd_scalar_code(const struct nd_scalar_program *program, const struct nd_scalar_sample *sample,
                       double value);
 
@@ -63,7 +69,8 @@ struct nd_scalar_findings {
 };
 
 void nd_scalar_solve(const struct nd_scalar_sample *samples, size_t n, struct nd_scalar_findings *out);
-bool nd_scalar_is_correct(const struct nd_scalar_findings *findings); /* every code is the correctly rounded one */
+bool nd_scalar_is_correct(
+    const struct nd_scalar_findings *findings); /* every code is the correctly rounded one */
 
 /* The half precision number next to v, half to even; infinite beyond 65504. */
 double nd_scalar_to_half(double v);

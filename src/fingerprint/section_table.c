@@ -9,16 +9,17 @@
 #include "fingerprint/scalar.h"
 #include "fingerprint/section.h"
 
-/* An operator and the numbers that it is asked about: those between low and high, and other ranges in proportion. */
+/* An operator and the numbers that it is asked about: those between low and high, and other ranges in
+ * proportion. */
 struct function {
     const char *op_type;
     double low, high;
     bool is_asked_wide; /* uint16, too */
 };
 static const struct function functions[] = {
-    {"Sigmoid", -8, 8, true},  {"Tanh", -4, 4, true},        {"Gelu", -5, 5, true},   {"HardSwish", -6, 6, false},
-    {"Exp", -4, 2, false},     {"Sqrt", 0, 9, false},        {"Elu", -4, 4, false},   {"Abs", -3, 3, false},
-    {"Relu", -3, 3, false},    {"Sin", -6, 6, false},        {"Log", 0, 8, false},    {"Reciprocal", 0, 8, false},
+    {"Sigmoid", -8, 8, true},   {"Tanh", -4, 4, true},       {"Gelu", -5, 5, true}, {"HardSwish", -6, 6, false},
+    {"Exp", -4, 2, false},      {"Sqrt", 0, 9, false},       {"Elu", -4, 4, false}, {"Abs", -3, 3, false},
+    {"Relu", -3, 3, false},     {"Sin", -6, 6, false},       {"Log", 0, 8, false},  {"Reciprocal", 0, 8, false},
     {"Softplus", -6, 6, false}, {"LeakyRelu", -3, 3, false}, {"Neg", -3, 3, false},
 };
 
@@ -28,13 +29,16 @@ struct setting {
     double input, output;
     bool is_power_of_two;
 };
-static const struct setting settings[] = {{1, 1, false}, {0.4137, 1, false}, {1, 0.5, true}, {1.7331, 0.6117, false}};
+static const struct setting settings[] = {{1, 1, false}, {1, 4, true}, {1.7331, 0.6117, false}};
 enum {
     N_SETTINGS = sizeof settings / sizeof settings[0],
-    N_WIDE_SETTINGS = 2,
+    N_CLOSE_SETTINGS = 2, /* chosen to tell what is left apart */
+    MAX_SETTINGS = N_SETTINGS + N_CLOSE_SETTINGS,
+    N_SCALES_TRIED = 3000,
+    N_WIDE_SETTINGS = 1,
     N_NARROW_COPIES = 8, /* of every code, at places of their own */
     N_WIDE_COPIES = 2,
-    MAX_PROGRAMS_TOLD = 6,
+    MAX_PROGRAMS_TOLD = 3,
 };
 
 static double to_power_of_two(double v)
@@ -46,8 +50,9 @@ struct table {
     const struct function *function;
     enum nd_dtype dtype;
     size_t n_entries, n_settings, n_copies;
-    struct nd_scalar_sample samples[N_SETTINGS];
-    double *values[N_SETTINGS], *codes[N_SETTINGS]; /* [n_entries] each; owned */
+    struct nd_scalar_sample samples[MAX_SETTINGS];
+    double *values[MAX_SETTINGS], *float_values[MAX_SETTINGS],
+        *codes[MAX_SETTINGS]; /* [n_entries] each; owned */
     size_t n_taken;
     size_t n_many_valued; /* entries with several codes */
     bool has_failed, is_on_npu;
@@ -118,23 +123,61 @@ static void read_entries(struct table *t, const double *fed, const double *answe
     free(is_many);
 }
 
-/* Asks under one setting; fed is room for all copies. */
-static enum nd_status take_setting(struct nd_bench *bench, const struct setting *setting, struct table *t,
-                                   double *fed, struct nd_error *err)
+/* Of random scales of the output, the one under which most entries lie so that the programs that are left make
+ * different codes of them; 0: there is none. */
+static float find_close_scale(const struct nd_scalar_findings *left, struct nd_scalar_sample sample,
+                              uint64_t *seed)
+{
+    float best = 0, usual = sample.scale;
+    size_t most = 0;
+    for (size_t tried = 0; tried < N_SCALES_TRIED; tried++) {
+        size_t n = 0;
+        sample.scale = usual * (float)nd_ask_between(seed, 0.7, 1.4);
+        for (size_t i = 0; i < sample.n; i++) {
+            double v = sample.values[i], quotient = v / (double)sample.scale;
+            if (!isfinite(v) || fabs(quotient - floor(quotient) - 0.5) > 1e-4)
+                continue; /* far from a tie all agree */
+            double code =
+                nd_scalar_code(&left->programs[0], &sample, nd_scalar_value_of(&left->programs[0], &sample, i));
+            for (size_t p = 1; p < left->n_programs; p++) {
+                const struct nd_scalar_program *other = &left->programs[p];
+                if (nd_scalar_code(other, &sample, nd_scalar_value_of(other, &sample, i)) != code) {
+                    n++;
+                    break;
+                }
+            }
+        }
+        if (n > most) {
+            most = n;
+            best = sample.scale;
+        }
+    }
+    return best;
+}
+
+/* Asks under one setting; scale_y > 0 takes the place of the setting's. fed: all copies of all codes. */
+static enum nd_status take_setting(struct nd_bench *bench, const struct setting *setting, float scale_y,
+                                   struct table *t, const double *fed, struct nd_error *err)
 {
     struct nd_trial_result result;
     struct nd_ask ask = make_ask(t, setting);
     size_t n = t->n_entries * t->n_copies;
-    double *values = nd_calloc(n, sizeof *values), *entries = nd_calloc(t->n_entries, sizeof *entries);
-    enum nd_status status = values != NULL && entries != NULL ? ND_OK : nd_fail_memory(err);
+    double *values = nd_calloc(n, sizeof *values), *float_values = nd_calloc(n, sizeof *values),
+           *entries = nd_calloc(t->n_entries, sizeof *entries);
+    enum nd_status status =
+        values != NULL && float_values != NULL && entries != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_ask_values(&ask, fed, 1, values, err);
+        status = nd_ask_values(&ask, fed, 1, false, values, err);
+    if (status == ND_OK)
+        status = nd_ask_values(&ask, fed, 1, true, float_values, err);
     if (status == ND_OK) {
         fit_output(t, setting, values, &ask);
+        ask.scale_y = scale_y > 0 ? scale_y : ask.scale_y;
         status = nd_ask_device(bench, &ask, fed, 1, &result, err);
     }
     if (status != ND_OK || result.has_failed) {
         free(values);
+        free(float_values);
         free(entries);
         if (status == ND_OK) {
             t->has_failed = true;
@@ -147,12 +190,14 @@ static enum nd_status take_setting(struct nd_bench *bench, const struct setting 
     read_entries(t, fed, result.x, entries);
     nd_trial_deinit(&result);
     t->values[t->n_taken] = values;
+    t->float_values[t->n_taken] = float_values;
     t->codes[t->n_taken] = entries;
     t->samples[t->n_taken++] = (struct nd_scalar_sample){.scale = ask.scale_y,
                                                          .zero = (double)ask.zero_y,
                                                          .high = (double)(t->n_entries - 1),
                                                          .n = t->n_entries,
                                                          .values = values,
+                                                         .float_values = float_values,
                                                          .codes = entries};
     return ND_OK;
 }
@@ -172,10 +217,11 @@ static bool add_line(json_t *entry, const char *line)
 
 static json_t *count_entries(const struct table *t, const struct nd_scalar_findings *f)
 {
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "settings", (json_int_t)t->n_taken, "entries",
+    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:I}", "settings", (json_int_t)t->n_taken, "entries",
                      (json_int_t)(t->n_taken * t->n_entries), "many_valued", (json_int_t)t->n_many_valued,
                      "off", (json_int_t)f->n_off, "largest_off", f->largest_off, "mean_off",
-                     f->n_codes > 0 ? f->sum_off / (double)f->n_codes : 0.0);
+                     f->n_codes > 0 ? f->sum_off / (double)f->n_codes : 0.0, "programs_left",
+                     (json_int_t)f->n_programs);
 }
 
 static json_t *name_programs(const struct nd_scalar_findings *f)
@@ -192,11 +238,12 @@ static bool tell_function(const struct nd_scalar_findings *f, json_t *entry)
     char line[200], buf[ND_SCALAR_NAME_BYTES];
     if (nd_scalar_is_correct(f))
         return add_line(entry, "every entry is the correctly rounded one");
-    snprintf(line, sizeof line,
-             "%llu of %llu entries are not the correctly rounded one, by at most %.0f; the worst: %.0f in the place "
-             "of %.0f, for the value %.9g",
-             (unsigned long long)f->n_off, (unsigned long long)f->n_codes, f->largest_off, f->worst_code,
-             f->worst_correct, f->worst_value);
+    snprintf(
+        line, sizeof line,
+        "%llu of %llu entries are not the correctly rounded one, by at most %.0f; the worst: %.0f in the place "
+        "of %.0f, for the value %.9g",
+        (unsigned long long)f->n_off, (unsigned long long)f->n_codes, f->largest_off, f->worst_code,
+        f->worst_correct, f->worst_value);
     if (!add_line(entry, line))
         return false;
     return f->n_programs > 0 ||
@@ -222,18 +269,18 @@ static bool tell_undecided(const struct nd_scalar_findings *f, json_t *entry)
 
 static bool tell(const struct table *t, json_t *entries)
 {
-    static struct nd_scalar_findings f; /* large; one thread takes a fingerprint */
-    char digest[ND_ASK_DIGEST_BYTES], digests[ND_ASK_DIGEST_BYTES * N_SETTINGS] = "";
+    struct nd_scalar_findings f;
+    char digest[ND_ASK_DIGEST_BYTES], digests[ND_ASK_DIGEST_BYTES * MAX_SETTINGS] = "";
     nd_scalar_solve(t->samples, t->n_taken, &f);
     bool is_table = t->n_many_valued == 0;
     const char *verdict = !t->is_on_npu                  ? "not on the NPU"
                           : is_table && f.n_programs > 0 ? "identified"
                                                          : "not identified";
-    json_t *entry = nd_section_entry(entries, t->function->op_type, t->dtype == ND_DTYPE_U8 ? "u8 -> u8" : "u16 -> u16",
-                                     verdict, t->provider);
+    json_t *entry = nd_section_entry(entries, t->function->op_type,
+                                     t->dtype == ND_DTYPE_U8 ? "u8 -> u8" : "u16 -> u16", verdict, t->provider);
     for (size_t s = 0; s < t->n_taken; s++) {
         nd_ask_digest(t->codes[s], t->n_entries, digest);
-        strcat(digests, digest); /* of N_SETTINGS digests there is room */
+        strcat(digests, digest); /* there is room for all */
     }
     return entry != NULL && nd_section_set(entry, "evidence", count_entries(t, &f)) &&
            nd_section_set(entry, "programs", name_programs(&f)) &&
@@ -243,6 +290,22 @@ static bool tell(const struct table *t, json_t *entries)
            tell_function(&f, entry) && tell_undecided(&f, entry);
 }
 
+/* Looks for entries that tell the programs apart that are left. */
+static enum nd_status take_close_settings(struct nd_bench *bench, struct table *t, const double *fed,
+                                          struct nd_error *err)
+{
+    struct nd_scalar_findings left;
+    uint64_t seed = 11;
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; status == ND_OK && !t->has_failed && s < N_CLOSE_SETTINGS; s++) {
+        nd_scalar_solve(t->samples, t->n_taken, &left);
+        float scale = left.n_programs > 1 ? find_close_scale(&left, t->samples[0], &seed) : 0;
+        if (scale > 0)
+            status = take_setting(bench, &settings[0], scale, t, fed, err);
+    }
+    return status;
+}
+
 static enum nd_status take_table(struct nd_bench *bench, struct table *t, json_t *entries, struct nd_error *err)
 {
     double *fed = nd_calloc(t->n_entries * t->n_copies, sizeof *fed);
@@ -250,14 +313,17 @@ static enum nd_status take_table(struct nd_bench *bench, struct table *t, json_t
     if (status == ND_OK)
         shuffle(t->n_entries, t->n_copies, fed);
     for (size_t s = 0; status == ND_OK && !t->has_failed && s < t->n_settings; s++)
-        status = take_setting(bench, &settings[s], t, fed, err);
+        status = take_setting(bench, &settings[s], 0, t, fed, err);
+    if (status == ND_OK && !t->has_failed && t->dtype == ND_DTYPE_U8)
+        status = take_close_settings(bench, t, fed, err);
     if (status == ND_OK && t->has_failed)
-        status = nd_section_failed(entries, t->function->op_type, t->dtype == ND_DTYPE_U8 ? "u8 -> u8" : "u16 -> u16",
-                                   &t->failure, err);
+        status = nd_section_failed(entries, t->function->op_type,
+                                   t->dtype == ND_DTYPE_U8 ? "u8 -> u8" : "u16 -> u16", &t->failure, err);
     else if (status == ND_OK && !tell(t, entries))
         status = nd_fail_memory(err);
     for (size_t s = 0; s < t->n_taken; s++) {
         free(t->values[s]);
+        free(t->float_values[s]);
         free(t->codes[s]);
     }
     free(fed);

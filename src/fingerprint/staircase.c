@@ -211,12 +211,16 @@ static bool try_granules(struct search *search, struct nd_requantise structure)
     return is_whole;
 }
 
-static bool try_all(struct search *search)
+/* is_f32: only with a zero point that is folded after its quotient was rounded to float32. */
+static bool try_all(struct search *search, bool is_f32)
 {
+    static const enum nd_rounding folds[] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_EVEN, ND_ROUND_FLOOR};
     bool is_whole = true;
-    for (int fold = 0; is_whole && fold < 2; fold++)
+    for (int fold = is_f32 ? 1 : 0; is_whole && fold < 3; fold++)
         for (int rounding = ND_ROUND_HALF_EVEN; is_whole && rounding <= ND_ROUND_TO_ZERO; rounding++)
             is_whole = try_granules(search, (struct nd_requantise){.folds_zero = fold != 0,
+                                                                   .fold_rounding = folds[fold],
+                                                                   .is_fold_f32 = is_f32,
                                                                    .rounding = (enum nd_rounding)rounding});
     return is_whole;
 }
@@ -255,7 +259,9 @@ enum nd_status nd_staircase_solve(const struct nd_staircase *staircases, size_t 
     struct search search = {.staircases = staircases, .n = n, .out = &findings};
     search.intervals = nd_calloc(n, sizeof *search.intervals);
     count(staircases, n, &findings);
-    bool is_whole = search.intervals != NULL && try_all(&search);
+    bool is_whole = search.intervals != NULL && try_all(&search, false);
+    if (is_whole && findings.n_programs == 0)
+        is_whole = try_all(&search, true);
     if (is_whole && findings.n_programs == 0)
         find_nearest(&search);
     free(search.intervals);

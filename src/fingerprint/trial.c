@@ -66,8 +66,24 @@ static enum nd_status fill_probe(const struct nd_trial *trial, struct nd_probe_i
     return status;
 }
 
+/* A device that is evaluated here is for one kind of models: to be asked about others is no error. */
+static bool refuse(const struct nd_bench *bench, const struct nd_model *model, struct nd_trial_result *out)
+{
+    enum nd_device_kind kind = bench->device->kind;
+    bool is_evaluated = nd_device_is_reference(kind) || kind == ND_DEVICE_EMULATED;
+    if (!is_evaluated || (nd_model_n_units(model) > 0) == (kind != ND_DEVICE_FLOAT64))
+        return false;
+    out->has_failed = true;
+    snprintf(out->stage, sizeof out->stage, "model");
+    snprintf(out->failure.message, sizeof out->failure.message, "the device is for %s models",
+             kind == ND_DEVICE_FLOAT64 ? "float" : "quantised");
+    return true;
+}
+
+/* out is only written where there is nothing to capture. */
 static enum nd_status run_model(const struct nd_bench *bench, const struct nd_trial *trial,
-                                const char *model_path, const char *capture_path, struct nd_error *err)
+                                const char *model_path, const char *capture_path, struct nd_trial_result *out,
+                                struct nd_error *err)
 {
     struct nd_probe_input inputs[MAX_INPUTS] = {{0}};
     char name[] = "trial", source[] = "made to order";
@@ -86,7 +102,7 @@ static enum nd_status run_model(const struct nd_bench *bench, const struct nd_tr
     enum nd_status status = nd_model_load(model_path, &model, err);
     if (status == ND_OK)
         status = fill_probe(trial, inputs, err);
-    if (status == ND_OK)
+    if (status == ND_OK && !refuse(bench, model, out))
         status = nd_capture_run(model, bench->device, probes, 1, capture_path, &options, &outcome, err);
     for (size_t i = 0; i < MAX_INPUTS; i++) {
         free(inputs[i].name);
@@ -187,8 +203,8 @@ enum nd_status nd_trial_run(struct nd_bench *bench, const struct nd_trial *trial
     if (status == ND_OK && is_kept(bench, trial, capture_path, &result)) {
         bench->n_kept++;
     } else if (status == ND_OK) {
-        status = run_model(bench, trial, model_path, capture_path, err);
-        if (status == ND_OK)
+        status = run_model(bench, trial, model_path, capture_path, &result, err);
+        if (status == ND_OK && !result.has_failed)
             status = read_capture(bench, trial, capture_path, &result, err);
         bench->n_run++;
     }

@@ -67,6 +67,32 @@ class Explain(Scratch):
         self.assertEqual(self.device("exact")["verdict"], "same")
         self.assertEqual(self.device("exact")["sources"], [])
 
+    def test_chipsets_follow_their_programs(self):
+        """Bit for bit, in every unit: none is a suspect, however far it is from exact rounding."""
+        for name, program in (("gen1", "htp-v69"), ("gen3", "htp-v73")):
+            device = self.device(name)
+            self.assertEqual((device["program"], device["faulty"]), (program, []))
+            self.assertEqual(device["programs"], [program, f"{program}:2.48"])
+            for unit in device["units"]:
+                if unit["is_unit"]:
+                    self.assertEqual((unit["program"], unit["unexplained"], unit["explained_fraction"]), (program, 0, 1), unit["name"])
+        for name in ("exact", "cpu"):
+            self.assertEqual((self.device(name)["program"], self.device(name)["programs"]), ("half-even", []))
+
+    def test_programs_say_why_chipsets_differ(self):
+        """The first unit reads the same on both: its share of the codes on which the programs differ is in the captures."""
+        (difference,) = self.report["differences"]
+        self.assertEqual(difference["program"], ["htp-v69", "htp-v73"])
+        texts = {b["property"]: b["text"] for b in difference["because"]}
+        self.assertEqual(texts["multiplier-bits"], ["keeps 10 bits of the multiplier", "keeps 11 bits of the multiplier"])
+        self.assertIn("zero-point", texts)
+        gen1, gen3 = (self.open(self.shared / f"{name}.h5").values("digits", "stem/relu").astype(int) for name in ("gen1", "gen3"))
+        self.assertGreaterEqual(difference["differing"], np.count_nonzero(gen1 != gen3))
+        self.assertEqual(difference["op_types"], "Conv, Gemm")
+        text = npudiff("explain", "--quantised", QUANTISED, self.shared / "gen1.h5", self.shared / "gen3.h5", "--width", 400, expect=1)
+        self.assertIn(f"differ in {difference['differing']} of {difference['codes']} codes of units of Conv, Gemm", text)
+        self.assertIn("htp-v69 keeps 10 bits of the multiplier, htp-v73 keeps 11 bits of the multiplier", text)
+
     def test_text_has_the_sentence(self):
         text = npudiff("explain", "--quantised", QUANTISED, "--float", FLOAT, self.shared / "gen1.h5", "--width", 400,
                        expect=1)

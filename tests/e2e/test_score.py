@@ -95,6 +95,11 @@ class Study(Scratch):
         unit, word, n = o["faults"][0]
         self.assertIn(f"truth: {unit}: {word}, {n} codes\n", out)
 
+    def test_faulty_units_are_found_over_a_program_of_units(self):
+        code, out, err = score("study", "--background", "htp-v73", "--n", 16, "--healthy", 4, "--models", "cnn.w8a8", "-q")
+        self.assertEqual(code, 0, out + err)
+        self.assertRegex(out, r"^1[0-6] injections over round=htp-v73 and 4 healthy")
+
     def test_laws_of_rounding(self):
         code, out, err = score("identities")
         self.assertEqual(code, 0, out + err)

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "capture/write.h"
-#include "exact/graph.h"
+#include "exact/emulate.h"
 
 enum { MC_MAX_EDGES = 96, MC_SAMPLES = 10 };
 
@@ -18,7 +18,8 @@ struct mc_device {
     const char *wrong_edge;   /* sample 3, element 5 is a step off; NULL: none */
     const char *missing_edge; /* not captured; NULL: none */
     enum nd_capture_status state;
-    float brightness; /* of the inputs; 0 stands for 1 */
+    float brightness;     /* of the inputs; 0 stands for 1 */
+    const char *emulated; /* what exact/emulate.h reads, in the place of rounding and wrong_edge; NULL: none */
 };
 
 struct mc_run {
@@ -134,6 +135,20 @@ static void mc_give(struct mc_run *run, size_t e)
     expect_ok(nd_array_make(&run->given[e], edge->dtype, &edge->shape, &err), &err);
 }
 
+/* NULL for a device that is not emulated. */
+static struct nd_emulator *mc_emulator(const struct mc_run *run, const struct nd_exact_graph *graph,
+                                       struct nd_emulation *emulation)
+{
+    struct nd_error err = {0};
+    const struct nd_emulator_options options = {.struct_size = sizeof options};
+    struct nd_emulator *emulator = NULL;
+    if (run->device->emulated == NULL)
+        return NULL;
+    expect_ok(nd_emulation_parse(run->device->emulated, emulation, &err), &err);
+    expect_ok(nd_emulator_create(emulation, run->model, graph, &options, &emulator, &err), &err);
+    return emulator;
+}
+
 /* Runs the model (of one float input) on random samples and writes the capture of that name in the folder. */
 static void mc_capture(const struct nd_model *model, const struct mc_device *device, const char *path)
 {
@@ -149,6 +164,8 @@ static void mc_capture(const struct nd_model *model, const struct mc_device *dev
         mc_give(&run, e);
     expect_ok(nd_exact_graph_create(model, &graph, &err), &err);
     expect_ok(nd_array_make(&input, io->dtype, &io->shape, &err), &err);
+    struct nd_emulation emulation = {0};
+    struct nd_emulator *emulator = mc_emulator(&run, graph, &emulation);
     float *inputs = nd_calloc(MC_SAMPLES * input.n, sizeof *inputs);
     assert_non_null(inputs);
     for (run.sample = 0; run.sample < MC_SAMPLES; run.sample++) {
@@ -165,7 +182,10 @@ static void mc_capture(const struct nd_model *model, const struct mc_device *dev
                 given[e] = run.given[e];
         const struct nd_exact_options options = {
             .struct_size = sizeof options, .rounding = device->rounding, .given = given};
-        expect_ok(nd_exact_graph_run(graph, &input, &options, mc_found, &run, &err), &err);
+        enum nd_status status = emulator != NULL
+                                    ? nd_emulator_run(emulator, &input, mc_found, &run, &err)
+                                    : nd_exact_graph_run(graph, &input, &options, mc_found, &run, &err);
+        expect_ok(status, &err);
     }
     mc_write(&run, path, inputs);
     for (size_t e = 0; e < nd_model_n_edges(model); e++) {
@@ -173,6 +193,8 @@ static void mc_capture(const struct nd_model *model, const struct mc_device *dev
         free(run.codes[e]);
     }
     free(inputs);
+    nd_emulator_destroy(&emulator);
+    nd_emulation_deinit(&emulation);
     nd_array_deinit(&input);
     nd_exact_graph_destroy(&graph);
 }

@@ -65,7 +65,7 @@ static void zoo_classes_are_those_of_brute_force(void **state)
 {
     (void)state;
     size_t classes[ND_N_ZOO], n_unique = 0;
-    zoo_classes(zoo, ND_N_ZOO, random_seed(), 12, classes);
+    zoo_classes(zoo, ND_N_ZOO, random_seed(), 6, classes);
     for (size_t i = 0; i < ND_N_ZOO; i++) {
         struct nd_accumulator_findings findings;
         size_t n = 0;
@@ -129,7 +129,7 @@ static void family_has_the_device_and_confirms_it(void **state)
                          ND_OK);
         assert_true(has_item(&findings, &item));
         assert_true(nd_accumulator_is_confirmed(&findings));
-        write_contains(&findings, "confirmed on 102400 random vectors");
+        write_contains(&findings, "confirmed on 114688 random vectors");
         nd_accumulator_findings_deinit(&findings);
     }
 }
@@ -158,11 +158,11 @@ static void another_device_is_not_confirmed(void **state)
     struct nd_accumulator_findings findings;
     identify(&flaky.item, zoo, ND_N_ZOO, &findings);
     assert_int_equal(findings.n, 1);
-    assert_int_equal(nd_accumulator_confirm(&findings, flaky_device, &flaky, 8192, 5, NULL), ND_OK);
-    assert_int_equal(findings.n_failed, 8);
-    assert_int_equal(findings.n_confirmed, 8192 - 8);
+    assert_int_equal(nd_accumulator_confirm(&findings, flaky_device, &flaky, 16384, 5, NULL), ND_OK);
+    assert_int_equal(findings.n_failed, 16);
+    assert_int_equal(findings.n_confirmed, 16384 - 16);
     assert_false(nd_accumulator_is_confirmed(&findings));
-    write_contains(&findings, "not confirmed: 8184 random vectors agree, 8 do not");
+    write_contains(&findings, "not confirmed: 16368 random vectors agree, 16 do not");
     nd_accumulator_findings_deinit(&findings);
 }
 

@@ -34,6 +34,7 @@ static void parse_words_take_their_values(void **state)
         {"round=double:8", NULL, NULL, ND_EMU_ROUND, 0, 0, 0, 0, 0},
         {"round.Conv=floor", NULL, "Conv", ND_EMU_ROUND, 0, 0, 0, 0, 0},
         {"round@a/b.c@d=ceil", "a/b.c@d", NULL, ND_EMU_ROUND, 0, 0, 0, 0, 0},
+        {"round=htp-v69:2.48", NULL, NULL, ND_EMU_ROUND, 0, 0, 0, 0, 0},
         {"round=stochastic:7", NULL, NULL, ND_EMU_ROUND, 0, 0, 0, 0, 0},
         {"fallback=LayerNormalization", NULL, "LayerNormalization", ND_EMU_FALLBACK, 0, 0, 0, 0, 0},
         {"fallback@x", "x", NULL, ND_EMU_FALLBACK, 0, 0, 0, 0, 0},
@@ -272,6 +273,8 @@ static void check_refuses_what_the_model_lacks(void **state)
         {"window@logits=10:1", ND_E_DEVICE_PROFILE, "edge 'logits' has 10 elements"},
         {"transpose@logits", ND_E_DEVICE_PROFILE, "edge 'logits' is of rank 2"},
         {"fuse@logits", ND_E_DEVICE_PROFILE, "no unit reads edge 'logits'"},
+        {"htp-v73,fuse@stem/relu", ND_E_DEVICE_PROFILE,
+         "'depthwise/relu' reads an edge that is fused, and 'htp-v73' is a program on codes"},
         {"fuse@pool,zero@pool", ND_E_DEVICE_PROFILE,
          "'zero@pool' works on codes, and those of 'pool' are skipped"},
     };

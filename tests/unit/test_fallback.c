@@ -46,6 +46,18 @@ static void the_weight_of_exact_codes_has_a_limit_and_grows_to_it(void **state)
     assert_true(last >= log2(0.003) - 0.01);
 }
 
+static void codes_of_the_program_or_of_rounding_tell(void **state)
+{
+    (void)state;
+    assert_true(nd_fallback_weigh_program(100, 100, 0, 1) == ND_FALLBACK_MOST);
+    assert_true(nd_fallback_weigh_program(100, 0, 100, 1) == -ND_FALLBACK_MOST);
+    assert_true(nd_fallback_weigh_program(0, 0, 0, 1) == 0);
+    assert_true(nd_fallback_weigh_program(100, 50, 50, 1) == 0); /* neither */
+    assert_true(nd_fallback_weigh_program(100, 10, 10, 1) == 0);
+    assert_true(nd_fallback_weigh_program(1, 1, 0, 1) < ND_FALLBACK_DECISION);  /* one code decides nothing */
+    assert_true(nd_fallback_weigh_program(100, 100, 0, 80) < ND_FALLBACK_MOST); /* alike in every sample */
+}
+
 static void codes_off_weigh_for_the_npu(void **state)
 {
     (void)state;
@@ -202,6 +214,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exact_codes_weigh_against_the_npu_where_it_is_never_exact),
         cmocka_unit_test(the_weight_of_exact_codes_has_a_limit_and_grows_to_it),
+        cmocka_unit_test(codes_of_the_program_or_of_rounding_tell),
         cmocka_unit_test(codes_off_weigh_for_the_npu),
         cmocka_unit_test(nothing_deciding_weighs_nothing),
         cmocka_unit_test(codes_that_are_alike_weigh_less),

@@ -36,7 +36,8 @@ static void fill_sum(const struct formula *f, const struct nd_elementwise_scales
 {
     double r1 = (double)s->s1 / (double)s->sy, r2 = (double)s->s2 / (double)s->sy;
     int k = (int)fmin(f->cap, f->shift - floor_log2(r1 + r2));
-    int64_t m1 = llrint(ldexp(r1, k)), m2 = llrint(ldexp(r2, k)), unit = 1LL << f->first, one = 1LL << k;
+    int64_t m1 = (int64_t)rint(ldexp(r1, k)), m2 = (int64_t)rint(ldexp(r2, k)), unit = (int64_t)1 << f->first,
+            one = (int64_t)1 << k;
     int64_t offset = -floor_divide(s->z1 * m1 + s->z2 * m2 - s->zy * one + unit / 2, unit);
     for (int64_t a = 0; a < 256; a++)
         for (int64_t b = 0; b < 256; b++) {
@@ -50,10 +51,10 @@ static void fill_product(const struct formula *f, const struct nd_elementwise_sc
     double r = (double)s->s1 * (double)s->s2 / (double)s->sy;
     int k = (int)fmin(f->cap, f->shift - floor_log2(r));
     int64_t centre = 256 * (int64_t)floor(2 * (127.5 - (double)s->z1) * (127.5 - (double)s->z2) / 256 + 0.5);
-    int64_t unit = 1LL << f->first, one, m, offset;
+    int64_t unit = (int64_t)1 << f->first, one, m, offset;
     for (;; k--) {
-        one = 1LL << k;
-        m = llrint(ldexp(r, k));
+        one = (int64_t)1 << k;
+        m = (int64_t)rint(ldexp(r, k));
         offset = floor_divide(centre * m + unit / 2, unit);
         if (offset + (s->zy * 2 + 1) * (one / unit / 2) <= 32767)
             break;

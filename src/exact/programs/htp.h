@@ -39,6 +39,8 @@ struct nd_unit_memory;
 enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err);
 void nd_unit_memory_destroy(struct nd_unit_memory **memory);
 void nd_unit_memory_forget(struct nd_unit_memory *memory); /* before the next sample */
+/* The codes that the edge has are not those that a program made: then nothing else is known of it, either. */
+void nd_unit_memory_forget_edge(struct nd_unit_memory *memory, size_t edge);
 
 /* Makes the codes of one unit: codes, zeroed before, are an array of the output's shape, to be freed by the
  * caller on success and failure. *is_covered false: the program does not say what the device makes of such a
@@ -48,5 +50,27 @@ void nd_unit_memory_forget(struct nd_unit_memory *memory); /* before the next sa
 enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                                    struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
                                    struct nd_error *err);
+
+/* Whether the two make the same of every unit of the same operator and type. */
+bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                            const struct nd_exact_unit *unit);
+
+/* Which share of the codes of a unit that it covers the program may have off by one on a device that does
+ * follow it, as the formula is not complete (HTP.md); 0 where no code differed. 1: nothing is known of how an
+ * operand is brought there, and codes that differ say nothing. Asked before the next unit is run with that
+ * memory (NULL: none). */
+double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                             const struct nd_unit_memory *memory);
+
+/* What tells two programs apart in units of the operator with such codes. */
+struct nd_unit_difference {
+    const char *name;  /* "zero-point", "multiplier-bits", ...: stable */
+    const char *a, *b; /* what each does: "keeps 10 bits of the multiplier" */
+};
+enum { ND_UNIT_MOST_DIFFERENCES = 8 };
+/* out[ND_UNIT_MOST_DIFFERENCES]; how many. Texts are static. op_type may be several, joined by '+': the first
+ * counts. */
+size_t nd_unit_program_differences(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                                   const char *op_type, enum nd_dtype dtype, struct nd_unit_difference *out);
 
 #endif

@@ -44,6 +44,7 @@ struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job);
 /* What an edge is as signed 8-bit numbers, NULL where it is not known; and telling it, which takes the array.
  */
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i);
+const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge);
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
 
 /* ---- htp_arithmetic.c ---- */

@@ -30,6 +30,12 @@ void nd_unit_memory_forget(struct nd_unit_memory *memory)
         nd_array_deinit(&memory->bytes[e]);
 }
 
+void nd_unit_memory_forget_edge(struct nd_unit_memory *memory, size_t edge)
+{
+    if (edge < memory->n_edges)
+        nd_array_deinit(&memory->bytes[edge]);
+}
+
 void nd_unit_memory_destroy(struct nd_unit_memory **memory)
 {
     if (*memory == NULL)
@@ -40,12 +46,16 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory)
     *memory = NULL;
 }
 
+const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge)
+{
+    if (memory == NULL || edge >= memory->n_edges || memory->bytes[edge].n == 0)
+        return NULL;
+    return &memory->bytes[edge];
+}
+
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
 {
-    size_t edge = job->memory != NULL ? job->unit->input_edges[i] : SIZE_MAX;
-    if (edge == SIZE_MAX || edge >= job->memory->n_edges || job->memory->bytes[edge].n == 0)
-        return NULL;
-    return &job->memory->bytes[edge];
+    return job->memory != NULL ? nd_htp_recall_edge(job->memory, job->unit->input_edges[i]) : NULL;
 }
 
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes)

@@ -36,7 +36,8 @@ struct nd_requantiser nd_requantise_prepare(const struct nd_requantise *program,
         r.half = program->has_half_granule ? 0.5 : 0;
     }
     if (program->folds_zero) {
-        r.fold = rint(zero_point / multiplier);
+        double fold = zero_point / multiplier;
+        r.fold = nd_round_value(program->is_fold_f32 ? (double)(float)fold : fold, program->fold_rounding);
         r.zero = 0;
     }
     if (program->accumulator_bits > 0) {
@@ -88,8 +89,14 @@ const char *nd_requantise_name(const struct nd_requantise *p, char buf[ND_REQUAN
         if (p->has_half_granule)
             add_part(buf, "half");
     }
-    if (p->folds_zero)
-        add_part(buf, "fold-zero");
+    if (p->folds_zero) {
+        bool is_usual = p->fold_rounding == ND_ROUND_HALF_EVEN;
+        snprintf(part, sizeof part, "fold-zero%s%s", is_usual ? "" : ":",
+                 is_usual ? "" : nd_rounding_name(p->fold_rounding));
+        add_part(buf, part);
+        if (p->is_fold_f32)
+            add_part(buf, "fold-f32");
+    }
     snprintf(part, sizeof part, "rounding:%s", nd_rounding_name(p->rounding));
     add_part(buf, part);
     if (p->accumulator_bits > 0) {
@@ -121,7 +128,7 @@ static bool read_multiplier(char *text, struct nd_requantise *p)
     return read_bits(text, 1, ND_MULTIPLIER_MAX_BITS, &p->multiplier_bits);
 }
 
-enum part { MULTIPLIER, GRANULE, GRANULE_WHOLE, HALF, FOLD_ZERO, ROUNDING, SATURATE, WRAP, N_PARTS };
+enum part { MULTIPLIER, GRANULE, GRANULE_WHOLE, HALF, FOLD_ZERO, FOLD_F32, ROUNDING, SATURATE, WRAP, N_PARTS };
 
 /* text is what is behind the colon of the part, "" without one. */
 static bool read_part(enum part part, char *text, struct nd_requantise *p)
@@ -139,6 +146,9 @@ static bool read_part(enum part part, char *text, struct nd_requantise *p)
         return text[0] == '\0';
     case FOLD_ZERO:
         p->folds_zero = true;
+        return text[0] == '\0' || nd_rounding_from_name(text, &p->fold_rounding);
+    case FOLD_F32:
+        p->is_fold_f32 = true;
         return text[0] == '\0';
     case ROUNDING:
         return nd_rounding_from_name(text, &p->rounding);
@@ -154,8 +164,8 @@ static bool read_part(enum part part, char *text, struct nd_requantise *p)
 
 static bool read_named_part(char *text, struct nd_requantise *p, bool is_there[N_PARTS])
 {
-    static const char *const names[N_PARTS] = {"multiplier", "granule",  "granule-whole", "half",
-                                               "fold-zero",  "rounding", "saturate",      "wrap"};
+    static const char *const names[N_PARTS] = {"multiplier", "granule",  "granule-whole", "half", "fold-zero",
+                                               "fold-f32",   "rounding", "saturate",      "wrap"};
     char *colon = strchr(text, ':');
     char *value = colon != NULL ? colon + 1 : text + strlen(text);
     if (colon != NULL)
@@ -184,7 +194,8 @@ bool nd_requantise_from_name(const char *name, struct nd_requantise *out)
         if (!read_named_part(part, &p, is_there))
             return false;
     bool is_sound = !(is_there[GRANULE] && is_there[GRANULE_WHOLE]) &&
-                    !(is_there[SATURATE] && is_there[WRAP]) && (!p.has_half_granule || p.has_granule);
+                    !(is_there[SATURATE] && is_there[WRAP]) && (!p.has_half_granule || p.has_granule) &&
+                    (!p.is_fold_f32 || p.folds_zero);
     if (is_sound)
         *out = p;
     return is_sound;

@@ -3,7 +3,7 @@
  *
  *     c = M with few bits                         (multiplier_bits, multiplier_rounding)
  *     step = 2^e, e = floor(-log2 M) - granule_bits, at least 0 where the granule is whole; 1 without a granule
- *     b = rint(z / M) where the zero point is folded into the accumulator, else 0
+ *     b = round(z / M), of float32 or not, where the zero point is folded into the accumulator, else 0
  *     A = step (floor((a + b) / step) + h), h = 1/2 with half a granule, else 0
  *     code = clip(round(c A) + z), without z where it is folded
  *
@@ -24,14 +24,17 @@ struct nd_requantise {
     bool is_granule_whole; /* e is at least 0 */
     bool has_half_granule; /* only with a granule */
     bool folds_zero;
-    enum nd_rounding rounding; /* of c A */
-    int accumulator_bits;      /* 16 .. 32, signed; 0: wide enough */
-    bool wraps;                /* else it saturates */
+    enum nd_rounding fold_rounding; /* of z / M where it is folded */
+    bool is_fold_f32;               /* z / M is first rounded to float32 */
+    enum nd_rounding rounding;      /* of c A */
+    int accumulator_bits;           /* 16 .. 32, signed; 0: wide enough */
+    bool wraps;                     /* else it saturates */
 };
 
 /* "multiplier:11+granule:3+half+rounding:half-up": parts joined by '+', those that are absent left out:
- *     multiplier:BITS[:ROUNDING]  granule:BITS  granule-whole:BITS  half  fold-zero  rounding:ROUNDING
- *     saturate:BITS  wrap:BITS
+ *     multiplier:BITS[:ROUNDING]  granule:BITS  granule-whole:BITS  half  fold-zero[:ROUNDING]  fold-f32
+ *     rounding:ROUNDING  saturate:BITS  wrap:BITS
+ *
  * from_name is false for anything else, and for a part that is there twice. */
 const char *nd_requantise_name(const struct nd_requantise *program, char buf[ND_REQUANTISE_NAME_BYTES]);
 bool nd_requantise_from_name(const char *name, struct nd_requantise *out);

@@ -1,0 +1,291 @@
+#include "explain/unit_programs.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* ---- one unit ---- */
+
+enum nd_status nd_explain_trial_init(struct nd_explain_trial *trial, size_t n_edges, struct nd_error *err)
+{
+    *trial = (struct nd_explain_trial){.edge = SIZE_MAX};
+    return nd_unit_memory_create(n_edges, &trial->memory, err);
+}
+
+static void forget_unit(struct nd_explain_trial *trial)
+{
+    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
+        nd_array_deinit(&trial->made[p]);
+        trial->is_covered[p] = false;
+    }
+    trial->edge = SIZE_MAX;
+}
+
+void nd_explain_trial_deinit(struct nd_explain_trial *trial)
+{
+    forget_unit(trial);
+    nd_unit_memory_destroy(&trial->memory);
+}
+
+void nd_explain_trial_begin(struct nd_explain_trial *trial)
+{
+    forget_unit(trial);
+    nd_unit_memory_forget(trial->memory);
+}
+
+static bool is_same(const struct nd_array *a, const struct nd_array *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
+}
+
+static enum nd_status run_program(struct nd_explain_trial *trial, const struct nd_unit_program *program,
+                                  size_t p, const struct nd_exact_unit *unit, struct nd_error *err)
+{
+    struct nd_error why = {0};
+    trial->doubt[p] = nd_unit_program_doubt(program, unit, trial->memory);
+    enum nd_status status =
+        nd_unit_program_run(program, unit, trial->memory, &trial->made[p], &trial->is_covered[p], &why);
+    if (status == ND_OK)
+        return ND_OK;
+    nd_array_deinit(&trial->made[p]);
+    trial->is_covered[p] = false;
+    if (status == ND_ERR_MEMORY && err != NULL)
+        *err = why;
+    return status == ND_ERR_MEMORY ? status : ND_OK;
+}
+
+enum nd_status nd_explain_trial_run(struct nd_explain_trial *trial, const struct nd_exact_unit *unit,
+                                    const struct nd_array *given, struct nd_error *err)
+{
+    size_t n;
+    const struct nd_unit_program *programs = nd_unit_programs(&n);
+    enum nd_status status = ND_OK;
+    forget_unit(trial);
+    n = n < ND_EXPLAIN_MAX_UNIT_PROGRAMS ? n : ND_EXPLAIN_MAX_UNIT_PROGRAMS;
+    for (size_t p = 0; p < n && status == ND_OK; p++) {
+        size_t first = 0;
+        while (first < p && !nd_unit_programs_agree(&programs[first], &programs[p], unit))
+            first++;
+        trial->alike[p] = first;
+        if (first == p)
+            status = run_program(trial, &programs[p], p, unit, err);
+        trial->is_covered[p] = trial->is_covered[first];
+        trial->doubt[p] = trial->doubt[first];
+    }
+    trial->edge = unit->edge;
+    /* What no program made has not been kept from before it was codes. */
+    if (!trial->is_covered[0] || !is_same(&trial->made[0], given))
+        nd_unit_memory_forget_edge(trial->memory, unit->edge);
+    return status;
+}
+
+static void count_code(struct nd_explain_unit_tally *tally, size_t p, double given, double made, double exact)
+{
+    tally->n[p]++;
+    if (given != made) {
+        tally->wrong[p]++;
+        tally->max[p] = fmax(tally->max[p], fabs(given - made));
+    }
+    if (made == exact)
+        return;
+    tally->apart[p]++;
+    tally->apart_as_made[p] += given == made;
+    tally->apart_as_exact[p] += given == exact;
+}
+
+void nd_explain_trial_count(const struct nd_explain_trial *trial, const double *given, const double *exact,
+                            size_t n, struct nd_explain_unit_tally *tally)
+{
+    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
+        const struct nd_array *made = &trial->made[trial->alike[p]];
+        if (!trial->is_covered[p] || made->n != n)
+            continue;
+        tally->doubt[p] = fmax(tally->doubt[p], trial->doubt[p]);
+        for (size_t i = 0; i < n; i++)
+            count_code(tally, p, given[i], made->x[i], exact[i]);
+    }
+}
+
+void nd_explain_unit_tally_merge(const struct nd_explain_unit_tally *from, struct nd_explain_unit_tally *to)
+{
+    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
+        to->n[p] += from->n[p];
+        to->wrong[p] += from->wrong[p];
+        to->apart[p] += from->apart[p];
+        to->apart_as_made[p] += from->apart_as_made[p];
+        to->apart_as_exact[p] += from->apart_as_exact[p];
+        to->max[p] = fmax(to->max[p], from->max[p]);
+        to->doubt[p] = fmax(to->doubt[p], from->doubt[p]);
+    }
+}
+
+/* ---- a device ---- */
+
+static bool covers(const struct nd_explain_habit *habit, size_t program)
+{
+    const struct nd_explain_unit_tally *units = habit->units;
+    return habit->is_counted && units != NULL && units->n[program] > 0 && units->n[program] == habit->n_codes &&
+           !(units->doubt[program] >= 1 && units->wrong[program] > 0);
+}
+
+bool nd_explain_follows(const struct nd_explain_habit *habit, size_t program)
+{
+    if (!covers(habit, program))
+        return false;
+    uint64_t wrong = habit->units->wrong[program];
+    return wrong == 0 || (habit->units->max[program] <= 1 &&
+                          (double)wrong <= habit->units->doubt[program] * (double)habit->n_codes);
+}
+
+/* Whether its codes are those of arithmetic in floats. */
+static bool is_plain(const struct nd_explain_habit *habit)
+{
+    size_t n;
+    nd_programs(&n);
+    for (size_t p = 0; p < n; p++)
+        if (nd_explain_is_plain(p) && habit->tally->far[p] == 0)
+            return true;
+    return false;
+}
+
+static bool fits_some(const struct nd_explain_habit *habit)
+{
+    size_t n;
+    nd_programs(&n);
+    for (size_t p = 0; p < n; p++)
+        if (habit->tally->wrong[p] == 0)
+            return true;
+    return false;
+}
+
+/* By what programs of values say, before any of units is thought of. */
+static bool is_explained(const struct nd_explain_habit *habit)
+{
+    return habit->program != SIZE_MAX && habit->follows;
+}
+
+/* Units that only the program explains, and units that speak against it: what rounding explains as well. */
+static void count_units(const struct nd_explain_habit *habits, size_t n, size_t program, size_t *n_for,
+                        size_t *n_against)
+{
+    *n_for = *n_against = 0;
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_explain_habit *habit = &habits[i];
+        bool is_else = is_explained(habit) || fits_some(habit) || is_plain(habit);
+        if (!covers(habit, program) || habit->tally->n_open == 0)
+            continue;
+        *n_for += nd_explain_follows(habit, program) && !is_else;
+        *n_against += !nd_explain_follows(habit, program) && is_else;
+    }
+}
+
+/* As of fixed point programs (habits.c): two units that follow it outweigh any number of units in floats. */
+static bool outweighs(const struct nd_explain_habit *habits, size_t n, size_t n_for, size_t n_against)
+{
+    if (n_for > n_against)
+        return true;
+    for (size_t i = 0; i < n; i++)
+        if (habits[i].program != SIZE_MAX && !nd_explain_is_plain(habits[i].program))
+            return false;
+    return n_for >= 2;
+}
+
+static size_t choose(const struct nd_explain_habit *habits, size_t n)
+{
+    size_t n_for, n_against, most = 0, found = SIZE_MAX;
+    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
+        count_units(habits, n, p, &n_for, &n_against);
+        if (n_for <= most || !outweighs(habits, n, n_for, n_against))
+            continue;
+        most = n_for;
+        found = p;
+    }
+    return found;
+}
+
+/* Where most units of a kind do something else, and that is not what a processor without the program does, the
+ * program is wrong about the kind. */
+static bool is_unlike_its_kind(const struct nd_explain_habit *habits, size_t n, size_t i, size_t program)
+{
+    size_t n_kind = 0, n_follow = 0;
+    for (size_t k = 0; k < n; k++) {
+        if (!covers(&habits[k], program) || strcmp(habits[k].op_types, habits[i].op_types) != 0)
+            continue;
+        n_kind++;
+        n_follow += nd_explain_follows(&habits[k], program);
+    }
+    return n_kind >= 2 && 2 * n_follow < n_kind && !is_plain(&habits[i]);
+}
+
+static enum nd_explain_standing stand(const struct nd_explain_habit *habits, size_t n, size_t i, size_t program)
+{
+    if (!habits[i].is_counted)
+        return ND_STANDING_NONE;
+    if (!covers(&habits[i], program))
+        return ND_STANDING_UNKNOWN;
+    if (nd_explain_follows(&habits[i], program))
+        return ND_STANDING_FOLLOWS;
+    return is_unlike_its_kind(habits, n, i, program) ? ND_STANDING_UNKNOWN : ND_STANDING_FAULTY;
+}
+
+/* Of units whose standing is not known. */
+static size_t program_of_kind(const struct nd_explain_habit *habits, size_t n, const char *op_types)
+{
+    enum { FEWEST = 3 };
+    size_t n_programs, best = SIZE_MAX, most = 0, n_kind = 0;
+    nd_programs(&n_programs);
+    for (size_t p = 0; p < n_programs; p++) {
+        size_t n_fitting = 0;
+        n_kind = 0;
+        for (size_t i = 0; i < n; i++) {
+            const struct nd_explain_habit *habit = &habits[i];
+            if (habit->standing != ND_STANDING_UNKNOWN || habit->tally->n_open == 0 ||
+                strcmp(habit->op_types, op_types) != 0)
+                continue;
+            n_kind++;
+            n_fitting += habit->tally->wrong[p] == 0;
+        }
+        if (n_fitting <= most)
+            continue;
+        most = n_fitting;
+        best = p;
+    }
+    return n_kind >= FEWEST && most + 1 >= n_kind ? best : SIZE_MAX;
+}
+
+/* Kinds of units of which the program says nothing may have one of values: at least three units, all but one.
+ */
+static void settle_others(struct nd_explain_habit *habits, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct nd_explain_habit *habit = &habits[i];
+        habit->program = SIZE_MAX;
+        habit->follows = habit->is_exact = true;
+        if (!habit->is_counted || habit->standing != ND_STANDING_UNKNOWN)
+            continue;
+        habit->program = program_of_kind(habits, n, habit->op_types);
+        if (habit->program == SIZE_MAX)
+            continue;
+        habit->follows = habit->tally->wrong[habit->program] == 0;
+        habit->is_of_values = true;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (habits[i].is_of_values)
+            habits[i].standing = habits[i].follows ? ND_STANDING_FOLLOWS : ND_STANDING_FAULTY;
+}
+
+void nd_explain_find_unit_habits(struct nd_explain_habit *habits, size_t n, size_t *program, bool *is_possible)
+{
+    *program = choose(habits, n);
+    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
+        is_possible[p] = *program != SIZE_MAX;
+        for (size_t i = 0; i < n && is_possible[p]; i++)
+            is_possible[p] = !nd_explain_follows(&habits[i], *program) || nd_explain_follows(&habits[i], p);
+    }
+    if (*program == SIZE_MAX)
+        return;
+    for (size_t i = 0; i < n; i++)
+        habits[i].standing = stand(habits, n, i, *program);
+    settle_others(habits, n);
+}

@@ -1,0 +1,83 @@
+/* How the biases of products, int32 codes of any scale, enter the accumulator.
+ *
+ * The family: real = b s_b; where biases have a common step S = (largest |real| of the tensor) / 2^p, real
+ * becomes round(real / S) S; the shift of the accumulator is round'(real / (s_x s_w r)), together with the
+ * output's zero point in the same steps, or apart. Calculated in doubles, or in float32 in that order; of a
+ * tensor with scales per column, s_b and s_w are the column's own or the greatest.
+ *
+ * A column whose accumulator sweeps about its own -b shows its shift: between the least and the greatest with
+ * which the program that requantises (requantise.h) gives all codes. */
+#ifndef ND_FINGERPRINT_BIAS_H
+#define ND_FINGERPRINT_BIAS_H
+
+#include "fingerprint/weights.h"
+
+struct nd_bias_program {
+    bool is_f32;
+    int common_bits;     /* p: 8 .. 31; 0: no common step */
+    bool has_reciprocal; /* float32: real times 1 / S, not divided by S */
+    enum nd_rounding common_rounding;
+    bool has_largest_bias_scale, has_largest_weight_scale;
+    bool is_whole; /* else the shift is not rounded */
+    enum nd_rounding rounding;
+    bool joins_zero; /* the zero point is added before rounding; only where it is folded */
+};
+
+enum { ND_BIAS_NAME_BYTES = 160 };
+const char *nd_bias_name(const struct nd_bias_program *program, char buf[ND_BIAS_NAME_BYTES]);
+
+/* One column and what it shares with others. */
+struct nd_bias_column {
+    double bias; /* code */
+    float bias_scale, largest_bias_scale;
+    float scale_x, scale_w, largest_scale_w;
+    double ratio;                       /* r of its weights (weights.h) */
+    double largest_own, largest_shared; /* of |b s_b| in the tensor; with the greatest s_b in place of each */
+    float largest_own_f32, largest_shared_f32; /* of the products in float32 */
+    double zero;                               /* z_y / M */
+    double zero_fold; /* what the program that requantises makes of that; 0: it folds none */
+};
+/* What is added to the accumulator, the zero point with it where that is folded. */
+double nd_bias_shift(const struct nd_bias_program *program, const struct nd_bias_column *column);
+
+/* The shifts with which a requantiser gives all codes of accumulators, which it does between two: its codes
+ * rise with the shift. low > high: there is none. low is -HUGE_VAL (high HUGE_VAL) without a limit. */
+struct nd_bias_range {
+    double low, high;
+};
+struct nd_bias_range nd_bias_read(const struct nd_requantiser *requantiser, const double *accumulators,
+                                  const double *codes, size_t n);
+
+struct nd_bias_reading {
+    struct nd_bias_column column;
+    struct nd_bias_range range;
+};
+struct nd_bias_findings {
+    struct nd_bias_program *programs; /* owned */
+    size_t n_programs;
+    uint64_t n_readings, n_wrong; /* columns; those that the programs do not give */
+};
+/* The programs that give most of the columns. folds: the program that requantises folds the zero point.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, bool folds,
+                             struct nd_bias_findings *out, struct nd_error *err);
+
+struct nd_bias_fingerprint {
+    bool is_per_channel;
+    bool has_failed, is_on_npu;
+    struct nd_trial_result failure; /* has no data */
+    char provider[64];
+    uint64_t n_codes;
+    size_t n_settings, n_refused, n_elsewhere; /* those that failed, and that did not run on the NPU */
+    struct nd_bias_findings found;
+    uint64_t n_fresh, n_right;
+};
+bool nd_bias_fingerprint_is_confirmed(const struct nd_bias_fingerprint *fingerprint);
+/* Biases of Conv with uint8 codes: uint8 weights of any zero point, or int8 ones with a scale per channel.
+ * weights: confirmed. As nd_linear_fingerprint_take. */
+enum nd_status nd_bias_fingerprint_take(struct nd_bench *bench, const struct nd_weight_fingerprint *weights,
+                                        bool is_per_channel, struct nd_bias_fingerprint *out,
+                                        struct nd_error *err);
+void nd_bias_fingerprint_deinit(struct nd_bias_fingerprint *fingerprint);
+
+#endif

@@ -1,0 +1,195 @@
+/* Which bias programs agree with the shifts that were read off. */
+#include "fingerprint/bias.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+/* ---- the program ---- */
+
+const char *nd_bias_name(const struct nd_bias_program *p, char buf[ND_BIAS_NAME_BYTES])
+{
+    char common[64] = "";
+    if (p->common_bits > 0)
+        snprintf(common, sizeof common, "+common:%d:%s%s", p->common_bits, nd_rounding_name(p->common_rounding),
+                 p->has_reciprocal ? "+reciprocal" : "");
+    snprintf(buf, ND_BIAS_NAME_BYTES, "%s%s%s%s%s+rounding:%s", p->is_f32 ? "float32" : "double", common,
+             p->has_largest_bias_scale ? "+largest-bias-scale" : "",
+             p->has_largest_weight_scale ? "+largest-weight-scale" : "", p->joins_zero ? "+joins-zero" : "",
+             p->is_whole ? nd_rounding_name(p->rounding) : "none");
+    return buf;
+}
+
+static double in_f32(const struct nd_bias_program *p, const struct nd_bias_column *c)
+{
+    float scale_w = p->has_largest_weight_scale ? c->largest_scale_w : c->scale_w;
+    float unit = c->scale_x * scale_w * (float)c->ratio;
+    float real = (float)c->bias * (p->has_largest_bias_scale ? c->largest_bias_scale : c->bias_scale);
+    float largest = p->has_largest_bias_scale ? c->largest_shared_f32 : c->largest_own_f32;
+    if (p->common_bits > 0 && largest > 0) {
+        float step = (float)ldexp((double)largest, -p->common_bits);
+        float steps = p->has_reciprocal ? real * (1 / step) : real / step;
+        real = (float)nd_round_value((double)steps, p->common_rounding) * step;
+    }
+    return (double)(real / unit);
+}
+
+static double in_f64(const struct nd_bias_program *p, const struct nd_bias_column *c)
+{
+    double scale_w = (double)(p->has_largest_weight_scale ? c->largest_scale_w : c->scale_w);
+    double real = c->bias * (double)(p->has_largest_bias_scale ? c->largest_bias_scale : c->bias_scale);
+    double largest = p->has_largest_bias_scale ? c->largest_shared : c->largest_own;
+    if (p->common_bits > 0 && largest > 0) {
+        double step = ldexp(largest, -p->common_bits);
+        real = nd_round_value(real / step, p->common_rounding) * step;
+    }
+    return real / ((double)c->scale_x * scale_w * c->ratio);
+}
+
+double nd_bias_shift(const struct nd_bias_program *p, const struct nd_bias_column *c)
+{
+    double shift = p->is_f32 ? in_f32(p, c) : in_f64(p, c);
+    if (p->joins_zero)
+        shift += c->zero;
+    if (p->is_whole)
+        shift = nd_round_value(shift, p->rounding);
+    return p->joins_zero ? shift : shift + c->zero_fold;
+}
+
+/* ---- reading ---- */
+
+/* Some code is less than the device's, or some is more. */
+static bool has_less(struct nd_requantiser r, double shift, const double *a, const double *codes, size_t n)
+{
+    r.fold = shift;
+    for (size_t i = 0; i < n; i++)
+        if (nd_requantise_code(&r, a[i], 0, 255) < codes[i])
+            return true;
+    return false;
+}
+
+static bool has_more(struct nd_requantiser r, double shift, const double *a, const double *codes, size_t n)
+{
+    r.fold = shift;
+    for (size_t i = 0; i < n; i++)
+        if (nd_requantise_code(&r, a[i], 0, 255) > codes[i])
+            return true;
+    return false;
+}
+
+struct nd_bias_range nd_bias_read(const struct nd_requantiser *r, const double *a, const double *codes,
+                                  size_t n)
+{
+    enum { STEPS = 96 }; /* down to neighbouring doubles */
+    const double far = 0x1p33;
+    struct nd_bias_range range = {-HUGE_VAL, HUGE_VAL};
+    if (has_less(*r, far, a, codes, n) || has_more(*r, -far, a, codes, n))
+        return (struct nd_bias_range){1, 0};
+    double out = -far, in = far;
+    for (int i = 0; i < STEPS; i++) {
+        double middle = out + (in - out) / 2;
+        *(has_less(*r, middle, a, codes, n) ? &out : &in) = middle;
+    }
+    range.low = in > -far ? in : -HUGE_VAL;
+    out = far;
+    in = -far;
+    for (int i = 0; i < STEPS; i++) {
+        double middle = out + (in - out) / 2;
+        *(has_more(*r, middle, a, codes, n) ? &out : &in) = middle;
+    }
+    range.high = in < far ? in : HUGE_VAL;
+    return range;
+}
+
+/* ---- solving ---- */
+
+struct search {
+    const struct nd_bias_reading *readings;
+    size_t n, capacity;
+    struct nd_bias_findings *out;
+};
+
+/* Those with the fewest wrong columns stay. */
+static bool try_program(struct search *s, const struct nd_bias_program *p)
+{
+    /* More than a column's shift is off in double, where it is not rounded. */
+    const double sliver = p->is_whole ? 0 : 0x1p-30;
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < s->n && wrong <= s->out->n_wrong; i++) {
+        double shift = nd_bias_shift(p, &s->readings[i].column);
+        wrong += shift < s->readings[i].range.low - sliver || shift > s->readings[i].range.high + sliver;
+    }
+    if (wrong > s->out->n_wrong)
+        return true;
+    if (wrong < s->out->n_wrong)
+        s->out->n_programs = 0;
+    s->out->n_wrong = wrong;
+    if (!nd_grow((void **)&s->out->programs, &s->capacity, s->out->n_programs + 1, sizeof *s->out->programs))
+        return false;
+    s->out->programs[s->out->n_programs++] = *p;
+    return true;
+}
+
+static bool try_roundings(struct search *s, struct nd_bias_program p, bool folds)
+{
+    bool is_whole = true;
+    for (int joins = 0; is_whole && joins <= folds; joins++) {
+        p.joins_zero = joins != 0;
+        p.is_whole = true;
+        for (int r = ND_ROUND_HALF_EVEN; is_whole && r <= ND_ROUND_TO_ZERO; r++) {
+            p.rounding = (enum nd_rounding)r;
+            is_whole = try_program(s, &p);
+        }
+        p.is_whole = false;
+        p.rounding = ND_ROUND_HALF_EVEN;
+        is_whole = is_whole && try_program(s, &p);
+    }
+    return is_whole;
+}
+
+static bool try_steps(struct search *s, struct nd_bias_program p, bool folds)
+{
+    enum { LEAST_BITS = 8, MOST_BITS = 31 };
+    static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_FLOOR, ND_ROUND_TO_ZERO};
+    bool is_whole = try_roundings(s, p, folds);
+    for (p.common_bits = LEAST_BITS; is_whole && p.common_bits <= MOST_BITS; p.common_bits++)
+        for (size_t r = 0; r < sizeof roundings / sizeof roundings[0]; r++)
+            for (int reciprocal = 0; is_whole && reciprocal <= p.is_f32; reciprocal++) {
+                p.common_rounding = roundings[r];
+                p.has_reciprocal = reciprocal != 0;
+                is_whole = try_roundings(s, p, folds);
+            }
+    return is_whole;
+}
+
+static bool are_scales_shared(const struct nd_bias_reading *readings, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (readings[i].column.scale_w < readings[i].column.largest_scale_w ||
+            readings[i].column.bias_scale < readings[i].column.largest_bias_scale)
+            return false;
+    return true;
+}
+
+enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, bool folds,
+                             struct nd_bias_findings *out, struct nd_error *err)
+{
+    struct nd_bias_findings found = {.n_readings = n, .n_wrong = UINT64_MAX};
+    struct search search = {.readings = readings, .n = n, .out = &found};
+    int n_scales = are_scales_shared(readings, n) ? 1 : 4;
+    bool is_whole = true;
+    for (int form = 0; is_whole && form < 2 * n_scales; form++)
+        is_whole = try_steps(&search,
+                             (struct nd_bias_program){.is_f32 = (form & 1) != 0,
+                                                      .has_largest_bias_scale = (form & 2) != 0,
+                                                      .has_largest_weight_scale = (form & 4) != 0},
+                             folds);
+    if (!is_whole) {
+        free(found.programs);
+        return nd_fail_memory(err);
+    }
+    *out = found;
+    return ND_OK;
+}

@@ -17,6 +17,7 @@ struct values {
     size_t width;
     bool units;
     bool hide_placement;
+    bool identify;
     bool json;
     bool quiet;
 };
@@ -37,20 +38,45 @@ static enum nd_status open_captures(const char *const *paths, size_t n, struct n
     return status;
 }
 
-static int print(const struct values *values, const struct nd_explanation *explanation)
+static int print_all(const struct values *values, const struct nd_explanation *explanation,
+                     json_t *identification)
 {
+    size_t width = values->width > 0 ? values->width : DEFAULT_WIDTH;
     if (!values->json) {
-        explain_print_text(explanation, values->width > 0 ? values->width : DEFAULT_WIDTH, values->units);
+        explain_print_text(explanation, width, values->units);
+        explain_print_identification(identification, width, values->units);
         return ND_EXIT_SAME;
     }
     json_t *json = explain_json(explanation);
-    if (json == NULL) {
+    if (json == NULL ||
+        (identification != NULL && json_object_set(json, "identification", identification) != 0)) {
         fprintf(stderr, "npudiff: out of memory\n");
+        json_decref(json);
         return ND_EXIT_TROUBLE;
     }
     cli_print_json(json);
     json_decref(json);
     return ND_EXIT_SAME;
+}
+
+static int print(const struct values *values, const struct nd_model *model,
+                 const struct nd_capture *const *captures, size_t n, const struct nd_explanation *explanation)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    json_t *identification = NULL;
+    const struct nd_identify_options options = {.struct_size = sizeof options,
+                                                .probe = values->probe,
+                                                .n_samples = values->n_samples,
+                                                .n_threads = values->n_threads};
+    if (values->identify && nd_identify_captures(model, captures, n, &options, &text, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (values->identify)
+        identification = json_loads(text, 0, NULL);
+    free(text);
+    int exit_code = print_all(values, explanation, identification);
+    json_decref(identification);
+    return exit_code;
 }
 
 /* An operator that cannot be evaluated leaves the question open; a file that cannot be read is trouble. */
@@ -80,7 +106,9 @@ static int explain(const struct values *values, const struct nd_model *model,
         return status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : code;
     }
     int exit_code = (int)nd_verdict_exit_code(explanation->verdict);
-    int printed = values->quiet ? (int)ND_EXIT_SAME : print(values, explanation);
+    int printed = values->quiet
+                      ? (int)ND_EXIT_SAME
+                      : print(values, model, (const struct nd_capture *const *)captures, n, explanation);
     nd_explanation_destroy(&explanation);
     return printed != ND_EXIT_SAME ? printed : exit_code;
 }
@@ -179,6 +207,11 @@ static const struct cli_option options[] = {
      .kind = CLI_FLAG,
      .offset = offsetof(struct values, hide_placement),
      .help = "judge where units ran by values and times alone, without what the captures' placement says"},
+    {.name = "identify",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, identify),
+     .help = "name the programs that the captures leave possible, by operator type and device, with --units by "
+             "unit; from all probes or that of -p, and 32 samples of each or those of --samples"},
     {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
     {.name = "quiet",
      .letter = 'q',
@@ -215,6 +248,11 @@ const struct cli_command cmd_explain = {
         "is "
         "out of line; of units of which the program says nothing the remainder is stated. Why two devices with "
         "such programs differ is said first.\n"
+        "With --identify every code is held against the whole table of programs (rounding, double rounding, "
+        "multiplier bits, granules, accumulators, floats, chance). What is told is the set that is not "
+        "excluded, "
+        "never a guess of one: 'single' when one class is left and leaves at most 1 in 1000 of what round half "
+        "to even leaves, 'several', 'none' with the nearest, or 'too-few' codes.\n"
         "Where a unit ran is told from its values and the capture's placement, each with a weight in "
         "bits; where they contradict each other, both are shown. A run that calls itself an NPU's, but "
         "was computed by the CPU, is named. This does not change the exit code either.\n"

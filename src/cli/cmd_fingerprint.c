@@ -91,8 +91,10 @@ static void print_sheet(const json_t *sheet)
     const char *section;
     json_t *entries, *entry;
     size_t i;
-    printf("%s (%s %s, %s)\n", text_of(device, "uri"), text_of(device, "chipset"), text_of(device, "arch"),
-           text_of(device, "runtime"));
+    printf("%s (", text_of(device, "uri"));
+    if (text_of(device, "chipset")[0] != '\0')
+        printf("%s %s, ", text_of(device, "chipset"), text_of(device, "arch"));
+    printf("%s)\n", text_of(device, "runtime"));
     json_object_foreach(json_object_get(sheet, "sections"), section, entries)
     {
         printf("%s\n", section);

@@ -29,6 +29,10 @@ void explain_print_differences(const struct nd_explanation *explanation, size_t 
 json_t *explain_losses_json(const struct nd_explanation *explanation, const struct nd_explained_device *device);
 json_t *explain_differences_json(const struct nd_explanation *explanation);
 
+/* What nd_identify_captures found: operator types and devices, with_units all units and their thresholds.
+ * NULL: nothing is printed. */
+void explain_print_identification(const json_t *identification, size_t width, bool with_units);
+
 /* Everything, as JSON; NULL when memory is out. */
 json_t *explain_json(const struct nd_explanation *explanation);
 

@@ -1,8 +1,8 @@
 #include "evidence/qnn_csv.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -54,8 +54,20 @@ static enum nd_status round_unit(void *context, const struct nd_exact_values *va
                                               .steps = unit->steps,
                                               .n_steps = unit->n_steps,
                                               .is_conv = unit->is_conv};
+    if (c->worker.trial.edge == values->edge)
+        nd_explain_trial_count(&c->worker.trial, given->x, codes->x, values->n, &c->worker.unit_tally[step]);
     c->is_double[step] = values->way == ND_EXACT_AS_DOUBLE;
     return nd_identify_unit(&c->tallies[step], &sample, err);
+}
+
+/* What programs of whole units make of it, before its exact values are rounded. */
+static enum nd_status try_unit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                               bool *is_made, struct nd_error *err)
+{
+    (void)codes;
+    struct counter *c = context;
+    *is_made = false;
+    return nd_explain_trial_run(&c->worker.trial, unit, &c->worker.given[unit->edge], err);
 }
 
 static enum nd_status make_counter(struct counter *c, struct nd_explain_job *job, struct nd_error *err)
@@ -84,8 +96,12 @@ static enum nd_status count_block(void *context, size_t index, size_t task, stru
         w->in_block = i;
         nd_explain_load_inputs(w);
         status = nd_explain_load_device(w, err);
-        const struct nd_exact_options options = {
-            .struct_size = sizeof options, .round = round_unit, .given = w->given, .missed = nd_explain_let_go};
+        nd_explain_trial_begin(&w->trial);
+        const struct nd_exact_options options = {.struct_size = sizeof options,
+                                                 .round = round_unit,
+                                                 .make = try_unit,
+                                                 .given = w->given,
+                                                 .missed = nd_explain_let_go};
         if (status == ND_OK)
             status = nd_exact_graph_run(team->job->graph, w->inputs, &options, NULL, c, err);
     }
@@ -109,9 +125,7 @@ static enum nd_status make_unit(const struct nd_explain_job *job, size_t step, s
     unit->is_conv = strstr(unit->op_types, "Conv") != NULL;
     enum nd_status status =
         nd_exact_accumulator_steps(job->graph, from->edge, &unit->steps, &unit->n_steps, &none);
-    if (status == ND_OK || status == ND_ERR_UNSUPPORTED) /* it has no accumulator */
-        return ND_OK;
-    return nd_fail(err, none.id, none.object, "%s", none.message);
+    return status == ND_ERR_MEMORY ? nd_fail_memory(err) : ND_OK; /* else it has no accumulator */
 }
 
 static enum nd_status make_units(const struct nd_explain_job *job, struct nd_identified_device *device,
@@ -143,6 +157,7 @@ static enum nd_status note_units(const struct nd_explain_job *job, struct nd_ide
             unit->has_fed = unit->has_fed || !nd_explain_inputs_repeat(job, 0, s);
             unit->is_changing = true;
             unit->tally = (struct nd_identify_tally){0};
+            unit->as_whole = (struct nd_explain_unit_tally){.n = {0}};
         }
         if (found->is_examined || unit->why_not != NULL)
             continue;
@@ -158,8 +173,7 @@ static enum nd_status count_probe(struct nd_explain_job *job, size_t n_threads,
 {
     size_t n_workers = n_threads > 0 ? n_threads : nd_parallel_n_threads();
     size_t n_blocks = (job->n_samples + ND_EXPLAIN_BLOCK - 1) / ND_EXPLAIN_BLOCK;
-    struct team team = {
-        .job = job, .device = device, .counters = nd_calloc(n_workers, sizeof *team.counters)};
+    struct team team = {.job = job, .device = device, .counters = nd_calloc(n_workers, sizeof *team.counters)};
     struct nd_error local = {0};
     if (team.counters == NULL)
         return nd_fail_memory(err);
@@ -168,8 +182,9 @@ static enum nd_status count_probe(struct nd_explain_job *job, size_t n_threads,
         *err = local;
     for (size_t i = 0; i < n_workers; i++) {
         struct counter *c = &team.counters[i];
-        for (size_t s = 0; s < device->n_units && c->tallies != NULL && c->is_double != NULL; s++) {
+        for (size_t s = 0; s < device->n_units && c->tallies != NULL && c->worker.unit_tally != NULL; s++) {
             nd_identify_merge(&c->tallies[s], &device->units[s].tally);
+            nd_explain_unit_tally_merge(&c->worker.unit_tally[s], &device->units[s].as_whole);
             device->units[s].is_double = device->units[s].is_double || c->is_double[s];
         }
         if (c->worker.is_made)
@@ -212,10 +227,10 @@ static enum nd_status identify_probe(const struct nd_model *model, const struct 
                                      struct nd_identified_device *device, struct nd_error *err)
 {
     struct nd_explain_job job = {.model = model, .n_devices = 1};
-    const struct nd_explain_options plan = {
-        .struct_size = sizeof plan,
-        .probe = name,
-        .n_samples = options->n_samples > 0 ? options->n_samples : DEFAULT_SAMPLES};
+    const struct nd_explain_options plan = {.struct_size = sizeof plan,
+                                            .probe = name,
+                                            .n_samples =
+                                                options->n_samples > 0 ? options->n_samples : DEFAULT_SAMPLES};
     job.out = nd_calloc(1, sizeof *job.out);
     enum nd_status status = job.out != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
@@ -291,9 +306,11 @@ enum nd_status nd_identify_captures(const struct nd_model *model, const struct n
         deinit_device(&device);
     }
     json_t *all = status == ND_OK ? json_pack("{s:O}", "devices", devices) : NULL;
-    *json = all != NULL ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
-    if (status == ND_OK && *json == NULL)
+    char *text = all != NULL ? json_dumps(all, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
+    if (status == ND_OK && text == NULL)
         status = nd_fail_memory(err);
+    if (status == ND_OK)
+        *json = text;
     json_decref(all);
     json_decref(devices);
     return status;

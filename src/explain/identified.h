@@ -5,19 +5,21 @@
 #include <jansson.h>
 
 #include "explain/identify/identify.h"
+#include "explain/unit_programs.h"
 #include "npudiff/capture.h"
 
 /* One unit, in any step of the model; what is no unit is left zeroed. */
 struct nd_identified_unit {
     char *name, *op_types;
     bool is_unit, is_conv;
-    bool is_double;     /* evaluated in double precision */
-    bool is_changing;   /* from run to run: then nothing is counted */
-    bool has_fed;       /* of those, its inputs change as well */
-    char *why_not;      /* it cannot be looked at in some probe; NULL: it could in all */
+    bool is_double;        /* evaluated in double precision */
+    bool is_changing;      /* from run to run: then nothing is counted */
+    bool has_fed;          /* of those, its inputs change as well */
+    char *why_not;         /* it cannot be looked at in some probe; NULL: it could in all */
     struct nd_wide *steps; /* of its accumulator; NULL without one */
     size_t n_steps;
     struct nd_identify_tally tally;
+    struct nd_explain_unit_tally as_whole; /* by program of whole units */
 };
 
 struct nd_identified_probe {

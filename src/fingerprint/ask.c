@@ -21,17 +21,6 @@ size_t nd_ask_elems(const struct nd_shape *shape)
     return n;
 }
 
-uint64_t nd_ask_random(uint64_t *seed)
-{
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u; /* a linear congruential generator */
-    return *seed >> 33;
-}
-
-double nd_ask_between(uint64_t *seed, double low, double high)
-{
-    return low + (high - low) * (double)nd_ask_random(seed) * 0x1p-31;
-}
-
 void nd_ask_digest(const double *codes, size_t n, char out[ND_ASK_DIGEST_BYTES])
 {
     uint16_t *bytes = nd_calloc(n, sizeof *bytes);

@@ -49,10 +49,6 @@ enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size
 /* Elements of a shape that is known to be small. */
 size_t nd_ask_elems(const struct nd_shape *shape);
 
-/* Random bits, 31 of them, the same for the same seed; and a number in low .. high. */
-uint64_t nd_ask_random(uint64_t *seed);
-double nd_ask_between(uint64_t *seed, double low, double high);
-
 /* Digest of codes of at most 16 bits, as 32 hexadecimal digits. Empty when memory is out. */
 enum { ND_ASK_DIGEST_BYTES = 33 };
 void nd_ask_digest(const double *codes, size_t n, char out[ND_ASK_DIGEST_BYTES]);

@@ -23,8 +23,6 @@ void nd_bias_fingerprint_deinit(struct nd_bias_fingerprint *f)
     f->found = (struct nd_bias_findings){0};
 }
 
-#define FINE 0x1p-20
-
 /* ---- one question ---- */
 
 struct question {
@@ -118,33 +116,62 @@ static void set_scales(struct question *q, double share, bool is_uneven, uint64_
     }
 }
 
-/* What column c adds, as far as the tensor decides it. */
-static void describe_columns(const struct question *q, const struct nd_requantise *rest, const double *ratios,
-                             struct nd_bias_column columns[N_COLUMNS],
-                             struct nd_requantiser requantisers[N_COLUMNS])
+/* The bias of column c, of code and scale, as what a rescale makes of it. */
+static struct nd_bias_column rescale_bias(const struct question *q, size_t c, enum nd_bias_rescale rescale)
+{
+    static const enum nd_rounding roundings[ND_BIAS_RESCALES] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_EVEN,
+                                                                 ND_ROUND_TO_ZERO, ND_ROUND_FLOOR};
+    struct nd_bias_column out = {.bias = (double)q->bias[c],
+                                 .bias_scale = q->bias_scales[of_column(q->about.n_bias_scales, c)],
+                                 .scale_x = q->about.scale_x,
+                                 .scale_w = q->scales_w[of_column(q->about.n_scales_w, c)]};
+    float unit = out.scale_x * out.scale_w;
+    if (rescale == ND_BIAS_AS_IT_IS || (out.bias_scale <= unit && out.bias_scale >= unit))
+        return out;
+    double code = nd_round_value(out.bias * (double)out.bias_scale / (double)unit, roundings[rescale]);
+    out.bias = fmin(fmax(code, INT32_MIN), INT32_MAX);
+    out.bias_scale = unit;
+    return out;
+}
+
+/* What the columns of a tensor share. */
+static struct nd_bias_column share_columns(const struct question *q, enum nd_bias_rescale rescale)
 {
     struct nd_bias_column shared = {.scale_x = q->about.scale_x};
-    for (size_t c = 0; c < q->about.n_scales_w; c++) {
-        shared.largest_scale_w = fmaxf(shared.largest_scale_w, q->scales_w[c]);
-        shared.largest_bias_scale = fmaxf(shared.largest_bias_scale, q->bias_scales[c]);
+    for (size_t c = 0; c < N_COLUMNS; c++) {
+        const struct nd_bias_column own = rescale_bias(q, c, rescale);
+        shared.largest_scale_w = fmaxf(shared.largest_scale_w, own.scale_w);
+        shared.largest_bias_scale = fmaxf(shared.largest_bias_scale, own.bias_scale);
     }
     for (size_t c = 0; c < N_COLUMNS; c++) {
-        float own = q->bias_scales[of_column(q->about.n_bias_scales, c)], bias = fabsf((float)q->bias[c]);
-        double code = fabs((double)q->bias[c]);
-        shared.largest_own = fmax(shared.largest_own, code * (double)own);
+        const struct nd_bias_column own = rescale_bias(q, c, rescale);
+        double code = fabs(own.bias);
+        shared.largest_own = fmax(shared.largest_own, code * (double)own.bias_scale);
         shared.largest_shared = fmax(shared.largest_shared, code * (double)shared.largest_bias_scale);
-        shared.largest_own_f32 = fmaxf(shared.largest_own_f32, bias * own);
-        shared.largest_shared_f32 = fmaxf(shared.largest_shared_f32, bias * shared.largest_bias_scale);
+        shared.largest_own_f32 = fmaxf(shared.largest_own_f32, (float)code * own.bias_scale);
+        shared.largest_shared_f32 = fmaxf(shared.largest_shared_f32, (float)code * shared.largest_bias_scale);
     }
+    return shared;
+}
+
+/* What each column adds, as far as the tensor decides it, and how it requantises. */
+static void describe_columns(const struct question *q, const struct nd_requantise *rest, const double *ratios,
+                             enum nd_bias_rescale rescale, struct nd_bias_column columns[N_COLUMNS],
+                             struct nd_requantiser requantisers[N_COLUMNS])
+{
+    const double fine = 0x1p-20; /* without a granule nothing cuts the accumulator's fraction */
+    const struct nd_bias_column shared = share_columns(q, rescale);
     for (size_t c = 0; c < N_COLUMNS; c++) {
-        float scale_w = q->scales_w[of_column(q->about.n_scales_w, c)];
-        double m = (double)q->about.scale_x * (double)scale_w / (double)q->about.scale_y * ratios[c];
+        const struct nd_bias_column own = rescale_bias(q, c, rescale);
+        double m = (double)own.scale_x * (double)own.scale_w / (double)q->about.scale_y * ratios[c];
         double zero_y = (double)q->about.zero_y;
         requantisers[c] = nd_requantise_prepare(rest, m, zero_y);
+        if (!rest->has_granule)
+            requantisers[c].step = fine;
         columns[c] = shared;
-        columns[c].bias = (double)q->bias[c];
-        columns[c].bias_scale = q->bias_scales[of_column(q->about.n_bias_scales, c)];
-        columns[c].scale_w = scale_w;
+        columns[c].bias = own.bias;
+        columns[c].bias_scale = own.bias_scale;
+        columns[c].scale_w = own.scale_w;
         columns[c].ratio = ratios[c];
         columns[c].zero = zero_y / m;
         columns[c].zero_fold = requantisers[c].fold;
@@ -213,7 +240,7 @@ struct readings {
 static enum nd_status read_columns(const struct question *q, const struct nd_requantise *rest,
                                    struct readings *out, struct nd_error *err)
 {
-    struct nd_bias_column columns[N_COLUMNS];
+    struct nd_bias_column columns[ND_BIAS_RESCALES][N_COLUMNS];
     struct nd_requantiser requantisers[N_COLUMNS];
     double ratios[N_COLUMNS], *a = nd_calloc(SWEEP_ROWS, sizeof *a),
                               *codes = nd_calloc(SWEEP_ROWS, sizeof *codes);
@@ -221,14 +248,16 @@ static enum nd_status read_columns(const struct question *q, const struct nd_req
                     nd_grow((void **)&out->items, &out->capacity, out->n + N_COLUMNS, sizeof *out->items);
     for (size_t c = 0; c < N_COLUMNS; c++)
         ratios[c] = 1;
-    describe_columns(q, rest, ratios, columns, requantisers);
-    for (size_t c = 0; !rest->has_granule && c < N_COLUMNS; c++)
-        requantisers[c].step = FINE; /* nothing cuts the accumulator's fraction */
+    for (int k = 0; k < ND_BIAS_RESCALES; k++)
+        describe_columns(q, rest, ratios, (enum nd_bias_rescale)k, columns[k], requantisers);
     for (size_t c = 0; is_whole && c < N_COLUMNS; c++) {
         size_t n = pick_rows(q->codes + c * SWEEP_ROWS, a, codes);
-        if (n > 0)
-            out->items[out->n++] = (struct nd_bias_reading){
-                .column = columns[c], .range = nd_bias_read(&requantisers[c], a, codes, n)};
+        if (n == 0)
+            continue;
+        struct nd_bias_reading *reading = &out->items[out->n++];
+        reading->range = nd_bias_read(&requantisers[c], a, codes, n);
+        for (int k = 0; k < ND_BIAS_RESCALES; k++)
+            reading->columns[k] = columns[k][c];
     }
     free(a);
     free(codes);
@@ -322,15 +351,14 @@ static void add_up(const struct question *q, const struct nd_weight_program *wei
 static void count_right(const struct question *q, const struct nd_requantise *rest, const struct sums *s,
                         const struct nd_bias_findings *found, uint64_t *n_right)
 {
-    struct nd_bias_column columns[N_COLUMNS];
+    struct nd_bias_column columns[ND_BIAS_RESCALES][N_COLUMNS];
     struct nd_requantiser requantisers[N_COLUMNS];
-    describe_columns(q, rest, s->ratios, columns, requantisers);
-    for (size_t c = 0; !rest->has_granule && c < N_COLUMNS; c++)
-        requantisers[c].step = FINE;
+    for (int k = 0; k < ND_BIAS_RESCALES; k++)
+        describe_columns(q, rest, s->ratios, (enum nd_bias_rescale)k, columns[k], requantisers);
     for (size_t p = 0; p < found->n_programs; p++)
         for (size_t c = 0; c < N_COLUMNS; c++) {
             struct nd_requantiser r = requantisers[c];
-            r.fold = nd_bias_shift(&found->programs[p], &columns[c]);
+            r.fold = nd_bias_shift(&found->programs[p], &columns[found->programs[p].rescale][c]);
             for (size_t i = c * FRESH_ROWS; i < (c + 1) * FRESH_ROWS; i++)
                 n_right[p] += nd_requantise_code(&r, s->sums[i], 0, 255) == q->codes[i];
         }

@@ -1,6 +1,7 @@
 /* How the biases of products, int32 codes of any scale, enter the accumulator.
  *
- * The family: real = b s_b; where biases have a common step S = (largest |real| of the tensor) / 2^p, real
+ * The family: a bias of another scale than s_x s_w may first become a code of that scale, rounded in double;
+ * real = b s_b; where biases have a common step S = (largest |real| of the tensor) / 2^p, real
  * becomes round(real / S) S; the shift of the accumulator is round'(real / (s_x s_w r)), together with the
  * output's zero point in the same steps, or apart. Calculated in doubles, or in float32 in that order; of a
  * tensor with scales per column, s_b and s_w are the column's own or the greatest.
@@ -12,7 +13,16 @@
 
 #include "fingerprint/weights.h"
 
+enum nd_bias_rescale {
+    ND_BIAS_AS_IT_IS,
+    ND_BIAS_RESCALED, /* half to even */
+    ND_BIAS_RESCALED_TO_ZERO,
+    ND_BIAS_RESCALED_FLOOR,
+    ND_BIAS_RESCALES
+};
+
 struct nd_bias_program {
+    enum nd_bias_rescale rescale;
     bool is_f32;
     int common_bits;     /* p: 8 .. 31; 0: no common step */
     bool has_reciprocal; /* float32: real times 1 / S, not divided by S */
@@ -37,7 +47,8 @@ struct nd_bias_column {
     double zero;                               /* z_y / M */
     double zero_fold; /* what the program that requantises makes of that; 0: it folds none */
 };
-/* What is added to the accumulator, the zero point with it where that is folded. */
+/* What is added to the accumulator, the zero point with it where that is folded. The column is the one for the
+ * program's rescale. */
 double nd_bias_shift(const struct nd_bias_program *program, const struct nd_bias_column *column);
 
 /* The shifts with which a requantiser gives all codes of accumulators, which it does between two: its codes
@@ -49,7 +60,7 @@ struct nd_bias_range nd_bias_read(const struct nd_requantiser *requantiser, cons
                                   const double *codes, size_t n);
 
 struct nd_bias_reading {
-    struct nd_bias_column column;
+    struct nd_bias_column columns[ND_BIAS_RESCALES];
     struct nd_bias_range range;
 };
 struct nd_bias_findings {

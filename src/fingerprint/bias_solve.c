@@ -11,12 +11,13 @@
 
 const char *nd_bias_name(const struct nd_bias_program *p, char buf[ND_BIAS_NAME_BYTES])
 {
+    static const char *const rescales[] = {"", "rescaled+", "rescaled:to-zero+", "rescaled:floor+"};
     char common[64] = "";
     if (p->common_bits > 0)
         snprintf(common, sizeof common, "+common:%d:%s%s", p->common_bits, nd_rounding_name(p->common_rounding),
                  p->has_reciprocal ? "+reciprocal" : "");
-    snprintf(buf, ND_BIAS_NAME_BYTES, "%s%s%s%s%s+rounding:%s", p->is_f32 ? "float32" : "double", common,
-             p->has_largest_bias_scale ? "+largest-bias-scale" : "",
+    snprintf(buf, ND_BIAS_NAME_BYTES, "%s%s%s%s%s%s+rounding:%s", rescales[p->rescale],
+             p->is_f32 ? "float32" : "double", common, p->has_largest_bias_scale ? "+largest-bias-scale" : "",
              p->has_largest_weight_scale ? "+largest-weight-scale" : "", p->joins_zero ? "+joins-zero" : "",
              p->is_whole ? nd_rounding_name(p->rounding) : "none");
     return buf;
@@ -115,11 +116,14 @@ struct search {
 static bool try_program(struct search *s, const struct nd_bias_program *p)
 {
     /* More than a column's shift is off in double, where it is not rounded. */
+    enum { STRIDE = 1000003 }; /* a prime above all n */
     const double sliver = p->is_whole ? 0 : 0x1p-30;
     uint64_t wrong = 0;
     for (size_t i = 0; i < s->n && wrong <= s->out->n_wrong; i++) {
-        double shift = nd_bias_shift(p, &s->readings[i].column);
-        wrong += shift < s->readings[i].range.low - sliver || shift > s->readings[i].range.high + sliver;
+        /* Columns of all settings in turn: what is wrong is so soon. */
+        const struct nd_bias_reading *reading = &s->readings[i * STRIDE % s->n];
+        double shift = nd_bias_shift(p, &reading->columns[p->rescale]);
+        wrong += shift < reading->range.low - sliver || shift > reading->range.high + sliver;
     }
     if (wrong > s->out->n_wrong)
         return true;
@@ -167,8 +171,8 @@ static bool try_steps(struct search *s, struct nd_bias_program p, bool folds)
 static bool are_scales_shared(const struct nd_bias_reading *readings, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        if (readings[i].column.scale_w < readings[i].column.largest_scale_w ||
-            readings[i].column.bias_scale < readings[i].column.largest_bias_scale)
+        if (readings[i].columns[0].scale_w < readings[i].columns[0].largest_scale_w ||
+            readings[i].columns[0].bias_scale < readings[i].columns[0].largest_bias_scale)
             return false;
     return true;
 }
@@ -180,12 +184,14 @@ enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, b
     struct search search = {.readings = readings, .n = n, .out = &found};
     int n_scales = are_scales_shared(readings, n) ? 1 : 4;
     bool is_whole = true;
-    for (int form = 0; is_whole && form < 2 * n_scales; form++)
-        is_whole = try_steps(&search,
-                             (struct nd_bias_program){.is_f32 = (form & 1) != 0,
-                                                      .has_largest_bias_scale = (form & 2) != 0,
-                                                      .has_largest_weight_scale = (form & 4) != 0},
-                             folds);
+    for (int rescale = 0; rescale < ND_BIAS_RESCALES; rescale++)
+        for (int form = 0; is_whole && form < 2 * n_scales; form++)
+            is_whole = try_steps(&search,
+                                 (struct nd_bias_program){.rescale = (enum nd_bias_rescale)rescale,
+                                                          .is_f32 = (form & 1) != 0,
+                                                          .has_largest_bias_scale = (form & 2) != 0,
+                                                          .has_largest_weight_scale = (form & 4) != 0},
+                                 folds);
     if (!is_whole) {
         free(found.programs);
         return nd_fail_memory(err);

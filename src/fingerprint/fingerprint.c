@@ -31,7 +31,8 @@ static const struct section {
      nd_section_table_u8},
     {{"table-u16", "Sigmoid, Tanh and Gelu of uint16 codes: all 65 536 entries"}, nd_section_table_u16},
     {{"pool-u8", "means and largest codes of windows: multiplier, first shift, stages"}, nd_section_pool_u8},
-    {{"quantise", "QuantizeLinear and DequantizeLinear where the device does them itself"}, nd_section_quantise},
+    {{"quantise", "QuantizeLinear and DequantizeLinear where the device does them itself"},
+     nd_section_quantise},
     {{"normalise", "Softmax, LayerNormalization and InstanceNormalization: how far from the exact function"},
      nd_section_normalise},
 };
@@ -96,6 +97,31 @@ static void report(const struct nd_fingerprint_options *options, const struct nd
     options->progress(options->progress_context, &progress);
 }
 
+/* What changes from run to run has no arithmetic to be named. */
+static bool tell_unstable(json_t *entries, size_t n_trials)
+{
+    json_t *entry;
+    size_t i;
+    bool is_whole = true;
+    json_array_foreach(entries, i, entry)
+    {
+        is_whole = is_whole && nd_section_set(entry, "verdict", json_string("changes from run to run")) &&
+                   nd_section_set(entry, "unstable_trials", json_integer((json_int_t)n_trials));
+    }
+    return is_whole;
+}
+
+static enum nd_status take_section(struct nd_bench *bench, size_t section, json_t *entries,
+                                   struct nd_error *err)
+{
+    size_t n_before = bench->n_unstable;
+    enum nd_status status = sections[section].take(bench, entries, err);
+    if (status == ND_OK && bench->n_unstable > n_before &&
+        !tell_unstable(entries, bench->n_unstable - n_before))
+        status = nd_fail_memory(err);
+    return status;
+}
+
 static enum nd_status take_sections(struct nd_bench *bench, const struct nd_fingerprint_options *options,
                                     json_t *sheet, struct nd_error *err)
 {
@@ -109,7 +135,7 @@ static enum nd_status take_sections(struct nd_bench *bench, const struct nd_fing
         if (!nd_section_set(list, sections[s].about.name, entries))
             status = nd_fail_memory(err);
         if (status == ND_OK)
-            status = sections[s].take(bench, entries, err);
+            status = take_section(bench, s, entries, err);
         if (status == ND_OK && options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
             status = nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request");
     }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fingerprint/random.h"
 
 enum {
     N_LARGE = 8,           /* weights of 127, for the coarse part of an accumulator */
@@ -223,13 +224,6 @@ static enum nd_status climb_all(struct nd_bench *bench, const double *multiplier
 
 enum { FRESH_ROWS = 256, FRESH_TERMS = 64, FRESH_COLUMNS = 128, N_FRESH_MODELS = 4 };
 
-/* A linear congruential generator, its high bits. */
-static uint64_t next_random(uint64_t *state)
-{
-    *state = *state * 6364136223846793005u + 1442695040888963407u;
-    return *state >> 33;
-}
-
 static double accumulate(const uint8_t *x, const uint8_t *weights, size_t column)
 {
     int64_t sum = 0;
@@ -261,19 +255,19 @@ static enum nd_status ask_fresh(struct nd_bench *bench, uint64_t *seed, struct n
     double *codes = NULL;
     enum nd_status status = x != NULL && weights != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < FRESH_ROWS * FRESH_TERMS; i++)
-        x[i] = (uint8_t)(next_random(seed) % 256);
+        x[i] = (uint8_t)(nd_random_next(seed) % 256);
     for (size_t i = 0; status == ND_OK && i < FRESH_TERMS * FRESH_COLUMNS; i++)
-        weights[i] = (uint8_t)(1 + next_random(seed) % 255);
+        weights[i] = (uint8_t)(1 + nd_random_next(seed) % 255);
     struct product product = {.form = out->form,
                               .n_rows = FRESH_ROWS,
                               .n_terms = FRESH_TERMS,
                               .n_columns = FRESH_COLUMNS,
                               .weights = weights,
                               .zero_w = ZERO_X};
-    product.scale_x = 0.01F + 0.03F * (float)next_random(seed) * 0x1p-31F;
-    product.scale_w = 0.004F + 0.008F * (float)next_random(seed) * 0x1p-31F;
-    product.scale_y = product.scale_x * product.scale_w * (400 + 800 * (float)next_random(seed) * 0x1p-31F);
-    product.zero_y = 90 + (int64_t)(next_random(seed) % 70);
+    product.scale_x = 0.01F + 0.03F * (float)nd_random_next(seed) * 0x1p-31F;
+    product.scale_w = 0.004F + 0.008F * (float)nd_random_next(seed) * 0x1p-31F;
+    product.scale_y = product.scale_x * product.scale_w * (400 + 800 * (float)nd_random_next(seed) * 0x1p-31F);
+    product.zero_y = 90 + (int64_t)(nd_random_next(seed) % 70);
     if (status == ND_OK)
         status = run_product(bench, &product, x, 1, out, &codes, err);
     if (status == ND_OK && codes != NULL) {

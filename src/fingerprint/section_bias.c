@@ -23,8 +23,11 @@ static json_t *describe(const struct nd_bias_fingerprint *f)
 {
     const struct nd_bias_program *p = &f->found.programs[0];
     json_t *out = json_object();
+    static const char *const rescales[] = {"as it is", "rescaled, half-even", "rescaled, to-zero",
+                                           "rescaled, floor"};
     bool is_whole =
-        out != NULL && nd_section_set(out, "precision", json_string(p->is_f32 ? "float32" : "double")) &&
+        out != NULL && nd_section_set(out, "other_scale", json_string(rescales[p->rescale])) &&
+        nd_section_set(out, "precision", json_string(p->is_f32 ? "float32" : "double")) &&
         nd_section_set(out, "rounding", json_string(p->is_whole ? nd_rounding_name(p->rounding) : "none")) &&
         nd_section_set(out, "zero_point", json_string(p->joins_zero ? "added before rounding" : "apart"));
     if (is_whole && p->common_bits > 0)
@@ -59,7 +62,7 @@ static bool tell_undecided(const struct nd_bias_findings *found, json_t *entry)
         precision = precision || a->is_f32 != b->is_f32;
         common = common || a->common_bits != b->common_bits || a->common_rounding != b->common_rounding ||
                  a->has_reciprocal != b->has_reciprocal;
-        scales = scales || a->has_largest_bias_scale != b->has_largest_bias_scale ||
+        scales = scales || a->rescale != b->rescale || a->has_largest_bias_scale != b->has_largest_bias_scale ||
                  a->has_largest_weight_scale != b->has_largest_weight_scale;
         rounding = rounding || a->is_whole != b->is_whole || a->rounding != b->rounding ||
                    a->joins_zero != b->joins_zero;
@@ -69,8 +72,7 @@ static bool tell_undecided(const struct nd_bias_findings *found, json_t *entry)
                                             "biases at ties of the steps, next to a great one")) &&
            (!scales || nd_section_undecided(entry, "whose scales are taken", "more uneven scales")) &&
            (!rounding || nd_section_undecided(entry, "how the shift is rounded",
-                                              "none where a granule is over 1 and accumulators are whole "
-                                              "numbers: floor and none are the same; else biases at ties"));
+                                              "biases whose shift, or zero points whose quotient, is a tie"));
 }
 
 static bool tell(const struct nd_bias_fingerprint *f, json_t *entries)

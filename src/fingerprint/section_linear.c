@@ -33,6 +33,10 @@ static json_t *describe(const struct nd_requantise *p)
         is_whole =
             nd_section_set(out, "zero_point", json_string(p->folds_zero ? "before the shift" : "after it")) &&
             nd_section_set(out, "rounding", json_string(nd_rounding_name(p->rounding)));
+    if (is_whole && p->folds_zero)
+        is_whole =
+            nd_section_set(out, "zero_point_rounding", json_string(nd_rounding_name(p->fold_rounding))) &&
+            nd_section_set(out, "zero_point_quotient", json_string(p->is_fold_f32 ? "float32" : "double"));
     if (is_whole)
         return out;
     json_decref(out);
@@ -51,16 +55,22 @@ static json_t *count_evidence(const struct nd_linear_fingerprint *f)
 static bool tell_undecided(const struct nd_linear_fingerprint *f, json_t *entry)
 {
     const struct nd_requantise *first = f->found.programs;
-    bool rounding = false, whole = false, multiplier = false;
+    bool rounding = false, whole = false, multiplier = false, fold = false;
     for (size_t i = 1; i < f->found.n_programs; i++) {
         const struct nd_requantise *p = &f->found.programs[i];
         rounding = rounding || p->rounding != first->rounding;
         whole = whole || p->is_granule_whole != first->is_granule_whole;
+        fold = fold || p->folds_zero != first->folds_zero || p->fold_rounding != first->fold_rounding ||
+               p->is_fold_f32 != first->is_fold_f32;
         multiplier = multiplier || p->multiplier_bits != first->multiplier_bits ||
                      p->multiplier_rounding != first->multiplier_rounding;
     }
-    return (!rounding || nd_section_undecided(entry, "where a product that is a tie goes",
-                                              "none that the granule leaves: no product is a tie")) &&
+    const char *ties = first->has_half_granule ? "none that the granule leaves: no product is a tie"
+                       : first->folds_zero     ? "none: ties on which they differ are clipped"
+                                               : "multipliers that are powers of two, which make ties";
+    return (!rounding || nd_section_undecided(entry, "where a product that is a tie goes", ties)) &&
+           (!fold || nd_section_undecided(entry, "how the zero point is folded",
+                                          "zero points whose quotient by the multiplier is near a tie")) &&
            (!whole ||
             nd_section_undecided(entry, "whether the granule may be a fraction",
                                  "a multiplier above 1/4 with accumulators that are fractions: none")) &&

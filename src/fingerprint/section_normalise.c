@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "fingerprint/ask.h"
 #include "fingerprint/linear.h"
+#include "fingerprint/random.h"
 #include "fingerprint/scalar.h"
 #include "fingerprint/section.h"
 
@@ -78,9 +79,9 @@ static void draw(const struct nd_ask *ask, uint64_t *seed, double *codes)
     double most = ask->dtype == ND_DTYPE_U8 ? 255 : 65535;
     size_t row = strcmp(ask->op_type, "InstanceNormalization") == 0 ? N_ROWS : N_COLUMNS;
     for (size_t i = 0; i < N_SAMPLES * nd_ask_elems(&ask->x); i += row) {
-        double level = nd_ask_between(seed, 0.2, 0.8), width = nd_ask_between(seed, 0.02, 0.5);
+        double level = nd_random_between(seed, 0.2, 0.8), width = nd_random_between(seed, 0.02, 0.5);
         for (size_t j = i; j < i + row; j++)
-            codes[j] = rint(most * fmin(fmax(level + width * nd_ask_between(seed, -1, 1), 0), 1));
+            codes[j] = rint(most * fmin(fmax(level + width * nd_random_between(seed, -1, 1), 0), 1));
     }
 }
 

@@ -8,6 +8,7 @@
 #include "fingerprint/ask.h"
 #include "fingerprint/linear.h"
 #include "fingerprint/mean.h"
+#include "fingerprint/random.h"
 #include "fingerprint/section.h"
 
 static const char types[] = "u8 -> u8";
@@ -122,9 +123,9 @@ static void draw_window(const struct pool *p, size_t i, size_t n, bool is_fresh,
             window[e] = (uint8_t)(sum / n_elems + (e < sum % n_elems));
         return;
     }
-    double base = nd_ask_between(seed, -8, 263), noise = nd_ask_random(seed) % 2 == 0 ? 12 : 60;
+    double base = nd_random_between(seed, -8, 263), noise = nd_random_next(seed) % 2 == 0 ? 12 : 60;
     for (size_t e = 0; e < n_elems; e++)
-        window[e] = (uint8_t)fmin(fmax(rint(base + nd_ask_between(seed, -noise, noise)), 0), 255);
+        window[e] = (uint8_t)fmin(fmax(rint(base + nd_random_between(seed, -noise, noise)), 0), 255);
 }
 
 /* Where window i of a sample is in an image of that size, its corner. */
@@ -249,10 +250,10 @@ static enum nd_status confirm(struct nd_bench *bench, struct pool *p, struct nd_
     for (size_t f = 0; status == ND_OK && !p->has_failed && f < N_FRESH; f++) {
         struct nd_mean_sample sample = {0};
         plan(p, true);
-        p->ask.scale_x = (float)nd_ask_between(&seed, 0.01, 0.06);
-        p->ask.scale_y = p->ask.scale_x / (float)nd_ask_between(&seed, 0.5, 1.3);
-        p->ask.zero_x = (int64_t)(nd_ask_random(&seed) % 200);
-        p->ask.zero_y = (int64_t)(nd_ask_random(&seed) % 200);
+        p->ask.scale_x = (float)nd_random_between(&seed, 0.01, 0.06);
+        p->ask.scale_y = p->ask.scale_x / (float)nd_random_between(&seed, 0.5, 1.3);
+        p->ask.zero_x = (int64_t)(nd_random_next(&seed) % 200);
+        p->ask.zero_y = (int64_t)(nd_random_next(&seed) % 200);
         status = ask_windows(bench, p, true, &seed, &sample, err);
         for (size_t i = 0; status == ND_OK && i < p->found.n_programs; i++)
             n_right[i] += sample.n - nd_mean_count_wrong(&p->found.programs[i], &sample, 1, UINT64_MAX);

@@ -9,6 +9,7 @@
 #include "base/strbuf.h"
 #include "fingerprint/ask.h"
 #include "fingerprint/linear.h"
+#include "fingerprint/random.h"
 #include "fingerprint/scalar.h"
 #include "fingerprint/section.h"
 
@@ -62,7 +63,7 @@ static void draw_close(const struct conversion *c, size_t setting, uint64_t *see
 {
     double scale = (double)scale_of(c, setting), zero = (double)zero_of(c, setting), most = largest_code(c);
     for (size_t i = 0; i < N_CLOSE; i++) {
-        double k = most == 255 ? (double)(i / 32) : rint(nd_ask_between(seed, 0, most));
+        double k = most == 255 ? (double)(i / 32) : rint(nd_random_between(seed, 0, most));
         double off = i % 32 < 16 ? ldexp(1, (int)(i % 16) - 23) : -ldexp(1, (int)(i % 16) - 23);
         double threshold = (k - zero + 0.5) * scale;
         x[i] = (float)(i % 16 == 0 ? threshold : threshold * (1 + off));
@@ -73,7 +74,7 @@ static void draw_random(const struct conversion *c, uint64_t *seed, float *x)
 {
     double scale = (double)scale_of(c, N_SETTINGS), zero = (double)zero_of(c, N_SETTINGS);
     for (size_t i = 0; i < N_RANDOM; i++)
-        x[i] = (float)(nd_ask_between(seed, -zero - 2, largest_code(c) - zero + 2) * scale);
+        x[i] = (float)(nd_random_between(seed, -zero - 2, largest_code(c) - zero + 2) * scale);
 }
 
 /* The largest of windows of one. */

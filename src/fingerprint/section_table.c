@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "fingerprint/ask.h"
+#include "fingerprint/random.h"
 #include "fingerprint/scalar.h"
 #include "fingerprint/section.h"
 
@@ -102,7 +103,7 @@ static void shuffle(size_t n_entries, size_t n_copies, double *codes)
     for (size_t i = 0; i < n_entries * n_copies; i++)
         codes[i] = (double)(i % n_entries);
     for (size_t i = n_entries * n_copies - 1; i > n_entries; i--) {
-        size_t j = n_entries + (size_t)(nd_ask_random(&seed) % (i - n_entries + 1));
+        size_t j = n_entries + (size_t)(nd_random_next(&seed) % (i - n_entries + 1));
         double held = codes[i];
         codes[i] = codes[j];
         codes[j] = held;
@@ -132,7 +133,7 @@ static float find_close_scale(const struct nd_scalar_findings *left, struct nd_s
     size_t most = 0;
     for (size_t tried = 0; tried < N_SCALES_TRIED; tried++) {
         size_t n = 0;
-        sample.scale = usual * (float)nd_ask_between(seed, 0.7, 1.4);
+        sample.scale = usual * (float)nd_random_between(seed, 0.7, 1.4);
         for (size_t i = 0; i < sample.n; i++) {
             double v = sample.values[i], quotient = v / (double)sample.scale;
             if (!isfinite(v) || fabs(quotient - floor(quotient) - 0.5) > 1e-4)

@@ -63,7 +63,7 @@ static bool tell_undecided(const struct nd_weight_findings *found, json_t *entry
         other = other || a->scope != b->scope || a->is_always != b->is_always || a->lowest < b->lowest ||
                 a->lowest > b->lowest || a->greatest < b->greatest || a->greatest > b->greatest;
     }
-    return (!ratio || nd_section_undecided(entry, "the bits of the ratio",
+    return (!ratio || nd_section_undecided(entry, "the bits of the ratio and its rounding",
                                            "columns of equal weights under more multipliers")) &&
            (!factor || nd_section_undecided(entry, "the factor of the weights and its rounding",
                                             "none of 8-bit codes where all give the same weights; else more "

@@ -97,6 +97,7 @@ static enum nd_status run_model(const struct nd_bench *bench, const struct nd_tr
     struct nd_capture_outcome outcome;
     struct nd_model *model = NULL;
     options.edges = "all";
+    options.n_repeats = 2;         /* a device that answers otherwise the second time has no program */
     options.allow_fallback = true; /* where it ran is read back */
     options.replace = true;        /* one that was left unfinished or failed */
     enum nd_status status = nd_model_load(model_path, &model, err);
@@ -152,6 +153,18 @@ static enum nd_status read_output(const struct nd_bench *bench, const struct nd_
     return status;
 }
 
+/* Whether a sample that was run again came out otherwise. */
+static bool is_unstable(const struct nd_capture *capture, size_t edge)
+{
+    const struct nd_capture_probe *probe = nd_capture_probe(capture, 0);
+    for (size_t i = 0; i < probe->n_samples; i++)
+        for (size_t r = 1; r < probe->n_repeats; r++)
+            if (!nd_digest_equal(nd_capture_digest(capture, 0, edge, i, 0),
+                                 nd_capture_digest(capture, 0, edge, i, r)))
+                return true;
+    return false;
+}
+
 static enum nd_status read_capture(const struct nd_bench *bench, const struct nd_trial *trial, const char *path,
                                    struct nd_trial_result *out, struct nd_error *err)
 {
@@ -166,6 +179,8 @@ static enum nd_status read_capture(const struct nd_bench *bench, const struct nd
         status = nd_fail(err, ND_E_MODEL_NO_EDGE, trial->output, "'%s' has no edge '%s'", path, trial->output);
     else
         status = read_output(bench, capture, edge, out, err);
+    if (status == ND_OK && out->x != NULL)
+        out->is_unstable = is_unstable(capture, edge);
     nd_capture_close(&capture);
     return status;
 }
@@ -208,6 +223,7 @@ enum nd_status nd_trial_run(struct nd_bench *bench, const struct nd_trial *trial
             status = read_capture(bench, trial, capture_path, &result, err);
         bench->n_run++;
     }
+    bench->n_unstable += status == ND_OK && result.is_unstable;
     free(model_path);
     free(capture_path);
     if (status == ND_OK)

@@ -13,6 +13,7 @@ struct nd_bench {
     const struct nd_device *device;    /* borrowed */
     struct nd_capture_options options; /* limits of one trial; what they borrow outlives the bench */
     const char *folder;                /* exists; borrowed */
+    size_t n_unstable;                 /* trials whose samples, each run twice, did not come out alike */
     size_t n_run, n_kept;              /* trials that were run, and that were read from the folder */
 };
 
@@ -37,6 +38,7 @@ struct nd_trial_result {
     bool has_failed; /* the device failed: `failure` says how, and there is no data */
     struct nd_error failure;
     char stage[32];
+    bool is_unstable;  /* a sample that was run again came out otherwise */
     bool is_on_npu;    /* the unit ran where the device is; a CPU device is always where it is */
     char provider[64]; /* "" when unknown */
     enum nd_dtype dtype;

@@ -55,7 +55,7 @@ enum nd_status nd_weight_solve_ratio(const struct nd_requantise *rest, const str
                                      size_t n_answers, struct nd_weight_findings *out, struct nd_error *err);
 
 /* Of columns with the same great weight in the first terms and another in all terms from `split` on: the w8 of
- * the latter that agree best with a column's codes, low .. high; many_wrong counts codes that even those do not
+ * the latter that agree best with a column's codes, low .. high; n_wrong counts codes that even those do not
  * give. Where the other one decides r, and not the great one, is_known is false. */
 struct nd_weight_entry {
     bool is_known;

@@ -37,7 +37,7 @@ double nd_weight_ratio(const struct nd_weight_program *p, double least, double m
 
 double nd_weight_code(const struct nd_weight_program *p, double r, double w)
 {
-    if (p->scope == ND_WEIGHTS_STAY || (r <= 1 && r >= 1))
+    if (p->scope == ND_WEIGHTS_STAY)
         return w;
     double scaled = w / r;
     if (p->factor_bits != ND_MULTIPLIER_EXACT)

@@ -50,7 +50,7 @@ static enum nd_status explain(struct fixture *f, size_t n_threads, struct nd_err
     return nd_explain(f->model, f->float_model, captures, n_devices, &options, &f->e, err);
 }
 
-static void explain_ok(struct fixture *f)
+__attribute__((unused)) static void explain_ok(struct fixture *f)
 {
     struct nd_error err = {0};
     expect_ok(explain(f, 0, &err), &err);
@@ -74,7 +74,8 @@ static size_t find_step(const struct fixture *f, const char *name)
     return s;
 }
 
-static const struct nd_explained_unit *unit_of(const struct fixture *f, const char *name)
+__attribute__((unused)) static const struct nd_explained_unit *unit_of(const struct fixture *f,
+                                                                       const char *name)
 {
     return &f->e->devices[0].units[find_step(f, name)];
 }

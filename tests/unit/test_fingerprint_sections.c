@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "fingerprint/ask.h"
 #include "fingerprint/mean.h"
+#include "fingerprint/random.h"
 #include "fingerprint/scalar.h"
 #include "fingerprint/section.h"
 #include "support/assert_bits.h"
@@ -36,8 +37,8 @@ static void answer(const struct nd_scalar_program *program, struct nd_scalar_sam
 {
     uint64_t seed = 1;
     for (size_t i = 0; i < N_VALUES; i++) {
-        double k = floor(nd_ask_between(&seed, -100, 100)) + 0.5;
-        double off = i % 4 == 0 ? 0 : ldexp(nd_ask_between(&seed, -1, 1), -(int)(i % 24));
+        double k = floor(nd_random_between(&seed, -100, 100)) + 0.5;
+        double off = i % 4 == 0 ? 0 : ldexp(nd_random_between(&seed, -1, 1), -(int)(i % 24));
         values[i] = (double)(float)((k + off) * (double)sample->scale);
     }
     sample->n = N_VALUES;
@@ -128,9 +129,9 @@ static void check_mean(const struct nd_mean_program *program, size_t side, bool 
         assert_non_null(windows);
         assert_non_null(codes);
         for (size_t i = 0; i < N_WINDOWS; i++) {
-            double base = nd_ask_between(&seed, 0, 235);
+            double base = nd_random_between(&seed, 0, 235);
             for (size_t e = 0; e < side * side; e++)
-                windows[i * side * side + e] = (uint8_t)nd_ask_between(&seed, base, base + 20);
+                windows[i * side * side + e] = (uint8_t)nd_random_between(&seed, base, base + 20);
         }
         samples[s] = (struct nd_mean_sample){.ratio = (double)(float)ratios[s],
                                              .zero_x = zeros[s],

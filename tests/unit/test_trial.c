@@ -98,11 +98,41 @@ static void refused_model_is_an_answer(void **state)
     nd_device_deinit(&device);
 }
 
+/* Every sample is run twice: what changes from run to run is told. */
+static void unstable_device_is_told(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"exact", "emu:half-even,flip@y=0.5"};
+    const struct nd_shape shape = {.rank = 2, .dims = {1, 8}};
+    uint8_t x[64];
+    struct nd_compose *model = make_division(3);
+    for (size_t i = 0; i < sizeof x; i++)
+        x[i] = (uint8_t)(i * 4);
+    for (size_t d = 0; d < 2; d++) {
+        struct nd_device device;
+        struct nd_error err = {0};
+        struct nd_trial_result result;
+        expect_ok(nd_device_parse(devices[d], &device, &err), &err);
+        struct nd_bench bench = {.device = &device, .folder = folder};
+        nd_capture_options_init(&bench.options);
+        const struct nd_trial_input input = {"x", ND_DTYPE_U8, shape, x};
+        const struct nd_trial trial = {
+            .model = model, .output = "y", .n_samples = 8, .n_inputs = 1, .inputs = &input};
+        expect_ok(nd_trial_run(&bench, &trial, &result, &err), &err);
+        assert_int_equal(result.is_unstable, d);
+        assert_int_equal(bench.n_unstable, d);
+        nd_trial_deinit(&result);
+        nd_device_deinit(&device);
+    }
+    nd_compose_destroy(&model);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(device_answers_once, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(refused_model_is_an_answer, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(unstable_device_is_told, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,6 @@
-/* Identification of programs, from captures and of emulated devices.
+/* Identification of programs of emulated devices; `npudiff explain --identify` does it for captures.
  *
  *     identify_programs list                        the table, one name a line
- *     identify_programs capture MODEL CAPTURE [SAMPLES]      the set of every unit and operator type, in words
  *     identify_programs study MODEL SAMPLES PROBE FIRST STEP EPS   devices: programs FIRST, FIRST + STEP, ...
  * of the table on ties and the first SAMPLES of PROBE (a file of inputs), every code of which is one more or
  * less with the probability EPS. One JSON object a line, for every unit, operator type and the device: what is
@@ -18,7 +17,6 @@
 #include "base/memory.h"
 #include "exact/emulate.h"
 #include "explain/identify/identify.h"
-#include "npudiff/capture.h"
 #include "npudiff/probe.h"
 
 /* What is known of one edge. */
@@ -160,95 +158,31 @@ static bool is_same_type(const struct study *s, size_t a, size_t b)
 }
 
 /* What is left of a program in all units of the type, and in their codes together. */
-static void decide_type(const struct study *s, size_t first, const struct nd_identify_result *units,
-                        struct nd_identify_result *out, uint64_t differs[ND_ARITHMETIC_MAX])
+static void decide_type(const struct study *s, size_t first, struct nd_identify_result *out,
+                        uint64_t differs[ND_ARITHMETIC_MAX])
 {
-    struct nd_identify_result *parts = nd_calloc(s->n_edges + 1, sizeof *parts);
-    struct nd_identify_tally *all = nd_calloc(1, sizeof *all);
+    const struct nd_identify_tally **tallies = nd_calloc(s->n_edges, sizeof *tallies);
+    struct nd_error err = {0};
     size_t n = 0;
-    if (parts == NULL || all == NULL)
+    if (tallies == NULL)
         exit(2);
     for (size_t e = first; e < s->n_edges; e++) {
         if (!is_same_type(s, first, e))
             continue;
-        parts[n++] = units[e];
-        nd_identify_merge(&s->units[e].tally, all);
+        tallies[n++] = &s->units[e].tally;
         for (size_t p = 0; p < ND_ARITHMETIC_MAX; p++)
             differs[p] += s->units[e].tally.n_apart[p];
     }
-    struct nd_identify_result together, combined;
-    nd_identify_decide(all, &together);
-    nd_identify_combine(parts, n, &combined);
-    /* Both: a few deciding codes of many units are enough together. */
-    const struct nd_identify_result both[] = {combined, together};
-    nd_identify_combine(both, 2, out);
-    out->n = combined.n;
-    out->n_open = combined.n_open;
-    out->n_deciding = combined.n_deciding;
-    memcpy(out->n_wrong, combined.n_wrong, sizeof out->n_wrong);
-    memcpy(out->n_seen, combined.n_seen, sizeof out->n_seen);
-    memcpy(out->cost, combined.cost, sizeof out->cost);
-    memcpy(out->class_of, combined.class_of, sizeof out->class_of);
-    free(parts);
-    free(all);
-}
-
-typedef void report_scope(const struct study *s, const char *scope, size_t edge,
-                          const struct nd_identify_result *result, const struct nd_identify_tally *tally,
-                          const uint64_t differs[ND_ARITHMETIC_MAX]);
-
-static void report(const struct study *s, report_scope *say)
-{
-    struct nd_identify_result *units = nd_calloc(s->n_edges, sizeof *units);
-    struct nd_identify_result *types = nd_calloc(s->n_edges, sizeof *types);
-    size_t n_types = 0;
-    uint64_t of_all[ND_ARITHMETIC_MAX] = {0};
-    if (units == NULL || types == NULL)
-        exit(2);
-    for (size_t e = 0; e < s->n_edges; e++) {
-        if (!s->units[e].is_unit || s->units[e].tally.n == 0)
-            continue;
-        nd_identify_decide(&s->units[e].tally, &units[e]);
-        say(s, "unit", e, &units[e], &s->units[e].tally, s->units[e].tally.n_apart);
-    }
-    for (size_t e = 0; e < s->n_edges; e++) {
-        bool is_first = s->units[e].is_unit && s->units[e].tally.n > 0;
-        for (size_t before = 0; before < e && is_first; before++)
-            is_first = !is_same_type(s, before, e);
-        if (!is_first)
-            continue;
-        uint64_t differs[ND_ARITHMETIC_MAX] = {0};
-        decide_type(s, e, units, &types[n_types], differs);
-        for (size_t p = 0; p < ND_ARITHMETIC_MAX; p++)
-            of_all[p] += differs[p];
-        say(s, "type", e, &types[n_types++], NULL, differs);
-    }
-    struct nd_identify_result device;
-    nd_identify_combine(types, n_types, &device);
-    say(s, "device", SIZE_MAX, &device, NULL, of_all);
-    free(units);
-    free(types);
+    if (nd_identify_group(tallies, n, out, &err) != ND_OK)
+        stop(&err);
+    free(tallies);
 }
 
 static const char *const verdicts[] = {"too-few", "none", "several", "single"};
 
-static void say_words(const struct study *s, const char *scope, size_t edge,
-                      const struct nd_identify_result *result, const struct nd_identify_tally *tally,
-                      const uint64_t differs[ND_ARITHMETIC_MAX])
-{
-    (void)differs;
-    struct nd_strbuf text = {0};
-    const struct nd_edge *named = edge != SIZE_MAX ? nd_model_edge(s->model, edge) : NULL;
-    nd_identify_say(result, tally, &text);
-    printf("%-6s %-8s %s%s%s: %s\n", scope, verdicts[result->verdict], named != NULL ? named->op_types : "",
-           named != NULL ? " " : "", named != NULL && strcmp(scope, "unit") == 0 ? named->name : "", text.text);
-    nd_strbuf_deinit(&text);
-}
-
 static void say_json(const struct study *s, const char *scope, size_t edge, const struct nd_identify_result *r,
-                     const struct nd_identify_tally *tally, const uint64_t differs[ND_ARITHMETIC_MAX])
+                     const uint64_t differs[ND_ARITHMETIC_MAX])
 {
-    (void)tally;
     char name[ND_ARITHMETIC_NAME_BYTES];
     size_t n, truth = edge != SIZE_MAX ? truth_of(s, edge) : s->truth;
     const struct nd_arithmetic *programs = nd_arithmetics(&n);
@@ -281,71 +215,36 @@ static void say_json(const struct study *s, const char *scope, size_t edge, cons
     printf("}}\n");
 }
 
-/* ---- captures ---- */
-
-static void *read_bytes(size_t sample_bytes)
+static void report(const struct study *s)
 {
-    void *bytes = nd_tensor_alloc(sample_bytes);
-    if (bytes == NULL)
+    struct nd_identify_result *types = nd_calloc(s->n_edges, sizeof *types);
+    size_t n_types = 0;
+    uint64_t of_all[ND_ARITHMETIC_MAX] = {0};
+    if (types == NULL)
         exit(2);
-    return bytes;
-}
-
-static void load_sample(struct study *s, const struct nd_capture *capture, size_t probe, size_t sample)
-{
-    struct nd_error err = {0};
-    const struct nd_capture_probe *held = nd_capture_probe(capture, probe);
-    for (size_t i = 0; i < s->n_inputs; i++) {
-        const struct nd_model_io *io = nd_model_input(s->model, i);
-        size_t k = 0, bytes = 0;
-        while (k < held->n_inputs && strcmp(held->inputs[k].name, io->name) != 0)
-            k++;
-        if (k == held->n_inputs)
-            exit(2);
-        if (nd_shape_size_bytes(&io->shape, io->dtype, &bytes, &err) != ND_OK)
-            stop(&err);
-        void *raw = read_bytes(bytes);
-        if (nd_capture_read_inputs(capture, probe, k, sample, 1, raw, &err) != ND_OK)
-            stop(&err);
-        nd_array_load(io->dtype, raw, s->inputs[i].n, s->inputs[i].x);
-        free(raw);
+    for (size_t e = 0; e < s->n_edges; e++) {
+        if (!s->units[e].is_unit || s->units[e].tally.n == 0)
+            continue;
+        struct nd_identify_result result;
+        nd_identify_decide(&s->units[e].tally, &result);
+        say_json(s, "unit", e, &result, s->units[e].tally.n_apart);
     }
     for (size_t e = 0; e < s->n_edges; e++) {
-        size_t k = nd_capture_find_edge(capture, nd_model_edge(s->model, e)->name), bytes = 0;
-        if (k == SIZE_MAX || !nd_capture_has_outputs(capture, probe, k))
+        bool is_first = s->units[e].is_unit && s->units[e].tally.n > 0;
+        for (size_t before = 0; before < e && is_first; before++)
+            is_first = !is_same_type(s, before, e);
+        if (!is_first)
             continue;
-        const struct nd_edge *edge = nd_capture_edge(capture, k);
-        if (s->given[e].shape.rank >= 0)
-            nd_array_deinit(&s->given[e]);
-        s->given[e] = (struct nd_array){0};
-        if (nd_array_make(&s->given[e], edge->dtype, &edge->shape, &err) != ND_OK ||
-            nd_shape_size_bytes(&edge->shape, edge->dtype, &bytes, &err) != ND_OK)
-            stop(&err);
-        void *raw = read_bytes(bytes);
-        if (nd_capture_read_outputs(capture, probe, k, sample, 1, raw, &err) != ND_OK)
-            stop(&err);
-        nd_array_load(edge->dtype, raw, s->given[e].n, s->given[e].x);
-        free(raw);
+        uint64_t differs[ND_ARITHMETIC_MAX] = {0};
+        decide_type(s, e, &types[n_types], differs);
+        for (size_t p = 0; p < ND_ARITHMETIC_MAX; p++)
+            of_all[p] += differs[p];
+        say_json(s, "type", e, &types[n_types++], differs);
     }
-}
-
-static int identify_capture(const char *model, const char *path, size_t n_samples)
-{
-    struct study s = {.truth = SIZE_MAX};
-    struct nd_error err = {0};
-    struct nd_capture *capture = NULL;
-    open_model(&s, model);
-    if (nd_capture_open(path, &capture, &err) != ND_OK)
-        stop(&err);
-    for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
-        for (size_t i = 0; i < nd_capture_probe(capture, p)->n_samples && i < n_samples; i++) {
-            load_sample(&s, capture, p, i);
-            examine(&s);
-        }
-    report(&s, say_words);
-    nd_capture_close(&capture);
-    close_model(&s);
-    return 0;
+    struct nd_identify_result device;
+    nd_identify_combine(types, n_types, &device);
+    say_json(s, "device", SIZE_MAX, &device, of_all);
+    free(types);
 }
 
 /* ---- emulated devices ---- */
@@ -412,7 +311,7 @@ static void run_device(struct study *s, const char *items, double eps, uint64_t 
     run_samples(s, emulator, probes[0], SIZE_MAX);
     run_samples(s, emulator, probes[1], n_samples);
     nd_emulator_destroy(&emulator);
-    report(s, say_json);
+    report(s);
     nd_emulation_deinit(&emulation);
 }
 
@@ -499,11 +398,9 @@ int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "list") == 0)
         return list();
-    if ((argc == 4 || argc == 5) && strcmp(argv[1], "capture") == 0)
-        return identify_capture(argv[2], argv[3], argc == 5 ? number(argv[4]) : SIZE_MAX);
     if ((argc == 8 && strcmp(argv[1], "study") == 0) || (argc == 6 && strcmp(argv[1], "unknown") == 0))
         return study(argc, argv);
-    fprintf(stderr, "usage: identify_programs list | capture MODEL CAPTURE [SAMPLES] | "
+    fprintf(stderr, "usage: identify_programs list | "
                     "study MODEL SAMPLES PROBE FIRST STEP EPS | unknown MODEL SAMPLES PROBE EPS\n");
     return 2;
 }

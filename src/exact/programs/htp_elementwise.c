@@ -101,7 +101,7 @@ enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
     struct fixed_point f = {
         .m1 = llrint(ldexp(r1, k)), .m2 = llrint(ldexp(r2, k)), .z1 = a->zero_point[0], .z2 = b->zero_point[0]};
     if (is_word) {
-        f.offset = (offset_of(&f, y->zero_point[0], k) + ((int64_t)1 << (k - 1)) + 1) >> 1 << 1;
+        f.offset = 2 * ((offset_of(&f, y->zero_point[0], k) + ((int64_t)1 << (k - 1)) + 1) >> 1); /* even */
         f.shift = k;
         return make_codes(job, &f, add_words, err);
     }

@@ -34,6 +34,7 @@ enum nd_status nd_identify_group(const struct nd_identify_tally *const *units, s
         out->cost[p] = once->cost[p];
         out->class_of[p] = once->class_of[p];
     }
+    out->is_split = out->verdict == ND_IDENTIFY_NONE && once->is_split; /* together they have none, then */
     if (out->n_open < ND_IDENTIFY_LEAST)
         out->verdict = ND_IDENTIFY_TOO_FEW;
     free(parts);

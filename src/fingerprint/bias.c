@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fingerprint/fresh.h"
 #include "fingerprint/random.h"
 
 enum { ZERO_X = 128, LARGE = 127, N_COLUMNS = 128 };
 
 bool nd_bias_fingerprint_is_confirmed(const struct nd_bias_fingerprint *f)
 {
-    return !f->has_failed && f->found.n_programs > 0 && f->n_fresh >= ND_CONFIRMING_CODES &&
-           (double)f->n_right >= ND_CONFIRMING_SHARE * (double)f->n_fresh;
+    return !f->has_failed && f->found.n_programs > 0 && nd_fresh_is_enough(f->n_fresh, f->n_right);
 }
 
 void nd_bias_fingerprint_deinit(struct nd_bias_fingerprint *f)
@@ -383,18 +383,6 @@ static enum nd_status ask_fresh(struct nd_bench *bench, const struct nd_weight_f
     return status;
 }
 
-/* Only those that give the most stay. */
-static void keep_best(struct nd_bias_fingerprint *out, const uint64_t *n_right)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < out->found.n_programs; i++)
-        out->n_right = n_right[i] > out->n_right ? n_right[i] : out->n_right;
-    for (size_t i = 0; i < out->found.n_programs; i++)
-        if (n_right[i] == out->n_right)
-            out->found.programs[n++] = out->found.programs[i];
-    out->found.n_programs = n;
-}
-
 static enum nd_status confirm(struct nd_bench *bench, const struct nd_weight_fingerprint *weights,
                               struct nd_bias_fingerprint *out, struct nd_error *err)
 {
@@ -408,7 +396,8 @@ static enum nd_status confirm(struct nd_bench *bench, const struct nd_weight_fin
     for (size_t i = 0; status == ND_OK && i < N_FRESH_MODELS; i++)
         status = ask_fresh(bench, weights, shares[i], &seed, &s, out, n_right, err);
     if (status == ND_OK)
-        keep_best(out, n_right);
+        out->found.n_programs = nd_fresh_keep_best(out->found.programs, sizeof *out->found.programs,
+                                                   out->found.n_programs, n_right, &out->n_right);
     free(n_right);
     free(s.w);
     free(s.w8);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fingerprint/fresh.h"
 #include "fingerprint/random.h"
 
 enum { MOST_GRIDS = ND_ELEMENTWISE_GRIDS + 10, SIDE = 256 };
@@ -171,18 +172,6 @@ static enum nd_status ask_fresh(struct nd_bench *bench, uint64_t *seed, struct n
     return status;
 }
 
-/* Only those that give the most stay. */
-static void keep_best(struct nd_elementwise_fingerprint *out, const uint64_t *n_right)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < out->found.n_programs; i++)
-        out->n_right = n_right[i] > out->n_right ? n_right[i] : out->n_right;
-    for (size_t i = 0; i < out->found.n_programs; i++)
-        if (n_right[i] == out->n_right)
-            out->found.programs[n++] = out->found.programs[i];
-    out->found.n_programs = n;
-}
-
 static enum nd_status confirm(struct nd_bench *bench, struct nd_elementwise_fingerprint *out,
                               struct nd_error *err)
 {
@@ -191,7 +180,8 @@ static enum nd_status confirm(struct nd_bench *bench, struct nd_elementwise_fing
     for (size_t i = 0; status == ND_OK && !out->has_failed && i < N_FRESH_MODELS; i++)
         status = ask_fresh(bench, &seed, out, n_right, err);
     if (status == ND_OK && !out->has_failed)
-        keep_best(out, n_right);
+        out->found.n_programs = nd_fresh_keep_best(out->found.programs, sizeof *out->found.programs,
+                                                   out->found.n_programs, n_right, &out->n_right);
     free(n_right);
     return status;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fingerprint/fresh.h"
 #include "fingerprint/random.h"
 
 enum {
@@ -23,8 +24,7 @@ const char *nd_linear_form_name(enum nd_linear_form form)
 
 bool nd_linear_fingerprint_is_confirmed(const struct nd_linear_fingerprint *f)
 {
-    return !f->has_failed && f->found.n_programs > 0 && f->n_fresh >= ND_CONFIRMING_CODES &&
-           (double)f->n_right >= ND_CONFIRMING_SHARE * (double)f->n_fresh;
+    return !f->has_failed && f->found.n_programs > 0 && nd_fresh_is_enough(f->n_fresh, f->n_right);
 }
 
 void nd_linear_fingerprint_deinit(struct nd_linear_fingerprint *f)
@@ -280,18 +280,6 @@ static enum nd_status ask_fresh(struct nd_bench *bench, uint64_t *seed, struct n
     return status;
 }
 
-/* Only those that give the most stay. */
-static void keep_best(struct nd_linear_fingerprint *out, const uint64_t *n_right)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < out->found.n_programs; i++)
-        out->n_right = n_right[i] > out->n_right ? n_right[i] : out->n_right;
-    for (size_t i = 0; i < out->found.n_programs; i++)
-        if (n_right[i] == out->n_right)
-            out->found.programs[n++] = out->found.programs[i];
-    out->found.n_programs = n;
-}
-
 static enum nd_status confirm(struct nd_bench *bench, struct nd_linear_fingerprint *out, struct nd_error *err)
 {
     uint64_t seed = 20261121;
@@ -300,7 +288,8 @@ static enum nd_status confirm(struct nd_bench *bench, struct nd_linear_fingerpri
     for (size_t i = 0; status == ND_OK && !out->has_failed && i < N_FRESH_MODELS; i++)
         status = ask_fresh(bench, &seed, out, n_right, err);
     if (status == ND_OK && !out->has_failed)
-        keep_best(out, n_right);
+        out->found.n_programs = nd_fresh_keep_best(out->found.programs, sizeof *out->found.programs,
+                                                   out->found.n_programs, n_right, &out->n_right);
     free(n_right);
     return status;
 }

@@ -3,6 +3,7 @@
 #ifndef ND_FINGERPRINT_LINEAR_H
 #define ND_FINGERPRINT_LINEAR_H
 
+#include "fingerprint/fresh.h"
 #include "fingerprint/staircase.h"
 #include "fingerprint/trial.h"
 
@@ -22,9 +23,6 @@ struct nd_linear_fingerprint {
     uint64_t n_fresh, n_right;
 };
 
-/* Fewer fresh codes confirm nothing, nor does a smaller share of right ones. */
-enum { ND_CONFIRMING_CODES = 100000 };
-#define ND_CONFIRMING_SHARE 0.999
 bool nd_linear_fingerprint_is_confirmed(const struct nd_linear_fingerprint *fingerprint);
 
 /* uint8 activations and weights, no bias. Errors as of nd_trial_run; a device that fails is a result. Programs

@@ -9,8 +9,7 @@ static const char types[] = "u16 x u8 -> u16";
 
 static bool is_confirmed(const struct nd_word_fingerprint *f)
 {
-    return f->found.n_programs > 0 && f->n_fresh >= ND_CONFIRMING_CODES &&
-           (double)f->n_right >= ND_CONFIRMING_SHARE * (double)f->n_fresh;
+    return f->found.n_programs > 0 && nd_fresh_is_enough(f->n_fresh, f->n_right);
 }
 
 static json_t *name_programs(const struct nd_word_fingerprint *f)

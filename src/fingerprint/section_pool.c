@@ -333,8 +333,7 @@ static bool tell_exceptions(const struct pool *p, json_t *entry)
 
 static bool tell(const struct pool *p, json_t *entries)
 {
-    bool is_known = p->found.n_programs > 0 && p->n_fresh >= ND_CONFIRMING_CODES &&
-                    (double)p->n_right >= ND_CONFIRMING_SHARE * (double)p->n_fresh;
+    bool is_known = p->found.n_programs > 0 && nd_fresh_is_enough(p->n_fresh, p->n_right);
     const char *verdict = !p->is_on_npu ? "not on the NPU" : is_known ? "identified" : "not identified";
     json_t *entry = nd_section_entry(entries, p->form->name, types, verdict, p->provider);
     json_t *evidence = json_pack("{s:I, s:I, s:b, s:I, s:I, s:I}", "settings", (json_int_t)p->n_taken, "codes",

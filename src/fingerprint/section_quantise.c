@@ -240,8 +240,7 @@ static bool tell_programs(const struct conversion *c, json_t *entry)
 
 static bool tell_quantize(const struct conversion *c, json_t *entries)
 {
-    bool is_known = c->found.n_programs > 0 && c->n_fresh >= ND_CONFIRMING_CODES &&
-                    (double)c->n_right >= ND_CONFIRMING_SHARE * (double)c->n_fresh;
+    bool is_known = c->found.n_programs > 0 && nd_fresh_is_enough(c->n_fresh, c->n_right);
     const char *verdict = !c->is_on_npu ? "not on the NPU" : is_known ? "identified" : "not identified";
     json_t *entry = nd_section_entry(entries, c->op_type, c->types, verdict, c->provider);
     return entry != NULL &&

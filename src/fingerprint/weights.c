@@ -6,14 +6,15 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fingerprint/fresh.h"
 #include "fingerprint/random.h"
 
 enum { GREATEST_CODE = 255, ZERO_X = 128 };
 
 bool nd_weight_fingerprint_is_confirmed(const struct nd_weight_fingerprint *f)
 {
-    return !f->has_failed && f->has_rest && f->found.n_programs > 0 && f->n_fresh >= ND_CONFIRMING_CODES &&
-           (double)f->n_right >= ND_CONFIRMING_SHARE * (double)f->n_fresh;
+    return !f->has_failed && f->has_rest && f->found.n_programs > 0 &&
+           nd_fresh_is_enough(f->n_fresh, f->n_right);
 }
 
 void nd_weight_fingerprint_deinit(struct nd_weight_fingerprint *f)
@@ -295,17 +296,6 @@ static uint64_t count_right(const struct question *q, const struct nd_requantise
     return right;
 }
 
-static void keep_best(struct nd_weight_fingerprint *out, const uint64_t *n_right)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < out->found.n_programs; i++)
-        out->n_right = n_right[i] > out->n_right ? n_right[i] : out->n_right;
-    for (size_t i = 0; i < out->found.n_programs; i++)
-        if (n_right[i] == out->n_right)
-            out->found.programs[n++] = out->found.programs[i];
-    out->found.n_programs = n;
-}
-
 static enum nd_status confirm(struct nd_bench *bench, struct nd_weight_fingerprint *out, struct nd_error *err)
 {
     static const int64_t zeros_w[N_FRESH_MODELS] = {0, 231, 44, 128};
@@ -323,7 +313,8 @@ static enum nd_status confirm(struct nd_bench *bench, struct nd_weight_fingerpri
         deinit_question(&q);
     }
     if (status == ND_OK && !out->has_failed)
-        keep_best(out, n_right);
+        out->found.n_programs = nd_fresh_keep_best(out->found.programs, sizeof *out->found.programs,
+                                                   out->found.n_programs, n_right, &out->n_right);
     free(n_right);
     free(w8);
     free(r);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fingerprint/fresh.h"
 #include "fingerprint/staircase.h"
 
 static uint64_t seed = 20261121;
@@ -274,9 +275,36 @@ static void granule_is_the_divisor_of_distances(void **state)
     free_study(&study);
 }
 
+/* ---- fresh codes ---- */
+
+static void best_programs_stay_in_order(void **state)
+{
+    (void)state;
+    int programs[] = {10, 11, 12, 13, 14};
+    const uint64_t n_right[] = {7, 9, 3, 9, 8};
+    uint64_t most = 1;
+    assert_int_equal(nd_fresh_keep_best(programs, sizeof *programs, 5, n_right, &most), 2);
+    assert_int_equal(most, 9);
+    assert_int_equal(programs[0], 11);
+    assert_int_equal(programs[1], 13);
+    assert_int_equal(nd_fresh_keep_best(programs, sizeof *programs, 0, n_right, &most), 0);
+    assert_int_equal(most, 0);
+}
+
+static void few_or_wrong_codes_confirm_nothing(void **state)
+{
+    (void)state;
+    assert_false(nd_fresh_is_enough(99999, 99999));
+    assert_true(nd_fresh_is_enough(100000, 99900));
+    assert_false(nd_fresh_is_enough(100000, 99899));
+    assert_false(nd_fresh_is_enough(0, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(best_programs_stay_in_order),
+        cmocka_unit_test(few_or_wrong_codes_confirm_nothing),
         cmocka_unit_test(names_are_read_back),
         cmocka_unit_test(other_names_are_refused),
         cmocka_unit_test(parts_do_what_they_say),

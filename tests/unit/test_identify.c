@@ -258,7 +258,7 @@ static void programs_are_found(void **state)
     assert_true(b != NULL && tally != NULL && score != NULL);
     size_t n, n_labels = 0;
     const struct nd_arithmetic *programs = nd_arithmetics(&n);
-    print_message("seed %llu\n", (unsigned long long)seed);
+    print_message("# seed %llu\n", (unsigned long long)seed);
     for (int noisy = 0; noisy < 2; noisy++)
         for (size_t p = 0; p < n; p++) {
             char name[ND_ARITHMETIC_NAME_BYTES];
@@ -275,7 +275,7 @@ static void programs_are_found(void **state)
             sum += 2 * score->right[p] / (2 * score->right[p] + score->missed[p] + score->foreign[p]);
             n_labels++;
         }
-    print_message("%zu devices, macro-F1 %.4f, %zu single\n", score->n_devices, sum / (double)n_labels,
+    print_message("# %zu devices, macro-F1 %.4f, %zu single\n", score->n_devices, sum / (double)n_labels,
                   score->n_single);
     assert_true(sum / (double)n_labels >= 0.99);
     assert_int_equal(score->n_wrong_single, 0);

@@ -50,4 +50,5 @@ run latency a.h5
 run latency a.h5 --probe ones
 run latency a.h5 --unit ms
 head -c 100 a.h5 > cut.h5
-run latency cut.h5
+# How large the whole file is depends on the paths that are written into it.
+run latency cut.h5 | sed "s/stored_eof = [0-9]*/stored_eof = N/"

@@ -1,11 +1,10 @@
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
 #include "cli/golden.h"
+#include "cli/output.h"
 #include "cli/rows.h"
 #include "npudiff/judge.h"
 
@@ -14,30 +13,6 @@ struct values {
     bool force;
     bool json;
 };
-
-/* Under a temporary name first: a bundle is whole or not there. */
-static int write_file(const char *path, const char *text, bool replace)
-{
-    size_t size = strlen(path) + 32;
-    char *temporary = malloc(size);
-    if (temporary == NULL)
-        return ND_EXIT_TROUBLE;
-    snprintf(temporary, size, "%s.tmp-%ld", path, (long)getpid());
-    FILE *file = fopen(temporary, "we");
-    bool is_written = file != NULL && fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
-    int problem = errno;
-    if (file != NULL && fclose(file) != 0)
-        is_written = false;
-    if (is_written && (replace ? rename(temporary, path) : link(temporary, path)) != 0) {
-        problem = errno;
-        is_written = false;
-    }
-    unlink(temporary);
-    if (!is_written)
-        fprintf(stderr, "npudiff: cannot write '%s': %s\n", path, strerror(problem));
-    free(temporary);
-    return is_written ? 0 : ND_EXIT_TROUBLE;
-}
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
@@ -54,7 +29,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     nd_capture_close(&capture);
     if (status != ND_OK)
         return cli_report_error(&err);
-    int exit_code = write_file(values->output, text, values->force);
+    int exit_code = cli_write_text(values->output, text, values->force);
     if (exit_code == 0 && values->json) {
         json_t *row = json_pack("{s:o, s:o, s:I}", "capture", cli_text(operands[0]), "bundle",
                                 cli_text(values->output), "bytes", (json_int_t)strlen(text));

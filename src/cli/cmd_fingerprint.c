@@ -2,9 +2,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "npudiff/fingerprint.h"
@@ -26,12 +26,6 @@ static void show_progress(void *context, const struct nd_fingerprint_progress *p
             progress->n_sections, progress->section, progress->n_trials);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? text : "";
-}
-
 /* ---- one datasheet ---- */
 
 static void print_programs(const json_t *entry)
@@ -42,8 +36,8 @@ static void print_programs(const json_t *entry)
     {
         printf("      %s %s\n", i == 0 ? "program" : "     or", json_string_value(program));
     }
-    if (json_array_size(programs) == 0 && text_of(entry, "nearest")[0] != '\0')
-        printf("      nearest %s, %" JSON_INTEGER_FORMAT " codes are others\n", text_of(entry, "nearest"),
+    if (json_array_size(programs) == 0 && cli_text_of(entry, "nearest")[0] != '\0')
+        printf("      nearest %s, %" JSON_INTEGER_FORMAT " codes are others\n", cli_text_of(entry, "nearest"),
                json_integer_value(json_object_get(entry, "nearest_wrong")));
 }
 
@@ -69,10 +63,10 @@ static void print_entry(const json_t *entry)
     const json_t *undecided = json_object_get(entry, "undecided"), *item,
                  *lines = json_object_get(entry, "text");
     size_t i;
-    printf("  %-22s %-22s %s\n", text_of(entry, "operator"), text_of(entry, "types"),
-           text_of(entry, "verdict"));
-    if (text_of(entry, "failure")[0] != '\0')
-        printf("      %s\n", text_of(entry, "failure"));
+    printf("  %-22s %-22s %s\n", cli_text_of(entry, "operator"), cli_text_of(entry, "types"),
+           cli_text_of(entry, "verdict"));
+    if (cli_text_of(entry, "failure")[0] != '\0')
+        printf("      %s\n", cli_text_of(entry, "failure"));
     print_programs(entry);
     json_array_foreach(lines, i, item)
     {
@@ -81,7 +75,8 @@ static void print_entry(const json_t *entry)
     print_evidence(entry);
     json_array_foreach(undecided, i, item)
     {
-        printf("      undecided: %s; would decide it: %s\n", text_of(item, "what"), text_of(item, "probe"));
+        printf("      undecided: %s; would decide it: %s\n", cli_text_of(item, "what"),
+               cli_text_of(item, "probe"));
     }
 }
 
@@ -91,10 +86,10 @@ static void print_sheet(const json_t *sheet)
     const char *section;
     json_t *entries, *entry;
     size_t i;
-    printf("%s (", text_of(device, "uri"));
-    if (text_of(device, "chipset")[0] != '\0')
-        printf("%s %s, ", text_of(device, "chipset"), text_of(device, "arch"));
-    printf("%s)\n", text_of(device, "runtime"));
+    printf("%s (", cli_text_of(device, "uri"));
+    if (cli_text_of(device, "chipset")[0] != '\0')
+        printf("%s %s, ", cli_text_of(device, "chipset"), cli_text_of(device, "arch"));
+    printf("%s)\n", cli_text_of(device, "runtime"));
     json_object_foreach(json_object_get(sheet, "sections"), section, entries)
     {
         printf("%s\n", section);
@@ -105,30 +100,9 @@ static void print_sheet(const json_t *sheet)
     }
 }
 
-/* The whole text, or nothing: beside the file first, then under its name. */
-static bool write_text(const char *path, const char *text)
-{
-    size_t n = strlen(path) + 32;
-    char *temporary = malloc(n);
-    if (temporary == NULL)
-        return false;
-    snprintf(temporary, n, "%s.tmp-%ld", path, (long)getpid());
-    FILE *file = fopen(temporary, "w");
-    bool is_whole = file != NULL && fputs(text, file) >= 0;
-    if (file != NULL && fclose(file) != 0)
-        is_whole = false;
-    is_whole = is_whole && rename(temporary, path) == 0;
-    if (!is_whole) {
-        fprintf(stderr, "npudiff: cannot write '%s': %s\n", path, strerror(errno));
-        remove(temporary);
-    }
-    free(temporary);
-    return is_whole;
-}
-
 static int finish(const struct values *values, const char *text)
 {
-    if (values->output != NULL && !write_text(values->output, text))
+    if (values->output != NULL && cli_write_text(values->output, text, true) != 0)
         return ND_EXIT_TROUBLE;
     if (values->json) {
         fputs(text, stdout);
@@ -193,12 +167,12 @@ static void print_side(const char *name, const json_t *claim)
 {
     const json_t *programs = json_object_get(claim, "programs");
     const char *first = json_string_value(json_array_get(programs, 0));
-    printf("    %s: %s", name, text_of(claim, "verdict"));
+    printf("    %s: %s", name, cli_text_of(claim, "verdict"));
     if (first != NULL)
         printf(", %s%s", first,
                json_array_size(programs) > 1 ? " (or others that cannot be told from it)" : "");
-    else if (text_of(claim, "nearest")[0] != '\0')
-        printf(", nearest %s", text_of(claim, "nearest"));
+    else if (cli_text_of(claim, "nearest")[0] != '\0')
+        printf(", nearest %s", cli_text_of(claim, "nearest"));
     putchar('\n');
 }
 
@@ -207,12 +181,13 @@ static void print_diff(const json_t *diff, const char *a, const char *b)
     const json_t *row;
     size_t i;
     printf("%s: %" JSON_INTEGER_FORMAT " operators alike, %zu differ, %zu not known on either side\n",
-           text_of(diff, "verdict"), json_integer_value(json_object_get(diff, "n_same")),
+           cli_text_of(diff, "verdict"), json_integer_value(json_object_get(diff, "n_same")),
            json_array_size(json_object_get(diff, "differences")),
            json_array_size(json_object_get(diff, "not_known")));
     json_array_foreach(json_object_get(diff, "differences"), i, row)
     {
-        printf("  %s %s (%s)\n", text_of(row, "operator"), text_of(row, "types"), text_of(row, "section"));
+        printf("  %s %s (%s)\n", cli_text_of(row, "operator"), cli_text_of(row, "types"),
+               cli_text_of(row, "section"));
         print_side(a, json_object_get(row, "a"));
         print_side(b, json_object_get(row, "b"));
     }

@@ -27,7 +27,7 @@ static int add_one(const struct golden_values *values, struct nd_golden *store, 
     if (!values->json)
         printf("%s: %s %.12s (%s)\n", path,
                json_is_true(json_object_get(row, "is_new")) ? "added as" : "is already there as",
-               golden_text(entry, "id"), golden_text(entry, "store"));
+               cli_text_of(entry, "id"), cli_text_of(entry, "store"));
     json_array_append_new(rows, row);
     return 0;
 }
@@ -74,7 +74,7 @@ static int run_list(const struct golden_values *values, const char *path, const 
         json_array_foreach(entries, i, entry)
         {
             char name[16];
-            snprintf(name, sizeof name, "%.12s", golden_text(entry, "id"));
+            snprintf(name, sizeof name, "%.12s", cli_text_of(entry, "id"));
             json_object_set_new(entry, "short", json_string(name));
         }
         cli_print_table(entries, columns);
@@ -132,7 +132,7 @@ static int run_diff(const struct golden_values *values, const char *path, const 
     if (values->json)
         cli_print_json(report);
     else
-        golden_print_check(golden_text(json_object_get(report, "test"), "label"), report);
+        golden_print_check(cli_text_of(json_object_get(report, "test"), "label"), report);
     json_decref(report);
     return exit_code;
 }

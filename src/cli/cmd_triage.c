@@ -16,22 +16,22 @@ static void print_equal(const json_t *report)
     size_t i;
     json_array_foreach(json_object_get(report, "equal"), i, entry)
     {
-        printf("  equal to %s (%.12s): chipset %s, SDK %s\n", golden_text(entry, "label"),
-               golden_text(entry, "id"), golden_text(entry, "chipset"), golden_text(entry, "sdk"));
+        printf("  equal to %s (%.12s): chipset %s, SDK %s\n", cli_text_of(entry, "label"),
+               cli_text_of(entry, "id"), cli_text_of(entry, "chipset"), cli_text_of(entry, "sdk"));
     }
 }
 
 static void print_nearest(const json_t *nearest)
 {
     const json_t *first = json_object_get(nearest, "first"), *share = json_object_get(nearest, "share");
-    printf("  nearest: %s (%.12s): chipset %s, SDK %s\n", golden_text(nearest, "label"),
-           golden_text(nearest, "id"), golden_text(nearest, "chipset"), golden_text(nearest, "sdk"));
+    printf("  nearest: %s (%.12s): chipset %s, SDK %s\n", cli_text_of(nearest, "label"),
+           cli_text_of(nearest, "id"), cli_text_of(nearest, "chipset"), cli_text_of(nearest, "sdk"));
     printf("    %" JSON_INTEGER_FORMAT " of ", json_integer_value(json_object_get(nearest, "n_equal")));
     golden_print_count((size_t)json_integer_value(json_object_get(nearest, "n_edges")), "edge");
     printf(" equal");
     if (json_is_object(first))
-        printf(", the first that differs is %s (%s)", golden_text(first, "name"),
-               golden_text(first, "op_types"));
+        printf(", the first that differs is %s (%s)", cli_text_of(first, "name"),
+               cli_text_of(first, "op_types"));
     if (json_is_real(share))
         printf("; %.3g %% of all codes differ", 100 * json_real_value(share));
     putchar('\n');
@@ -50,10 +50,10 @@ static void print_next(const json_t *report, const char *field)
 static void print_report(const json_t *report, const char *field)
 {
     const json_t *nearest = json_object_get(report, "nearest"), *failure = json_object_get(report, "failure");
-    printf("%s: %s\n", field, golden_text(report, "verdict"));
+    printf("%s: %s\n", field, cli_text_of(report, "verdict"));
     if (json_is_object(failure))
         printf("  the device failed at stage '%s' [ND-%" JSON_INTEGER_FORMAT "]\n",
-               golden_text(failure, "stage"), json_integer_value(json_object_get(failure, "code")));
+               cli_text_of(failure, "stage"), json_integer_value(json_object_get(failure, "code")));
     print_equal(report);
     if (json_is_object(nearest)) {
         print_nearest(nearest);

@@ -26,9 +26,6 @@ struct golden_values {
 /* The more severe of two exit codes: 2, 5, 3, 4, 1, 0. */
 int golden_worse(int a, int b);
 
-/* The text member, "" when there is none. */
-const char *golden_text(const json_t *object, const char *key);
-
 /* Reads a report of the library and frees its text; NULL, with a message, when memory is out. */
 json_t *golden_read(char *text);
 

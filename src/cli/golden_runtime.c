@@ -46,7 +46,7 @@ static char *with_runtime(const char *uri, const char *runtime)
 
 static char *cell_path(const struct golden_values *values, const json_t *cell, size_t i)
 {
-    const char *chipset = golden_text(cell, "chipset");
+    const char *chipset = cli_text_of(cell, "chipset");
     size_t size = strlen(values->output) + strlen(chipset) + strlen(values->runtime) + 48;
     char *path = malloc(size);
     if (path == NULL)
@@ -68,7 +68,7 @@ static bool is_captured_alike(const json_t *a, const json_t *b)
 static enum nd_status fill_cell(const struct golden_values *values, json_t *planned, size_t i,
                                 struct cli_cell *cell, struct nd_error *err)
 {
-    char *uri = with_runtime(golden_text(planned, "uri"), values->runtime);
+    char *uri = with_runtime(cli_text_of(planned, "uri"), values->runtime);
     cell->path = cell_path(values, planned, i);
     enum nd_status status =
         uri != NULL && cell->path != NULL && json_object_set_new(planned, "path", json_string(cell->path)) == 0
@@ -87,7 +87,7 @@ static int capture_alike(struct regression *regression, size_t first)
     struct nd_error err = {0};
     size_t n = json_array_size(regression->cells);
     const json_t *like = json_array_get(regression->cells, first);
-    const char *record = golden_text(like, "record");
+    const char *record = cli_text_of(like, "record");
     struct cli_fleet fleet = {.model = regression->model,
                               .probes = (const struct nd_probe *const *)regression->probes,
                               .n_probes = values->probes.n,
@@ -163,7 +163,7 @@ static json_t *operators(const json_t *report)
     const json_t *edge;
     json_array_foreach(json_object_get(report, "different"), i, edge)
     {
-        const char *types = golden_text(edge, "op_types");
+        const char *types = cli_text_of(edge, "op_types");
         size_t length = strlen(types);
         bool is_told = false;
         for (const char *at = text; !is_told && (at = strstr(at, types)) != NULL; at++)
@@ -179,7 +179,7 @@ static int judge_cell(struct regression *regression, const json_t *cell)
     struct nd_error err = {0};
     char *text = NULL, changed[48];
     enum nd_exit exit_code = ND_EXIT_TROUBLE;
-    const char *path = golden_text(cell, "path");
+    const char *path = cli_text_of(cell, "path");
     if (nd_golden_check(regression->store, path, regression->values->blame, &text, &exit_code, &err) != ND_OK)
         return cli_report_error(&err);
     json_t *report = golden_read(text);
@@ -191,12 +191,12 @@ static int judge_cell(struct regression *regression, const json_t *cell)
              json_integer_value(json_object_get(report, "n_edges")));
     json_object_del(report, "problems");
     json_t *row =
-        json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o}", "chipset", golden_text(cell, "chipset"),
-                  "ref", golden_text(entry, "sdk"), "test", regression->values->runtime, "verdict",
-                  golden_text(report, "verdict"), "class_changed", exit_code != ND_EXIT_SAME, "changed",
-                  changed, "first", golden_text(json_object_get(report, "first"), "name"), "operators",
+        json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o}", "chipset", cli_text_of(cell, "chipset"),
+                  "ref", cli_text_of(entry, "sdk"), "test", regression->values->runtime, "verdict",
+                  cli_text_of(report, "verdict"), "class_changed", exit_code != ND_EXIT_SAME, "changed",
+                  changed, "first", cli_text_of(json_object_get(report, "first"), "name"), "operators",
                   operators(report), "capture", cli_text(path));
-    tell_accuracy(regression->store, golden_text(entry, "id"), path, row);
+    tell_accuracy(regression->store, cli_text_of(entry, "id"), path, row);
     json_object_set_new(row, "check", report);
     return json_array_append_new(regression->rows, row) == 0 ? (int)exit_code : ND_EXIT_TROUBLE;
 }
@@ -225,7 +225,7 @@ static int judge_cells(struct regression *regression)
     {
         if (json_is_true(json_object_get(row, "class_changed"))) {
             putchar('\n');
-            golden_print_check(golden_text(row, "capture"), json_object_get(row, "check"));
+            golden_print_check(cli_text_of(row, "capture"), json_object_get(row, "check"));
         }
     }
     return exit_code;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/golden.h"
+#include "cli/rows.h"
 
 enum { MAX_EDGES_TOLD = 20, MAX_KEYS_TOLD = 3 };
 
@@ -13,12 +14,6 @@ int golden_worse(int a, int b)
         [ND_EXIT_SAME] = 0,           [ND_EXIT_DIFFERS] = 1,       [ND_EXIT_INCONCLUSIVE] = 2,
         [ND_EXIT_NOT_COMPARABLE] = 3, [ND_EXIT_DEVICE_FAILED] = 4, [ND_EXIT_TROUBLE] = 5};
     return severity[a] >= severity[b] ? a : b;
-}
-
-const char *golden_text(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? text : "";
 }
 
 json_t *golden_read(char *text)
@@ -36,8 +31,8 @@ int golden_tell_problems(const char *store, const json_t *report)
     size_t i;
     json_array_foreach(problems, i, problem)
     {
-        fprintf(stderr, "npudiff: '%s/%s' is skipped: %s\n", store, golden_text(problem, "object"),
-                golden_text(problem, "problem"));
+        fprintf(stderr, "npudiff: '%s/%s' is skipped: %s\n", store, cli_text_of(problem, "object"),
+                cli_text_of(problem, "problem"));
     }
     return json_array_size(problems) > 0 ? ND_EXIT_TROUBLE : 0;
 }
@@ -85,8 +80,8 @@ static void print_axis(const char *axis, const json_t *changed)
     for (int rank = 0; rank < 3; rank++) {
         json_array_foreach(changed, i, change)
         {
-            const char *key = golden_text(change, "key");
-            if (strcmp(golden_text(change, "axis"), axis) != 0 || rank_of(key) != rank)
+            const char *key = cli_text_of(change, "key");
+            if (strcmp(cli_text_of(change, "axis"), axis) != 0 || rank_of(key) != rank)
                 continue;
             n++;
             if (n_told >= MAX_KEYS_TOLD)
@@ -127,7 +122,7 @@ static void print_edges(const json_t *report)
             printf("    and %zu more\n", n - MAX_EDGES_TOLD);
             break;
         }
-        printf("    %s (%s) on ", golden_text(edge, "name"), golden_text(edge, "op_types"));
+        printf("    %s (%s) on ", cli_text_of(edge, "name"), cli_text_of(edge, "op_types"));
         print_joined(json_object_get(edge, "probes"), ", ");
         putchar('\n');
     }
@@ -138,7 +133,7 @@ static void print_edges(const json_t *report)
 static void print_blame(const json_t *report)
 {
     const json_t *axes = json_object_get(report, "axes"), *blamed = json_object_get(report, "blamed");
-    const char *verdict = golden_text(report, "verdict");
+    const char *verdict = cli_text_of(report, "verdict");
     if (strcmp(verdict, "inconclusive") == 0) {
         printf(
             "  verdict: inconclusive, %zu axes changed: which one it was cannot be told (--blame names all)\n",
@@ -168,17 +163,17 @@ void golden_print_check(const char *name, const json_t *report)
         printf("%s\n  verdict: not comparable, the store has no entry of this model and these probes\n", name);
         return;
     }
-    printf("%s against %s (%.12s, %s)\n", name, golden_text(entry, "label"), golden_text(entry, "id"),
-           golden_text(entry, "date"));
+    printf("%s against %s (%.12s, %s)\n", name, cli_text_of(entry, "label"), cli_text_of(entry, "id"),
+           cli_text_of(entry, "date"));
     json_array_foreach(axes, i, axis)
     {
         print_axis(json_string_value(axis), json_object_get(report, "changed"));
     }
     print_edges(report);
     if (json_is_false(json_object_get(report, "same_end")) && json_is_object(failure))
-        printf("  the device failed at stage '%s': %s\n", golden_text(failure, "stage"),
-               golden_text(failure, "message"));
+        printf("  the device failed at stage '%s': %s\n", cli_text_of(failure, "stage"),
+               cli_text_of(failure, "message"));
     else if (json_is_false(json_object_get(report, "same_end")))
-        printf("  one is complete, the other (%s) is not, or failed otherwise\n", golden_text(entry, "status"));
+        printf("  one is complete, the other (%s) is not, or failed otherwise\n", cli_text_of(entry, "status"));
     print_blame(report);
 }

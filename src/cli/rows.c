@@ -108,3 +108,9 @@ int cli_print_rows(const char *name, json_t *rows, const struct cli_column *colu
     json_decref(root);
     return 0;
 }
+
+const char *cli_text_of(const json_t *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text != NULL ? text : "";
+}

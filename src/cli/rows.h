@@ -24,4 +24,7 @@ int cli_print_rows(const char *name, json_t *rows, const struct cli_column *colu
 /* A string with bytes that are not UTF-8 made harmless; never NULL but when memory is out. */
 json_t *cli_text(const char *text);
 
+/* The text member, "" when there is none. */
+const char *cli_text_of(const json_t *object, const char *key);
+
 #endif

@@ -49,11 +49,6 @@ void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
 
 /* ---- htp_arithmetic.c ---- */
 
-/* v with n bits behind the leading one of its mantissa, rounded half to even or half up. */
-double nd_htp_mantissa(double v, int n_bits);
-double nd_htp_mantissa_up(double v, int n_bits);
-int nd_htp_log(double v); /* floor(-log2 v) for v > 0 */
-
 /* floor(c step (floor((a + beta) / step) + half) + 1/2) + zero: what a sum of products becomes. */
 struct nd_htp_scaling {
     double beta, c, step, half, zero;

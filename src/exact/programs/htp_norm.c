@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "exact/programs/htp_internal.h"
+#include "exact/programs/requantise.h"
 
 struct norm {
     double scale;   /* of the input times that of the weights over that of the output */
@@ -71,7 +72,7 @@ static void normalise(const struct norm *norm, const double *x, double *y, const
         variance += (x[i] - mean) * (x[i] - mean);
     variance *= norm->scale_x * norm->scale_x / n;
     double m = norm->scale / sqrt(variance + norm->epsilon);
-    m = norm->is_short ? floor(m * 0x1p16) * 0x1p-16 : nd_htp_mantissa(m, 15);
+    m = norm->is_short ? floor(m * 0x1p16) * 0x1p-16 : nd_multiplier_round(m, 15, ND_ROUND_HALF_EVEN);
     if (norm->is_short)
         mean = floor(mean * 0x1p8) * 0x1p-8;
     for (size_t i = 0; i < norm->n; i++) {

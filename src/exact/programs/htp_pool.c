@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "exact/programs/htp_internal.h"
+#include "exact/programs/requantise.h"
 
 enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
 {
@@ -21,8 +22,9 @@ enum nd_status nd_htp_mean(const struct nd_htp_job *job, struct nd_error *err)
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
         double count = (double)(x.n / mean.n), scale_x = (double)job->call->inputs[0].quant->scale[0];
         double m = scale_x / ((double)job->call->out_quant->scale[0] * count);
-        struct nd_htp_scaling scaling = {
-            .c = nd_htp_mantissa(m, 14), .step = 1, .zero = (double)job->call->out_quant->zero_point[0]};
+        struct nd_htp_scaling scaling = {.c = nd_multiplier_round(m, 14, ND_ROUND_HALF_EVEN),
+                                         .step = 1,
+                                         .zero = (double)job->call->out_quant->zero_point[0]};
         /* The mean of whole numbers is within some ulp: times their count it rounds to their sum. */
         for (size_t i = 0; i < mean.n; i++)
             job->codes->x[i] = nd_htp_scale(&scaling, rint(mean.x[i] * count), &bounds);

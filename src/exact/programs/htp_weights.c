@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "exact/programs/htp_internal.h"
+#include "exact/programs/requantise.h"
 
 enum { LEAST_WEIGHT = -128, GREATEST_WEIGHT = 127, R_BITS = 11 };
 
@@ -78,7 +79,7 @@ static void fit_column(struct nd_htp_weights *weights, size_t column)
     }
     double r = 1;
     if (most > GREATEST_WEIGHT || least < LEAST_WEIGHT) {
-        r = nd_htp_mantissa(fmax(most / GREATEST_WEIGHT, least / LEAST_WEIGHT), R_BITS);
+        r = nd_multiplier_round(fmax(most / GREATEST_WEIGHT, least / LEAST_WEIGHT), R_BITS, ND_ROUND_HALF_EVEN);
         double factor = rint(0x1p16 / r) * 0x1p-16;
         for (size_t row = 0; row < n_rows; row++)
             w[row * n_inner] = clip_weight(floor(w[row * n_inner] * factor + 0.5));

@@ -18,7 +18,8 @@ enum nd_capture_status { ND_CAPTURE_COMPLETE, ND_CAPTURE_FAILED, ND_CAPTURE_PART
 
 enum nd_attr_type { ND_ATTR_STRING, ND_ATTR_I64, ND_ATTR_F64 };
 
-/* One attribute: `group` is "device", "runtime", "model", "host", "failure", "truth" or "" for the root. */
+/* One attribute: `group` is "device", "runtime", "model", "host", "failure", "truth", "import" or "" for the
+ * root. */
 struct nd_attr {
     char *group;
     char *key;

@@ -340,6 +340,8 @@ struct nd_comparison {
     enum nd_verdict verdict;
     bool has_gates;
     bool different_models; /* allowed by the options */
+    bool unknown_models;   /* a capture does not say of which model it is: nothing tells that it is the same */
+    bool unknown_inputs;   /* a capture does not say what a probe fed, others do: likewise */
     size_t n_devices, n_edges, n_probes, n_top1;
     size_t n_pairs; /* n_devices - 1, or with all_pairs n_devices (n_devices - 1) / 2; those with ref 0 come
                        first */

@@ -21,7 +21,7 @@ struct nd_chipset {
 };
 ND_PUBLIC const struct nd_chipset *nd_chipsets(size_t *n);
 
-/* By SM number or alias, in any case; NULL when unknown. */
+/* By SM number or alias, in any case; a phone's "SM8650-AC" is an SM8650. NULL when unknown. */
 ND_PUBLIC const struct nd_chipset *nd_chipset_find(const char *name);
 
 /* ---- runtimes ---- */
@@ -34,8 +34,17 @@ struct nd_runtime_info {
     char *folder;           /* where it is, or would be */
     char *ort_library;      /* full paths; NULL while it is not installed */
     char *provider_library;
-    char *backend_library; /* the HTP backend with its simulator */
+    char *backend_library; /* the HTP backend, on x86-64 with its simulator; with provider_library NULL where
+                              the runtime is an ONNX Runtime alone, which does for the CPU */
+    char *net_run;         /* qnn-net-run, when the runtime has it (an SDK that was added); else NULL */
     char *missing;         /* why it cannot be used, with the command that helps; NULL when it can */
+    char *abi;             /* of the libraries: "x86_64-linux", "aarch64-linux", "aarch64-android" */
+    char *build_id; /* of QNN, as the backend library says: "v2.51.0.260929181845"; NULL when not known */
+    char *archs;    /* Hexagon architectures that it has code for: "v73 v75"; NULL without any, and for the
+                       simulator, which knows all */
+    bool is_added;  /* by 'npudiff runtimes add' */
+    size_t n_files; /* what another machine needs of it, full paths, the libraries above among them */
+    char **files;
 };
 
 struct nd_runtime_list {
@@ -48,18 +57,80 @@ struct nd_runtime_list {
 ND_PUBLIC enum nd_status nd_runtimes_list(struct nd_runtime_list *out, struct nd_error *err);
 ND_PUBLIC void nd_runtimes_deinit(struct nd_runtime_list *list);
 
+/* How nd_runtimes_add goes about it. */
+struct nd_runtime_adding {
+    size_t struct_size; /* sizeof(struct nd_runtime_adding) */
+    const char *id;     /* NULL: from the versions, "qairt-2.51.0", "ort-1.31.1", "qnn-2.51.0" */
+    const char
+        *with;    /* a runtime that gives the ONNX Runtime and the provider that the sources lack; or NULL */
+    bool replace; /* one of that id and ABI that was added before */
+    /* Asked while files are copied; true stops (ND_E_CANCELLED), and nothing is left behind. NULL: never. */
+    bool (*is_cancelled)(void *context);
+    void *cancel_context;
+};
+
+/* Makes runtimes of wheels, AARs (both are zip files) and folders (an unpacked package, a QAIRT SDK), one for
+ * each ABI that they have libraries for; together they are one id. What a file is for is read from its ELF
+ * header. The files are copied into the folder of the runtimes; a runtime appears there whole or not at all.
+ *
+ * *report, to be freed, is JSON: {"added": [{"runtime", "abi", "folder", "onnxruntime", "onnxruntime_qnn",
+ * "build_id", "archs": [..], "uses": ["cpu", "htp", "qnn-net-run"], "files", "bytes"}], "notes": [text]}.
+ * ND_E_RUNTIME_SOURCE: nothing that makes a runtime, or an archive that is damaged or unsafe; the message says
+ * what was found. ND_E_RUNTIME_LIBRARY: a damaged library. ND_E_RUNTIME_EXISTS: one is there already.
+ * ND_E_FILE_WRITE: no space, no permission. Calls of several processes take turns. */
+ND_PUBLIC enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
+                                         const struct nd_runtime_adding *how, char **report,
+                                         struct nd_error *err);
+
+/* Removes what nd_runtimes_add made of that id: for one ABI, or NULL for all. *removed, to be freed, is a JSON
+ * array of the folders. ND_E_RUNTIME_MISSING, ND_E_RUNTIME_EXISTS (another installed it). */
+ND_PUBLIC enum nd_status nd_runtimes_remove(const char *id, const char *abi, char **removed,
+                                            struct nd_error *err);
+
+/* How nd_runtimes_check goes about it. */
+struct nd_runtime_checking {
+    size_t struct_size; /* sizeof(struct nd_runtime_checking) */
+    const char *agent;  /* as nd_capture_options.agent */
+    bool files_only;    /* run nothing */
+    /* Told what is looked at: "files", "cpu", a chipset. NULL: nobody. */
+    void (*progress)(void *context, const char *runtime, const char *what);
+    void *progress_context;
+    /* Asked while agents run; true stops (ND_E_CANCELLED). NULL: never. */
+    bool (*is_cancelled)(void *context);
+    void *cancel_context;
+};
+
+/* Looks at the installed runtimes of that id, or at all for NULL: whether every file is there and as it was
+ * when it was added, for which machine it is, its build ids, and what it needs of the device. Those for this
+ * machine are run, in agent processes: a small model on the CPU and, where there is the simulator, on each
+ * chipset. For the NPU of other machines the chipsets are those that there is a skeleton for.
+ *
+ * *report, to be freed, is JSON: {"runtimes": [{"runtime", "abi", "state": "ok" | "failed", "problems": [text],
+ * "folder", "onnxruntime", "onnxruntime_qnn", "build_id", "uses": [..], "loads": true | false | null (not tried
+ * here), "needs": [library], "files": [{"path", "bytes", "machine", "gnu_build_id", "state": "ok" | "gone" |
+ * "changed" | "damaged" | "not recorded"}], "chipsets": [{"chipset", "arch", "state": "runs" | "fails" | "has
+ * code" | "no code", "reason"}]}]}. *exit_code is ND_EXIT_DEVICE_FAILED when one failed: a file is gone,
+ * changed or for another machine, it does not load, or no chipset runs. ND_E_RUNTIME_MISSING: no such runtime
+ * is installed. */
+ND_PUBLIC enum nd_status nd_runtimes_check(const char *id, const struct nd_runtime_checking *how, char **report,
+                                           enum nd_exit *exit_code, struct nd_error *err);
+
 /* ---- devices ---- */
 
 enum nd_device_kind {
     ND_DEVICE_CPU,
     ND_DEVICE_HTP_SIM,
+    ND_DEVICE_HTP,      /* the NPU of the machine that runs the agent */
     ND_DEVICE_EXACT,    /* the quantised model by exact units: the quantised reference */
     ND_DEVICE_FLOAT64,  /* a float model in double precision: the float reference */
     ND_DEVICE_EMULATED, /* the quantised model by exact units with other programs and known faults */
 };
 
-/* "cpu", "htp-sim", "exact", "float64", "emu": as it starts a URI. Static storage. */
+/* "cpu", "htp-sim", "htp", "exact", "float64", "emu": as it starts a URI. Static storage. */
 ND_PUBLIC const char *nd_device_kind_name(enum nd_device_kind kind);
+
+/* Whether Qualcomm's QNN provider runs the model, on an NPU or in its simulator. */
+ND_PUBLIC bool nd_device_is_npu(enum nd_device_kind kind);
 
 /* Whether the device is what others are compared with: a reference, evaluated by npudiff itself. */
 ND_PUBLIC bool nd_device_is_reference(enum nd_device_kind kind);
@@ -71,27 +142,67 @@ struct nd_device_syntax {
 };
 ND_PUBLIC const struct nd_device_syntax *nd_device_syntaxes(void);
 
+/* How a device on another machine is reached, and what runs there. */
+enum nd_transport_kind { ND_TRANSPORT_NONE, ND_TRANSPORT_ADB, ND_TRANSPORT_SSH };
+enum nd_remote_way { ND_REMOTE_AGENT, ND_REMOTE_QNN_NET_RUN };
+
 /* A device as a URI names it: KIND[:CHIPSET][@RUNTIME][?key=value[&key=value...]], or emu:ITEM[,ITEM...], or
- * emu:PROFILE.yaml. */
+ * emu:PROFILE.yaml; on another machine adb:[SERIAL][/agent|/qnn-net-run][/DEVICE] or
+ * ssh:HOST[/agent|/qnn-net-run][/DEVICE], where DEVICE is a KIND with what follows it, "htp" unless given. */
 struct nd_device {
     enum nd_device_kind kind;
     char *uri;                        /* canonical: SM number and runtime spelled out */
-    char *label;                      /* short, as the user wrote it: "cpu", "gen3", "gen3@qairt-2.50.40" */
-    const struct nd_chipset *chipset; /* NULL for cpu */
-    struct nd_runtime_info runtime;   /* a copy */
+    char *label;                      /* short, as the user wrote it: "cpu", "gen3", "gen3@qairt-2.50.40",
+                                         "adb:R5CX10ABCDE", "adb:R5CX10ABCDE/cpu" */
+    const struct nd_chipset *chipset; /* NULL for cpu; on another machine, where the URI names none, until the
+                                         machine was asked, which is when a capture begins */
+    struct nd_runtime_info runtime;   /* a copy. On another machine, whose ABI is not known beforehand, there is
+                                         only an id, which is "" where the URI names none (then it is the newest
+                                         that is there for that ABI) */
     char *optimisation;               /* graph optimisation level: "disable", "basic", "extended", "all" */
     int n_threads;
-    size_t n_options; /* in the order given to the provider; "ep.*" and "session.*" go to the session instead */
+    enum nd_transport_kind transport; /* ND_TRANSPORT_NONE: this machine */
+    char *address;                    /* adb's serial, ssh's host; NULL on this machine */
+    enum nd_remote_way way;
+    size_t n_options; /* in the order given to the provider; "ep.*" and "session.*" go to the session instead.
+                         On another machine only those of the URI: the others follow when it was asked */
     char **option_keys;
     char **option_values;
 };
 
-/* ND_E_DEVICE_UNKNOWN: no such kind, chipset or option (the message lists those there are);
- * ND_E_DEVICE_PROFILE: an emulated device that is described wrongly (whether a model has what it names is found
- * on capturing); ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the command that installs
- * it). */
+/* Does not ask another machine; whether it can be used is seen on capturing, and is a failed capture where it
+ * cannot. Only "adb:", the one phone there is, asks adb which that is. ND_E_DEVICE_UNKNOWN: no such kind,
+ * chipset or option (the message lists those there are), no phone or several for "adb:" (lists them),
+ * references on another machine, "adb:*" (nd_device_expand makes devices of it); ND_E_TRANSPORT_TOOL: no adb or
+ * ssh here; ND_E_DEVICE_PROFILE: an emulated device that is described wrongly (whether a model has what it
+ * names is found on capturing); ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the
+ * command that installs it; for another machine only an id that no ABI has is an error). The caller frees *out
+ * with nd_device_deinit, on success only. Thread safe. */
 ND_PUBLIC enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err);
 ND_PUBLIC void nd_device_deinit(struct nd_device *device);
+
+/* The URIs that a URI stands for: "adb:*", with or without what may follow, becomes one for each phone that adb
+ * knows of, in the order of their serials, also for those that cannot be used now (capturing on them fails and
+ * says why); every other URI itself. ND_E_TRANSPORT_TOOL: no adb; ND_E_DEVICE_UNKNOWN: no phone is attached.
+ * The caller frees *out with nd_device_uris_free, on success only. */
+ND_PUBLIC enum nd_status nd_device_expand(const char *uri, char ***out, size_t *n, struct nd_error *err);
+ND_PUBLIC void nd_device_uris_free(char **uris, size_t n);
+
+/* One phone that adb knows of. */
+struct nd_phone {
+    char *serial;
+    char *state;                      /* as adb calls it: "device", "offline", "unauthorized", ... */
+    char *model;                      /* "SM_S928B", "" when not said */
+    const char *trouble;              /* why it cannot be used and what helps; NULL when it can. Static */
+    char *soc;                        /* as it calls its SoC, "" when not asked or not said */
+    const struct nd_chipset *chipset; /* NULL: unknown */
+};
+
+/* By serial. with_chipsets: asks those that can be used, all at once and for a few seconds at most.
+ * ND_E_TRANSPORT_TOOL: no adb. The caller frees *out with nd_phones_free, on success only. */
+ND_PUBLIC enum nd_status nd_phones_list(bool with_chipsets, struct nd_phone **out, size_t *n,
+                                        struct nd_error *err);
+ND_PUBLIC void nd_phones_free(struct nd_phone *phones, size_t n);
 
 /* ---- probes ---- */
 
@@ -104,8 +215,9 @@ ND_PUBLIC enum nd_status nd_probes_for_model(const struct nd_model *model, const
 
 /* Where a capture is; called by the thread that runs it, every 50 ms or so. */
 struct nd_capture_progress {
-    const char *device;  /* label */
-    const char *stage;   /* "load", "session", "placement", "run", "write" */
+    const char *device; /* label */
+    const char *stage;  /* "load", "session", "placement", "run", "write"; on another machine "connect", "push",
+                           ... before these */
     size_t samples_done; /* over all probes */
     size_t samples_total;
     double elapsed_s;
@@ -125,6 +237,9 @@ struct nd_capture_options {
     int log_severity;             /* 0 verbose ... 4 fatal */
     double time_limit_s;          /* for the whole capture; 0: none */
     double stall_limit_s;         /* without any progress; 0: none */
+    double link_limit_s;          /* how long a device whose link is lost is waited for; 0: not at all */
+    bool resume;                  /* go on where a run on another machine was interrupted */
+    bool clean_device;            /* leave nothing on another machine, not even what a next run would need */
     size_t memory_limit_bytes;    /* resident memory of the agent; 0: none */
     const char *htp_config;       /* text of an HTP configuration to keep with the capture, or NULL; no provider
                                      takes it */

@@ -91,7 +91,8 @@ struct nd_qualify_options {
     const char *folder;  /* of captures and results; NULL: the one that the campaign names */
     bool force;          /* capture and judge everything again */
     bool without_policy; /* accept a campaign without one: to get a suggestion */
-    size_t n_jobs;       /* devices captured at once; 0: 1. Latencies then disturb one another. */
+    size_t n_jobs;       /* devices of this machine captured at once; 0: 1. Latencies then disturb one
+                            another. Other machines are captured beside them in any case. */
     size_t n_threads;    /* for comparing and explaining; 0: as many as the process may use */
     /* Told in words what is going on, by any thread, one at a time; NULL: nobody. */
     void (*say)(void *context, const char *text);

@@ -58,6 +58,11 @@ ND_PUBLIC const char *nd_model_path(const struct nd_model *model);
  * every external file in order of location. Computed on loading. Borrowed. */
 ND_PUBLIC const char *nd_model_sha256(const struct nd_model *model);
 
+/* The files beside the model that it keeps tensors or binaries in, each by its location relative to the model's
+ * folder, in order of location. The index is asserted; borrowed. */
+ND_PUBLIC size_t nd_model_n_external(const struct nd_model *model);
+ND_PUBLIC const char *nd_model_external(const struct nd_model *model, size_t i);
+
 /* Version of the default operator set; 0 when none is declared. */
 ND_PUBLIC int64_t nd_model_opset(const struct nd_model *model);
 

@@ -121,6 +121,23 @@ static enum nd_status check_passes(struct nd_agent *agent, size_t probe, size_t 
     return ND_OK;
 }
 
+/* What pass 0 gave before an interruption. */
+static void restore_first_pass(struct nd_agent *agent, size_t n_samples)
+{
+    const struct nd_job *job = agent->job;
+    for (size_t i = 0; i < agent->n_check_ids; i++) {
+        size_t place = 0;
+        for (size_t e = 0; e < agent->check_ids[i]; e++)
+            place += job->edges[e].pass == 0;
+        for (size_t row = 0; row < n_samples; row++) {
+            const char *digests = agent->resume->first_pass[row];
+            struct nd_digest *first = &agent->first_pass[row * agent->n_check_ids + i];
+            if (digests != NULL)
+                memcpy(first, digests + place * sizeof *first, sizeof *first);
+        }
+    }
+}
+
 enum nd_status nd_agent_prepare_checks(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_job *job = agent->job;
@@ -139,6 +156,8 @@ enum nd_status nd_agent_prepare_checks(struct nd_agent *agent, struct nd_error *
     if (agent->check_ids == NULL || !nd_size_mul(n_samples, agent->n_check_ids, &n_cells) ||
         (agent->first_pass = nd_calloc(n_cells, sizeof *agent->first_pass)) == NULL)
         return nd_fail_memory(err);
+    if (agent->resume != NULL)
+        restore_first_pass(agent, n_samples);
     return ND_OK;
 }
 

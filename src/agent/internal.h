@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 
+#include "agent/resume.h"
 #include "agent/store.h"
 #include "runtime/runtime.h"
 #include "spool/job.h"
@@ -11,6 +12,8 @@
 struct nd_agent {
     const struct nd_job *job;
     struct nd_spool_writer *writer;
+    const struct nd_resume *resume; /* NULL: nothing was done before */
+    bool is_remembering;            /* what the session gives depends on what it ran before */
     struct nd_runtime *runtime;
     struct nd_session *session;
     struct nd_store_thread *store;
@@ -30,6 +33,9 @@ struct nd_agent {
 /* Whether the device is one of a plug-in provider, and not the CPU provider alone. */
 bool nd_agent_has_provider(const struct nd_job *job);
 
+/* Whether the pass in work is the one that another agent began. */
+bool nd_agent_is_resumed_pass(const struct nd_agent *agent);
+
 /* ---- session.c: the runtime and one session, and what they say of themselves ---- */
 
 enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *err);
@@ -37,8 +43,12 @@ enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *er
 /* The session of the pass in work. When it is refused, what the runtime says of the cause is logged. */
 enum nd_status nd_agent_create_session(struct nd_agent *agent, struct nd_error *err);
 
-/* Records where every node went. ND_E_DEVICE_FALLBACK when one is not on the provider and may not be. */
+/* Records where every node went. ND_E_DEVICE_FALLBACK when one is not on the provider and may not be,
+ * ND_E_DEVICE_OUTPUT when it is not where it was before an interruption. */
 enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error *err);
+
+/* Records what the context binary says that the session made, when the job names one. context.c. */
+enum nd_status nd_agent_record_context(struct nd_agent *agent, struct nd_error *err);
 
 /* Records the profile, when this pass has one. */
 enum nd_status nd_agent_record_profile(struct nd_agent *agent, struct nd_error *err);
@@ -48,7 +58,8 @@ enum nd_status nd_agent_record_truth(struct nd_agent *agent, struct nd_error *er
 
 /* ---- connect.c: which of the session's inputs and outputs is what in the job ---- */
 
-/* Which edges later passes check, and room for what pass 0 gives for them. Once for all passes. */
+/* Which edges later passes check, and room for what pass 0 gives for them, or gave before an interruption. Once
+ * for all passes. */
 enum nd_status nd_agent_prepare_checks(struct nd_agent *agent, struct nd_error *err);
 enum nd_status nd_agent_connect(struct nd_agent *agent, struct nd_error *err);
 /* Frees what nd_agent_connect made, for the next pass. */

@@ -1,5 +1,5 @@
-/* npudiff-agent JOB SPOOL: runs one job on one device in a process of its own, since providers crash, hang and
- * print. */
+/* npudiff-agent [--resume] JOB SPOOL: runs one job on one device in a process of its own, since providers
+ * crash, hang and print. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,12 +9,45 @@
 #include "agent/run.h"
 
 /* The host tells a device that failed from a disk that is full by them. */
-enum { EXIT_DEVICE_FAILED = 1, EXIT_USAGE = 2, EXIT_CANNOT_STORE = 3 };
+enum { EXIT_DEVICE_FAILED = 1, EXIT_USAGE = 2, EXIT_CANNOT_STORE = 3, EXIT_CANNOT_RESUME = 4 };
 
 static int fail(const struct nd_error *err, int code)
 {
     fprintf(stderr, "npudiff-agent: %s [ND-%d]\n", err->message, err->id);
     return code;
+}
+
+static enum nd_status open_spool(const struct nd_job *job, const char *path, bool is_resuming,
+                                 struct nd_spool_writer *writer, struct nd_resume *resume, struct nd_error *err)
+{
+    if (is_resuming)
+        return nd_resume_open(job, path, writer, resume, err);
+    resume->is_fresh = true;
+    return nd_spool_writer_open(writer, path, err);
+}
+
+static int run(const char *job_path, const char *spool_path, bool is_resuming)
+{
+    struct nd_error err = {0};
+    struct nd_job job = {0};
+    struct nd_resume resume = {0};
+    struct nd_spool_writer writer;
+    if (nd_job_read(job_path, &job, &err) != ND_OK)
+        return fail(&err, EXIT_CANNOT_STORE);
+    enum nd_status status = open_spool(&job, spool_path, is_resuming, &writer, &resume, &err);
+    if (status == ND_OK && !resume.has_ended) {
+        status = nd_agent_run(&job, &resume, &writer, &err);
+        enum nd_status closed = nd_spool_writer_close(&writer, status == ND_OK ? &err : NULL);
+        status = status != ND_OK ? status : closed;
+    }
+    nd_resume_close(&resume);
+    nd_job_deinit(&job);
+    if (status == ND_OK)
+        return 0;
+    /* Anything else, such as memory that is out, is in the spool as the device's failure. */
+    return fail(&err, err.id == ND_E_FILE_WRITE     ? EXIT_CANNOT_STORE
+                      : err.id == ND_E_SPOOL_RESUME ? EXIT_CANNOT_RESUME
+                                                    : EXIT_DEVICE_FAILED);
 }
 
 int main(int argc, char **argv)
@@ -23,10 +56,16 @@ int main(int argc, char **argv)
         printf("npudiff-agent %s\n", nd_version());
         return 0;
     }
-    if (argc != 3) {
-        fprintf(stderr, "usage: npudiff-agent JOB SPOOL\n"
-                        "Runs the job file and appends what the device produces to the new file SPOOL.\n"
-                        "It is started by npudiff; JOB is written by it.\n");
+    bool is_resuming = argc == 4 && strcmp(argv[1], "--resume") == 0;
+    if (argc != 3 && !is_resuming) {
+        fprintf(
+            stderr,
+            "usage: npudiff-agent [--resume] JOB SPOOL\n"
+            "Runs the job file and appends what the device produces to the new file SPOOL. With --resume it\n"
+            "goes on behind what an agent that was interrupted had acknowledged in SPOOL, and starts over\n"
+            "where that is nothing. It is started by npudiff; JOB is written by it.\n"
+            "Exit codes: 0 done, 1 the device failed, 2 usage, 3 the spool cannot be written or the job not\n"
+            "read, 4 the spool is of another job, damaged, or still being written.\n");
         return EXIT_USAGE;
     }
     signal(SIGXFSZ, SIG_IGN);           /* a file size limit is an error to report, like a full disk */
@@ -40,18 +79,5 @@ int main(int argc, char **argv)
     free(here);
     setenv("ORT_DISABLE_TELEMETRY", "1", 1); /* the API call against it comes after the library has begun */
 
-    struct nd_error err = {0};
-    struct nd_job job = {0};
-    if (nd_job_read(argv[1], &job, &err) != ND_OK)
-        return fail(&err, EXIT_CANNOT_STORE);
-    struct nd_spool_writer writer;
-    enum nd_status status = nd_spool_writer_open(&writer, argv[2], &err);
-    if (status == ND_OK) {
-        status = nd_agent_run(&job, &writer, &err);
-        enum nd_status closed = nd_spool_writer_close(&writer, status == ND_OK ? &err : NULL);
-        status = status != ND_OK ? status : closed;
-    }
-    nd_job_deinit(&job);
-    /* Anything else, such as memory that is out, is in the spool as the device's failure. */
-    return status == ND_OK ? 0 : fail(&err, err.id == ND_E_FILE_WRITE ? EXIT_CANNOT_STORE : EXIT_DEVICE_FAILED);
+    return run(argv[argc - 2], argv[argc - 1], is_resuming);
 }

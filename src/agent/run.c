@@ -16,6 +16,14 @@ static enum nd_status enter_stage(struct nd_agent *agent, const char *stage, str
     return nd_fields_append(agent->writer, ND_RECORD_STAGE, NULL, 0, &fields, err);
 }
 
+/* Whether the run was stored before an interruption. */
+static bool is_stored(const struct nd_agent *agent, size_t probe, size_t sample, size_t repeat)
+{
+    return nd_agent_is_resumed_pass(agent) && nd_resume_has_run(agent->resume, probe, sample, repeat);
+}
+
+/* A session that remembers runs also what is stored, so that what follows comes out as if nothing had happened.
+ */
 static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sample, struct nd_error *err)
 {
     const struct nd_job *job = agent->job;
@@ -26,6 +34,9 @@ static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sa
             (const char *)job->probes[probe].inputs[target] + sample * job->targets[target].sample_bytes;
     }
     for (size_t repeat = 0; status == ND_OK && repeat < job->n_repeats; repeat++) {
+        bool is_known = is_stored(agent, probe, sample, repeat);
+        if (is_known && !agent->is_remembering)
+            continue;
         uint64_t start_ns = nd_clock_ns();
         status = nd_session_run(agent->session, agent->inputs, agent->outputs, err);
         struct nd_store_run run = {.probe = probe,
@@ -33,8 +44,9 @@ static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sa
                                    .repeat = repeat,
                                    .latency_ns = nd_clock_ns() - start_ns,
                                    .views = agent->edges};
-        if (status == ND_OK)
-            status = nd_agent_check_outputs(agent, probe, sample, repeat == 0, err);
+        if (status != ND_OK || is_known)
+            continue;
+        status = nd_agent_check_outputs(agent, probe, sample, repeat == 0, err);
         if (status == ND_OK)
             status = nd_store_put(agent->store, &run, err);
     }
@@ -46,6 +58,8 @@ static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sa
 static enum nd_status run_samples(struct nd_agent *agent, struct nd_error *err)
 {
     enum nd_status status = nd_store_start(agent->job, agent->pass, agent->writer, &agent->store, err);
+    if (status == ND_OK && nd_agent_is_resumed_pass(agent) && agent->resume->has_runs)
+        status = nd_store_restore(agent->store, &agent->resume->past, err);
     for (size_t p = 0; status == ND_OK && p < agent->job->n_probes; p++)
         for (size_t s = 0; status == ND_OK && s < agent->job->probes[p].n_samples; s++)
             status = run_sample(agent, p, s, err);
@@ -57,7 +71,8 @@ static enum nd_status run_samples(struct nd_agent *agent, struct nd_error *err)
 static enum nd_status run_pass(struct nd_agent *agent, struct nd_error *err)
 {
     const struct nd_record record = {.kind = ND_RECORD_PASS, .index = {agent->pass}};
-    enum nd_status status = nd_spool_append(agent->writer, &record, err);
+    enum nd_status status =
+        nd_agent_is_resumed_pass(agent) ? ND_OK : nd_spool_append(agent->writer, &record, err);
     if (status == ND_OK)
         status = enter_stage(agent, "session", err);
     if (status == ND_OK)
@@ -66,6 +81,8 @@ static enum nd_status run_pass(struct nd_agent *agent, struct nd_error *err)
         status = enter_stage(agent, "placement", err);
     if (status == ND_OK)
         status = nd_agent_check_placement(agent, err);
+    if (status == ND_OK)
+        status = nd_agent_record_context(agent, err);
     if (status == ND_OK)
         status = nd_agent_connect(agent, err);
     if (status == ND_OK)
@@ -83,14 +100,31 @@ static enum nd_status run_pass(struct nd_agent *agent, struct nd_error *err)
     return status;
 }
 
+/* Whose spool this is, or that another agent goes on with it. */
+static enum nd_status begin(struct nd_agent *agent, struct nd_error *err)
+{
+    const struct nd_resume *resume = agent->resume;
+    if (resume == NULL) {
+        const struct nd_record record = {
+            .kind = ND_RECORD_JOB, .payload = &agent->job->digest, .payload_bytes = sizeof agent->job->digest};
+        return nd_spool_append(agent->writer, &record, err);
+    }
+    const struct nd_record record = {
+        .kind = ND_RECORD_RESUME, .index = {resume->pass, resume->probe, resume->sample, resume->n_before + 1}};
+    return nd_spool_append(agent->writer, &record, err);
+}
+
 static enum nd_status run_stages(struct nd_agent *agent, struct nd_error *err)
 {
-    enum nd_status status = enter_stage(agent, "load", err);
+    enum nd_status status = begin(agent, err);
+    if (status == ND_OK)
+        status = enter_stage(agent, "load", err);
     if (status == ND_OK)
         status = nd_agent_prepare_checks(agent, err);
     if (status == ND_OK)
         status = nd_agent_load_runtime(agent, err);
-    for (agent->pass = 0; status == ND_OK && agent->pass < agent->job->n_passes; agent->pass++)
+    for (agent->pass = agent->resume != NULL ? agent->resume->pass : 0;
+         status == ND_OK && agent->pass < agent->job->n_passes; agent->pass++)
         status = run_pass(agent, err);
     return status;
 }
@@ -105,9 +139,13 @@ static void record_failure(struct nd_agent *agent, const struct nd_error *failur
     nd_fields_append(agent->writer, ND_RECORD_FAILURE, NULL, 0, &fields, NULL);
 }
 
-enum nd_status nd_agent_run(const struct nd_job *job, struct nd_spool_writer *writer, struct nd_error *err)
+enum nd_status nd_agent_run(const struct nd_job *job, const struct nd_resume *resume,
+                            struct nd_spool_writer *writer, struct nd_error *err)
 {
-    struct nd_agent agent = {.job = job, .writer = writer, .stage = "start"};
+    struct nd_agent agent = {.job = job,
+                             .writer = writer,
+                             .resume = resume != NULL && !resume->is_fresh ? resume : NULL,
+                             .stage = "start"};
     struct nd_error failure = {0};
     enum nd_status status = run_stages(&agent, &failure);
     if (status == ND_OK) {

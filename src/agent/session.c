@@ -1,6 +1,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "agent/internal.h"
 #include "base/file.h"
@@ -36,6 +37,51 @@ static void record_library(void *context, const char *path, const char *build_id
     nd_fields_append(agent->writer, ND_RECORD_LIBRARY, NULL, 0, &fields, NULL);
 }
 
+bool nd_agent_is_resumed_pass(const struct nd_agent *agent)
+{
+    return agent->resume != NULL && agent->pass == agent->resume->pass;
+}
+
+/* Whether the two say the same. */
+static bool is_same_record(const struct nd_record *record, const struct nd_strbuf *fields)
+{
+    return record->payload_bytes == fields->len &&
+           (fields->len == 0 || memcmp(record->payload, fields->text, fields->len) == 0);
+}
+
+/* Looks for libraries that are not those of before the interruption: a system that was updated meanwhile. */
+struct library_check {
+    const struct nd_resume_records *before;
+    struct nd_strbuf changed;
+};
+
+static void check_library(void *context, const char *path, const char *build_id)
+{
+    struct library_check *check = context;
+    for (size_t i = 0; i < check->before->n; i++) {
+        char *then_path = nd_fields_get(&check->before->items[i], "path");
+        char *then_id = nd_fields_get(&check->before->items[i], "build_id");
+        if (then_path == NULL || then_id == NULL)
+            check->changed.failed = true;
+        else if (strcmp(then_path, path) == 0 && strcmp(then_id, build_id) != 0 && check->changed.len < 200)
+            nd_strbuf_printf(&check->changed, "%s'%s'", check->changed.len > 0 ? ", " : "", path);
+        free(then_path);
+        free(then_id);
+    }
+}
+
+static enum nd_status check_libraries(const struct nd_agent *agent, struct nd_error *err)
+{
+    struct library_check check = {.before = &agent->resume->libraries};
+    nd_runtime_visit_libraries(check_library, &check);
+    enum nd_status status = check.changed.failed ? nd_fail_memory(err) : ND_OK;
+    if (status == ND_OK && check.changed.len > 0)
+        status = nd_fail(err, ND_E_DEVICE_OUTPUT, NULL,
+                         "libraries were replaced since the run was interrupted: %s", check.changed.text);
+    nd_strbuf_deinit(&check.changed);
+    return status;
+}
+
 bool nd_agent_has_provider(const struct nd_job *job)
 {
     return job->provider_name != NULL && job->provider_name[0] != '\0';
@@ -64,7 +110,16 @@ enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *er
     struct nd_strbuf fields = {0};
     nd_fields_add(&fields, "version", nd_runtime_version(agent->runtime));
     nd_fields_add(&fields, "build_info", nd_runtime_build_info(agent->runtime));
-    return nd_fields_append(agent->writer, ND_RECORD_RUNTIME, NULL, 0, &fields, err);
+    if (agent->resume == NULL)
+        return nd_fields_append(agent->writer, ND_RECORD_RUNTIME, NULL, 0, &fields, err);
+    if (fields.failed)
+        status = nd_fail_memory(err);
+    else if (!is_same_record(&agent->resume->runtime, &fields))
+        status = nd_fail(err, ND_E_DEVICE_OUTPUT, NULL,
+                         "the runtime is ONNX Runtime %s, not the one of before the interruption",
+                         nd_runtime_version(agent->runtime));
+    nd_strbuf_deinit(&fields);
+    return status;
 }
 
 /* One profile is enough: that of the pass with the most tensors. */
@@ -144,12 +199,41 @@ static void record_reasons(struct nd_agent *agent)
 
 enum nd_status nd_agent_create_session(struct nd_agent *agent, struct nd_error *err)
 {
+    if (nd_agent_is_resumed_pass(agent) && wants_provider_profile(agent))
+        unlink(provider_profile); /* the provider appends, and what is there may end in half a line */
     enum nd_status status = try_session(agent, err);
     /* Also after a failure: which libraries were in the process is evidence. */
-    if (agent->pass == 0)
+    if (agent->pass == 0 && agent->resume == NULL)
         nd_runtime_visit_libraries(record_library, agent);
-    if (status != ND_OK && agent->job->log_severity > 0)
+    else if (status == ND_OK && nd_agent_is_resumed_pass(agent))
+        status = check_libraries(agent, err);
+    if (agent->session == NULL && agent->job->log_severity > 0)
         record_reasons(agent);
+    return status;
+}
+
+/* Records node i, or finds it recorded where it was before an interruption. */
+static enum nd_status record_node(struct nd_agent *agent, const struct nd_placement *node, size_t i,
+                                  struct nd_error *err)
+{
+    struct nd_strbuf fields = {0};
+    nd_fields_add(&fields, "provider", node->provider);
+    nd_fields_add(&fields, "name", node->name);
+    nd_fields_add(&fields, "op_type", node->op_type);
+    nd_fields_add(&fields, "domain", node->domain);
+    if (nd_agent_has_provider(agent->job))
+        nd_fields_add_u64(&fields, "subgraph", (uint64_t)node->subgraph + 1);
+    if (!nd_agent_is_resumed_pass(agent) || !agent->resume->has_runs)
+        return nd_fields_append(agent->writer, ND_RECORD_NODE, NULL, 0, &fields, err);
+    const struct nd_resume_records *before = &agent->resume->nodes;
+    enum nd_status status = ND_OK;
+    if (fields.failed)
+        status = nd_fail_memory(err);
+    else if (i >= before->n || !is_same_record(&before->items[i], &fields))
+        status = nd_fail(err, ND_E_DEVICE_OUTPUT, node->name,
+                         "node '%s' (%s) is not placed as it was before the interruption", node->name,
+                         node->op_type);
+    nd_strbuf_deinit(&fields);
     return status;
 }
 
@@ -162,19 +246,17 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
     enum nd_status status = nd_session_placement(agent->session, &nodes, &n, err);
     struct nd_strbuf fallen = {0};
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        struct nd_strbuf fields = {0};
-        nd_fields_add(&fields, "provider", nodes[i].provider);
-        nd_fields_add(&fields, "name", nodes[i].name);
-        nd_fields_add(&fields, "op_type", nodes[i].op_type);
-        nd_fields_add(&fields, "domain", nodes[i].domain);
-        if (nd_agent_has_provider(job))
-            nd_fields_add_u64(&fields, "subgraph", (uint64_t)nodes[i].subgraph + 1);
-        status = nd_fields_append(agent->writer, ND_RECORD_NODE, NULL, 0, &fields, err);
+        status = record_node(agent, &nodes[i], i, err);
         if (status == ND_OK && nd_agent_has_provider(job) &&
             strcmp(nodes[i].provider, job->provider_name) != 0 && !nd_job_is_io_node(job, nodes[i].name) &&
             n_fallen++ < 8)
             nd_strbuf_printf(&fallen, "%s%s '%s'", n_fallen > 1 ? ", " : "", nodes[i].op_type, nodes[i].name);
     }
+    if (status == ND_OK && nd_agent_is_resumed_pass(agent) && agent->resume->has_runs &&
+        n != agent->resume->nodes.n)
+        status =
+            nd_fail(err, ND_E_DEVICE_OUTPUT, NULL, "%zu nodes are placed, and %zu were before the interruption",
+                    n, agent->resume->nodes.n);
     if (status == ND_OK && n_fallen > 0 && !job->is_fallback_allowed)
         status =
             nd_fail(err, ND_E_DEVICE_FALLBACK, NULL, "%zu of %zu nodes do not run on %s: %s%s", n_fallen, n,
@@ -231,7 +313,8 @@ enum nd_status nd_agent_record_truth(struct nd_agent *agent, struct nd_error *er
 {
     struct nd_strbuf fields = {0};
     enum nd_status status = nd_session_truth(agent->session, add_truth, &fields, err);
-    if (status == ND_OK && fields.len > 0)
+    agent->is_remembering = status == ND_OK && fields.len > 0;
+    if (agent->is_remembering)
         status = nd_fields_append(agent->writer, ND_RECORD_TRUTH, NULL, 0, &fields, err);
     nd_strbuf_deinit(&fields);
     return status;

@@ -1,4 +1,4 @@
-#include "agent/store.h"
+#include "agent/store_internal.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -7,60 +7,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "spool/chunk.h"
 #include "spool/fields.h"
 
-enum {
-    N_SLOTS = 4,           /* runs that may wait for the thread */
-    ACK_INTERVAL_MS = 400, /* so that never more than half a second of work is lost */
-};
-
-/* A run that waits for the thread. */
-struct slot {
-    size_t probe;
-    size_t sample;
-    size_t repeat;
-    uint64_t latency_ns;
-    void **data; /* per edge */
-};
-
-/* What the thread keeps per edge. */
-struct edge_state {
-    enum nd_dtype dtype;
-    struct nd_shape shape;
-    size_t sample_bytes;
-    struct nd_chunk_layout layout; /* for the probe in work */
-    unsigned char *open_chunk;     /* samples of a chunk that is not whole yet */
-    size_t n_open;                 /* samples in it */
-    size_t n_acknowledged;         /* of those, stored as fragments already */
-};
-
-struct nd_store_thread {
-    const struct nd_job *job;
-    struct nd_spool_writer *writer;
-    size_t n_edges;   /* of the pass */
-    size_t *edge_ids; /* their numbers in the job */
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct slot slots[N_SLOTS]; /* a ring: n_waiting of them from first on */
-    size_t first;
-    size_t n_waiting;
-    bool is_ending;
-    bool has_shapes;
-    enum nd_status status;
-    struct nd_error error;
-    /* the thread's own */
-    struct edge_state *edges;
-    struct nd_digest *digests;       /* of the run in work */
-    struct nd_digest *first_digests; /* of repeat 0 of the sample in work */
-    unsigned char *encoded;
-    size_t encoded_bytes;
-    size_t probe; /* in work; SIZE_MAX before the first */
-    size_t n_complete;
-    size_t n_acknowledged;
-    uint64_t acknowledged_ns;
-};
+enum { ACK_INTERVAL_MS = 400 }; /* so that never more than half a second of work is lost */
 
 static enum nd_status append(struct nd_store_thread *store, enum nd_record_kind kind, const uint64_t index[4],
                              const void *payload, size_t payload_bytes, struct nd_error *err)
@@ -175,7 +124,7 @@ static enum nd_status acknowledge(struct nd_store_thread *store, struct nd_error
     return status;
 }
 
-static enum nd_status begin_probe(struct nd_store_thread *store, size_t probe, struct nd_error *err)
+enum nd_status nd_store_begin_probe(struct nd_store_thread *store, size_t probe, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     store->probe = probe;
@@ -215,7 +164,7 @@ static enum nd_status process(struct nd_store_thread *store, const struct slot *
     if (store->probe == SIZE_MAX)
         status = announce_outputs(store, err);
     if (status == ND_OK && store->probe != slot->probe)
-        status = begin_probe(store, slot->probe, err);
+        status = nd_store_begin_probe(store, slot->probe, err);
     for (size_t e = 0; status == ND_OK && e < store->n_edges; e++) {
         store->digests[e] = nd_digest_bytes(slot->data[e], store->edges[e].sample_bytes);
         status = store_tensor(store, e, slot, err);
@@ -348,26 +297,34 @@ static const char *output_name(const struct nd_store_thread *store, size_t edge)
     return store->job->edges[store->edge_ids[edge]].output;
 }
 
+enum nd_status nd_store_set_shape(struct nd_store_thread *store, size_t edge, enum nd_dtype dtype,
+                                  const struct nd_shape *shape, struct nd_error *err)
+{
+    struct edge_state *state = &store->edges[edge];
+    if (shape->rank >= ND_MAX_RANK)
+        return nd_fail(err, ND_E_DEVICE_OUTPUT, output_name(store, edge),
+                       "output '%s' has rank %d; at most %d can be stored", output_name(store, edge),
+                       shape->rank, ND_MAX_RANK - 1);
+    enum nd_status status = nd_shape_size_bytes(shape, dtype, &state->sample_bytes, err);
+    if (status != ND_OK)
+        return status;
+    state->dtype = dtype;
+    state->shape = *shape;
+    for (size_t s = 0; s < N_SLOTS; s++)
+        if ((store->slots[s].data[edge] = nd_tensor_alloc(state->sample_bytes)) == NULL)
+            return nd_fail_memory(err);
+    return ND_OK;
+}
+
 /* The first run says what each edge is; buffers follow from that. */
 static enum nd_status learn_shapes(struct nd_store_thread *store, const struct nd_store_run *run,
                                    struct nd_error *err)
 {
-    for (size_t e = 0; e < store->n_edges; e++) {
-        const struct nd_output_view *view = run->views[e];
-        struct edge_state *state = &store->edges[e];
-        if (view->shape.rank >= ND_MAX_RANK)
-            return nd_fail(err, ND_E_DEVICE_OUTPUT, output_name(store, e),
-                           "output '%s' has rank %d; at most %d can be stored", output_name(store, e),
-                           view->shape.rank, ND_MAX_RANK - 1);
-        state->dtype = view->dtype;
-        state->shape = view->shape;
-        state->sample_bytes = view->size_bytes;
-        for (size_t s = 0; s < N_SLOTS; s++)
-            if ((store->slots[s].data[e] = nd_tensor_alloc(view->size_bytes)) == NULL)
-                return nd_fail_memory(err);
-    }
-    store->has_shapes = true;
-    return ND_OK;
+    enum nd_status status = ND_OK;
+    for (size_t e = 0; status == ND_OK && e < store->n_edges; e++)
+        status = nd_store_set_shape(store, e, run->views[e]->dtype, &run->views[e]->shape, err);
+    store->has_shapes = status == ND_OK;
+    return status;
 }
 
 static enum nd_status check_shapes(const struct nd_store_thread *store, const struct nd_store_run *run,

@@ -28,6 +28,31 @@ struct nd_store_run {
 enum nd_status nd_store_put(struct nd_store_thread *store, const struct nd_store_run *run,
                             struct nd_error *err);
 
+/* What an agent before this one stored of the pass, up to an acknowledgement. */
+struct nd_store_fragment {
+    size_t first; /* sample */
+    size_t n;
+    const void *bytes;
+    size_t n_bytes;
+};
+struct nd_store_past_edge {
+    bool is_known;
+    enum nd_dtype dtype;
+    struct nd_shape shape;
+    struct nd_store_fragment *fragments; /* in order, behind its last whole chunk */
+    size_t n_fragments, capacity;
+};
+struct nd_store_past {
+    size_t probe, sample, repeat;           /* of its last run */
+    const void *first_digests;              /* one of every edge of the pass, from repeat 0 of that sample */
+    const struct nd_store_past_edge *edges; /* of the whole job */
+};
+
+/* Takes up where that agent stopped, before the first nd_store_put, which hands over the run after its last.
+ * ND_E_SPOOL_RESUME when a sample that was acknowledged is not there. Borrows past for the call. */
+enum nd_status nd_store_restore(struct nd_store_thread *store, const struct nd_store_past *past,
+                                struct nd_error *err);
+
 /* Waits until everything handed over is stored, acknowledged and synced, ends the thread, and frees it. Accepts
  * NULL. */
 enum nd_status nd_store_finish(struct nd_store_thread **store, struct nd_error *err);

@@ -36,13 +36,26 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+static enum nd_status digest_library(const struct nd_assembly *assembly, const char *path,
+                                     char hex[static ND_SHA256_HEX_BYTES])
+{
+    if (!assembly->is_elsewhere)
+        return nd_sha256_file(path, hex, NULL);
+    for (size_t i = 0; i < assembly->n_libraries; i++)
+        if (strcmp(assembly->libraries[i].path, path) == 0 && assembly->libraries[i].sha256[0] != '\0') {
+            memcpy(hex, assembly->libraries[i].sha256, ND_SHA256_HEX_BYTES);
+            return ND_OK;
+        }
+    return ND_ERR_NOT_FOUND;
+}
+
 /* Every library that was loaded: path, SHA-256 and build id, in order of path. */
-static enum nd_status write_library(struct nd_capture_writer *writer, size_t number, const char *line,
-                                    struct nd_error *err)
+static enum nd_status write_library(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                    size_t number, const char *line, struct nd_error *err)
 {
     char key[64], hex[ND_SHA256_HEX_BYTES];
     const char *build_id = line + strlen(line) + 1; /* "path\0build id\0" */
-    enum nd_status status = nd_sha256_file(line, hex, NULL);
+    enum nd_status status = digest_library(assembly, line, hex);
     snprintf(key, sizeof key, "library_%03zu_path", number);
     enum nd_status written = write_string(writer, "runtime", key, line, err);
     snprintf(key, sizeof key, "library_%03zu_sha256", number);
@@ -54,8 +67,8 @@ static enum nd_status write_library(struct nd_capture_writer *writer, size_t num
     return written;
 }
 
-static enum nd_status write_libraries(struct nd_capture_writer *writer, const struct nd_spool_index *index,
-                                      struct nd_error *err)
+static enum nd_status write_libraries(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
+                                      const struct nd_spool_index *index, struct nd_error *err)
 {
     char **lines = nd_calloc(index->n_libraries, sizeof *lines);
     enum nd_status status = lines != NULL ? ND_OK : nd_fail_memory(err);
@@ -73,7 +86,7 @@ static enum nd_status write_libraries(struct nd_capture_writer *writer, const st
     if (status == ND_OK)
         qsort(lines, index->n_libraries, sizeof *lines, compare_texts);
     for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++)
-        status = write_library(writer, i, lines[i], err);
+        status = write_library(writer, assembly, i, lines[i], err);
     for (size_t i = 0; lines != NULL && i < index->n_libraries; i++)
         free(lines[i]);
     free(lines);
@@ -92,26 +105,34 @@ static enum nd_status write_attributes(struct nd_capture_writer *writer, const s
         status = write_string(writer, "runtime", keys[i][1], value, err);
         free(value);
     }
+    const struct nd_attr resumed = {.group = (char *)"runtime",
+                                    .key = (char *)"resumed",
+                                    .type = ND_ATTR_I64,
+                                    .i64 = (int64_t)index->n_resumed};
+    if (status == ND_OK && index->n_resumed > 0)
+        status = nd_capture_writer_attr(writer, &resumed, err);
     static const char *const truths[] = {"profile", "faulty", "kinds", "n_changed"};
     for (size_t i = 0; status == ND_OK && index->truth.kind != 0 && i < sizeof truths / sizeof truths[0]; i++) {
         char *value = nd_fields_get(&index->truth, truths[i]);
         status = write_string(writer, "truth", truths[i], value, err);
         free(value);
     }
-    return status == ND_OK ? write_libraries(writer, index, err) : status;
+    return status == ND_OK ? write_libraries(writer, assembly, index, err) : status;
 }
 
 /* ---- failure ---- */
 
 /* Why the device failed, from the agent itself when it could still say it, else from the host that saw it die.
- */
+ * What an agent says whose link was lost is not its last word. */
 static void describe_failure(const struct nd_assembly *assembly, const struct nd_spool_index *index,
                              struct nd_assembled *out)
 {
-    out->state = ND_CAPTURE_FAILED;
-    snprintf(out->stage, sizeof out->stage, "%s", index->stage[0] != '\0' ? index->stage : "start");
-    char *message = index->failure.kind != 0 ? nd_fields_get(&index->failure, "message") : NULL;
-    char *object = index->failure.kind != 0 ? nd_fields_get(&index->failure, "object") : NULL;
+    bool is_last_word = index->failure.kind != 0 && !assembly->can_resume;
+    const char *first_stage = assembly->death_stage != NULL ? assembly->death_stage : "start";
+    out->state = assembly->can_resume && out->samples_done > 0 ? ND_CAPTURE_PARTIAL : ND_CAPTURE_FAILED;
+    snprintf(out->stage, sizeof out->stage, "%s", index->stage[0] != '\0' ? index->stage : first_stage);
+    char *message = is_last_word ? nd_fields_get(&index->failure, "message") : NULL;
+    char *object = is_last_word ? nd_fields_get(&index->failure, "object") : NULL;
     uint64_t code = ND_E_DEVICE_CRASH;
     if (message != NULL) {
         nd_fields_get_u64(&index->failure, "code", &code);
@@ -127,6 +148,25 @@ static void describe_failure(const struct nd_assembly *assembly, const struct nd
     }
     free(message);
     free(object);
+}
+
+/* A provider whose backend lacks a library takes no node, and says why only in the log. */
+static void explain_placement(const struct nd_spool_index *index, struct nd_assembled *assembled)
+{
+    static const char key[] = "Unable to load backend, error:";
+    bool is_said = strcmp(assembled->stage, "placement") != 0;
+    for (size_t i = 0; i < index->n_logs && !is_said; i++) {
+        char *message = nd_fields_get(&index->logs[i], "message");
+        const char *found = message != NULL ? strstr(message, key) : NULL;
+        if (found != NULL) {
+            found += strlen(key);
+            found += strspn(found, " ");
+            nd_error_context(&assembled->failure, "the provider's backend cannot be loaded: %.*s",
+                             (int)strcspn(found, "\r\n"), found);
+            is_said = true;
+        }
+        free(message);
+    }
 }
 
 static enum nd_status write_failure(struct nd_capture_writer *writer, const struct nd_assembly *assembly,
@@ -221,6 +261,10 @@ static enum nd_status write_logs(struct nd_capture_writer *writer, const struct 
     if (status == ND_OK && text != NULL)
         status = write_log(writer, "stdout", text, n, findings, err);
     free(text);
+    if (status == ND_OK && assembly->transfer != NULL)
+        status = nd_capture_writer_log(writer, "transfer", assembly->transfer, strlen(assembly->transfer), err);
+    if (status == ND_OK && assembly->logcat != NULL)
+        status = write_log(writer, "logcat", assembly->logcat, assembly->logcat_bytes, findings, err);
     if (status == ND_OK && index->profile.kind != 0)
         status =
             nd_capture_writer_log(writer, "profile", index->profile.payload, index->profile.payload_bytes, err);
@@ -299,6 +343,7 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
         status = nd_findings_write(writer, &findings, err);
     if (status == ND_OK && has_failed) {
         describe_failure(assembly, index, out);
+        explain_placement(index, out);
         status = write_failure(writer, assembly, &findings, out, err);
     }
     nd_log_findings_deinit(&findings);

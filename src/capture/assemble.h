@@ -7,10 +7,18 @@
 #include "npudiff/model.h"
 #include "npudiff/probe.h"
 
+/* A library as the machine elsewhere that loaded it has it. */
+struct nd_assembled_library {
+    char *path;
+    char sha256[65]; /* "" where it cannot be read */
+};
+
 struct nd_assembly {
     const char *spool_path;  /* may be missing: an agent that died before it wrote anything */
     const char *stdout_path; /* what the agent and the provider printed; nullable */
-    const char *path;        /* of the capture */
+    const char *logcat;      /* what the device's system logged meanwhile; nullable */
+    size_t logcat_bytes;
+    const char *path; /* of the capture */
     bool replace;
     const struct nd_attr *attrs; /* of root, device, model, runtime and host, as far as the host knows them */
     size_t n_attrs;
@@ -25,6 +33,12 @@ struct nd_assembly {
     bool store_digests_only;
     const struct nd_model *model; /* tells whether failed operators follow one another; nullable */
     const struct nd_error *death; /* how the agent died, when it did not end by itself; nullable */
+    const char *death_stage;      /* where, when the agent never wrote a record; nullable */
+    bool can_resume;              /* a later run can go on: with samples the capture is partial, not failed */
+    const char *transfer;         /* what was moved to and from another machine; nullable */
+    bool is_elsewhere; /* the agent ran on another machine: its libraries are not those of this one */
+    const struct nd_assembled_library *libraries; /* of that machine */
+    size_t n_libraries;
     bool is_reproducible; /* SOURCE_DATE_EPOCH: leave out what differs between two equal runs (latencies, logs)
                            */
 };
@@ -36,7 +50,7 @@ struct nd_assembled {
     struct nd_error failure;
 };
 
-/* Writes the capture: complete, or failed with the reason and every sample that was acknowledged. */
+/* Writes the capture: complete, or failed or partial with the reason and every sample that was acknowledged. */
 enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd_assembled *out,
                                    struct nd_error *err);
 

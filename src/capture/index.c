@@ -50,11 +50,19 @@ static const struct rule probe_parts[] = {
     {"digests", true, any_dataset}, {"repeats", true, any_dataset},       {"repeat_index", true, any_dataset},
     {"labels", false, NULL},        {"latency_us", false, NULL},          {0}};
 static const struct rule any_probe[] = {{"*", true, probe_parts}, {0}};
-static const struct rule root_parts[] = {
-    {"device", true, no_objects},  {"runtime", true, no_objects},       {"model", true, no_objects},
-    {"host", true, no_objects},    {"failure", true, no_objects},       {"truth", true, no_objects},
-    {"edges", true, edge_columns}, {"nodes", true, node_columns},       {"probes", true, any_probe},
-    {"logs", true, any_dataset},   {"findings", true, finding_columns}, {0}};
+static const struct rule root_parts[] = {{"device", true, no_objects},
+                                         {"runtime", true, no_objects},
+                                         {"model", true, no_objects},
+                                         {"host", true, no_objects},
+                                         {"failure", true, no_objects},
+                                         {"truth", true, no_objects},
+                                         {"import", true, no_objects},
+                                         {"edges", true, edge_columns},
+                                         {"nodes", true, node_columns},
+                                         {"probes", true, any_probe},
+                                         {"logs", true, any_dataset},
+                                         {"findings", true, finding_columns},
+                                         {0}};
 
 static const struct rule *find_rule(const struct rule *rules, const char *name)
 {

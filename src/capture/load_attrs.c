@@ -10,7 +10,7 @@ static const struct {
     const char *group;
     const char *path;
 } groups[] = {{"", "/"},         {"device", "/device"},   {"runtime", "/runtime"}, {"model", "/model"},
-              {"host", "/host"}, {"failure", "/failure"}, {"truth", "/truth"}};
+              {"host", "/host"}, {"failure", "/failure"}, {"truth", "/truth"},     {"import", "/import"}};
 
 static enum nd_status set_attr(struct nd_attr *attr, const char *group, const char *path,
                                const struct nd_index_attr *found, struct nd_error *err)

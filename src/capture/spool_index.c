@@ -59,7 +59,7 @@ static bool take_sample(struct nd_spool_index *index, const struct nd_record *re
     size_t run = (size_t)(at[1] * index->n_repeats + at[2]);
     probe->digests[index->pass * n_runs + run] = record->payload;
     if (index->pass == 0)
-        probe->latency_us[run] = (double)at[3] * 1e-3;
+        probe->latency_us[run] = at[3] != UINT64_MAX ? (double)at[3] * 1e-3 : NAN; /* nobody measured it */
     return true;
 }
 
@@ -73,18 +73,11 @@ static bool take_ack(struct nd_spool_index *index, const struct nd_record *recor
 
 static bool take_output(struct nd_spool_index *index, const struct nd_record *record)
 {
-    uint64_t dtype;
-    char *dims = nd_fields_get(record, "dims");
-    bool is_whole =
-        dims != NULL && record->index[0] < index->n_edges && nd_fields_get_u64(record, "dtype", &dtype);
-    if (is_whole) {
-        struct nd_spool_output *output = &index->outputs[record->index[0]];
-        output->dtype = (enum nd_dtype)dtype;
-        output->is_known = nd_dims_parse(dims, &output->shape) && nd_dtype_size_bytes(output->dtype) > 0;
-        is_whole = output->is_known;
-    }
-    free(dims);
-    return is_whole;
+    if (record->index[0] >= index->n_edges)
+        return false;
+    struct nd_spool_output *output = &index->outputs[record->index[0]];
+    output->is_known = nd_job_read_output(record, &output->dtype, &output->shape);
+    return output->is_known;
 }
 
 static void take_stage(struct nd_spool_index *index, const struct nd_record *record)
@@ -123,6 +116,11 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
         return record->index[0] < index->n_passes;
     case ND_RECORD_STAGE:
         take_stage(index, record);
+        return true;
+    case ND_RECORD_JOB:
+        return true; /* whose spool it is matters to who goes on with it */
+    case ND_RECORD_RESUME:
+        index->n_resumed++;
         return true;
     case ND_RECORD_RUNTIME:
         index->runtime = *record;

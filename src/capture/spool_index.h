@@ -63,9 +63,10 @@ struct nd_spool_index {
     struct nd_record profile;
     struct nd_record provider_profile;
     struct nd_record truth;
-    size_t pass;    /* the last that began */
-    char stage[32]; /* the last that was entered */
-    bool has_ended; /* ND_RECORD_END was there */
+    size_t pass;      /* the last that began */
+    char stage[32];   /* the last that was entered */
+    size_t n_resumed; /* how often a later agent went on where one was interrupted */
+    bool has_ended;   /* ND_RECORD_END was there */
 };
 
 /* What the agent was asked for. */

@@ -17,9 +17,9 @@ enum nd_status nd_capture_writer_create(const char *final_path, bool replace, st
 /* Removes what was written unless committed. Accepts NULL and the half-built. */
 void nd_capture_writer_destroy(struct nd_capture_writer **writer);
 
-/* An attribute of group attr->group ("device", "runtime", "model", "host", "failure", "truth", "" = root), made
- * when missing. ND_ERR_FORMAT for text over 60000 bytes (HDF5's limit), a key given twice and the four root
- * keys that commit writes. */
+/* An attribute of group attr->group ("device", "runtime", "model", "host", "failure", "truth", "import", "" =
+ * root), made when missing. ND_ERR_FORMAT for text over 60000 bytes (HDF5's limit), a key given twice and the
+ * four root keys that commit writes. */
 enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const struct nd_attr *attr,
                                       struct nd_error *err);
 

@@ -1,13 +1,12 @@
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "cli/capture_paths.h"
 #include "cli/commands.h"
 #include "cli/dims.h"
 #include "cli/fleet.h"
+#include "cli/resume.h"
 #include "cli/signals.h"
 #include "npudiff/device.h"
 #include "npudiff/evidence.h"
@@ -31,14 +30,15 @@ struct values {
     bool prefixes;
     bool allow_fallback;
     bool profile;
+    struct cli_integer link_limit_s; /* 0 is a choice: not at all */
     bool force;
+    bool resume;
+    bool clean;
     bool json;
     bool quiet;
 };
 
 /* ---- preparing ---- */
-
-enum { MAX_LABEL_BYTES = 100, MAX_NAME_BYTES = MAX_LABEL_BYTES + 16 };
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -46,136 +46,25 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Digits for what a file name cannot tell apart (FNV-1a). */
-static uint32_t hash_text(const char *text)
+/* Devices, where their captures go, and which of them are there already. */
+static enum nd_status prepare_cells(const struct values *values, struct cli_fleet *fleet, int *usage,
+                                    struct nd_error *err)
 {
-    uint32_t hash = 2166136261u;
-    for (; *text != '\0'; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    return hash;
-}
-
-/* The label as a file name: what that had better not hold becomes '-'. Digits follow where it was too long or
- * held what is not in the names of devices. */
-static void name_file(const char *label, bool with_digits, char name[MAX_NAME_BYTES])
-{
-    const char *replaced = strncmp(label, "emu:", 4) == 0 ? "/?&=: @,'\"*<>|\\" : "/?&=: ";
-    const char *strange = "'\"*<>|\\";
-    size_t n = 0;
-    for (const char *at = label; *at != '\0'; at++) {
-        bool is_control = (unsigned char)*at < ' ' || *at == 127;
-        with_digits = with_digits || is_control || strchr(strange, *at) != NULL;
-        if (n < MAX_LABEL_BYTES)
-            name[n] = is_control || strchr(replaced, *at) != NULL ? '-' : *at;
-        n++;
-    }
-    with_digits = with_digits || n > MAX_LABEL_BYTES;
-    n = n < MAX_LABEL_BYTES ? n : MAX_LABEL_BYTES;
-    while (n < strlen(label) && n > 0 && ((unsigned char)label[n] & 0xc0) == 0x80)
-        n--; /* not within a character */
-    name[n] = '\0';
-    if (with_digits)
-        snprintf(name + n, MAX_NAME_BYTES - n, "-%08x", (unsigned int)hash_text(label));
-}
-
-/* "<folder>/<label>.h5", or the output itself when that is a file name. */
-static char *capture_path(const char *output, const char *label, bool with_digits, bool is_file)
-{
-    if (is_file)
-        return strdup(output);
-    char name[MAX_NAME_BYTES];
-    name_file(label, with_digits, name);
-    size_t size = strlen(output) + strlen(name) + 8;
-    char *path = malloc(size);
-    if (path != NULL)
-        snprintf(path, size, "%s/%s.h5", output, name);
-    return path;
-}
-
-/* True when it is a folder afterwards, which *is_new says was not there; else errno says why not. */
-static bool make_one_folder(const char *path, bool *is_new)
-{
-    struct stat info;
-    *is_new = mkdir(path, 0777) == 0;
-    if (*is_new)
-        return true;
-    int problem = errno;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return true;
-    errno = problem == EEXIST ? ENOTDIR : problem;
-    return false;
-}
-
-/* *n_old: how many bytes of the path are that of a folder that was there. */
-static bool make_folder(const char *path, size_t *n_old)
-{
-    char *partial = strdup(path);
-    bool is_made = partial != NULL, is_new = false, has_new = false;
-    *n_old = 0;
-    for (char *at = partial; is_made && at != NULL; at = strchr(at + 1, '/')) {
-        char kept = *at;
-        if (at == partial)
-            continue;
-        *at = '\0';
-        is_made = make_one_folder(partial, &is_new);
-        *at = kept;
-        has_new = has_new || is_new;
-        if (is_made && !has_new)
-            *n_old = (size_t)(at - partial);
-    }
-    is_made = is_made && make_one_folder(path, &is_new);
-    if (is_made && !has_new && !is_new)
-        *n_old = strlen(path);
-    if (!is_made)
-        fprintf(stderr, "npudiff: cannot create folder '%s': %s\n", path, strerror(errno));
-    free(partial);
-    return is_made;
-}
-
-/* What make_folder made goes again where nothing came into it. */
-static void remove_empty_folder(const char *path, size_t n_old)
-{
-    char *partial = strdup(path);
-    size_t n = partial != NULL ? strlen(partial) : 0;
-    for (;;) {
-        while (n > n_old && partial[n - 1] == '/')
-            partial[--n] = '\0';
-        if (n <= n_old || rmdir(partial) != 0)
-            break;
-        while (n > n_old && partial[n - 1] != '/')
-            partial[--n] = '\0';
-    }
-    free(partial);
-}
-
-/* Two devices whose names differ only in what a file name does not hold. */
-static bool is_taken(const struct cli_fleet *fleet, size_t n, const char *path, const char *label)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(fleet->cells[i].path, path) == 0 && strcmp(fleet->cells[i].device.label, label) != 0)
-            return true;
-    return false;
-}
-
-static enum nd_status prepare_cells(const struct values *values, struct cli_fleet *fleet, struct nd_error *err)
-{
-    bool is_file = ends_with(values->output, ".h5");
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < fleet->n_cells; i++) {
-        struct cli_cell *cell = &fleet->cells[i];
-        status = nd_device_parse(values->devices.items[i], &cell->device, err);
-        if (status != ND_OK)
-            break;
-        const char *label = cell->device.label;
-        cell->path = capture_path(values->output, label, false, is_file);
-        if (cell->path != NULL && !is_file && is_taken(fleet, i, cell->path, label)) {
-            free(cell->path);
-            cell->path = capture_path(values->output, label, true, is_file);
+    enum nd_status status = cli_fleet_set_devices(fleet, &values->devices, err);
+    if (status != ND_OK)
+        return status;
+    if (ends_with(values->output, ".h5")) {
+        if (fleet->n_cells > 1) {
+            *usage = cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'",
+                                     values->output);
+            return ND_ERR_USAGE;
         }
-        if (cell->path == NULL)
-            status = ND_ERR_MEMORY;
+        fleet->cells[0].path = strdup(values->output);
+        status = fleet->cells[0].path != NULL ? ND_OK : ND_ERR_MEMORY;
+    } else if (!cli_name_captures(fleet, values->output)) {
+        status = ND_ERR_MEMORY;
     }
-    return status;
+    return status == ND_OK && values->resume ? cli_resume(fleet, err) : status;
 }
 
 static void fill_options(const struct values *values, struct nd_capture_options *options)
@@ -191,6 +80,10 @@ static void fill_options(const struct values *values, struct nd_capture_options 
     options->allow_fallback = values->allow_fallback;
     options->profile = values->profile;
     options->replace = values->force;
+    options->resume = values->resume;
+    options->clean_device = values->clean;
+    if (values->link_limit_s.is_given)
+        options->link_limit_s = (double)values->link_limit_s.value;
     options->agent = values->agent;
     for (int i = 0; values->log_level != NULL && i < 4; i++)
         if (strcmp(values->log_level, levels[i]) == 0)
@@ -216,8 +109,6 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     struct cli_fleet fleet = {.model = model,
                               .probes = (const struct nd_probe *const *)probes,
                               .n_probes = specs.n,
-                              .n_cells = values->devices.n,
-                              .cells = calloc(values->devices.n, sizeof *fleet.cells),
                               .n_threads = values->jobs,
                               .is_quiet = values->quiet,
                               .is_json = values->json};
@@ -226,21 +117,20 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     fleet.options.htp_config_outer = htp->outer;
     int usage = 0;
     size_t n_old = 0;
-    enum nd_status status =
-        fleet.cells != NULL ? cli_set_dims("capture", model, &values->dims, &usage, &err) : ND_ERR_MEMORY;
+    enum nd_status status = cli_set_dims("capture", model, &values->dims, &usage, &err);
     if (status == ND_OK)
         status = nd_model_check_static(model, &err);
     if (status == ND_OK)
         status = nd_probes_for_model(model, specs.items, specs.n, probes, &err);
     if (status == ND_OK)
-        status = prepare_cells(values, &fleet, &err);
+        status = prepare_cells(values, &fleet, &usage, &err);
     if (status != ND_OK) {
         exit_code = usage != 0 ? usage : cli_report_error(&err);
     } else if (ends_with(values->output, ".h5")) {
         exit_code = cli_fleet_capture(&fleet);
-    } else if (make_folder(values->output, &n_old)) {
+    } else if (cli_make_folder(values->output, &n_old)) {
         exit_code = cli_fleet_capture(&fleet);
-        remove_empty_folder(values->output, n_old);
+        cli_remove_empty_folder(values->output, n_old);
     }
     cli_fleet_deinit(&fleet);
     return exit_code;
@@ -257,6 +147,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->devices.n > 1 && ends_with(values->output, ".h5"))
         return cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'",
                                values->output);
+    if (values->resume && values->force)
+        return cli_usage_error("capture", "--resume keeps what --force would replace");
     if (values->prefixes && values->edges != NULL && strcmp(values->edges, "none") == 0)
         return cli_usage_error("capture", "--prefixes and --edges none exclude one another");
     struct nd_htp_config htp = {0};
@@ -288,7 +180,8 @@ static const struct cli_option options[] = {
      .kind = CLI_LIST,
      .offset = AT(devices),
      .argument = "DEVICE",
-     .help = "a device to run on, such as cpu or htp-sim:gen3 ('npudiff devices'); may be repeated"},
+     .help = "a device to run on, such as cpu, htp-sim:gen3, adb:SERIAL, adb:* (every phone) or ssh:HOST "
+             "('npudiff devices'); may be repeated"},
     {.name = "probe",
      .letter = 'p',
      .kind = CLI_LIST,
@@ -355,12 +248,23 @@ static const struct cli_option options[] = {
      .kind = CLI_FLAG,
      .offset = AT(force),
      .help = "replace captures that exist"},
+    {.name = "resume",
+     .kind = CLI_FLAG,
+     .offset = AT(resume),
+     .help = "keep captures that are complete, make the others; a run on another machine that was interrupted "
+             "goes on where it stopped"},
+    {.name = "clean",
+     .kind = CLI_FLAG,
+     .offset = AT(clean),
+     .help = "leave nothing on other machines afterwards, not even the libraries that a next run would need"},
     {.name = "jobs",
      .letter = 'j',
      .kind = CLI_NUMBER,
      .offset = AT(jobs),
      .argument = "N",
-     .help = "run N devices at once; latencies then disturb one another (1)",
+     .help =
+         "run N devices of this machine at once; latencies then disturb one another (1). Other machines run "
+         "at the same time in any case, each one device after the other",
      .min = 1,
      .max = 256},
     {.name = "time-limit",
@@ -377,6 +281,13 @@ static const struct cli_option options[] = {
      .help = "stop a device that shows no progress for S seconds (600)",
      .min = 0.01,
      .max = 1e7},
+    {.name = "link-limit",
+     .kind = CLI_INTEGER,
+     .offset = AT(link_limit_s),
+     .argument = "S",
+     .help = "wait S seconds for a device whose link is lost; it goes on meanwhile (60)",
+     .min = 0,
+     .max = 1e6},
     {.name = "memory-limit",
      .kind = CLI_NUMBER,
      .offset = AT(memory_limit_mib),
@@ -412,7 +323,10 @@ const struct cli_command cmd_capture = {
     .details =
         "Runs the model with fixed inputs on each device, in a process of its own, and writes one HDF5 file "
         "per "
-        "device with every quantised tensor as codes.\nA device that fails still gives a capture, marked "
+        "device with every quantised tensor as codes. What a phone or board needs is copied there through adb "
+        "or "
+        "ssh, what it has is not copied again, and the captures of several are made at once.\nA device that "
+        "fails still gives a capture, marked "
         "failed, with the reason and every sample that was complete.\nExit code 0: all complete; 2: usage or "
         "I/O "
         "trouble; 5: a device failed.",

@@ -4,6 +4,7 @@
 
 struct values {
     bool json;
+    bool no_phones;
 };
 
 static json_t *syntax_rows(void)
@@ -30,24 +31,45 @@ static json_t *chipset_rows(const char *missing)
     return rows;
 }
 
-static int run(const void *context, const char *const *operands, size_t n_operands)
+/* The phones that adb knows of; NULL, and why, where it cannot be asked. */
+static json_t *phone_rows(struct nd_error *err)
 {
-    (void)operands;
-    (void)n_operands;
-    const struct values *values = context;
-    struct nd_error err = {0};
-    struct nd_device probe = {0};
-    /* Whether a device can run here depends on its runtime alone: asking for one says what is missing. */
-    const char *missing = nd_device_parse("cpu", &probe, &err) == ND_OK ? NULL : err.message;
-    nd_device_deinit(&probe);
-    json_t *syntaxes = syntax_rows();
-    json_t *chipsets = chipset_rows(missing);
-    if (values->json) {
-        json_t *root = json_pack("{s:o, s:o}", "syntaxes", syntaxes, "chipsets", chipsets);
-        cli_print_json(root);
-        json_decref(root);
-        return 0;
+    struct nd_phone *phones = NULL;
+    size_t n = 0;
+    if (nd_phones_list(true, &phones, &n, err) != ND_OK)
+        return NULL;
+    json_t *rows = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_phone *phone = &phones[i];
+        const char *soc = phone->chipset != NULL ? phone->chipset->sm : phone->soc;
+        json_t *uri = cli_text(phone->serial);
+        json_array_append_new(
+            rows,
+            json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:s}", "device",
+                      json_sprintf("adb:%s", json_string_value(uri)), "serial", uri, "state",
+                      cli_text(phone->state), "model", cli_text(phone->model), "soc", cli_text(soc), "chipset",
+                      phone->chipset != NULL ? json_string(phone->chipset->sm) : json_null(), "available",
+                      phone->trouble == NULL, "reason", phone->trouble != NULL ? phone->trouble : ""));
     }
+    nd_phones_free(phones, n);
+    return rows;
+}
+
+static void print_phones(const json_t *phones, const struct nd_error *trouble)
+{
+    static const struct cli_column columns[] = {{"device", "PHONE"}, {"model", "MODEL"},   {"soc", "CHIPSET"},
+                                                {"state", "STATE"},  {"reason", "REASON"}, {NULL, NULL}};
+    printf("\n");
+    if (phones == NULL)
+        printf("not available: %s\n", trouble->message);
+    else if (json_array_size(phones) == 0)
+        printf("phones: none is attached\n");
+    else
+        cli_print_table(phones, columns);
+}
+
+static void print_tables(const json_t *root, const struct nd_error *phone_trouble, const char *missing)
+{
     static const struct cli_column syntax_columns[] = {{"device", "DEVICE"}, {"runs", "RUNS"}, {NULL, NULL}};
     static const struct cli_column chipset_columns[] = {{"device", "SIMULATED CHIPSET"},
                                                         {"sm", "SM"},
@@ -56,17 +78,44 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                                         {"marketing", "MARKETING"},
                                                         {"available", "AVAILABLE"},
                                                         {NULL, NULL}};
-    cli_print_table(syntaxes, syntax_columns);
+    cli_print_table(json_object_get(root, "syntaxes"), syntax_columns);
     printf("\n");
-    cli_print_table(chipsets, chipset_columns);
+    cli_print_table(json_object_get(root, "chipsets"), chipset_columns);
     if (missing != NULL)
         printf("\nnot available: %s\n", missing);
-    json_decref(syntaxes);
-    json_decref(chipsets);
+    if (phone_trouble != NULL)
+        print_phones(json_object_get(root, "phones"), phone_trouble);
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)operands;
+    (void)n_operands;
+    const struct values *values = context;
+    struct nd_error err = {0}, phone_trouble = {0};
+    struct nd_device probe = {0};
+    /* Whether a device can run here depends on its runtime alone: asking for one says what is missing. */
+    const char *missing = nd_device_parse("cpu", &probe, &err) == ND_OK ? NULL : err.message;
+    nd_device_deinit(&probe);
+    json_t *root = json_pack("{s:o, s:o}", "syntaxes", syntax_rows(), "chipsets", chipset_rows(missing));
+    json_t *phones = values->no_phones ? NULL : phone_rows(&phone_trouble);
+    if (phones != NULL)
+        json_object_set_new(root, "phones", phones);
+    else if (!values->no_phones)
+        json_object_set_new(root, "phones_reason", cli_text(phone_trouble.message));
+    if (values->json)
+        cli_print_json(root);
+    else
+        print_tables(root, values->no_phones ? NULL : &phone_trouble, missing);
+    json_decref(root);
     return 0;
 }
 
 static const struct cli_option options[] = {
+    {.name = "no-phones",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, no_phones),
+     .help = "do not ask adb, which starts its server where none runs"},
     {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
     {.name = NULL},
 };
@@ -74,10 +123,13 @@ static const struct cli_option options[] = {
 const struct cli_command cmd_devices = {
     .name = "devices",
     .summary = "list the devices that can be captured here, and what is missing",
-    .synopsis = "[--json]",
-    .details = "Lists how a device is named (-d of 'npudiff capture') and the chipsets the simulator can stand "
-               "for, by "
-               "alias, SM number and QNN's soc_model.",
+    .synopsis = "[--no-phones] [--json]",
+    .details =
+        "Lists how a device is named (-d of 'npudiff capture'), the chipsets the simulator can stand "
+        "for, by alias, SM number and QNN's soc_model, and the phones that adb knows of, with the chipset "
+        "that they say they have. Without adb, or with a phone that does not answer, the rest is listed "
+        "all the same.\n"
+        "$NPUDIFF_ADB and $NPUDIFF_SSH name other executables than adb and ssh.",
     .options = options,
     .values_bytes = sizeof(struct values),
     .run = run,

@@ -130,22 +130,33 @@ static json_t *describe(const struct nd_capture *capture)
                      probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
 }
 
+/* Some sixty loaded libraries would bury the rest. */
+static bool is_shown(const char *key, bool is_verbose)
+{
+    return is_verbose || strncmp(key, "library_", 8) != 0;
+}
+
 static void print_group(const char *group, const json_t *members, bool is_verbose)
 {
     const char *key;
     json_t *value;
+    int width = 20;
     printf("%s\n", group);
     json_object_foreach((json_t *)(uintptr_t)members, key, value)
     {
-        /* Some sixty loaded libraries would bury the rest. */
-        if (!is_verbose && strncmp(key, "library_", 8) == 0)
+        if (is_shown(key, is_verbose) && (int)strlen(key) > width && strlen(key) < 40)
+            width = (int)strlen(key);
+    }
+    json_object_foreach((json_t *)(uintptr_t)members, key, value)
+    {
+        if (!is_shown(key, is_verbose))
             continue;
         if (json_is_string(value))
-            printf("  %-20s %s\n", key, json_string_value(value));
+            printf("  %-*s %s\n", width, key, json_string_value(value));
         else if (json_is_integer(value))
-            printf("  %-20s %" JSON_INTEGER_FORMAT "\n", key, json_integer_value(value));
+            printf("  %-*s %" JSON_INTEGER_FORMAT "\n", width, key, json_integer_value(value));
         else
-            printf("  %-20s %g\n", key, json_real_value(value));
+            printf("  %-*s %g\n", width, key, json_real_value(value));
     }
 }
 

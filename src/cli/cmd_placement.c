@@ -43,14 +43,13 @@ static void fill_options(const struct values *values, struct nd_capture_options 
 static enum nd_status prepare_cells(const struct values *values, const char *folder, struct cli_fleet *fleet,
                                     struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
+    enum nd_status status = cli_fleet_set_devices(fleet, &values->devices, err);
     for (size_t i = 0; status == ND_OK && i < fleet->n_cells; i++) {
         size_t size = strlen(folder) + 32;
-        status = nd_device_parse(values->devices.items[i], &fleet->cells[i].device, err);
         fleet->cells[i].path = malloc(size);
-        if (status == ND_OK && fleet->cells[i].path == NULL)
+        if (fleet->cells[i].path == NULL)
             status = ND_ERR_MEMORY;
-        if (status == ND_OK)
+        else
             snprintf(fleet->cells[i].path, size, "%s/%zu.h5", folder, i);
     }
     return status;
@@ -64,7 +63,7 @@ static int ask_devices(const struct values *values, struct nd_model *model, cons
     struct nd_probe *probe = NULL;
     const char *spec = values->probe != NULL ? values->probe : "zeros";
     fill_options(values, &fleet->options);
-    enum nd_status status = fleet->cells != NULL ? nd_model_check_static(model, &err) : ND_ERR_MEMORY;
+    enum nd_status status = nd_model_check_static(model, &err);
     if (status == ND_OK)
         status = nd_probes_for_model(model, &spec, 1, &probe, &err);
     if (status == ND_OK)
@@ -157,10 +156,7 @@ static int place_model(const struct values *values, struct nd_model *model, cons
 {
     char folder[4096];
     const char *tmp = getenv("TMPDIR");
-    struct cli_fleet fleet = {.n_cells = values->devices.n,
-                              .cells = calloc(values->devices.n + 1, sizeof *fleet.cells),
-                              .n_threads = values->jobs,
-                              .is_quiet = true};
+    struct cli_fleet fleet = {.n_threads = values->jobs, .is_quiet = true};
     int exit_code = 0;
     snprintf(folder, sizeof folder, "%s/npudiff-placement-XXXXXX",
              tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp");

@@ -92,7 +92,9 @@ static const struct cli_option options[] = {
      .kind = CLI_NUMBER,
      .offset = offsetof(struct values, jobs),
      .argument = "N",
-     .help = "run N devices at once; latencies then disturb one another (1)",
+     .help =
+         "run N devices of this machine at once; latencies then disturb one another (1). Phones and boards run "
+         "at the same time in any case",
      .min = 1,
      .max = 256},
     {.name = "threads",

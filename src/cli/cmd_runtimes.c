@@ -1,52 +1,382 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
 #include "cli/commands.h"
 #include "cli/rows.h"
+#include "cli/signals.h"
 #include "npudiff/device.h"
 
 struct values {
+    const char *id;
+    const char *with;
+    const char *abi;
+    bool force;
+    bool files_only;
     bool json;
 };
 
-static int run(const void *context, const char *const *operands, size_t n_operands)
+/* The report that a function of the library gave, taken over; NULL when memory is out, which is told. */
+static json_t *read_report(char *text)
 {
-    (void)operands;
-    (void)n_operands;
-    const struct values *values = context;
+    json_t *report = json_loads(text, 0, NULL);
+    free(text);
+    if (report == NULL)
+        fprintf(stderr, "npudiff: out of memory\n");
+    return report;
+}
+
+/* "v73 v75", or "-" for none. */
+static json_t *joined(const json_t *words, const char *separator)
+{
+    char text[256] = "";
+    const json_t *word;
+    size_t i, n = 0;
+    json_array_foreach(words, i, word)
+    {
+        int added =
+            snprintf(text + n, sizeof text - n, "%s%s", i > 0 ? separator : "", json_string_value(word));
+        if (added < 0 || (size_t)added >= sizeof text - n)
+            break;
+        n += (size_t)added;
+    }
+    return cli_text(n > 0 ? text : "-");
+}
+
+/* ---- list ---- */
+
+static json_t *list_row(const struct nd_runtime_info *info)
+{
+    json_t *uses = json_array();
+    bool has_backend = info->backend_library != NULL;
+    bool is_sim = has_backend && strcmp(info->abi, "x86_64-linux") == 0;
+    if (info->ort_library != NULL)
+        json_array_append_new(uses, json_string("cpu"));
+    if (info->ort_library != NULL && info->provider_library != NULL && has_backend)
+        json_array_append_new(uses, json_string(is_sim ? "htp-sim" : "htp"));
+    if (info->net_run != NULL && has_backend)
+        json_array_append_new(uses, json_string("qnn-net-run"));
+    json_t *use = joined(uses, ", ");
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:I}", "runtime",
+                     cli_text(info->id), "abi", cli_text(info->abi), "onnxruntime", cli_text(info->ort_version),
+                     "onnxruntime_qnn", cli_text(info->provider_version), "build_id",
+                     info->build_id != NULL ? cli_text(info->build_id) : json_null(), "installed",
+                     info->missing == NULL, "added", info->is_added, "uses", uses, "use", use, "archs",
+                     cli_text(info->archs != NULL ? info->archs : (is_sim ? "all (simulator)" : "-")), "folder",
+                     cli_text(info->folder), "state",
+                     cli_text(info->missing != NULL ? info->missing : "installed"), "files",
+                     (json_int_t)info->n_files);
+}
+
+static int run_list(const struct values *values)
+{
+    static const struct cli_column columns[] = {{"runtime", "RUNTIME"},
+                                                {"abi", "ABI"},
+                                                {"onnxruntime", "ONNXRUNTIME"},
+                                                {"onnxruntime_qnn", "ONNXRUNTIME-QNN"},
+                                                {"use", "FOR"},
+                                                {"archs", "HEXAGON"},
+                                                {"state", "STATE"},
+                                                {NULL, NULL}};
     struct nd_error err = {0};
     struct nd_runtime_list list;
     if (nd_runtimes_list(&list, &err) != ND_OK)
         return cli_report_error(&err);
     json_t *rows = json_array();
-    for (size_t i = 0; i < list.n; i++) {
-        const struct nd_runtime_info *info = &list.items[i];
-        json_array_append_new(rows, json_pack("{s:o, s:o, s:o, s:b, s:o, s:o}", "runtime", cli_text(info->id),
-                                              "onnxruntime", cli_text(info->ort_version), "onnxruntime_qnn",
-                                              cli_text(info->provider_version), "installed",
-                                              info->missing == NULL, "folder", cli_text(info->folder), "state",
-                                              cli_text(info->missing != NULL ? info->missing : "installed")));
-    }
+    for (size_t i = 0; i < list.n; i++)
+        json_array_append_new(rows, list_row(&list.items[i]));
     nd_runtimes_deinit(&list);
-    static const struct cli_column columns[] = {{"runtime", "RUNTIME"},
-                                                {"onnxruntime", "ONNXRUNTIME"},
-                                                {"onnxruntime_qnn", "ONNXRUNTIME-QNN"},
-                                                {"state", "STATE"},
-                                                {NULL, NULL}};
     return cli_print_rows("runtimes", rows, columns, values->json);
 }
 
+/* ---- add, remove ---- */
+
+static void print_added(const json_t *report)
+{
+    const json_t *added = json_object_get(report, "added"), *row, *notes = json_object_get(report, "notes");
+    size_t i;
+    json_array_foreach(added, i, row)
+    {
+        json_t *uses = joined(json_object_get(row, "uses"), ", "),
+               *archs = joined(json_object_get(row, "archs"), " ");
+        const char *build = cli_text_of(row, "build_id");
+        printf("added %s for %s: %s\n", cli_text_of(row, "runtime"), cli_text_of(row, "abi"),
+               json_string_value(uses));
+        printf("  ONNX Runtime %s, onnxruntime-qnn %s%s%s\n", cli_text_of(row, "onnxruntime"),
+               cli_text_of(row, "onnxruntime_qnn"), build[0] != '\0' ? ", QNN " : "", build);
+        if (json_array_size(json_object_get(row, "archs")) > 0)
+            printf("  code for Hexagon %s\n", json_string_value(archs));
+        json_int_t n_files = json_integer_value(json_object_get(row, "files"));
+        printf("  %" JSON_INTEGER_FORMAT " file%s, %.1f MB, in %s\n", n_files, n_files == 1 ? "" : "s",
+               (double)json_integer_value(json_object_get(row, "bytes")) / 1e6, cli_text_of(row, "folder"));
+        json_decref(uses);
+        json_decref(archs);
+    }
+    json_array_foreach(notes, i, row)
+    {
+        fprintf(stderr, "npudiff: %s\n", json_string_value(row));
+    }
+}
+
+static int run_add(const struct values *values, const char *const *sources, size_t n)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    const struct nd_runtime_adding how = {.struct_size = sizeof how,
+                                          .id = values->id,
+                                          .with = values->with,
+                                          .replace = values->force,
+                                          .is_cancelled = cli_signals_came};
+    cli_signals_catch();
+    enum nd_status status = nd_runtimes_add(sources, n, &how, &text, &err);
+    cli_signals_end_if_came();
+    if (status != ND_OK)
+        return cli_report_error(&err);
+    json_t *report = read_report(text);
+    if (report == NULL)
+        return ND_EXIT_TROUBLE;
+    if (values->json)
+        cli_print_json(report);
+    else
+        print_added(report);
+    json_decref(report);
+    return ND_EXIT_SAME;
+}
+
+static int run_remove(const struct values *values, const char *id)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    if (nd_runtimes_remove(id, values->abi, &text, &err) != ND_OK)
+        return cli_report_error(&err);
+    json_t *removed = read_report(text), *folder;
+    size_t i;
+    if (removed == NULL)
+        return ND_EXIT_TROUBLE;
+    if (values->json)
+        return cli_print_rows("removed", removed, NULL, true);
+    json_array_foreach(removed, i, folder)
+    {
+        printf("removed %s\n", json_string_value(folder));
+    }
+    json_decref(removed);
+    return ND_EXIT_SAME;
+}
+
+/* ---- check ---- */
+
+/* Those of one architecture and state on a line: "v73 runs: SM8550, SM8635". */
+static void print_chipsets(const json_t *chipsets)
+{
+    static const char *const states[] = {"runs", "has code", "fails", "no code"};
+    const json_t *row;
+    size_t i;
+    for (int arch = 1; arch < 1000; arch++)
+        for (size_t s = 0; s < sizeof states / sizeof states[0]; s++) {
+            char name[8];
+            const char *reason = "";
+            size_t n = 0;
+            snprintf(name, sizeof name, "v%d", arch);
+            json_array_foreach(chipsets, i, row)
+            {
+                if (strcmp(cli_text_of(row, "arch"), name) != 0 ||
+                    strcmp(cli_text_of(row, "state"), states[s]) != 0)
+                    continue;
+                if (n++ == 0)
+                    printf("  %s %s: %s", name, states[s], cli_text_of(row, "chipset"));
+                else
+                    printf(", %s", cli_text_of(row, "chipset"));
+                reason = cli_text_of(row, "reason");
+            }
+            if (n > 0)
+                printf("%s%s\n", reason[0] != '\0' ? ": " : "", reason);
+        }
+}
+
+static void print_checked(const json_t *row)
+{
+    const json_t *problems = json_object_get(row, "problems"), *loads = json_object_get(row, "loads"), *item;
+    const char *build = cli_text_of(row, "build_id");
+    json_t *needs = joined(json_object_get(row, "needs"), ", "),
+           *uses = joined(json_object_get(row, "uses"), ", ");
+    size_t i;
+    printf("%s for %s: %s\n", cli_text_of(row, "runtime"), cli_text_of(row, "abi"), cli_text_of(row, "state"));
+    json_array_foreach(problems, i, item)
+    {
+        printf("  problem: %s\n", json_string_value(item));
+    }
+    printf("  ONNX Runtime %s, onnxruntime-qnn %s%s%s\n", cli_text_of(row, "onnxruntime"),
+           cli_text_of(row, "onnxruntime_qnn"), build[0] != '\0' ? ", QNN " : "", build);
+    printf("  for: %s; loads: %s\n", json_string_value(uses),
+           json_is_null(loads) ? "not tried here" : (json_is_true(loads) ? "yes" : "no"));
+    size_t n_files = json_array_size(json_object_get(row, "files"));
+    printf("  %zu file%s; needs of the device: %s\n", n_files, n_files == 1 ? "" : "s",
+           json_string_value(needs));
+    print_chipsets(json_object_get(row, "chipsets"));
+    json_decref(needs);
+    json_decref(uses);
+}
+
+static void show_progress(void *context, const char *runtime, const char *what)
+{
+    (void)context;
+    fprintf(stderr, "\r\033[Kchecking %s: %s", runtime, what);
+}
+
+static int run_check(const struct values *values, const char *id)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_exit exit_code = ND_EXIT_TROUBLE;
+    bool is_terminal = isatty(STDERR_FILENO) != 0;
+    const struct nd_runtime_checking how = {.struct_size = sizeof how,
+                                            .files_only = values->files_only,
+                                            .progress = is_terminal ? show_progress : NULL,
+                                            .is_cancelled = cli_signals_came};
+    cli_signals_catch();
+    enum nd_status status = nd_runtimes_check(id, &how, &text, &exit_code, &err);
+    if (is_terminal)
+        fputs("\r\033[K", stderr);
+    cli_signals_end_if_came();
+    if (status != ND_OK)
+        return cli_report_error(&err);
+    json_t *report = read_report(text), *row;
+    size_t i;
+    if (report == NULL)
+        return ND_EXIT_TROUBLE;
+    if (values->json) {
+        cli_print_json(report);
+    } else {
+        json_array_foreach(json_object_get(report, "runtimes"), i, row)
+        {
+            print_checked(row);
+        }
+    }
+    json_decref(report);
+    return (int)exit_code;
+}
+
+/* ---- the command ---- */
+
+enum { LIST, ADD, REMOVE, CHECK, N_ACTIONS };
+static const struct {
+    const char *name;
+    size_t min_operands, max_operands;
+    const char *operands;
+} actions[N_ACTIONS] = {
+    [LIST] = {"list", 0, 0, "nothing else"},
+    [ADD] = {"add", 1, CLI_ANY_NUMBER, "wheels, AARs or folders"},
+    [REMOVE] = {"remove", 1, 1, "one id"},
+    [CHECK] = {"check", 0, 1, "at most one id"},
+};
+
+static int check_usage(const struct values *values, int action, size_t n_operands)
+{
+    const struct {
+        bool is_given;
+        const char *option;
+        int action;
+    } owned[] = {
+        {values->id != NULL, "--id", ADD},
+        {values->with != NULL, "--with", ADD},
+        {values->force, "--force", ADD},
+        {values->abi != NULL, "--abi", REMOVE},
+        {values->files_only, "--files-only", CHECK},
+    };
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        if (owned[i].is_given && owned[i].action != action)
+            return cli_usage_error("runtimes", "%s belongs to 'runtimes %s', not to 'runtimes %s'",
+                                   owned[i].option, actions[owned[i].action].name, actions[action].name);
+    if (n_operands < actions[action].min_operands || n_operands > actions[action].max_operands)
+        return cli_usage_error("runtimes", "'runtimes %s' takes %s", actions[action].name,
+                               actions[action].operands);
+    return 0;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    int action = n_operands == 0 ? LIST : 0;
+    while (n_operands > 0 && action < N_ACTIONS && strcmp(actions[action].name, operands[0]) != 0)
+        action++;
+    if (action == N_ACTIONS)
+        return cli_usage_error("runtimes", "unknown action '%s': list, add, remove or check", operands[0]);
+    const char *const *rest = n_operands > 0 ? operands + 1 : operands;
+    size_t n_rest = n_operands > 0 ? n_operands - 1 : 0;
+    int exit_code = check_usage(values, action, n_rest);
+    if (exit_code != 0)
+        return exit_code;
+    switch (action) {
+    case ADD:
+        return run_add(values, rest, n_rest);
+    case REMOVE:
+        return run_remove(values, rest[0]);
+    case CHECK:
+        return run_check(values, n_rest > 0 ? rest[0] : NULL);
+    default:
+        return run_list(values);
+    }
+}
+
+#define AT(member) offsetof(struct values, member)
+
+static const char *const abis[] = {"x86_64-linux", "aarch64-linux", "aarch64-android", NULL};
+
 static const struct cli_option options[] = {
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    {.name = "id",
+     .kind = CLI_TEXT,
+     .offset = AT(id),
+     .argument = "ID",
+     .help = "add: the runtime's id (from its versions: qairt-2.51.0, ort-1.31.1, qnn-2.51.0)"},
+    {.name = "with",
+     .kind = CLI_TEXT,
+     .offset = AT(with),
+     .argument = "RUNTIME",
+     .help = "add: take the ONNX Runtime and the provider that an SDK lacks from this one"},
+    {.name = "force", .kind = CLI_FLAG, .offset = AT(force), .help = "add: replace one that was added before"},
+    {.name = "abi",
+     .kind = CLI_CHOICE,
+     .offset = AT(abi),
+     .argument = "ABI",
+     .choices = abis,
+     .help = "remove: only what is for this ABI"},
+    {.name = "files-only",
+     .kind = CLI_FLAG,
+     .offset = AT(files_only),
+     .help = "check: look at the files, run nothing"},
+    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
     {.name = NULL},
 };
 
 const struct cli_command cmd_runtimes = {
     .name = "runtimes",
-    .summary = "list the runtimes that are installed, and those that could be",
-    .synopsis = "[--json]",
+    .summary = "list, add, check and remove runtimes, for this machine and for phones",
+    .synopsis = "[list | add WHEEL|FOLDER ... | remove ID | check [ID]]",
     .details =
-        "A runtime is an ONNX Runtime with Qualcomm's provider and its HTP simulator, of one QAIRT version. "
-        "They are looked for in $NPUDIFF_RUNTIMES, by default ${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes; "
-        "tools/setup installs them. A device takes the newest, or the one after '@'.",
+        "A runtime is an ONNX Runtime with Qualcomm's provider and QNN libraries of one QAIRT version, on "
+        "x86-64 "
+        "with the HTP simulator. They are looked for in $NPUDIFF_RUNTIMES, by default "
+        "${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes; tools/setup installs some for this machine. A device "
+        "takes the newest, or the one after '@'.\n"
+        "list: what is there, for which ABI, what it can be used for (cpu; htp-sim, the simulator; htp, an "
+        "NPU; "
+        "qnn-net-run) and for which Hexagon architectures it has code.\n"
+        "add WHEEL|FOLDER ...: copies libraries from wheels of onnxruntime and onnxruntime-qnn (of any "
+        "platform; "
+        "give both together), AARs, unpacked packages or a QAIRT SDK (lib/x86_64-linux-clang, "
+        "lib/aarch64-android, lib/aarch64-oe-linux-*, lib/hexagon-v*/unsigned, bin/*/qnn-net-run). One id may "
+        "be there for several ABIs; an SDK gives all that it has. An SDK without ONNX Runtime is for "
+        "qnn-net-run alone, or takes it --with another runtime. For which machine a file is, its own header "
+        "tells.\n"
+        "check [ID]: whether files are as they were added, for which machine they are, their build ids, and "
+        "what they need of the device; runs a small model on the CPU and on the simulator of every chipset. "
+        "Runtimes for other machines are looked at, not run.\n"
+        "remove ID: what 'add' made.\n"
+        "Exit code 0: fine; 2: usage or I/O trouble, or nothing that makes a runtime; 5: check found a runtime "
+        "that does not work.",
     .options = options,
+    .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),
     .run = run,
 };

@@ -3,61 +3,195 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "npudiff/capture.h"
+
+/* ---- devices ---- */
+
+static bool is_named_twice(const struct cli_fleet *fleet, const struct nd_device *device)
+{
+    for (size_t i = 0; i < fleet->n_cells; i++)
+        if (device->transport != ND_TRANSPORT_NONE && strcmp(fleet->cells[i].device.label, device->label) == 0)
+            return true;
+    return false;
+}
+
+static enum nd_status add_cell(struct cli_fleet *fleet, const char *uri, struct nd_error *err)
+{
+    struct nd_device device;
+    enum nd_status status = nd_device_parse(uri, &device, err);
+    if (status != ND_OK)
+        return status;
+    struct cli_cell *cells = is_named_twice(fleet, &device)
+                                 ? NULL
+                                 : realloc(fleet->cells, (fleet->n_cells + 1) * sizeof *fleet->cells);
+    if (cells == NULL) {
+        status = is_named_twice(fleet, &device) ? ND_OK : ND_ERR_MEMORY;
+        nd_device_deinit(&device);
+        return status;
+    }
+    fleet->cells = cells;
+    fleet->cells[fleet->n_cells++] = (struct cli_cell){.device = device};
+    return ND_OK;
+}
+
+enum nd_status cli_fleet_set_devices(struct cli_fleet *fleet, const struct cli_list *uris, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < uris->n; i++) {
+        char **expanded = NULL;
+        size_t n = 0;
+        status = nd_device_expand(uris->items[i], &expanded, &n, err);
+        for (size_t k = 0; status == ND_OK && k < n; k++)
+            status = add_cell(fleet, expanded[k], err);
+        nd_device_uris_free(expanded, n);
+    }
+    return status;
+}
 
 /* ---- running ---- */
 
-/* Shared by the threads; next is guarded by lock. */
+/* Shared by the threads; is_begun is guarded by lock. */
 struct work {
     struct cli_fleet *fleet;
     struct cli_progress *progress;
     pthread_mutex_t lock;
-    size_t next;
+    bool *is_begun; /* [n_cells] */
 };
 
-static void *run_cells(void *context)
+/* The cells of one machine, which are run one after the other; of this machine there may be several. */
+struct lane {
+    struct work *work;
+    size_t machine;
+    pthread_t thread;
+    bool has_thread;
+};
+
+static const size_t this_machine = SIZE_MAX;
+
+/* Which machine a cell runs on: the first cell that runs there stands for it. */
+static size_t machine_of(const struct cli_fleet *fleet, size_t cell)
 {
-    struct work *work = context;
+    const struct nd_device *device = &fleet->cells[cell].device;
+    size_t first = 0;
+    if (device->transport == ND_TRANSPORT_NONE)
+        return this_machine;
+    while (fleet->cells[first].device.transport != device->transport ||
+           strcmp(fleet->cells[first].device.address, device->address) != 0)
+        first++;
+    return first;
+}
+
+/* The next cell of the machine that nobody has begun; n_cells when there is none. */
+static size_t begin_next(struct work *work, size_t machine)
+{
+    size_t i = 0;
+    pthread_mutex_lock(&work->lock);
+    while (i < work->fleet->n_cells && (work->is_begun[i] || machine_of(work->fleet, i) != machine))
+        i++;
+    if (i < work->fleet->n_cells)
+        work->is_begun[i] = true;
+    pthread_mutex_unlock(&work->lock);
+    return i;
+}
+
+static void run_cell(struct work *work, size_t i)
+{
+    const struct cli_fleet *fleet = work->fleet;
+    struct cli_cell *cell = &fleet->cells[i];
+    struct nd_capture_options options = fleet->options;
+    options.replace = options.replace || cell->replace;
+    options.progress = cli_progress_update;
+    options.progress_context = cli_progress_context(work->progress, i);
+    options.is_cancelled = cli_signals_came;
+    cell->status = nd_capture_run(fleet->model, &cell->device, fleet->probes, fleet->n_probes, cell->path,
+                                  &options, &cell->outcome, &cell->error);
+    cli_progress_done(work->progress, i);
+}
+
+static void *run_lane(void *context)
+{
+    const struct lane *lane = context;
     for (;;) {
-        pthread_mutex_lock(&work->lock);
-        size_t i = work->next++;
-        pthread_mutex_unlock(&work->lock);
-        const struct cli_fleet *fleet = work->fleet;
-        if (i >= fleet->n_cells || cli_signals_came(NULL))
+        size_t i = begin_next(lane->work, lane->machine);
+        if (i >= lane->work->fleet->n_cells || cli_signals_came(NULL))
             return NULL;
-        struct cli_cell *cell = &fleet->cells[i];
-        struct nd_capture_options options = fleet->options;
-        options.progress = cli_progress_update;
-        options.progress_context = cli_progress_context(work->progress, i);
-        options.is_cancelled = cli_signals_came;
-        cell->status = nd_capture_run(fleet->model, &cell->device, fleet->probes, fleet->n_probes, cell->path,
-                                      &options, &cell->outcome, &cell->error);
-        cli_progress_done(work->progress, i);
+        if (!lane->work->fleet->cells[i].is_kept)
+            run_cell(lane->work, i);
     }
 }
 
-static void run_in_threads(struct work *work)
+/* One lane for every other machine, and as many of this one as were asked for; how many. */
+static size_t make_lanes(struct work *work, struct lane *lanes)
 {
-    size_t n = work->fleet->n_threads > 0 ? work->fleet->n_threads : 1;
-    pthread_t *threads = calloc(n, sizeof *threads);
-    size_t n_started = 0;
+    const struct cli_fleet *fleet = work->fleet;
+    size_t n = 0, n_here = 0;
+    for (size_t i = 0; i < fleet->n_cells; i++) {
+        size_t machine = machine_of(fleet, i);
+        if (machine == this_machine ? n_here++ < (fleet->n_threads > 0 ? fleet->n_threads : 1) : machine == i)
+            lanes[n++] = (struct lane){.work = work, .machine = machine};
+    }
+    return n;
+}
+
+static bool run_in_threads(struct work *work)
+{
+    struct lane *lanes = calloc(work->fleet->n_cells, sizeof *lanes);
+    work->is_begun = calloc(work->fleet->n_cells, sizeof *work->is_begun);
+    bool has_memory = lanes != NULL && work->is_begun != NULL;
     pthread_mutex_init(&work->lock, NULL);
-    while (threads != NULL && n_started + 1 < n &&
-           pthread_create(&threads[n_started], NULL, run_cells, work) == 0)
-        n_started++;
-    run_cells(work); /* this thread is one of them */
-    for (size_t i = 0; i < n_started; i++)
-        pthread_join(threads[i], NULL);
+    size_t n = has_memory ? make_lanes(work, lanes) : 0;
+    for (size_t i = 1; i < n; i++)
+        lanes[i].has_thread = pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]) == 0;
+    for (size_t i = 0; i < n; i++) /* this thread runs one, and those that got none */
+        if (!lanes[i].has_thread)
+            run_lane(&lanes[i]);
+    for (size_t i = 0; i < n; i++)
+        if (lanes[i].has_thread)
+            pthread_join(lanes[i].thread, NULL);
     pthread_mutex_destroy(&work->lock);
-    free(threads);
+    free(work->is_begun);
+    free(lanes);
+    return has_memory;
 }
 
 /* ---- telling ---- */
+
+/* What the capture says of the machine that it was made on, where that is another one. */
+static void tell_machine(const struct cli_cell *cell, json_t *row)
+{
+    static const char *const keys[] = {"phone", "board", "serial", "firmware", "machine_soc", "machine_abi"};
+    struct nd_capture *capture = NULL;
+    if (cell->device.transport == ND_TRANSPORT_NONE)
+        return;
+    bool is_adb = cell->device.transport == ND_TRANSPORT_ADB;
+    json_object_set_new(row, "transport", json_string(is_adb ? "adb" : "ssh"));
+    json_object_set_new(row, "address", cli_text(cell->device.address));
+    if (cell->status != ND_OK || nd_capture_open(cell->path, &capture, NULL) != ND_OK)
+        return;
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        const char *text = nd_capture_string(capture, "device", keys[i]);
+        if (text != NULL)
+            json_object_set_new(row, keys[i], cli_text(text));
+    }
+    const char *chipset = nd_capture_string(capture, "device", "chipset");
+    const char *phone = nd_capture_string(capture, "device", "phone");
+    const char *uri = nd_capture_string(capture, "device", "uri");
+    if (chipset != NULL)
+        json_object_set_new(row, "chipset", cli_text(chipset));
+    if (uri != NULL)
+        json_object_set_new(row, "uri", cli_text(uri)); /* with what only the machine knew */
+    if (phone == NULL)
+        phone = nd_capture_string(capture, "device", "board");
+    json_object_set_new(row, "machine", cli_text(phone != NULL ? phone : "-"));
+    nd_capture_close(&capture);
+}
 
 static json_t *cell_row(const struct cli_cell *cell)
 {
@@ -69,12 +203,16 @@ static json_t *cell_row(const struct cli_cell *cell)
     json_int_t size = cell->status == ND_OK && stat(cell->path, &info) == 0 ? (json_int_t)info.st_size : 0;
     char samples[64];
     snprintf(samples, sizeof samples, "%zu/%zu", cell->outcome.samples_done, cell->outcome.samples_total);
-    return json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:s, s:o}", "device",
-                     cli_text(cell->device.label), "uri", cli_text(cell->device.uri), "capture",
-                     cli_text(cell->status == ND_OK ? cell->path : "-"), "status", status, "samples", samples,
-                     "samples_done", (json_int_t)cell->outcome.samples_done, "samples_total",
-                     (json_int_t)cell->outcome.samples_total, "bytes", size, "stage", cell->outcome.stage,
-                     "reason", cli_text(error->message));
+    json_t *row = json_pack("{s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:I, s:s, s:o}", "device",
+                            cli_text(cell->device.label), "uri", cli_text(cell->device.uri), "capture",
+                            cli_text(cell->status == ND_OK ? cell->path : "-"), "status", status, "samples",
+                            samples, "samples_done", (json_int_t)cell->outcome.samples_done, "samples_total",
+                            (json_int_t)cell->outcome.samples_total, "bytes", size, "stage",
+                            cell->outcome.stage, "reason", cli_text(error->message));
+    if (cell->is_kept)
+        json_object_set_new(row, "kept", json_true());
+    tell_machine(cell, row);
+    return row;
 }
 
 static int cell_exit_code(const struct cli_cell *cell)
@@ -88,10 +226,12 @@ static int tell(const struct cli_fleet *fleet)
 {
     json_t *rows = json_array();
     int exit_code = ND_EXIT_SAME;
+    bool is_elsewhere = false;
     for (size_t i = 0; i < fleet->n_cells; i++) {
         const struct cli_cell *cell = &fleet->cells[i];
         int code = cell_exit_code(cell);
         json_array_append_new(rows, cell_row(cell));
+        is_elsewhere = is_elsewhere || cell->device.transport != ND_TRANSPORT_NONE;
         if (cell->status != ND_OK)
             cli_report_error(&cell->error);
         else if (cell->outcome.has_failed)
@@ -101,14 +241,17 @@ static int tell(const struct cli_fleet *fleet)
         if (exit_code == ND_EXIT_SAME || code == ND_EXIT_TROUBLE)
             exit_code = code;
     }
-    static const struct cli_column columns[] = {{"device", "DEVICE"},   {"status", "STATUS"},
-                                                {"samples", "SAMPLES"}, {"bytes", "BYTES"},
-                                                {"capture", "CAPTURE"}, {NULL, NULL}};
+    static const struct cli_column here[] = {{"device", "DEVICE"},   {"status", "STATUS"},
+                                             {"samples", "SAMPLES"}, {"bytes", "BYTES"},
+                                             {"capture", "CAPTURE"}, {NULL, NULL}};
+    static const struct cli_column elsewhere[] = {
+        {"device", "DEVICE"},   {"machine", "MACHINE"}, {"chipset", "CHIPSET"}, {"status", "STATUS"},
+        {"samples", "SAMPLES"}, {"bytes", "BYTES"},     {"capture", "CAPTURE"}, {NULL, NULL}};
     if (fleet->is_quiet) {
         json_decref(rows);
         return exit_code;
     }
-    int printed = cli_print_rows("captures", rows, columns, fleet->is_json);
+    int printed = cli_print_rows("captures", rows, is_elsewhere ? elsewhere : here, fleet->is_json);
     return printed != 0 ? printed : exit_code;
 }
 
@@ -116,11 +259,14 @@ static int tell(const struct cli_fleet *fleet)
 
 int cli_fleet_capture(struct cli_fleet *fleet)
 {
+    for (size_t i = 0; i < fleet->n_cells && !fleet->is_quiet; i++)
+        if (fleet->cells[i].is_kept)
+            fprintf(stderr, "npudiff: '%s' is complete and kept\n", fleet->cells[i].path);
     struct work work = {.fleet = fleet, .progress = cli_progress_create(fleet->n_cells, fleet->is_quiet)};
     cli_signals_catch();
-    run_in_threads(&work);
+    bool has_run = run_in_threads(&work);
     cli_progress_destroy(work.progress);
-    return cli_signals_came(NULL) ? ND_EXIT_TROUBLE : tell(fleet);
+    return !has_run || cli_signals_came(NULL) ? ND_EXIT_TROUBLE : tell(fleet);
 }
 
 void cli_fleet_deinit(struct cli_fleet *fleet)

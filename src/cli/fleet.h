@@ -4,12 +4,15 @@
 
 #include <stdbool.h>
 
+#include "cli/options.h"
 #include "npudiff/device.h"
 
 /* One device and what came of it. */
 struct cli_cell {
     struct nd_device device;
     char *path;            /* of its capture */
+    bool is_kept;          /* is there already: not run */
+    bool replace;          /* also without options.replace */
     enum nd_status status; /* of nd_capture_run */
     struct nd_error error;
     struct nd_capture_outcome outcome;
@@ -22,10 +25,15 @@ struct cli_fleet {
     struct nd_capture_options options; /* but for progress and cancelling, which the fleet sets */
     struct cli_cell *cells;
     size_t n_cells;
-    size_t n_threads; /* devices at once */
+    size_t n_threads; /* devices of this machine at once; others run beside them */
     bool is_quiet;    /* no progress, no table */
     bool is_json;
 };
+
+/* Makes a cell of every device that the URIs name, "adb:*" of every phone; a device on another machine that is
+ * named twice is one. After a failure the cells are good for cli_fleet_deinit only. */
+enum nd_status cli_fleet_set_devices(struct cli_fleet *fleet, const struct cli_list *uris,
+                                     struct nd_error *err);
 
 /* Captures on every device, shows progress, and prints the table. SIGINT and SIGTERM stop the agents and clean
  * up. The exit code. */

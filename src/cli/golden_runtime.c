@@ -33,11 +33,13 @@ static enum nd_status make_probes(struct regression *regression, struct nd_error
                : status;
 }
 
-/* "KIND:CHIPSET@OLD?options" with another runtime, in new memory. */
+/* "KIND:CHIPSET@OLD?options" with another runtime, in new memory. What is before the last '/' says where it is:
+ * "ssh:user@host/agent/cpu". */
 static char *with_runtime(const char *uri, const char *runtime)
 {
-    size_t n_before = strcspn(uri, "@?");
     size_t n_rest = strcspn(uri, "?"), size = strlen(uri) + strlen(runtime) + 2;
+    const char *slash = memrchr(uri, '/', n_rest), *kind = slash != NULL ? slash + 1 : uri;
+    size_t n_before = (size_t)(kind - uri) + strcspn(kind, "@?");
     char *out = malloc(size);
     if (out != NULL)
         snprintf(out, size, "%.*s@%s%s", (int)n_before, uri, runtime, uri + n_rest);

@@ -1,5 +1,5 @@
-/* Showing several running captures: one line that is redrawn on a terminal, else a line per device and stage.
- */
+/* Showing several running captures: one line that is redrawn on a terminal, and shortened until it fits there,
+ * else a line per device and stage. */
 #ifndef ND_CLI_PROGRESS_H
 #define ND_CLI_PROGRESS_H
 

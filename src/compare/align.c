@@ -60,27 +60,30 @@ static enum nd_status align_items(const struct nd_alignment *a, const struct ite
     return ND_OK;
 }
 
-static bool is_same_text(const char *a, const char *b)
+/* Captures that do not say it (imports) are compared with any, and the comparison notes that. */
+static enum nd_status check_models(struct nd_alignment *a, bool allow, bool *different, struct nd_error *err)
 {
-    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
-}
-
-static enum nd_status check_models(const struct nd_alignment *a, bool allow, bool *different,
-                                   struct nd_error *err)
-{
-    const char *ref = nd_capture_string(a->captures[0], "model", "sha256");
+    const char *ref = NULL;
+    size_t first = 0;
     *different = false;
-    for (size_t c = 1; c < a->n_captures; c++) {
+    for (size_t c = 0; c < a->n_captures; c++) {
         const char *test = nd_capture_string(a->captures[c], "model", "sha256");
-        if (is_same_text(ref, test))
+        if (test == NULL || test[0] == '\0') {
+            a->unknown_models = true;
+            continue;
+        }
+        if (ref == NULL) {
+            ref = test;
+            first = c;
+        }
+        if (strcmp(ref, test) == 0)
             continue;
         *different = true;
         const char *path = nd_capture_path(a->captures[c]);
         if (!allow)
             return nd_fail(err, ND_E_COMPARE_MODEL, path,
                            "'%s' and '%s' are of different models: sha256 %s and %s",
-                           nd_capture_path(a->captures[0]), path, ref != NULL ? ref : "(none)",
-                           test != NULL ? test : "(none)");
+                           nd_capture_path(a->captures[first]), path, ref, test);
     }
     return ND_OK;
 }
@@ -103,6 +106,25 @@ static enum nd_status digest_inputs(struct nd_alignment *a, struct nd_error *err
     return ND_OK;
 }
 
+/* Some captures say what a probe fed and others do not: nothing tells that they saw the same. */
+static void note_unknown_inputs(struct nd_alignment *a)
+{
+    for (size_t p = 0; p < a->n_probes; p++) {
+        size_t n_known = 0, n_unknown = 0;
+        for (size_t c = 0; c < a->n_captures; c++) {
+            size_t probe = a->probes[p * a->n_captures + c];
+            if (probe == SIZE_MAX)
+                continue;
+            bool is_known = nd_capture_probe(a->captures[c], probe)->n_inputs > 0;
+            const char *import = nd_capture_string(a->captures[c], "import", "inputs");
+            n_known += is_known;
+            n_unknown += !is_known;
+            a->unknown_inputs |= !is_known && import != NULL;
+        }
+        a->unknown_inputs |= n_known > 0 && n_unknown > 0;
+    }
+}
+
 enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_t n,
                                  bool allow_different_models, struct nd_alignment *out, bool *different_models,
                                  struct nd_error *err)
@@ -115,6 +137,8 @@ enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_
         status = align_items(&a, &probe_kind, &a.probe_names, &a.probes, &a.n_probes, err);
     if (status == ND_OK)
         status = digest_inputs(&a, err);
+    if (status == ND_OK)
+        note_unknown_inputs(&a);
     if (status == ND_OK)
         *out = a;
     else

@@ -16,10 +16,12 @@ struct nd_alignment {
     const char **edge_names; /* borrowed from the captures */
     const char **probe_names;
     struct nd_digest **inputs; /* [probe * n_captures + capture]: digest of each sample's inputs, or NULL */
+    bool unknown_models;       /* a capture does not say of which model it is */
+    bool unknown_inputs;       /* a capture does not say what a probe fed that others say it of */
 };
 
-/* ND_E_COMPARE_MODEL unless allow_different_models, then *different_models says whether they differ. The
- * captures stay borrowed. */
+/* ND_E_COMPARE_MODEL where two captures say that they are of different models, unless allow_different_models,
+ * then *different_models says whether they differ. The captures stay borrowed. */
 enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_t n,
                                  bool allow_different_models, struct nd_alignment *out, bool *different_models,
                                  struct nd_error *err);

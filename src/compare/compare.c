@@ -142,6 +142,8 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     note_options(options, comparison);
     status = nd_alignment_make(captures, n, options->allow_different_models, &alignment,
                                &comparison->different_models, err);
+    comparison->unknown_models = alignment.unknown_models;
+    comparison->unknown_inputs = alignment.unknown_inputs;
     if (status == ND_OK)
         status = nd_result_describe(&alignment, options->all_pairs, comparison, err);
     if (status == ND_OK)

@@ -140,13 +140,16 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
     const struct nd_device *device = capture->device;
     const struct nd_capture_options *options = capture->options;
     struct nd_job *job = &capture->job;
-    bool is_npu = device->kind == ND_DEVICE_HTP_SIM;
+    bool is_npu = nd_device_is_npu(device->kind);
     enum nd_optimisation optimisation = ND_OPTIMISATION_DISABLE;
     nd_optimisation_from_name(device->optimisation,
                               &optimisation); /* the device was parsed with a word that exists */
-    job->ort_library = nd_strdup(device->runtime.ort_library);
+    /* A machine elsewhere that cannot be used leaves the device without libraries; nothing runs then. */
+    const struct nd_runtime_info *runtime = &device->runtime;
+    job->ort_library = nd_strdup(runtime->ort_library != NULL ? runtime->ort_library : "");
     job->provider_name = nd_strdup(is_npu ? "QNNExecutionProvider" : "");
-    job->provider_library = nd_strdup(is_npu ? device->runtime.provider_library : "");
+    job->provider_library =
+        nd_strdup(is_npu && runtime->provider_library != NULL ? runtime->provider_library : "");
     job->profile_prefix = nd_strdup(options->profile ? "profile" : ""); /* in the agent's own folder */
     job->optimisation = (uint64_t)optimisation;
     job->n_threads = (uint64_t)device->n_threads;

@@ -5,6 +5,8 @@
 #include "npudiff/device.h"
 #include "spool/job.h"
 
+struct nd_remote; /* device/remote/remote.h */
+
 /* What was asked for (borrowed), and what is made of it. */
 struct nd_capture_job {
     const struct nd_model *model;
@@ -12,10 +14,11 @@ struct nd_capture_job {
     const struct nd_probe *const *probes;
     size_t n_probes;
     const struct nd_capture_options *options;
-    uint64_t begun_ns;     /* nd_clock_ns when the capture began */
-    const char *folder;    /* temporary: models and runs go there */
-    size_t *selected;      /* indices into the model's edges */
-    struct nd_edge *edges; /* copies of them, as they will be recorded */
+    uint64_t begun_ns;        /* nd_clock_ns when the capture began */
+    const char *folder;       /* temporary: models and runs go there */
+    struct nd_remote *remote; /* the machine that runs it; NULL: this one */
+    size_t *selected;         /* indices into the model's edges */
+    struct nd_edge *edges;    /* copies of them, as they will be recorded */
     size_t n_edges;
     size_t *pass_of_edge;
     struct nd_job job; /* complete but for passes and edges, which nd_capture_job_set_passes makes */

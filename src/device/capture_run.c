@@ -8,10 +8,12 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "capture/assemble.h"
-#include "device/capture_job.h"
+#include "device/capture_agent.h"
 #include "device/internal.h"
-#include "device/plan.h"
+#include "device/prepare/prepare_remote.h"
 #include "device/provenance.h"
+#include "device/remote/remote.h"
+#include "device/remote/resolve.h"
 #include "spool/fields.h"
 
 void nd_capture_options_init(struct nd_capture_options *options)
@@ -23,199 +25,9 @@ void nd_capture_options_init(struct nd_capture_options *options)
         .log_severity = 2,
         .time_limit_s = 3600,
         .stall_limit_s = 600,
+        .link_limit_s = 60,
         .memory_limit_bytes = (size_t)8 << 30,
     };
-}
-
-static void report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s)
-{
-    if (capture->options->progress == NULL)
-        return;
-    const struct nd_capture_progress progress = {.device = capture->device->label,
-                                                 .stage = stage,
-                                                 .samples_total = nd_capture_job_n_samples(capture),
-                                                 .elapsed_s = elapsed_s};
-    capture->options->progress(capture->options->progress_context, &progress);
-}
-
-/* ---- one run of the agent ---- */
-
-static enum nd_status run_job(const struct nd_capture_job *capture, const struct nd_job *job,
-                              const char *folder, const struct nd_capture_options *options,
-                              struct nd_agent_exit *exit, struct nd_error *err)
-{
-    char *agent = NULL;
-    char *job_path = nd_path_join(folder, "job.nds");
-    enum nd_status status = job_path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_job_write(job, job_path, err);
-    if (status == ND_OK)
-        status = nd_agent_find(options->agent, nd_device_is_evaluated(capture->device->kind), &agent, err);
-    if (status == ND_OK) {
-        const struct nd_agent_start start = {
-            .agent = agent,
-            .folder = folder,
-            .options = options,
-            .label = capture->device->label,
-            .begun_ns = capture->begun_ns,
-            .samples_total = job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0,
-        };
-        status = nd_agent_launch(&start, exit, err);
-    }
-    free(agent);
-    free(job_path);
-    return status;
-}
-
-/* ---- placement ---- */
-
-static enum nd_status add_fallen(const struct nd_job *job, const struct nd_record *record,
-                                 struct nd_fallen *fallen, struct nd_error *err)
-{
-    char *provider = nd_fields_get(record, "provider");
-    char *name = nd_fields_get(record, "name");
-    enum nd_status status = provider != NULL && name != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && strcmp(provider, job->provider_name) != 0 && !nd_job_is_io_node(job, name)) {
-        char **grown = realloc(fallen->names, (fallen->n + 1) * sizeof *grown);
-        if (grown == NULL) {
-            status = nd_fail_memory(err);
-        } else {
-            fallen->names = grown;
-            grown[fallen->n++] = name;
-            name = NULL;
-        }
-    }
-    free(provider);
-    free(name);
-    return status;
-}
-
-/* The nodes that a run placed elsewhere than on its provider, from its spool; none when it died before it began
- * one. */
-static enum nd_status read_fallen(const struct nd_job *job, const char *folder, struct nd_fallen *out,
-                                  struct nd_error *err)
-{
-    struct nd_fallen fallen = {0};
-    struct nd_spool_reader reader = {0};
-    struct nd_record record;
-    char *spool = nd_path_join(folder, "spool.nds");
-    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(spool))
-        status = nd_spool_reader_open(&reader, spool, err);
-    while (status == ND_OK && nd_spool_next(&reader, &record))
-        if (record.kind == ND_RECORD_NODE)
-            status = add_fallen(job, &record, &fallen, err);
-    nd_spool_reader_close(&reader);
-    free(spool);
-    if (status == ND_OK)
-        *out = fallen;
-    else
-        nd_fallen_deinit(&fallen);
-    return status;
-}
-
-struct trial_context {
-    const struct nd_capture_job *capture;
-    unsigned int n_trials;
-};
-
-/* nd_placement_trial: a session of its own, without samples. */
-static enum nd_status try_placement(void *context, const size_t *edges, size_t n_edges,
-                                    struct nd_fallen *fallen, struct nd_error *err)
-{
-    struct trial_context *trials = context;
-    const struct nd_capture_job *capture = trials->capture;
-    struct nd_agent_exit exit = {0};
-    struct nd_job trial;
-    char name[32];
-    snprintf(name, sizeof name, "trial%u", trials->n_trials++);
-    char *folder = nd_path_join(capture->folder, name);
-    if (folder == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_capture_job_trial(capture, edges, n_edges, &trial, err);
-    if (status == ND_OK) {
-        struct nd_capture_options quiet = *capture->options;
-        quiet.progress = NULL; /* many short sessions are one stage to whoever watches */
-        status = run_job(capture, &trial, folder, &quiet, &exit, err);
-        if (status == ND_OK)
-            status = read_fallen(&trial, folder, fallen, err);
-        nd_capture_job_free_trial(&trial);
-    }
-    nd_dir_remove(folder);
-    free(folder);
-    return status;
-}
-
-/* Which later passes can expose the model's outputs a second time without moving a node. */
-static enum nd_status choose_checks(struct trial_context *trials, size_t n_passes, bool *with_checks,
-                                    struct nd_error *err)
-{
-    const struct nd_capture_job *capture = trials->capture;
-    enum nd_status status = ND_OK;
-    size_t *exposed = nd_calloc(capture->n_edges, sizeof *exposed);
-    if (exposed == NULL)
-        return nd_fail_memory(err);
-    for (size_t p = 1; status == ND_OK && p < n_passes; p++) {
-        size_t n = 0;
-        struct nd_fallen fallen = {0};
-        for (size_t e = 0; e < capture->n_edges; e++)
-            if (capture->pass_of_edge[e] == p ||
-                (capture->pass_of_edge[e] == 0 && capture->edges[e].is_model_output))
-                exposed[n++] = capture->selected[e];
-        status = try_placement(trials, exposed, n, &fallen, err);
-        with_checks[p] = fallen.n == 0;
-        nd_fallen_deinit(&fallen);
-    }
-    free(exposed);
-    return status;
-}
-
-/* Cuts the capture into passes in which every node stays on its provider; *is_cut is false where that is not
- * possible. */
-static enum nd_status cut_into_passes(struct nd_capture_job *capture, bool *is_cut, struct nd_error *err)
-{
-    struct trial_context trials = {.capture = capture};
-    size_t n_passes = 1;
-    enum nd_status status = nd_plan_passes(capture->model, capture->selected, capture->n_edges, try_placement,
-                                           &trials, capture->pass_of_edge, &n_passes, err);
-    bool *with_checks = nd_calloc(n_passes, sizeof *with_checks);
-    if (status == ND_OK && with_checks == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK && n_passes > 1)
-        status = choose_checks(&trials, n_passes, with_checks, err);
-    if (status == ND_OK && n_passes > 1)
-        status = nd_capture_job_set_passes(capture, n_passes, with_checks, err);
-    *is_cut = n_passes > 1;
-    free(with_checks);
-    return status;
-}
-
-/* Runs in one pass; where exposing the edges moved nodes off the NPU, again in several. *folder is the run that
- * counts. */
-static enum nd_status run_all(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
-                              struct nd_error *err)
-{
-    struct nd_fallen fallen = {0};
-    bool is_cut = false;
-    bool can_be_cut = capture->device->kind == ND_DEVICE_HTP_SIM && !capture->options->allow_fallback &&
-                      !nd_capture_job_is_untouched(capture) && !capture->options->prefixes;
-    *folder = nd_path_join(capture->folder, "run");
-    enum nd_status status = *folder != NULL
-                                ? run_job(capture, &capture->job, *folder, capture->options, exit, err)
-                                : nd_fail_memory(err);
-    if (status == ND_OK && can_be_cut)
-        status = read_fallen(&capture->job, *folder, &fallen, err);
-    if (status == ND_OK && fallen.n > 0) {
-        report_stage(capture, "placement", exit->elapsed_s);
-        status = cut_into_passes(capture, &is_cut, err);
-    }
-    nd_fallen_deinit(&fallen);
-    if (status != ND_OK || !is_cut)
-        return status;
-    free(*folder);
-    *folder = nd_path_join(capture->folder, "run-in-passes");
-    return *folder != NULL ? run_job(capture, &capture->job, *folder, capture->options, exit, err)
-                           : nd_fail_memory(err);
 }
 
 /* ---- which prefix failed ---- */
@@ -265,6 +77,8 @@ static enum nd_status collect_provenance(const struct nd_capture_job *capture, c
 {
     enum nd_status status = nd_provenance_collect(capture->device, capture->model, capture->options,
                                                   capture->job.n_passes, out, err);
+    if (status == ND_OK && capture->remote != NULL)
+        status = nd_provenance_add_identity(out, &capture->remote->identity, err);
     return status == ND_OK && failed != NULL ? nd_provenance_add_failed_edge(out, failed->name, err) : status;
 }
 
@@ -284,6 +98,9 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         status = collect_provenance(capture, failed, &provenance, err);
     for (size_t i = 0; edges != NULL && i < capture->n_edges; i++)
         edges[i] = &capture->edges[i];
+    char transfer[160];
+    if (capture->remote != NULL)
+        nd_remote_describe_traffic(capture->remote, transfer, sizeof transfer);
     const struct nd_assembly assembly = {
         .spool_path = spool_path,
         .stdout_path = stdout_path,
@@ -302,6 +119,14 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         .store_digests_only = capture->options->store_digests_only,
         .model = capture->model,
         .death = exit->error.id != 0 ? &exit->error : NULL,
+        .death_stage = exit->stage,
+        .transfer = capture->remote != NULL ? transfer : NULL,
+        .can_resume = exit->can_resume,
+        .is_elsewhere = capture->device->transport != ND_TRANSPORT_NONE,
+        .libraries = capture->remote != NULL ? capture->remote->libraries : NULL,
+        .n_libraries = capture->remote != NULL ? capture->remote->n_libraries : 0,
+        .logcat = capture->remote != NULL ? capture->remote->identity.logcat : NULL,
+        .logcat_bytes = capture->remote != NULL ? capture->remote->identity.logcat_bytes : 0,
         .is_reproducible = nd_provenance_is_reproducible(),
     };
     if (status == ND_OK)
@@ -372,6 +197,61 @@ static enum nd_status make_folder(char **out, struct nd_error *err)
     return status;
 }
 
+/* ---- on another machine ---- */
+
+/* Reaches the machine and makes of the device what can run there. A machine that cannot be used is an outcome:
+ * then *exit says why. capture->remote stays NULL where it cannot be reached. */
+static enum nd_status reach(struct nd_capture_job *capture, struct nd_remote *remote,
+                            struct nd_device *resolved, struct nd_agent_exit *exit, struct nd_error *err)
+{
+    struct nd_error why = {0};
+    const struct nd_device *device = capture->device;
+    if (device->transport == ND_TRANSPORT_NONE)
+        return ND_OK;
+    enum nd_status status = nd_remote_open(remote, device, capture->options, &why);
+    if (status == ND_OK) {
+        capture->remote = remote; /* what it says of itself is kept, too, when it cannot run this */
+        status = nd_device_resolve(device, &remote->identity, resolved, &why);
+    }
+    if (status == ND_OK) {
+        capture->device = resolved;
+    } else if (nd_remote_is_of_device(&why)) {
+        exit->error = why;
+        exit->stage = "connect";
+        status = ND_OK;
+    } else if (err != NULL) {
+        *err = why;
+    }
+    return status;
+}
+
+/* Runs it, unless the machine could not be reached. *run_folder: see nd_capture_run_agent. */
+static enum nd_status run_if_reached(struct nd_capture_job *capture, char **run_folder,
+                                     struct nd_agent_exit *exit, struct nd_error *err)
+{
+    if (exit->error.id != 0) {
+        *run_folder = nd_strdup(capture->folder);
+        return *run_folder != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    bool is_agent = capture->device->way == ND_REMOTE_AGENT;
+    enum nd_status status = is_agent ? nd_capture_run_agent(capture, run_folder, exit, err)
+                                     : nd_prepared_capture(capture, run_folder, exit, err);
+    /* How warm it is now, and what its system logged; the run counts without it. */
+    if (status == ND_OK && capture->remote != NULL && exit->error.id != ND_E_LINK_LOST)
+        nd_identity_finish(capture->remote->transport, &capture->remote->identity, NULL);
+    return status;
+}
+
+static void fill_outcome(const struct nd_capture_job *capture, const struct nd_assembled *assembled,
+                         struct nd_capture_outcome *outcome)
+{
+    *outcome = (struct nd_capture_outcome){.has_failed = assembled->state != ND_CAPTURE_COMPLETE,
+                                           .samples_done = assembled->samples_done,
+                                           .samples_total = nd_capture_job_n_samples(capture),
+                                           .failure = assembled->failure};
+    snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
+}
+
 enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_device *device,
                               const struct nd_probe *const *probes, size_t n_probes, const char *path,
                               const struct nd_capture_options *options, struct nd_capture_outcome *outcome,
@@ -385,27 +265,28 @@ enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_devi
                                      .begun_ns = nd_clock_ns()};
     struct nd_agent_exit exit = {0};
     struct nd_assembled assembled = {0};
+    struct nd_remote remote = {0};
+    struct nd_device resolved = {0};
     char *folder = NULL, *run_folder = NULL;
     enum nd_status status = check_request(model, probes, n_probes, path, options, err);
     if (status == ND_OK)
         status = make_folder(&folder, err);
     capture.folder = folder;
     if (status == ND_OK)
+        status = reach(&capture, &remote, &resolved, &exit, err);
+    if (status == ND_OK)
         status = nd_capture_job_init(&capture, err);
     if (status == ND_OK)
-        status = run_all(&capture, &run_folder, &exit, err);
+        status = run_if_reached(&capture, &run_folder, &exit, err);
     if (status == ND_OK) {
-        report_stage(&capture, "write", exit.elapsed_s);
+        nd_capture_report_stage(&capture, "write", exit.elapsed_s);
         status = assemble(&capture, run_folder, &exit, path, &assembled, err);
     }
-    if (status == ND_OK) {
-        *outcome = (struct nd_capture_outcome){.has_failed = assembled.state != ND_CAPTURE_COMPLETE,
-                                               .samples_done = assembled.samples_done,
-                                               .samples_total = nd_capture_job_n_samples(&capture),
-                                               .failure = assembled.failure};
-        snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled.stage);
-    }
+    if (status == ND_OK)
+        fill_outcome(&capture, &assembled, outcome);
     nd_capture_job_deinit(&capture);
+    nd_remote_close(&remote);
+    nd_device_deinit(&resolved);
     if (folder != NULL)
         nd_dir_remove(folder);
     free(folder);

@@ -1,3 +1,4 @@
+#include <string.h>
 #include <strings.h>
 
 #include "npudiff/device.h"
@@ -37,10 +38,18 @@ const struct nd_chipset *nd_chipsets(size_t *n)
     return chipsets;
 }
 
-const struct nd_chipset *nd_chipset_find(const char *name)
+static const struct nd_chipset *find(const char *name, size_t n)
 {
-    for (size_t i = 0; name[0] != '\0' && i < N_CHIPSETS; i++)
-        if (strcasecmp(chipsets[i].sm, name) == 0 || strcasecmp(chipsets[i].alias, name) == 0)
+    for (size_t i = 0; n > 0 && i < N_CHIPSETS; i++)
+        if ((strlen(chipsets[i].sm) == n && strncasecmp(chipsets[i].sm, name, n) == 0) ||
+            (strlen(chipsets[i].alias) == n && strncasecmp(chipsets[i].alias, name, n) == 0))
             return &chipsets[i];
     return NULL;
+}
+
+const struct nd_chipset *nd_chipset_find(const char *name)
+{
+    size_t n = strlen(name), n_stem = strcspn(name, "-"); /* "SM8650-AC": a bin of it, of other clocks */
+    const struct nd_chipset *chipset = find(name, n);
+    return chipset == NULL && n_stem < n && n_stem >= strlen("SM8650") ? find(name, n_stem) : chipset;
 }

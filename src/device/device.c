@@ -5,11 +5,12 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "device/device_options.h"
 #include "device/emulated.h"
 #include "device/internal.h"
-#include "exact/rounding.h"
-#include "npudiff/parse.h"
-#include "runtime/runtime.h"
+#include "device/remote/phones.h"
+#include "device/remote/remote_uri.h"
+#include "device/remote/resolve.h"
 
 const struct nd_device_syntax *nd_device_syntaxes(void)
 {
@@ -18,12 +19,21 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
          "ONNX Runtime's CPU provider; optimisation is 'disable' unless asked"},
         {"htp-sim:CHIPSET[@RUNTIME][?OPTION=VALUE&...]",
          "Qualcomm's QNN HTP backend in its x86 simulator; other options go to the provider"},
+        {"htp[:CHIPSET][@RUNTIME][?OPTION=VALUE&...]",
+         "the NPU of this machine, a Snapdragon that runs Linux; CHIPSET where the machine does not say it"},
         {"exact[?rounding=ROUNDING]",
          "the quantised reference: exact units, rounded once; half-even unless asked (half-away, floor, ...)"},
         {"float64", "the float reference: a float model in double precision"},
         {"emu:ITEM[,ITEM...] or emu:PROFILE.yaml",
          "an emulated device with known faults: exact units with other rounding (round=double:8) and faults of "
          "edges (stale@EDGE)"},
+        {"adb:[SERIAL][/DEVICE] or adb:*[/DEVICE]",
+         "a phone, through adb: what runs there is htp, cpu or htp-sim[:CHIPSET] with its @RUNTIME and "
+         "options, "
+         "htp unless given; no SERIAL: the only phone; *: every phone"},
+        {"adb:[SERIAL]/qnn-net-run[/htp[:CHIPSET]]", "the same phone, through the vendor's qnn-net-run"},
+        {"ssh:HOST[/DEVICE] or ssh:HOST/qnn-net-run",
+         "a board or laptop that runs Linux, likewise through ssh"},
         {NULL, NULL},
     };
     return syntaxes;
@@ -31,13 +41,18 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
 
 const char *nd_device_kind_name(enum nd_device_kind kind)
 {
-    static const char *const names[] = {"cpu", "htp-sim", "exact", "float64", "emu"};
+    static const char *const names[] = {"cpu", "htp-sim", "htp", "exact", "float64", "emu"};
     return (size_t)kind < sizeof names / sizeof names[0] ? names[kind] : "unknown";
 }
 
 bool nd_device_is_reference(enum nd_device_kind kind)
 {
     return kind == ND_DEVICE_EXACT || kind == ND_DEVICE_FLOAT64;
+}
+
+bool nd_device_is_npu(enum nd_device_kind kind)
+{
+    return kind == ND_DEVICE_HTP_SIM || kind == ND_DEVICE_HTP;
 }
 
 bool nd_device_is_evaluated(enum nd_device_kind kind)
@@ -50,6 +65,7 @@ void nd_device_deinit(struct nd_device *device)
     free(device->uri);
     free(device->label);
     free(device->optimisation);
+    free(device->address);
     nd_runtime_info_deinit(&device->runtime);
     for (size_t i = 0; i < device->n_options; i++) {
         free(device->option_keys[i]);
@@ -60,169 +76,93 @@ void nd_device_deinit(struct nd_device *device)
     *device = (struct nd_device){0};
 }
 
-static enum nd_status set_option(struct nd_device *device, const char *key, const char *value,
-                                 struct nd_error *err)
+/* "htp", "htp:CHIPSET" or "htp-sim:CHIPSET" of `kind`; whoever says no chipset leaves it NULL. */
+static enum nd_status parse_npu(struct nd_device *device, const char *uri, enum nd_device_kind kind,
+                                const char *rest, struct nd_error *err)
 {
-    for (size_t i = 0; i < device->n_options; i++) {
-        if (strcmp(device->option_keys[i], key) != 0)
-            continue;
-        char *copy = nd_strdup(value);
-        if (copy == NULL)
-            return nd_fail_memory(err);
-        free(device->option_values[i]);
-        device->option_values[i] = copy;
+    device->kind = kind;
+    if (*rest == '\0')
         return ND_OK;
-    }
-    size_t n = device->n_options + 1;
-    char **keys = realloc(device->option_keys, n * sizeof *keys);
-    if (keys != NULL)
-        device->option_keys = keys;
-    char **values = realloc(device->option_values, n * sizeof *values);
-    if (values != NULL)
-        device->option_values = values;
-    if (keys == NULL || values == NULL)
-        return nd_fail_memory(err);
-    keys[n - 1] = nd_strdup(key);
-    values[n - 1] = nd_strdup(value);
-    device->n_options = n;
-    return keys[n - 1] != NULL && values[n - 1] != NULL ? ND_OK : nd_fail_memory(err);
-}
-
-/* References have one option, and the float one has none. */
-static enum nd_status apply_reference_option(struct nd_device *device, const char *uri, const char *key,
-                                             const char *value, struct nd_error *err)
-{
-    enum nd_rounding rounding;
-    if (device->kind != ND_DEVICE_EXACT || strcmp(key, "rounding") != 0)
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': unknown option '%s'; %s", uri, key,
-                       device->kind == ND_DEVICE_EXACT ? "exact has 'rounding'" : "float64 has none");
-    if (!nd_rounding_from_name(value, &rounding))
-        return nd_fail(
-            err, ND_E_DEVICE_UNKNOWN, uri,
-            "device '%s': rounding is half-even, half-away, half-up, half-down, floor, ceil or to-zero, "
-            "not '%s'",
-            uri, value);
-    return set_option(device, key, value, err);
-}
-
-/* One key=value of the URI's query. */
-static enum nd_status apply_option(struct nd_device *device, const char *uri, const char *key,
-                                   const char *value, struct nd_error *err)
-{
-    uint64_t n;
-    enum nd_optimisation level;
-    if (nd_device_is_reference(device->kind))
-        return apply_reference_option(device, uri, key, value, err);
-    if (strcmp(key, "optimisation") == 0) {
-        if (!nd_optimisation_from_name(value, &level))
-            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                           "device '%s': optimisation is 'disable', 'basic', 'extended' or 'all', not '%s'",
-                           uri, value);
-        free(device->optimisation);
-        device->optimisation = nd_strdup(value);
-        return device->optimisation != NULL ? ND_OK : nd_fail_memory(err);
-    }
-    if (strcmp(key, "threads") == 0) {
-        if (!nd_parse_u64(value, &n) || n < 1 || n > 1024)
-            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                           "device '%s': threads is a number from 1 to 1024, not '%s'", uri, value);
-        device->n_threads = (int)n;
-        return ND_OK;
-    }
-    if (device->kind == ND_DEVICE_CPU)
+    device->chipset = nd_chipset_find(rest + 1);
+    if (device->chipset == NULL)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "device '%s': unknown option '%s'; a cpu has 'optimisation' and 'threads'", uri, key);
-    if (strcmp(key, "soc_model") == 0 || strcmp(key, "backend_path") == 0 || strcmp(key, "backend_type") == 0)
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': option '%s' follows from the device itself",
-                       uri, key);
-    return set_option(device, key, value, err);
-}
-
-static enum nd_status apply_query(struct nd_device *device, const char *uri, char *query, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    char *rest = query;
-    char *pair;
-    while (status == ND_OK && (pair = strsep(&rest, "&")) != NULL) {
-        char *equals = strchr(pair, '=');
-        if (equals == NULL || equals == pair)
-            return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s': '%s' is not of the form option=value",
-                           uri, pair);
-        *equals = '\0';
-        status = apply_option(device, uri, pair, equals + 1, err);
-    }
-    return status;
+                       "device '%s': unknown chipset '%s' ('npudiff devices' lists those there are)", uri,
+                       rest + 1);
+    return ND_OK;
 }
 
 static enum nd_status parse_kind(struct nd_device *device, const char *uri, const char *kind,
                                  struct nd_error *err)
 {
-    static const char simulator[] = "htp-sim:";
     static const enum nd_device_kind plain[] = {ND_DEVICE_CPU, ND_DEVICE_EXACT, ND_DEVICE_FLOAT64};
+    static const enum nd_device_kind npus[] = {ND_DEVICE_HTP_SIM, ND_DEVICE_HTP};
+    bool is_remote = device->transport != ND_TRANSPORT_NONE;
     for (size_t i = 0; i < sizeof plain / sizeof plain[0]; i++)
         if (strcmp(kind, nd_device_kind_name(plain[i])) == 0) {
             device->kind = plain[i];
             return ND_OK;
         }
-    if (strncmp(kind, simulator, strlen(simulator)) != 0)
+    for (size_t i = 0; i < sizeof npus / sizeof npus[0]; i++) {
+        const char *name = nd_device_kind_name(npus[i]);
+        size_t n = strlen(name);
+        /* Which chipset a phone has, or a board, it knows itself. */
+        bool may_be_alone = is_remote || npus[i] == ND_DEVICE_HTP;
+        if (strncmp(kind, name, n) == 0 && (kind[n] == ':' || (kind[n] == '\0' && may_be_alone)))
+            return parse_npu(device, uri, npus[i], kind + n, err);
+    }
+    if (is_remote)
         return nd_fail(
             err, ND_E_DEVICE_UNKNOWN, uri,
-            "unknown device '%s': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' "
-            "('npudiff devices' lists them)",
-            uri);
-    const char *name = kind + strlen(simulator);
-    device->kind = ND_DEVICE_HTP_SIM;
-    device->chipset = nd_chipset_find(name);
-    if (device->chipset == NULL)
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "device '%s': unknown chipset '%s' ('npudiff devices' lists those there are)", uri,
-                       name);
-    return ND_OK;
+            "device '%s': on another machine runs 'htp[:CHIPSET]', 'cpu' or 'htp-sim[:CHIPSET]', not "
+            "'%s'",
+            uri, kind);
+    return nd_fail(
+        err, ND_E_DEVICE_UNKNOWN, uri,
+        "unknown device '%s': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
+        "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)",
+        uri);
 }
 
-/* What the simulator is always told. Explicit, since defaults have changed between versions. */
-static enum nd_status default_options(struct nd_device *device, struct nd_error *err)
+/* The canonical form of what runs there, without where. */
+static void put_kind(struct nd_strbuf *out, const struct nd_device *device)
 {
-    if (device->kind != ND_DEVICE_HTP_SIM)
-        return ND_OK;
-    char soc_model[16];
-    snprintf(soc_model, sizeof soc_model, "%d", device->chipset->soc_model);
-    enum nd_status status = set_option(device, "backend_path", device->runtime.backend_library, err);
-    if (status == ND_OK)
-        status = set_option(device, "soc_model", soc_model, err);
-    if (status == ND_OK)
-        status = set_option(device, "offload_graph_io_quantization", "1", err);
-    /* v68 has no half precision, and refuses the option. */
-    if (status == ND_OK && strcmp(device->chipset->arch, "v68") != 0)
-        status = set_option(device, "enable_htp_fp16_precision", "1", err);
-    return status;
-}
-
-static enum nd_status name_device(struct nd_device *device, const char *uri, const char *query,
-                                  struct nd_error *err)
-{
-    struct nd_strbuf canonical = {0}, label = {0};
+    nd_strbuf_puts(out, nd_device_kind_name(device->kind));
     if (nd_device_is_reference(device->kind))
-        nd_strbuf_puts(&canonical, nd_device_kind_name(device->kind));
-    else if (device->kind == ND_DEVICE_CPU)
-        nd_strbuf_printf(&canonical, "cpu@%s", device->runtime.id);
-    else
-        nd_strbuf_printf(&canonical, "htp-sim:%s@%s", device->chipset->sm, device->runtime.id);
+        return;
+    if (device->chipset != NULL)
+        nd_strbuf_printf(out, ":%s", device->chipset->sm);
+    if (device->runtime.id[0] != '\0')
+        nd_strbuf_printf(out, "@%s", device->runtime.id);
+}
+
+enum nd_status nd_device_name(struct nd_device *device, const char *query, struct nd_error *err)
+{
+    struct nd_strbuf canonical = {0};
+    if (device->transport != ND_TRANSPORT_NONE)
+        nd_strbuf_printf(&canonical, "%s:%s/%s/", nd_transport_name(device->transport), device->address,
+                         nd_remote_way_name(device->way));
+    put_kind(&canonical, device);
     if (query != NULL)
         nd_strbuf_printf(&canonical, "?%s", query);
-    const char *colon = strchr(uri, ':');
-    nd_strbuf_puts(&label, device->kind != ND_DEVICE_HTP_SIM || colon == NULL ? uri : colon + 1);
+    free(device->uri);
     device->uri = nd_strbuf_take(&canonical);
-    device->label = nd_strbuf_take(&label);
-    return device->uri != NULL && device->label != NULL ? ND_OK : nd_fail_memory(err);
+    return device->uri != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* References need no runtime but npudiff itself. */
+/* References need no runtime but npudiff itself. What is installed for another machine is seen when its ABI is
+ * known. */
 static enum nd_status find_runtime(struct nd_device *device, const char *uri, const char *id,
                                    struct nd_error *err)
 {
-    if (!nd_device_is_evaluated(device->kind))
-        return nd_runtime_find(id, &device->runtime, err);
+    if (device->transport != ND_TRANSPORT_NONE)
+        return nd_runtime_name(id, &device->runtime, err);
+    if (!nd_device_is_evaluated(device->kind)) {
+        enum nd_status status = nd_runtime_find(id, &device->runtime, err);
+        if (status != ND_OK)
+            return status;
+        return nd_runtime_require(
+            &device->runtime, nd_device_is_npu(device->kind) ? ND_RUNTIME_FOR_NPU : ND_RUNTIME_FOR_CPU, err);
+    }
     if (id != NULL)
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri, "device '%s' has no runtime to choose", uri);
     device->runtime.id = nd_strdup("npudiff-" ND_VERSION);
@@ -235,14 +175,15 @@ static enum nd_status set_profile(struct nd_device *device, const struct nd_emul
                                   const struct nd_profile_file *file, const char *what, struct nd_error *err)
 {
     char *items = nd_emulation_text(emulation);
-    enum nd_status status = items != NULL ? set_option(device, "profile", items, err) : nd_fail_memory(err);
+    enum nd_status status =
+        items != NULL ? nd_device_set_option(device, "profile", items, err) : nd_fail_memory(err);
     free(items);
     if (file->text == NULL || status != ND_OK)
         return status;
-    status = set_option(device, "profile_file", nd_path_base(what), err);
+    status = nd_device_set_option(device, "profile_file", nd_path_base(what), err);
     if (status == ND_OK)
-        status = set_option(device, "profile_sha256", file->sha256, err);
-    return status == ND_OK ? set_option(device, "profile_text", file->text, err) : status;
+        status = nd_device_set_option(device, "profile_sha256", file->sha256, err);
+    return status == ND_OK ? nd_device_set_option(device, "profile_text", file->text, err) : status;
 }
 
 /* A URI of its own grammar: edges may be called anything. */
@@ -278,13 +219,12 @@ static enum nd_status parse_emulated(const char *uri, const char *what, struct n
     return status;
 }
 
-enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err)
+/* KIND[:CHIPSET][@RUNTIME][?QUERY] into a device that says already where it is; `what` is that part of the
+ * URI. */
+static enum nd_status parse_plain(const char *uri, const char *what, struct nd_device *device,
+                                  struct nd_error *err)
 {
-    static const char emulated[] = "emu:";
-    if (strncmp(uri, emulated, strlen(emulated)) == 0)
-        return parse_emulated(uri, uri + strlen(emulated), out, err);
-    struct nd_device device = {.n_threads = 1};
-    char *text = nd_strdup(uri);
+    char *text = nd_strdup(what);
     if (text == NULL)
         return nd_fail_memory(err);
     char *query = strchr(text, '?');
@@ -293,27 +233,76 @@ enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd
     char *runtime = strchr(text, '@');
     if (runtime != NULL)
         *runtime++ = '\0';
-    enum nd_status status = parse_kind(&device, uri, text, err);
+    enum nd_status status = parse_kind(device, uri, text, err);
+    if (status == ND_OK && device->transport != ND_TRANSPORT_NONE)
+        status = nd_device_suits_elsewhere(device, uri, err);
+    else if (status == ND_OK && device->kind == ND_DEVICE_HTP)
+        status = nd_device_find_own_npu(device, uri, err);
     if (status == ND_OK)
-        status = find_runtime(&device, uri, runtime, err);
+        status = find_runtime(device, uri, runtime, err);
     if (status == ND_OK) {
         /* As a reference the CPU provider must not fuse quantised groups into operators of other arithmetic; an
          * NPU gets what applications use. */
-        device.optimisation = nd_strdup(device.kind != ND_DEVICE_HTP_SIM ? "disable" : "all");
-        if (device.optimisation == NULL)
+        device->optimisation = nd_strdup(nd_device_is_npu(device->kind) ? "all" : "disable");
+        if (device->optimisation == NULL)
             status = nd_fail_memory(err);
     }
-    if (status == ND_OK)
-        status = name_device(&device, uri, query, err);
-    if (status == ND_OK)
-        status = default_options(&device, err);
+    if (status == ND_OK && device->transport == ND_TRANSPORT_NONE)
+        status = nd_device_name(device, query, err);
+    if (status == ND_OK && device->transport == ND_TRANSPORT_NONE)
+        status = nd_device_default_options(device, err);
     if (status == ND_OK && query != NULL)
-        status = apply_query(&device, uri, query, err);
+        status = nd_device_apply_query(device, uri, query, err);
     free(text);
-    if (status != ND_OK) {
-        nd_device_deinit(&device);
+    return status;
+}
+
+static enum nd_status parse_here(const char *uri, struct nd_device *device, struct nd_error *err)
+{
+    const char *colon = strchr(uri, ':');
+    enum nd_status status = parse_plain(uri, uri, device, err);
+    if (status != ND_OK)
         return status;
+    device->label = nd_strdup(device->kind == ND_DEVICE_HTP_SIM && colon != NULL ? colon + 1 : uri);
+    return device->label != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device, struct nd_error *err)
+{
+    struct nd_remote_uri parts = {0};
+    struct nd_strbuf label = {0};
+    enum nd_status status = nd_remote_uri_parse(uri, &parts, err);
+    if (status == ND_OK) {
+        device->transport = parts.transport;
+        device->way = parts.way;
+        status = parse_plain(uri, parts.device, device, err);
     }
-    *out = device;
-    return ND_OK;
+    if (status == ND_OK)
+        status = nd_device_reach(uri, parts.transport, &parts.address, err);
+    if (status == ND_OK) {
+        device->address = parts.address;
+        parts.address = NULL;
+        nd_strbuf_printf(&label, "%s:%s%s", nd_transport_name(device->transport), device->address, parts.rest);
+        device->label = nd_strbuf_take(&label);
+        const char *query = strchr(parts.device, '?');
+        status = device->label != NULL ? nd_device_name(device, query != NULL ? query + 1 : NULL, err)
+                                       : nd_fail_memory(err);
+    }
+    nd_remote_uri_deinit(&parts);
+    return status;
+}
+
+enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err)
+{
+    static const char emulated[] = "emu:";
+    if (strncmp(uri, emulated, strlen(emulated)) == 0)
+        return parse_emulated(uri, uri + strlen(emulated), out, err);
+    struct nd_device device = {.n_threads = 1};
+    enum nd_status status =
+        nd_uri_is_remote(uri) ? parse_elsewhere(uri, &device, err) : parse_here(uri, &device, err);
+    if (status == ND_OK)
+        *out = device;
+    else
+        nd_device_deinit(&device);
+    return status;
 }

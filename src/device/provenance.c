@@ -10,6 +10,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "device/remote/identity.h"
+#include "device/remote/remote_uri.h"
 #include "npudiff/parse.h"
 
 static struct nd_attr *add(struct nd_provenance *provenance, const char *group, const char *key)
@@ -22,7 +24,8 @@ static struct nd_attr *add(struct nd_provenance *provenance, const char *group, 
     return attr->group != NULL && attr->key != NULL ? attr : NULL;
 }
 
-static bool add_text(struct nd_provenance *provenance, const char *group, const char *key, const char *text)
+bool nd_provenance_add_text(struct nd_provenance *provenance, const char *group, const char *key,
+                            const char *text)
 {
     struct nd_attr *attr = add(provenance, group, key);
     if (attr == NULL)
@@ -32,13 +35,24 @@ static bool add_text(struct nd_provenance *provenance, const char *group, const 
     return attr->string != NULL;
 }
 
-static bool add_number(struct nd_provenance *provenance, const char *group, const char *key, int64_t number)
+bool nd_provenance_add_number(struct nd_provenance *provenance, const char *group, const char *key,
+                              int64_t number)
 {
     struct nd_attr *attr = add(provenance, group, key);
     if (attr == NULL)
         return false;
     attr->type = ND_ATTR_I64;
     attr->i64 = number;
+    return true;
+}
+
+bool nd_provenance_add_real(struct nd_provenance *provenance, const char *group, const char *key, double real)
+{
+    struct nd_attr *attr = add(provenance, group, key);
+    if (attr == NULL)
+        return false;
+    attr->type = ND_ATTR_F64;
+    attr->f64 = real;
     return true;
 }
 
@@ -68,43 +82,54 @@ static bool add_time(struct nd_provenance *provenance)
     if (gmtime_r(&now, &utc) == NULL)
         return false;
     strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return add_text(provenance, "", "created", text);
+    return nd_provenance_add_text(provenance, "", "created", text);
 }
 
 static bool add_device(struct nd_provenance *provenance, const struct nd_device *device)
 {
     const struct nd_chipset *chipset = device->chipset;
-    bool is_whole = add_text(provenance, "device", "uri", device->uri) &&
-                    add_text(provenance, "device", "label", device->label) &&
-                    add_text(provenance, "device", "kind", nd_device_kind_name(device->kind)) &&
-                    add_number(provenance, "device", "is_simulator", device->kind == ND_DEVICE_HTP_SIM);
+    bool is_whole =
+        nd_provenance_add_text(provenance, "device", "uri", device->uri) &&
+        nd_provenance_add_text(provenance, "device", "label", device->label) &&
+        nd_provenance_add_text(provenance, "device", "kind", nd_device_kind_name(device->kind)) &&
+        nd_provenance_add_number(provenance, "device", "is_simulator", device->kind == ND_DEVICE_HTP_SIM);
+    if (device->transport != ND_TRANSPORT_NONE)
+        is_whole =
+            is_whole &&
+            nd_provenance_add_text(provenance, "device", "transport", nd_transport_name(device->transport)) &&
+            nd_provenance_add_text(provenance, "device", "address", device->address) &&
+            nd_provenance_add_text(provenance, "device", "way", nd_remote_way_name(device->way));
     if (chipset == NULL)
         return is_whole;
-    return is_whole && add_text(provenance, "device", "chipset", chipset->sm) &&
-           add_number(provenance, "device", "soc_model", chipset->soc_model) &&
-           add_text(provenance, "device", "arch", chipset->arch) &&
-           add_text(provenance, "device", "marketing", chipset->marketing);
+    return is_whole && nd_provenance_add_text(provenance, "device", "chipset", chipset->sm) &&
+           nd_provenance_add_number(provenance, "device", "soc_model", chipset->soc_model) &&
+           nd_provenance_add_text(provenance, "device", "arch", chipset->arch) &&
+           nd_provenance_add_text(provenance, "device", "marketing", chipset->marketing);
 }
 
 static bool add_runtime(struct nd_provenance *provenance, const struct nd_device *device,
                         const struct nd_capture_options *options)
 {
-    bool is_whole = add_text(provenance, "runtime", "id", device->runtime.id) &&
-                    add_text(provenance, "runtime", "optimisation", device->optimisation) &&
-                    add_number(provenance, "runtime", "threads", device->n_threads) &&
-                    add_number(provenance, "runtime", "fallback_allowed", options->allow_fallback);
-    if (device->kind == ND_DEVICE_HTP_SIM)
-        is_whole = is_whole && add_text(provenance, "runtime", "provider", "QNNExecutionProvider") &&
-                   add_text(provenance, "runtime", "provider_version", device->runtime.provider_version);
+    bool is_whole =
+        nd_provenance_add_text(provenance, "runtime", "id", device->runtime.id) &&
+        nd_provenance_add_text(provenance, "runtime", "optimisation", device->optimisation) &&
+        nd_provenance_add_number(provenance, "runtime", "threads", device->n_threads) &&
+        nd_provenance_add_number(provenance, "runtime", "fallback_allowed", options->allow_fallback);
+    if (nd_device_is_npu(device->kind))
+        is_whole =
+            is_whole && nd_provenance_add_text(provenance, "runtime", "provider", "QNNExecutionProvider") &&
+            nd_provenance_add_text(provenance, "runtime", "provider_version", device->runtime.provider_version);
     if (options->htp_config != NULL)
-        is_whole = is_whole && add_text(provenance, "runtime", "htp_config", options->htp_config);
+        is_whole = is_whole && nd_provenance_add_text(provenance, "runtime", "htp_config", options->htp_config);
     if (options->htp_config_outer != NULL)
-        is_whole = is_whole && add_text(provenance, "runtime", "htp_config_outer", options->htp_config_outer);
+        is_whole = is_whole &&
+                   nd_provenance_add_text(provenance, "runtime", "htp_config_outer", options->htp_config_outer);
     for (size_t i = 0; is_whole && i < device->n_options; i++) {
         struct nd_strbuf key = {0};
         nd_strbuf_printf(&key, "option_%s", device->option_keys[i]);
         char *text = nd_strbuf_take(&key);
-        is_whole = text != NULL && add_text(provenance, "runtime", text, device->option_values[i]);
+        is_whole =
+            text != NULL && nd_provenance_add_text(provenance, "runtime", text, device->option_values[i]);
         free(text);
     }
     return is_whole;
@@ -113,10 +138,11 @@ static bool add_runtime(struct nd_provenance *provenance, const struct nd_device
 static bool add_model(struct nd_provenance *provenance, const struct nd_model *model,
                       const struct nd_capture_options *options)
 {
-    return add_text(provenance, "model", "file", nd_path_base(nd_model_path(model))) &&
-           add_text(provenance, "model", "sha256", nd_model_sha256(model)) &&
-           add_number(provenance, "model", "opset", nd_model_opset(model)) &&
-           add_text(provenance, "model", "edges", options->edges != NULL ? options->edges : "all");
+    return nd_provenance_add_text(provenance, "model", "file", nd_path_base(nd_model_path(model))) &&
+           nd_provenance_add_text(provenance, "model", "sha256", nd_model_sha256(model)) &&
+           nd_provenance_add_number(provenance, "model", "opset", nd_model_opset(model)) &&
+           nd_provenance_add_text(provenance, "model", "edges",
+                                  options->edges != NULL ? options->edges : "all");
 }
 
 /* The processor's name, from the first "model name" line the kernel gives. */
@@ -145,19 +171,19 @@ static bool add_host(struct nd_provenance *provenance)
     if (uname(&system) != 0)
         memset(&system, 0, sizeof system);
     read_processor(processor, sizeof processor);
-    return add_text(provenance, "host", "system", system.sysname) &&
-           add_text(provenance, "host", "kernel", system.release) &&
-           add_text(provenance, "host", "machine", system.machine) &&
-           add_text(provenance, "host", "processor", processor) &&
-           add_text(provenance, "host", "libc", gnu_get_libc_version());
+    return nd_provenance_add_text(provenance, "host", "system", system.sysname) &&
+           nd_provenance_add_text(provenance, "host", "kernel", system.release) &&
+           nd_provenance_add_text(provenance, "host", "machine", system.machine) &&
+           nd_provenance_add_text(provenance, "host", "processor", processor) &&
+           nd_provenance_add_text(provenance, "host", "libc", gnu_get_libc_version());
 }
 
 static bool add_sessions(struct nd_provenance *provenance, const struct nd_capture_options *options,
                          size_t n_passes)
 {
-    return add_number(provenance, "runtime", "passes", (int64_t)n_passes) &&
-           add_text(provenance, "runtime", "edges_in",
-                    options->prefixes ? "prefixes" : (n_passes > 1 ? "passes" : "one session"));
+    return nd_provenance_add_number(provenance, "runtime", "passes", (int64_t)n_passes) &&
+           nd_provenance_add_text(provenance, "runtime", "edges_in",
+                                  options->prefixes ? "prefixes" : (n_passes > 1 ? "passes" : "one session"));
 }
 
 enum nd_status nd_provenance_collect(const struct nd_device *device, const struct nd_model *model,
@@ -176,10 +202,28 @@ enum nd_status nd_provenance_collect(const struct nd_device *device, const struc
     return ND_OK;
 }
 
+enum nd_status nd_provenance_add_identity(struct nd_provenance *provenance, const struct nd_identity *identity,
+                                          struct nd_error *err)
+{
+    const struct nd_provenance *facts[] = {&identity->facts, &identity->warmth};
+    bool is_whole = true;
+    for (size_t f = 0; f < (nd_provenance_is_reproducible() ? 1u : 2u); f++)
+        for (size_t i = 0; is_whole && i < facts[f]->n; i++) {
+            const struct nd_attr *attr = &facts[f]->attrs[i];
+            if (attr->type == ND_ATTR_STRING)
+                is_whole = nd_provenance_add_text(provenance, attr->group, attr->key, attr->string);
+            else if (attr->type == ND_ATTR_I64)
+                is_whole = nd_provenance_add_number(provenance, attr->group, attr->key, attr->i64);
+            else
+                is_whole = nd_provenance_add_real(provenance, attr->group, attr->key, attr->f64);
+        }
+    return is_whole ? ND_OK : nd_fail_memory(err);
+}
+
 enum nd_status nd_provenance_add_failed_edge(struct nd_provenance *provenance, const char *edge,
                                              struct nd_error *err)
 {
-    return add_text(provenance, "failure", "edge", edge) ? ND_OK : nd_fail_memory(err);
+    return nd_provenance_add_text(provenance, "failure", "edge", edge) ? ND_OK : nd_fail_memory(err);
 }
 
 void nd_provenance_deinit(struct nd_provenance *provenance)

@@ -373,13 +373,13 @@ static enum nd_status take_dequantize(struct nd_bench *bench, struct conversion 
 
 /* ---- the section ---- */
 
-/* The same device, told to quantise a graph's inputs and outputs itself: the simulator's provider leaves that
+/* The same device, told to quantise a graph's inputs and outputs itself: an NPU's provider leaves that
  * to the CPU otherwise. */
 static enum nd_status find_device(const struct nd_device *device, struct nd_device *out, struct nd_error *err)
 {
     struct nd_strbuf uri = {0};
     nd_strbuf_puts(&uri, device->uri);
-    if (device->kind == ND_DEVICE_HTP_SIM)
+    if (nd_device_is_npu(device->kind))
         nd_strbuf_printf(&uri, "%coffload_graph_io_quantization=0",
                          strchr(device->uri, '?') == NULL ? '?' : '&');
     char *text = nd_strbuf_take(&uri);

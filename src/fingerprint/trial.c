@@ -134,7 +134,7 @@ static enum nd_status read_output(const struct nd_bench *bench, const struct nd_
     out->shape = e->shape;
     snprintf(out->provider, sizeof out->provider, "%s", nd_capture_edge_provider(capture, edge));
     out->is_on_npu =
-        bench->device->kind != ND_DEVICE_HTP_SIM || strcmp(out->provider, "QNNExecutionProvider") == 0;
+        !nd_device_is_npu(bench->device->kind) || strcmp(out->provider, "QNNExecutionProvider") == 0;
     enum nd_status status = nd_shape_size_bytes(&e->shape, e->dtype, &sample_bytes, err);
     if (status != ND_OK)
         return status;

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
+#include "npudiff/device.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -237,6 +238,22 @@ static enum nd_status add_device(struct reading *reading, const yaml_node_t *nod
     return prepared != NULL ? read_prepared(reading, prepared, device) : ND_OK;
 }
 
+/* "adb:*" is every phone that is attached now. */
+static enum nd_status add_phones(struct reading *reading, const yaml_node_t *node, const char *uri,
+                                 const yaml_node_t *prepared)
+{
+    char **uris = NULL;
+    size_t n = 0;
+    enum nd_status status = nd_device_expand(uri, &uris, &n, reading->err);
+    if (status != ND_OK)
+        nd_error_context(reading->err, "%s:%zu:%zu", reading->campaign->path, node->start_mark.line + 1,
+                         node->start_mark.column + 1);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        status = add_device(reading, node, uris[i], prepared);
+    nd_device_uris_free(uris, n);
+    return status;
+}
+
 /* Profiles of emulated devices are files beside the campaign. */
 static enum nd_status add_uri(struct reading *reading, const yaml_node_t *node, const char *uri,
                               const yaml_node_t *prepared)
@@ -245,7 +262,7 @@ static enum nd_status add_uri(struct reading *reading, const yaml_node_t *node, 
     size_t n = strlen(uri);
     if (strncmp(uri, emulated, strlen(emulated)) != 0 || n < strlen(yaml) ||
         strcmp(uri + n - strlen(yaml), yaml) != 0)
-        return add_device(reading, node, uri, prepared);
+        return add_phones(reading, node, uri, prepared);
     char *path = nd_strdup(uri + strlen(emulated));
     struct nd_strbuf text = {0};
     char *relocated = NULL;
@@ -417,7 +434,8 @@ enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd
     struct reading reading = {.folder = folder, .campaign = &campaign, .err = err};
     if (status == ND_OK) {
         nd_sha256_bytes(bytes, n_bytes, campaign.sha256);
-        status = nd_yaml_load(&reading.yaml, path, bytes, n_bytes, err);
+        const struct nd_yaml_file file = {path, "a campaign", ND_E_CAMPAIGN_FORMAT};
+        status = nd_yaml_load(&reading.yaml, &file, bytes, n_bytes, err);
     }
     if (status == ND_OK)
         status = read_root(&reading, without_policy);

@@ -1,8 +1,8 @@
 /* A qualification while it is made: what is captured, what was found, what it comes to. Its files only:
- * qualify.c is the order of events, qualify_plan.c what is to be captured, qualify_capture.c does it,
- * qualify_judge.c and qualify_value.c hold every gate against every device, qualify_accuracy.c tells
- * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_result.c all of it as
- * JSON. */
+ * qualify.c is the order of events, qualify_plan.c what is to be captured, qualify_capture.c what of it is
+ * there, qualify_run.c captures the rest, qualify_judge.c and qualify_value.c hold every gate against every
+ * device, qualify_accuracy.c tells accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy,
+ * qualify_result.c all of it as JSON. */
 #ifndef ND_JUDGE_QUALIFY_H
 #define ND_JUDGE_QUALIFY_H
 
@@ -116,12 +116,18 @@ json_t *nd_qualify_prepared_findings(const struct nd_qualify_cell *cell);
 /* Fills the keys of cells and of the result, and says which captures are fresh. */
 enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err);
 
-/* Captures what is not. Fills q->key. */
-enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *err);
+/* Writes beside a capture what it is, and fills cell->sha256. Not is_final: it is captured again the next time,
+ * and nothing is written. */
+enum nd_status nd_qualify_write_key(struct nd_qualify_cell *cell, bool is_final, struct nd_error *err);
 void nd_qualify_make_key(struct nd_qualification *q);
 
 /* Opens all captures. */
 enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err);
+
+/* ---- qualify_run.c ---- */
+
+/* Captures what is not fresh. Fills q->key. */
+enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *err);
 
 /* ---- qualify_compare.c ---- */
 

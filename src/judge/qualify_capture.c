@@ -1,10 +1,7 @@
-/* Which captures are what the campaign asks for, and making those that are not. Beside every capture lies a
- * file "<capture>.key": the digest of what it depends on, and that of the capture itself. It is written after
- * the capture: whoever is killed between the two captures again. */
+/* Which captures are what the campaign asks for (qualify_run.c makes those that are not). Beside every capture
+ * lies a file "<capture>.key": the digest of what it depends on, and that of the capture itself. It is written
+ * after the capture: whoever is killed between the two captures again. */
 #include <dirent.h>
-#include <errno.h>
-#include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +9,6 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/parallel.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
 #include "judge/qualify.h"
@@ -40,9 +36,34 @@ static void put_folder(struct nd_strbuf *key, const char *library)
     free(folder);
 }
 
+/* Which of them another machine takes is seen when it is asked: all that it may be. */
+static enum nd_status put_runtimes_elsewhere(struct nd_strbuf *key, const char *id, struct nd_error *err)
+{
+    struct nd_runtime_list list;
+    enum nd_status status = nd_runtimes_list(&list, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; i < list.n; i++) {
+        const struct nd_runtime_info *info = &list.items[i];
+        if (info->missing != NULL || (id[0] != '\0' && strcmp(info->id, id) != 0))
+            continue;
+        nd_strbuf_printf(key, "elsewhere %s %s %s %s\n", info->id, info->abi, info->ort_version,
+                         info->provider_version);
+        for (size_t f = 0; f < info->n_files; f++) {
+            struct stat file;
+            if (stat(info->files[f], &file) == 0)
+                nd_strbuf_printf(key, "file %s %lld\n", nd_path_base(info->files[f]), (long long)file.st_size);
+        }
+    }
+    nd_runtimes_deinit(&list);
+    return ND_OK;
+}
+
 static enum nd_status put_runtime(struct nd_strbuf *key, const struct nd_runtime_info *runtime,
                                   struct nd_error *err)
 {
+    if (runtime->ort_library == NULL)
+        return put_runtimes_elsewhere(key, runtime->id, err);
     const char *const libraries[] = {runtime->ort_library, runtime->provider_library, runtime->backend_library};
     nd_strbuf_printf(key, "runtime %s\n", runtime->id);
     for (size_t i = 0; i < 3; i++) {
@@ -64,6 +85,7 @@ struct runtime_keys {
     size_t n, capacity;
     struct runtime_key {
         const char *id; /* borrowed */
+        bool is_elsewhere;
         char *text;
     } * items;
 };
@@ -72,7 +94,8 @@ static enum nd_status find_runtime_key(struct runtime_keys *keys, const struct n
                                        const char **out, struct nd_error *err)
 {
     for (size_t i = 0; i < keys->n; i++)
-        if (strcmp(keys->items[i].id, runtime->id) == 0) {
+        if (strcmp(keys->items[i].id, runtime->id) == 0 &&
+            keys->items[i].is_elsewhere == (runtime->ort_library == NULL)) {
             *out = keys->items[i].text;
             return ND_OK;
         }
@@ -87,7 +110,8 @@ static enum nd_status find_runtime_key(struct runtime_keys *keys, const struct n
         free(taken);
         return status;
     }
-    keys->items[keys->n++] = (struct runtime_key){.id = runtime->id, .text = taken};
+    keys->items[keys->n++] =
+        (struct runtime_key){.id = runtime->id, .is_elsewhere = runtime->ort_library == NULL, .text = taken};
     *out = taken;
     return ND_OK;
 }
@@ -220,109 +244,16 @@ enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_erro
     return status;
 }
 
-/* ---- capturing ---- */
-
-struct work {
-    struct nd_qualification *q;
-    pthread_mutex_t lock; /* of what is said */
-    size_t n, n_done;
-    struct task {
-        const struct nd_qualify_model *model;
-        struct nd_qualify_cell *cell;
-    } * tasks;
-};
-
-static void say(struct work *work, const char *fmt, ...) ND_PRINTF(2, 3);
-
-static void say(struct work *work, const char *fmt, ...)
-{
-    char text[1024];
-    va_list args;
-    const struct nd_qualify_options *options = work->q->options;
-    if (options->say == NULL)
-        return;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    pthread_mutex_lock(&work->lock);
-    options->say(options->say_context, text);
-    pthread_mutex_unlock(&work->lock);
-}
-
-static enum nd_status write_key(struct nd_qualify_cell *cell, struct nd_error *err)
+enum nd_status nd_qualify_write_key(struct nd_qualify_cell *cell, bool is_final, struct nd_error *err)
 {
     char text[160];
+    enum nd_status status = nd_sha256_file(cell->path, cell->sha256, err);
+    if (status != ND_OK || !is_final)
+        return status;
     char *path = key_path(cell);
-    enum nd_status status = path != NULL ? nd_sha256_file(cell->path, cell->sha256, err) : nd_fail_memory(err);
     int n = snprintf(text, sizeof text, "%s\n%s\n", cell->key, cell->sha256);
-    if (status == ND_OK)
-        status = nd_file_put(path, text, (size_t)n, err);
+    status = path != NULL ? nd_file_put(path, text, (size_t)n, err) : nd_fail_memory(err);
     free(path);
-    return status;
-}
-
-static enum nd_status run_task(void *context, size_t worker, size_t i, struct nd_error *err)
-{
-    (void)worker;
-    struct work *work = context;
-    struct nd_qualify_cell *cell = work->tasks[i].cell;
-    const struct nd_qualify_model *model = work->tasks[i].model;
-    const struct nd_qualify_options *asked = work->q->options;
-    struct nd_capture_options options;
-    struct nd_capture_outcome outcome = {0};
-    nd_capture_options_init(&options);
-    options.edges = cell->edges;
-    options.n_repeats = work->q->campaign.n_repeats;
-    options.allow_fallback = cell->allow_fallback;
-    options.replace = true;
-    options.is_cancelled = asked->is_cancelled;
-    options.cancel_context = asked->cancel_context;
-    say(work, "capturing '%s' on %s", model->campaign->name, cell->label);
-    enum nd_status status = nd_capture_run(cell->model, &cell->device, cell->probes, model->n_probes,
-                                           cell->path, &options, &outcome, err);
-    if (status == ND_OK)
-        status = write_key(cell, err);
-    if (status == ND_OK)
-        say(work, "captured '%s' on %s%s%s", model->campaign->name, cell->label,
-            outcome.has_failed ? ": failed: " : "", outcome.has_failed ? outcome.failure.message : "");
-    else
-        nd_error_context(err, "model '%s' on %s", model->campaign->name, cell->label);
-    return status;
-}
-
-static enum nd_status make_folders(const struct nd_qualification *q, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
-        char *folder = nd_path_dir(q->models[m].cells[0].path);
-        status = folder != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-        free(folder);
-    }
-    return status;
-}
-
-enum nd_status nd_qualify_capture(struct nd_qualification *q, struct nd_error *err)
-{
-    struct work work = {.q = q};
-    size_t n_cells = 0;
-    for (size_t m = 0; m < q->campaign.n_models; m++)
-        n_cells += q->models[m].n_cells;
-    work.tasks = nd_calloc(n_cells, sizeof *work.tasks);
-    if (work.tasks == NULL)
-        return nd_fail_memory(err);
-    for (size_t m = 0; m < q->campaign.n_models; m++)
-        for (size_t c = 0; c < q->models[m].n_cells; c++)
-            if (!q->models[m].cells[c].is_fresh)
-                work.tasks[work.n++] = (struct task){&q->models[m], &q->models[m].cells[c]};
-    pthread_mutex_init(&work.lock, NULL);
-    enum nd_status status = make_folders(q, err);
-    if (status == ND_OK && work.n > 0)
-        status = nd_parallel_for(q->options->n_jobs > 0 ? q->options->n_jobs : 1, work.n, run_task, &work, err);
-    pthread_mutex_destroy(&work.lock);
-    free(work.tasks);
-    q->n_captured = work.n;
-    if (status == ND_OK)
-        nd_qualify_make_key(q);
     return status;
 }
 

@@ -145,3 +145,21 @@ enum nd_status nd_onnx_decode(const char *path, const void *bytes, size_t size_b
     *out = model;
     return ND_OK;
 }
+
+enum nd_status nd_onnx_decode_tensor(const char *path, const void *bytes, size_t size_bytes,
+                                     Onnx__TensorProto **out, struct nd_error *err)
+{
+    const uint8_t *start = bytes;
+    const char *reason = other_format(bytes, size_bytes);
+    Onnx__TensorProto *tensor = NULL;
+    if (reason == NULL)
+        reason = check_message(&onnx__tensor_proto__descriptor, (struct reader){start, start + size_bytes}, 0);
+    if (reason == NULL) {
+        tensor = onnx__tensor_proto__unpack(NULL, size_bytes, bytes);
+        reason = tensor == NULL ? "its protobuf cannot be decoded" : NULL;
+    }
+    if (reason != NULL)
+        return nd_fail(err, ND_E_MODEL_PARSE, path, "'%s' is not an ONNX tensor: %s", path, reason);
+    *out = tensor;
+    return ND_OK;
+}

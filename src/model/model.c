@@ -13,6 +13,17 @@ const char *nd_model_sha256(const struct nd_model *model)
     return model->sha256;
 }
 
+size_t nd_model_n_external(const struct nd_model *model)
+{
+    return model->external.n;
+}
+
+const char *nd_model_external(const struct nd_model *model, size_t i)
+{
+    assert(i < model->external.n);
+    return model->external.files[i].location;
+}
+
 int64_t nd_model_opset(const struct nd_model *model)
 {
     return model->opset;

@@ -15,6 +15,11 @@
 enum nd_status nd_onnx_decode(const char *path, const void *bytes, size_t size_bytes, Onnx__ModelProto **out,
                               struct nd_error *err);
 
+/* Decodes a TensorProto of its own, such as ONNX's test data, with the same care. ND_E_MODEL_PARSE, the
+ * message naming path. Free *out with onnx__tensor_proto__free_unpacked(.., NULL). */
+enum nd_status nd_onnx_decode_tensor(const char *path, const void *bytes, size_t size_bytes,
+                                     Onnx__TensorProto **out, struct nd_error *err);
+
 /* Calls visit for every TensorProto anywhere in the message (initializers, attributes, subgraphs, functions)
  * until it returns something else than ND_OK; returns that. */
 enum nd_status nd_onnx_visit_tensors(const ProtobufCMessage *message,

@@ -58,6 +58,19 @@ enum nd_status nd_source_from_zip(struct nd_source *source, const char *path, co
     return ND_OK;
 }
 
+enum nd_status nd_source_from_memory(struct nd_source *source, const char *path, const char *what,
+                                     const void *bytes, size_t size_bytes, struct nd_error *err)
+{
+    struct nd_source made = {
+        .memory = bytes, .size_bytes = size_bytes, .path = nd_strdup(path), .what = nd_strdup(what)};
+    if (made.path == NULL || made.what == NULL) {
+        nd_source_close(&made);
+        return nd_fail_memory(err);
+    }
+    *source = made;
+    return ND_OK;
+}
+
 /* One read call: bytes read, 0 at the end, -1 with the reason. */
 static ssize_t read_some(struct nd_source *source, void *buf, size_t size_bytes, const char **reason)
 {
@@ -66,6 +79,13 @@ static ssize_t read_some(struct nd_source *source, void *buf, size_t size_bytes,
         if (n < 0)
             *reason = zip_file_strerror(source->zip);
         return (ssize_t)n;
+    }
+    if (!source->is_file) {
+        size_t n_left = source->size_bytes - source->n_read;
+        size_bytes = size_bytes < n_left ? size_bytes : n_left;
+        if (size_bytes > 0)
+            memcpy(buf, source->memory + source->n_read, size_bytes);
+        return (ssize_t)size_bytes;
     }
     ssize_t n;
     do

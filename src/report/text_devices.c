@@ -42,6 +42,19 @@ static void put_configuration(const struct nd_text_report *report, const struct 
     nd_strbuf_puts(report->out, "\n");
 }
 
+/* What the captures leave open, so that nobody takes "same" for more than it says. */
+static void put_unknown(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    if (c->unknown_models)
+        nd_strbuf_puts(
+            report->out,
+            "  note: not every capture says of which model it is; edges are matched by name alone\n");
+    if (c->unknown_inputs)
+        nd_strbuf_puts(report->out,
+                       "  note: not every capture says what it was fed; the inputs are taken to be the same\n");
+}
+
 void nd_text_devices(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -71,6 +84,7 @@ void nd_text_devices(const struct nd_text_report *report)
         nd_table_add(&table, device->capture);
     }
     nd_text_put_table(report, &table, table.n_columns, 1, "");
+    put_unknown(report);
     for (size_t i = 0; i < c->n_devices; i++)
         put_npu_share(report, &c->devices[i]);
     for (size_t i = 0; i < c->n_devices; i++)

@@ -16,6 +16,8 @@ static const struct text_field {
     {"provider_name", offsetof(struct nd_job, provider_name)},
     {"provider_library", offsetof(struct nd_job, provider_library)},
     {"profile_prefix", offsetof(struct nd_job, profile_prefix)},
+    {"context_binary", offsetof(struct nd_job, context_binary)},
+    {"context_library", offsetof(struct nd_job, context_library)},
 };
 static const struct text_field number_fields[] = {
     {"optimisation", offsetof(struct nd_job, optimisation)},
@@ -174,6 +176,18 @@ bool nd_dims_parse(const char *text, struct nd_shape *out)
         text += n + 1;
     }
     return false;
+}
+
+bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, struct nd_shape *shape)
+{
+    uint64_t number = 0;
+    char *dims = nd_fields_get(record, "dims");
+    bool is_whole = dims != NULL && nd_dims_parse(dims, shape) && nd_fields_get_u64(record, "dtype", &number) &&
+                    nd_dtype_size_bytes((enum nd_dtype)number) > 0;
+    free(dims);
+    if (is_whole)
+        *dtype = (enum nd_dtype)number;
+    return is_whole;
 }
 
 static bool add_pair(struct nd_job_pair **pairs, size_t *n, const struct nd_field *field, size_t prefix_len)
@@ -361,6 +375,7 @@ enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error
         nd_job_deinit(&job);
         return nd_fail(err, ND_E_SPOOL_FORMAT, path, "'%s' is not a whole job", path);
     }
+    job.digest = nd_digest_bytes(job.reader.map, job.reader.size_bytes);
     *out = job;
     return ND_OK;
 }

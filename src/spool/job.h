@@ -47,6 +47,8 @@ struct nd_job {
     char *provider_name; /* "" or NULL: the CPU provider alone */
     char *provider_library;
     char *profile_prefix;  /* "" or NULL: none */
+    char *context_binary;  /* that the session makes, to be described; "" or NULL: none */
+    char *context_library; /* libQnnSystem.so, which can */
     uint64_t optimisation; /* enum nd_optimisation */
     uint64_t n_threads;
     uint64_t n_repeats;
@@ -69,6 +71,7 @@ struct nd_job {
     struct nd_job_probe *probes;
     size_t n_probes;
     struct nd_spool_reader reader; /* of a job that was read: keeps the map that inputs point into */
+    struct nd_digest digest;       /* of its bytes; zero for a job that was not read */
 };
 
 /* Writes the job to a new file. */
@@ -83,6 +86,9 @@ void nd_job_deinit(struct nd_job *job);
 
 /* Whether the node of that name may run on the CPU although the device is an NPU. */
 bool nd_job_is_io_node(const struct nd_job *job, const char *name);
+
+/* What an OUTPUT record says of its edge; false when it is not understood. */
+bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, struct nd_shape *shape);
 
 /* "1x8x8" and back; "scalar" is rank 0. */
 bool nd_dims_parse(const char *text, struct nd_shape *out);

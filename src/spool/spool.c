@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -39,19 +40,44 @@ static uint64_t checksum_of(const struct header *header, const void *payload)
     return XXH3_64bits_digest(&state);
 }
 
-enum nd_status nd_spool_writer_open(struct nd_spool_writer *writer, const char *path, struct nd_error *err)
+/* Two agents that append to one spool would make one that nobody can read. File systems that know no locks are
+ * trusted. */
+static enum nd_status open_writer(struct nd_spool_writer *writer, const char *path, int flags,
+                                  struct nd_error *err)
 {
     *writer = (struct nd_spool_writer){.fd = -1, .path = nd_strdup(path)};
     if (writer->path == NULL)
         return nd_fail_memory(err);
     pthread_mutex_init(&writer->lock, NULL);
-    writer->fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600);
-    if (writer->fd >= 0)
-        return ND_OK;
-    enum nd_status status =
-        nd_fail(err, ND_E_FILE_WRITE, path, "cannot create spool '%s': %s", path, strerror(errno));
-    nd_spool_writer_close(writer, NULL);
+    writer->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags, 0600);
+    enum nd_status status = ND_OK;
+    if (writer->fd < 0)
+        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot %s spool '%s': %s",
+                         (flags & O_EXCL) != 0 ? "create" : "open", path, strerror(errno));
+    else if (flock(writer->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+        status = nd_fail(err, ND_E_SPOOL_RESUME, path, "another agent is still writing spool '%s'", path);
+    if (status != ND_OK)
+        nd_spool_writer_close(writer, NULL);
     return status;
+}
+
+enum nd_status nd_spool_writer_open(struct nd_spool_writer *writer, const char *path, struct nd_error *err)
+{
+    return open_writer(writer, path, O_EXCL, err);
+}
+
+enum nd_status nd_spool_writer_reopen(struct nd_spool_writer *writer, const char *path, struct nd_error *err)
+{
+    return open_writer(writer, path, 0, err);
+}
+
+enum nd_status nd_spool_writer_cut(struct nd_spool_writer *writer, uint64_t size_bytes, struct nd_error *err)
+{
+    if (ftruncate(writer->fd, (off_t)size_bytes) != 0 || fdatasync(writer->fd) != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, writer->path, "cannot cut spool '%s': %s", writer->path,
+                       strerror(errno));
+    writer->size_bytes = size_bytes;
+    return ND_OK;
 }
 
 /* A reader stops at the first record that is not whole, so half a record must not stay in front of others. */
@@ -150,6 +176,24 @@ void nd_spool_reader_close(struct nd_spool_reader *reader)
     if (reader->map != NULL)
         munmap((void *)(uintptr_t)reader->map, reader->size_bytes);
     *reader = (struct nd_spool_reader){0};
+}
+
+enum nd_status nd_spool_keep(const char *path, struct nd_spool_kept *out, struct nd_error *err)
+{
+    struct nd_spool_kept kept = {0};
+    struct nd_spool_reader reader = {0};
+    struct nd_record record;
+    enum nd_status status = nd_path_exists(path) ? nd_spool_reader_open(&reader, path, err) : ND_OK;
+    while (status == ND_OK && !kept.has_ended && nd_spool_next(&reader, &record)) {
+        kept.has_ended = record.kind == ND_RECORD_END;
+        if (record.kind == ND_RECORD_ACK || (record.kind == ND_RECORD_PASS && record.index[0] > 0) ||
+            kept.has_ended)
+            kept.size_bytes = reader.offset_bytes;
+    }
+    nd_spool_reader_close(&reader);
+    if (status == ND_OK)
+        *out = kept;
+    return status;
 }
 
 bool nd_spool_follow(struct nd_spool_follower *follower, const char *path, struct nd_record *out)

@@ -19,16 +19,18 @@
 
 enum nd_record_kind {
     /* a job, from the host */
-    ND_RECORD_JOB = 1,    /* fields */
-    ND_RECORD_EDGE = 2,   /* index: edge, pass; fields: output, dtype */
+    ND_RECORD_JOB = 1,  /* fields; first in a spool, the job that it is of: payload XXH3-128 of the job's bytes
+                           (low, high) */
+    ND_RECORD_EDGE = 2, /* index: edge, pass; fields: output, dtype */
     ND_RECORD_TARGET = 3, /* index: input; fields: name, dtype, dims */
     ND_RECORD_PROBE = 4,  /* index: probe, samples; fields: name */
     ND_RECORD_INPUT = 5,  /* index: probe, input; payload: the bytes of all samples */
     ND_RECORD_CHECK =
         6, /* index: pass, edge: this edge of pass 0 is an output of that pass too, and must come out equal */
     /* a spool, from the agent */
-    ND_RECORD_STAGE = 16,   /* fields: stage */
-    ND_RECORD_PASS = 30,    /* index: pass: the nodes, samples and acknowledgements that follow belong to it */
+    ND_RECORD_STAGE = 16,  /* fields: stage */
+    ND_RECORD_RESUME = 33, /* index: pass, probe, sample, how often (from 1): a later agent went on from here */
+    ND_RECORD_PASS = 30,   /* index: pass: the nodes, samples and acknowledgements that follow belong to it */
     ND_RECORD_RUNTIME = 17, /* fields: version, build_info */
     ND_RECORD_LIBRARY = 18, /* fields: path, build_id */
     ND_RECORD_NODE = 19,    /* fields: provider, name, op_type, domain; of a provider's, subgraph (from 1) */
@@ -36,8 +38,8 @@ enum nd_record_kind {
     ND_RECORD_CHUNK = 21,   /* index: probe, edge, chunk; payload: a whole chunk as the capture will hold it */
     ND_RECORD_FRAGMENT =
         22, /* index: probe, edge, first sample, samples; payload: their raw bytes, of a chunk not yet whole */
-    ND_RECORD_SAMPLE = 23, /* index: probe, sample, repeat, latency in ns; payload: XXH3-128 (low, high) of
-                              every edge of the pass */
+    ND_RECORD_SAMPLE = 23, /* index: probe, sample, repeat, latency in ns (UINT64_MAX: not measured); payload:
+                              XXH3-128 (low, high) of every edge of the pass */
     ND_RECORD_REPEAT =
         24,             /* index: probe, edge, sample, repeat; payload: raw bytes that differ from repeat 0 */
     ND_RECORD_ACK = 25, /* index: probe, samples: so many samples of the probe are complete and synced */
@@ -47,7 +49,9 @@ enum nd_record_kind {
     ND_RECORD_TRUTH =
         31, /* fields: profile, faulty, kinds, n_changed: of an emulated device; the last counts */
     ND_RECORD_PROVIDER_PROFILE = 32, /* payload: the profile that the provider itself wrote (CSV) */
-    ND_RECORD_END = 29,              /* the agent did all it was asked */
+    ND_RECORD_CONTEXT = 40, /* fields: build_id, graph, n_graphs, backend, soc_model, core_api, backend_api */
+    ND_RECORD_CONTEXT_TENSOR = 41, /* index: is output, position; fields: name, data_type, dims, scale_offset */
+    ND_RECORD_END = 29,            /* the agent did all it was asked */
 };
 
 struct nd_record {
@@ -65,8 +69,14 @@ struct nd_spool_writer {
     pthread_mutex_t lock; /* keeps a record in one piece */
 };
 
-/* Creates the file (it must not exist). */
+/* Creates the file (it must not exist). As long as a writer has it no other can: the lock goes with the
+ * process, however that ends. */
 enum nd_status nd_spool_writer_open(struct nd_spool_writer *writer, const char *path, struct nd_error *err);
+/* Opens the file to append to what is there, and creates it where it is missing. ND_E_SPOOL_RESUME while
+ * another writer has it. Nothing may be appended before nd_spool_writer_cut has said what is kept. */
+enum nd_status nd_spool_writer_reopen(struct nd_spool_writer *writer, const char *path, struct nd_error *err);
+/* Takes away everything behind the first size_bytes, for good (synced). */
+enum nd_status nd_spool_writer_cut(struct nd_spool_writer *writer, uint64_t size_bytes, struct nd_error *err);
 /* Appends one record; any thread may. ND_E_FILE_WRITE (a full disk) leaves no part of it, so that later records
  * still count. */
 enum nd_status nd_spool_append(struct nd_spool_writer *writer, const struct nd_record *record,
@@ -88,6 +98,17 @@ enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *
 /* The next whole record; false at the end (torn_bytes is set then). */
 bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out);
 void nd_spool_reader_close(struct nd_spool_reader *reader);
+
+/* What of a spool outlives the agent that wrote it: everything up to its last acknowledgement or up to the
+ * record with which a pass other than the first began, whichever is later, and that record with it; all of it
+ * when the agent had ended. An agent that goes on cuts its spool there. Whoever holds a copy, which is a prefix
+ * of the spool as it was, cuts it to its own nd_spool_keep and then reads on from that size. */
+struct nd_spool_kept {
+    uint64_t size_bytes; /* 0: nothing is kept */
+    bool has_ended;
+};
+/* A missing file keeps nothing. */
+enum nd_status nd_spool_keep(const char *path, struct nd_spool_kept *out, struct nd_error *err);
 
 /* Follows a spool that is still growing, by headers alone (no checksum: for progress only). */
 struct nd_spool_follower {

@@ -48,7 +48,9 @@ def run_case(script, npudiff, version):
             folder.mkdir()
         environment = dict(os.environ, NPUDIFF=npudiff, GOLDEN=str(GOLDEN), ROOT=str(ROOT), PYTHON=sys.executable,
                            TMPDIR=str(temporary), HOME=str(home), XDG_CACHE_HOME="", LC_ALL="C.UTF-8",
-                           NPUDIFF_RUNTIMES=runtimes_folder(), BASH_ENV=str(HERE / "helpers.sh"))
+                           NPUDIFF_RUNTIMES=runtimes_folder(),
+                           NPUDIFF_ADB="/nowhere/adb", NPUDIFF_SSH="/nowhere/ssh",  # cases bring their own
+                           BASH_ENV=str(HERE / "helpers.sh"))
         for name in ("SOURCE_DATE_EPOCH", "NPUDIFF_AGENT"):
             environment.pop(name, None)
         try:

@@ -305,14 +305,28 @@ static void models_that_differ_are_refused_unless_allowed(void **state)
     fleet_set_attr(f.captures[1], "model", "sha256", "00fe");
     assert_int_equal(fleet_run(&f), ND_ERR_NOT_COMPARABLE);
     assert_int_equal(f.err.id, ND_E_COMPARE_MODEL);
-    fleet_set_attr(f.captures[1], "model", "sha256", NULL);
-    assert_int_equal(fleet_run(&f), ND_ERR_NOT_COMPARABLE);
     f.options.allow_different_models = true;
     assert_true(fleet_compare(&f)->different_models);
+    assert_false(f.comparison->unknown_models);
     assert_int_equal(f.comparison->verdict, ND_VERDICT_SAME);
     f.n = 1;
     assert_int_equal(fleet_run(&f), ND_ERR_USAGE);
     f.n = 2;
+    fleet_stop(&f);
+}
+
+static void a_model_that_is_not_stated_is_noted(void **state)
+{
+    (void)state;
+    struct fleet f;
+    fleet_start(&f, 3);
+    fleet_set_attr(f.captures[0], "model", "sha256", NULL);
+    assert_true(fleet_compare(&f)->unknown_models);
+    assert_false(f.comparison->different_models);
+    assert_int_equal(f.comparison->verdict, ND_VERDICT_SAME);
+    fleet_set_attr(f.captures[2], "model", "sha256", "00fe"); /* those that state it must still agree */
+    assert_int_equal(fleet_run(&f), ND_ERR_NOT_COMPARABLE);
+    assert_int_equal(f.err.id, ND_E_COMPARE_MODEL);
     fleet_stop(&f);
 }
 
@@ -465,6 +479,7 @@ int main(void)
         cmocka_unit_test(digests_alone_count_samples_but_no_elements),
         cmocka_unit_test(digest_that_lies_is_an_error),
         cmocka_unit_test(models_that_differ_are_refused_unless_allowed),
+        cmocka_unit_test(a_model_that_is_not_stated_is_noted),
         cmocka_unit_test(devices_are_labelled_and_marked),
         cmocka_unit_test(empty_tensors_are_equal),
         cmocka_unit_test(gates_decide_between_within_and_differs),

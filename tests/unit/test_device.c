@@ -62,6 +62,10 @@ static void chipset_is_found_by_number_and_alias_in_any_case(void **state)
     assert_null(nd_chipset_find("gen"));
     assert_null(nd_chipset_find("gen33"));
     assert_null(nd_chipset_find("SM8650 "));
+    assert_ptr_equal(nd_chipset_find("SM8650-AC"), nd_chipset_find("gen3")); /* as phones call a bin of it */
+    assert_null(nd_chipset_find("SM8650P"));
+    assert_null(nd_chipset_find("gen3-x"));
+    assert_null(nd_chipset_find("-"));
     assert_null(nd_chipset_find("57"));
 }
 
@@ -395,21 +399,17 @@ static void bad_uri_is_refused_in_clear_words(void **state)
         const char *message;
     } bad[] = {
         {"", ND_E_DEVICE_UNKNOWN,
-         "unknown device '': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' ('npudiff "
-         "devices' lists "
-         "them)"},
+         "unknown device '': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
+         "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
         {"CPU", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'CPU': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' "
-         "('npudiff devices' "
-         "lists them)"},
+         "unknown device 'CPU': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
+         "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
         {"cpu:", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'cpu:': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' "
-         "('npudiff devices' "
-         "lists them)"},
+         "unknown device 'cpu:': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
+         "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
         {"htp-sim", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'htp-sim': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...' or 'htp-sim:CHIPSET' "
-         "('npudiff devices' "
-         "lists them)"},
+         "unknown device 'htp-sim': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
+         "'htp', 'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
         {"htp-sim:", ND_E_DEVICE_UNKNOWN,
          "device 'htp-sim:': unknown chipset '' ('npudiff devices' lists those there are)"},
         {"htp-sim:gen9", ND_E_DEVICE_UNKNOWN,
@@ -466,7 +466,7 @@ static void syntaxes_end_with_null(void **state)
     size_t n = 0;
     for (; syntax[n].syntax != NULL; n++)
         assert_true(strlen(syntax[n].summary) > 0);
-    assert_int_equal(n, 5);
+    assert_int_equal(n, 9);
 }
 
 int main(void)

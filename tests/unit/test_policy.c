@@ -27,9 +27,10 @@ static enum nd_status read_policy(const char *text)
     static const struct nd_policy_defaults defaults = {ND_REFERENCE_QUANTISED, 0.01, 0.95, 0.9};
     const yaml_node_t *node = NULL;
     const struct nd_yaml_key key = {"policy", ND_YAML_NODE, 0, 0, 0, true};
+    const struct nd_yaml_file file = {"p.yaml", "a campaign", ND_E_CAMPAIGN_FORMAT};
     struct nd_yaml yaml;
     nd_policy_deinit(&policy);
-    enum nd_status status = nd_yaml_load(&yaml, "p.yaml", text, strlen(text), &err);
+    enum nd_status status = nd_yaml_load(&yaml, &file, text, strlen(text), &err);
     if (status == ND_OK)
         status = nd_yaml_map(&yaml, nd_yaml_root(&yaml), "a campaign", &key, 1, &node, &err);
     if (status == ND_OK)

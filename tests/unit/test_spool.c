@@ -268,6 +268,64 @@ static void dims_parse_what_shapes_print(void **state)
         assert_false(nd_dims_parse(bad[i], &back));
 }
 
+static void append(struct nd_spool_writer *writer, uint32_t kind, uint64_t index)
+{
+    const struct nd_record record = {.kind = kind, .index = {index}, .payload = "xyz", .payload_bytes = 3};
+    assert_int_equal(nd_spool_append(writer, &record, NULL), ND_OK);
+}
+
+/* What is kept of a spool, wherever it is cut, ends in an acknowledgement or begins a later pass. */
+static void spool_keeps_what_is_acknowledged(void **state)
+{
+    const struct place *place = *state;
+    enum { SIZE = 59, N = 11 };
+    static const uint32_t kinds[N] = {ND_RECORD_JOB,  ND_RECORD_PASS, ND_RECORD_NODE,    ND_RECORD_ACK,
+                                      ND_RECORD_LOG,  ND_RECORD_ACK,  ND_RECORD_PROFILE, ND_RECORD_PASS,
+                                      ND_RECORD_NODE, ND_RECORD_ACK,  ND_RECORD_END};
+    static const uint64_t indices[N] = {[7] = 1};
+    static const bool is_kept[N] = {[3] = true, [5] = true, [7] = true, [9] = true, [10] = true};
+    struct nd_spool_writer writer;
+    struct nd_spool_kept kept = {.size_bytes = 1, .has_ended = true};
+    assert_int_equal(nd_spool_keep(place->path, &kept, NULL), ND_OK); /* a missing one */
+    assert_int_equal(kept.size_bytes, 0);
+    assert_false(kept.has_ended);
+    assert_int_equal(nd_spool_writer_open(&writer, place->path, NULL), ND_OK);
+    for (size_t i = 0; i < N; i++)
+        append(&writer, kinds[i], indices[i]);
+    assert_int_equal(nd_spool_writer_close(&writer, NULL), ND_OK);
+    for (size_t size = N * SIZE + 1; size-- > 0;) {
+        assert_int_equal(truncate(place->path, (off_t)size), 0);
+        size_t expected = 0;
+        for (size_t i = 0; i < size / SIZE; i++)
+            expected = is_kept[i] ? (i + 1) * SIZE : expected;
+        assert_int_equal(nd_spool_keep(place->path, &kept, NULL), ND_OK);
+        assert_int_equal(kept.size_bytes, expected);
+        assert_int_equal(kept.has_ended, size == N * SIZE);
+    }
+}
+
+static void spool_reopened_is_cut_and_appended_to(void **state)
+{
+    const struct place *place = *state;
+    size_t offsets[N_RECORDS + 1], torn;
+    struct nd_spool_writer writer, second;
+    struct nd_error err;
+    write_records(place->path, offsets);
+    assert_int_equal(nd_spool_writer_reopen(&writer, place->path, NULL), ND_OK);
+    assert_int_equal(nd_spool_writer_reopen(&second, place->path, &err), ND_ERR_IO); /* one at a time */
+    assert_int_equal(err.id, ND_E_SPOOL_RESUME);
+    assert_int_equal(nd_spool_writer_cut(&writer, offsets[2], NULL), ND_OK);
+    unsigned char payload[18];
+    memset(payload, 3, sizeof payload);
+    const struct nd_record record = {
+        .kind = ND_RECORD_CHUNK, .index = {2, 20, 3, 4}, .payload = payload, .payload_bytes = sizeof payload};
+    assert_int_equal(nd_spool_append(&writer, &record, NULL), ND_OK);
+    assert_int_equal(writer.size_bytes, offsets[3]);
+    assert_int_equal(nd_spool_writer_close(&writer, NULL), ND_OK);
+    assert_int_equal(count_records(place->path, &torn), 3);
+    assert_int_equal(torn, 0);
+}
+
 int main(void)
 {
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
@@ -276,6 +334,8 @@ int main(void)
         IN_PLACE(spool_cut_anywhere_keeps_what_is_whole),
         IN_PLACE(spool_with_any_bit_flipped_ends_before_that_record),
         IN_PLACE(follower_sees_records_as_they_come),
+        IN_PLACE(spool_keeps_what_is_acknowledged),
+        IN_PLACE(spool_reopened_is_cut_and_appended_to),
         cmocka_unit_test(fields_survive_and_malformed_ones_end),
         IN_PLACE(job_written_reads_back),
         IN_PLACE(job_cut_anywhere_is_refused),

@@ -1,22 +1,29 @@
 /* YAML mappings into structs: every key is known, occurs once and has its type, or the error says line and
- * column. Only for campaigns (CAMPAIGN.md). */
-#ifndef ND_JUDGE_CAMPAIGN_YAML_H
-#define ND_JUDGE_CAMPAIGN_YAML_H
+ * column. For campaigns (judge/CAMPAIGN.md) and for what describes an import (MAP.md). */
+#ifndef ND_IMPORT_YAML_MAP_H
+#define ND_IMPORT_YAML_MAP_H
 
 #include <stdbool.h>
 #include <yaml.h>
 
 #include "base/error.h"
 
+/* Which file it is, for messages; borrowed. */
+struct nd_yaml_file {
+    const char *path;
+    const char *what;       /* "a campaign" */
+    enum nd_error_id error; /* of everything that is wrong in it */
+};
+
 struct nd_yaml {
-    const char *path; /* for messages; borrowed */
+    struct nd_yaml_file file;
     yaml_document_t document;
     bool is_loaded;
 };
 
 /* One document, whose root is a mapping. text must not hold NUL. */
-enum nd_status nd_yaml_load(struct nd_yaml *yaml, const char *path, const char *text, size_t n_bytes,
-                            struct nd_error *err);
+enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *file, const char *text,
+                            size_t n_bytes, struct nd_error *err);
 void nd_yaml_deinit(struct nd_yaml *yaml);
 
 const yaml_node_t *nd_yaml_root(struct nd_yaml *yaml);

@@ -1,4 +1,4 @@
-#include "judge/campaign_yaml.h"
+#include "import/yaml_map.h"
 
 #include <fnmatch.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ enum nd_status nd_yaml_fail(const struct nd_yaml *yaml, const yaml_mark_t *mark,
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    return nd_fail(err, ND_E_CAMPAIGN_FORMAT, yaml->path, "%s:%zu:%zu: %s", yaml->path, mark->line + 1,
+    return nd_fail(err, yaml->file.error, yaml->file.path, "%s:%zu:%zu: %s", yaml->file.path, mark->line + 1,
                    mark->column + 1, text);
 }
 
@@ -74,12 +74,12 @@ static enum nd_status expect_end(const struct nd_yaml *yaml, yaml_parser_t *pars
     return status;
 }
 
-enum nd_status nd_yaml_load(struct nd_yaml *yaml, const char *path, const char *text, size_t n_bytes,
-                            struct nd_error *err)
+enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *file, const char *text,
+                            size_t n_bytes, struct nd_error *err)
 {
     static const yaml_mark_t begin;
     yaml_parser_t parser;
-    *yaml = (struct nd_yaml){.path = path};
+    *yaml = (struct nd_yaml){.file = *file};
     if (yaml_parser_initialize(&parser) == 0)
         return nd_fail_memory(err);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text, n_bytes);
@@ -91,7 +91,7 @@ enum nd_status nd_yaml_load(struct nd_yaml *yaml, const char *path, const char *
     const yaml_node_t *root = yaml->is_loaded ? nd_yaml_root(yaml) : NULL;
     if (status == ND_OK && (root == NULL || root->type != YAML_MAPPING_NODE))
         status = nd_yaml_fail(yaml, root != NULL ? &root->start_mark : &begin, err,
-                              "a campaign is a mapping of keys to values");
+                              "%s is a mapping of keys to values", file->what);
     if (status == ND_OK)
         status = expect_end(yaml, &parser, err);
     yaml_parser_delete(&parser);

@@ -1,0 +1,357 @@
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/dims.h"
+#include "cli/rows.h"
+#include "npudiff/import.h"
+
+struct values {
+    const char *output;
+    const char *model;
+    struct cli_list dims;
+    struct cli_list maps;
+    const char *inputs;
+    const char *probe;
+    const char *label;
+    const char *chipset;
+    const char *samples_axis;
+    const char *runner;
+    const char *graph;
+    const char *context_json;
+    const char *input_list;
+    const char *layout;
+    const char *assume;
+    struct cli_integer batch;
+    bool strict;
+    bool force;
+    bool formats;
+    bool json;
+    bool quiet;
+};
+
+static int print_formats(bool is_json)
+{
+    json_t *rows = json_array();
+    const struct nd_import_format *format;
+    for (size_t i = 0; (format = nd_import_format(i)) != NULL; i++)
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "format", format->name, "paths", format->paths,
+                                              "summary", format->summary));
+    static const struct cli_column columns[] = {
+        {"format", "FORMAT"}, {"paths", "PATHS"}, {"summary", "WHAT IS READ"}, {NULL, NULL}};
+    return cli_print_rows("formats", rows, columns, is_json);
+}
+
+static void print_result(const char *output, const struct nd_import_result *result)
+{
+    printf("%s: %zu %s, %zu %s", output, result->n_edges, result->n_edges == 1 ? "tensor" : "tensors",
+           result->n_samples, result->n_samples == 1 ? "sample" : "samples");
+    if (result->n_inputs > 0)
+        printf(", %zu %s", result->n_inputs, result->n_inputs == 1 ? "input" : "inputs");
+    putchar('\n');
+    for (size_t i = 0; i < result->n_facts; i++) {
+        const char *source = result->facts[i].source;
+        for (bool is_first = true; *source != '\0'; is_first = false) {
+            size_t n = strcspn(source, "\n");
+            printf("  %-13s %.*s\n", is_first ? result->facts[i].kind : "", (int)n, source);
+            source += n + (source[n] == '\n');
+        }
+    }
+}
+
+static void print_json(const char *output, const struct nd_import_result *result)
+{
+    json_t *facts = json_object();
+    for (size_t i = 0; i < result->n_facts; i++)
+        json_object_set_new(facts, result->facts[i].kind, cli_text(result->facts[i].source));
+    json_t *root = json_pack("{s:o, s:I, s:I, s:I, s:s, s:o}", "capture", cli_text(output), "tensors",
+                             (json_int_t)result->n_edges, "inputs", (json_int_t)result->n_inputs, "samples",
+                             (json_int_t)result->n_samples, "status",
+                             result->cut_short == NULL ? "complete"
+                             : result->is_failed       ? "failed"
+                                                       : "partial",
+                             "facts", facts);
+    cli_print_json(root);
+    json_decref(root);
+}
+
+static bool has_extension(const char *path, const char *extension)
+{
+    size_t n = strlen(path), m = strlen(extension);
+    return n > m && strcmp(path + n - m, extension) == 0;
+}
+
+/* Files are told from TENSOR=EDGE by their extension. The short forms move to the front of the list. */
+static int sort_maps(struct cli_list *maps, struct nd_import_options *options)
+{
+    for (size_t i = 0; i < maps->n; i++) {
+        const char *text = maps->items[i];
+        if (strchr(text, '=') != NULL && !has_extension(text, ".yaml") && !has_extension(text, ".yml"))
+            maps->items[options->n_names++] = text;
+        else if (options->map != NULL)
+            return cli_usage_error("import", "--map takes one file; '%s' is the second", text);
+        else
+            options->map = text;
+    }
+    options->names = maps->items;
+    return 0;
+}
+
+static enum nd_import_samples samples_of(const char *word)
+{
+    if (word == NULL || strcmp(word, "auto") == 0)
+        return ND_IMPORT_SAMPLES_AUTO;
+    if (strcmp(word, "first") == 0)
+        return ND_IMPORT_SAMPLES_FIRST;
+    return strcmp(word, "batch") == 0 ? ND_IMPORT_SAMPLES_BATCH : ND_IMPORT_SAMPLES_NONE;
+}
+
+static bool is_format(const char *name)
+{
+    const struct nd_import_format *format;
+    for (size_t i = 0; (format = nd_import_format(i)) != NULL; i++)
+        if (strcmp(format->name, name) == 0)
+            return true;
+    return false;
+}
+
+static int import(const struct values *values, const struct nd_import_options *options)
+{
+    struct nd_error err = {0};
+    struct nd_import_result result = {0};
+    if (nd_import(options, &result, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (values->json)
+        print_json(options->output, &result);
+    else if (!values->quiet)
+        print_result(options->output, &result);
+    int code = result.cut_short != NULL ? ND_EXIT_DEVICE_FAILED : ND_EXIT_SAME;
+    if (result.cut_short != NULL)
+        fprintf(stderr, "npudiff: '%s' is %s: %s\n", options->output, result.is_failed ? "failed" : "partial",
+                result.cut_short);
+    nd_import_result_deinit(&result);
+    return code;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    struct values values = *(const struct values *)context;
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    int code = 0;
+    if (values.formats)
+        return print_formats(values.json);
+    if (n_operands < 2)
+        return cli_usage_error("import", "FORMAT and PATH are needed; --formats lists the formats");
+    if (!is_format(operands[0]))
+        return cli_usage_error("import", "there is no format '%s'; --formats lists those there are",
+                               operands[0]);
+    if (values.output == NULL)
+        return cli_usage_error("import", "--output is needed");
+    struct nd_import_options options = {.struct_size = sizeof options,
+                                        .format = operands[0],
+                                        .paths = operands + 1,
+                                        .n_paths = n_operands - 1,
+                                        .output = values.output,
+                                        .replace = values.force,
+                                        .label = values.label,
+                                        .chipset = values.chipset,
+                                        .probe = values.probe,
+                                        .inputs = values.inputs,
+                                        .samples = samples_of(values.samples_axis),
+                                        .runner = values.runner,
+                                        .graph = values.graph,
+                                        .context_json = values.context_json,
+                                        .input_list = values.input_list,
+                                        .layout = values.layout,
+                                        .batch = (size_t)values.batch.value,
+                                        .assumes_float32 = values.assume != NULL,
+                                        .strict = values.strict};
+    if (values.runner != NULL && strcmp(options.format, "polygraphy") != 0)
+        return cli_usage_error("import", "--runner is for polygraphy");
+    bool is_qnn = values.graph != NULL || values.context_json != NULL || values.input_list != NULL ||
+                  values.layout != NULL || values.assume != NULL || values.batch.is_given || values.strict;
+    if (is_qnn && strcmp(options.format, "qnn-net-run") != 0)
+        return cli_usage_error("import",
+                               "--graph, --context-json, --input-list, --layout, --batch, --assume and "
+                               "--strict are for qnn-net-run");
+    if (values.dims.n > 0 && values.model == NULL)
+        return cli_usage_error("import", "--dim needs --model");
+    if (sort_maps(&values.maps, &options) != 0)
+        return ND_EXIT_TROUBLE;
+    if (values.model != NULL && nd_model_load(values.model, &model, &err) != ND_OK)
+        return cli_report_error(&err);
+    if (model != NULL && cli_set_dims("import", model, &values.dims, &code, &err) != ND_OK)
+        code = code != 0 ? code : cli_report_error(&err);
+    options.model = model;
+    if (code == 0)
+        code = import(&values, &options);
+    nd_model_destroy(&model);
+    return code;
+}
+
+static const char *const layouts[] = {"NCHW", "NHWC", NULL};
+static const char *const assumptions[] = {"float32", NULL};
+static const char *const axes[] = {"auto", "first", "batch", "none", NULL};
+
+static const struct cli_option options[] = {
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, output),
+     .argument = "OUT.h5",
+     .help = "the capture to make"},
+    {.name = "model",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, model),
+     .argument = "M.onnx",
+     .help = "the model whose edges the tensors are: names, shapes, types and scales are held against it"},
+    {.name = "dim",
+     .kind = CLI_LIST,
+     .offset = offsetof(struct values, dims),
+     .argument = "NAME=N",
+     .help = "size of a dynamic dimension of the model's inputs; may be repeated"},
+    {.name = "map",
+     .kind = CLI_LIST,
+     .offset = offsetof(struct values, maps),
+     .argument = "FILE.yaml|TENSOR=EDGE",
+     .help = "what the files do not say: names, layout, scale and zero point or offset, type; TENSOR=EDGE only "
+             "names one and may be repeated"},
+    {.name = "inputs",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, inputs),
+     .argument = "PATH",
+     .help =
+         "what was fed, so that compare can check it: with --model as 'capture --probe NAME=PATH' reads it, "
+         "else .npz, .npy or a folder; or an .h5 of AI Hub"},
+    {.name = "probe",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, probe),
+     .argument = "NAME",
+     .help = "name of the probe in the capture: that of the capture to compare with (default: FORMAT)"},
+    {.name = "samples-axis",
+     .kind = CLI_CHOICE,
+     .offset = offsetof(struct values, samples_axis),
+     .argument = "WHICH",
+     .help =
+         "where an array has its samples: 'first' dimension, which the tensor lacks; 'batch', the first "
+         "dimension, which is 1 in the tensor; 'none', the array is one sample; 'auto' (default) as the model "
+         "says, else 'first'",
+     .choices = axes},
+    {.name = "label",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, label),
+     .argument = "TEXT",
+     .help = "what reports call it (default: the file's name)"},
+    {.name = "chipset",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, chipset),
+     .argument = "NAME",
+     .help = "which chipset it was, if you know it (SM8750); without it the capture says 'not stated'"},
+    {.name = "runner",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, runner),
+     .argument = "NAME",
+     .help = "polygraphy: which runner, if there are several"},
+    {.name = "context-json",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, context_json),
+     .argument = "FILE",
+     .help =
+         "qnn-net-run: what qnn-context-binary-utility prints of the context binary: types, shapes, scales"},
+    {.name = "graph",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, graph),
+     .argument = "NAME",
+     .help = "qnn-net-run: which graph, if there are several"},
+    {.name = "input-list",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, input_list),
+     .argument = "FILE",
+     .help = "qnn-net-run: the input list that it was given; paths in it are relative to it"},
+    {.name = "layout",
+     .kind = CLI_CHOICE,
+     .offset = offsetof(struct values, layout),
+     .argument = "WHICH",
+     .help =
+         "qnn-net-run: NHWC, channels are last in the files; NCHW, they are where the model has them; of all "
+         "tensors of which --map says nothing",
+     .choices = layouts},
+    {.name = "batch",
+     .kind = CLI_INTEGER,
+     .offset = offsetof(struct values, batch),
+     .argument = "N",
+     .help = "qnn-net-run: samples in every file (default: 1)",
+     .min = 1,
+     .max = 1000000},
+    {.name = "assume",
+     .kind = CLI_CHOICE,
+     .offset = offsetof(struct values, assume),
+     .argument = "TYPE",
+     .help = "qnn-net-run: float32: a .raw of which nothing states a shape is one dimension of float32",
+     .choices = assumptions},
+    {.name = "strict",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, strict),
+     .help = "qnn-net-run: a tensor that the model lacks is an error; without it it stays an edge of its own"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, force),
+     .help = "replace OUT.h5"},
+    {.name = "formats",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, formats),
+     .help = "list the formats and what is read of each"},
+    {.name = "quiet",
+     .letter = 'q',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, quiet),
+     .help = "print nothing but errors"},
+    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_import = {
+    .name = "import",
+    .summary = "make a capture of what another tool wrote",
+    .synopsis = "FORMAT PATH... -o OUT.h5 [--model M.onnx] [--map FILE.yaml]",
+    .details =
+        "Reads outputs that were made elsewhere (NumPy, raw files, ONNX test data, AI Hub, Polygraphy; "
+        "--formats "
+        "lists all) into a capture, bit for bit, which every other command takes. Give --probe the name of the "
+        "probe in the capture to compare with, and --inputs what was fed.\n"
+        "With --model every tensor must be an edge of it: by its name, its ONNX name or its sanitised name "
+        "(what "
+        "fits several edges is an error), with its shape and type; integer codes get its scales, floats are "
+        "taken "
+        "for real values. Without it names, types and shapes are those of the files, and scales are unknown "
+        "unless "
+        "a --map states them; compare then notes that the models are not known to be the same.\n"
+        "A map is YAML: under 'tensors:' (and 'inputs:') a list of items such as {name: conv1_out, edge: "
+        "conv1, layout: "
+        "NHWC, dtype: uint8, scale: 0.02, zero_point: 3}; 'axis: 1' goes with a list of scales, 'offset: -3' "
+        "with "
+        "'convention: qnn' (real = scale * (code + offset)), 'skip: yes' leaves a tensor out. A raw list is "
+        "YAML, too: "
+        "under 'tensors:' (and 'inputs:') items such as {name: conv1, dtype: uint8, shape: [1, 8, 14, 14], "
+        "files: "
+        "'Result_{}/conv1.raw', samples: 8}, where {} is the number of the sample, or 'file:' with all samples "
+        "in one.\n"
+        "The capture records where every fact came from ('npudiff info' shows it under import); what nobody "
+        "states "
+        "stays unknown. Tensors without elements and scalars are read; what has no sample at all is an error.\n"
+        "Of qnn-net-run PATH is its output folder (with Result_0) or one that 'npudiff prepare' made and "
+        "run.sh "
+        "filled. The native file of a tensor counts; a float one beside it is held against it. Fewer results "
+        "than inferences asked for make a partial capture, an exit code of the tool other than 0 a failed "
+        "one.\n"
+        "Exit code 0; 2 when something is missing, damaged or contradicts itself: then nothing is written; 5 "
+        "when "
+        "the capture is partial or failed.",
+    .options = options,
+    .min_operands = 0,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

@@ -1,0 +1,217 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/dims.h"
+#include "cli/rows.h"
+#include "cli/signals.h"
+#include "npudiff/prepare.h"
+
+struct values {
+    struct cli_list probes;
+    struct cli_list dims;
+    struct cli_list options;
+    const char *chipset;
+    const char *runtime;
+    const char *output;
+    const char *edges;
+    const char *profiling_level;
+    const char *agent;
+    double time_limit_s;
+    bool json;
+    bool quiet;
+};
+
+/* "htp-sim:CHIPSET[@RUNTIME][?key=value&...]": the device that makes the context. */
+static char *device_uri(const struct values *values)
+{
+    size_t size = strlen(values->chipset) + (values->runtime != NULL ? strlen(values->runtime) : 0) + 16;
+    for (size_t i = 0; i < values->options.n; i++)
+        size += strlen(values->options.items[i]) + 1;
+    char *uri = malloc(size);
+    if (uri == NULL)
+        return NULL;
+    int n = snprintf(uri, size, "htp-sim:%s%s%s", values->chipset, values->runtime != NULL ? "@" : "",
+                     values->runtime != NULL ? values->runtime : "");
+    for (size_t i = 0; i < values->options.n; i++)
+        n += snprintf(uri + n, size - (size_t)n, "%s%s", i == 0 ? "?" : "&", values->options.items[i]);
+    return uri;
+}
+
+static void report(const struct values *values, const struct nd_device *device,
+                   const struct nd_prepared_summary *summary)
+{
+    if (values->json) {
+        json_t *row = json_pack("{s:o, s:s, s:i, s:s, s:o, s:o, s:o, s:I, s:I, s:I, s:I}", "folder",
+                                cli_text(values->output), "chipset", device->chipset->sm, "soc_model",
+                                device->chipset->soc_model, "arch", device->chipset->arch, "runtime",
+                                cli_text(device->runtime.id), "sdk", cli_text(summary->sdk), "graph",
+                                cli_text(summary->graph), "context_bytes", (json_int_t)summary->context_bytes,
+                                "inputs", (json_int_t)summary->n_inputs, "outputs",
+                                (json_int_t)summary->n_outputs, "inferences", (json_int_t)summary->n_results);
+        cli_print_json(row);
+        json_decref(row);
+    } else if (!values->quiet) {
+        printf("%s: context of %llu bytes for %s (soc_model %d, %s) by SDK %s\n"
+               "%zu input%s, %zu output%s, %zu inference%s; README.txt says how to run them\n",
+               values->output, (unsigned long long)summary->context_bytes, device->chipset->sm,
+               device->chipset->soc_model, device->chipset->arch, summary->sdk, summary->n_inputs,
+               summary->n_inputs == 1 ? "" : "s", summary->n_outputs, summary->n_outputs == 1 ? "" : "s",
+               summary->n_results, summary->n_results == 1 ? "" : "s");
+    }
+}
+
+static enum nd_status prepare(const struct values *values, const struct nd_model *model,
+                              struct nd_probe **probes, struct nd_error *err)
+{
+    static const char *default_probes[] = {"zeros", "ones", "ramp", "uniform"};
+    const struct cli_list specs =
+        values->probes.n > 0 ? values->probes : (struct cli_list){.items = default_probes, .n = 4};
+    struct nd_prepare_options options;
+    struct nd_prepared_summary summary;
+    struct nd_device device = {0};
+    nd_prepare_options_init(&options);
+    options.edges = values->edges;
+    options.agent = values->agent;
+    options.profiling_level = values->profiling_level;
+    if (values->time_limit_s > 0)
+        options.time_limit_s = values->time_limit_s;
+    options.is_cancelled = cli_signals_came;
+    char *uri = device_uri(values);
+    enum nd_status status = uri != NULL ? nd_device_parse(uri, &device, err) : ND_ERR_MEMORY;
+    if (status == ND_OK)
+        status = nd_model_check_static(model, err);
+    if (status == ND_OK)
+        status = nd_probes_for_model(model, specs.items, specs.n, probes, err);
+    if (status == ND_OK) {
+        cli_signals_catch();
+        status = nd_prepare(model, &device, (const struct nd_probe *const *)probes, specs.n, values->output,
+                            &options, &summary, err);
+    }
+    if (status == ND_OK)
+        report(values, &device, &summary);
+    nd_device_deinit(&device);
+    free(uri);
+    return status;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)n_operands;
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    int usage = 0;
+    if (values->chipset == NULL || values->output == NULL)
+        return cli_usage_error("prepare", "%s is needed", values->chipset == NULL ? "--chipset C" : "-o DIR");
+    struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
+    enum nd_status status = probes != NULL ? nd_model_load(operands[0], &model, &err) : ND_ERR_MEMORY;
+    if (status == ND_OK)
+        status = cli_set_dims("prepare", model, &values->dims, &usage, &err);
+    if (status == ND_OK)
+        status = prepare(values, model, probes, &err);
+    for (size_t i = 0; probes != NULL && i < values->probes.n + 4; i++)
+        nd_probe_destroy(&probes[i]);
+    free(probes);
+    nd_model_destroy(&model);
+    cli_signals_end_if_came();
+    if (status == ND_OK)
+        return 0;
+    return usage != 0 ? usage : cli_report_error(&err);
+}
+
+static const char *const level_choices[] = {"basic", "detailed", "backend", "client", NULL};
+#define AT(member) offsetof(struct values, member)
+
+static const struct cli_option options[] = {
+    {.name = "chipset",
+     .letter = 'c',
+     .kind = CLI_TEXT,
+     .offset = AT(chipset),
+     .argument = "C",
+     .help = "the chipset of the device: gen3, SM8650, ... ('npudiff devices')"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = CLI_TEXT,
+     .offset = AT(output),
+     .argument = "DIR",
+     .help = "the folder to make"},
+    {.name = "probe",
+     .letter = 'p',
+     .kind = CLI_LIST,
+     .offset = AT(probes),
+     .argument = "PROBE",
+     .help = "inputs, as for 'npudiff capture'; may be repeated (zeros, ones, ramp, uniform)"},
+    {.name = "edges",
+     .letter = 'e',
+     .kind = CLI_TEXT,
+     .offset = AT(edges),
+     .argument = "WHICH",
+     .help = "what the context gives: all, outputs, or name patterns with commas (all)"},
+    {.name = "runtime",
+     .kind = CLI_TEXT,
+     .offset = AT(runtime),
+     .argument = "ID",
+     .help = "the runtime whose SDK makes the context ('npudiff runtimes'); no newer than that on the device "
+             "(the newest)"},
+    {.name = "option",
+     .kind = CLI_LIST,
+     .offset = AT(options),
+     .argument = "KEY=VALUE",
+     .help = "an option of the provider, such as vtcm_mb=4; may be repeated"},
+    {.name = "profiling-level",
+     .kind = CLI_CHOICE,
+     .offset = AT(profiling_level),
+     .argument = "basic|detailed|backend|client",
+     .help = "let qnn-net-run profile",
+     .choices = level_choices},
+    {.name = "dim",
+     .kind = CLI_LIST,
+     .offset = AT(dims),
+     .argument = "NAME=N",
+     .help = "give a dynamic dimension of the model a size"},
+    {.name = "time-limit",
+     .kind = CLI_REAL,
+     .offset = AT(time_limit_s),
+     .argument = "S",
+     .help = "stop making the context after S seconds (3600)",
+     .min = 0.01,
+     .max = 1e7},
+    {.name = "agent",
+     .kind = CLI_TEXT,
+     .offset = AT(agent),
+     .argument = "PATH",
+     .help = "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)"},
+    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
+    {.name = "quiet", .letter = 'q', .kind = CLI_FLAG, .offset = AT(quiet), .help = "print nothing but errors"},
+    {.name = NULL},
+};
+
+const struct cli_command cmd_prepare = {
+    .name = "prepare",
+    .summary = "make a folder that qnn-net-run runs on a device: context binary, inputs, script",
+    .synopsis = "MODEL.onnx --chipset C -o DIR [-p PROBE ...]",
+    .details =
+        "Makes the context binary of the model for the chipset with the SDK of an installed runtime, the very "
+        "binary that a phone loads, with the edges made visible; every sample of the probes as the native "
+        "codes "
+        "that it takes; input list, configuration of the HTP backend, a script that runs qnn-net-run with all "
+        "of "
+        "it on Android or Linux, and a README for whoever has the phone. qnn-net-run itself and its libraries "
+        "come from Qualcomm's SDK.\n"
+        "npudiff.json in the folder says which file stands for what, for 'npudiff import qnn-net-run DIR', "
+        "which "
+        "makes a capture of what came back. Names of tensors in the context are those of the model with all "
+        "but "
+        "letters, digits and '_' made '_'.\n"
+        "The whole model has to run on the NPU as one graph; where nodes do not ('npudiff placement'), or only "
+        "not when every edge is visible (try --edges outputs), nothing is made.\n"
+        "Exit code 0: made; 2: usage or I/O trouble; 5: the provider refuses the model, or leaves nodes to the "
+        "CPU.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

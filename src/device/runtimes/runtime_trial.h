@@ -1,0 +1,27 @@
+/* Running a small model with a runtime, to see that it works. */
+#ifndef ND_DEVICE_RUNTIME_TRIAL_H
+#define ND_DEVICE_RUNTIME_TRIAL_H
+
+#include "base/error.h"
+#include "npudiff/device.h"
+
+struct nd_runtime_trial {
+    const struct nd_runtime_checking *how;
+    char *folder; /* temporary */
+    struct nd_model *model;
+    struct nd_probe *probe;
+};
+
+/* Writes the model, a sum of two uint8 tensors, and loads it. */
+enum nd_status nd_runtime_trial_open(const struct nd_runtime_checking *how, struct nd_runtime_trial *out,
+                                     struct nd_error *err);
+void nd_runtime_trial_close(struct nd_runtime_trial *trial);
+
+/* Runs the model in an agent process, on the CPU or, with a chipset, on its simulator. failure->id stays 0 when
+ * it ran and gave the sums; otherwise failure says what the device said. version gets ONNX Runtime's own,
+ * nullable. Errors are what is not the runtime's fault (no space, cancelled). */
+enum nd_status nd_runtime_trial_run(struct nd_runtime_trial *trial, const char *id,
+                                    const struct nd_chipset *chipset, char *version, size_t version_bytes,
+                                    struct nd_error *failure, struct nd_error *err);
+
+#endif

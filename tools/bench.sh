@@ -11,7 +11,7 @@ case $what in
 all | capture | compare) ;;
 *) sed -n '2,5s/^# \{0,1\}//p' tools/bench.sh >&2; exit 2 ;;
 esac
-tools/setup >/dev/null
+tools/setup --tests >/dev/null
 tools/build "${BUILD:-build}" >/dev/null
 [ "$what" = compare ] || tools/bench/capture.sh "$@"
 [ "$what" = capture ] || tools/bench/compare.sh "$@"

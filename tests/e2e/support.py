@@ -146,6 +146,24 @@ def bits_equal(a, b):
 
 # ---- a capture while it runs ----
 
+def acknowledged(top):
+    """How many samples of the first probe the spools below a folder acknowledge so far, as whole records on disk."""
+    n = 0
+    for folder, _, files in os.walk(top): # which minds nothing that vanishes meanwhile
+        try:
+            data = pathlib.Path(folder, "spool.nds").read_bytes() if "spool.nds" in files else b""
+        except FileNotFoundError:
+            continue
+        at = 0
+        while len(data) - at >= 56 and data[at:at + 4] == b"NDS1":
+            kind = int.from_bytes(data[at + 4:at + 8], "little")
+            samples = int.from_bytes(data[at + 16:at + 24], "little")
+            at += 56 + int.from_bytes(data[at + 40:at + 48], "little")
+            if kind == 25 and at <= len(data): # ND_RECORD_ACK
+                n = max(n, samples)
+    return n
+
+
 class Running:
     """npudiff capture in the background, and the agent that it starts."""
 
@@ -171,21 +189,7 @@ class Running:
         raise AssertionError(f"no agent was seen; {self.finish()}")
 
     def acknowledged(self):
-        """How many samples of the first probe the spool acknowledges so far, as whole records on disk."""
-        n = 0
-        for folder, _, files in os.walk(self.temporary): # which minds nothing that vanishes meanwhile
-            try:
-                data = pathlib.Path(folder, "spool.nds").read_bytes() if "spool.nds" in files else b""
-            except FileNotFoundError:
-                continue
-            at = 0
-            while len(data) - at >= 56 and data[at:at + 4] == b"NDS1":
-                kind = int.from_bytes(data[at + 4:at + 8], "little")
-                samples = int.from_bytes(data[at + 16:at + 24], "little")
-                at += 56 + int.from_bytes(data[at + 40:at + 48], "little")
-                if kind == 25 and at <= len(data): # ND_RECORD_ACK
-                    n = max(n, samples)
-        return n
+        return acknowledged(self.temporary)
 
     def finish(self, timeout_s=300):
         """(exit code, what it said)"""
@@ -231,12 +235,13 @@ class Scratch(unittest.TestCase):
 
 
 class _TapResult(unittest.TestResult):
-    """One line per test. A test that cannot run is a failure: nothing is skipped."""
+    """One line per test, or per group of tests that cannot be set up."""
 
     def __init__(self):
         super().__init__()
         self.number = 0
         self.problems = {}
+        self.skipped_because = {}
 
     def startTest(self, test):
         super().startTest(test)
@@ -244,11 +249,12 @@ class _TapResult(unittest.TestResult):
 
     def stopTest(self, test):
         super().stopTest(test)
-        self._line(test.id(), self.problems.pop(test))
+        self._line(test.id(), self.problems.pop(test), self.skipped_because.get(test))
 
-    def _line(self, name, problems):
+    def _line(self, name, problems, reason=None):
         self.number += 1
-        print(f"{'not ' if problems else ''}ok {self.number} - {name.removeprefix('__main__.')}")
+        skipped = f" # SKIP {reason}" if reason is not None and not problems else ""
+        print(f"{'not ' if problems else ''}ok {self.number} - {name.removeprefix('__main__.')}{skipped}")
         for line in "".join(problems).splitlines():
             print(f"# {line}")
         sys.stdout.flush()
@@ -269,8 +275,10 @@ class _TapResult(unittest.TestResult):
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
-        self.failures.append((test, reason))
-        self._problem(test, self.failures)
+        if test in self.problems:
+            self.skipped_because[test] = reason
+        else: # setUpClass
+            self._line(test.id(), [], reason)
 
     def addSubTest(self, test, subtest, err):
         super().addSubTest(test, subtest, err)

@@ -1,0 +1,44 @@
+"""What captures of phones are held against, through h5py alone."""
+import os
+import pathlib
+
+from support import Capture, text
+
+# What may differ between two captures of one device on two machines: when, where, how long, and what was logged.
+OF_THE_MACHINE = ("device", "runtime", "host", "logs", "findings")
+
+
+def same_contents(path):
+    """What two captures of one kind of device must share to the bit, wherever they were made: {path: contents}."""
+    with Capture(path) as capture:
+        return {p: c for p, c in capture.contents().items()
+                if p != "/" and p.split("/")[0] not in OF_THE_MACHINE and not p.endswith("/latency_us")}
+
+
+def differences(path, other):
+    """The paths at which two captures differ."""
+    a, b = same_contents(path), same_contents(other)
+    return sorted(p for p in a.keys() | b.keys() if a.get(p) != b.get(p))
+
+
+def library_digests(path):
+    """{file name: sha256} of the runtime's libraries that were really loaded."""
+    with Capture(path) as capture:
+        facts = {k: text(v) for k, v in capture.file["runtime"].attrs.items()}
+    loaded = {os.path.basename(v): facts[k.replace("_path", "_sha256")]
+              for k, v in facts.items() if k.startswith("library_") and k.endswith("_path")}
+    return {k: v for k, v in loaded.items() if "onnxruntime" in k or "Qnn" in k or "Htp" in k}
+
+
+def device_facts(path):
+    with Capture(path) as capture:
+        return {k: text(v) for k, v in capture.file["device"].attrs.items()}
+
+
+def by_address(folder):
+    """{serial or host: capture's path} of a folder of captures of remote devices."""
+    found = {}
+    for path in sorted(pathlib.Path(folder).glob("*.h5")):
+        uri = device_facts(path)["uri"]
+        found[uri.split(":", 1)[1].split("/")[0]] = path
+    return found

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Devices behind ssh: a real sshd on loopback, with a configuration and keys of its own (phones.py)."""
+import os
+import pathlib
+import shutil
+
+from phone_captures import device_facts, differences
+from phones import Shelf, skip_without, wait_until
+from support import Capture, MODELS, Scratch, acknowledged, capture, main, npudiff
+
+MODEL = "cnn.w8a8.onnx"
+N_SAMPLES = 300
+PROBE = f"uniform:{N_SAMPLES}"
+
+
+class Ssh(Scratch):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.shelf = Shelf()
+        cls.addClassCleanup(cls.shelf.close)
+        cls.board = cls.shelf.board()
+        cls.local = cls.shared / "local.h5"
+        capture(MODEL, ["htp-sim:gen3"], [PROBE], cls.local)
+
+    def command(self, device, probe, output, *arguments):
+        return ["capture", MODELS / MODEL, "-d", device, "-p", probe, "-o", output, *arguments]
+
+    def capture(self, device, probe, output, *arguments, expect=0, **environment):
+        done = self.shelf.run(*self.command(device, probe, output, *arguments), **environment)
+        self.assertEqual(done.returncode, expect, f"{device}\n{done.stdout}{done.stderr}")
+        return done.stdout + done.stderr
+
+    def failed(self, device, *words, **environment):
+        """A failed cell that says these words."""
+        output = self.folder / "failed.h5"
+        said = self.capture(device, "ramp", output, "--link-limit", "1", "-f", expect=5, **environment)
+        with Capture(output) as opened:
+            self.assertEqual((opened.status, opened.failure()["stage"]), ("failed", "connect"))
+            for word in words:
+                self.assertIn(word.lower(), opened.failure()["message"].lower())
+                self.assertIn(word.lower(), said.lower())
+
+    def test_a_board_gives_what_this_machine_gives_and_pushes_nothing_twice(self):
+        output = self.folder / "first.h5"
+        before = self.board.link.up_bytes
+        self.capture(self.board.uri("htp-sim:gen3"), PROBE, output)
+        first = self.board.link.up_bytes - before
+        self.assertEqual(differences(output, self.local), [])
+        before = self.board.link.up_bytes
+        self.capture(self.board.uri("htp-sim:gen3"), PROBE, self.folder / "second.h5")
+        self.assertEqual(differences(self.folder / "second.h5", self.local), [])
+        self.assertLess(self.board.link.up_bytes - before, 1_000_000)
+        self.assertEqual([f for f in self.board.files() if f.startswith("runs/")], [])
+        self.assertEqual(device_facts(output)["is_simulator"], 1)
+        self.assertTrue(first >= 0)
+
+    def test_clean_leaves_nothing(self):
+        self.capture(self.board.uri("cpu"), "ramp", self.folder / "clean.h5", "--clean")
+        self.assertEqual(self.board.files(), [])
+
+    def test_the_link_is_lost_and_comes_back(self):
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        output = self.folder / "x.h5"
+        process = self.shelf.start(*self.command(self.board.uri("htp-sim:gen3"), PROBE, output), TMPDIR=str(temporary))
+        self.addCleanup(process.kill)
+        wait_until(lambda: acknowledged(temporary) >= 30 or process.poll() is not None, 120, "sample")
+        self.board.link.cut()
+        out, err = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(differences(output, self.local), [])
+
+    def test_the_link_is_gone_and_the_run_is_resumed(self):
+        temporary = self.folder / "tmp"
+        temporary.mkdir()
+        output = self.folder / "x.h5"
+        process = self.shelf.start(*self.command(self.board.uri("htp-sim:gen3"), PROBE, output, "--link-limit", "1"),
+                                   TMPDIR=str(temporary))
+        self.addCleanup(process.kill)
+        wait_until(lambda: acknowledged(temporary) >= 30 or process.poll() is not None, 120, "sample")
+        self.board.link.down()
+        n = acknowledged(temporary)
+        out, err = process.communicate(timeout=300)
+        self.assertEqual(process.returncode, 5, err)
+        with Capture(output) as opened:
+            self.assertEqual(opened.status, "partial")
+            self.assertGreaterEqual(opened.n_samples("uniform"), n)
+        self.board.link.up()
+        self.capture(self.board.uri("htp-sim:gen3"), PROBE, output, "--resume")
+        self.assertEqual(differences(output, self.local), [])
+
+    def test_a_host_that_is_unknown(self):
+        self.failed("ssh:no-such-host.invalid/agent/cpu", "no-such-host.invalid")
+
+    def test_a_host_that_does_not_answer(self):
+        self.board.link.down()
+        self.addCleanup(self.board.link.up)
+        self.failed(self.board.uri("cpu"), self.board.name)
+
+    def test_a_host_whose_key_is_not_known(self):
+        known = self.board.known_hosts.read_text()
+        self.addCleanup(self.board.known_hosts.write_text, known)
+        self.board.known_hosts.write_text("")
+        self.failed(self.board.uri("cpu"), "host key")
+        self.assertEqual(self.board.known_hosts.read_text(), "") # nobody is trusted unasked
+
+    def test_a_user_who_may_not(self):
+        keys = self.board.folder / "authorized_keys"
+        self.addCleanup(keys.write_text, keys.read_text())
+        keys.write_text("")
+        self.failed(self.board.uri("cpu"), "does not let this user in")
+
+    def test_no_ssh(self):
+        said = self.capture("ssh:board/agent/cpu", "ramp", self.folder / "x.h5", expect=2, NPUDIFF_SSH="/nowhere/ssh")
+        self.assertIn("/nowhere/ssh", said)
+        self.assertFalse((self.folder / "x.h5").exists())
+
+    def test_a_login_that_talks(self):
+        """A login shell whose start-up files print: it must not get into what is read."""
+        wrapper = self.folder / "ssh"
+        wrapper.write_text(f'#!/bin/sh\necho "welcome to the board"\necho "motd" >&2\nexec "{self.board.ssh}" "$@"\n')
+        wrapper.chmod(0o755)
+        self.capture(self.board.uri("htp-sim:gen3"), PROBE, self.folder / "x.h5", NPUDIFF_SSH=str(wrapper))
+        self.assertEqual(differences(self.folder / "x.h5", self.local), [])
+
+
+if __name__ == "__main__":
+    skip_without("ssh", "sshd", "ssh-keygen")
+    main()

@@ -24,6 +24,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "tests" / "e2e"))
 
+import arm64  # noqa: E402
 from phone_captures import by_address, differences  # noqa: E402
 from phone_link import Disturbance  # noqa: E402
 from phones import ARM64_DEVICE, Shelf, arm64_trouble, missing, wait_until  # noqa: E402
@@ -62,10 +63,15 @@ class Study:
                 "-o", output, *arguments]
 
     def reference(self, device):
-        """The local capture of a device."""
+        """The local capture of a device; that of an arm64 phone by the same emulator."""
         if device not in self.local:
             path = self.folder / f"local{len(self.local)}.h5"
-            done = self.shelf.run(*self.command([device], path))
+            if device == ARM64_DEVICE:
+                there = self.folder / "arm64"
+                there.mkdir()
+                done = self.shelf.run(*self.command([f"cpu@{arm64.HERE}"], path), **arm64.environment_here(there))
+            else:
+                done = self.shelf.run(*self.command([device], path))
             if done.returncode != 0:
                 raise SystemExit(f"fleet: {device}: {done.stderr}")
             self.local[device] = path
@@ -107,13 +113,8 @@ def fleet(study):
         study.expect(done.returncode == 0, f"{phone.name} alone: {done.stderr}")
         sent = phone.link.up_bytes
         _, warm_s = study.timed([uri[phone]], one, "-f")
-        alone[phone] = (cold_s, warm_s, sent, one)
+        alone[phone] = (cold_s, warm_s, sent)
         phone.shell(f"rm -rf '{phone.root}'")
-    # An arm64 phone is another machine: what it gives alone is what it must give among others.
-    for phone in good:
-        if phone.is_arm64:
-            study.local[uri[phone]] = alone[phone][3]
-
     hanging.die()
     hanging.environment["NPUDIFF_LAUNCHER"] = str(hanging.script("hang", "#!/bin/sh\nexec sleep 100000\n"))
     hanging.start()
@@ -134,21 +135,21 @@ def fleet(study):
         status = info(path)["status"] if path else "none"
         reason = ""
         if phone in good:
-            same = path is not None and study.is_same(path, uri[phone] if phone.is_arm64 else devices[phone])
-            study.expect(same, f"{phone.name} is not what it is alone: {status}")
+            same = path is not None and study.is_same(path, devices[phone])
+            study.expect(same, f"{phone.name} is not what it is here: {status}")
             reason = "equal, bit for bit" if same else "NOT EQUAL"
         elif path is not None:
             study.expect(status in ("failed", "partial"), f"{phone.name}: {status}")
             with Capture(path) as capture:
                 reason = capture.failure()["message"]
-        cold_s, warm_s, sent, _ = alone[phone]
+        cold_s, warm_s, sent = alone[phone]
         what = "hangs" if phone is hanging else "leaves" if phone is leaving else "arm64" if phone.is_arm64 else "x86"
         rows.append((phone.name, what, devices[phone], f"{warm_s:.1f}", f"{max(0, cold_s - warm_s):.1f}", f"{sent / 2**20:.0f}",
                      status, reason))
     table(("phone", "", "device", "alone_s", "transfer_s", "sent_mib", "status", ""), rows)
-    slowest = max(max(warm for _, warm, _, _ in alone.values()), study.options.stall_limit)
-    in_turn = sum(warm for p, (_, warm, _, _) in alone.items() if p is not hanging) + study.options.stall_limit
-    transfers = sum(max(0, cold - warm) for cold, warm, _, _ in alone.values())
+    slowest = max(max(warm for _, warm, _ in alone.values()), study.options.stall_limit)
+    in_turn = sum(warm for p, (_, warm, _) in alone.items() if p is not hanging) + study.options.stall_limit
+    transfers = sum(max(0, cold - warm) for cold, warm, _ in alone.values())
     print(f"all at once: {total_s:.1f} s; slowest phone (the limit of the one that hangs counts): {slowest:.1f} s; transfers: "
           f"{transfers:.1f} s; one after the other without transfers: {in_turn:.1f} s")
     print(f"total / (1.3 x slowest + transfers) = {total_s / (1.3 * slowest + transfers):.2f}")

@@ -66,6 +66,8 @@ struct nd_compare_options {
     size_t struct_size;           /* sizeof(struct nd_compare_options) */
     bool allow_different_models;  /* compare although the model's SHA-256 differs */
     const struct nd_gates *gates; /* borrowed; NULL or empty: only bit-equality passes */
+    const char *edges;            /* borrowed; only these edges: "outputs", or names and patterns with commas;
+                                     NULL or "all": all, and one that a capture lacks is not comparable */
     bool all_pairs;               /* every test against every other too, not only against the reference */
     bool verify_digests;          /* read also what digests say is equal */
     enum nd_dtype ulp_in;         /* a float type: ULPs are also counted in it; ND_DTYPE_NONE: not */
@@ -343,6 +345,7 @@ struct nd_comparison {
     bool unknown_models;   /* a capture does not say of which model it is: nothing tells that it is the same */
     bool unknown_inputs;   /* a capture does not say what a probe fed, others do: likewise */
     size_t n_devices, n_edges, n_probes, n_top1;
+    size_t n_edges_left_out; /* by the options */
     size_t n_pairs; /* n_devices - 1, or with all_pairs n_devices (n_devices - 1) / 2; those with ref 0 come
                        first */
     enum nd_dtype ulp_in;
@@ -365,12 +368,13 @@ struct nd_comparison {
 };
 
 /* Compares captures[1..n-1] with captures[0]. Everything in *out is owned by it: the captures may be closed.
- * ND_ERR_USAGE: n < 2, or a gate that names no tensor or one it cannot apply to (ND_E_COMPARE_GATE).
- * ND_ERR_NOT_COMPARABLE: different models (ND_E_COMPARE_MODEL), or nothing in common although no device failed
- * (ND_E_COMPARE_NOTHING). ND_ERR_FORMAT: digests differ but the stored bytes do not (ND_E_CAPTURE_DIGEST), or
- * what reading a capture returns; with merge also ND_E_COMPARE_PART (parts of other captures or options).
- * ND_ERR_USAGE also for an unknown cpu_cap. ND_ERR_IO, ND_ERR_MEMORY (ND_E_COMPARE_MEMORY: memory_bytes is too
- * little for the chunks of the captures). options NULL: the defaults. */
+ * ND_ERR_USAGE: n < 2, edges that no capture has (ND_E_OPTION_VALUE), or a gate that names no tensor or one it
+ * cannot apply to (ND_E_COMPARE_GATE). ND_ERR_NOT_COMPARABLE: different models (ND_E_COMPARE_MODEL), or nothing
+ * in common although no device failed (ND_E_COMPARE_NOTHING). ND_ERR_FORMAT: digests differ but the stored
+ * bytes do not (ND_E_CAPTURE_DIGEST), or what reading a capture returns; with merge also ND_E_COMPARE_PART
+ * (parts of other captures or options). ND_ERR_USAGE also for an unknown cpu_cap. ND_ERR_IO, ND_ERR_MEMORY
+ * (ND_E_COMPARE_MEMORY: memory_bytes is too little for the chunks of the captures). options NULL: the defaults.
+ */
 ND_PUBLIC enum nd_status nd_compare_captures(const struct nd_capture *const *captures, size_t n,
                                              const struct nd_compare_options *options,
                                              struct nd_comparison **out, struct nd_error *err);

@@ -238,7 +238,8 @@ struct nd_capture_options {
     double time_limit_s;          /* for the whole capture; 0: none */
     double stall_limit_s;         /* without any progress; 0: none */
     double link_limit_s;          /* how long a device whose link is lost is waited for; 0: not at all */
-    bool resume;                  /* go on where a run on another machine was interrupted */
+    bool resume;                  /* go on where a run on another machine was interrupted; with `replace` a
+                                     capture that holds more samples than this run comes to is not replaced */
     bool clean_device;            /* leave nothing on another machine, not even what a next run would need */
     size_t memory_limit_bytes;    /* resident memory of the agent; 0: none */
     const char *htp_config;       /* text of an HTP configuration to keep with the capture, or NULL; no provider

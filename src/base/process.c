@@ -14,7 +14,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 
-enum { READ_BYTES = 65536, WATCH_INTERVAL_MS = 50 };
+enum { READ_BYTES = 65536, WATCH_INTERVAL_MS = 50, MAX_LAST_READS = 256 };
 static const size_t default_stdout_limit = 16u << 20;
 static const size_t default_stderr_limit = 64u << 10;
 
@@ -203,9 +203,11 @@ static void check_limits(struct run *run, struct nd_process_end *end)
 static enum nd_status watch(struct run *run, struct nd_process_end *end, struct nd_error *err)
 {
     bool has_read = true;
+    int n_last = 0;
     enum nd_status status = ND_OK;
-    /* What it printed before its end is in the pipes by then: read until nothing more comes. */
-    while (!run->has_ended || (has_read && status == ND_OK)) {
+    /* What it printed before its end is in the pipes by then: read until nothing more comes, or what comes is
+     * more than pipes hold, and of a program that it left running. */
+    while (!run->has_ended || (has_read && status == ND_OK && n_last++ < MAX_LAST_READS)) {
         if (status == ND_OK)
             status = take_both(run, &has_read, err);
         if (status != ND_OK)

@@ -351,12 +351,35 @@ static enum nd_status write_all(struct nd_capture_writer *writer, const struct n
     return status;
 }
 
+static enum nd_status write_capture(const struct nd_assembly *assembly, const struct nd_spool_index *index,
+                                    struct nd_assembled *out, struct nd_error *err)
+{
+    struct nd_capture_writer *writer = NULL;
+    enum nd_status status = nd_capture_writer_create(assembly->path, assembly->replace, &writer, err);
+    if (status == ND_OK)
+        status = write_all(writer, assembly, index, out, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_commit(writer, out->state, err);
+    nd_capture_writer_destroy(&writer);
+    return status;
+}
+
+/* A run that came less far than the one before it says why, and leaves what is there. */
+static void keep_old(const struct nd_assembly *assembly, const struct nd_spool_index *index,
+                     struct nd_assembled *out)
+{
+    describe_failure(assembly, index, out);
+    explain_placement(index, out);
+    nd_error_context(&out->failure, "'%s' stays with its %zu samples", assembly->path, assembly->n_kept);
+    out->samples_done = assembly->n_kept;
+}
+
 enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd_assembled *out,
                                    struct nd_error *err)
 {
     struct nd_spool_index index = {0};
-    struct nd_capture_writer *writer = NULL;
     struct nd_assembled assembled = {.state = ND_CAPTURE_COMPLETE};
+    size_t n_done = 0;
     size_t *samples = nd_calloc(assembly->n_probes, sizeof *samples);
     if (samples == NULL)
         return nd_fail_memory(err);
@@ -369,13 +392,12 @@ enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd
                                              .n_passes = assembly->n_passes,
                                              .n_repeats = assembly->n_repeats};
     enum nd_status status = nd_spool_index_open(assembly->spool_path, &request, &index, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_create(assembly->path, assembly->replace, &writer, err);
-    if (status == ND_OK)
-        status = write_all(writer, assembly, &index, &assembled, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_commit(writer, assembled.state, err);
-    nd_capture_writer_destroy(&writer);
+    for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++)
+        n_done += index.probes[p].n_complete;
+    if (status == ND_OK && n_done < assembly->n_kept)
+        keep_old(assembly, &index, &assembled);
+    else if (status == ND_OK)
+        status = write_capture(assembly, &index, &assembled, err);
     nd_spool_index_close(&index);
     free(samples);
     if (status == ND_OK)

@@ -20,6 +20,7 @@ struct nd_assembly {
     size_t logcat_bytes;
     const char *path; /* of the capture */
     bool replace;
+    size_t n_kept; /* samples that what is at path holds, when nothing that has fewer may replace it; else 0 */
     const struct nd_attr *attrs; /* of root, device, model, runtime and host, as far as the host knows them */
     size_t n_attrs;
     const struct nd_edge *const *edges; /* in the order of the job */

@@ -103,6 +103,14 @@ static const struct cli_option options[] = {
     GATE(ulp, "gate for floats: at most N floats apart"),
     GATE(atol, "gate: |test - ref| <= atol + rtol * |ref|, in real units"),
     GATE(rtol, "gate: see --atol"),
+    {.name = "edges",
+     .letter = 'e',
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct compare_values, edges),
+     .argument = "WHICH",
+     .help =
+         "compare only these: outputs (of the model), or name patterns with commas (all); without it an edge "
+         "that a capture lacks is not comparable"},
     {.name = "allow-different-models",
      .kind = CLI_FLAG,
      .offset = offsetof(struct compare_values, different_models),

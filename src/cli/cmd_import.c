@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/dims.h"
 #include "cli/rows.h"
+#include "npudiff/device.h"
 #include "npudiff/import.h"
 
 struct values {
@@ -106,6 +107,13 @@ static enum nd_import_samples samples_of(const char *word)
     return strcmp(word, "batch") == 0 ? ND_IMPORT_SAMPLES_BATCH : ND_IMPORT_SAMPLES_NONE;
 }
 
+/* Known by one name everywhere, so that reports see that two captures are of one chipset. */
+static const char *chipset_of(const char *word)
+{
+    const struct nd_chipset *chipset = word != NULL ? nd_chipset_find(word) : NULL;
+    return chipset != NULL ? chipset->sm : word;
+}
+
 static bool is_format(const char *name)
 {
     const struct nd_import_format *format;
@@ -155,7 +163,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                         .output = values.output,
                                         .replace = values.force,
                                         .label = values.label,
-                                        .chipset = values.chipset,
+                                        .chipset = chipset_of(values.chipset),
                                         .probe = values.probe,
                                         .inputs = values.inputs,
                                         .samples = samples_of(values.samples_axis),
@@ -247,7 +255,7 @@ static const struct cli_option options[] = {
      .kind = CLI_TEXT,
      .offset = offsetof(struct values, chipset),
      .argument = "NAME",
-     .help = "which chipset it was, if you know it (SM8750); without it the capture says 'not stated'"},
+     .help = "which chipset it was, if you know it (SM8750, gen4); without it the capture says 'not stated'"},
     {.name = "runner",
      .kind = CLI_TEXT,
      .offset = offsetof(struct values, runner),

@@ -72,6 +72,7 @@ static enum nd_status parse_matrices(const struct compare_values *values, struct
 static void fill_options(const struct compare_values *values, struct nd_compare_options *options)
 {
     const char *cpu_cap = getenv("NPUDIFF_CPU");
+    options->edges = values->edges;
     options->allow_different_models = values->different_models;
     options->all_pairs = values->all_pairs || values->matrices.n > 0;
     options->verify_digests = values->verify_digests;

@@ -43,6 +43,31 @@ static bool is_text(const struct nd_capture *capture, const char *group, const c
     return text != NULL && strcmp(text, wanted) == 0;
 }
 
+/* A number of the runtime, which is kept only where it is not as usual. */
+static int64_t runtime_number(const struct nd_capture *capture, const char *key, int64_t usual)
+{
+    for (size_t i = 0; i < nd_capture_n_attrs(capture); i++) {
+        const struct nd_attr *attr = nd_capture_attr(capture, i);
+        if (attr->type == ND_ATTR_I64 && strcmp(attr->group, "runtime") == 0 && strcmp(attr->key, key) == 0)
+            return attr->i64;
+    }
+    return usual;
+}
+
+/* Options that change what a capture holds or where it comes from. */
+static const char *find_other_option(const struct nd_capture_options *options, const struct nd_capture *capture)
+{
+    if (is_text(capture, "runtime", "edges_in", "prefixes") != options->prefixes)
+        return options->prefixes ? "a run without --prefixes" : "a run with --prefixes";
+    if (is_text(capture, "runtime", "store", "digest") != options->store_digests_only)
+        return options->store_digests_only ? "whole tensors" : "digests alone";
+    if (runtime_number(capture, "deflate", 1) != options->deflate_level)
+        return "another --deflate";
+    if (runtime_number(capture, "fallback_allowed", 0) != options->allow_fallback)
+        return options->allow_fallback ? "a run without --allow-fallback" : "a run with --allow-fallback";
+    return NULL;
+}
+
 /* What differs from what is asked for, in words; NULL when nothing does. The URI of a device on another machine
  * names what only that machine knew: there the label counts. */
 static const char *find_difference(const struct cli_fleet *fleet, const struct cli_cell *cell,
@@ -62,7 +87,15 @@ static const char *find_difference(const struct cli_fleet *fleet, const struct c
     for (size_t p = 0; p < fleet->n_probes; p++)
         if (!has_probe(capture, fleet->probes[p], fleet->options.n_repeats))
             return "other probes";
-    return NULL;
+    return find_other_option(&fleet->options, capture);
+}
+
+static size_t count_samples(const struct nd_capture *capture)
+{
+    size_t n = 0;
+    for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
+        n += nd_capture_probe(capture, p)->n_samples;
+    return n;
 }
 
 static void keep(struct cli_cell *cell, const struct nd_capture *capture)
@@ -75,11 +108,12 @@ static void keep(struct cli_cell *cell, const struct nd_capture *capture)
 }
 
 /* An error of the command's own, as the library would give it. */
-static enum nd_status refuse(const struct cli_cell *cell, const char *difference, struct nd_error *err)
+static enum nd_status refuse(const struct cli_cell *cell, const char *difference, bool is_complete,
+                             struct nd_error *err)
 {
     *err = (struct nd_error){.status = ND_ERR_IO, .id = 214}; /* ND-214: a file is in the way */
-    snprintf(err->message, sizeof err->message,
-             "'%s' exists already and is complete, but of %s; --force replaces it", cell->path, difference);
+    snprintf(err->message, sizeof err->message, "'%s' exists already and %s, but of %s; --force replaces it",
+             cell->path, is_complete ? "is complete" : "holds samples", difference);
     snprintf(err->object, sizeof err->object, "%s", cell->path);
     return err->status;
 }
@@ -96,10 +130,12 @@ enum nd_status cli_resume(struct cli_fleet *fleet, struct nd_error *err)
         if (status != ND_OK)
             break;
         bool is_complete = nd_capture_state(capture) == ND_CAPTURE_COMPLETE;
-        const char *difference = is_complete ? find_difference(fleet, cell, capture) : NULL;
+        /* What failed before its first sample is nothing to lose. */
+        const char *difference =
+            is_complete || count_samples(capture) > 0 ? find_difference(fleet, cell, capture) : NULL;
         cell->replace = !is_complete;
         if (difference != NULL)
-            status = refuse(cell, difference, err);
+            status = refuse(cell, difference, is_complete, err);
         else if (is_complete)
             keep(cell, capture);
         nd_capture_close(&capture);

@@ -11,6 +11,7 @@ struct nd_alignment {
     const struct nd_capture *const *captures; /* borrowed */
     size_t n_captures;
     size_t n_edges, n_probes;
+    size_t n_left_out; /* edges that nd_alignment_select took away */
     size_t *edges;
     size_t *probes;
     const char **edge_names; /* borrowed from the captures */
@@ -25,6 +26,10 @@ struct nd_alignment {
 enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_t n,
                                  bool allow_different_models, struct nd_alignment *out, bool *different_models,
                                  struct nd_error *err);
+/* Leaves only the edges that spec names: "outputs" (what any capture calls an output of the model), names and
+ * patterns with commas between them; NULL and "all" leave every edge. ND_ERR_USAGE (ND_E_OPTION_VALUE): a
+ * pattern matches no edge. */
+enum nd_status nd_alignment_select(struct nd_alignment *alignment, const char *spec, struct nd_error *err);
 void nd_alignment_deinit(struct nd_alignment *alignment);
 
 /* The edge or probe of one capture, NULL where it has none. */

@@ -142,6 +142,9 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     note_options(options, comparison);
     status = nd_alignment_make(captures, n, options->allow_different_models, &alignment,
                                &comparison->different_models, err);
+    if (status == ND_OK)
+        status = nd_alignment_select(&alignment, options->edges, err);
+    comparison->n_edges_left_out = alignment.n_left_out;
     comparison->unknown_models = alignment.unknown_models;
     comparison->unknown_inputs = alignment.unknown_inputs;
     if (status == ND_OK)

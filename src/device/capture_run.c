@@ -14,6 +14,7 @@
 #include "device/provenance.h"
 #include "device/remote/remote.h"
 #include "device/remote/resolve.h"
+#include "npudiff/capture.h"
 #include "spool/fields.h"
 
 void nd_capture_options_init(struct nd_capture_options *options)
@@ -82,6 +83,21 @@ static enum nd_status collect_provenance(const struct nd_capture_job *capture, c
     return status == ND_OK && failed != NULL ? nd_provenance_add_failed_edge(out, failed->name, err) : status;
 }
 
+/* With resume: how many samples the capture holds that is to be replaced. */
+static enum nd_status count_kept(const char *path, const struct nd_capture_options *options, size_t *n_kept,
+                                 struct nd_error *err)
+{
+    struct nd_capture *capture = NULL;
+    *n_kept = 0;
+    if (!options->resume || !options->replace || !nd_path_exists(path))
+        return ND_OK;
+    enum nd_status status = nd_capture_open(path, &capture, err);
+    for (size_t p = 0; status == ND_OK && p < nd_capture_n_probes(capture); p++)
+        *n_kept += nd_capture_probe(capture, p)->n_samples;
+    nd_capture_close(&capture);
+    return status;
+}
+
 static enum nd_status assemble(const struct nd_capture_job *capture, const char *folder,
                                const struct nd_agent_exit *exit, const char *path, struct nd_assembled *out,
                                struct nd_error *err)
@@ -91,11 +107,14 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
     char *spool_path = nd_path_join(folder, "spool.nds");
     char *stdout_path = nd_path_join(folder, "stdout.txt");
     const struct nd_edge **edges = nd_calloc(capture->n_edges, sizeof *edges);
+    size_t n_kept = 0;
     enum nd_status status = spool_path != NULL && stdout_path != NULL && edges != NULL
                                 ? find_failed_prefix(capture, folder, exit, &failed, err)
                                 : nd_fail_memory(err);
     if (status == ND_OK)
         status = collect_provenance(capture, failed, &provenance, err);
+    if (status == ND_OK)
+        status = count_kept(path, capture->options, &n_kept, err);
     for (size_t i = 0; edges != NULL && i < capture->n_edges; i++)
         edges[i] = &capture->edges[i];
     char transfer[160];
@@ -106,6 +125,7 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         .stdout_path = stdout_path,
         .path = path,
         .replace = capture->options->replace,
+        .n_kept = n_kept,
         .attrs = provenance.attrs,
         .n_attrs = provenance.n,
         .edges = edges,

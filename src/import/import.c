@@ -7,12 +7,7 @@
 #include "base/strbuf.h"
 #include "import/formats.h"
 #include "npudiff/probe.h"
-
-static bool has_extension(const char *path, const char *extension)
-{
-    size_t n = strlen(path), m = strlen(extension);
-    return n > m && strcmp(path + n - m, extension) == 0;
-}
+#include "probe/user.h"
 
 /* ---- inputs by the probe reader, where a model says what they must be ---- */
 
@@ -73,7 +68,7 @@ static enum nd_status add_inputs(const struct nd_import_options *options, struct
         return nd_fail(err, ND_E_IMPORT_OPTION, options->inputs, "--inputs is given, but %s",
                        "the files hold inputs themselves");
     enum nd_status status;
-    if (has_extension(options->inputs, ".h5"))
+    if (nd_user_has_extension(options->inputs, ".h5"))
         status = nd_aihub_add(imported, ND_IMPORTED_INPUT, options->inputs, err);
     else if (options->model != NULL)
         status = add_probe(options, imported, err);

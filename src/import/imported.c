@@ -50,7 +50,7 @@ struct nd_imported_tensor *nd_imported_find(const struct nd_imported *imported, 
                                             const char *name)
 {
     const struct nd_imported_list *list = &imported->sides[side];
-    for (size_t i = 0; i < list->n; i++)
+    for (size_t i = list->n; i-- > 0;) /* files that hold tensor after tensor ask for the last one */
         if (strcmp(list->items[i].name, name) == 0)
             return &list->items[i];
     return NULL;

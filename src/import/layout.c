@@ -91,6 +91,15 @@ static bool split_as_expected(const struct nd_shape *array, const struct nd_shap
     return false;
 }
 
+/* A hint for who reads the message, no more: what fits may still be something else. */
+static bool fits_channels_last(const struct nd_shape *array, const struct nd_shape *expected)
+{
+    struct nd_shape sample;
+    size_t n;
+    const struct nd_shape last = nd_layout_channels_last(expected);
+    return expected->rank > 2 && split_as_expected(array, &last, &sample, &n);
+}
+
 enum nd_status nd_layout_find_samples(struct nd_imported_tensor *tensor, enum nd_import_samples samples,
                                       const struct nd_shape *expected, struct nd_error *err)
 {
@@ -101,9 +110,12 @@ enum nd_status nd_layout_find_samples(struct nd_imported_tensor *tensor, enum nd
     if (is_auto && expected != NULL) {
         if (!split_as_expected(&tensor->shape, expected, &sample, &n))
             return nd_fail(err, ND_E_IMPORT_MISMATCH, tensor->name,
-                           "%s has shape %s; the model has samples of shape %s, in the file's layout",
-                           tensor->where, nd_shape_format(&tensor->shape, found, sizeof found),
-                           nd_shape_format(expected, wanted, sizeof wanted));
+                           "%s has shape %s; the model has samples of shape %s in this layout%s", tensor->where,
+                           nd_shape_format(&tensor->shape, found, sizeof found),
+                           nd_shape_format(expected, wanted, sizeof wanted),
+                           fits_channels_last(&tensor->shape, expected)
+                               ? " (with channels last it would fit: 'layout: NHWC' or the like in a --map)"
+                               : "");
     } else if (!split(&tensor->shape, is_auto ? ND_IMPORT_SAMPLES_FIRST : samples, &sample, &n)) {
         return nd_fail(
             err, ND_E_IMPORT_OPTION, tensor->name,

@@ -217,6 +217,10 @@ static enum nd_status match_tensor(struct matching *m, struct nd_matched_tensor 
     const char *from = NULL;
     struct nd_imported_tensor copy = {0};
     enum nd_status status = match_name(m, &input, out, err);
+    if (status == ND_OK && m->side == ND_IMPORTED_INPUT && m->item != NULL && m->item->quant.n > 0)
+        status = nd_fail(err, ND_E_IMPORT_MAP, m->tensor->name,
+                         "%s states a scale of input '%s', but inputs are kept as they were fed, without one",
+                         m->item->where, m->tensor->name);
     if (status == ND_OK)
         status = match_shape(m, err);
     if (status == ND_OK)

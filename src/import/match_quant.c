@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "probe/element.h"
+
 struct quant_source {
     const struct nd_quant *quant;
     const char *from;
@@ -31,6 +33,23 @@ static enum nd_status check_quant(const struct nd_imported_tensor *t, const stru
     return ND_OK;
 }
 
+/* A zero point is a code. One that is none is QNN's offset, whose sign is the other, taken for it. */
+static enum nd_status check_zero_points(const struct nd_imported_tensor *t, const struct nd_map_item *item,
+                                        struct nd_error *err)
+{
+    const struct nd_code_range range = nd_code_range_of(t->dtype);
+    for (size_t i = 0; i < item->quant.n; i++) {
+        int64_t zero_point = item->quant.zero_point[i];
+        if (zero_point < range.min || (zero_point > 0 && (uint64_t)zero_point > range.max))
+            return nd_fail(
+                err, ND_E_IMPORT_MISMATCH, t->name,
+                "%s: %s states the zero point %lld, which is no %s; an offset as QNN writes it is given "
+                "as 'offset' with 'convention: qnn'",
+                t->where, item->where, (long long)zero_point, nd_dtype_name(t->dtype));
+    }
+    return ND_OK;
+}
+
 enum nd_status nd_match_quant(const struct nd_imported_tensor *t, const struct nd_map_item *item,
                               const struct nd_edge *model, struct nd_quant *out, const char **from,
                               struct nd_error *err)
@@ -47,6 +66,8 @@ enum nd_status nd_match_quant(const struct nd_imported_tensor *t, const struct n
         if (sources[i].quant->n == 0)
             continue;
         enum nd_status status = check_quant(t, &sources[i], err);
+        if (status == ND_OK && sources[i].quant == (item != NULL ? &item->quant : NULL))
+            status = check_zero_points(t, item, err);
         if (status != ND_OK)
             return status;
         if (chosen == NULL)

@@ -12,12 +12,7 @@
 #include "import/formats.h"
 #include "import/npy_array.h"
 #include "probe/npz.h"
-
-static bool has_extension(const char *path, const char *extension)
-{
-    size_t n = strlen(path), m = strlen(extension);
-    return n > m && strcmp(path + n - m, extension) == 0;
-}
+#include "probe/user.h"
 
 /* "conv1%2Fout.npy" is conv1/out, as in folders of probes. */
 static char *name_of_file(const char *path)
@@ -69,9 +64,9 @@ static enum nd_status add_npz(struct nd_imported *imported, enum nd_imported_sid
 static enum nd_status add_file(struct nd_imported *imported, enum nd_imported_side side, const char *path,
                                struct nd_error *err)
 {
-    if (has_extension(path, ".npz"))
+    if (nd_user_has_extension(path, ".npz"))
         return add_npz(imported, side, path, err);
-    if (has_extension(path, ".npy"))
+    if (nd_user_has_extension(path, ".npy"))
         return add_npy(imported, side, path, err);
     return nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is neither .npz nor .npy by its name", path);
 }
@@ -87,7 +82,8 @@ static enum nd_status add_folder(struct nd_imported *imported, enum nd_imported_
     enum nd_status status = ND_OK;
     for (int i = 0; i < n; i++) {
         const char *name = entries[i]->d_name;
-        bool is_array = name[0] != '.' && (has_extension(name, ".npy") || has_extension(name, ".npz"));
+        bool is_array =
+            name[0] != '.' && (nd_user_has_extension(name, ".npy") || nd_user_has_extension(name, ".npz"));
         if (is_array && status == ND_OK) {
             char *file = nd_path_join(path, name);
             status = file != NULL ? add_file(imported, side, file, err) : nd_fail_memory(err);

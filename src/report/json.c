@@ -252,6 +252,7 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
     nd_json_int(&json, "exit_code", nd_verdict_exit_code(comparison->verdict));
     nd_json_bool(&json, "gated", comparison->has_gates);
     nd_json_bool(&json, "different_models", comparison->different_models);
+    nd_json_int(&json, "edges_left_out", (int64_t)comparison->n_edges_left_out);
     nd_json_bool(&json, "unknown_models", comparison->unknown_models);
     nd_json_bool(&json, "unknown_inputs", comparison->unknown_inputs);
     nd_json_text(&json, "ulp_in",

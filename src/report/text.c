@@ -141,8 +141,13 @@ static void put_verdict(const struct nd_text_report *report)
         if (!is_fitting)
             break;
     }
-    if (separator[0] == ' ')
+    if (separator[0] == ' ' && c->n_edges == 1)
+        nd_strbuf_printf(&line, " (the edge is bit-equal on all %zu devices", c->n_devices);
+    else if (separator[0] == ' ')
         nd_strbuf_printf(&line, " (all %zu edges are bit-equal on all %zu devices", c->n_edges, c->n_devices);
+    if (c->n_edges_left_out > 0)
+        nd_strbuf_printf(&line, "; %zu edge%s left out", c->n_edges_left_out,
+                         c->n_edges_left_out == 1 ? "" : "s");
     report->out->failed = report->out->failed || line.failed;
     nd_strbuf_printf(report->out, "\n%s)\n", line.text != NULL ? line.text : "");
     nd_strbuf_deinit(&line);

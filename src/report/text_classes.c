@@ -34,7 +34,8 @@ void nd_text_classes(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     bool has_short = false;
-    put_classes(report, "bit-equal, all edges:", c->classes_text);
+    put_classes(report,
+                c->n_edges_left_out > 0 ? "bit-equal, these edges:" : "bit-equal, all edges:", c->classes_text);
     put_classes(report, "bit-equal, model outputs:", c->output_classes_text);
     put_odd_ones(report);
     nd_strbuf_puts(report->out, "\n");

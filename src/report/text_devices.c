@@ -62,7 +62,10 @@ void nd_text_devices(const struct nd_text_report *report)
     for (size_t p = 0; p < c->n_probes; p++)
         n_samples += c->probes[p].n_samples;
     put_number(report->out, c->n_devices, "device", ", ");
-    put_number(report->out, c->n_edges, "edge", ", ");
+    put_number(report->out, c->n_edges, "edge", "");
+    if (c->n_edges_left_out > 0)
+        nd_strbuf_printf(report->out, " of %zu", c->n_edges + c->n_edges_left_out);
+    nd_strbuf_puts(report->out, ", ");
     put_number(report->out, c->n_probes, "probe", ", ");
     put_number(report->out, n_samples, "sample", c->different_models ? " (of different models)\n\n" : "\n\n");
     struct nd_table table = {.n_columns = 7,

@@ -132,6 +132,20 @@ static void add_line(struct nd_table *table, const char *edge, const char *devic
     nd_table_add(table, reason);
 }
 
+/* Whether the same captures could be compared on fewer edges: some are missing somewhere, and others are not.
+ */
+static bool is_help_at_hand(const struct nd_comparison *c)
+{
+    size_t n_missing = 0;
+    for (size_t e = 0; e < c->n_edges; e++) {
+        bool is_missing = false;
+        for (size_t i = 0; i < c->n_devices; i++)
+            is_missing |= !c->edges[e].devices[i].exists && c->devices[i].status != ND_CAPTURE_FAILED;
+        n_missing += is_missing;
+    }
+    return n_missing > 0 && n_missing < c->n_edges;
+}
+
 void nd_text_problems(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -153,4 +167,6 @@ void nd_text_problems(const struct nd_text_report *report)
     }
     nd_text_put_table(report, &table, 0, 1, "\nnot or only partly comparable:");
     nd_text_put_more(report, n);
+    if (is_help_at_hand(c))
+        nd_strbuf_puts(report->out, "  to compare only what all have: --edges outputs, or --edges NAME,...\n");
 }

@@ -4,8 +4,10 @@ What is real: the compiler, the C library, the agent, and ONNX Runtime as others
 by qemu, and what Linux says of it, by a few files in a folder that the emulated programs take for the root.
 Run by hand, it prints what to put before the agent.
 """
+import json
 import os
 import pathlib
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -95,6 +97,24 @@ def runtime():
     if not (folder / "runtime.json").exists():
         raise Missing(f"{folder} is missing (tools/setup --runtime {RUNTIME}.aarch64-linux)")
     return folder
+
+
+HERE = "arm64" # the runtime of environment_here
+
+
+def environment_here(folder):
+    """What makes `cpu@arm64` a device of this machine, without adb: a script as the agent that starts the emulator, and a
+    runtime that to npudiff is one of this machine, since the script makes it one. Both go into the folder."""
+    script = folder / "agent"
+    script.write_text(f'#!/bin/sh\nexec {shlex.join([*launcher(), str(agent())])} "$@"\n')
+    script.chmod(0o755)
+    made = folder / "runtimes" / HERE
+    made.mkdir(parents=True)
+    (made / "onnxruntime").symlink_to(runtime() / "onnxruntime")
+    manifest = json.loads((runtime() / "runtime.json").read_text())
+    manifest.update(id=HERE, abi="x86_64-linux")
+    (made / "runtime.json").write_text(json.dumps(manifest))
+    return {"NPUDIFF_AGENT": str(script), "NPUDIFF_RUNTIMES": str(folder / "runtimes")}
 
 
 if __name__ == "__main__":

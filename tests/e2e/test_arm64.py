@@ -1,7 +1,6 @@
 """The agent on 64-bit Arm Linux, under user-mode emulation, is one more device: equal to x86-64 in what is exact, and not
 in every last bit of what is rounded on the way. npudiff starts a script as its agent, and that the emulator; where there is
 adbd, the same agent is also behind adb."""
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ import numpy as np
 
 import arm64
 import phones
+from phone_captures import device_facts, differences
 from support import MODELS, Scratch, bits_equal, capture, compare, main, some_digits, text
 
 # ---- a model in a few lines: ONNX is protocol buffers ----
@@ -76,22 +76,12 @@ class Arm64(Scratch):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        cls.script = cls.shared / "agent"
-        words = [*arm64.launcher(), str(arm64.agent())]
-        cls.script.write_text("#!/bin/sh\nexec " + " ".join(f"'{w}'" for w in words) + ' "$@"\n')
-        cls.script.chmod(0o755)
-        # To npudiff it is a runtime of this machine, since the script makes it one.
-        manifest = json.loads((arm64.runtime() / "runtime.json").read_text())
-        (cls.shared / "runtimes" / "arm64").mkdir(parents=True)
-        (cls.shared / "runtimes" / "arm64" / "onnxruntime").symlink_to(arm64.runtime() / "onnxruntime")
-        manifest.update(id="arm64", abi="x86_64-linux")
-        (cls.shared / "runtimes" / "arm64" / "runtime.json").write_text(json.dumps(manifest))
+        cls.environment = dict(os.environ, **arm64.environment_here(cls.shared))
         cls.digits = some_digits(cls.shared / "digits.npz", 20)
 
     def emulated(self, model, probe, path):
         """A capture by the script."""
-        capture(model, ["cpu@arm64"], [probe], path, env=dict(
-            os.environ, NPUDIFF_AGENT=str(self.script), NPUDIFF_RUNTIMES=str(self.shared / "runtimes")))
+        capture(model, [f"cpu@{arm64.HERE}"], [probe], path, env=self.environment)
         return path
 
     def both(self, model, probe):
@@ -150,17 +140,19 @@ class Arm64(Scratch):
         self.assertIn("AArch64", notes)
         self.assertIn(f"Build ID: {ids[library]}", notes)
 
-    if phones.missing("adb", "adbd") is None: # what is skipped would count as a failure
-        def test_a_phone_behind_adb_gives_the_same_bits(self):
-            there = self.folder / "adb.h5"
-            with phones.Shelf() as shelf:
-                phone = shelf.phone("gen3", arm64=True)
-                done = shelf.run("capture", MODELS / "cnn.float.onnx", "-d", phone.uri(f"cpu@{arm64.RUNTIME}"), "-p",
-                                 self.digits, "-o", there, "-q")
-                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertEqual(phones.device_facts(there)["machine_abi"], "aarch64-linux")
-            here = self.emulated("cnn.float.onnx", self.digits, self.folder / "arm64.h5")
-            self.assertEqual(phones.differences(here, there), [])
+    def test_a_phone_behind_adb_gives_the_same_bits(self):
+        reason = phones.missing("adb", "adbd")
+        if reason is not None:
+            self.skipTest(reason)
+        there = self.folder / "adb.h5"
+        with phones.Shelf() as shelf:
+            phone = shelf.phone("gen3", arm64=True)
+            done = shelf.run("capture", MODELS / "cnn.float.onnx", "-d", phone.uri(f"cpu@{arm64.RUNTIME}"), "-p",
+                             self.digits, "-o", there, "-q")
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(device_facts(there)["machine_abi"], "aarch64-linux")
+        here = self.emulated("cnn.float.onnx", self.digits, self.folder / "arm64.h5")
+        self.assertEqual(differences(here, there), [])
 
 
 if __name__ == "__main__":

@@ -270,7 +270,8 @@ class RealOutputs(Case):
         self.assertEqual(self.judge(*self.map(tensors), "--model", CNN, code=0, **moved)["verdict"], "same")
         squeezed = {n: a[:, 0] for n, a in moved.items()}  # [S, H, W, C]: the batch is gone
         self.assertEqual(self.judge(*self.map(tensors), "--model", CNN, code=0, **squeezed)["verdict"], "same")
-        self.refuse("numpy", self.save(moved), "--model", CNN, says=["has shape", images[0], "the model has"])
+        self.refuse("numpy", self.save(moved), "--model", CNN, says=["has shape", images[0], "the model has",
+                                                                              "channels last it would fit", "NHWC"])
 
     def test_names_that_converters_sanitised(self):
         written = {"".join(c if c.isalnum() else "_" for c in n): a for n, a in self.codes.items()}
@@ -300,6 +301,24 @@ class RealOutputs(Case):
         self.assertEqual(outputs_of(self.out)["logits"][1], "float32")
         self.refuse("numpy", self.save({"logits": self.codes["logits"].astype(np.int32)}), "--model", CNN,
                     says=["'logits'", "found int32", "is uint8"])
+
+    def test_outputs_alone_are_compared_on_request(self):
+        report = self.judge("--model", CNN, code=3, logits=self.codes["logits"])
+        self.assertEqual((report["verdict"], report["edges_left_out"]), ("not comparable", 0))
+        self.assertIn("--edges outputs", npudiff("compare", self.real, self.out, expect=3))
+        for which in ("outputs", "logits", "log*"):
+            report = support.compare(self.real, self.out, "--edges", which, expect=0)
+            self.assertEqual(([e["name"] for e in report["edges"]], report["verdict"]), (["logits"], "same"))
+            self.assertEqual(report["edges_left_out"], len(self.codes) - 1)
+        self.assertIn("edges left out", npudiff("compare", self.real, self.out, "--edges", "outputs"))
+        support.compare(self.real, self.out, "--edges", "logits,pool", expect=3)
+        done = npudiff("compare", self.real, self.out, "--edges", "logits,lgoits", expect=None)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("matches 'lgoits'", done.stderr)
+        flipped = self.codes["logits"].copy()
+        flipped.flat[3] ^= 1
+        self.judge("--model", CNN, code=3, logits=flipped)
+        self.assertEqual(support.compare(self.real, self.out, "--edges", "outputs", expect=1)["verdict"], "differs")
 
     def test_other_inputs_are_noticed(self):
         inputs = {n: a.copy() for n, a in self.inputs.items()}
@@ -460,6 +479,10 @@ class Damage(Case):
 
     def test_options(self):
         np.save(self.path / "x.npy", np.zeros((2, 3), np.float32))
+        for word, stored in (("gen4", "SM8750"), ("sm8750", "SM8750"), ("Kirin 9000", "Kirin 9000")):
+            self.make("numpy", self.path / "x.npy", "--chipset", word)
+            self.assertEqual(support.info(self.out)["attributes"]["device"]["chipset"], stored)
+        self.out.unlink()
         self.refuse("tar", self.path / "x.npy", says=["no format 'tar'"])
         self.refuse("numpy", self.path / "y.npy", says=["y.npy"])
         self.refuse("numpy", self.path / "x.npy", "--runner", "a", says=["--runner"])
@@ -483,12 +506,19 @@ class Damage(Case):
                    ({"tensors": [one | {"scale": [1, 2]}]}, ["axis"]), ({"tensors": [one | {"axis": 0}]}, ["axis"]),
                    ({"tensors": [one | {"scale": [1, 2], "axis": 0}]}, ["2 scales along dimension 0"]),
                    ({"tensors": [{"name": "x", "dtype": "int16"}]}, ["is uint8", "int16"]),
+                   ({"tensors": [one | {"zero_point": -114}]}, ["zero point -114", "no uint8", "convention: qnn"]),
+                   ({"tensors": [one | {"zero_point": 256}]}, ["zero point 256", "no uint8"]),
+                   ({"tensors": [{"name": "x", "scale": 1, "offset": 1, "convention": "qnn"}]}, ["zero point -1", "uint8"]),
                    ({"tenors": []}, ["'tenors'"]),
                    ({"tensors": [{"name": "x", "layout": "NHWC"}]}, ["4 dimensions", "1 dimensions"]),
                    ({"tensors": [{"name": "x", "skip": True}]}, ["no tensor to import"])]
         for text, says in defects:
             (self.path / "map.yaml").write_text(json.dumps(text))
             self.refuse("numpy", self.path / "x.npy", "--map", self.path / "map.yaml", says=says)
+        np.save(self.path / "in.npy", np.zeros((2, 3), np.uint8))
+        (self.path / "map.yaml").write_text(json.dumps({"inputs": [one | {"name": "in"}]}))
+        self.refuse("numpy", self.path / "x.npy", "--inputs", self.path / "in.npy", "--map", self.path / "map.yaml",
+                    says=["map.yaml", "scale of input 'in'"])
         np.save(self.path / "x.npy", np.full((2, 3), 16, np.uint8))
         (self.path / "map.yaml").write_text(json.dumps({"tensors": [{"name": "x", "dtype": "uint4"}]}))
         self.refuse("numpy", self.path / "x.npy", "--map", self.path / "map.yaml", says=["element 0 is 16", "uint4"])

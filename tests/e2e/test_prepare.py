@@ -85,7 +85,7 @@ class Run(Prepared):
         self.check("cnn.w8a8.onnx", "gen4")
 
     def test_cnn_u8_gen1_of_an_older_sdk(self):
-        self.check("cnn.w8a8.onnx", "gen1", "--runtime", "qairt-2.47.0")
+        self.check("cnn.w8a8.onnx", "gen1", "--runtime", "qairt-2.50.40")
 
     def test_cnn_u16(self):
         self.check("cnn.w8a16.onnx", "gen4")
@@ -269,13 +269,13 @@ class StandIn(Prepared):
         prepare("cnn.w8a8.onnx", "gen3", self.prepared, "-q")
 
     def test_context_of_a_newer_sdk(self):
-        done = self.run_script(self.prepared, expect=1, QNN_STAND_IN_RUNTIME="qairt-2.47.0")
+        done = self.run_script(self.prepared, expect=1, QNN_STAND_IN_RUNTIME="qairt-2.50.40")
         self.assertIn("Using newer context binary on old SDK", done.stderr)
         self.assertIn("err 0x1388", done.stderr)
         self.assertFalse((self.prepared / "output").exists())
 
     def test_context_of_an_older_sdk(self):
-        prepare("cnn.w8a8.onnx", "gen3", self.folder / "older", "-q", "--runtime", "qairt-2.48.40")
+        prepare("cnn.w8a8.onnx", "gen3", self.folder / "older", "-q", "--runtime", "qairt-2.50.40")
         self.run_script(self.folder / "older", QNN_STAND_IN_RUNTIME="qairt-2.51.0")
 
     def test_another_chipset(self):
@@ -383,7 +383,7 @@ class Phones(Prepared):
             self.assertEqual((failed.status, failed.failure()["stage"]), ("failed", "run"))
 
     def test_phone_with_an_older_sdk(self):
-        phone = self.phone(QNN_STAND_IN_RUNTIME="qairt-2.48.40")
+        phone = self.phone(QNN_STAND_IN_RUNTIME="qairt-2.50.40")
         self.assertIn("Could not create context from binary", self.capture(phone, expect=5))
 
     def test_tool_that_ends_in_the_middle(self):

@@ -281,7 +281,7 @@ class BadSources(Runtimes):
         good = ort()
         cases = {}
         whole = ort_wheel(self.folder / "whole.whl").read_bytes()
-        cases["cut"] = (whole[:len(whole) // 2], "is neither a folder nor a wheel")
+        cases["cut"] = (whole[:len(whole) // 2], ("is neither a folder nor a wheel", "truncated")) # by libzip's age
         cases["text"] = (b"no archive at all", "is neither a folder nor a wheel")
         cases["empty"] = (b"", "is neither a folder nor a wheel")
         # One bit of the compressed data: the archive's own checksum tells.
@@ -310,7 +310,8 @@ class BadSources(Runtimes):
             path = put(self.folder / "bad.whl", data)
             with self.subTest(name):
                 said = self.refused(path)
-                self.assertIn(message, said)
+                messages = (message,) if isinstance(message, str) else message
+                self.assertTrue(any(m in said for m in messages), (messages, said))
                 self.assertIn(str(path), said)
 
     def test_libraries_that_are_not_what_their_names_say(self):

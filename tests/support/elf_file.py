@@ -22,7 +22,7 @@ def library(machine, needed=("libc.so.6",), soname=None, build_id=bytes(range(20
     notes = _note(b"GNU", 3, build_id, order) if build_id else b""
     notes += _note(b"Android", 1, struct.pack(order + "I", 28), order) if android else b""
     n_header, n_segment = (64, 56) if bits == 64 else (52, 32)
-    at_notes = n_header + 3 * n_segment
+    at_notes = n_header + 4 * n_segment
     at_strings = at_notes + len(notes)
     at_dynamic = -(-(at_strings + len(strings)) // 16) * 16
     word = "Q" if bits == 64 else "I"
@@ -37,8 +37,9 @@ def library(machine, needed=("libc.so.6",), soname=None, build_id=bytes(range(20
         return struct.pack(order + "IIIIIIII", kind, at, at, at, size, size, 4, 4)
 
     header = b"\x7fELF" + bytes([2 if bits == 64 else 1, 1 if order == "<" else 2, 1]) + bytes(9)
-    header += struct.pack(order + "HHI" + word * 3 + "IHHHHHH", 3, machine, 1, 0, n_header, 0, 0, n_header, n_segment, 3,
+    header += struct.pack(order + "HHI" + word * 3 + "IHHHHHH", 3, machine, 1, 0, n_header, 0, 0, n_header, n_segment, 4,
                           0, 0, 0)
     data = header + segment(1, 0, total) + segment(4, at_notes, len(notes)) + segment(2, at_dynamic, len(dynamic))
+    data += segment(0x6474e551, 0, 0) # PT_GNU_STACK: without it glibc 2.41 takes the stack for executable, and refuses
     data += notes + strings
     return data + bytes(at_dynamic - len(data)) + dynamic + payload

@@ -540,6 +540,43 @@ static void acknowledged_sample_without_its_data_is_refused(void **state)
     }
 }
 
+/* Going on with a capture that a later run does not even reach. */
+static void a_capture_with_more_samples_is_not_replaced(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    struct nd_assembled assembled;
+    size_t n_samples = 0;
+    struct request *request = make_request(FAILS, "no such spool");
+    const struct nd_error death = {.status = ND_ERR_DEVICE, .id = ND_E_DEVICE_CONNECT, .message = "not there"};
+    request->assembly.death = &death;
+    request->assembly.death_stage = "connect";
+    request->assembly.n_kept = 1;
+    assert_int_equal(nd_file_put(capture_path, "mine", 4, NULL), ND_OK);
+    assert_int_equal(nd_capture_assemble(&request->assembly, &assembled, &err), ND_OK);
+    assert_int_equal(assembled.state, ND_CAPTURE_FAILED);
+    assert_int_equal(assembled.samples_done, 1);
+    assert_int_equal(assembled.failure.id, ND_E_DEVICE_CONNECT);
+    assert_string_equal(assembled.stage, "connect");
+    assert_non_null(strstr(assembled.failure.message, "stays with its 1 sample"));
+    assert_non_null(strstr(assembled.failure.message, "not there"));
+    void *data = NULL;
+    size_t n = 0;
+    assert_int_equal(nd_file_read(capture_path, 100, &data, &n, NULL), ND_OK);
+    assert_int_equal(n, 4);
+    free(data);
+    /* As many are enough. */
+    for (size_t p = 0; p < FAKE_PROBES; p++)
+        n_samples += fake_samples[p];
+    request->assembly.spool_path = spools[0];
+    request->assembly.death = NULL;
+    request->assembly.n_kept = n_samples;
+    assert_int_equal(nd_capture_assemble(&request->assembly, &assembled, &err), ND_OK);
+    assert_int_equal(assembled.samples_done, n_samples);
+    free(request);
+    unlink(capture_path);
+}
+
 static void existing_capture_is_kept_unless_replaced(void **state)
 {
     (void)state;
@@ -644,6 +681,7 @@ int main(void)
         cmocka_unit_test(end_without_all_samples_is_a_failure),
         cmocka_unit_test(record_out_of_range_ends_the_spool),
         cmocka_unit_test(acknowledged_sample_without_its_data_is_refused),
+        cmocka_unit_test(a_capture_with_more_samples_is_not_replaced),
         cmocka_unit_test(existing_capture_is_kept_unless_replaced),
         cmocka_unit_test(spool_cut_behind_any_record_keeps_complete_samples),
         cmocka_unit_test(spool_of_two_passes_cut_behind_any_record_keeps_complete_samples),

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -162,6 +163,20 @@ static void a_server_left_behind_holds_nothing_up(void **state)
     nd_process_end_deinit(&end);
 }
 
+/* One that it leaves behind and that prints without end. */
+static void a_program_left_running_does_not_hold_it_up(void **state)
+{
+    (void)state;
+    double begun = now_s();
+    char pid[32];
+    struct nd_process_end end = run("setsid yes >&2 & echo $!", (struct nd_process){0});
+    assert_int_equal(end.exit_code, 0);
+    snprintf(pid, sizeof pid, "%s", end.out);
+    nd_process_end_deinit(&end);
+    kill((pid_t)strtol(pid, NULL, 10), SIGKILL);
+    assert_true(now_s() - begun < 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +189,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_time_limit_ends_the_whole_group, make_folder, remove_folder),
         cmocka_unit_test(cancelling_ends_it),
         cmocka_unit_test(a_server_left_behind_holds_nothing_up),
+        cmocka_unit_test(a_program_left_running_does_not_hold_it_up),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 #include "support/main.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include "base/memory.h"
 #include "device/remote/remote.h"
 #include "device/remote/remote_script.h"
+#include "device/remote/remote_session.h"
 #include "support/fake_run.h"
 #include "support/scratch.h"
 
@@ -380,6 +382,281 @@ static void cleaning_leaves_nothing(void **state)
     free(root);
 }
 
+/* Puts programs of the device's before its own. */
+static void put_in_path(const char *name, const char *script)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "bin/%s", name);
+    char *path = write_file(text, script, 0700), *bin = in_folder("bin");
+    snprintf(text, sizeof text, "%s:%s", bin, getenv("PATH"));
+    setenv("PATH", text, 1);
+    free(path);
+    free(bin);
+}
+
+static char *keep_path(void)
+{
+    char *copy = nd_strdup(getenv("PATH"));
+    assert_non_null(copy);
+    return copy;
+}
+
+static void give_back_path(char *path)
+{
+    setenv("PATH", path, 1);
+    free(path);
+}
+
+static void a_machine_that_hands_nothing_over_is_no_endless_wait(void **state)
+{
+    (void)state;
+    struct bench bench;
+    char *path = keep_path();
+    put_in_path("tail", "#!/bin/sh\ncase $1 in -c) exit 1;; esac\nexec /usr/bin/tail \"$@\"\n");
+    bench_open(&bench, "echo some bytes > spool.nds");
+    expect_ok(bench_run(&bench), &bench.err);
+    assert_int_equal(bench.exit.error.id, ND_E_DEVICE_COMMAND);
+    assert_non_null(strstr(bench.exit.error.message, "hands over no more than 0; 'tail -c' and 'head -c'"));
+    bench_close(&bench);
+    give_back_path(path);
+}
+
+/* As one that waits within a driver: here what is killed is always another process by then. */
+static void an_agent_that_cannot_be_killed_is_left(void **state)
+{
+    (void)state;
+    struct bench bench;
+    bench_open(
+        &bench,
+        "setsid sh -c 'b=$(cat /proc/sys/kernel/random/boot_id); for i in $(seq 60); do rm -f agent.pid; "
+        "sleep 1 & echo \"$! $b\" > p && mv p pid || exit; sleep 0.3; done' 2>/dev/null & exec sleep 15");
+    bench.options.time_limit_s = 1;
+    uint64_t begun = nd_clock_ns();
+    expect_ok(bench_run(&bench), &bench.err);
+    assert_int_equal(bench.exit.error.id, ND_E_DEVICE_TIME);
+    assert_true(nd_clock_ns() - begun < 25u * UINT64_C(1000000000));
+    bench_close(&bench);
+}
+
+static bool is_looking(void *context)
+{
+    return access(context, F_OK) == 0;
+}
+
+/* The cancellation is seen while the machine is asked how the run is. */
+static void a_cancelled_run_is_stopped_whenever_it_is_noticed(void **state)
+{
+    (void)state;
+    struct bench bench;
+    char *path = keep_path(), *looking = in_folder("looking");
+    char script[2048];
+    snprintf(script, sizeof script,
+             "#!/bin/sh\n[ -f '%s/agent.pid' ] && touch '%s' && sleep 0.5\nexec /usr/bin/wc\n", folder,
+             looking);
+    put_in_path("wc", script);
+    bench_open(&bench, "echo $$ > \"$here/agent.pid\"; echo x > spool.nds; exec sleep 60");
+    bench.options.is_cancelled = is_looking;
+    bench.options.cancel_context = looking;
+    assert_int_equal(bench_run(&bench), ND_ERR_IO);
+    assert_int_equal(bench.err.id, ND_E_CANCELLED);
+    assert_int_equal(
+        system("sleep 0.2; s=$(cat /proc/$(cat \"$(dirname \"$NPUDIFF_DEVICE_FOLDER\")/agent.pid\")/stat "
+               "2>/dev/null); case \"$s\" in ''|*') Z '*) exit 0;; esac; exit 1"),
+        0);
+    bench_close(&bench);
+    free(looking);
+    give_back_path(path);
+}
+
+static void the_time_limit_holds_while_files_are_sent(void **state)
+{
+    (void)state;
+    struct bench bench;
+    char *path = keep_path();
+    bench_open(&bench, "exit 0");
+    put_in_path("sha256sum", "#!/bin/sh\nsleep 20\nexec /usr/bin/sha256sum\n");
+    bench.options.time_limit_s = 1;
+    uint64_t begun = nd_clock_ns();
+    expect_ok(bench_run(&bench), &bench.err);
+    assert_int_equal(bench.exit.error.id, ND_E_DEVICE_TIME);
+    assert_string_equal(bench.exit.stage, "push");
+    assert_non_null(strstr(bench.exit.error.message, "time limit of 1 s, in which nothing had run yet"));
+    assert_true(nd_clock_ns() - begun < 10u * UINT64_C(1000000000));
+    bench_close(&bench);
+    give_back_path(path);
+}
+
+/* Else an agent that needs a moment to come up would have none after a long push. */
+static void the_time_of_sending_is_not_the_agents(void **state)
+{
+    (void)state;
+    struct bench bench;
+    char *path = keep_path();
+    bench_open(&bench, "exit 0");
+    put_in_path("sha256sum", "#!/bin/sh\nsleep 0.5\nexec /usr/bin/sha256sum\n");
+    expect_ok(bench_run(&bench), &bench.err);
+    assert_int_equal(bench.exit.error.id, 0);
+    assert_true(bench.exit.elapsed_s < 2); /* five files were sent */
+    bench_close(&bench);
+    give_back_path(path);
+}
+
+static void what_a_dead_machine_lost_stays_here(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct stat info;
+    bench_open(&bench, "exit 0");
+    const struct nd_remote_run run = {.device = &bench.device, .options = &bench.options};
+    char *there = in_folder("a run");
+    char *pid = write_file("a run/pid", "999999999 of-before-the-restart\n", 0600);
+    char *none = write_file("a run/spool.nds", "", 0600), *copy = write_file("copy", "0123456789", 0600);
+    struct nd_remote_session session = {.remote = &bench.remote,
+                                        .run = &run,
+                                        .folder = there,
+                                        .spool = copy,
+                                        .spool_fd = open(copy, O_WRONLY | O_APPEND),
+                                        .out_fd = -1,
+                                        .spool_bytes = 10};
+    nd_watch_begin(&session.watch, &bench.options, "dev", copy, 6, 0);
+    expect_ok(nd_remote_look(&session, &bench.err), &bench.err);
+    assert_int_equal(session.look.state, ND_RUN_RESTARTED);
+    assert_int_equal(session.spool_bytes, 10);
+    assert_int_equal(stat(copy, &info), 0);
+    assert_int_equal(info.st_size, 10);
+    nd_watch_end(&session.watch);
+    close(session.spool_fd);
+    free(there);
+    free(pid);
+    free(none);
+    free(copy);
+    bench_close(&bench);
+}
+
+/* The link was gone when the agent failed: the next one tries again behind what is acknowledged. */
+static void a_run_that_failed_alone_is_gone_on_with(void **state)
+{
+    (void)state;
+    struct bench bench;
+    char *made = make_spool();
+    bench_open(&bench,
+               "echo \"$*\" >> \"$here/calls\"; if [ \"$1\" = --resume ]; then cat \"$here/made.nds\" > "
+               "spool.nds; exit 0; fi; echo x > spool.nds; sleep 1.5; exit 1");
+    pid_t child = fork();
+    if (child == 0) {
+        bench_run(&bench);
+        _exit(0);
+    }
+    usleep(900 * 1000);
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    sleep(2);
+    bench.options.resume = true;
+    expect_ok(bench_run(&bench), &bench.err);
+    assert_int_equal(bench.exit.error.id, 0);
+    void *text = NULL;
+    size_t n = 0;
+    char *calls = in_folder("calls");
+    assert_int_equal(nd_file_read(calls, 1000, &text, &n, NULL), ND_OK);
+    assert_string_equal(text, "job.nds spool.nds\n--resume job.nds spool.nds\n");
+    free(text);
+    free(calls);
+    bench_close(&bench);
+    free(made);
+}
+
+/* Two devices on one phone: the first that is done must not clean the other's run away, nor one that was
+ * interrupted. */
+static void cleaning_waits_for_the_others(void **state)
+{
+    (void)state;
+    struct bench bench;
+    struct nd_remote other = {0};
+    bench_open(&bench, "exit 0");
+    bench.options.clean_device = true;
+    expect_ok(nd_remote_open(&other, &bench.device, &bench.options, &bench.err), &bench.err);
+    expect_ok(bench_run(&bench), &bench.err);
+    nd_remote_close(&other);
+    assert_int_equal(count_in(&bench, "store"), 3);
+    char *root = nd_strdup(bench.root), *old = in_folder("device's folder/runs/old");
+    assert_int_equal(nd_dir_make(old, NULL), ND_OK);
+    bench_close(&bench);
+    assert_int_equal(access(old, F_OK), 0);
+    bench_open(&bench, "exit 0");
+    bench.options.clean_device = true;
+    assert_int_equal(rmdir(old), 0);
+    bench_close(&bench);
+    assert_int_not_equal(access(root, F_OK), 0);
+    free(root);
+    free(old);
+}
+
+/* Offsets around what 32 bits and the halves of the reckoning hold, of files with holes. */
+static void pieces_of_large_spools_are_found(void **state)
+{
+    (void)state;
+    static const uint64_t sizes[] = {0, 9, 999999, 1000000, 1000009, 2147483648, 3000000123, 5000000000};
+    char *run = in_folder("it's"), *spool = in_folder("it's/spool.nds");
+    assert_int_equal(nd_dir_make(run, NULL), ND_OK);
+    assert_int_equal(nd_file_put(spool, "", 0, NULL), ND_OK);
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        assert_int_equal(truncate(spool, (off_t)sizes[i]), 0);
+        const uint64_t offsets[] = {0,      sizes[i] > 8 ? sizes[i] - 8 : 0, sizes[i], sizes[i] + 1, 999999,
+                                    1000000};
+        for (size_t k = 0; k < sizeof offsets / sizeof offsets[0]; k++) {
+            uint64_t left = sizes[i] > offsets[k] ? sizes[i] - offsets[k] : 0;
+            char *text = nd_script_look(run, offsets[k], 100, 0, 100);
+            const char *const argv[] = {"sh", "-c", text, NULL};
+            struct nd_process_end end = {0};
+            struct nd_run_look look;
+            struct nd_error err = {0};
+            expect_ok(nd_process_run(&(struct nd_process){.argv = argv}, &end, &err), &err);
+            assert_true(nd_run_look_parse(end.out, end.out_bytes, &look));
+            assert_int_equal(look.spool_bytes, sizes[i]);
+            assert_int_equal(look.n_spool, left < 100 ? left : 100);
+            assert_int_equal(end.out_bytes - (size_t)(look.bytes - end.out), look.n_spool);
+            nd_process_end_deinit(&end);
+            free(text);
+        }
+    }
+    /* No number of the reckoning is beyond 31 bits, which are all that mksh has. */
+    char *text = nd_script_look(run, 3000000123, 100, 0, 100);
+    assert_non_null(strstr(text, "h=$((h-3000)); "));
+    assert_null(strstr(text, "$((n-"));
+    free(text);
+    free(run);
+    free(spool);
+}
+
+/* What would be killed is printed instead. */
+static void stopping_never_kills_everybody(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pid, *killed;
+    } cases[] = {{"1", ""}, {"0", ""}, {"", ""}, {"-1", ""}, {"12x", ""}, {"4321", "-9 -4321 4321\n"}};
+    char *run = in_folder("run");
+    char *stop = nd_script_stop(run);
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "kill() { echo \"$@\"; }; %s", stop);
+    const char *const argv[] = {"sh", "-c", text.text, NULL};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char command[200];
+        struct nd_process_end end = {0};
+        struct nd_error err = {0};
+        free(write_file("run/pid", cases[i].pid, 0600));
+        snprintf(command, sizeof command,
+                 "printf ' %%s\\n' \"$(cat /proc/sys/kernel/random/boot_id)\" >> '%s/pid'", run);
+        assert_int_equal(system(command), 0);
+        expect_ok(nd_process_run(&(struct nd_process){.argv = argv}, &end, &err), &err);
+        assert_string_equal(end.out, cases[i].killed);
+        nd_process_end_deinit(&end);
+    }
+    nd_strbuf_deinit(&text);
+    free(stop);
+    free(run);
+}
+
 /* ---- bundles ---- */
 
 static void a_push_that_was_interrupted_goes_on_by_the_file(void **state)
@@ -511,6 +788,16 @@ int main(void)
         IN_FOLDER(without_resume_an_old_run_is_stopped_and_removed),
         IN_FOLDER(endless_output_of_an_agent_is_cut),
         IN_FOLDER(cleaning_leaves_nothing),
+        IN_FOLDER(a_machine_that_hands_nothing_over_is_no_endless_wait),
+        IN_FOLDER(an_agent_that_cannot_be_killed_is_left),
+        IN_FOLDER(a_cancelled_run_is_stopped_whenever_it_is_noticed),
+        IN_FOLDER(the_time_limit_holds_while_files_are_sent),
+        IN_FOLDER(the_time_of_sending_is_not_the_agents),
+        IN_FOLDER(what_a_dead_machine_lost_stays_here),
+        IN_FOLDER(a_run_that_failed_alone_is_gone_on_with),
+        IN_FOLDER(cleaning_waits_for_the_others),
+        IN_FOLDER(stopping_never_kills_everybody),
+        IN_FOLDER(pieces_of_large_spools_are_found),
         IN_FOLDER(a_push_that_was_interrupted_goes_on_by_the_file),
         IN_FOLDER(a_device_without_space_says_how_much_is_needed),
         IN_FOLDER(a_missing_agent_says_how_it_is_built),

@@ -1,6 +1,7 @@
 #include "support/main.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -428,6 +429,54 @@ static void a_file_that_cannot_be_put_says_why(void **state)
     free(there);
 }
 
+struct pusher {
+    const char *local, *there;
+    enum nd_status status;
+    struct nd_error err;
+};
+
+static void *push_often(void *context)
+{
+    struct pusher *pusher = context;
+    struct nd_capture_options own;
+    struct nd_transport *sh = NULL;
+    char hex[ND_SHA256_HEX_BYTES];
+    nd_capture_options_init(&own);
+    pusher->status = nd_transport_open(ND_TRANSPORT_NONE, NULL, &own, &sh, &pusher->err);
+    if (pusher->status == ND_OK)
+        pusher->status = nd_sha256_file(pusher->local, hex, &pusher->err);
+    for (int i = 0; i < 10 && pusher->status == ND_OK; i++)
+        pusher->status = nd_transport_push(sh, pusher->local, hex, pusher->there, false, &pusher->err);
+    nd_transport_close(&sh);
+    return NULL;
+}
+
+/* Two devices on one phone, or two hosts, that need the same library. */
+static void files_sent_twice_at_once_do_not_meet(void **state)
+{
+    (void)state;
+    char *local = write_noise("local", 2000000), *there = in_folder("there");
+    struct pusher pushers[2] = {{.local = local, .there = there}, {.local = local, .there = there}};
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, push_often, &pushers[i]), 0);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    for (int i = 0; i < 2; i++)
+        expect_ok(pushers[i].status, &pushers[i].err);
+    check_same(local, there);
+    free(local);
+    free(there);
+}
+
+static void what_a_machine_says_does_not_steer_the_terminal(void **state)
+{
+    (void)state;
+    char line[40];
+    nd_transport_last_line("a\n\033[2Jb\tc\n\n", line, sizeof line);
+    assert_string_equal(line, " [2Jb c");
+}
+
 static void tails_begin_where_they_are_asked_to(void **state)
 {
     (void)state;
@@ -474,6 +523,8 @@ int main(void)
         IN_FOLDER(files_arrive_as_they_were),
         IN_FOLDER(a_file_that_is_cut_on_its_way_is_sent_again),
         IN_FOLDER(a_file_that_cannot_be_put_says_why),
+        IN_FOLDER(files_sent_twice_at_once_do_not_meet),
+        cmocka_unit_test(what_a_machine_says_does_not_steer_the_terminal),
         IN_FOLDER(tails_begin_where_they_are_asked_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

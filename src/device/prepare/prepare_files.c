@@ -1,4 +1,5 @@
 /* What qnn-net-run and the person who starts it need besides the data. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +117,10 @@ static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_e
     const struct nd_chipset *chipset = work->device->chipset;
     const char *arch = chipset->arch + (chipset->arch[0] == 'v');
     size_t n_samples = 0;
+    char soc[32] = ""; /* as the SDK's tools write it: "sm8650" */
     struct nd_strbuf text = {0};
+    for (size_t i = 0; i + 1 < sizeof soc && chipset->sm[i] != '\0'; i++)
+        soc[i] = (char)tolower((unsigned char)chipset->sm[i]);
     for (size_t p = 0; p < work->n_probes; p++)
         n_samples += work->probes[p]->n_samples;
     nd_strbuf_printf(
@@ -140,8 +144,8 @@ static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_e
         "   with the SDK elsewhere:   adb shell QNN_FOLDER=/data/local/tmp/qnn sh "
         "/data/local/tmp/prepared/run.sh\n"
         "4. Fetch it back:            adb pull /data/local/tmp/prepared\n"
-        "5. Make a capture of it:     npudiff import qnn-net-run prepared -o phone.h5\n\n",
-        work->context.build_id, arch, arch, arch);
+        "5. Make a capture of it:     npudiff import qnn-net-run prepared --model %s -o phone.h5\n\n",
+        work->context.build_id, arch, arch, arch, nd_path_base(nd_model_path(work->model)));
     nd_strbuf_printf(
         &text,
         "run.sh keeps what qnn-net-run says in stdout.txt and stderr.txt, its results in output/, and its exit "
@@ -150,13 +154,9 @@ static enum nd_status put_readme(const struct nd_prepare_work *work, struct nd_e
         "compared\n"
         "is what the NPU computed. The context is for %s alone: another Hexagon architecture gives\n"
         "indeterminate results or refuses it.\n\n"
-        "snpe-net-run needs a .dlc, which only the SDK's own converters make; with one that stands for the "
-        "same\n"
-        "model (snpe-onnx-to-dlc, snpe-dlc-graph-prepare --htp_socs %c%c%s), its inputs are these floats or "
-        "codes "
-        "and\n"
-        "'npudiff import qnn-net-run' reads what it writes.\n",
-        chipset->sm, 's', 'm', chipset->sm + 2);
+        "snpe-net-run takes a .dlc instead, which only the SDK's own converters make (snpe-onnx-to-dlc, then\n"
+        "snpe-dlc-graph-prepare --htp_socs %s). 'npudiff import qnn-net-run' reads what it writes, too.\n",
+        chipset->sm, soc);
     return put_text(work, "README.txt", &text, err);
 }
 

@@ -33,7 +33,20 @@ bool nd_remote_tick(void *context)
         };
         options->progress(options->progress_context, &progress);
     }
-    return options->is_cancelled != NULL && options->is_cancelled(options->cancel_context);
+    /* While it is followed its watch sees to that. */
+    if (remote->stage != NULL && options->time_limit_s > 0 &&
+        (double)(now - remote->begun_ns) * 1e-9 > options->time_limit_s)
+        remote->is_out_of_time = true;
+    return remote->is_out_of_time ||
+           (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context));
+}
+
+void nd_remote_explain_time(const struct nd_remote *remote, struct nd_error *err)
+{
+    if (err != NULL && err->id == ND_E_CANCELLED && remote->is_out_of_time)
+        nd_fail(err, ND_E_DEVICE_TIME, remote->label,
+                "device '%s' was stopped after its time limit of %g s, in which nothing had run yet",
+                remote->label, remote->options->time_limit_s);
 }
 
 /* ---- opening ---- */
@@ -90,6 +103,20 @@ static enum nd_status read_facts(struct nd_remote *remote, struct nd_error *err)
     return status;
 }
 
+/* A mark in the folder of the runs, so that nobody cleans it while this host is at work. */
+static enum nd_status sign_in(struct nd_remote *remote, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_puts(&text, "cd ");
+    nd_shell_quote(&text, remote->root);
+    nd_strbuf_printf(&text, " && mkdir -p runs/.%s", remote->transport->nonce);
+    char *command = nd_strbuf_take(&text);
+    enum nd_status status =
+        command != NULL ? nd_transport_shell(remote->transport, command, NULL, err) : nd_fail_memory(err);
+    free(command);
+    return status;
+}
+
 enum nd_status nd_remote_open(struct nd_remote *remote, const struct nd_device *device,
                               const struct nd_capture_options *options, struct nd_error *err)
 {
@@ -102,10 +129,18 @@ enum nd_status nd_remote_open(struct nd_remote *remote, const struct nd_device *
         nd_transport_open(device->transport, device->address, &watched, &remote->transport, err);
     if (status == ND_OK)
         status = nd_identity_read(remote->transport, &remote->identity, err);
-    if (status == ND_OK && (status = read_facts(remote, err)) != ND_OK)
-        nd_identity_deinit(&remote->identity);
-    if (status != ND_OK)
+    if (status == ND_OK) {
+        status = read_facts(remote, err);
+        if (status == ND_OK)
+            status = sign_in(remote, err);
+        if (status != ND_OK)
+            nd_identity_deinit(&remote->identity);
+    }
+    nd_remote_explain_time(remote, err);
+    if (status != ND_OK) {
+        status = err != NULL ? err->status : status;
         nd_remote_close(remote);
+    }
     return status;
 }
 
@@ -119,30 +154,35 @@ void nd_remote_describe_traffic(const struct nd_remote *remote, char *text, size
 
 /* ---- closing ---- */
 
-/* Either everything goes, or sets of files that nothing has used for long and runs that nobody went on with. */
+/* Either everything goes, where no run and no other host is left, or sets of files that nothing has used for
+ * long and runs that nobody went on with. A mark that is a day old is of a host that died. */
 static char *closing_command(const struct nd_remote *remote)
 {
     struct nd_strbuf text = {0};
     nd_strbuf_puts(&text, "cd ");
     nd_shell_quote(&text, remote->root);
-    bool cleans = remote->options->clean_device && !remote->keeps_runs;
+    bool cleans = remote->options->clean_device;
+    nd_strbuf_printf(&text, " && { rmdir runs/.%s; ", remote->transport->nonce);
     if (cleans)
-        nd_strbuf_puts(&text, " && rm -rf store runs && cd / && rmdir ");
+        nd_strbuf_puts(&text, "find runs -mindepth 1 -maxdepth 1 -name '.*' -mtime +0 -exec rmdir {} \\; ; "
+                              "rmdir runs && rm -rf store && cd / && rmdir ");
     else
         nd_strbuf_printf(&text,
-                         " && for c in $(find store -mindepth 2 -maxdepth 2 -name .complete -mtime +%d); do "
+                         "for c in $(find store -mindepth 2 -maxdepth 2 -name .complete -mtime +%d); do "
                          "rm -rf \"${c%%/.complete}\"; done; "
-                         "for r in $(find runs -mindepth 1 -maxdepth 1 -mtime +%d); do rm -rf \"$r\"; done; :",
+                         "for r in $(find runs -mindepth 1 -maxdepth 1 -mtime +%d); do rm -rf \"$r\"; done",
                          DAYS_KEPT, DAYS_KEPT);
     if (cleans)
         nd_shell_quote(&text, remote->root);
+    nd_strbuf_puts(&text, "; }");
     return nd_strbuf_take(&text);
 }
 
 void nd_remote_close(struct nd_remote *remote)
 {
-    char *command = remote->root != NULL ? closing_command(remote) : NULL;
-    if (command != NULL && remote->transport != NULL && !remote->is_lost) {
+    bool is_there = remote->root != NULL && remote->transport != NULL && !remote->is_lost;
+    char *command = is_there ? closing_command(remote) : NULL;
+    if (command != NULL) {
         /* A machine that is gone is not waited for any more. */
         struct nd_remote_reply reply = {0};
         const struct nd_remote_command request = {.text = command};

@@ -7,6 +7,8 @@
  *   runs/<id>/       job.nds, run.sh, spool.nds, stdout.txt, pid, agent.pid, exit; the id is a digest
  *                    of the job and of what it needs
  *
+ *   runs/.<nonce>    for each host that is there
+ *
  * What nothing has used for a month goes when it is left. The agent runs without the link, which may break and
  * come back.
  */
@@ -38,7 +40,7 @@ struct nd_remote {
     bool is_quiet;        /* during trials, which are one stage to whoever watches */
     uint64_t reported_ns; /* when progress was last told of */
     bool is_lost;         /* the link did not come back: nothing more is tried */
-    bool keeps_runs;      /* one of them can be gone on with: so it is not cleaned away */
+    bool is_out_of_time;  /* the time limit was met before the run had begun */
 };
 
 /* Connects and asks what the machine is. Errors are those of nd_transport_open and nd_identity_read; then it is
@@ -46,7 +48,8 @@ struct nd_remote {
 enum nd_status nd_remote_open(struct nd_remote *remote, const struct nd_device *device,
                               const struct nd_capture_options *options, struct nd_error *err);
 
-/* Leaves the machine; with options->clean_device without anything of npudiff on it. */
+/* Leaves the machine; with options->clean_device without anything of npudiff on it, unless a run is there that
+ * can be gone on with, or somebody else is at work there. */
 void nd_remote_close(struct nd_remote *remote);
 
 /* One run of an agent there. */
@@ -66,6 +69,10 @@ struct nd_remote_run {
  * errors are those of this machine: ND_E_TRANSPORT_TOOL, ND_E_CANCELLED, ND_ERR_MEMORY, files. */
 enum nd_status nd_remote_run(struct nd_remote *remote, const struct nd_remote_run *run,
                              struct nd_agent_exit *exit, struct nd_error *err);
+
+/* Where the time limit was met while something was sent, makes of the cancellation that it looks like the
+ * device's failure. */
+void nd_remote_explain_time(const struct nd_remote *remote, struct nd_error *err);
 
 /* Whether the error is one of the device and what is on it, not of this machine. */
 bool nd_remote_is_of_device(const struct nd_error *err);

@@ -8,17 +8,23 @@
 
 /* ---- what is sent ---- */
 
-static enum nd_status collect_runtime(struct nd_bundle *bundle, const struct nd_runtime_info *runtime,
+static enum nd_status collect_runtime(struct nd_bundle *bundle, const struct nd_device *device,
                                       struct nd_error *err)
 {
-    const char *const libraries[] = {runtime->ort_library, runtime->provider_library, runtime->backend_library};
+    const struct nd_runtime_info *runtime = &device->runtime;
+    enum nd_runtime_need need = nd_device_is_npu(device->kind) ? ND_RUNTIME_FOR_NPU : ND_RUNTIME_FOR_CPU;
+    const char *arch = device->chipset != NULL ? device->chipset->arch : NULL;
+    bool is_npu = need == ND_RUNTIME_FOR_NPU;
+    const char *const libraries[] = {runtime->ort_library, is_npu ? runtime->provider_library : NULL,
+                                     is_npu ? runtime->backend_library : NULL};
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < 3 && status == ND_OK; i++)
         if (libraries[i] != NULL && libraries[i][0] != '\0')
             status = nd_bundle_add(bundle, nd_path_base(libraries[i]), libraries[i], false, err);
     /* Flat: the loader looks for all of them in one folder. */
     for (size_t i = 0; i < runtime->n_files && status == ND_OK; i++)
-        status = nd_bundle_add(bundle, nd_path_base(runtime->files[i]), runtime->files[i], false, err);
+        if (nd_runtime_file_serves(runtime->files[i], arch, need))
+            status = nd_bundle_add(bundle, nd_path_base(runtime->files[i]), runtime->files[i], false, err);
     return status;
 }
 
@@ -69,7 +75,7 @@ static enum nd_status send_all(struct nd_remote *remote, const struct nd_remote_
     if (remote->agent.n == 0)
         status = collect_agent(remote, run, err);
     if (status == ND_OK && remote->runtime.n == 0)
-        status = collect_runtime(&remote->runtime, &run->device->runtime, err);
+        status = collect_runtime(&remote->runtime, run->device, err);
     nd_bundle_deinit(&remote->model);
     if (status == ND_OK)
         status = collect_models(&remote->model, run, err);

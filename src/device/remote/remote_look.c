@@ -50,7 +50,9 @@ static enum nd_status release(struct nd_remote_session *session, struct nd_error
     const struct nd_run_look *look = &session->look;
     if (session->is_holding && (look->spool_bytes != session->held_bytes || look->state == ND_RUN_ENDED))
         session->is_holding = false;
-    return look->spool_bytes < session->spool_bytes ? forget_copy(session, err) : ND_OK;
+    /* A machine that died may have lost what is here already. */
+    bool is_cut = look->state == ND_RUN_RUNNING || look->state == ND_RUN_ENDED;
+    return is_cut && look->spool_bytes < session->spool_bytes ? forget_copy(session, err) : ND_OK;
 }
 
 static enum nd_status look_once(struct nd_remote_session *session, struct nd_error *err)

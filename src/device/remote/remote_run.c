@@ -14,8 +14,10 @@
 #include "spool/fields.h"
 
 enum { ID_DIGITS = 32 };
-enum { EXIT_CANNOT_STORE = 3 }; /* of npudiff-agent */
+enum { EXIT_CANNOT_STORE = 3, EXIT_CANNOT_RESUME = 4 }; /* of npudiff-agent */
+enum { MAX_BARREN_LOOKS = 30 };                         /* that bring nothing of what is said to be there */
 static const double start_limit_s = 20;
+static const double stop_limit_s = 10; /* an agent within a driver that hangs cannot be killed */
 static const double shortest_pause_s = 0.05, longest_pause_s = 1;
 static const size_t max_job_bytes = (size_t)1 << 40;
 
@@ -112,7 +114,8 @@ static enum nd_status begin_anew(struct nd_remote_session *session, struct nd_er
     return status;
 }
 
-/* A run of that id that was left behind: it still runs, or is over, or was interrupted. */
+/* A run of that id that was left behind: it still runs, or is over, or was interrupted, or has failed, behind
+ * whose last acknowledgement another agent tries again. */
 static enum nd_status go_on(struct nd_remote_session *session, struct nd_error *err)
 {
     session->is_holding = true; /* only its state, first */
@@ -120,9 +123,12 @@ static enum nd_status go_on(struct nd_remote_session *session, struct nd_error *
     enum nd_run_state state = session->look.state;
     session->remote->stage = "push";
     session->is_holding = false;
-    if (status != ND_OK || state == ND_RUN_RUNNING || state == ND_RUN_ENDED)
+    bool is_cut_short = state == ND_RUN_DEAD || state == ND_RUN_RESTARTED ||
+                        (state == ND_RUN_ENDED && session->look.exit_code != 0 &&
+                         session->look.exit_code != EXIT_CANNOT_RESUME);
+    if (status != ND_OK || state == ND_RUN_RUNNING || (state == ND_RUN_ENDED && session->look.exit_code == 0))
         return status;
-    if (state != ND_RUN_DEAD && state != ND_RUN_RESTARTED)
+    if (!is_cut_short)
         return begin_anew(session, err);
     session->is_holding = session->look.spool_bytes > 0;
     session->held_bytes = session->look.spool_bytes;
@@ -148,14 +154,14 @@ static bool has_more(const struct nd_remote_session *session)
 }
 
 /* Looks cost the machine something, and a slow link more. */
-static void rest(const struct nd_remote_session *session)
+static void rest(const struct nd_remote_session *session, bool is_stopped)
 {
     double pause_s = 3 * session->look_s;
     pause_s = pause_s < shortest_pause_s ? shortest_pause_s : pause_s;
     pause_s = pause_s > longest_pause_s ? longest_pause_s : pause_s;
     for (uint64_t begun_ns = nd_clock_ns(); (double)(nd_clock_ns() - begun_ns) * 1e-9 < pause_s;) {
         nd_watch_report(&session->watch);
-        if (nd_watch_is_cancelled(&session->watch))
+        if (!is_stopped && nd_watch_is_cancelled(&session->watch))
             return;
         nanosleep(&(struct timespec){.tv_nsec = 50L * 1000 * 1000}, NULL);
     }
@@ -170,23 +176,47 @@ static enum nd_status check_limits(const struct nd_remote_session *session, stru
                           err);
 }
 
+/* A machine may say that it has more than it ever hands over: its tail or head may be none, its disk broken. */
+static enum nd_status check_barren(const struct nd_remote_session *session, unsigned int n_barren,
+                                   struct nd_error *err)
+{
+    if (n_barren < MAX_BARREN_LOOKS)
+        return ND_OK;
+    return nd_fail(err, ND_E_DEVICE_COMMAND, session->run->device->label,
+                   "device '%s' says that its run has written %llu bytes, and hands over no more than %llu; "
+                   "'tail -c' and 'head -c' have to work there",
+                   session->run->device->label,
+                   (unsigned long long)(session->look.spool_bytes + session->look.stdout_bytes),
+                   (unsigned long long)(session->spool_bytes + session->out_bytes));
+}
+
 /* Until the run is over, or *limits says that it was stopped. */
 static enum nd_status follow(struct nd_remote_session *session, struct nd_error *limits, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
+    unsigned int n_barren = 0;
+    uint64_t stopped_ns = 0;
     for (;;) {
-        status = nd_remote_look(session, err);
+        uint64_t before = session->spool_bytes + session->out_bytes;
+        enum nd_status status = nd_remote_look(session, err);
         nd_watch_follow(&session->watch);
         nd_watch_report(&session->watch);
         if (status != ND_OK || is_over(session))
             return status;
         if (limits->id == 0 && check_limits(session, limits) != ND_OK) {
-            do_last(session, nd_script_stop(session->folder));
             if (limits->id == ND_E_CANCELLED)
                 return nd_fail(err, ND_E_CANCELLED, limits->object, "%s", limits->message);
+            do_last(session, nd_script_stop(session->folder));
+            stopped_ns = nd_clock_ns();
         }
-        if (!has_more(session) && limits->id == 0)
-            rest(session);
+        bool is_barren = has_more(session) && session->spool_bytes + session->out_bytes <= before;
+        n_barren = is_barren ? n_barren + 1 : 0;
+        if (limits->id != 0 && (double)(nd_clock_ns() - stopped_ns) * 1e-9 > stop_limit_s)
+            return ND_OK;
+        status = check_barren(session, n_barren, err);
+        if (status != ND_OK)
+            return status;
+        if (!has_more(session) || is_barren)
+            rest(session, limits->id != 0);
     }
 }
 
@@ -236,6 +266,10 @@ static void describe_end(const struct nd_remote_session *session, struct nd_agen
         last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_DEVICE_PUSH, label,
                 "the agent of device '%s' cannot store its results there: is there no space? %s", label, line);
+    } else if (code == EXIT_CANNOT_RESUME) {
+        last_line(session->out, line, sizeof line);
+        nd_fail(&exit->error, ND_E_SPOOL_RESUME, label,
+                "the run on device '%s' cannot be gone on with, and the next one begins anew: %s", label, line);
     } else if (code != 0 && session->spool_bytes == 0) {
         last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_DEVICE_START, label,
@@ -301,7 +335,6 @@ static void close_session(struct nd_remote_session *session)
 static void clean_up(struct nd_remote_session *session, const struct nd_agent_exit *exit)
 {
     struct nd_remote *remote = session->remote;
-    remote->keeps_runs = remote->keeps_runs || exit->can_resume;
     if (remote->is_lost)
         return;
     if (session->folder != NULL && !exit->can_resume)
@@ -326,11 +359,16 @@ enum nd_status nd_remote_run(struct nd_remote *remote, const struct nd_remote_ru
     if (status == ND_OK)
         status = run->options->resume && !run->is_trial ? go_on(&session, &why) : begin_anew(&session, &why);
     session.is_started = status == ND_OK;
-    session.watch.progress_ns = nd_clock_ns();
+    session.watch.started_ns = session.watch.progress_ns = nd_clock_ns(); /* not while it was sent */
     if (status == ND_OK) {
         remote->stage = NULL;
         status = follow(&session, &limits, &why);
     }
+    /* Whenever it was noticed: nothing goes on there without anybody. What was cancelled can be gone on with.
+     */
+    if (why.id == ND_E_CANCELLED && session.folder != NULL)
+        do_last(&session, nd_script_stop(session.folder));
+    nd_remote_explain_time(remote, &why);
     if (status != ND_OK && nd_remote_is_of_device(&why)) {
         describe_loss(&session, &why, &ended);
         status = ND_OK;
@@ -343,7 +381,6 @@ enum nd_status nd_remote_run(struct nd_remote *remote, const struct nd_remote_ru
     if (status == ND_OK && !run->is_trial && ended.error.id != ND_E_LINK_LOST)
         nd_remote_read_libraries(remote, session.spool, NULL); /* what cannot be had is said to be unknown */
     remote->is_quiet = false;
-    /* What was cancelled can be gone on with. */
     if (status == ND_OK)
         clean_up(&session, &ended);
     close_session(&session);

@@ -1,5 +1,6 @@
 #include "device/remote/remote_script.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,10 +44,12 @@ static void enter(struct nd_strbuf *text, const char *folder)
  * not touched. */
 static void add_stop(struct nd_strbuf *text)
 {
-    nd_strbuf_puts(
-        text, "if [ -f pid ]; then read p b < pid; a=; [ -f agent.pid ] && read a < agent.pid; "
-              "if [ \"$b\" = \"$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)\" ] && [ ! -f exit ]; then "
-              "kill -9 -$p $p $a 2>/dev/null; fi; fi; ");
+    nd_strbuf_puts(text,
+                   "if [ -f pid ]; then read p b < pid; a=; [ -f agent.pid ] && read a < agent.pid; "
+                   /* A file that is not whole may hold 1, and -1 is everybody. */
+                   "case $p in ''|*[!0-9]*|0|1) p=;; esac; case $a in *[!0-9]*|0|1) a=;; esac; "
+                   "if [ -n \"$p\" ] && [ \"$b\" = \"$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)\" ] && "
+                   "[ ! -f exit ]; then kill -9 -$p $p $a 2>/dev/null; fi; fi; ");
 }
 
 char *nd_script_make(const char *folder)
@@ -102,30 +105,43 @@ char *nd_script_remove(const char *folder)
     return nd_strbuf_take(&text);
 }
 
+/* Sets the variable `to` to how many bytes after the offset are sent now, of `from` in all. The arithmetic of
+ * mksh, Android's shell, has 32 bits: millions and the rest are reckoned with apart. */
+static void add_piece(struct nd_strbuf *text, char to, char from, uint64_t offset, size_t max)
+{
+    const uint64_t million = 1000000;
+    assert(max < 1000 * million);
+    nd_strbuf_printf(text,
+                     "case $%c in ???????*) h=${%c%%??????}; l=1${%c#$h};; *) h=0; l=$((1000000+%c));; esac; "
+                     "h=$((h-%llu)); if [ $h -gt 1000 ]; then %c=%zu; elif [ $h -lt -1 ]; then %c=0; else "
+                     "%c=$((h*1000000+l-%llu)); [ $%c -gt %zu ] && %c=%zu; [ $%c -lt 0 ] && %c=0; fi; ",
+                     from, from, from, from, (unsigned long long)(offset / million), to, max, to, to,
+                     (unsigned long long)(million + offset % million), to, max, to, max, to, to);
+}
+
 char *nd_script_look(const char *folder, uint64_t spool_offset, size_t max_spool, uint64_t stdout_offset,
                      size_t max_stdout)
 {
     struct nd_strbuf text = {0};
     enter(&text, folder);
-    nd_strbuf_printf(
-        &text,
-        " 2>/dev/null || { echo none 0 0 0 0 0; exit 0; }; "
-        "e=made; a=0; p=; b=; [ -f pid ] && read p b < pid; [ -f agent.pid ] && read a < agent.pid; "
-        "if [ -f exit ]; then read e < exit; elif [ -n \"$p\" ]; then e=running; "
-        /* A dead process may wait for ever for somebody to take note of it. */
-        "s=$(cat /proc/$p/stat 2>/dev/null); case \"$s\" in ''|*') Z '*) e=dead;; esac; "
-        "[ \"$b\" = \"$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)\" ] || e=restarted; "
-        "if [ $e != running ] && [ -f exit ]; then read e < exit; fi; fi; "
-        "m=0; [ -r /proc/$a/statm ] && read x m y < /proc/$a/statm; "
-        "n=0; [ -f spool.nds ] && n=$(($(wc -c < spool.nds))); "
-        "o=0; [ -f stdout.txt ] && o=$(($(wc -c < stdout.txt))); "
-        "k=$((n-%llu)); [ $k -gt %zu ] && k=%zu; [ $k -lt 0 ] && k=0; "
-        "j=$((o-%llu)); [ $j -gt %zu ] && j=%zu; [ $j -lt 0 ] && j=0; "
-        "echo \"$e $m $n $o $k $j\"; "
-        "[ $k -gt 0 ] && { tail -c +%llu spool.nds | head -c $k; }; "
-        "[ $j -gt 0 ] && { tail -c +%llu stdout.txt | head -c $j; }; :",
-        (unsigned long long)spool_offset, max_spool, max_spool, (unsigned long long)stdout_offset, max_stdout,
-        max_stdout, (unsigned long long)spool_offset + 1, (unsigned long long)stdout_offset + 1);
+    nd_strbuf_puts(&text,
+                   " 2>/dev/null || { echo none 0 0 0 0 0; exit 0; }; "
+                   "e=made; a=0; p=; b=; [ -f pid ] && read p b < pid; [ -f agent.pid ] && read a < agent.pid; "
+                   "if [ -f exit ]; then read e < exit; elif [ -n \"$p\" ]; then e=running; "
+                   /* A dead process may wait for ever for somebody to take note of it. */
+                   "s=$(cat /proc/$p/stat 2>/dev/null); case \"$s\" in ''|*') Z '*) e=dead;; esac; "
+                   "[ \"$b\" = \"$(cat /proc/sys/kernel/random/boot_id 2>/dev/null)\" ] || e=restarted; "
+                   "if [ $e != running ] && [ -f exit ]; then read e < exit; fi; fi; "
+                   "m=0; [ -r /proc/$a/statm ] && read x m y < /proc/$a/statm; "
+                   "n=0; [ -f spool.nds ] && set -- $(wc -c < spool.nds) && n=$1; "
+                   "o=0; [ -f stdout.txt ] && set -- $(wc -c < stdout.txt) && o=$1; ");
+    add_piece(&text, 'k', 'n', spool_offset, max_spool);
+    add_piece(&text, 'j', 'o', stdout_offset, max_stdout);
+    nd_strbuf_printf(&text,
+                     "echo \"$e $m $n $o $k $j\"; "
+                     "[ $k -gt 0 ] && { tail -c +%llu spool.nds | head -c $k; }; "
+                     "[ $j -gt 0 ] && { tail -c +%llu stdout.txt | head -c $j; }; :",
+                     (unsigned long long)spool_offset + 1, (unsigned long long)stdout_offset + 1);
     return nd_strbuf_take(&text);
 }
 

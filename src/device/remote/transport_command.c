@@ -64,6 +64,10 @@ void nd_transport_last_line(const char *text, char *line, size_t size)
     while (begin > 0 && text[begin - 1] != '\n')
         begin--;
     snprintf(line, size, "%.*s", (int)(n - begin), text + begin);
+    /* It ends up on a terminal, which is not another machine's to steer. */
+    for (char *at = line; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ' || *at == 0x7f)
+            *at = ' ';
 }
 
 /* Cuts the trailer off standard error. False when it is not there: then the command did not come to its end. */

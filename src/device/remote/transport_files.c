@@ -16,6 +16,8 @@ static const double slowest_bytes_s = 250e3; /* of a link that still counts as o
 enum { PULL_BYTES = 8 << 20, N_PUSH_TRIES = 3 };
 enum { EXIT_NO_ROOM = 92, EXIT_NO_DIGEST = 93, EXIT_WRONG_DIGEST = 94 }; /* of the command that pushes */
 
+/* Others may send the same file at the same time, and a command whose link is lost may still be there: each
+ * writes to a name of its own. */
 static char *push_command(const char *remote, const char *sha256, bool is_executable)
 {
     struct nd_strbuf part = {0}, command = {0};
@@ -24,10 +26,12 @@ static char *push_command(const char *remote, const char *sha256, bool is_execut
     if (quoted == NULL)
         return NULL;
     nd_strbuf_printf(&command,
-                     "cat > %s.part || exit %d; s=$(sha256sum < %s.part) || exit %d; "
-                     "[ \"${s%%%% *}\" = %s ] || exit %d; chmod %s %s.part && mv -f %s.part %s",
-                     quoted, EXIT_NO_ROOM, quoted, EXIT_NO_DIGEST, sha256, EXIT_WRONG_DIGEST,
-                     is_executable ? "700" : "600", quoted, quoted, quoted);
+                     "p=%s.part$$; cat > \"$p\" || { rm -f \"$p\"; exit %d; }; "
+                     "s=$(sha256sum < \"$p\") || { rm -f \"$p\"; exit %d; }; "
+                     "[ \"${s%%%% *}\" = %s ] || { rm -f \"$p\"; exit %d; }; "
+                     "chmod %s \"$p\" && mv -f \"$p\" %s",
+                     quoted, EXIT_NO_ROOM, EXIT_NO_DIGEST, sha256, EXIT_WRONG_DIGEST,
+                     is_executable ? "700" : "600", quoted);
     free(quoted);
     return nd_strbuf_take(&command);
 }
@@ -112,7 +116,7 @@ enum nd_status nd_transport_pull(struct nd_transport *transport, const char *rem
 {
     struct nd_error why = {0};
     enum nd_status status = ND_OK;
-    uint64_t offset = 0;
+    uint64_t offset = 0, lost_ns = 0;
     size_t n = 1;
     int fd = open(local, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -123,7 +127,12 @@ enum nd_status nd_transport_pull(struct nd_transport *transport, const char *rem
         if (status == ND_OK && offset > max_bytes)
             status = nd_fail(&why, ND_E_SIZE_OVERFLOW, remote, "'%s' on '%s:%s' is larger than %zu bytes",
                              remote, transport->ops->name, transport->address, max_bytes);
-        if (status != ND_OK && why.id == ND_E_LINK_LOST) {
+        if (n > 0)
+            lost_ns = 0;
+        /* A link that comes back again and again without a byte is none. */
+        if (status != ND_OK && why.id == ND_E_LINK_LOST &&
+            (lost_ns == 0 || (double)(nd_clock_ns() - lost_ns) * 1e-9 < transport->link_limit_s)) {
+            lost_ns = lost_ns != 0 ? lost_ns : nd_clock_ns();
             status = nd_transport_reconnect(transport, &why);
             n = 1;
         }

@@ -258,6 +258,7 @@ ND_PUBLIC void nd_capture_options_init(struct nd_capture_options *options);
 /* How it ended, as stored in the capture as well. */
 struct nd_capture_outcome {
     bool has_failed;
+    bool is_partial; /* failed, but a later run with options.resume can go on behind its samples */
     size_t samples_done;
     size_t samples_total;
     char stage[32]; /* where it failed */

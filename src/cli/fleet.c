@@ -196,6 +196,7 @@ static void tell_machine(const struct cli_cell *cell, json_t *row)
 static json_t *cell_row(const struct cli_cell *cell)
 {
     const char *status = cell->status != ND_OK      ? "no capture"
+                         : cell->outcome.is_partial ? "partial"
                          : cell->outcome.has_failed ? "failed"
                                                     : "complete";
     const struct nd_error *error = cell->status != ND_OK ? &cell->error : &cell->outcome.failure;

@@ -266,6 +266,7 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
                          struct nd_capture_outcome *outcome)
 {
     *outcome = (struct nd_capture_outcome){.has_failed = assembled->state != ND_CAPTURE_COMPLETE,
+                                           .is_partial = assembled->state == ND_CAPTURE_PARTIAL,
                                            .samples_done = assembled->samples_done,
                                            .samples_total = nd_capture_job_n_samples(capture),
                                            .failure = assembled->failure};

@@ -284,6 +284,7 @@ enum nd_status nd_aihub_walk(const char *path, int fd, nd_aihub_visit visit, voi
 {
     struct aihub hub = {.path = path, .fd = fd, .visit = visit, .context = context};
     hid_t file = H5I_INVALID_HID;
+    nd_confine_to_reading();
     enum nd_status status = open_file(path, &file, err);
     nd_confine(); /* nothing is opened any more */
     if (status == ND_OK)

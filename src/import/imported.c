@@ -39,6 +39,8 @@ void nd_imported_deinit(struct nd_imported *imported)
     }
     free(imported->parts);
     free(imported->chipset);
+    free(imported->model_sha256);
+    free(imported->model_file);
     free(imported->cut_short);
     free(imported->labels);
     free(imported->facts);

@@ -77,9 +77,11 @@ struct nd_imported {
     bool keeps_unknown; /* a tensor that the model lacks is kept as it is */
     size_t n_parts;     /* 0: one probe of all samples */
     struct nd_imported_part *parts;
-    char *chipset;   /* as the files state it; NULL: they do not. An option wins */
-    char *cut_short; /* why there is less than was asked for; NULL: all is there */
-    bool is_failed;  /* and that is because the tool failed */
+    char *chipset;      /* as the files state it; NULL: they do not. An option wins */
+    char *model_sha256; /* the same of the model's digest, as nd_model_sha256 */
+    char *model_file;   /* and of its name */
+    char *cut_short;    /* why there is less than was asked for; NULL: all is there */
+    bool is_failed;     /* and that is because the tool failed */
 };
 
 /* Frees everything and zeroes it; a zeroed one is accepted. */

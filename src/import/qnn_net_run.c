@@ -95,7 +95,11 @@ static enum nd_status use_manifest(struct nd_qnr *run, struct nd_error *err)
                        "'%s' was prepared of another model: SHA-256 %.16s..., but '%s' has %.16s...",
                        run->manifest.path, sha256, nd_model_path(run->options->model),
                        nd_model_sha256(run->options->model));
-    run->imported->chipset = nd_strdup(json_string_value(chip));
+    const char *texts[] = {json_string_value(chip), sha256, json_string_value(json_object_get(model, "file"))};
+    char **const at[] = {&run->imported->chipset, &run->imported->model_sha256, &run->imported->model_file};
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
+        if (texts[i] != NULL && (*at[i] = nd_strdup(texts[i])) == NULL)
+            return nd_fail_memory(err);
     return ND_OK;
 }
 

@@ -251,8 +251,8 @@ enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err)
     if (run->base != NULL && !is_folder(run->output))
         return nd_fail(
             err, ND_E_IMPORT_NOTHING, run->output,
-            "'%s' is prepared, but has no folder 'output': run.sh was not run, or what it made is not "
-            "here",
+            "'%s' is prepared, but has no folder 'output': run.sh was not run or ended before qnn-net-run (see "
+            "'stderr.txt' there), or what it made is not here",
             run->base);
     enum nd_status status = choose_graph(run, err);
     return status == ND_OK ? count_results(run, err) : status;

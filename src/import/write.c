@@ -101,8 +101,14 @@ static enum nd_status put_device(const struct writing *w, struct nd_error *err)
 static enum nd_status put_model(const struct writing *w, struct nd_error *err)
 {
     const struct nd_model *model = w->options->model;
-    if (model == NULL)
+    if (model == NULL && w->imported->model_sha256 == NULL)
         return ND_OK;
+    if (model == NULL) { /* the files say which it was */
+        enum nd_status status = put_text(w, "model", "sha256", w->imported->model_sha256, err);
+        return status == ND_OK && w->imported->model_file != NULL
+                   ? put_text(w, "model", "file", w->imported->model_file, err)
+                   : status;
+    }
     enum nd_status status = put_text(w, "model", "file", nd_model_path(model), err);
     if (status == ND_OK)
         status = put_text(w, "model", "sha256", nd_model_sha256(model), err);
@@ -322,8 +328,11 @@ static enum nd_status put_all(const struct writing *w, struct nd_error *err)
 static enum nd_status add_common_facts(struct nd_imported *imported, const struct nd_import_options *options,
                                        const struct nd_matched *matched, struct nd_error *err)
 {
-    enum nd_status status =
-        nd_imported_fact(imported, "model", NULL, options->model != NULL ? "--model" : "not stated", err);
+    enum nd_status status = nd_imported_fact(imported, "model", NULL,
+                                             options->model != NULL           ? "--model"
+                                             : imported->model_sha256 != NULL ? "npudiff.json"
+                                                                              : "not stated",
+                                             err);
     if (status == ND_OK && !nd_imported_has_fact(imported, "layout"))
         status = nd_imported_fact(imported, "layout", NULL, "not stated: taken as it is", err);
     if (status == ND_OK && matched->n[ND_IMPORTED_INPUT] == 0 && !nd_imported_has_fact(imported, "inputs"))

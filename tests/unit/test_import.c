@@ -310,11 +310,14 @@ static void a_confined_process_reads_and_writes_only_what_is_open(void **state)
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
+        nd_confine_to_reading();
+        bool is_held = open("/dev/null", O_RDONLY) >= 0 && open("/dev/null", O_WRONLY) < 0 && errno == EPERM &&
+                       open("/dev/null", O_RDWR) < 0 && fork() < 0 && errno == EPERM;
         nd_confine();
         char *memory = malloc(1 << 22);
         bool is_refused = open("/dev/null", O_RDONLY) < 0 && errno == EPERM && fork() < 0 && errno == EPERM &&
                           socket(AF_UNIX, SOCK_STREAM, 0) < 0 && errno == EPERM && kill(getppid(), 0) < 0;
-        char answer = memory != NULL && is_refused ? 'y' : 'n';
+        char answer = memory != NULL && is_held && is_refused ? 'y' : 'n';
         _exit(write(ends[1], &answer, 1) == 1 ? 0 : 1);
     }
     char answer = '?';

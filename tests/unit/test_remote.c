@@ -547,16 +547,17 @@ static void a_run_that_failed_alone_is_gone_on_with(void **state)
         bench_run(&bench);
         _exit(0);
     }
-    usleep(900 * 1000);
+    char *calls = in_folder("calls");
+    for (int i = 0; i < 200 && access(calls, F_OK) != 0; i++)
+        usleep(50 * 1000);
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
-    sleep(2);
+    sleep(3);
     bench.options.resume = true;
     expect_ok(bench_run(&bench), &bench.err);
     assert_int_equal(bench.exit.error.id, 0);
     void *text = NULL;
     size_t n = 0;
-    char *calls = in_folder("calls");
     assert_int_equal(nd_file_read(calls, 1000, &text, &n, NULL), ND_OK);
     assert_string_equal(text, "job.nds spool.nds\n--resume job.nds spool.nds\n");
     free(text);

@@ -14,12 +14,16 @@ class Link:
         self._pairs = set()
         self._flowing = threading.Event()
         self._flowing.set()
-        self._up = True
+        self._up = threading.Event()
+        self._up.set()
+        self._is_closed = False
         self._rate = None
         self._cut_at = None
         self.n_cuts = 0
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=16)
-        self.port = self._listener.getsockname()[1]
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        # A port that was asked for by its number stays with the socket while that does not listen.
+        self._listener = socket.create_server(("127.0.0.1", self.port), backlog=16)
         threading.Thread(target=self._accept, daemon=True).start()
 
     def total_bytes(self):
@@ -39,12 +43,18 @@ class Link:
                     pass
 
     def down(self):
-        """Cut, and no new connection until up()."""
-        self._up = False
+        """Cut, and new connections are refused until up(): adb waits 10 s for one that is taken and then ends."""
+        with self._lock:
+            if self._up.is_set() and not self._is_closed:
+                self._up.clear()
+                self._listener.shutdown(socket.SHUT_RDWR)
         self.cut()
 
     def up(self):
-        self._up = True
+        with self._lock:
+            if not self._up.is_set() and not self._is_closed:
+                self._listener.listen(16)
+                self._up.set()
 
     def cut_after(self, n_bytes):
         """Cut once so many more bytes, of both directions, have passed."""
@@ -63,18 +73,24 @@ class Link:
         self._rate = bytes_per_second
 
     def close(self):
-        self._listener.close()
         self.flow()
         self.down()
+        with self._lock:
+            self._is_closed = True
+            self._up.set() # who waits for it ends
+        self._listener.close()
 
     def _accept(self):
         while True:
             try:
                 near, _ = self._listener.accept()
             except OSError:
-                return
+                self._up.wait()
+                if self._is_closed:
+                    return
+                continue
             try:
-                if not self._up:
+                if not self._up.is_set():
                     raise ConnectionError
                 far = socket.create_connection(("127.0.0.1", self.target_port), timeout=5)
             except OSError:

@@ -9,6 +9,7 @@ of the test, even by SIGKILL, leaves no server, no adbd and no agent behind. adb
 authentication for as long as the phone is on: it has no option for less.
 """
 import atexit
+import functools
 import os
 import pathlib
 import shlex
@@ -108,8 +109,9 @@ WATCHDOG = """
 import sys
 if sys.stdin.buffer.read() != b"closed":
     sys.path.insert(0, sys.argv[2])
-    from phones import kill_marked
+    from phones import kill_marked, unmount_below
     kill_marked(sys.argv[1])
+    unmount_below(sys.argv[3])
 """
 
 
@@ -128,8 +130,8 @@ class Shelf:
         self.home = self.folder / "home"
         self.home.mkdir(parents=True)
         # When this process ends in whatever way, its end of the pipe closes.
-        self._watchdog = subprocess.Popen([sys.executable, "-c", WATCHDOG, self.mark, os.path.dirname(__file__)],
-                                          stdin=subprocess.PIPE, start_new_session=True)
+        self._watchdog = subprocess.Popen([sys.executable, "-c", WATCHDOG, self.mark, os.path.dirname(__file__),
+                                           str(self.folder)], stdin=subprocess.PIPE, start_new_session=True)
         atexit.register(self.close)
 
     def __enter__(self):
@@ -190,6 +192,7 @@ class Shelf:
             phone.reap()
         for board in self.boards:
             board.close()
+        unmount_below(self.folder)
         self._watchdog.communicate(b"closed", timeout=30)
         self._watchdog = None
         if self._scratch is not None:
@@ -244,7 +247,11 @@ class Phone:
         command = [shutil.which("adbd", path=SYSTEM_PATH)]
         if self.space_mb is not None:
             mount = f"mount -t tmpfs -o size={self.space_mb}m none {shlex.quote(str(self.disk))}"
-            command = [*_private_mounts(), "sh", "-c", f"{mount} && cd {shlex.quote(str(self.disk))} && exec {command[0]}"]
+            if way_to_mount() == "here" and not self.disk.is_mount():
+                subprocess.run(["sh", "-c", mount], check=True, stdin=subprocess.DEVNULL)
+            elif way_to_mount() == "private":
+                command = [*_private_mounts(), "sh", "-c",
+                           f"{mount} && cd {shlex.quote(str(self.disk))} && exec {command[0]}"]
         for _ in range(5):
             with open(self.folder / "adbd.log", "ab") as log:
                 self.adbd = subprocess.Popen(command, cwd=self.disk, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -381,13 +388,42 @@ def _private_mounts():
     return ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
 
 
+@functools.cache
+def way_to_mount():
+    """How a phone gets a small disk: "private" to its processes, "here" for all to see (unshare is refused where / is no
+    mount point, as in some chroots), or None."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.mkdir(f"{folder}/disk")
+        mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "none", f"{folder}/disk"]
+        try:
+            if subprocess.run([*_private_mounts(), *mount], capture_output=True, timeout=30).returncode == 0:
+                return "private"
+            if os.geteuid() == 0 and subprocess.run(mount, capture_output=True, timeout=30).returncode == 0:
+                return "here" if unmount_below(folder) else None
+        except (OSError, subprocess.TimeoutExpired):
+            pass
+    return None
+
+
 def can_be_small():
     """Whether phones with a small disk can be had here: that takes a mount of its own."""
-    try:
-        return subprocess.run([*_private_mounts(), "mount", "-t", "tmpfs", "-o", "size=1m", "none", "/mnt"],
-                              capture_output=True, timeout=30).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
+    return way_to_mount() is not None
+
+
+def unmount_below(folder):
+    """Ends all mounts below a folder; whether none is left."""
+    top = os.path.realpath(folder)
+    for point in reversed(_mounts_below(top)):
+        subprocess.run(["umount", "-l", point], capture_output=True, timeout=30)
+    return _mounts_below(top) == []
+
+
+def _mounts_below(top):
+    """In the order in which they were made."""
+    with open("/proc/self/mounts", "rb") as mounts:
+        points = [line.split()[1].decode("unicode_escape").encode("latin-1").decode(errors="surrogateescape")
+                  for line in mounts]
+    return [p for p in points if p.startswith(top + "/")]
 
 
 # ---- boards ----
@@ -430,7 +466,8 @@ class Board:
         (self.folder / "ssh_config").write_text("\n".join([
             f"Host {self.name}", "  HostName 127.0.0.1", f"  Port {self.link.port}", f"  IdentityFile {self.folder}/user_key",
             "  IdentitiesOnly yes", f"  UserKnownHostsFile {self.known_hosts}", "  GlobalKnownHostsFile /dev/null",
-            "  StrictHostKeyChecking yes", ""]))
+            "  StrictHostKeyChecking yes",
+            "  KexAlgorithms curve25519-sha256", "  Compression no", ""])) # the quickest: there is a login for each command
         self.ssh = self.folder / "ssh"
         self.ssh.write_text(f'#!/bin/sh\nexec ssh -F {shlex.quote(str(self.folder / "ssh_config"))} "$@"\n')
         self.ssh.chmod(0o755)

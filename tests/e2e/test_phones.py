@@ -16,8 +16,9 @@ from phones import ARM64_DEVICE, Shelf, android_tools, arm64_trouble, marked, sk
 from support import Capture, MODELS, Scratch, acknowledged, bits_equal, capture, info, main, npudiff
 
 MODEL = "cnn.w8a8.onnx"
-N_SAMPLES = 300
+N_SAMPLES = 200 # enough to come in between, at some 20 ms each
 PROBE = f"uniform:{N_SAMPLES}"
+SHORT = "uniform:20"
 
 
 class OnShelf(Scratch):
@@ -80,13 +81,13 @@ class Harness(OnShelf):
         phone.connect()
         phone.link.stall()
         with self.assertRaises(subprocess.TimeoutExpired):
-            self.shelf.adb(*push, timeout=2)
+            self.shelf.adb(*push, timeout=1)
         phone.link.flow()
         self.assertEqual(phone.shell("echo again"), "again\n")
-        phone.link.limit(4_000_000)
+        phone.link.limit(10_000_000)
         began = time.monotonic()
         self.shelf.adb(*push)
-        self.assertGreater(time.monotonic() - began, 4) # 20 MB at 4 MB/s, at the least
+        self.assertGreater(time.monotonic() - began, 1.6) # 20 MB at 10 MB/s, at the least
 
     def test_a_phone_dies_with_all_that_runs_on_it_and_comes_back_with_its_files(self):
         phone, other = self.shelf.phone(), self.shelf.phone()
@@ -120,10 +121,12 @@ class OnePhone(OnShelf):
     def setUpClass(cls):
         super().setUpClass()
         cls.local = cls.shared / "local.h5"
-        capture(MODEL, ["htp-sim:gen3"], ["uniform:20"], cls.local, "--repeats", "2")
+        capture(MODEL, ["htp-sim:gen3"], [SHORT], cls.local, "--repeats", "2")
+        cls.local_cpu = cls.shared / "local-cpu.h5"
+        capture(MODEL, ["cpu"], ["ramp"], cls.local_cpu)
         cls.phone = cls.shelf.phone("gen3")
         cls.remote = cls.shared / "remote.h5"
-        done = cls.shelf.run(*cls.command([cls.phone.uri()], "uniform:20", cls.remote, "--repeats", "2"))
+        done = cls.shelf.run(*cls.command([cls.phone.uri()], SHORT, cls.remote, "--repeats", "2"))
         if done.returncode != 0:
             raise AssertionError(f"exit code {done.returncode}\n{done.stdout}{done.stderr}")
         cls.first_up_bytes = cls.phone.link.up_bytes
@@ -140,7 +143,7 @@ class OnePhone(OnShelf):
                     if p.is_file() and p.name != ".complete"} # which every use renews
         before, sent = store(), self.phone.link.up_bytes
         self.assertGreater(self.first_up_bytes, 20_000_000) # the libraries, which adb may compress
-        self.capture(self.phone.uri(), "uniform:20", self.folder / "again.h5", "--repeats", "2")
+        self.capture(self.phone.uri(), SHORT, self.folder / "again.h5", "--repeats", "2")
         self.assertEqual({p: store().get(p) for p in before}, before)
         self.assertLess(self.phone.link.up_bytes - sent, 1_000_000)
         self.assertEqual([f for f in self.phone.files() if f.startswith("runs/")], [])
@@ -167,17 +170,15 @@ class OnePhone(OnShelf):
 
     def test_clean_leaves_nothing(self):
         phone = self.shelf.phone("gen3")
-        self.capture(phone.uri(), "uniform:20", self.folder / "clean.h5", "--repeats", "2", "--clean")
+        self.capture(phone.uri("cpu"), "ramp", self.folder / "clean.h5", "--clean")
         self.assertEqual(phone.files(), [])
-        self.assert_same(self.folder / "clean.h5", self.local)
+        self.assert_same(self.folder / "clean.h5", self.local_cpu)
 
     def test_the_cpu_and_the_chipset_that_the_phone_names(self):
-        capture(MODEL, ["cpu"], ["ramp"], self.folder / "local-cpu.h5")
         self.capture(self.phone.uri("cpu"), "ramp", self.folder / "cpu.h5")
-        self.assert_same(self.folder / "cpu.h5", self.folder / "local-cpu.h5")
-        capture(MODEL, ["htp-sim:gen3"], ["ramp"], self.folder / "local.h5")
-        self.capture(self.phone.uri("htp-sim"), "ramp", self.folder / "named.h5")
-        self.assert_same(self.folder / "named.h5", self.folder / "local.h5")
+        self.assert_same(self.folder / "cpu.h5", self.local_cpu)
+        self.capture(self.phone.uri("htp-sim"), SHORT, self.folder / "named.h5", "--repeats", "2")
+        self.assert_same(self.folder / "named.h5", self.local)
         self.assertEqual(device_facts(self.folder / "named.h5")["chipset"], "SM8650")
 
     def test_a_phone_with_no_more_programs_than_android_has(self):
@@ -186,8 +187,8 @@ class OnePhone(OnShelf):
             self.skipTest("no toybox on this machine (tools/setup --tests installs it)")
         phone = self.shelf.phone("gen3", path=path)
         self.assertNotEqual(phone.shell("perl -e 1", expect=None).returncode, 0)
-        self.capture(phone.uri(), "uniform:20", self.folder / "x.h5", "--repeats", "2")
-        self.assert_same(self.folder / "x.h5", self.local)
+        self.capture(phone.uri("cpu"), "ramp", self.folder / "x.h5")
+        self.assert_same(self.folder / "x.h5", self.local_cpu)
         self.assertEqual([f for f in phone.files() if f.startswith("runs/")], [])
 
     def test_the_only_phone_needs_no_serial(self):
@@ -230,18 +231,18 @@ class Arm64(OnShelf):
 class Several(OnShelf):
     """More than one phone."""
 
+    PROBE = "uniform:100" # what is acknowledged is looked up on the phone itself, without delay
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
         cls.phones = [cls.shelf.phone("gen1"), cls.shelf.phone("gen5")]
-        cls.local = {}
-        for phone in cls.phones:
-            cls.local[phone.serial] = cls.shared / f"{phone.chipset}.h5"
-            capture(MODEL, [f"htp-sim:{phone.chipset}"], [PROBE], cls.local[phone.serial])
+        capture(MODEL, [f"htp-sim:{p.chipset}" for p in cls.phones], [cls.PROBE], cls.shared / "local")
+        cls.local = {p.serial: cls.shared / "local" / f"{p.chipset}.h5" for p in cls.phones}
 
     def test_every_phone_that_is_attached(self):
         """adb:* is one device for each, with the chipset that it says it has."""
-        self.capture("adb:*/agent/htp-sim", PROBE, self.folder)
+        self.capture("adb:*/agent/htp-sim", self.PROBE, self.folder)
         found = by_address(self.folder)
         self.assertEqual(sorted(found), sorted(self.local))
         for serial, path in found.items():
@@ -254,8 +255,9 @@ class Several(OnShelf):
         hanging.start()
         leaving = self.shelf.phone("gen4")
         phones = [*self.phones, hanging, leaving]
-        process = self.shelf.start(*self.command([p.uri() for p in phones], PROBE, self.folder, "--stall-limit", "15",
-                                                 "--link-limit", "2", "--json"))
+        devices = [p.uri("cpu" if p is hanging else None) for p in phones]
+        process = self.shelf.start(*self.command(devices, self.PROBE, self.folder, "--stall-limit", "12", "--link-limit", "2",
+                                                 "--json"))
         self.addCleanup(process.kill)
         wait_until(lambda: leaving.acknowledged() >= 20, 120, "sample of the phone that is to leave")
         leaving.link.down()
@@ -288,14 +290,13 @@ class Links(OnShelf):
     def setUpClass(cls):
         super().setUpClass()
         cls.local = cls.shared / "local.h5"
+        started = time.monotonic()
         capture(MODEL, ["htp-sim:gen3"], [PROBE], cls.local)
+        cls.warm_s = time.monotonic() - started # no phone is faster
         cls.phone = cls.shelf.phone("gen3")
-        started, before = time.monotonic(), cls.phone.link.total_bytes()
+        before = cls.phone.link.total_bytes()
         cls.shelf.run(*cls.command([cls.phone.uri()], PROBE, cls.shared / "first.h5"))
         cls.cold_bytes = cls.phone.link.total_bytes() - before
-        started = time.monotonic()
-        cls.shelf.run(*cls.command([cls.phone.uri()], PROBE, cls.shared / "second.h5"))
-        cls.warm_s = time.monotonic() - started
 
     def setUp(self):
         super().setUp()
@@ -308,8 +309,8 @@ class Links(OnShelf):
         print(f"# ND_SEED={seed}", flush=True)
         dice = random.Random(seed)
         n_struck = 0
-        for trial, (at, n) in enumerate([("byte", self.cold_bytes), ("byte", self.cold_bytes), ("time", self.warm_s),
-                                         ("sample", N_SAMPLES), ("sample", N_SAMPLES)]):
+        trials = [("byte", self.cold_bytes), ("time", self.warm_s), ("sample", N_SAMPLES)]
+        for trial, (at, n) in enumerate(trials):
             if at == "byte":
                 shutil.rmtree(self.phone.root)
             with Disturbance(self.phone, dice, at, n) as disturbance:
@@ -319,7 +320,7 @@ class Links(OnShelf):
             with self.subTest(disturbance.said):
                 self.assert_same(self.folder / f"{trial}.h5", self.local)
             self.phone.connect()
-        self.assertGreaterEqual(n_struck, 4) # a time may come after the end
+        self.assertGreaterEqual(n_struck, len(trials) - 1) # a time may come after the end
 
     def begin(self, n_samples, *arguments):
         """A capture in the background, once so many samples are acknowledged here; (process, how many there are)."""
@@ -353,7 +354,7 @@ class Links(OnShelf):
         self.assertEqual([f for f in self.phone.files() if f.startswith("runs/")], [])
 
     def test_the_link_is_gone_for_longer_than_allowed(self):
-        process, temporary = self.begin(30, "--link-limit", "1")
+        process, temporary = self.begin(10, "--link-limit", "1")
         self.phone.link.down()
         said = self.end(process, temporary)
         self.assertIn("--resume", said)
@@ -362,7 +363,7 @@ class Links(OnShelf):
         self.resume()
 
     def test_the_phone_restarts(self):
-        process, temporary = self.begin(30, "--link-limit", "1")
+        process, temporary = self.begin(10, "--link-limit", "1")
         self.phone.link.down()
         self.phone.die()
         self.end(process, temporary)
@@ -372,21 +373,21 @@ class Links(OnShelf):
         self.resume()
 
     def test_the_host_is_killed(self):
-        process, temporary = self.begin(30)
+        process, temporary = self.begin(10)
         process.kill()
         process.communicate()
         wait_until(lambda: self.phone.acknowledged() == N_SAMPLES, 120, "end of the run without a host")
         self.resume()
 
     def test_what_is_complete_is_not_run_again(self):
-        self.capture(self.phone.uri(), PROBE, self.folder / "x.h5")
+        self.capture(self.phone.uri(), SHORT, self.folder / "x.h5")
         before = (self.folder / "x.h5").read_bytes()
-        self.capture(self.phone.uri(), PROBE, self.folder / "x.h5", "--resume")
+        self.capture(self.phone.uri(), SHORT, self.folder / "x.h5", "--resume")
         self.assertEqual((self.folder / "x.h5").read_bytes(), before)
 
     def test_the_link_stalls(self):
         """No byte comes and nothing is cut: that is a link lost as well, and found out."""
-        process, temporary = self.begin(30)
+        process, temporary = self.begin(10)
         self.phone.link.stall()
         time.sleep(3)
         self.phone.link.flow()
@@ -396,7 +397,7 @@ class Links(OnShelf):
 
     def test_an_agent_that_hangs_in_the_middle(self):
         """It is stopped at the limit, and what it had acknowledged is kept."""
-        process, temporary = self.begin(30, "--stall-limit", "5")
+        process, temporary = self.begin(10, "--stall-limit", "5")
         self.phone.freeze()
         n = acknowledged(temporary)
         out, err = process.communicate(timeout=120)
@@ -408,7 +409,7 @@ class Links(OnShelf):
         self.assertEqual(self.phone.agents(), [])
 
     def test_a_capture_that_is_given_up_ends_the_agent(self):
-        process, _ = self.begin(30)
+        process, _ = self.begin(10)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=120)
         self.assertNotEqual(process.returncode, 0)

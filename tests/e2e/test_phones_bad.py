@@ -47,13 +47,27 @@ esac
 
 
 class Bad(Scratch):
-    """Each test has a shelf of its own."""
+    """Each test has phones of its own, of which none is left on the shelf afterwards."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.shelf = Shelf()
+        cls.addClassCleanup(cls.shelf.close)
 
     def setUp(self):
         super().setUp()
-        self.shelf = Shelf()
-        self.addCleanup(self.shelf.close)
         self.out = self.folder / "out"
+
+    def phone(self, *arguments, **options):
+        phone = self.shelf.phone(*arguments, **options)
+        self.addCleanup(self.put_away, phone)
+        return phone
+
+    def put_away(self, phone):
+        phone.die()
+        phone.link.close()
+        self.shelf.adb("disconnect", phone.serial, expect=None)
 
     def run_capture(self, *devices, probe="ramp", output=None, model=MODELS / MODEL, arguments=(), **environment):
         done = self.shelf.run("capture", model, *(f for d in devices for f in ("-d", d)), "-p", probe, "-o",
@@ -94,7 +108,7 @@ class Bad(Scratch):
         self.refused("adb:*", words=["adb", "NPUDIFF_ADB"], PATH="/nowhere")
 
     def test_several_phones_and_no_serial(self):
-        phones = [self.shelf.phone("gen3"), self.shelf.phone("gen4")]
+        phones = [self.phone("gen3"), self.phone("gen4")]
         self.refused("adb:", words=[p.serial for p in phones])
 
     def test_no_phone_at_all(self):
@@ -102,7 +116,7 @@ class Bad(Scratch):
         self.refused("adb:*", words=["no "])
 
     def test_references_stay_on_this_machine(self):
-        phone = self.shelf.phone("gen3")
+        phone = self.phone("gen3")
         for device in ("exact", "float64"):
             self.refused(phone.uri(device), words=["evaluated on this machine"])
         self.refused(phone.uri("emu:round=half-even"), words=["on another machine runs", "not 'emu:"])
@@ -133,12 +147,12 @@ class Bad(Scratch):
         self.assertEqual(len(list(self.out.glob("*.h5"))), 2)
 
     def test_a_serial_that_is_not_there(self):
-        phone = self.shelf.phone("gen3")
+        phone = self.phone("gen3")
         self.failed("adb:0123456789/agent/cpu", words=["0123456789", phone.serial], stage="connect",
                     arguments=["--link-limit", "1"])
 
     def test_a_phone_that_is_off_and_one_that_is_on(self):
-        on, off = self.shelf.phone("gen3"), self.shelf.phone("gen4")
+        on, off = self.phone("gen3"), self.phone("gen4")
         off.link.down()
         off.die()
         code, said = self.run_capture(on.uri("cpu"), off.uri("cpu"), arguments=["--link-limit", "2"])
@@ -153,17 +167,17 @@ class Bad(Scratch):
     def test_no_space(self):
         if not can_be_small():
             self.skipTest("a disk of its own needs the right to mount")
-        phone = self.shelf.phone("gen3", space_mb=24)
+        phone = self.phone("gen3", space_mb=24)
         self.failed(phone.uri(), words=["no space", "needs", "MiB", "has"], stage="push")
 
     def test_space_that_runs_out_while_it_runs(self):
         """The disk is full in the middle: the samples that were acknowledged are kept."""
         if not can_be_small():
             self.skipTest("a disk of its own needs the right to mount")
-        phone = self.shelf.phone("gen3", space_mb=300)
+        phone = self.phone("gen3", space_mb=200)
         self.run_capture(phone.uri("cpu"), output=self.folder / "first.h5")
         free_kb = int(phone.shell("df -k . | tail -n 1 | awk '{print $4}'"))
-        phone.shell(f"dd if=/dev/zero of=filler bs=1024 count={free_kb - 2000} 2>/dev/null")
+        phone.shell(f"head -c {(free_kb - 2000) * 1024} /dev/zero >filler")
         code, said = self.run_capture(phone.uri("cpu"), probe="uniform:20000", arguments=["--deflate", "0"])
         self.assertEqual(code, 5, said)
         self.says(said, ["space"])
@@ -171,17 +185,17 @@ class Bad(Scratch):
             npudiff("verify", path)
 
     def test_a_root_folder_that_cannot_be_written(self):
-        phone = self.shelf.phone("gen3")
+        phone = self.phone("gen3")
         phone.root.write_text("a file where the folder should be\n")
         self.failed(phone.uri("cpu"), words=[str(phone.root)])
 
     def test_an_abi_that_there_is_no_agent_for(self):
-        phone = self.shelf.phone("gen3", properties={"ro.product.cpu.abi": "armeabi-v7a"})
+        phone = self.phone("gen3", properties={"ro.product.cpu.abi": "armeabi-v7a"})
         self.failed(phone.uri("cpu"), words=["armeabi-v7a"])
 
     def test_a_file_that_is_no_program_there(self):
         """The agent is of another machine."""
-        phone = self.shelf.phone("gen3")
+        phone = self.phone("gen3")
         agents = self.folder / "agents"
         (agents / "x86_64-linux").mkdir(parents=True)
         (agents / "x86_64-linux" / "npudiff-agent").write_bytes(b"\x7fELF\2\1\1\0" + bytes(8) + b"\3\0\xb7\0" + bytes(200))
@@ -196,11 +210,11 @@ class Bad(Scratch):
         shutil.copytree(pathlib.Path(runtimes, name), self.folder / "runtimes" / name, copy_function=os.symlink)
         lacking, = (self.folder / "runtimes" / name).glob("onnxruntime_qnn.libs/libunwind-*")
         lacking.unlink()
-        phone = self.shelf.phone("gen3")
+        phone = self.phone("gen3")
         self.failed(phone.uri(f"htp-sim:gen3@{name}"), words=[lacking.name], NPUDIFF_RUNTIMES=str(self.folder / "runtimes"))
 
     def test_the_agent_dies_at_once(self):
-        phone = self.shelf.phone("gen3")
+        phone = self.phone("gen3")
         phone.die()
         phone.environment["NPUDIFF_LAUNCHER"] = phone.script("dies", "#!/bin/sh\necho no such luck >&2\nexit 42\n")
         phone.start()
@@ -210,7 +224,7 @@ class Bad(Scratch):
 
     def test_endless_output(self):
         """Of a command (getprop) and of the agent: cut, and it neither fills the disk nor hangs."""
-        phone = self.shelf.phone("gen3")
+        phone = self.phone("gen3")
         phone.script("dumpsys", "#!/bin/sh\nexec yes 'level: 80'\n")
         phone.script("logcat", "#!/bin/sh\nexec cat /dev/zero\n")
         code, said = self.run_capture(phone.uri("cpu"))
@@ -220,7 +234,7 @@ class Bad(Scratch):
             self.assertLess(path.stat().st_size, 50_000_000)
 
     def test_an_agent_that_prints_without_end(self):
-        phone = self.shelf.phone("gen3")
+        phone = self.phone("gen3")
         phone.die()
         noisy = phone.script("noisy", '#!/bin/sh\nyes noise &\n"$@"\ncode=$?\nkill $!\nexit $code\n')
         phone.environment["NPUDIFF_LAUNCHER"] = noisy
@@ -234,7 +248,7 @@ class Bad(Scratch):
     # ---- names ----
 
     def test_spaces_quotes_and_other_alphabets_in_paths(self):
-        phone = self.shelf.phone("gen3", name="the phone's «Gerät» 手机", root="a 'root' \"of\" $HOME ünï 目录")
+        phone = self.phone("gen3", name="the phone's «Gerät» 手机", root="a 'root' \"of\" $HOME ünï 目录")
         model = self.folder / "ein Modell's «größe» 模型.onnx"
         shutil.copy(MODELS / MODEL, model)
         probe = self.folder / "eine Probe 'x'.npz"
@@ -250,7 +264,7 @@ class Bad(Scratch):
 
     def test_a_clock_that_is_wrong(self):
         """The phone lives in another year and zone."""
-        phone = self.shelf.phone("gen3", environment={"TZ": "Asia/Kathmandu"})
+        phone = self.phone("gen3", environment={"TZ": "Asia/Kathmandu"})
         phone.script("date", '#!/bin/sh\n# A stand-in for a clock that is wrong.\n'
                              'exec /usr/bin/date -d "@$(($(/usr/bin/date +%s) - 900000000))" "$@"\n')
         local = self.folder / "local.h5"
@@ -261,7 +275,7 @@ class Bad(Scratch):
 
     def test_a_machine_that_says_nothing_of_itself(self):
         """No getprop, no dumpsys, no logcat: a plain board; unknown stays unknown."""
-        phone = self.shelf.phone("gen3", properties=None)
+        phone = self.phone("gen3", properties=None)
         code, said = self.run_capture(phone.uri("cpu"), output=self.folder / "x.h5")
         self.assertEqual(code, 0, said)
         facts = device_facts(self.folder / "x.h5")
@@ -269,7 +283,7 @@ class Bad(Scratch):
         self.assertNotIn("chipset", facts)
 
     def test_binary_rubbish_in_properties(self):
-        phone = self.shelf.phone("gen3", properties={"ro.product.model": "x" * 100_000 + "\x1b[31m\x07"})
+        phone = self.phone("gen3", properties={"ro.product.model": "x" * 100_000 + "\x1b[31m\x07"})
         with open(phone.folder / "properties", "ab") as properties:
             properties.write(os.urandom(5_000_000).replace(b"\n", b"\0"))
         code, said = self.run_capture(phone.uri("cpu"), output=self.folder / "x.h5")

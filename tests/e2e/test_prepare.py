@@ -3,13 +3,14 @@ capture on the same chipset and SDK records."""
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
 import numpy as np
 
 import phones
-from support import MODELS, NPUDIFF, Scratch, Capture, capture, main, npudiff
+from support import MODELS, NPUDIFF, Scratch, Capture, capture, capture_command, main, npudiff
 
 STAND_IN = pathlib.Path(__file__).resolve().parents[1] / "support" / "qnn_net_run.py"
 PROBES = ["zeros", "uniform:3", "ties:2"]
@@ -69,9 +70,12 @@ class Prepared(Scratch):
     def check(self, model, chipset, *arguments, probes=PROBES, edges="all"):
         folder = self.folder / "prepared"
         prepare(model, chipset, folder, "-q", "--edges", edges, *arguments, probes=probes)
-        self.run_script(folder)
         runtime = manifest(folder)["runtime"]["id"]
-        capture(model, [f"htp-sim:{chipset}@{runtime}"], probes, self.folder / "local.h5", "--edges", edges)
+        command = capture_command(model, [f"htp-sim:{chipset}@{runtime}"], probes, self.folder / "local.h5", "--edges", edges)
+        with subprocess.Popen([NPUDIFF, *map(str, command)], stderr=subprocess.PIPE, text=True) as local:
+            self.run_script(folder)
+            said = local.communicate(timeout=300)[1]
+        self.assertEqual(local.returncode, 0, said)
         return self.assert_as_captured(folder, self.folder / "local.h5")
 
 
@@ -263,10 +267,15 @@ class Refusals(Prepared):
 class StandIn(Prepared):
     """The stand-in fails as the tool does, and the script says so."""
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        prepare("cnn.w8a8.onnx", "gen3", cls.shared / "prepared", "-q")
+
     def setUp(self):
         super().setUp()
         self.prepared = self.folder / "prepared"
-        prepare("cnn.w8a8.onnx", "gen3", self.prepared, "-q")
+        shutil.copytree(self.shared / "prepared", self.prepared)
 
     def test_context_of_a_newer_sdk(self):
         done = self.run_script(self.prepared, expect=1, QNN_STAND_IN_RUNTIME="qairt-2.50.40")
@@ -322,13 +331,18 @@ class StandIn(Prepared):
 class Phones(Prepared):
     """adb:SERIAL/qnn-net-run: prepared here, run on a loopback phone that has the stand-in, brought back."""
 
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        if phones.missing("adb", "adbd") is None:
+            cls.shelf = phones.Shelf(cls.shared / "shelf")
+            cls.addClassCleanup(cls.shelf.close)
+
     def setUp(self):
         super().setUp()
         reason = phones.missing("adb", "adbd")
         if reason is not None:
             self.skipTest(reason)
-        self.shelf = phones.Shelf(self.folder / "shelf")
-        self.addCleanup(self.shelf.close)
 
     def phone(self, chipset="gen3", tool='exec "{python}" "{tool}" "$@"\n', **environment):
         cache = os.environ.get("XDG_CACHE_HOME") or str(pathlib.Path.home() / ".cache")
@@ -347,7 +361,7 @@ class Phones(Prepared):
         return done.stderr
 
     def assert_same_as_local(self, chipset, model="cnn.w8a8.onnx", name="phone.h5"):
-        capture(model, [f"htp-sim:{chipset}"], PROBES, self.folder / "local.h5", "-f")
+        capture(model, [f"htp-sim:{chipset}"], PROBES, self.folder / "local.h5")
         with Capture(self.folder / "local.h5") as local, Capture(self.folder / name) as there:
             self.assertEqual(there.status, "complete")
             self.assertEqual((there.edges, there.probes), (local.edges, local.probes))
@@ -368,7 +382,7 @@ class Phones(Prepared):
         self.capture(phone, "--edges", "logits,image")
 
     def test_link_that_is_cut(self):
-        phone = self.phone(tool='sleep 2; exec "{python}" "{tool}" "$@"\n')
+        phone = self.phone(tool='sleep 1; exec "{python}" "{tool}" "$@"\n')
         started = self.shelf.start("capture", MODELS / "cnn.w8a8.onnx", "-d", f"adb:{phone.serial}/qnn-net-run",
                                    *[f for p in PROBES for f in ("-p", p)], "-o", self.folder / "phone.h5", "-q")
         phones.wait_until(lambda: phone.processes("qnn-net-run"), 60, "qnn-net-run")

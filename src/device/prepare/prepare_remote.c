@@ -210,7 +210,12 @@ enum nd_status nd_prepared_run(struct nd_remote *remote, const struct nd_prepare
 {
     struct nd_strbuf text = {0};
     remote->stage = "push";
+    remote->is_watched = false;
     enum nd_status status = send(remote, run, err);
+    nd_remote_explain_time(remote, err);
+    if (status != ND_OK && err != NULL)
+        status = err->status;
+    remote->is_watched = true;
     nd_strbuf_printf(&text, "%s/runs/net-run-%s", remote->root, remote->transport->nonce);
     char *folder = nd_strbuf_take(&text), *start = NULL;
     if (status == ND_OK && (folder == NULL || (start = start_command(remote, run, folder)) == NULL))

@@ -33,8 +33,7 @@ bool nd_remote_tick(void *context)
         };
         options->progress(options->progress_context, &progress);
     }
-    /* While it is followed its watch sees to that. */
-    if (remote->stage != NULL && options->time_limit_s > 0 &&
+    if (!remote->is_watched && options->time_limit_s > 0 &&
         (double)(now - remote->begun_ns) * 1e-9 > options->time_limit_s)
         remote->is_out_of_time = true;
     return remote->is_out_of_time ||

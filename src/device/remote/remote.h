@@ -40,6 +40,7 @@ struct nd_remote {
     bool is_quiet;        /* during trials, which are one stage to whoever watches */
     uint64_t reported_ns; /* when progress was last told of */
     bool is_lost;         /* the link did not come back: nothing more is tried */
+    bool is_watched;      /* something runs there, and whoever follows it sees to the time limit */
     bool is_out_of_time;  /* the time limit was met before the run had begun */
 };
 

@@ -350,6 +350,7 @@ enum nd_status nd_remote_run(struct nd_remote *remote, const struct nd_remote_ru
     struct nd_agent_exit ended = {0};
     struct nd_error why = {0}, limits = {0};
     remote->stage = "push";
+    remote->is_watched = false;
     remote->is_quiet = run->is_trial;
     enum nd_status status = open_session(&session, &why);
     nd_watch_begin(&session.watch, run->options, run->device->label, session.spool, run->samples_total,
@@ -362,6 +363,7 @@ enum nd_status nd_remote_run(struct nd_remote *remote, const struct nd_remote_ru
     session.watch.started_ns = session.watch.progress_ns = nd_clock_ns(); /* not while it was sent */
     if (status == ND_OK) {
         remote->stage = NULL;
+        remote->is_watched = true;
         status = follow(&session, &limits, &why);
     }
     /* Whenever it was noticed: nothing goes on there without anybody. What was cancelled can be gone on with.

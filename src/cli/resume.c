@@ -61,8 +61,6 @@ static const char *find_other_option(const struct nd_capture_options *options, c
         return options->prefixes ? "a run without --prefixes" : "a run with --prefixes";
     if (is_text(capture, "runtime", "store", "digest") != options->store_digests_only)
         return options->store_digests_only ? "whole tensors" : "digests alone";
-    if (runtime_number(capture, "deflate", 1) != options->deflate_level)
-        return "another --deflate";
     if (runtime_number(capture, "fallback_allowed", 0) != options->allow_fallback)
         return options->allow_fallback ? "a run without --allow-fallback" : "a run with --allow-fallback";
     return NULL;

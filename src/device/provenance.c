@@ -184,9 +184,6 @@ static bool add_sessions(struct nd_provenance *provenance, const struct nd_captu
     /* Only what is not as usual. */
     if (options->store_digests_only && !nd_provenance_add_text(provenance, "runtime", "store", "digest"))
         return false;
-    if (options->deflate_level != 1 &&
-        !nd_provenance_add_number(provenance, "runtime", "deflate", options->deflate_level))
-        return false;
     return nd_provenance_add_number(provenance, "runtime", "passes", (int64_t)n_passes) &&
            nd_provenance_add_text(provenance, "runtime", "edges_in",
                                   options->prefixes ? "prefixes" : (n_passes > 1 ? "passes" : "one session"));

@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+import struct
 import subprocess
 
 import h5py
@@ -320,6 +321,21 @@ class Damage(Scratch):
             at = data.find(words)
             self.assertGreater(at, 0, words)
             self.assertNotEqual(npudiff("verify", self.flipped("0", at), expect=None).returncode, 0, words)
+
+    def test_chunk_whose_key_is_damaged_is_not_found(self):
+        """In the tree of chunks a key ends with a coordinate that is always 0, and that no list of chunks shows: with another one
+        the chunk is still listed, but who reads the dataset gets zeros."""
+        whole = self.open(self.shared / "1.h5")
+        data = (self.shared / "1.h5").read_bytes()
+        edge = next(e for e in whole.edges if whole.output("digits", e).id.get_num_chunks() > 2)
+        chunk = whole.output("digits", edge).id.get_chunk_info(1)
+        child = data.index(struct.pack("<Q", chunk.byte_offset))
+        self.assertEqual(data[child - 8:child], bytes(8))
+        path = self.flipped("1", child - 8, 0)
+        self.assertFalse(np.array_equal(self.open(path).values("digits", edge), whole.values("digits", edge)))
+        done = npudiff("verify", path, expect=None)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("listed, but not found", done.stdout + done.stderr)
 
     def test_no_flip_anywhere_goes_unseen(self):
         """150 random bits of the whole file: either verify refuses, or h5py reads the very same contents. libhdf5 1.10 itself

@@ -26,7 +26,6 @@ run capture "$model" -p zeros -o out -d exact --resume --force
 echo '# with other options'
 run capture "$model" -p zeros -o out -d exact --resume --prefixes
 run capture "$model" -p zeros -o out -d exact --resume --store digest
-run capture "$model" -p zeros -o out -d exact --resume --deflate 9
 run capture "$model" -p zeros -o out -d exact --resume --repeats 2
 echo '# no capture'
 echo nothing > out/exact.h5

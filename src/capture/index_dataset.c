@@ -84,7 +84,8 @@ static enum nd_status place_chunk(const struct nd_index *index, hid_t dataset, c
         return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' cannot be found", i, path);
     if (offset == HADDR_UNDEF)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' is missing", i, path);
-    /* A reader finds chunks by another way than this list, through keys with parts that the list does not show. */
+    /* A reader finds chunks by another way than this list, through keys with parts that the list does not show.
+     */
     hsize_t read_bytes = 0;
     if (H5Dget_chunk_storage_size(dataset, start, &read_bytes) < 0 || read_bytes != stored_bytes)
         return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "chunk %zu of '%s' is listed, but not found", i,

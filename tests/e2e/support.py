@@ -131,12 +131,17 @@ class Capture:
         """Everything: {path: attributes, type, shape, bytes}."""
         found = {"/": ({k: np.asarray(v).tobytes() for k, v in self.file.attrs.items()},)}
 
-        def visit(path, item):
-            attributes = {k: np.asarray(v).tobytes() for k, v in item.attrs.items()}
-            data = (item.dtype.str, item.shape, item[()].tobytes()) if isinstance(item, h5py.Dataset) else ()
-            found[path] = (attributes, *data)
+        # Not visititems: it also asks how much room the trees of chunks take, and follows pointers for that which no
+        # reader of data follows.
+        def visit(group):
+            for item in group.values():
+                attributes = {k: np.asarray(v).tobytes() for k, v in item.attrs.items()}
+                data = (item.dtype.str, item.shape, item[()].tobytes()) if isinstance(item, h5py.Dataset) else ()
+                found[item.name[1:]] = (attributes, *data)
+                if isinstance(item, h5py.Group):
+                    visit(item)
 
-        self.file.visititems(visit)
+        visit(self.file)
         return found
 
 

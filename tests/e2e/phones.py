@@ -103,14 +103,23 @@ def command_line(process):
         return []
 
 
+def kill_sshd_below(folder):
+    """Every sshd whose configuration lies in the folder: its title overwrites the environment, and so the mark."""
+    for path in pathlib.Path("/proc").glob("[0-9]*"):
+        line = " ".join(command_line(path.name))
+        if line.startswith("sshd: ") and f"{folder}/" in line:
+            os.kill(int(path.name), signal.SIGKILL)
+
+
 # ---- the shelf ----
 
 WATCHDOG = """
 import sys
 if sys.stdin.buffer.read() != b"closed":
     sys.path.insert(0, sys.argv[2])
-    from phones import kill_marked, unmount_below
+    from phones import kill_marked, kill_sshd_below, unmount_below
     kill_marked(sys.argv[1])
+    kill_sshd_below(sys.argv[3])
     unmount_below(sys.argv[3])
 """
 

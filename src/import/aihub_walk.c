@@ -50,21 +50,40 @@ static void entries_deinit(struct entries *entries)
 
 /* ---- attributes ---- */
 
-static enum nd_status read_integer(const struct aihub *hub, hid_t group, const char *what, const char *key,
-                                   int64_t *out, struct nd_error *err)
+/* An attribute of one value of that class. */
+struct single {
+    hid_t attr;
+    hid_t type;
+    bool is_right;
+};
+
+static void open_single(struct single *single, hid_t group, const char *key, H5T_class_t class)
 {
     hid_t attr = H5Aopen(group, key, H5P_DEFAULT);
     hid_t type = attr >= 0 ? H5Aget_type(attr) : H5I_INVALID_HID;
     hid_t space = attr >= 0 ? H5Aget_space(attr) : H5I_INVALID_HID;
-    bool is_one = attr >= 0 && H5Tget_class(type) == H5T_INTEGER && H5Sget_simple_extent_npoints(space) == 1 &&
-                  H5Aread(attr, H5T_NATIVE_INT64, out) >= 0;
-    H5Eclear2(H5E_DEFAULT);
+    bool is_right = attr >= 0 && H5Tget_class(type) == class && H5Sget_simple_extent_npoints(space) == 1;
     if (space >= 0)
         H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    if (attr >= 0)
-        H5Aclose(attr);
+    *single = (struct single){attr, type, is_right};
+}
+
+static void close_single(const struct single *single)
+{
+    H5Eclear2(H5E_DEFAULT);
+    if (single->type >= 0)
+        H5Tclose(single->type);
+    if (single->attr >= 0)
+        H5Aclose(single->attr);
+}
+
+static enum nd_status read_integer(const struct aihub *hub, hid_t group, const char *what, const char *key,
+                                   int64_t *out, struct nd_error *err)
+{
+    struct single single;
+    open_single(&single, group, key, H5T_INTEGER);
+    bool is_one = single.is_right && H5Aread(single.attr, H5T_NATIVE_INT64, out) >= 0;
+    close_single(&single);
     return is_one ? ND_OK
                   : nd_fail(err, ND_E_IMPORT_FORMAT, hub->path, "%s of '%s' has no whole number '%s'", what,
                             hub->path, key);
@@ -94,19 +113,10 @@ static char *read_attr_text(hid_t attr, hid_t type)
 static enum nd_status read_name(const struct aihub *hub, hid_t group, const char *what, char **out,
                                 struct nd_error *err)
 {
-    hid_t attr = H5Aopen(group, "name", H5P_DEFAULT);
-    hid_t type = attr >= 0 ? H5Aget_type(attr) : H5I_INVALID_HID;
-    hid_t space = attr >= 0 ? H5Aget_space(attr) : H5I_INVALID_HID;
-    char *text = NULL;
-    if (attr >= 0 && H5Tget_class(type) == H5T_STRING && H5Sget_simple_extent_npoints(space) == 1)
-        text = read_attr_text(attr, type);
-    H5Eclear2(H5E_DEFAULT);
-    if (space >= 0)
-        H5Sclose(space);
-    if (type >= 0)
-        H5Tclose(type);
-    if (attr >= 0)
-        H5Aclose(attr);
+    struct single single;
+    open_single(&single, group, "name", H5T_STRING);
+    char *text = single.is_right ? read_attr_text(single.attr, single.type) : NULL;
+    close_single(&single);
     if (text == NULL)
         return nd_fail(err, ND_E_IMPORT_FORMAT, hub->path, "%s of '%s' has no text 'name'", what, hub->path);
     *out = text;

@@ -11,7 +11,9 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "capture/confine.h"
 #include "capture/index_internal.h"
+#include "capture/index_transfer.h"
 
 /* What may be in a group: the links of that name, or any link ("*"). */
 struct rule {
@@ -150,8 +152,16 @@ static int compare_objects(const void *a, const void *b)
     return strcmp(((const struct nd_index_object *)a)->path, ((const struct nd_index_object *)b)->path);
 }
 
-/* Opens the file by libhdf5. *fd is a descriptor of the very file that libhdf5 sees. */
-static enum nd_status open_file(const char *path, hid_t *file, int *fd, struct nd_error *err)
+/* Whether two descriptors are of one file, of one size. */
+static bool is_same_file(int a, int b)
+{
+    struct stat x, y;
+    return fstat(a, &x) == 0 && fstat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino &&
+           x.st_size == y.st_size;
+}
+
+/* Opens the file by libhdf5; it is the very one of fd. */
+static enum nd_status open_file(const char *path, int fd, hid_t *file, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     hsize_t user_block = 0;
@@ -177,8 +187,8 @@ static enum nd_status open_file(const char *path, hid_t *file, int *fd, struct n
         status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "the file starts with a user block");
     else if (H5Fget_vfd_handle(*file, access, (void **)&handle) < 0)
         status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "libhdf5 does not tell its file");
-    else if ((*fd = fcntl(*handle, F_DUPFD_CLOEXEC, 3)) < 0)
-        status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open: %s", strerror(errno));
+    else if (!is_same_file(*handle, fd))
+        status = nd_fail(err, ND_E_CAPTURE_CHANGED, path, "the file was replaced while it was being opened");
 out:
     H5Pclose(creation);
     H5Pclose(access);
@@ -194,69 +204,71 @@ static void map_file(struct nd_index *index)
     index->map = map != MAP_FAILED ? map : NULL;
 }
 
-static enum nd_status build(const char *path, struct nd_index *index, struct nd_error *err)
+/* What the confined child does: libhdf5 sees the file here and nowhere else. */
+static enum nd_status build(void *context, struct nd_reading_child *child, struct nd_error *err)
 {
+    struct nd_index *index = context;
     hid_t file = H5I_INVALID_HID, root = H5I_INVALID_HID;
-    struct stat info;
-    enum nd_status status = open_file(path, &file, &index->fd, err);
-    if (status == ND_OK && fstat(index->fd, &info) != 0)
-        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read: %s", strerror(errno));
+    nd_confine_to_reading(child->max_cpu_s);
+    enum nd_status status = open_file(child->path, index->fd, &file, err);
     if (status != ND_OK)
-        goto out;
-    index->file_bytes = (uint64_t)info.st_size;
-    index->modified = info.st_mtim;
-    map_file(index);
+        return status;
+    nd_confine(); /* nothing is opened any more */
     root = H5Gopen2(file, "/", H5P_DEFAULT);
     status = root >= 0 ? walk_group(index, root, "/", root_parts, err)
-                       : nd_hdf5_fail(err, ND_E_CAPTURE_FORMAT, path, "the root group cannot be opened");
-    if (status == ND_OK)
-        qsort(index->objects, index->n_objects, sizeof *index->objects, compare_objects);
-out:
-    if (root >= 0)
-        H5Gclose(root);
-    if (file >= 0)
-        H5Fclose(file);
-    H5Eclear2(H5E_DEFAULT);
-    return status;
+                       : nd_hdf5_fail(err, ND_E_CAPTURE_FORMAT, child->path, "the root group cannot be opened");
+    return status == ND_OK ? nd_index_send(index, child, err) : status;
 }
 
 /* What the system says about the path, before libhdf5 says less about it. */
-static enum nd_status check_readable(const char *path, struct nd_error *err)
+static enum nd_status open_readable(const char *path, struct nd_index *index, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     struct stat info;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
+    index->fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (index->fd < 0)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open: %s", strerror(errno));
-    if (fstat(fd, &info) != 0)
-        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read: %s", strerror(errno));
-    else if (!S_ISREG(info.st_mode))
-        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read: it is not a regular file");
-    else if (info.st_size == 0)
-        status = nd_fail(err, ND_E_CAPTURE_FORMAT, path, "the file is empty");
-    close(fd);
+    if (fstat(index->fd, &info) != 0)
+        return nd_fail(err, ND_E_FILE_READ, path, "cannot read: %s", strerror(errno));
+    if (!S_ISREG(info.st_mode))
+        return nd_fail(err, ND_E_FILE_READ, path, "cannot read: it is not a regular file");
+    if (info.st_size == 0)
+        return nd_fail(err, ND_E_CAPTURE_FORMAT, path, "the file is empty");
+    index->file_bytes = (uint64_t)info.st_size;
+    index->modified = info.st_mtim;
+    return ND_OK;
+}
+
+static enum nd_status fill(const char *path, struct nd_index *index, struct nd_error *err)
+{
+    struct nd_reading reading = {
+        .path = path, .file_bytes = index->file_bytes, .damaged = ND_E_CAPTURE_FORMAT};
+    enum nd_status status = nd_reading_begin(&reading, build, index, err);
+    if (status != ND_OK)
+        return status;
+    status = nd_index_receive(index, &reading, err);
+    nd_reading_end(&reading);
+    if (status == ND_OK)
+        qsort(index->objects, index->n_objects, sizeof *index->objects, compare_objects);
     return status;
 }
 
 enum nd_status nd_index_open(const char *path, struct nd_index **out, struct nd_error *err)
 {
-    enum nd_status status = check_readable(path, err);
-    if (status != ND_OK)
-        return status;
     struct nd_index *index = nd_calloc(1, sizeof *index);
     if (index == NULL)
         return nd_fail_memory(err);
-    index->fd = -1;
     static atomic_uint_fast64_t n_opened;
     index->serial = atomic_fetch_add(&n_opened, 1) + 1;
-    nd_hdf5_lock();
-    status = build(path, index, err);
-    nd_hdf5_unlock();
+    enum nd_status status = open_readable(path, index, err);
     if (status == ND_OK)
-        *out = index;
-    else
+        status = fill(path, index, err);
+    if (status != ND_OK) {
         nd_index_close(&index);
-    return status;
+        return status;
+    }
+    map_file(index);
+    *out = index;
+    return ND_OK;
 }
 
 void nd_index_close(struct nd_index **index_at)

@@ -1,9 +1,10 @@
-/* The index of a capture: every object that the schema knows, with its type, shape, attributes and place in the
- * file.
+/* The index of a capture: every object that the schema knows, with its type, shape, attributes and place in
+ * the file.
  *
- * index.c is the only reader that calls libhdf5, and it calls nothing that reads data. What it finds is checked
- * against the size of the file before it is believed; data is then read by nd_index_read without libhdf5.
- * Objects that the schema does not know are left out. Immutable once made: any thread may read. */
+ * index.c is the only reader that calls libhdf5. It does so in a confined child with a limit of time
+ * (reading.h), and calls nothing that reads data. What it finds is checked against the size of the file
+ * before it is believed; data is then read by nd_index_read without libhdf5. Objects that the schema does
+ * not know are left out. Immutable once made: any thread may read. */
 #ifndef ND_CAPTURE_INDEX_H
 #define ND_CAPTURE_INDEX_H
 
@@ -57,7 +58,8 @@ struct nd_index {
 };
 
 /* ND_ERR_IO, ND_ERR_FORMAT (not HDF5, not a capture, truncated, against the schema), ND_ERR_UNSUPPORTED (a
- * newer format), ND_ERR_MEMORY. The caller frees *out. */
+ * newer format), ND_ERR_MEMORY. ND_E_FILE_TIME: libhdf5 did not return within the limit. The caller frees
+ * *out. */
 enum nd_status nd_index_open(const char *path, struct nd_index **out, struct nd_error *err);
 void nd_index_close(struct nd_index **index);
 

@@ -1,5 +1,5 @@
 /* The parts of the index that ask libhdf5: index.c walks, index_dataset.c and index_attrs.c describe what was
- * found. Everything here is called with nd_hdf5_lock held. */
+ * found. Everything here is called in the confined child. */
 #ifndef ND_CAPTURE_INDEX_INTERNAL_H
 #define ND_CAPTURE_INDEX_INTERNAL_H
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
-#include "import/confine.h"
+#include "capture/confine.h"
 #include "import/hdf5_array.h"
 
 enum {
@@ -289,12 +289,13 @@ static enum nd_status open_file(const char *path, hid_t *file, struct nd_error *
     return status;
 }
 
-enum nd_status nd_aihub_walk(const char *path, int fd, nd_aihub_visit visit, void *context,
+enum nd_status nd_aihub_walk(const struct nd_aihub_source *source, nd_aihub_visit visit, void *context,
                              struct nd_error *err)
 {
-    struct aihub hub = {.path = path, .fd = fd, .visit = visit, .context = context};
+    const char *path = source->path;
+    struct aihub hub = {.path = path, .fd = source->fd, .visit = visit, .context = context};
     hid_t file = H5I_INVALID_HID;
-    nd_confine_to_reading();
+    nd_confine_to_reading(source->max_cpu_s);
     enum nd_status status = open_file(path, &file, err);
     nd_confine(); /* nothing is opened any more */
     if (status == ND_OK)

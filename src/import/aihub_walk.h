@@ -19,10 +19,15 @@ struct nd_aihub_sample {
 typedef enum nd_status (*nd_aihub_visit)(void *context, const struct nd_aihub_sample *sample,
                                          struct nd_error *err);
 
-/* Visits all samples, tensor by tensor in their order, each from sample 0 on. fd is the file's. Confines the
- * process once the file is open; to be called with nd_hdf5_lock held. ND_E_IMPORT_FORMAT, ND_E_IMPORT_TYPE,
- * ND_E_IMPORT_NOTHING, and what visit returns. */
-enum nd_status nd_aihub_walk(const char *path, int fd, nd_aihub_visit visit, void *context,
+struct nd_aihub_source {
+    const char *path;
+    int fd;             /* the file's */
+    uint64_t max_cpu_s; /* for nd_confine_to_reading */
+};
+
+/* Visits all samples, tensor by tensor in their order, each from sample 0 on. Confines the process.
+ * ND_E_IMPORT_FORMAT, ND_E_IMPORT_TYPE, ND_E_IMPORT_NOTHING, and what visit returns. */
+enum nd_status nd_aihub_walk(const struct nd_aihub_source *source, nd_aihub_visit visit, void *context,
                              struct nd_error *err);
 
 #endif

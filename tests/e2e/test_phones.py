@@ -54,7 +54,7 @@ class Harness(OnShelf):
         self.assertEqual(phone.shell("getprop ro.soc.model"), "SM8750\n")
         self.assertIn("[ro.product.cpu.abi]: [x86_64]\n", phone.shell("getprop"))
         self.assertEqual(phone.shell("exit 7", expect=None).returncode, 7)
-        data = os.urandom(3_000_001)
+        data = random.Random(1).randbytes(3_000_001)
         (self.folder / "sent").write_bytes(data)
         before = phone.link.up_bytes
         self.shelf.adb("-s", phone.serial, "push", self.folder / "sent", phone.disk / "there")
@@ -67,7 +67,7 @@ class Harness(OnShelf):
 
     def test_a_link_that_is_cut_goes_down_and_stalls(self):
         phone = self.shelf.phone()
-        (self.folder / "big").write_bytes(os.urandom(20_000_000)) # adb compresses what it can
+        (self.folder / "big").write_bytes(random.Random(2).randbytes(20_000_000)) # adb compresses what it can
         push = ["-s", phone.serial, "push", self.folder / "big", phone.disk / "big"]
         sent = phone.link.total_bytes()
         phone.link.cut_after(5_000_000)

@@ -160,7 +160,7 @@ static void run_changed(struct exact_case *one)
 static void changed_calls_work_or_say_why_not(void **state)
 {
     (void)state;
-    const char *seed = getenv("SEED");
+    const char *seed = getenv("ND_SEED");
     random_state = seed != NULL ? strtoull(seed, NULL, 0) : 1;
     print_message("# seed %llu\n", (unsigned long long)random_state);
     for (int round = 0; round < 20; round++) {

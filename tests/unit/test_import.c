@@ -15,7 +15,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "import/confine.h"
+#include "capture/confine.h"
 #include "import/facts.h"
 #include "import/layout.h"
 #include "import/map.h"
@@ -310,7 +310,7 @@ static void a_confined_process_reads_and_writes_only_what_is_open(void **state)
     assert_int_equal(pipe(ends), 0);
     pid_t child = fork();
     if (child == 0) {
-        nd_confine_to_reading();
+        nd_confine_to_reading(60);
         bool is_held = open("/dev/null", O_RDONLY) >= 0 && open("/dev/null", O_WRONLY) < 0 && errno == EPERM &&
                        open("/dev/null", O_RDWR) < 0 && fork() < 0 && errno == EPERM;
         nd_confine();

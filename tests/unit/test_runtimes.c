@@ -5,14 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "device/runtimes/elf_facts.h"
 #include "device/internal.h"
 #include "device/runtimes/runtime_manifest.h"
 #include "device/runtimes/runtime_store.h"
-#include "npudiff/parse.h"
 #include "runtime/runtime.h"
 #include "support/scratch.h"
 
@@ -292,7 +290,7 @@ static void damaged_libraries_never_crash_the_reader(void **state)
     struct search search = {0};
     void *data = NULL;
     size_t n = 0, n_errors = 0, n_read = 0;
-    print_message("# seed %llu\n", (unsigned long long)seed);
+    print_message("# ND_SEED=%llu\n", (unsigned long long)seed);
     nd_runtime_visit_libraries(take_libc, &search);
     assert_int_equal(nd_file_read(search.path, (size_t)1 << 26, &data, &n, NULL), ND_OK);
     char *path = in_folder("mutant.so");
@@ -357,12 +355,10 @@ static void build_ids_are_found_wherever_they_lie(void **state)
     free(path);
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    seed = (uint64_t)time(NULL);
-    int64_t given;
-    if (argc == 3 && strcmp(argv[1], "--seed") == 0 && nd_parse_i64(argv[2], &given))
-        seed = (uint64_t)given;
+    const char *given = getenv("ND_SEED");
+    seed = given != NULL ? strtoull(given, NULL, 10) : 20261122;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(one_id_is_found_for_each_of_its_abis, use_folder, remove_folder),
         cmocka_unit_test_setup_teardown(newest_of_an_abi_is_the_default, use_folder, remove_folder),

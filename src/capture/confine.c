@@ -1,4 +1,4 @@
-#include "import/confine.h"
+#include "capture/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -10,8 +10,6 @@
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
-
-enum { MAX_CPU_S = 3600 };
 
 #if defined(__x86_64__)
 #define ND_AUDIT_ARCH AUDIT_ARCH_X86_64
@@ -84,9 +82,9 @@ static void filter_calls(void)
 }
 #endif
 
-void nd_confine_to_reading(void)
+void nd_confine_to_reading(uint64_t max_cpu_s)
 {
-    const struct rlimit none = {0, 0}, time = {MAX_CPU_S, MAX_CPU_S};
+    const struct rlimit none = {0, 0}, time = {max_cpu_s, max_cpu_s};
     setrlimit(RLIMIT_CORE, &none);
     setrlimit(RLIMIT_CPU, &time);
     prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -1,0 +1,73 @@
+/* Reading a stranger's file by a library that may crash or never return: a confined child reads (confine.h)
+ * and sends what it found through a pipe, and its parent stops it at a limit of time.
+ *
+ * The child may use LIMIT = 5 s + 1 s for each 10 MiB of the file and of what it sent, of processor time.
+ * The parent waits for it at most four times LIMIT by the clock; time in which the parent does other things
+ * does not count. */
+#ifndef ND_CAPTURE_READING_H
+#define ND_CAPTURE_READING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+/* What the child does. It sends records by nd_reading_send, and first calls nd_confine_to_reading with
+ * max_cpu_s. */
+struct nd_reading_child {
+    int pipe;
+    const char *path;
+    uint64_t max_cpu_s; /* what any sound file of that size needs at most */
+    unsigned char *buffer;
+    size_t n_buffered;
+};
+typedef enum nd_status nd_reading_work(void *context, struct nd_reading_child *child, struct nd_error *err);
+
+/* One reading. Fill in the first part; all is borrowed until nd_reading_end. */
+struct nd_reading {
+    const char *path;
+    uint64_t file_bytes;
+    enum nd_error_id damaged; /* the error when the child dies */
+    double base_limit_s;      /* instead of the 5 s; 0: 5 s */
+    /* Private. */
+    pid_t child;
+    int pipe;
+    uint64_t n_received;
+    uint64_t waited_ns;
+    unsigned char *buffer; /* bytes [buffer_at, n_buffered) were received and not taken */
+    size_t buffer_at, n_buffered;
+    bool is_over; /* the child has ended, or will by itself */
+};
+
+/* Starts the child, which runs work(context). libhdf5 is in no call of another thread when the child begins.
+ * ND_E_FILE_READ: no process can be started. The caller calls nd_reading_end only after ND_OK. */
+enum nd_status nd_reading_begin(struct nd_reading *reading, nd_reading_work *work, void *context,
+                                struct nd_error *err);
+
+/* Waits for the next record. *has_record is false at the end of the work. The other results: the error of
+ * the work; reading->damaged when the child died; ND_E_FILE_TIME when the limit was reached. */
+enum nd_status nd_reading_next(struct nd_reading *reading, bool *has_record, struct nd_error *err);
+
+/* n_bytes of the record in hand. Check what they say like a file: a file may have taken the child over.
+ * reading->damaged, ND_E_FILE_TIME. */
+enum nd_status nd_reading_take(struct nd_reading *reading, void *buf, size_t n_bytes, struct nd_error *err);
+
+/* n_bytes (at most 65536) of the record as text in new memory, which the caller frees. Like nd_reading_take,
+ * and ND_E_MEMORY. */
+enum nd_status nd_reading_take_text(struct nd_reading *reading, size_t n_bytes, char **text,
+                                    struct nd_error *err);
+
+/* reading->damaged: the record in hand cannot be. */
+enum nd_status nd_reading_fail(const struct nd_reading *reading, struct nd_error *err);
+
+/* Ends the child, if it still runs. */
+void nd_reading_end(struct nd_reading *reading);
+
+/* In the child: begins a record, and sends bytes of it. */
+enum nd_status nd_reading_send_record(struct nd_reading_child *child, struct nd_error *err);
+enum nd_status nd_reading_send(struct nd_reading_child *child, const void *bytes, size_t n_bytes,
+                               struct nd_error *err);
+
+#endif

@@ -1,0 +1,167 @@
+/* A stranger's file is read in a child that may die, hang, or tell nonsense: the parent says so, within its
+ * limit. */
+#include "support/main.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "capture/reading.h"
+
+/* What is asked of the child. */
+enum deed { SEND, FAIL, DIE, SPIN, SLEEP, SPEAK_NONSENSE };
+enum { N_RECORDS = 5, RECORD_BYTES = 100000 };
+
+struct task {
+    enum deed deed;
+    int after; /* records */
+};
+
+static void spin(void)
+{
+    for (volatile unsigned n = 0;; n++)
+        ;
+}
+
+static enum nd_status act(void *context, struct nd_reading_child *child, struct nd_error *err)
+{
+    const struct task *task = context;
+    static unsigned char bytes[RECORD_BYTES];
+    int n = task->deed == SEND ? N_RECORDS : task->after;
+    for (int i = 0; i < n; i++) {
+        memset(bytes, i, sizeof bytes);
+        if (nd_reading_send_record(child, err) != ND_OK || nd_reading_send(child, &i, sizeof i, err) != ND_OK ||
+            nd_reading_send(child, bytes, sizeof bytes, err) != ND_OK)
+            _exit(1);
+    }
+    switch (task->deed) {
+    case FAIL:
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "object", "it is wrong");
+    case DIE:
+        raise(SIGKILL);
+        break;
+    case SPIN:
+        spin();
+        break;
+    case SLEEP:
+        for (;;)
+            pause();
+    case SPEAK_NONSENSE:
+        nd_reading_send(child, "nonsense", 8, err);
+        break;
+    case SEND:
+        break;
+    }
+    return ND_OK;
+}
+
+/* Reads all; how many records came whole. */
+static enum nd_status receive(const struct task *task, double base_limit_s, int *n, struct nd_error *err)
+{
+    struct nd_reading reading = {
+        .path = "x.h5", .file_bytes = 1000, .damaged = ND_E_IMPORT_FORMAT, .base_limit_s = base_limit_s};
+    static unsigned char bytes[RECORD_BYTES], wanted[RECORD_BYTES];
+    bool has_record = true;
+    *n = 0;
+    assert_int_equal(nd_reading_begin(&reading, act, (void *)(uintptr_t)task, err), ND_OK);
+    pid_t child = reading.child;
+    enum nd_status status = ND_OK;
+    while (status == ND_OK && has_record) {
+        int i = -1;
+        status = nd_reading_next(&reading, &has_record, err);
+        if (status != ND_OK || !has_record)
+            break;
+        status = nd_reading_take(&reading, &i, sizeof i, err);
+        if (status == ND_OK)
+            status = nd_reading_take(&reading, bytes, sizeof bytes, err);
+        if (status != ND_OK)
+            break;
+        assert_int_equal(i, *n);
+        memset(wanted, i, sizeof wanted);
+        assert_memory_equal(bytes, wanted, sizeof wanted);
+        ++*n;
+    }
+    nd_reading_end(&reading);
+    assert_int_equal(kill(child, 0), -1); /* nothing is left of it */
+    return status;
+}
+
+static void what_the_child_sends_arrives(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    int n;
+    assert_int_equal(receive(&(struct task){.deed = SEND}, 0, &n, &err), ND_OK);
+    assert_int_equal(n, N_RECORDS);
+}
+
+static void an_error_of_the_child_is_the_parents(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    int n;
+    assert_int_equal(receive(&(struct task){FAIL, 1}, 0, &n, &err), ND_ERR_FORMAT);
+    assert_int_equal(err.id, ND_E_CAPTURE_SCHEMA);
+    assert_string_equal(err.message, "it is wrong");
+    assert_int_equal(n, 1);
+}
+
+static void a_child_that_dies_or_speaks_nonsense_means_a_damaged_file(void **state)
+{
+    (void)state;
+    static const enum deed deeds[] = {DIE, SPEAK_NONSENSE};
+    for (size_t i = 0; i < 2; i++) {
+        struct nd_error err = {0};
+        int n;
+        assert_int_equal(receive(&(struct task){deeds[i], 2}, 0, &n, &err), ND_ERR_FORMAT);
+        assert_int_equal(err.id, ND_E_IMPORT_FORMAT);
+        assert_non_null(strstr(err.message, "'x.h5' is damaged"));
+    }
+}
+
+/* Neither computing nor waiting for ever is waited for. */
+static void a_child_that_never_returns_is_stopped_at_the_limit(void **state)
+{
+    (void)state;
+    static const enum deed deeds[] = {SPIN, SLEEP};
+    for (size_t i = 0; i < 2; i++) {
+        struct nd_error err = {0};
+        int n;
+        uint64_t begun_ns = nd_clock_ns();
+        assert_int_equal(receive(&(struct task){deeds[i], 1}, 0.1, &n, &err), ND_ERR_IO);
+        assert_int_equal(err.id, ND_E_FILE_TIME);
+        assert_non_null(strstr(err.message, "'x.h5'"));
+        assert_non_null(strstr(err.message, "stopped at the limit of 0."));
+        assert_int_equal(n, 1);
+        double waited_s = (double)(nd_clock_ns() - begun_ns) * 1e-9;
+        assert_true(waited_s > 0.09 && waited_s < 30);
+    }
+}
+
+/* A shell or a server may have left SIGCHLD ignored: then nobody can be waited for. */
+static void it_ends_where_children_are_not_waited_for(void **state)
+{
+    (void)state;
+    struct nd_error err = {0};
+    int n;
+    signal(SIGCHLD, SIG_IGN);
+    enum nd_status status = receive(&(struct task){.deed = SEND}, 0, &n, &err);
+    signal(SIGCHLD, SIG_DFL);
+    assert_int_equal(status, ND_OK);
+    assert_int_equal(n, N_RECORDS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_the_child_sends_arrives),
+        cmocka_unit_test(an_error_of_the_child_is_the_parents),
+        cmocka_unit_test(a_child_that_dies_or_speaks_nonsense_means_a_damaged_file),
+        cmocka_unit_test(a_child_that_never_returns_is_stopped_at_the_limit),
+        cmocka_unit_test(it_ends_where_children_are_not_waited_for),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

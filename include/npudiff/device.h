@@ -231,16 +231,18 @@ struct nd_capture_options {
     size_t n_repeats;   /* 0: 1 */
     int deflate_level;  /* 0..9 */
     bool store_digests_only;
-    bool allow_fallback;
-    bool profile;                 /* store ONNX Runtime's profile as a log */
-    bool replace;                 /* replace an existing capture */
-    int log_severity;             /* 0 verbose ... 4 fatal */
-    double time_limit_s;          /* for the whole capture; 0: none */
-    double stall_limit_s;         /* without any progress; 0: none */
-    double link_limit_s;          /* how long a device whose link is lost is waited for; 0: not at all */
-    bool resume;                  /* go on where a run on another machine was interrupted; with `replace` a
-                                     capture that holds more samples than this run comes to is not replaced */
-    bool clean_device;            /* leave nothing on another machine, not even what a next run would need */
+    bool allow_fallback;  /* accept nodes that the device leaves to the CPU whatever is recorded. A node that
+                             falls  only because tensors are recorded is recorded in another session in either
+                             case */
+    bool profile;         /* store ONNX Runtime's profile as a log */
+    bool replace;         /* replace an existing capture */
+    int log_severity;     /* 0 verbose ... 4 fatal */
+    double time_limit_s;  /* for the whole capture; 0: none */
+    double stall_limit_s; /* without any progress; 0: none */
+    double link_limit_s;  /* how long a device whose link is lost is waited for; 0: not at all */
+    bool resume;          /* go on where a run on another machine was interrupted; with `replace` a
+                             capture that holds more samples than this run comes to is not replaced */
+    bool clean_device;    /* leave nothing on another machine, not even what a next run would need */
     size_t memory_limit_bytes;    /* resident memory of the agent; 0: none */
     const char *htp_config;       /* text of an HTP configuration to keep with the capture, or NULL; no provider
                                      takes it */

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/strbuf.h"
 #include "device/plan.h"
 #include "device/remote/remote.h"
 #include "spool/fields.h"
@@ -119,7 +120,21 @@ static enum nd_status read_fallen(const struct nd_job *job, const char *folder, 
 struct trial_context {
     const struct nd_capture_job *capture;
     unsigned int n_trials;
+    struct nd_fallen own; /* nodes that fall when nothing but the outputs is recorded: looking is not why */
 };
+
+/* Keeps in `fallen` only the nodes that fell because tensors were recorded. */
+static void remove_own(struct nd_fallen *fallen, const struct nd_fallen *own)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < fallen->n; i++) {
+        if (nd_fallen_has(own, fallen->names[i]))
+            free(fallen->names[i]);
+        else
+            fallen->names[n++] = fallen->names[i];
+    }
+    fallen->n = n;
+}
 
 /* nd_placement_trial: a session of its own, without samples. */
 static enum nd_status try_placement(void *context, const size_t *edges, size_t n_edges,
@@ -144,6 +159,8 @@ static enum nd_status try_placement(void *context, const size_t *edges, size_t n
             status = nd_fail(err, (enum nd_error_id)exit.error.id, exit.error.object, "%s", exit.error.message);
         if (status == ND_OK)
             status = read_fallen(&trial, folder, fallen, err);
+        if (status == ND_OK)
+            remove_own(fallen, &trials->own);
         nd_capture_job_free_trial(&trial);
     }
     nd_dir_remove(folder);
@@ -175,19 +192,38 @@ static enum nd_status choose_checks(struct trial_context *trials, size_t n_passe
     return status;
 }
 
-/* Cuts the capture into passes in which every node stays on its provider; *is_cut is false where that is not
- * possible. */
-static enum nd_status cut_into_passes(struct nd_capture_job *capture, bool *is_cut, struct nd_error *err)
+/* Which nodes the device leaves to the CPU when nothing but the model's outputs is recorded. */
+static enum nd_status find_own(struct trial_context *trials, struct nd_error *err)
 {
-    struct trial_context trials = {.capture = capture};
+    const struct nd_model *model = trials->capture->model;
+    struct nd_fallen own = {0};
+    size_t n = 0;
+    size_t *outputs = nd_calloc(nd_model_n_edges(model), sizeof *outputs);
+    if (outputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        if (nd_model_edge(model, e)->is_model_output)
+            outputs[n++] = e;
+    enum nd_status status = try_placement(trials, outputs, n, &own, err);
+    free(outputs);
+    if (status == ND_OK)
+        trials->own = own;
+    return status;
+}
+
+/* Cuts the capture into passes in which recording moves no node; *is_cut is false where that is not possible.
+ */
+static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct trial_context *trials,
+                                      bool *is_cut, struct nd_error *err)
+{
     size_t n_passes = 1;
     enum nd_status status = nd_plan_passes(capture->model, capture->selected, capture->n_edges, try_placement,
-                                           &trials, capture->pass_of_edge, &n_passes, err);
+                                           trials, capture->pass_of_edge, &n_passes, err);
     bool *with_checks = nd_calloc(n_passes, sizeof *with_checks);
     if (status == ND_OK && with_checks == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK && n_passes > 1)
-        status = choose_checks(&trials, n_passes, with_checks, err);
+        status = choose_checks(trials, n_passes, with_checks, err);
     if (status == ND_OK && n_passes > 1)
         status = nd_capture_job_set_passes(capture, n_passes, with_checks, err);
     *is_cut = n_passes > 1;
@@ -195,15 +231,48 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, bool *is_c
     return status;
 }
 
-/* Runs in one pass; where exposing the edges moved nodes off the NPU, again in several. *folder is the run that
- * counts. */
+/* The names, one a line, for the capture. */
+static enum nd_status note_moved(struct nd_capture_job *capture, const struct nd_fallen *moved,
+                                 struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    for (size_t i = 0; i < moved->n; i++)
+        nd_strbuf_printf(&text, "%s%s", i > 0 ? "\n" : "", moved->names[i]);
+    capture->moved = nd_strbuf_take(&text);
+    return capture->moved != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Nodes fell in the session that records everything: makes the job one in which looking moves nothing, where
+ * that is possible. *again says whether that job, or one that is allowed to fall back, is to be run. */
+static enum nd_status plan_after_fallback(struct nd_capture_job *capture, struct nd_fallen *fallen, bool *again,
+                                          struct nd_error *err)
+{
+    struct trial_context trials = {.capture = capture};
+    bool is_cut = false, may_fall = capture->options->allow_fallback;
+    enum nd_status status = may_fall ? find_own(&trials, err) : ND_OK;
+    remove_own(fallen, &trials.own);
+    if (status == ND_OK && fallen->n > 0)
+        status = cut_into_passes(capture, &trials, &is_cut, err);
+    if (status == ND_OK && fallen->n > 0 && !is_cut && may_fall)
+        status = note_moved(capture, fallen, err);
+    capture->job.is_fallback_allowed = may_fall;
+    *again = is_cut || may_fall;
+    nd_fallen_deinit(&trials.own);
+    return status;
+}
+
+/* Runs in one pass; where exposing the edges moved nodes off the NPU, again in several. Leave to fall back is
+ * leave for what the model itself does on the device: what falls because it is recorded is recorded apart in
+ * either case. *folder is the run that counts. */
 static enum nd_status run_all(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                               struct nd_error *err)
 {
     struct nd_fallen fallen = {0};
-    bool is_cut = false;
-    bool can_be_cut = nd_device_is_npu(capture->device->kind) && !capture->options->allow_fallback &&
-                      !nd_capture_job_is_untouched(capture) && !capture->options->prefixes;
+    bool again = false;
+    bool can_be_cut = nd_device_is_npu(capture->device->kind) && !nd_capture_job_is_untouched(capture) &&
+                      !capture->options->prefixes;
+    if (can_be_cut)
+        capture->job.is_fallback_allowed = false; /* then it stops before it runs a sample */
     *folder = nd_path_join(capture->folder, "run");
     enum nd_status status = *folder != NULL
                                 ? run_job(capture, &capture->job, *folder, capture->options, exit, err)
@@ -212,13 +281,13 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
         status = read_fallen(&capture->job, *folder, &fallen, err);
     if (status == ND_OK && fallen.n > 0) {
         nd_capture_report_stage(capture, "placement", exit->elapsed_s);
-        status = cut_into_passes(capture, &is_cut, err);
+        status = plan_after_fallback(capture, &fallen, &again, err);
     }
     nd_fallen_deinit(&fallen);
-    if (status != ND_OK || !is_cut)
+    if (status != ND_OK || !again)
         return status;
     free(*folder);
-    *folder = nd_path_join(capture->folder, "run-in-passes");
+    *folder = nd_path_join(capture->folder, "run-again");
     return *folder != NULL ? run_job(capture, &capture->job, *folder, capture->options, exit, err)
                            : nd_fail_memory(err);
 }

@@ -377,5 +377,6 @@ void nd_capture_job_deinit(struct nd_capture_job *capture)
     free(capture->edges);
     free(capture->selected);
     free(capture->pass_of_edge);
+    free(capture->moved);
     nd_job_deinit(&capture->job);
 }

@@ -21,6 +21,7 @@ struct nd_capture_job {
     struct nd_edge *edges;    /* copies of them, as they will be recorded */
     size_t n_edges;
     size_t *pass_of_edge;
+    char *moved;       /* nodes that fell to the CPU only because tensors were recorded, one a line, or NULL */
     struct nd_job job; /* complete but for passes and edges, which nd_capture_job_set_passes makes */
 };
 

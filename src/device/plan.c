@@ -19,6 +19,14 @@ void nd_fallen_deinit(struct nd_fallen *fallen)
     *fallen = (struct nd_fallen){0};
 }
 
+bool nd_fallen_has(const struct nd_fallen *fallen, const char *node)
+{
+    for (size_t i = 0; node != NULL && i < fallen->n; i++)
+        if (strcmp(fallen->names[i], node) == 0)
+            return true;
+    return false;
+}
+
 /* The edges under work: member[i] tells whether edges[i] is in the pass being made. */
 struct plan {
     const struct nd_model *model;
@@ -30,14 +38,6 @@ struct plan {
     bool *taken_out; /* of the pass being made, in this pass */
     size_t *scratch;
 };
-
-static bool has_fallen(const struct nd_fallen *fallen, const char *node)
-{
-    for (size_t i = 0; node != NULL && i < fallen->n; i++)
-        if (strcmp(fallen->names[i], node) == 0)
-            return true;
-    return false;
-}
 
 static size_t count(const bool *flags, size_t n)
 {
@@ -73,7 +73,7 @@ static size_t take_out_around(struct plan *plan, const struct nd_fallen *fallen)
     size_t n = 0;
     for (size_t u = 0; u < nd_model_n_units(plan->model); u++) {
         const struct nd_model_unit *unit = nd_model_unit(plan->model, u);
-        if (!has_fallen(fallen, nd_model_edge(plan->model, unit->edge)->node))
+        if (!nd_fallen_has(fallen, nd_model_edge(plan->model, unit->edge)->node))
             continue;
         n += take_out(plan, unit->edge);
         for (size_t i = 0; i < unit->n_inputs; i++)

@@ -10,14 +10,17 @@
 #include "npudiff/device.h"
 #include "spool/job.h"
 
-/* Tries the placement of one session that exposes `edges` (indices into the model). Fills fallen with the names
- * of the nodes that did not go to the provider (freed by nd_fallen_deinit; empty when all did). A session that
- * fails for another reason counts as all placed: the real run will meet and record that failure. */
+/* Names of nodes that did not go to the provider. */
 struct nd_fallen {
     char **names;
     size_t n;
 };
 void nd_fallen_deinit(struct nd_fallen *fallen);
+bool nd_fallen_has(const struct nd_fallen *fallen, const char *node);
+
+/* Tries the placement of one session that exposes `edges` (indices into the model). Fills fallen with the nodes
+ * that exposing these edges moved to the CPU (freed by nd_fallen_deinit; empty when it moved none). A session
+ * that fails for another reason counts as all placed: the real run will meet and record that failure. */
 
 typedef enum nd_status (*nd_placement_trial)(void *context, const size_t *edges, size_t n_edges,
                                              struct nd_fallen *fallen, struct nd_error *err);

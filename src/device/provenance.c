@@ -229,6 +229,13 @@ enum nd_status nd_provenance_add_failed_edge(struct nd_provenance *provenance, c
     return nd_provenance_add_text(provenance, "failure", "edge", edge) ? ND_OK : nd_fail_memory(err);
 }
 
+enum nd_status nd_provenance_add_moved(struct nd_provenance *provenance, const char *nodes,
+                                       struct nd_error *err)
+{
+    return nd_provenance_add_text(provenance, "runtime", "moved_by_recording", nodes) ? ND_OK
+                                                                                      : nd_fail_memory(err);
+}
+
 void nd_provenance_deinit(struct nd_provenance *provenance)
 {
     for (size_t i = 0; i < provenance->n; i++) {

@@ -32,6 +32,9 @@ enum nd_status nd_provenance_add_identity(struct nd_provenance *provenance, cons
 /* The edge whose session failed, in a capture of prefixes. */
 enum nd_status nd_provenance_add_failed_edge(struct nd_provenance *provenance, const char *edge,
                                              struct nd_error *err);
+/* Nodes that recording moved to the CPU, one a line. */
+enum nd_status nd_provenance_add_moved(struct nd_provenance *provenance, const char *nodes,
+                                       struct nd_error *err);
 void nd_provenance_deinit(struct nd_provenance *provenance);
 
 /* Whether SOURCE_DATE_EPOCH is set: then nothing that differs between two equal runs is stored. */

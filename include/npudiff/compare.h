@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-/* What a comparison concludes, from best to worst as in METRICS.md section 19: the worst of several wins. */
+/* What a comparison concludes. Of several the most severe counts (nd_verdict_worse, METRICS.md section 19). */
 enum nd_verdict {
     ND_VERDICT_SAME,           /* bit-equal everywhere */
     ND_VERDICT_WITHIN,         /* not bit-equal, but every element passes the gates that were given */
@@ -31,6 +31,9 @@ ND_PUBLIC const char *nd_verdict_name(enum nd_verdict verdict);
 /* same and within 0, differs 1, not comparable 3, inconclusive 4, failed 5. Trouble (2) is a status, not a
  * verdict. */
 ND_PUBLIC enum nd_exit nd_verdict_exit_code(enum nd_verdict verdict);
+
+/* The more severe of two, in the order of nd_exit_worse; within is more severe than same. */
+ND_PUBLIC enum nd_verdict nd_verdict_worse(enum nd_verdict a, enum nd_verdict b);
 
 /* Gates: what difference is allowed, by default and per tensor. METRICS.md section 15. */
 struct nd_gates;

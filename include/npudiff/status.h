@@ -44,8 +44,9 @@ struct nd_error {
     char object[512];
 };
 
-/* Exit codes of every command that judges (the worst of several wins in the order of their severity:
- * trouble 2, device failed 5, not comparable 3, inconclusive 4, differs 1, same 0). */
+/* Exit codes of every command that judges. Of several the most severe counts (nd_exit_worse), in this order:
+ * trouble 2, device failed 5, not comparable 3, differs 1, inconclusive 4, same 0. A difference that was found
+ * stands, whatever could not be answered beside it. */
 enum nd_exit {
     ND_EXIT_SAME = 0,
     ND_EXIT_DIFFERS = 1,
@@ -54,6 +55,10 @@ enum nd_exit {
     ND_EXIT_INCONCLUSIVE = 4,
     ND_EXIT_DEVICE_FAILED = 5,
 };
+
+/* The more severe of two. Every place that puts results together asks this function. A number that is none of
+ * these is as severe as trouble. Never fails. */
+ND_PUBLIC enum nd_exit nd_exit_worse(enum nd_exit a, enum nd_exit b);
 
 /* The exit code of a command that stops with `status`. Never fails. */
 ND_PUBLIC enum nd_exit nd_status_exit_code(enum nd_status status);

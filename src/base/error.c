@@ -74,6 +74,30 @@ enum nd_exit nd_status_exit_code(enum nd_status status)
     return ND_EXIT_TROUBLE;
 }
 
+static int severity_of(enum nd_exit code)
+{
+    switch (code) {
+    case ND_EXIT_SAME:
+        return 0;
+    case ND_EXIT_INCONCLUSIVE:
+        return 1;
+    case ND_EXIT_DIFFERS:
+        return 2;
+    case ND_EXIT_NOT_COMPARABLE:
+        return 3;
+    case ND_EXIT_DEVICE_FAILED:
+        return 4;
+    case ND_EXIT_TROUBLE:
+        break;
+    }
+    return 5;
+}
+
+enum nd_exit nd_exit_worse(enum nd_exit a, enum nd_exit b)
+{
+    return severity_of(b) > severity_of(a) ? b : a;
+}
+
 const char *nd_status_name(enum nd_status status)
 {
     switch (status) {

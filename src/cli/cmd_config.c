@@ -82,10 +82,8 @@ static int compare_all(const struct values *values, const struct nd_capture *ref
 {
     json_t *pairs = json_array();
     int exit_code = 0;
-    for (size_t i = 0; i < n && exit_code != ND_EXIT_TROUBLE; i++) {
-        int one = compare(values, ref, paths[i], pairs);
-        exit_code = one > exit_code ? one : exit_code; /* 0, 1 and 2 */
-    }
+    for (size_t i = 0; i < n && exit_code != ND_EXIT_TROUBLE; i++)
+        exit_code = cli_worse(exit_code, compare(values, ref, paths[i], pairs));
     if (exit_code != ND_EXIT_TROUBLE && values->json)
         return cli_print_rows("pairs", pairs, NULL, true) != 0 ? ND_EXIT_TROUBLE : exit_code;
     json_decref(pairs);

@@ -41,7 +41,7 @@ static int run_add(const struct golden_values *values, const char *path, const c
     int exit_code = 0;
     json_t *rows = json_array();
     for (size_t i = 0; i < n; i++)
-        exit_code = golden_worse(exit_code, add_one(values, store, captures[i], rows));
+        exit_code = cli_worse(exit_code, add_one(values, store, captures[i], rows));
     nd_golden_close(&store);
     if (values->json)
         cli_print_rows("added", rows, NULL, true);
@@ -128,7 +128,7 @@ static int run_diff(const struct golden_values *values, const char *path, const 
     json_t *report = golden_read(text);
     if (report == NULL)
         return ND_EXIT_TROUBLE;
-    int exit_code = golden_worse((int)verdict, golden_tell_problems(path, report));
+    int exit_code = cli_worse((int)verdict, golden_tell_problems(path, report));
     if (values->json)
         cli_print_json(report);
     else
@@ -165,9 +165,9 @@ static int run_check(const struct golden_values *values, const char *path, const
     json_t *checks = json_array();
     int exit_code = 0;
     for (size_t i = 0; i < n; i++)
-        exit_code = golden_worse(exit_code, check_one(values, store, captures[i], checks));
+        exit_code = cli_worse(exit_code, check_one(values, store, captures[i], checks));
     json_t *list = nd_golden_list(store, &text, &err) == ND_OK ? golden_read(text) : NULL;
-    exit_code = golden_worse(exit_code, list != NULL ? golden_tell_problems(path, list) : ND_EXIT_TROUBLE);
+    exit_code = cli_worse(exit_code, list != NULL ? golden_tell_problems(path, list) : ND_EXIT_TROUBLE);
     if (values->json) {
         json_t *root =
             json_pack("{s:O, s:O?}", "checks", checks, "problems", json_object_get(list, "problems"));

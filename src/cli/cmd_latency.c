@@ -133,7 +133,7 @@ static int examine_list(const struct values *values, const char *path, const str
     return exit_code;
 }
 
-/* Too few outranks suspect, as everywhere; but of the probes of one capture those with a verdict speak for it.
+/* Suspect outranks too few, as everywhere; but of the probes of one capture those with a verdict speak for it.
  */
 static int conclude(const struct entries *entries)
 {
@@ -147,7 +147,8 @@ static int conclude(const struct entries *entries)
         }
         is_open |= !has_verdict;
     }
-    return is_open ? ND_EXIT_INCONCLUSIVE : is_suspect ? ND_EXIT_DIFFERS : ND_EXIT_SAME;
+    int exit_code = is_open ? ND_EXIT_INCONCLUSIVE : ND_EXIT_SAME;
+    return is_suspect ? cli_worse(exit_code, ND_EXIT_DIFFERS) : exit_code;
 }
 
 static void print_json(const struct entries *entries, const struct nd_latency_options *options)

@@ -110,9 +110,9 @@ static int tell(const struct values *values, const struct placement_result *resu
     int exit_code = ND_EXIT_SAME;
     for (size_t d = 0; d < result->n_devices; d++) {
         if (result->devices[d].has_failed)
-            exit_code = ND_EXIT_DEVICE_FAILED;
-        else if (exit_code == ND_EXIT_SAME && placement_n_fallen(&result->devices[d]) > 0)
-            exit_code = ND_EXIT_DIFFERS;
+            exit_code = cli_worse(exit_code, ND_EXIT_DEVICE_FAILED);
+        else if (placement_n_fallen(&result->devices[d]) > 0)
+            exit_code = cli_worse(exit_code, ND_EXIT_DIFFERS);
     }
     if (values->quiet)
         return exit_code;

@@ -130,7 +130,7 @@ const struct cli_command cmd_qualify = {
         "The campaign and its policy are described in src/judge/CAMPAIGN.md.\n"
         "Exit code 0: every gate passed; 1: one failed; 2: trouble, or a campaign or policy that cannot be "
         "followed; 3: something cannot be compared; 4: too few samples for a question; 5: a device failed. The "
-        "worst of several, in the order 2, 5, 3, 4, 1.",
+        "worst of several, in the order 2, 5, 3, 1, 4.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

@@ -89,7 +89,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     else
         print_report(report, operands[0]);
     json_decref(report);
-    return golden_worse((int)exit_code, problems);
+    return cli_worse((int)exit_code, problems);
 }
 
 static const struct cli_option options[] = {

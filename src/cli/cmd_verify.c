@@ -42,8 +42,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     json_t *rows = json_array();
     int exit_code = ND_EXIT_SAME;
     for (size_t i = 0; i < n_operands; i++) {
-        int code = verify_one(operands[i], rows);
-        exit_code = code > exit_code ? code : exit_code;
+        exit_code = cli_worse(exit_code, verify_one(operands[i], rows));
     }
     static const struct cli_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
                                                 {"tensors", "TENSORS"}, {"wrong", "WRONG"},

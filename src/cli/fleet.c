@@ -238,9 +238,7 @@ static int tell(const struct cli_fleet *fleet)
         else if (cell->outcome.has_failed)
             fprintf(stderr, "npudiff: device '%s' failed at stage '%s': %s [ND-%d]\n", cell->device.label,
                     cell->outcome.stage, cell->outcome.failure.message, cell->outcome.failure.id);
-        /* Trouble outranks a failed device: something was not even tried. */
-        if (exit_code == ND_EXIT_SAME || code == ND_EXIT_TROUBLE)
-            exit_code = code;
+        exit_code = cli_worse(exit_code, code);
     }
     static const struct cli_column here[] = {{"device", "DEVICE"},   {"status", "STATUS"},
                                              {"samples", "SAMPLES"}, {"bytes", "BYTES"},

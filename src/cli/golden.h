@@ -23,9 +23,6 @@ struct golden_values {
     bool json;
 };
 
-/* The more severe of two exit codes: 2, 5, 3, 4, 1, 0. */
-int golden_worse(int a, int b);
-
 /* Reads a report of the library and frees its text; NULL, with a message, when memory is out. */
 json_t *golden_read(char *text);
 

@@ -120,7 +120,7 @@ static int capture_cells(struct regression *regression)
     {
         /* A device that failed gave a capture, and its row. */
         if (json_object_get(cell, "path") == NULL && exit_code != ND_EXIT_TROUBLE)
-            exit_code = golden_worse(exit_code, capture_alike(regression, i));
+            exit_code = cli_worse(exit_code, capture_alike(regression, i));
     }
     return exit_code == ND_EXIT_TROUBLE ? exit_code : 0;
 }
@@ -214,7 +214,7 @@ static int judge_cells(struct regression *regression)
     size_t i;
     json_array_foreach(regression->cells, i, cell)
     {
-        exit_code = golden_worse(exit_code, judge_cell(regression, cell));
+        exit_code = cli_worse(exit_code, judge_cell(regression, cell));
     }
     if (regression->values->json) {
         json_t *root = json_pack("{s:O}", "matrix", regression->rows);
@@ -260,7 +260,7 @@ static int run_regression(struct regression *regression)
     if (json_array_size(regression->cells) == 0) {
         fprintf(stderr, "npudiff: '%s' has no entry of model '%s' with another runtime than '%s'\n",
                 regression->store_path, values->model, values->runtime);
-        return golden_worse(exit_code, ND_EXIT_NOT_COMPARABLE);
+        return cli_worse(exit_code, ND_EXIT_NOT_COMPARABLE);
     }
     if (make_probes(regression, &err) != ND_OK)
         return cli_report_error(&err);
@@ -271,7 +271,7 @@ static int run_regression(struct regression *regression)
     int captured = capture_cells(regression);
     if (captured != 0)
         return captured;
-    return golden_worse(exit_code, judge_cells(regression));
+    return cli_worse(exit_code, judge_cells(regression));
 }
 
 int golden_check_runtime(const struct golden_values *values, const char *store_path,

@@ -8,14 +8,6 @@
 
 enum { MAX_EDGES_TOLD = 20, MAX_KEYS_TOLD = 3 };
 
-int golden_worse(int a, int b)
-{
-    static const int severity[] = {
-        [ND_EXIT_SAME] = 0,           [ND_EXIT_DIFFERS] = 1,       [ND_EXIT_INCONCLUSIVE] = 2,
-        [ND_EXIT_NOT_COMPARABLE] = 3, [ND_EXIT_DEVICE_FAILED] = 4, [ND_EXIT_TROUBLE] = 5};
-    return severity[a] >= severity[b] ? a : b;
-}
-
 json_t *golden_read(char *text)
 {
     json_t *report = json_loads(text, 0, NULL);

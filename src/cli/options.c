@@ -14,6 +14,11 @@ int cli_report_error(const struct nd_error *err)
     return (int)nd_status_exit_code(err->status);
 }
 
+int cli_worse(int a, int b)
+{
+    return (int)nd_exit_worse((enum nd_exit)a, (enum nd_exit)b);
+}
+
 int cli_usage_error(const char *command, const char *fmt, ...)
 {
     va_list args;

@@ -64,6 +64,9 @@ int cli_run(const struct cli_command *command, int argc, char **argv);
 /* Prints "npudiff: <message> [ND-<id>]" on stderr; the exit code that belongs to the error. */
 int cli_report_error(const struct nd_error *err);
 
+/* The more severe of two exit codes (nd_exit_worse). */
+int cli_worse(int a, int b);
+
 /* The same with a message of the command's own and exit code 2. */
 int cli_usage_error(const char *command, const char *fmt, ...) ND_PRINTF(2, 3);
 

@@ -35,6 +35,14 @@ enum nd_exit nd_verdict_exit_code(enum nd_verdict verdict)
     return ND_EXIT_TROUBLE;
 }
 
+enum nd_verdict nd_verdict_worse(enum nd_verdict a, enum nd_verdict b)
+{
+    enum nd_exit of_a = nd_verdict_exit_code(a), of_b = nd_verdict_exit_code(b);
+    if (of_a == of_b)
+        return a > b ? a : b; /* same and within */
+    return nd_exit_worse(of_a, of_b) == of_a ? a : b;
+}
+
 struct nd_compare_options nd_compare_options_default(void)
 {
     return (struct nd_compare_options){.struct_size = sizeof(struct nd_compare_options), .n_worst = 5};

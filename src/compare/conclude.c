@@ -8,11 +8,6 @@
 #include "compare/result.h"
 #include "compare/text.h"
 
-static enum nd_verdict worse(enum nd_verdict a, enum nd_verdict b)
-{
-    return a > b ? a : b;
-}
-
 /* The pair as a whole: worst coverage of its probes, but some samples are never NONE. */
 static enum nd_status sum_up_coverage(struct nd_compared_pair *pair, size_t n_probes, struct nd_error *err)
 {
@@ -94,7 +89,7 @@ static void conclude_edge(struct nd_comparison *comparison, size_t e)
         const struct nd_compared_pair *pair = &edge->pairs[t - 1];
         struct nd_compared_device *device = &comparison->devices[t];
         edge->comparable = edge->comparable && pair->total.coverage == ND_COVERAGE_FULL;
-        edge->verdict = worse(edge->verdict, pair->verdict);
+        edge->verdict = nd_verdict_worse(edge->verdict, pair->verdict);
         if (pair->total.difference.n_samples_differing == 0)
             continue;
         if (device->first_edge == SIZE_MAX)
@@ -156,7 +151,7 @@ enum nd_status nd_result_conclude(struct nd_comparison *comparison, const struct
     for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
         status = judge_edge(comparison, e, gates, err);
         conclude_edge(comparison, e);
-        comparison->verdict = worse(comparison->verdict, comparison->edges[e].verdict);
+        comparison->verdict = nd_verdict_worse(comparison->verdict, comparison->edges[e].verdict);
     }
     for (size_t c = 0; c < comparison->n_devices; c++)
         if (comparison->devices[c].status == ND_CAPTURE_FAILED)

@@ -1,8 +1,8 @@
 /* A qualification while it is made: what is captured, what was found, what it comes to. Its files only:
  * qualify.c is the order of events, qualify_plan.c what is to be captured, qualify_capture.c what of it is
- * there, qualify_run.c captures the rest, qualify_judge.c and qualify_value.c hold every gate against every
- * device, qualify_accuracy.c tells accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy,
- * qualify_result.c all of it as JSON. */
+ * there, qualify_run.c captures the rest, qualify_fallback.c says what fell back, qualify_judge.c and
+ * qualify_value.c hold every gate against every device, qualify_accuracy.c tells accuracies, qualify_explain.c
+ * causes, qualify_suggest.c the tightest policy, qualify_result.c all of it as JSON. */
 #ifndef ND_JUDGE_QUALIFY_H
 #define ND_JUDGE_QUALIFY_H
 
@@ -124,6 +124,27 @@ void nd_qualify_make_key(struct nd_qualification *q);
 /* Opens all captures. */
 enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err);
 
+/* ---- qualify_fallback.c ---- */
+
+/* Nodes of an NPU device's capture that run on the CPU, without those that quantise inputs and outputs. */
+struct nd_fallback {
+    size_t n_nodes;                      /* of the capture */
+    size_t n_fallen;                     /* that are not allowed to */
+    const struct nd_capture_node *first; /* of them; NULL: there are none */
+    size_t n_moved;                      /* that fell only because tensors were recorded: not counted above */
+    const struct nd_capture_node *moved; /* the first of these, or NULL */
+};
+void nd_qualify_find_fallback(const struct nd_qualify_cell *cell, const struct nd_texts *allow,
+                              struct nd_fallback *out);
+
+/* Where no gate says what of the cell may fall back, a fallback is the device's failure: fills cell->failure.
+ */
+enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                        struct nd_qualify_cell *cell, struct nd_error *err);
+
+/* Appends a text where recording moved nodes and nothing prevented it. */
+void nd_qualify_add_moved_finding(const struct nd_qualify_cell *cell, json_t *findings);
+
 /* ---- qualify_run.c ---- */
 
 /* Captures what is not fresh. Fills q->key. */
@@ -176,6 +197,12 @@ enum nd_case_verdict {
 };
 const char *nd_case_verdict_name(enum nd_case_verdict verdict);
 enum nd_exit nd_case_exit_code(enum nd_case_verdict verdict);
+
+/* Of the answer to an accuracy gate's question: passed, failed, inconclusive. */
+enum nd_case_verdict nd_case_verdict_of_answer(enum nd_answer_kind kind);
+
+/* The more severe of two, in the order of nd_exit_worse; warned is more severe than passed. */
+enum nd_case_verdict nd_case_verdict_worse(enum nd_case_verdict a, enum nd_case_verdict b);
 
 /* One gate on one device. */
 struct nd_case {

@@ -91,8 +91,11 @@ static json_t *interval(const struct nd_interval *interval)
     return json_pack("[o, o]", number(interval->low), number(interval->high));
 }
 
+/* Null where nothing is known, as of what devices lost against a float model that is not there. */
 static json_t *estimate(const struct nd_estimate *estimate)
 {
+    if (isnan(estimate->value))
+        return json_null();
     return json_pack("{s:o, s:o}", "value", number(estimate->value), "interval", interval(&estimate->interval));
 }
 
@@ -123,30 +126,72 @@ static json_t *evidence_json(const struct nd_accuracy_study *study, const int64_
                      stop > 0 ? json_integer((json_int_t)stop) : json_null());
 }
 
-/* A device against a reference: what changed, and what that proves. */
-static json_t *pair_json(const struct nd_qualification *q, const struct nd_accuracy_study *study,
-                         const int64_t *ref, const int64_t *test, const char *name, double p_holm)
-{
-    const struct nd_question question = {.kind = ND_QUESTION_NONINFERIOR,
-                                         .margin = q->campaign.margin,
-                                         .alpha = 1 - q->campaign.confidence,
-                                         .power = q->campaign.power};
-    struct nd_paired table;
+/* What is asked of a device against a reference, and the answer. */
+struct asked {
+    size_t rule; /* the gate that asks it; SIZE_MAX: none does, then it is the campaign's question */
+    struct nd_question question;
     struct nd_answer answer;
+};
+
+static enum nd_case_verdict verdict_of(const struct asked *asked)
+{
+    return nd_case_verdict_of_answer(asked->answer.kind);
+}
+
+/* The question of the gate that governs the device here; of several the one with the most severe answer. */
+static struct asked ask(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                        const struct nd_accuracy_study *study, const char *device, const char *reference,
+                        const struct nd_paired *table)
+{
+    const struct nd_campaign *campaign = &q->campaign;
+    struct asked asked = {
+        SIZE_MAX, {ND_QUESTION_NONINFERIOR, campaign->margin, 1 - campaign->confidence, campaign->power}, {0}};
+    struct nd_policy_cell cell = {.model = model->campaign->name, .device = device};
+    for (size_t e = 0; e < model->n_edges; e++)
+        if (strcmp(model->edges[e].name, study->edge) == 0)
+            cell.edge = &model->edges[e];
+    for (size_t p = 0; p < model->n_probes; p++)
+        if (strcmp(model->scope_probes[p].name, study->probe) == 0)
+            cell.probe = &model->scope_probes[p];
+    nd_paired_ask(table, &asked.question, &asked.answer);
+    for (size_t r = 0; r < campaign->policy.n; r++) {
+        const struct nd_policy_rule *rule = &campaign->policy.rules[r];
+        if (rule->gate != ND_POLICY_ACCURACY || strcmp(rule->to, reference) != 0 ||
+            !nd_policy_governs(&campaign->policy, r, &cell))
+            continue;
+        struct asked next = {
+            r, {ND_QUESTION_NONINFERIOR, rule->margin, 1 - rule->confidence, rule->power}, {0}};
+        nd_paired_ask(table, &next.question, &next.answer);
+        enum nd_case_verdict worse = nd_case_verdict_worse(verdict_of(&asked), verdict_of(&next));
+        if (asked.rule == SIZE_MAX || worse != verdict_of(&asked))
+            asked = next;
+    }
+    return asked;
+}
+
+/* A device of the study against a reference: what changed, and what that proves. */
+static json_t *pair_json(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                         const struct nd_accuracy_study *study, size_t d, const int64_t *ref, const char *name)
+{
+    const int64_t *test = study->classes[d];
+    struct nd_paired table;
     uint64_t n_changed_wrong;
     nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
-    nd_paired_ask(&table, &question, &answer);
+    const struct asked asked = ask(q, model, study, q->labels[study->devices[d]], name, &table);
+    const struct nd_question question = asked.question;
+    const struct nd_answer answer = asked.answer;
     struct nd_interval tango = nd_paired_tango(&table, q->campaign.confidence);
-    return json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:o}", "reference", name,
-        "samples", (json_int_t)nd_paired_n(&table), "right_before",
-        (json_int_t)(table.both_right + table.ref_only), "right_after",
-        (json_int_t)(table.both_right + table.test_only), "right_to_wrong", (json_int_t)table.ref_only,
-        "wrong_to_right", (json_int_t)table.test_only, "wrong_to_wrong", (json_int_t)n_changed_wrong,
-        "difference", number(nd_paired_difference(&table)), "interval", interval(&tango), "p_value",
-        number(nd_paired_p_value(&table)), "p_value_holm", number(p_holm), "margin", number(question.margin),
-        "margin_interval", interval(&answer.interval), "answer", nd_answer_name(question.kind, answer.kind),
-        "samples_needed", (json_int_t)answer.n_needed, "evidence", evidence_json(study, ref, test));
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:o, s:o}",
+                     "reference", name, "samples", (json_int_t)nd_paired_n(&table), "right_before",
+                     (json_int_t)(table.both_right + table.ref_only), "right_after",
+                     (json_int_t)(table.both_right + table.test_only), "right_to_wrong",
+                     (json_int_t)table.ref_only, "wrong_to_right", (json_int_t)table.test_only,
+                     "wrong_to_wrong", (json_int_t)n_changed_wrong, "difference",
+                     number(nd_paired_difference(&table)), "interval", interval(&tango), "p_value",
+                     number(nd_paired_p_value(&table)), "margin", number(question.margin), "margin_interval",
+                     interval(&answer.interval), "answer", nd_answer_name(question.kind, answer.kind),
+                     "samples_needed", (json_int_t)answer.n_needed, "evidence", evidence_json(study, ref, test),
+                     "gate", asked.rule != SIZE_MAX ? json_integer((json_int_t)asked.rule) : json_null());
 }
 
 /* Holm's p-values over all devices against one reference; NaN where there is none. */
@@ -169,7 +214,8 @@ static double *adjusted(const struct nd_accuracy_study *study, const int64_t *re
     return p;
 }
 
-static json_t *devices_json(const struct nd_qualification *q, const struct nd_accuracy_study *study)
+static json_t *devices_json(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                            const struct nd_accuracy_study *study)
 {
     const struct {
         const char *name;
@@ -181,9 +227,11 @@ static json_t *devices_json(const struct nd_qualification *q, const struct nd_ac
                               json_pack("{s:s, s:[]}", "device", q->labels[study->devices[d]], "against"));
     for (size_t r = 0; r < 2; r++) {
         double *p = adjusted(study, refs[r].classes);
-        for (size_t d = 0; p != NULL && refs[r].classes != NULL && d < study->n_devices; d++)
-            json_array_append_new(json_object_get(json_array_get(rows, d), "against"),
-                                  pair_json(q, study, refs[r].classes, study->classes[d], refs[r].name, p[d]));
+        for (size_t d = 0; p != NULL && refs[r].classes != NULL && d < study->n_devices; d++) {
+            json_t *pair = pair_json(q, model, study, d, refs[r].classes, refs[r].name);
+            json_object_set_new(pair, "p_value_holm", number(p[d]));
+            json_array_append_new(json_object_get(json_array_get(rows, d), "against"), pair);
+        }
         free(p);
     }
     return rows;
@@ -203,7 +251,8 @@ static json_t *spread_json(const struct nd_qualification *q, const struct nd_acc
                      estimate(&spread->quantised), "beyond", estimate(&spread->beyond));
 }
 
-static json_t *study_json(const struct nd_qualification *q, const struct nd_accuracy_study *study)
+static json_t *study_json(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                          const struct nd_accuracy_study *study)
 {
     const struct nd_churn *churn = &study->churn;
     json_t *churned =
@@ -212,13 +261,14 @@ static json_t *study_json(const struct nd_qualification *q, const struct nd_accu
                   proportion(&churn->any_differs), "unstable", proportion(&churn->unstable));
     return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "probe", study->probe, "edge", study->edge,
                      "samples", (json_int_t)churn->n_samples, "confidence", number(q->campaign.confidence),
-                     "devices", devices_json(q, study), "churn", churned, "spread", spread_json(q, study));
+                     "devices", devices_json(q, model, study), "churn", churned, "spread",
+                     spread_json(q, study));
 }
 
 json_t *nd_qualify_accuracy_json(const struct nd_qualification *q, const struct nd_qualify_model *model)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < model->n_studies; i++)
-        json_array_append_new(rows, study_json(q, &model->studies[i]));
+        json_array_append_new(rows, study_json(q, model, &model->studies[i]));
     return rows;
 }

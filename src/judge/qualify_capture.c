@@ -14,7 +14,7 @@
 #include "judge/qualify.h"
 
 /* Changes when a capture made before can no longer be used, whatever the version says. */
-#define KEY_FORMAT "2"
+#define KEY_FORMAT "3"
 
 /* ---- what a capture depends on ---- */
 
@@ -281,6 +281,8 @@ enum nd_status nd_qualify_open(struct nd_qualification *q, struct nd_error *err)
             status = nd_capture_open(cell->path, &cell->capture, err);
             if (status == ND_OK)
                 status = note_failure(cell, err);
+            if (status == ND_OK)
+                status = nd_qualify_note_fallback(q, &q->models[m], cell, err);
         }
     return status;
 }

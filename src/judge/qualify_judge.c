@@ -20,6 +20,22 @@ enum nd_exit nd_case_exit_code(enum nd_case_verdict verdict)
     return codes[verdict];
 }
 
+enum nd_case_verdict nd_case_verdict_worse(enum nd_case_verdict a, enum nd_case_verdict b)
+{
+    enum nd_exit of_a = nd_case_exit_code(a), of_b = nd_case_exit_code(b);
+    if (of_a == of_b)
+        return a > b ? a : b; /* passed and warned */
+    return nd_exit_worse(of_a, of_b) == of_a ? a : b;
+}
+
+enum nd_case_verdict nd_case_verdict_of_answer(enum nd_answer_kind kind)
+{
+    static const enum nd_case_verdict verdicts[] = {[ND_ANSWER_INCONCLUSIVE] = ND_CASE_INCONCLUSIVE,
+                                                    [ND_ANSWER_YES] = ND_CASE_PASSED,
+                                                    [ND_ANSWER_NO] = ND_CASE_FAILED};
+    return verdicts[kind];
+}
+
 /* What is judged, and where it stands. */
 struct judging {
     const struct nd_qualification *q;
@@ -32,8 +48,7 @@ struct judging {
 
 static void conclude(struct nd_case *out, enum nd_case_verdict verdict)
 {
-    if (verdict > out->verdict)
-        out->verdict = verdict;
+    out->verdict = nd_case_verdict_worse(out->verdict, verdict);
 }
 
 static bool governs(const struct judging *j, const struct nd_scope_edge *edge,
@@ -47,9 +62,14 @@ static bool governs(const struct judging *j, const struct nd_scope_edge *edge,
     return nd_policy_governs(&j->q->campaign.policy, j->rule, &cell);
 }
 
+static bool outranks(enum nd_case_verdict verdict, const struct nd_case *out)
+{
+    return nd_case_verdict_worse(out->verdict, verdict) != out->verdict;
+}
+
 static void note_not_comparable(struct nd_case *out, const char *edge, const char *why)
 {
-    if (out->verdict < ND_CASE_NOT_COMPARABLE)
+    if (outranks(ND_CASE_NOT_COMPARABLE, out))
         snprintf(out->message, sizeof out->message, "%s%s%s%s", edge != NULL ? "'" : "",
                  edge != NULL ? edge : "", edge != NULL ? "': " : "", why);
     conclude(out, ND_CASE_NOT_COMPARABLE);
@@ -238,9 +258,6 @@ static void tell_answer(const struct judging *j, const struct nd_paired *table, 
 
 static void judge_study(struct judging *j, const struct nd_accuracy_study *study)
 {
-    static const enum nd_case_verdict verdicts[] = {[ND_ANSWER_INCONCLUSIVE] = ND_CASE_INCONCLUSIVE,
-                                                    [ND_ANSWER_YES] = ND_CASE_PASSED,
-                                                    [ND_ANSWER_NO] = ND_CASE_FAILED};
     const int64_t *ref = reference_classes(j, study), *test = nd_accuracy_study_classes(study, j->device);
     struct nd_case *out = j->out;
     if (ref == NULL || test == NULL) {
@@ -256,12 +273,12 @@ static void judge_study(struct judging *j, const struct nd_accuracy_study *study
     uint64_t n_changed_wrong;
     nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
     nd_paired_ask(&table, &question, &answer);
-    enum nd_case_verdict verdict = verdicts[answer.kind];
-    bool is_worst = out->n_cells == 0 || verdict > out->verdict ||
+    enum nd_case_verdict verdict = nd_case_verdict_of_answer(answer.kind);
+    bool is_worst = out->n_cells == 0 || outranks(verdict, out) ||
                     (verdict == out->verdict && 0 - answer.difference > out->value);
     out->n_cells++;
     out->n_failing += answer.kind != ND_ANSWER_YES;
-    if (is_worst && out->verdict < ND_CASE_NOT_COMPARABLE) {
+    if (is_worst && outranks(ND_CASE_NOT_COMPARABLE, out)) {
         out->value = 0 - answer.difference;
         out->edge = study->edge;
         out->probe = study->probe;
@@ -323,11 +340,11 @@ static void judge_one_target(struct judging *j, const struct nd_qualify_target *
     enum nd_case_verdict verdict = interval.high <= j->gate->max ? ND_CASE_PASSED
                                    : interval.low > j->gate->max ? ND_CASE_FAILED
                                                                  : ND_CASE_INCONCLUSIVE;
-    bool is_worst = out->n_cells == 0 || verdict > out->verdict ||
+    bool is_worst = out->n_cells == 0 || outranks(verdict, out) ||
                     (verdict == out->verdict && (isnan(worse) || worse > out->value));
     out->n_cells++;
     out->n_failing += verdict != ND_CASE_PASSED;
-    if (is_worst && out->verdict < ND_CASE_NOT_COMPARABLE) {
+    if (is_worst && outranks(ND_CASE_NOT_COMPARABLE, out)) {
         out->value = worse;
         out->edge = target->edge;
         out->probe = target->probe;
@@ -403,57 +420,23 @@ static void judge_latency(struct judging *j)
                  out->probe);
 }
 
-static bool is_io_quantisation(const struct nd_model *model, const char *name)
-{
-    for (size_t i = 0; i < nd_model_n_nodes(model); i++)
-        if (strcmp(nd_model_node(model, i)->name, name) == 0)
-            return nd_model_node(model, i)->is_io_quantisation;
-    return false;
-}
-
-/* Nodes of a capture that run on the CPU although the device is none, by what the gate says of them. */
-struct fallen {
-    size_t n_allowed, n_quantisers, n_others;
-    const struct nd_capture_node *quantiser, *other; /* the first ones */
-};
-
-static void sort_node(const struct judging *j, const struct nd_capture_node *node, struct fallen *fallen)
-{
-    const struct nd_texts *allow = &j->gate->allow;
-    if (j->cell->device.kind == ND_DEVICE_CPU || strcmp(node->provider, "CPUExecutionProvider") != 0 ||
-        is_io_quantisation(j->cell->model, node->name))
-        return;
-    if (allow->n > 0 && (nd_texts_match(allow, node->name) || nd_texts_match(allow, node->op_type))) {
-        fallen->n_allowed++;
-    } else if (strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0) {
-        fallen->quantiser = fallen->n_quantisers++ == 0 ? node : fallen->quantiser;
-    } else {
-        fallen->other = fallen->n_others++ == 0 ? node : fallen->other;
-    }
-}
-
 static void judge_fallback(struct judging *j)
 {
     struct nd_case *out = j->out;
-    struct fallen fallen = {0};
+    struct nd_fallback found;
     if (!governs(j, NULL, NULL))
         return;
     out->applies = true;
-    out->n_cells = nd_capture_n_nodes(j->cell->capture);
-    for (size_t i = 0; i < out->n_cells; i++)
-        sort_node(j, nd_capture_node(j->cell->capture, i), &fallen);
-    /* An operator that may fall back takes the quantisers around it along. */
-    if (fallen.n_allowed > 0)
-        fallen.n_quantisers = 0;
-    out->n_failing = fallen.n_others + fallen.n_quantisers;
+    nd_qualify_find_fallback(j->cell, &j->gate->allow, &found);
+    out->n_cells = found.n_nodes;
+    out->n_failing = found.n_fallen;
     out->value = (double)out->n_failing;
     out->bound = 0;
-    const struct nd_capture_node *node = fallen.n_others > 0 ? fallen.other : fallen.quantiser;
     if (out->n_failing == 0)
         snprintf(out->message, sizeof out->message, "no node falls back that may not");
     else
         snprintf(out->message, sizeof out->message, "node '%s' (%s) runs on the CPU; %zu of %zu nodes do",
-                 node->name, node->op_type, out->n_failing, out->n_cells);
+                 found.first->name, found.first->op_type, out->n_failing, out->n_cells);
     conclude(out, out->n_failing > 0 ? ND_CASE_FAILED : ND_CASE_PASSED);
 }
 

@@ -169,17 +169,6 @@ static enum nd_status place(const struct nd_qualification *q, const struct nd_qu
     return cell->path != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static bool has_fallback_gate(const struct nd_qualification *q, const char *model, const char *device)
-{
-    for (size_t r = 0; r < q->campaign.policy.n; r++) {
-        const struct nd_policy_rule *rule = &q->campaign.policy.rules[r];
-        if (rule->gate == ND_POLICY_FALLBACK && nd_texts_match(&rule->models, model) &&
-            nd_texts_match(&rule->devices, device))
-            return true;
-    }
-    return false;
-}
-
 static enum nd_status plan_device(struct nd_qualification *q, struct nd_qualify_model *model, size_t d,
                                   struct nd_error *err)
 {
@@ -195,7 +184,7 @@ static enum nd_status plan_device(struct nd_qualification *q, struct nd_qualify_
     cell->model = model->model;
     cell->probes = (const struct nd_probe *const *)model->probes;
     cell->edges = q->campaign.edges;
-    cell->allow_fallback = has_fallback_gate(q, model->campaign->name, cell->label);
+    cell->allow_fallback = nd_device_is_npu(cell->device.kind) && cell->device.way == ND_REMOTE_AGENT;
     for (size_t i = 0; status == ND_OK && i < device->n_prepared; i++)
         if (strcmp(device->prepared[i].model, model->campaign->name) == 0) {
             status = nd_qualify_plan_prepared(q, model, device->prepared[i].path, cell, err);

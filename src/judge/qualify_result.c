@@ -45,19 +45,9 @@ static json_t *texts_of(const struct nd_texts *texts)
     return list;
 }
 
-/* Trouble first, then a failed device, not comparable, inconclusive, differs, same. */
-static int severity(enum nd_exit code)
-{
-    static const int severities[] = {
-        [ND_EXIT_SAME] = 0,           [ND_EXIT_DIFFERS] = 1,       [ND_EXIT_INCONCLUSIVE] = 2,
-        [ND_EXIT_NOT_COMPARABLE] = 3, [ND_EXIT_DEVICE_FAILED] = 4, [ND_EXIT_TROUBLE] = 5};
-    return severities[code];
-}
-
 static void worsen(enum nd_exit *worst, enum nd_exit code)
 {
-    if (severity(code) > severity(*worst))
-        *worst = code;
+    *worst = nd_exit_worse(*worst, code);
 }
 
 static const char *verdict_name(enum nd_exit code)
@@ -112,10 +102,16 @@ static json_t *device_json(const struct nd_qualification *q, const struct nd_qua
         text_of(cell->device.runtime.id), "capture", text_of(cell->relative), "capture_sha256", cell->sha256,
         "prepared", text_of(cell->prepared != NULL ? nd_path_base(nd_model_path(cell->prepared)) : NULL),
         "failure", text_of(cell->failure));
-    json_object_set_new(row, "status", json_string(nd_capture_state_name(nd_capture_state(cell->capture))));
+    enum nd_capture_status state = nd_capture_state(cell->capture);
+    /* A complete capture of a device that fell back where it may not is a failure, too. */
+    bool is_failed = state == ND_CAPTURE_COMPLETE && cell->failure != NULL;
+    json_object_set_new(row, "status",
+                        json_string(nd_capture_state_name(is_failed ? ND_CAPTURE_FAILED : state)));
     json_object_set_new(row, "prepared_sdk", word(cell->binary.sdk));
     json_object_set_new(row, "prepared_chipset", word(cell->binary.chipset));
-    json_object_set_new(row, "findings", nd_qualify_prepared_findings(cell));
+    json_t *findings = nd_qualify_prepared_findings(cell);
+    nd_qualify_add_moved_finding(cell, findings);
+    json_object_set_new(row, "findings", findings);
     put_comparison(q, model, device, row);
     json_object_set_new(row, "explanation", text_of(model->explanations[device]));
     return row;

@@ -57,7 +57,8 @@ static enum nd_status run_task(struct work *work, const struct task *task, struc
     options.n_repeats = work->q->campaign.n_repeats;
     options.allow_fallback = cell->allow_fallback;
     options.replace = true;
-    options.resume = is_elsewhere && !asked->force;
+    /* qnn-net-run starts over. */
+    options.resume = is_elsewhere && cell->device.way == ND_REMOTE_AGENT && !asked->force;
     options.is_cancelled = asked->is_cancelled;
     options.cancel_context = asked->cancel_context;
     say(work, "capturing '%s' on %s", model->campaign->name, cell->label);

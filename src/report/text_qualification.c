@@ -169,8 +169,8 @@ static void put_common(struct nd_strbuf *out, const json_t *spread)
 {
     const json_t *common = json_object_get(spread, "common"), *interval = json_object_get(common, "interval");
     double low = real_of(json_array_get(interval, 0)), high = real_of(json_array_get(interval, 1));
-    if (isnan(low) || isnan(high))
-        return;
+    if (isnan(real_of(json_object_get(common, "value"))) || isnan(low) || isnan(high))
+        return; /* there is no float model */
     put_linef(out, 2, "against the float model the devices have %+.2f points on average [%+.2f, %+.2f]: %s",
               100 * real_of(json_object_get(common, "value")), 100 * low, 100 * high,
               high < 0  ? "a loss that they share"

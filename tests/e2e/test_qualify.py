@@ -164,11 +164,37 @@ class Qualify(Scratch):
         self.assertEqual(result["verdict"], "device failed")
         root = ET.parse(self.folder / "out/junit.xml").getroot()
         self.assertEqual((root.get("tests"), root.get("errors")), ("4", "2"))
+        devices = {d["device"]: d for d in result["models"][0]["devices"]}
+        self.assertEqual((devices["cpu"]["status"], devices["gen3"]["status"]), ("complete", "failed"))
+        self.assertIn("node 'erf' (Erf) runs on the CPU", devices["gen3"]["failure"])
         path.write_text(head + "policy:\n- {gate: fallback}\n")
-        result, _ = self.qualify(path, expect=1)
+        result, made = self.qualify(path, expect=1)
+        self.assertEqual(made, []) # the policy changes what is said of captures, not captures
         self.assertIn("node 'erf' (Erf) runs on the CPU; ", self.cases(result, "fallback")["gen3"]["message"])
         path.write_text(head + "policy:\n- {gate: fallback, allow: Erf}\n")
-        self.qualify(path)
+        self.assertEqual(self.qualify(path)[1], [])
+
+    def test_gates_do_not_change_the_captures(self):
+        """Recording all tensors in one session would move layers of this model to the CPU. The gate finds no fallback, and
+        without it nothing is captured again."""
+        head = f"models: [{{name: attention, quantised: '{MODELS / 'random-attention.w8a8.onnx'}', probes: 'uniform:2'}}]\n" \
+               "devices: ['htp-sim:gen3']\noutput: out\npolicy:\n- {gate: finalize}\n- {gate: lsb, max: 255}\n"
+        path = self.folder / "c.yaml"
+        path.write_text(head + "- {gate: fallback}\n")
+        gated, made = self.qualify(path)
+        self.assertEqual(made, ["gen3", "quantised"])
+        opened = self.open(self.folder / "out/captures/attention/gen3.h5")
+        self.assertEqual(int(opened.file["runtime"].attrs["passes"]), 2)
+        nodes = zip(opened.column("nodes", "op_type"), opened.column("nodes", "provider"))
+        self.assertLessEqual({op for op, provider in nodes if provider == "CPUExecutionProvider"},
+                             {"QuantizeLinear", "DequantizeLinear"}) # of inputs and outputs
+        path.write_text(head)
+        plain, made = self.qualify(path)
+        self.assertEqual(made, [])
+        for result in (gated, plain):
+            self.assertEqual(result["models"][0]["devices"][0]["status"], "complete")
+        for gate in ("finalize", "lsb"):
+            self.assertEqual(self.cases(gated, gate), self.cases(plain, gate))
 
     def test_what_is_prepared_takes_the_place_of_the_model(self):
         """Another file goes to the device; its outputs, floats, are held against the codes of the model."""

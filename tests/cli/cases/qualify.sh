@@ -39,3 +39,13 @@ sed 's/margin: 0.05/margin: 0.001/' one.yaml >two.yaml
 code_of qualify two.yaml
 sed -n '/skipped/p' out/junit.xml
 ls out out/captures/cnn
+# Without a float model, and with a gate that fails beside one that is inconclusive.
+cat >three.yaml <<END
+models: [{name: cnn, quantised: models/cnn.w8a8.onnx, probes: [digits=models/digits-test.npz]}]
+devices: [exact, 'emu:floor']
+edges: outputs
+output: three
+policy: [{gate: lsb, max: 0}, {gate: accuracy-drop, margin: 0.001}]
+END
+run qualify three.yaml -q
+sed -n '/VERDICT/,$p' three/result.txt

@@ -73,11 +73,13 @@ static enum nd_status write_libraries(struct nd_capture_writer *writer, const st
     char **lines = nd_calloc(index->n_libraries, sizeof *lines);
     enum nd_status status = lines != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < index->n_libraries; i++) {
-        char *path = nd_fields_get(&index->libraries[i], "path");
-        char *build_id = nd_fields_get(&index->libraries[i], "build_id");
+        char *path = nd_fields_text(&index->libraries[i], "path");
+        char *build_id = nd_fields_text(&index->libraries[i], "build_id");
         struct nd_strbuf line = {0};
-        nd_strbuf_printf(&line, "%s%c%s", path != NULL ? path : "", '\0', build_id != NULL ? build_id : "");
-        lines[i] = nd_strbuf_take(&line);
+        if (path != NULL && build_id != NULL) {
+            nd_strbuf_printf(&line, "%s%c%s", path, '\0', build_id);
+            lines[i] = nd_strbuf_take(&line);
+        }
         free(path);
         free(build_id);
         if (lines[i] == NULL)
@@ -101,8 +103,8 @@ static enum nd_status write_attributes(struct nd_capture_writer *writer, const s
         status = nd_capture_writer_attr(writer, &assembly->attrs[i], err);
     static const char *const keys[][2] = {{"version", "ort_version"}, {"build_info", "ort_build_info"}};
     for (size_t i = 0; status == ND_OK && index->runtime.kind != 0 && i < 2; i++) {
-        char *value = nd_fields_get(&index->runtime, keys[i][0]);
-        status = write_string(writer, "runtime", keys[i][1], value, err);
+        char *value = nd_fields_text(&index->runtime, keys[i][0]);
+        status = value != NULL ? write_string(writer, "runtime", keys[i][1], value, err) : nd_fail_memory(err);
         free(value);
     }
     const struct nd_attr resumed = {.group = (char *)"runtime",
@@ -113,8 +115,8 @@ static enum nd_status write_attributes(struct nd_capture_writer *writer, const s
         status = nd_capture_writer_attr(writer, &resumed, err);
     static const char *const truths[] = {"profile", "faulty", "kinds", "n_changed"};
     for (size_t i = 0; status == ND_OK && index->truth.kind != 0 && i < sizeof truths / sizeof truths[0]; i++) {
-        char *value = nd_fields_get(&index->truth, truths[i]);
-        status = write_string(writer, "truth", truths[i], value, err);
+        char *value = nd_fields_text(&index->truth, truths[i]);
+        status = value != NULL ? write_string(writer, "truth", truths[i], value, err) : nd_fail_memory(err);
         free(value);
     }
     return status == ND_OK ? write_libraries(writer, assembly, index, err) : status;
@@ -131,14 +133,12 @@ static void describe_failure(const struct nd_assembly *assembly, const struct nd
     const char *first_stage = assembly->death_stage != NULL ? assembly->death_stage : "start";
     out->state = assembly->can_resume && out->samples_done > 0 ? ND_CAPTURE_PARTIAL : ND_CAPTURE_FAILED;
     snprintf(out->stage, sizeof out->stage, "%s", index->stage[0] != '\0' ? index->stage : first_stage);
-    char *message = is_last_word ? nd_fields_get(&index->failure, "message") : NULL;
-    char *object = is_last_word ? nd_fields_get(&index->failure, "object") : NULL;
     uint64_t code = ND_E_DEVICE_CRASH;
-    if (message != NULL) {
+    if (is_last_word) {
         nd_fields_get_u64(&index->failure, "code", &code);
         out->failure = (struct nd_error){.status = ND_ERR_DEVICE, .id = (int)code};
-        snprintf(out->failure.message, sizeof out->failure.message, "%s", message);
-        snprintf(out->failure.object, sizeof out->failure.object, "%s", object != NULL ? object : "");
+        nd_fields_copy(&index->failure, "message", out->failure.message, sizeof out->failure.message);
+        nd_fields_copy(&index->failure, "object", out->failure.object, sizeof out->failure.object);
     } else if (assembly->death != NULL) {
         out->failure = *assembly->death;
     } else {
@@ -146,8 +146,6 @@ static void describe_failure(const struct nd_assembly *assembly, const struct nd
                 index->has_ended ? "the agent ended without all samples"
                                  : "the agent's spool ends before its end");
     }
-    free(message);
-    free(object);
 }
 
 /* A provider whose backend lacks a library takes no node, and says why only in the log. */
@@ -210,11 +208,14 @@ static enum nd_status write_runtime_log(struct nd_capture_writer *writer, const 
     struct nd_strbuf text = {0};
     for (size_t i = 0; i < index->n_logs; i++) {
         uint64_t severity = 0;
-        char *location = nd_fields_get(&index->logs[i], "location");
-        char *message = nd_fields_get(&index->logs[i], "message");
+        char *location = nd_fields_text(&index->logs[i], "location");
+        char *message = nd_fields_text(&index->logs[i], "message");
         nd_fields_get_u64(&index->logs[i], "severity", &severity);
-        nd_strbuf_printf(&text, "[%s] %s: %s\n", severity < 5 ? severities[severity] : "?",
-                         location != NULL ? location : "", message != NULL ? message : "");
+        if (location != NULL && message != NULL)
+            nd_strbuf_printf(&text, "[%s] %s: %s\n", severity < 5 ? severities[severity] : "?", location,
+                             message);
+        else
+            text.failed = true;
         free(location);
         free(message);
     }

@@ -305,13 +305,18 @@ const struct nd_index_object *nd_index_find(const struct nd_index *index, const 
     return bsearch(path, index->objects, index->n_objects, sizeof *index->objects, compare_path);
 }
 
-/* The first object that is not before the n first bytes of prefix. */
-static size_t lower_bound(const struct nd_index *index, const char *prefix, size_t n, bool is_past)
+/* The first object that is not before "<path>/", or with is_past the first behind all that begin so. Needs no
+ * memory: there would be no way to say that there is none. */
+static size_t lower_bound(const struct nd_index *index, const char *path, bool is_past)
 {
+    size_t n = strlen(path);
     size_t low = 0, high = index->n_objects;
     while (low < high) {
         size_t middle = low + (high - low) / 2;
-        int order = strncmp(index->objects[middle].path, prefix, n);
+        const char *at = index->objects[middle].path;
+        int order = strncmp(at, path, n);
+        if (order == 0)
+            order = (int)(unsigned char)at[n] - '/';
         if (order < 0 || (is_past && order == 0))
             low = middle + 1;
         else
@@ -322,20 +327,14 @@ static size_t lower_bound(const struct nd_index *index, const char *prefix, size
 
 void nd_index_range(const struct nd_index *index, const char *path, size_t *first, size_t *end)
 {
-    size_t n = strlen(path);
     *first = *end = 0;
     const struct nd_index_object *group = nd_index_find(index, path);
     if (group == NULL)
         return;
     /* Paths that only start alike ("/a-b" beside "/a") lie between a group and what is inside it: "/a/" is
      * searched. */
-    struct nd_strbuf prefix = {0};
-    nd_strbuf_printf(&prefix, "%s/", path);
-    if (!prefix.failed) {
-        *first = lower_bound(index, prefix.text, n + 1, false);
-        *end = lower_bound(index, prefix.text, n + 1, true);
-    }
-    nd_strbuf_deinit(&prefix);
+    *first = lower_bound(index, path, false);
+    *end = lower_bound(index, path, true);
 }
 
 bool nd_index_is_child(const struct nd_index_object *object, const char *path)

@@ -98,10 +98,9 @@ enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd_error 
         struct nd_capture_log *log = &capture->logs[capture->n_logs++];
         struct nd_shape any = {.rank = 1, .dims = {-1}};
         void *text = NULL;
-        log->name = nd_name_unescape(path + strlen("/logs/"));
-        if (log->name == NULL)
-            return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a name that npudiff writes", path);
-        status = nd_capture_load(capture, path, ND_DTYPE_U8, &any, &text, NULL, err);
+        status = nd_name_unescape(path + strlen("/logs/"), path, &log->name, err);
+        if (status == ND_OK)
+            status = nd_capture_load(capture, path, ND_DTYPE_U8, &any, &text, NULL, err);
         log->text = text;
     }
     return status;

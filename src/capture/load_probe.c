@@ -78,11 +78,10 @@ static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_
     if (source == NULL || source->dtype != ND_DTYPE_NONE)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
                        "attribute 'source' of '%s' is missing or not text", group->path);
-    probe->name = nd_name_unescape(group->path + strlen("/probes/"));
+    status = nd_name_unescape(group->path + strlen("/probes/"), group->path, &probe->name, err);
+    if (status != ND_OK)
+        return status;
     probe->source = strndup((const char *)source->bytes, source->n_bytes);
-    if (probe->name == NULL)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path, "'%s' is not a name that npudiff writes",
-                       group->path);
     return probe->source != NULL ? ND_OK : nd_fail_memory(err);
 }
 
@@ -153,10 +152,9 @@ static enum nd_status load_input(const struct nd_capture *capture, struct nd_pro
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
                        "'%s' has index %zu, which is taken or too large", object->path, at);
     struct nd_capture_input *input = &probe->inputs[at];
-    input->name = nd_name_unescape(strrchr(object->path, '/') + 1);
-    if (input->name == NULL)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' is not a name that npudiff writes",
-                       object->path);
+    status = nd_name_unescape(strrchr(object->path, '/') + 1, object->path, &input->name, err);
+    if (status != ND_OK)
+        return status;
     status = nd_capture_tensor_dtype(object, &input->dtype, err);
     if (status != ND_OK)
         return status;

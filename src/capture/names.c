@@ -30,7 +30,7 @@ char *nd_name_escape(const char *name)
     return nd_strbuf_take(&buf);
 }
 
-char *nd_name_unescape(const char *link)
+enum nd_status nd_name_unescape(const char *link, const char *path, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
     for (const char *at = link; *at != '\0'; at++) {
@@ -49,12 +49,17 @@ char *nd_name_unescape(const char *link)
     char *name = nd_strbuf_take(&buf);
     /* One spelling for each name: whatever does not come back is not ours. */
     char *again = name != NULL ? nd_name_escape(name) : NULL;
-    if (again == NULL || strcmp(again, link) != 0) {
-        free(name);
-        name = NULL;
-    }
+    enum nd_status status = ND_OK;
+    if (again == NULL)
+        status = nd_fail_memory(err);
+    else if (strcmp(again, link) != 0)
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a name that npudiff writes", path);
     free(again);
-    return name;
+    if (status == ND_OK)
+        *out = name;
+    else
+        free(name);
+    return status;
 }
 
 char *nd_name_path(const char *group, const char *name)

@@ -10,10 +10,14 @@
 #include "spool/fields.h"
 #include "spool/job.h"
 
-static bool add_piece(struct nd_spool_pieces *pieces, const struct nd_record *record)
+/* Memory that is out does not make a record a bad one, at which the spool would end: *status tells them apart.
+ */
+static bool add_piece(struct nd_spool_pieces *pieces, const struct nd_record *record, enum nd_status *status)
 {
-    if (!nd_grow((void **)&pieces->items, &pieces->capacity, pieces->n + 1, sizeof *pieces->items))
+    if (!nd_grow((void **)&pieces->items, &pieces->capacity, pieces->n + 1, sizeof *pieces->items)) {
+        *status = ND_ERR_MEMORY;
         return false;
+    }
     pieces->items[pieces->n++] = (struct nd_spool_piece){.probe = (size_t)record->index[0],
                                                          .edge = (size_t)record->index[1],
                                                          .first = (size_t)record->index[2],
@@ -23,10 +27,13 @@ static bool add_piece(struct nd_spool_pieces *pieces, const struct nd_record *re
     return true;
 }
 
-static bool add_record(struct nd_record **records, size_t *n, size_t *capacity, const struct nd_record *record)
+static bool add_record(struct nd_record **records, size_t *n, size_t *capacity, const struct nd_record *record,
+                       enum nd_status *status)
 {
-    if (!nd_grow((void **)records, capacity, *n + 1, sizeof **records))
+    if (!nd_grow((void **)records, capacity, *n + 1, sizeof **records)) {
+        *status = ND_ERR_MEMORY;
         return false;
+    }
     (*records)[(*n)++] = *record;
     return true;
 }
@@ -82,18 +89,16 @@ static bool take_output(struct nd_spool_index *index, const struct nd_record *re
 
 static void take_stage(struct nd_spool_index *index, const struct nd_record *record)
 {
-    char *stage = nd_fields_get(record, "stage");
-    snprintf(index->stage, sizeof index->stage, "%s", stage != NULL ? stage : "");
-    free(stage);
+    nd_fields_copy(record, "stage", index->stage, sizeof index->stage);
 }
 
-static bool take_node(struct nd_spool_index *index, const struct nd_record *record)
+static bool take_node(struct nd_spool_index *index, const struct nd_record *record, enum nd_status *status)
 {
     if (index->pass == 0)
-        return add_record(&index->nodes, &index->n_nodes, &index->nodes_capacity, record);
+        return add_record(&index->nodes, &index->n_nodes, &index->nodes_capacity, record, status);
     struct nd_record later = *record;
     later.index[0] = index->pass;
-    return add_record(&index->later_nodes, &index->n_later_nodes, &index->later_nodes_capacity, &later);
+    return add_record(&index->later_nodes, &index->n_later_nodes, &index->later_nodes_capacity, &later, status);
 }
 
 static bool is_piece_in_range(const struct nd_spool_index *index, const struct nd_record *record)
@@ -108,7 +113,9 @@ static bool is_repeat_in_range(const struct nd_spool_index *index, const struct 
            record->index[3] > 0 && record->index[3] < index->n_repeats;
 }
 
-static bool take_record(struct nd_spool_index *index, const struct nd_record *record)
+/* False ends the reading: the spool is at its end, a record cannot be ours, or memory is out, which *status
+ * says. */
+static bool take_record(struct nd_spool_index *index, const struct nd_record *record, enum nd_status *status)
 {
     switch (record->kind) {
     case ND_RECORD_PASS:
@@ -138,19 +145,19 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
         index->truth = *record;
         return true;
     case ND_RECORD_LIBRARY:
-        return add_record(&index->libraries, &index->n_libraries, &index->libraries_capacity, record);
+        return add_record(&index->libraries, &index->n_libraries, &index->libraries_capacity, record, status);
     case ND_RECORD_NODE:
-        return take_node(index, record);
+        return take_node(index, record, status);
     case ND_RECORD_LOG:
-        return add_record(&index->logs, &index->n_logs, &index->logs_capacity, record);
+        return add_record(&index->logs, &index->n_logs, &index->logs_capacity, record, status);
     case ND_RECORD_OUTPUT:
         return take_output(index, record);
     case ND_RECORD_CHUNK:
-        return is_piece_in_range(index, record) && add_piece(&index->chunks, record);
+        return is_piece_in_range(index, record) && add_piece(&index->chunks, record, status);
     case ND_RECORD_FRAGMENT:
-        return is_piece_in_range(index, record) && add_piece(&index->fragments, record);
+        return is_piece_in_range(index, record) && add_piece(&index->fragments, record, status);
     case ND_RECORD_REPEAT:
-        return is_repeat_in_range(index, record) && add_piece(&index->repeats, record);
+        return is_repeat_in_range(index, record) && add_piece(&index->repeats, record, status);
     case ND_RECORD_SAMPLE:
         return take_sample(index, record);
     case ND_RECORD_ACK:
@@ -223,8 +230,11 @@ enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_reque
     }
     enum nd_status status = nd_path_exists(path) ? nd_spool_reader_open(&index.reader, path, err) : ND_OK;
     struct nd_record record;
-    while (status == ND_OK && nd_spool_next(&index.reader, &record) && take_record(&index, &record))
+    enum nd_status taken = ND_OK;
+    while (status == ND_OK && nd_spool_next(&index.reader, &record) && take_record(&index, &record, &taken))
         ;
+    if (taken != ND_OK)
+        status = nd_fail_memory(err);
     if (status != ND_OK) {
         nd_spool_index_close(&index);
         return status;

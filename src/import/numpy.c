@@ -18,9 +18,8 @@
 static char *name_of_file(const char *path)
 {
     const char *base = nd_path_base(path);
-    char *stem = strndup(base, strlen(base) - strlen(".npy"));
-    char *name = stem != NULL ? nd_name_unescape(stem) : NULL;
-    if (name == NULL)
+    char *stem = strndup(base, strlen(base) - strlen(".npy")), *name = NULL;
+    if (stem == NULL || nd_name_unescape(stem, path, &name, NULL) == ND_ERR_FORMAT)
         return stem;
     free(stem);
     return name;

@@ -41,7 +41,7 @@ static const char *chipset_of(const json_t *record)
     return "unknown";
 }
 
-/* "full", "digest", or "missing" when the object of a full entry is gone. */
+/* "full", "digest", or "missing" when the object of a full entry is gone; NULL when memory is out. */
 static const char *kept_of(const struct nd_golden *store, const json_t *entry)
 {
     char hex[ND_SHA256_HEX_BYTES];
@@ -50,7 +50,9 @@ static const char *kept_of(const struct nd_golden *store, const json_t *entry)
     if (!nd_store_digest_of(nd_record_text(entry, "object"), "", hex))
         return "missing";
     char *path = nd_store_path(store, "objects", hex, ".h5");
-    bool exists = path != NULL && nd_path_exists(path);
+    if (path == NULL)
+        return NULL;
+    bool exists = nd_path_exists(path);
     free(path);
     return exists ? "full" : "missing";
 }

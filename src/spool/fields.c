@@ -60,20 +60,40 @@ bool nd_field_is(const struct nd_field *field, const char *key)
     return field->key_len == strlen(key) && memcmp(field->key, key, field->key_len) == 0;
 }
 
-char *nd_fields_get(const struct nd_record *record, const char *key)
+static bool find(const struct nd_record *record, const char *key, struct nd_field *out)
 {
     size_t offset = 0;
+    while (nd_fields_next(record, &offset, out))
+        if (nd_field_is(out, key))
+            return true;
+    return false;
+}
+
+char *nd_fields_get(const struct nd_record *record, const char *key)
+{
     struct nd_field field;
-    while (nd_fields_next(record, &offset, &field))
-        if (nd_field_is(&field, key))
-            return strndup(field.value, field.value_len);
-    return NULL;
+    return find(record, key, &field) ? strndup(field.value, field.value_len) : NULL;
+}
+
+char *nd_fields_text(const struct nd_record *record, const char *key)
+{
+    struct nd_field field;
+    return find(record, key, &field) ? strndup(field.value, field.value_len) : strdup("");
+}
+
+bool nd_fields_copy(const struct nd_record *record, const char *key, char *out, size_t size)
+{
+    struct nd_field field;
+    bool is_there = find(record, key, &field);
+    size_t n = is_there && field.value_len < size ? field.value_len : is_there ? size - 1 : 0;
+    if (n > 0)
+        memcpy(out, field.value, n);
+    out[n] = '\0';
+    return is_there && n == field.value_len;
 }
 
 bool nd_fields_get_u64(const struct nd_record *record, const char *key, uint64_t *out)
 {
-    char *text = nd_fields_get(record, key);
-    bool found = text != NULL && nd_parse_u64(text, out);
-    free(text);
-    return found;
+    char text[24];
+    return nd_fields_copy(record, key, text, sizeof text) && nd_parse_u64(text, out);
 }

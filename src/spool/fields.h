@@ -28,7 +28,14 @@ bool nd_fields_next(const struct nd_record *record, size_t *offset, struct nd_fi
  */
 char *nd_fields_get(const struct nd_record *record, const char *key);
 
-/* The first value of that key as a number; false when missing or not a number. */
+/* The same where a value that is not there is as good as "": NULL means that memory is out. */
+char *nd_fields_text(const struct nd_record *record, const char *key);
+
+/* The first value of that key, cut to size - 1 bytes, and "" when there is none. True when it is there and
+ * whole. It needs no memory, so that false never means that there was none. */
+bool nd_fields_copy(const struct nd_record *record, const char *key, char *out, size_t size);
+
+/* The first value of that key as a number; false when missing or not a number. Needs no memory. */
 bool nd_fields_get_u64(const struct nd_record *record, const char *key, uint64_t *out);
 
 /* Whether the field's key is `key`. */

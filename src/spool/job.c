@@ -181,10 +181,10 @@ bool nd_dims_parse(const char *text, struct nd_shape *out)
 bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, struct nd_shape *shape)
 {
     uint64_t number = 0;
-    char *dims = nd_fields_get(record, "dims");
-    bool is_whole = dims != NULL && nd_dims_parse(dims, shape) && nd_fields_get_u64(record, "dtype", &number) &&
+    char dims[32 * ND_MAX_RANK];
+    bool is_whole = nd_fields_copy(record, "dims", dims, sizeof dims) && nd_dims_parse(dims, shape) &&
+                    nd_fields_get_u64(record, "dtype", &number) &&
                     nd_dtype_size_bytes((enum nd_dtype)number) > 0;
-    free(dims);
     if (is_whole)
         *dtype = (enum nd_dtype)number;
     return is_whole;

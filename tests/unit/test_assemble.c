@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "capture/assemble.h"
+#include "support/failing_memory.h"
 #include "support/fake_run.h"
 
 enum { N_CONFIGS = 6, DIGESTS = 4, FAILS = 5, N_RANDOM_CUTS = 12 };
@@ -668,6 +669,42 @@ static void spool_with_a_flipped_bit_keeps_what_is_before(void **state)
     }
 }
 
+/* Of a spool in which all is well, with one allocation failing: memory is out, which is nobody's fault but this
+ * machine's, or the capture is complete. Never is it the device that failed. */
+static void assembling_survives_every_failed_allocation(void **state)
+{
+    (void)state;
+    enum { CONFIG = 2, STEP = 11 };
+    struct request *request = make_request(CONFIG, spools[CONFIG]);
+    size_t n_out = 0;
+    for (long long n = 0;; n += STEP) {
+        struct nd_assembled assembled = {0};
+        struct nd_error err = {0};
+        unlink(capture_path);
+        atomic_store(&n_left, n);
+        enum nd_status status = nd_capture_assemble(&request->assembly, &assembled, &err);
+        bool has_failed = atomic_exchange(&n_left, -1) < 0;
+        if (status == ND_OK) {
+            if (assembled.state != ND_CAPTURE_COMPLETE)
+                fail_msg("allocation %lld: stage '%s': %s", n, assembled.stage, assembled.failure.message);
+        } else {
+            n_out++;
+            if (status != ND_ERR_MEMORY || err.id != ND_E_MEMORY)
+                fail_msg("allocation %lld: status %d, ND-%d: %s", n, (int)status, err.id, err.message);
+            struct nd_capture *whole = NULL;
+            if (nd_path_exists(capture_path)) { /* only the folder was not synced any more */
+                assert_int_equal(nd_capture_open(capture_path, &whole, &err), ND_OK);
+                assert_int_equal(nd_capture_state(whole), ND_CAPTURE_COMPLETE);
+                nd_capture_close(&whole);
+            }
+        }
+        if (!has_failed)
+            break;
+    }
+    assert_true(n_out > 20);
+    free(request);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -688,6 +725,7 @@ int main(void)
         cmocka_unit_test(spool_of_digests_cut_behind_any_record_keeps_complete_samples),
         cmocka_unit_test(spool_cut_at_random_bytes_keeps_complete_samples),
         cmocka_unit_test(spool_with_a_flipped_bit_keeps_what_is_before),
+        cmocka_unit_test(assembling_survives_every_failed_allocation),
     };
     return cmocka_run_group_tests(tests, make_spools, remove_spools);
 }

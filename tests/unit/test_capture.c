@@ -657,15 +657,19 @@ static void names_round_trip_and_are_unique(void **state)
         {"conv1", "conv1"}, {"a/b", "a%2Fb"}, {"50%", "50%25"}, {"", "%00"},  {".", "%2E"},
         {"..", "%2E."},     {".a", ".a"},     {"%2F", "%252F"}, {"a.", "a."}, {"/", "%2F"}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        char *link = nd_name_escape(pairs[i][0]), *name = nd_name_unescape(pairs[i][1]);
+        char *link = nd_name_escape(pairs[i][0]), *name = NULL;
+        assert_int_equal(nd_name_unescape(pairs[i][1], "x", &name, NULL), ND_OK);
         assert_string_equal(link, pairs[i][1]);
         assert_string_equal(name, pairs[i][0]);
         free(link);
         free(name);
     }
     static const char *const impossible[] = {"%", "%2f", "a%2E", "%00a", "a%", ".", "%41", "", "%2"};
-    for (size_t i = 0; i < sizeof impossible / sizeof impossible[0]; i++)
-        assert_null(nd_name_unescape(impossible[i]));
+    for (size_t i = 0; i < sizeof impossible / sizeof impossible[0]; i++) {
+        char *name = NULL;
+        assert_int_equal(nd_name_unescape(impossible[i], "x", &name, NULL), ND_ERR_FORMAT);
+        assert_null(name);
+    }
 }
 
 /* Runs in a child: a limit on the size of files stands for a full disk. The way out must work too, for libhdf5

@@ -87,7 +87,7 @@ bool cli_make_folder(const char *path, size_t *n_old)
     if (is_made && !has_new && !is_new)
         *n_old = strlen(path);
     if (!is_made)
-        fprintf(stderr, "npudiff: cannot create folder '%s': %s\n", path, strerror(errno));
+        cli_fail(CLI_E_FILE_WRITE, path, "cannot create folder '%s': %s", path, strerror(errno));
     free(partial);
     return is_made;
 }

@@ -60,9 +60,9 @@ static enum nd_status prepare_cells(const struct values *values, struct cli_flee
             return ND_ERR_USAGE;
         }
         fleet->cells[0].path = strdup(values->output);
-        status = fleet->cells[0].path != NULL ? ND_OK : ND_ERR_MEMORY;
+        status = fleet->cells[0].path != NULL ? ND_OK : cli_memory_error(err);
     } else if (!cli_name_captures(fleet, values->output)) {
-        status = ND_ERR_MEMORY;
+        status = cli_memory_error(err);
     }
     return status == ND_OK && values->resume ? cli_resume(fleet, err) : status;
 }
@@ -159,7 +159,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_report_error(&err);
     }
     struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
-    int exit_code = probes != NULL ? capture_model(values, model, probes, &htp) : ND_EXIT_TROUBLE;
+    int exit_code = probes != NULL ? capture_model(values, model, probes, &htp) : cli_fail_memory();
     for (size_t i = 0; probes != NULL && i < values->probes.n + 4; i++)
         nd_probe_destroy(&probes[i]);
     free(probes);

@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/compare_setup.h"
+#include "cli/rows.h"
 
 static enum nd_status open_all(const char *const *paths, size_t n, struct nd_capture **captures,
                                struct nd_error *err)
@@ -31,7 +32,9 @@ static enum nd_status print(const struct compare_values *values, const struct co
         status = nd_report_json(comparison, &text, err);
     else
         status = nd_report_text(comparison, &options, &text, err);
-    if (status == ND_OK)
+    if (status == ND_OK && (values->json || comparison->cut != ND_CUT_NONE))
+        cli_print_document(text);
+    else if (status == ND_OK)
         fputs(text, stdout);
     free(text);
     return status;
@@ -63,7 +66,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return exit_code;
     struct nd_capture **captures = calloc(n_operands, sizeof(struct nd_capture *));
     if (captures == NULL)
-        return ND_EXIT_TROUBLE;
+        return cli_fail_memory();
     enum nd_status status = compare_setup_init(values, &setup, &err);
     if (status == ND_OK)
         status = open_all(operands, n_operands, captures, &err);

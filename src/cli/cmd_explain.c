@@ -50,9 +50,8 @@ static int print_all(const struct values *values, const struct nd_explanation *e
     json_t *json = explain_json(explanation);
     if (json == NULL ||
         (identification != NULL && json_object_set(json, "identification", identification) != 0)) {
-        fprintf(stderr, "npudiff: out of memory\n");
         json_decref(json);
-        return ND_EXIT_TROUBLE;
+        return cli_fail_memory();
     }
     cli_print_json(json);
     json_decref(json);
@@ -125,7 +124,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("explain", "--quantised MODEL is needed");
     struct nd_capture **captures = calloc(n_all, sizeof *captures);
     if (captures == NULL)
-        return ND_EXIT_TROUBLE;
+        return cli_fail_memory();
     enum nd_status status = nd_model_load(captured, &model, &err);
     if (status == ND_OK && values->quantised != NULL && values->float_model != NULL)
         status = nd_model_load(values->float_model, &float_model, &err);

@@ -105,12 +105,12 @@ static int finish(const struct values *values, const char *text)
     if (values->output != NULL && cli_write_text(values->output, text, true) != 0)
         return ND_EXIT_TROUBLE;
     if (values->json) {
-        fputs(text, stdout);
+        cli_print_document(text);
         return 0;
     }
     json_t *sheet = json_loads(text, 0, NULL);
     if (sheet == NULL)
-        return ND_EXIT_TROUBLE;
+        return cli_fail_memory();
     if (!values->quiet)
         print_sheet(sheet);
     json_decref(sheet);
@@ -154,7 +154,8 @@ static char *read_text(const char *path)
     size_t n = text != NULL ? fread(text, 1, MAX_BYTES, file) : 0;
     bool is_whole = text != NULL && !ferror(file) && n < MAX_BYTES;
     if (!is_whole)
-        fprintf(stderr, "npudiff: cannot read '%s': %s\n", path, errno != 0 ? strerror(errno) : "too large");
+        cli_fail(CLI_E_FILE_READ, path, "cannot read '%s': %s", path,
+                 errno != 0 ? strerror(errno) : "too large");
     if (file != NULL)
         fclose(file);
     if (is_whole)
@@ -207,7 +208,7 @@ static int compare(const struct values *values, const char *a, const char *b)
     }
     json_t *diff = json != NULL ? json_loads(json, 0, NULL) : NULL;
     if (diff != NULL && values->json)
-        fputs(json, stdout);
+        cli_print_document(json);
     else if (diff != NULL)
         print_diff(diff, a, b);
     json_decref(diff);

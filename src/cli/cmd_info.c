@@ -227,8 +227,8 @@ static int print_log(const struct nd_capture *capture, const char *name)
         fputs(nd_capture_log_text(capture, i), stdout);
         return 0;
     }
-    fprintf(stderr, "npudiff: '%s' has no log '%s'\n", nd_capture_path(capture), name);
-    return ND_EXIT_TROUBLE;
+    return cli_fail(CLI_E_NO_OBJECT, nd_capture_path(capture), "'%s' has no log '%s'", nd_capture_path(capture),
+                    name);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)

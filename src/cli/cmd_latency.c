@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/latency_report.h"
+#include "cli/output.h"
 #include "cli/rows.h"
 
 struct values {
@@ -38,15 +39,8 @@ static struct nd_latency_options make_options(const struct values *values)
 /* By what it starts with; what only calls itself a capture is opened as one too, for the better message. */
 static bool is_capture(const char *path)
 {
-    static const char signature[] = "\x89HDF\r\n\x1a\n";
     size_t n = strlen(path);
-    char start[8] = {0};
-    FILE *file = fopen(path, "rb");
-    size_t got = file != NULL ? fread(start, 1, sizeof start, file) : 0;
-    if (file != NULL)
-        fclose(file);
-    return (got == sizeof start && memcmp(start, signature, sizeof start) == 0) ||
-           (n > 3 && strcmp(path + n - 3, ".h5") == 0);
+    return cli_is_hdf5(path) || (n > 3 && strcmp(path + n - 3, ".h5") == 0);
 }
 
 /* A new entry at the end, or NULL. */
@@ -60,19 +54,13 @@ static struct latency_entry *grow(struct entries *entries, const char *file)
     return &items[entries->n++];
 }
 
-static int out_of_memory(void)
-{
-    fprintf(stderr, "npudiff: out of memory\n");
-    return ND_EXIT_TROUBLE;
-}
-
 static int examine_probe(const struct nd_capture *capture, size_t probe, const char *path,
                          const struct nd_latency_options *options, struct entries *entries)
 {
     struct nd_error err = {0};
     struct latency_entry *entry = grow(entries, path);
     if (entry == NULL)
-        return out_of_memory();
+        return cli_fail_memory();
     entry->format = "capture";
     entry->probe = strdup(nd_capture_probe(capture, probe)->name);
     if (nd_latency_of_capture(capture, probe, options, &entry->latency, &err) != ND_OK)
@@ -100,11 +88,13 @@ static int examine_capture(const struct values *values, const char *path,
             n_examined++;
         }
     if (exit_code == 0 && n_examined == 0 && values->probe != NULL) {
-        fprintf(stderr, "npudiff: '%s' has no probe '%s', but", path, values->probe);
-        for (size_t p = 0; p < nd_capture_n_probes(capture); p++)
-            fprintf(stderr, "%s '%s'", p > 0 ? "," : "", nd_capture_probe(capture, p)->name);
-        fprintf(stderr, "\n");
-        exit_code = ND_EXIT_TROUBLE;
+        char names[512] = "";
+        size_t n = 0;
+        for (size_t p = 0; p < nd_capture_n_probes(capture) && n < sizeof names; p++)
+            n += (size_t)snprintf(names + n, sizeof names - n, "%s '%s'", p > 0 ? "," : "",
+                                  nd_capture_probe(capture, p)->name);
+        exit_code =
+            cli_fail(CLI_E_NO_OBJECT, path, "'%s' has no probe '%s', but%s", path, values->probe, names);
     } else if (exit_code == 0 && n_examined == 0) {
         fprintf(stderr, "npudiff: '%s' has no probes\n", path);
         exit_code = ND_EXIT_INCONCLUSIVE;
@@ -123,7 +113,7 @@ static int examine_list(const struct values *values, const char *path, const str
     if (nd_latency_read(path, values->column, values->unit, &list, &err) != ND_OK)
         return cli_report_error(&err);
     struct latency_entry *entry = grow(entries, path);
-    int exit_code = entry != NULL ? 0 : out_of_memory();
+    int exit_code = entry != NULL ? 0 : cli_fail_memory();
     if (exit_code == 0) {
         entry->format = list.format;
         if (nd_latency_examine(list.us, list.n, options, &entry->latency, &err) != ND_OK)
@@ -160,7 +150,7 @@ static void print_json(const struct entries *entries, const struct nd_latency_op
     if (root != NULL)
         cli_print_json(root);
     else
-        out_of_memory();
+        cli_fail_memory();
     json_decref(root);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/rows.h"
 #include "npudiff/capture.h"
 #include "npudiff/logs.h"
@@ -119,18 +120,6 @@ static enum nd_status read_capture(struct reading *reading, const char *path, st
     }
     nd_capture_close(&capture);
     return status;
-}
-
-static bool is_capture(const char *path)
-{
-    static const char signature[] = "\x89HDF\r\n\x1a\n";
-    char start[8];
-    FILE *file = fopen(path, "rbe");
-    bool is_hdf5 = file != NULL && fread(start, 1, sizeof start, file) == sizeof start &&
-                   memcmp(start, signature, sizeof start) == 0;
-    if (file != NULL)
-        fclose(file);
-    return is_hdf5;
 }
 
 /* ---- findings ---- */
@@ -329,8 +318,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("logs", "no kind of finding is called '%s'", values->kind);
     }
     for (size_t i = 0; i < n_operands && status == ND_OK; i++)
-        status = is_capture(operands[i]) ? read_capture(&reading, operands[i], &err)
-                                         : read_text(&reading, operands[i], NULL, 0, &err);
+        status = cli_is_hdf5(operands[i]) ? read_capture(&reading, operands[i], &err)
+                                          : read_text(&reading, operands[i], NULL, 0, &err);
     if (status == ND_OK)
         status = find_cascade(&reading, &cascade, &err);
     if (status == ND_OK)
@@ -338,10 +327,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int exit_code = status != ND_OK               ? cli_report_error(&err)
                     : reading.worst == ND_LOG_BAD ? ND_EXIT_DIFFERS
                                                   : 0;
-    if (reading.findings.failed) {
-        fprintf(stderr, "npudiff: out of memory\n");
-        exit_code = ND_EXIT_TROUBLE;
-    }
+    if (reading.findings.failed)
+        exit_code = cli_fail_memory();
     nd_log_findings_deinit(&reading.findings);
     json_decref(cascade);
     json_decref(reading.unknown);

@@ -48,7 +48,7 @@ static enum nd_status prepare_cells(const struct values *values, const char *fol
         size_t size = strlen(folder) + 32;
         fleet->cells[i].path = malloc(size);
         if (fleet->cells[i].path == NULL)
-            status = ND_ERR_MEMORY;
+            status = cli_memory_error(err);
         else
             snprintf(fleet->cells[i].path, size, "%s/%zu.h5", folder, i);
     }
@@ -84,7 +84,8 @@ static void remove_folder(const char *folder, const struct cli_fleet *fleet)
         if (fleet->cells[i].path != NULL)
             unlink(fleet->cells[i].path);
     if (rmdir(folder) != 0)
-        fprintf(stderr, "npudiff: cannot remove folder '%s': %s\n", folder, strerror(errno));
+        fprintf(stderr, "npudiff: cannot remove folder '%s': %s\n", folder,
+                strerror(errno)); /* the result stands */
 }
 
 /* ---- what the captures say ---- */
@@ -122,7 +123,7 @@ static int tell(const struct values *values, const struct placement_result *resu
     }
     json_t *report = placement_json(result);
     if (report == NULL)
-        return ND_EXIT_TROUBLE;
+        return cli_fail_memory();
     cli_print_json(report);
     json_decref(report);
     return exit_code;
@@ -136,7 +137,7 @@ static int examine_all(const struct values *values, const struct nd_model *model
                                       .n_devices = fleet->n_cells + n_captures,
                                       .devices = calloc(fleet->n_cells + n_captures, sizeof *result.devices),
                                       .is_verbose = values->verbose};
-    enum nd_status status = result.devices != NULL ? ND_OK : ND_ERR_MEMORY;
+    enum nd_status status = result.devices != NULL ? ND_OK : cli_memory_error(&err);
     for (size_t d = 0; status == ND_OK && d < result.n_devices; d++)
         status = examine(model, d < fleet->n_cells ? fleet->cells[d].path : captures[d - fleet->n_cells],
                          &result.devices[d], &err);
@@ -162,8 +163,8 @@ static int place_model(const struct values *values, struct nd_model *model, cons
              tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp");
     bool has_folder = values->devices.n > 0 && mkdtemp(folder) != NULL;
     if (values->devices.n > 0 && !has_folder) {
-        fprintf(stderr, "npudiff: cannot create folder '%s': %s\n", folder, strerror(errno));
-        exit_code = ND_EXIT_TROUBLE;
+        exit_code =
+            cli_fail(CLI_E_FILE_WRITE, folder, "cannot create folder '%s': %s", folder, strerror(errno));
     } else if (has_folder) {
         exit_code = ask_devices(values, model, folder, &fleet);
     }

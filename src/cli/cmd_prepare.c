@@ -79,7 +79,7 @@ static enum nd_status prepare(const struct values *values, const struct nd_model
         options.time_limit_s = values->time_limit_s;
     options.is_cancelled = cli_signals_came;
     char *uri = device_uri(values);
-    enum nd_status status = uri != NULL ? nd_device_parse(uri, &device, err) : ND_ERR_MEMORY;
+    enum nd_status status = uri != NULL ? nd_device_parse(uri, &device, err) : cli_memory_error(err);
     if (status == ND_OK)
         status = nd_model_check_static(model, err);
     if (status == ND_OK)
@@ -106,7 +106,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->chipset == NULL || values->output == NULL)
         return cli_usage_error("prepare", "%s is needed", values->chipset == NULL ? "--chipset C" : "-o DIR");
     struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
-    enum nd_status status = probes != NULL ? nd_model_load(operands[0], &model, &err) : ND_ERR_MEMORY;
+    enum nd_status status = probes != NULL ? nd_model_load(operands[0], &model, &err) : cli_memory_error(&err);
     if (status == ND_OK)
         status = cli_set_dims("prepare", model, &values->dims, &usage, &err);
     if (status == ND_OK)

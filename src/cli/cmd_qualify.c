@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/rows.h"
 #include "cli/signals.h"
 #include "npudiff/judge.h"
 #include "npudiff/report.h"
@@ -29,7 +30,7 @@ static enum nd_status print(const struct values *values, const struct nd_qualify
 {
     char *text = NULL;
     if (values->suggest || values->json) {
-        fputs(values->suggest ? result->suggestion : result->json, stdout);
+        cli_print_document(values->suggest ? result->suggestion : result->json);
         return ND_OK;
     }
     enum nd_status status = nd_report_qualification_text(result->json, &text, err);

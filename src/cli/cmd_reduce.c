@@ -75,10 +75,8 @@ static int report(const struct values *values, const struct nd_reduction *reduct
     const struct cli_reduce_shown shown = {.has_difference = values->differs != NULL, .folder = values->output};
     if (values->json) {
         json_t *json = cli_reduce_json(&shown, reduction);
-        if (json == NULL) {
-            fprintf(stderr, "npudiff: out of memory\n");
-            return ND_EXIT_TROUBLE;
-        }
+        if (json == NULL)
+            return cli_fail_memory();
         cli_print_json(json);
         json_decref(json);
     } else if (!values->quiet) {
@@ -95,7 +93,7 @@ static int reduce(const struct values *values, const struct nd_model *model, str
     bool is_terminal = isatty(STDERR_FILENO) != 0;
     int exit_code;
     struct nd_probe **probes = calloc(values->probes.n + 1, sizeof *probes);
-    enum nd_status status = probes != NULL ? ND_OK : ND_ERR_MEMORY;
+    enum nd_status status = probes != NULL ? ND_OK : cli_memory_error(&err);
     if (status == ND_OK)
         status = nd_device_parse(values->device, &device, &err);
     if (status == ND_OK && values->against != NULL) {

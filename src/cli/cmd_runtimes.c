@@ -23,7 +23,7 @@ static json_t *read_report(char *text)
     json_t *report = json_loads(text, 0, NULL);
     free(text);
     if (report == NULL)
-        fprintf(stderr, "npudiff: out of memory\n");
+        cli_fail_memory();
     return report;
 }
 

@@ -102,10 +102,8 @@ enum nd_status compare_setup_init(const struct compare_values *values, struct co
     if (status != ND_OK)
         return status;
     out->matrices = calloc(values->matrices.n + 1, sizeof *out->matrices);
-    if (out->matrices == NULL) {
-        *err = (struct nd_error){.status = ND_ERR_MEMORY, .message = "out of memory"};
-        return ND_ERR_MEMORY;
-    }
+    if (out->matrices == NULL)
+        return cli_memory_error(err);
     status = parse_matrices(values, out, err);
     if (status == ND_OK && values->merge.n > 0)
         status = nd_parts_read(values->merge.items, values->merge.n, &out->parts, err);

@@ -12,11 +12,12 @@ enum nd_status cli_set_dims(const char *command, struct nd_model *model, const s
         const char *equals = strchr(dims->items[i], '=');
         int64_t n;
         if (equals == NULL || equals == dims->items[i] || !nd_parse_i64(equals + 1, &n) || n < 1) {
-            *usage = cli_usage_error(command, "--dim takes NAME=N with N >= 1, not '%s'", dims->items[i]);
+            *usage = cli_usage_error_as(CLI_E_OPTION_VALUE, command, "--dim takes NAME=N with N >= 1, not '%s'",
+                                        dims->items[i]);
             return ND_ERR_USAGE;
         }
         char *name = strndup(dims->items[i], (size_t)(equals - dims->items[i]));
-        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : ND_ERR_MEMORY;
+        enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : cli_memory_error(err);
         free(name);
         if (status != ND_OK)
             return status;

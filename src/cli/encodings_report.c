@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "cli/errors.h"
 #include "cli/rows.h"
 
 /* A double that JSON has no number for is a text. */
@@ -85,7 +86,7 @@ int encodings_print_list(const struct nd_encodings *encodings, bool is_json)
     json_t *root = json_pack("{s:o, s:s, s:o}", "path", cli_text(nd_encodings_path(encodings)), "source",
                              nd_encodings_source(encodings), "encodings", rows);
     if (root == NULL)
-        return ND_EXIT_TROUBLE;
+        return cli_fail_memory();
     cli_print_json(root);
     json_decref(root);
     return 0;
@@ -108,7 +109,7 @@ int encodings_print_applied(const struct nd_encodings_match *match, const struct
                              "source", nd_encodings_source(encodings), "applied",
                              (json_int_t)(output != NULL ? match->n_applicable : 0), "not_applied", rows);
     if (root == NULL)
-        return ND_EXIT_TROUBLE;
+        return cli_fail_memory();
     if (is_json)
         cli_print_json(root);
     else if (output != NULL)
@@ -173,7 +174,7 @@ int encodings_print_diff(const struct nd_encodings_diff *diff, const struct nd_e
                                  "only_ref", (json_int_t)diff->n_only_ref, "only_test",
                                  (json_int_t)diff->n_only_test, "tensors", rows);
         if (root == NULL)
-            return ND_EXIT_TROUBLE;
+            return cli_fail_memory();
         cli_print_json(root);
         json_decref(root);
         return 0;
@@ -242,7 +243,7 @@ int encodings_print_check(const struct nd_encodings_check *check, const struct n
             printf("edge '%s' is quantised and has no encoding\n",
                    nd_capture_edge(capture, check->without[i])->name);
     }
-    int exit_code = root != NULL ? 0 : ND_EXIT_TROUBLE;
+    int exit_code = root != NULL ? 0 : cli_fail_memory();
     json_decref(root);
     json_decref(rows);
     json_decref(without);

@@ -32,7 +32,7 @@ static enum nd_status add_cell(struct cli_fleet *fleet, const char *uri, struct 
                                  ? NULL
                                  : realloc(fleet->cells, (fleet->n_cells + 1) * sizeof *fleet->cells);
     if (cells == NULL) {
-        status = is_named_twice(fleet, &device) ? ND_OK : ND_ERR_MEMORY;
+        status = is_named_twice(fleet, &device) ? ND_OK : cli_memory_error(err);
         nd_device_deinit(&device);
         return status;
     }
@@ -236,8 +236,7 @@ static int tell(const struct cli_fleet *fleet)
         if (cell->status != ND_OK)
             cli_report_error(&cell->error);
         else if (cell->outcome.has_failed)
-            fprintf(stderr, "npudiff: device '%s' failed at stage '%s': %s [ND-%d]\n", cell->device.label,
-                    cell->outcome.stage, cell->outcome.failure.message, cell->outcome.failure.id);
+            cli_report_device(cell->device.label, cell->outcome.stage, &cell->outcome.failure);
         exit_code = cli_worse(exit_code, code);
     }
     static const struct cli_column here[] = {{"device", "DEVICE"},   {"status", "STATUS"},
@@ -265,7 +264,9 @@ int cli_fleet_capture(struct cli_fleet *fleet)
     cli_signals_catch();
     bool has_run = run_in_threads(&work);
     cli_progress_destroy(work.progress);
-    return !has_run || cli_signals_came(NULL) ? ND_EXIT_TROUBLE : tell(fleet);
+    if (!has_run)
+        return cli_fail_memory();
+    return cli_signals_came(NULL) ? ND_EXIT_TROUBLE : tell(fleet);
 }
 
 void cli_fleet_deinit(struct cli_fleet *fleet)

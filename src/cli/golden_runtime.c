@@ -75,7 +75,7 @@ static enum nd_status fill_cell(const struct golden_values *values, json_t *plan
     enum nd_status status =
         uri != NULL && cell->path != NULL && json_object_set_new(planned, "path", json_string(cell->path)) == 0
             ? ND_OK
-            : ND_ERR_MEMORY;
+            : cli_memory_error(err);
     if (status == ND_OK)
         status = nd_device_parse(uri, &cell->device, err);
     free(uri);
@@ -100,7 +100,7 @@ static int capture_alike(struct regression *regression, size_t first)
     fleet.options.edges = record[0] != '\0' ? record : NULL;
     fleet.options.prefixes = json_is_true(json_object_get(like, "prefixes"));
     fleet.options.allow_fallback = json_is_true(json_object_get(like, "fallback_allowed"));
-    enum nd_status status = fleet.cells != NULL ? ND_OK : ND_ERR_MEMORY;
+    enum nd_status status = fleet.cells != NULL ? ND_OK : cli_memory_error(&err);
     for (size_t i = first; status == ND_OK && i < n; i++) {
         json_t *planned = json_array_get(regression->cells, i);
         if (json_object_get(planned, "path") == NULL && is_captured_alike(planned, like))
@@ -200,7 +200,7 @@ static int judge_cell(struct regression *regression, const json_t *cell)
                   operators(report), "capture", cli_text(path));
     tell_accuracy(regression->store, cli_text_of(entry, "id"), path, row);
     json_object_set_new(row, "check", report);
-    return json_array_append_new(regression->rows, row) == 0 ? (int)exit_code : ND_EXIT_TROUBLE;
+    return json_array_append_new(regression->rows, row) == 0 ? (int)exit_code : cli_fail_memory();
 }
 
 static int judge_cells(struct regression *regression)
@@ -258,16 +258,16 @@ static int run_regression(struct regression *regression)
     if (regression->cells == NULL)
         return exit_code;
     if (json_array_size(regression->cells) == 0) {
-        fprintf(stderr, "npudiff: '%s' has no entry of model '%s' with another runtime than '%s'\n",
-                regression->store_path, values->model, values->runtime);
+        cli_fail(CLI_E_STORE_ENTRY, regression->store_path,
+                 "'%s' has no entry of model '%s' with another runtime than '%s'", regression->store_path,
+                 values->model, values->runtime);
         return cli_worse(exit_code, ND_EXIT_NOT_COMPARABLE);
     }
     if (make_probes(regression, &err) != ND_OK)
         return cli_report_error(&err);
-    if (mkdir(values->output, 0777) != 0 && errno != EEXIST) {
-        fprintf(stderr, "npudiff: cannot create folder '%s': %s\n", values->output, strerror(errno));
-        return ND_EXIT_TROUBLE;
-    }
+    if (mkdir(values->output, 0777) != 0 && errno != EEXIST)
+        return cli_fail(CLI_E_FILE_WRITE, values->output, "cannot create folder '%s': %s", values->output,
+                        strerror(errno));
     int captured = capture_cells(regression);
     if (captured != 0)
         return captured;
@@ -288,7 +288,7 @@ int golden_check_runtime(const struct golden_values *values, const char *store_p
     regression.probes = calloc(with_probes.probes.n, sizeof *regression.probes);
     regression.rows = json_array();
     int exit_code =
-        regression.probes != NULL && regression.rows != NULL ? run_regression(&regression) : ND_EXIT_TROUBLE;
+        regression.probes != NULL && regression.rows != NULL ? run_regression(&regression) : cli_fail_memory();
     for (size_t i = 0; regression.probes != NULL && i < with_probes.probes.n; i++)
         nd_probe_destroy(&regression.probes[i]);
     free(regression.probes);

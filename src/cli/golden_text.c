@@ -13,7 +13,7 @@ json_t *golden_read(char *text)
     json_t *report = json_loads(text, 0, NULL);
     free(text);
     if (report == NULL)
-        fprintf(stderr, "npudiff: out of memory\n");
+        cli_fail_memory();
     return report;
 }
 

@@ -1,5 +1,7 @@
+#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -22,8 +24,31 @@ static void print_usage(FILE *out)
             nd_version());
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\n'npudiff COMMAND --help' explains one. Exit codes: 0 same or within the gates, 1 differs,\n"
+    fprintf(out, "\n'npudiff help COMMAND' explains one. Exit codes: 0 same or within the gates, 1 differs,\n"
                  "2 usage or I/O trouble, 3 not comparable, 4 inconclusive, 5 a device failed.\n");
+}
+
+static const struct cli_command *find_command(const char *name)
+{
+    for (size_t i = 0; i < N_COMMANDS; i++)
+        if (strcmp(commands[i]->name, name) == 0)
+            return commands[i];
+    cli_fail(CLI_E_OPTION_UNKNOWN, name, "unknown command '%s'; see 'npudiff --help'", name);
+    return NULL;
+}
+
+/* 'npudiff help' and 'npudiff help COMMAND', which is 'npudiff COMMAND --help'. */
+static int help(int argc, char **argv)
+{
+    if (argc == 0) {
+        print_usage(stdout);
+        return 0;
+    }
+    const struct cli_command *command = find_command(argv[0]);
+    if (command == NULL)
+        return ND_EXIT_TROUBLE;
+    cli_print_help(command);
+    return 0;
 }
 
 static int run(int argc, char **argv)
@@ -32,26 +57,41 @@ static int run(int argc, char **argv)
         print_usage(stderr);
         return ND_EXIT_TROUBLE;
     }
-    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0) {
-        print_usage(stdout);
-        return 0;
-    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
+        return help(argc - 2, argv + 2);
     if (strcmp(argv[1], "--version") == 0) {
         printf("npudiff %s\n", nd_version());
         return 0;
     }
-    for (size_t i = 0; i < N_COMMANDS; i++)
-        if (strcmp(commands[i]->name, argv[1]) == 0)
-            return cli_run(commands[i], argc - 2, argv + 2);
-    fprintf(stderr, "npudiff: unknown command '%s'; see 'npudiff --help'\n", argv[1]);
-    return ND_EXIT_TROUBLE;
+    const struct cli_command *command = find_command(argv[1]);
+    return command != NULL ? cli_run(command, argc - 2, argv + 2) : ND_EXIT_TROUBLE;
+}
+
+/* Known before the options are parsed, as wrong options are errors, too. */
+static bool wants_json(int argc, char **argv)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+        if (strcmp(argv[i], "--json") == 0)
+            return true;
+    return false;
+}
+
+/* Jansson drops what it cannot store, and a result would lack it. */
+static void *allocate_json(size_t size_bytes)
+{
+    void *memory = malloc(size_bytes);
+    if (memory == NULL)
+        cli_errors_lost_memory();
+    return memory;
 }
 
 int main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
     cli_handle_sigbus();
-    int exit_code = run(argc, argv);
+    json_set_alloc_funcs(allocate_json, free);
+    cli_errors_begin(wants_json(argc, argv));
+    int exit_code = cli_errors_end(run(argc, argv));
     /* A result that could not be written is no result. */
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "npudiff: cannot write to standard output\n");

@@ -1,6 +1,5 @@
 #include "cli/options.h"
 
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,26 +7,9 @@
 
 #include "npudiff/parse.h"
 
-int cli_report_error(const struct nd_error *err)
-{
-    fprintf(stderr, "npudiff: %s [ND-%d]\n", err->message, err->id);
-    return (int)nd_status_exit_code(err->status);
-}
-
 int cli_worse(int a, int b)
 {
     return (int)nd_exit_worse((enum nd_exit)a, (enum nd_exit)b);
-}
-
-int cli_usage_error(const char *command, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    fprintf(stderr, "npudiff %s: ", command);
-    vfprintf(stderr, fmt, args);
-    fprintf(stderr, "; see 'npudiff %s --help'\n", command);
-    va_end(args);
-    return ND_EXIT_TROUBLE;
 }
 
 static void print_wrapped(const char *text, size_t indent, size_t width)
@@ -55,7 +37,7 @@ static void print_wrapped(const char *text, size_t indent, size_t width)
     putchar('\n');
 }
 
-static void print_help(const struct cli_command *command)
+void cli_print_help(const struct cli_command *command)
 {
     enum { HELP_COLUMN = 30, WIDTH = 100 };
     printf("usage: npudiff %s %s\n\n", command->name, command->synopsis);
@@ -107,7 +89,7 @@ static void refuse_choice(const struct cli_command *command, const struct cli_op
     size_t n = 0;
     for (size_t i = 0; option->choices[i] != NULL && n < sizeof list; i++)
         n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i > 0 ? "|" : "", option->choices[i]);
-    cli_usage_error(command->name, "--%s takes %s, not '%s'", option->name, list, value);
+    cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "--%s takes %s, not '%s'", option->name, list, value);
 }
 
 /* Stores a number; false after printing what is wrong with it. */
@@ -126,8 +108,9 @@ static bool store_number(const struct cli_command *command, const struct cli_opt
         *(struct cli_integer *)at = (struct cli_integer){.is_given = true, .value = integer};
         return true;
     }
-    cli_usage_error(command->name, "--%s takes a whole number from %.0f to %.0f, not '%s'", option->name,
-                    option->min, option->max, value);
+    cli_usage_error_as(CLI_E_OPTION_VALUE, command->name,
+                       "--%s takes a whole number from %.0f to %.0f, not '%s'", option->name, option->min,
+                       option->max, value);
     return false;
 }
 
@@ -148,8 +131,10 @@ static bool store(const struct cli_command *command, const struct cli_option *op
     case CLI_LIST: {
         struct cli_list *list = at;
         const char **items = realloc(list->items, (list->n + 1) * sizeof *items);
-        if (items == NULL)
+        if (items == NULL) {
+            cli_fail_memory();
             return false;
+        }
         items[list->n++] = value;
         list->items = items;
         return true;
@@ -162,8 +147,8 @@ static bool store(const struct cli_command *command, const struct cli_option *op
             *(double *)at = real;
             return true;
         }
-        cli_usage_error(command->name, "--%s takes a number from %g to %g, not '%s'", option->name, option->min,
-                        option->max, value);
+        cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "--%s takes a number from %g to %g, not '%s'",
+                           option->name, option->min, option->max, value);
         return false;
     case CLI_CHOICE:
         if (is_choice(option, value)) {
@@ -191,7 +176,7 @@ static bool take_value(struct parse *parse, const struct cli_option *option, con
 {
     if (option->kind == CLI_FLAG) {
         if (attached != NULL) {
-            cli_usage_error(parse->command->name, "--%s takes no value", option->name);
+            cli_usage_error_as(CLI_E_OPTION_VALUE, parse->command->name, "--%s takes no value", option->name);
             return false;
         }
         return store(parse->command, option, NULL, parse->values);
@@ -199,7 +184,8 @@ static bool take_value(struct parse *parse, const struct cli_option *option, con
     if (option->kind == CLI_OPTIONAL)
         return store(parse->command, option, attached, parse->values);
     if (attached == NULL && parse->at + 1 >= parse->argc) {
-        cli_usage_error(parse->command->name, "--%s needs %s", option->name, option->argument);
+        cli_usage_error_as(CLI_E_OPTION_VALUE, parse->command->name, "--%s needs %s", option->name,
+                           option->argument);
         return false;
     }
     return store(parse->command, option, attached != NULL ? attached : parse->argv[++parse->at], parse->values);
@@ -210,7 +196,8 @@ static bool parse_long(struct parse *parse, const char *word)
     size_t length = strcspn(word, "=");
     const struct cli_option *option = find_long(parse->command, word, length);
     if (option == NULL) {
-        cli_usage_error(parse->command->name, "unknown option '--%.*s'", (int)length, word);
+        cli_usage_error_as(CLI_E_OPTION_UNKNOWN, parse->command->name, "unknown option '--%.*s'", (int)length,
+                           word);
         return false;
     }
     return take_value(parse, option, word[length] == '=' ? word + length + 1 : NULL);
@@ -222,12 +209,13 @@ static bool parse_letters(struct parse *parse, const char *letters)
     for (; *letters != '\0'; letters++) {
         const struct cli_option *option = find_letter(parse->command, *letters);
         if (option == NULL) {
-            cli_usage_error(parse->command->name, "unknown option '-%c'", *letters);
+            cli_usage_error_as(CLI_E_OPTION_UNKNOWN, parse->command->name, "unknown option '-%c'", *letters);
             return false;
         }
         if (option->kind != CLI_FLAG && option->kind != CLI_OPTIONAL)
             return take_value(parse, option, letters[1] != '\0' ? letters + 1 : NULL);
-        store(parse->command, option, NULL, parse->values);
+        if (!store(parse->command, option, NULL, parse->values))
+            return false;
     }
     return true;
 }
@@ -270,7 +258,7 @@ static void free_lists(const struct cli_command *command, void *values)
 int cli_run(const struct cli_command *command, int argc, char **argv)
 {
     if (wants_help(argc, argv)) {
-        print_help(command);
+        cli_print_help(command);
         return 0;
     }
     struct parse parse = {.command = command,
@@ -280,7 +268,7 @@ int cli_run(const struct cli_command *command, int argc, char **argv)
                           .operands = calloc((size_t)argc + 1, sizeof *parse.operands)};
     int exit_code = ND_EXIT_TROUBLE;
     if (parse.values == NULL || parse.operands == NULL)
-        fprintf(stderr, "npudiff: out of memory\n");
+        exit_code = cli_fail_memory();
     else if (!parse_words(&parse))
         exit_code = ND_EXIT_TROUBLE;
     else if (parse.n_operands < command->min_operands || parse.n_operands > command->max_operands)

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "cli/errors.h"
 #include "npudiff/status.h"
 
 enum cli_kind {
@@ -61,13 +62,10 @@ enum { CLI_ANY_NUMBER = 1 << 20 };
  * usage errors to stderr with exit code 2. */
 int cli_run(const struct cli_command *command, int argc, char **argv);
 
-/* Prints "npudiff: <message> [ND-<id>]" on stderr; the exit code that belongs to the error. */
-int cli_report_error(const struct nd_error *err);
+/* What --help prints, on stdout. */
+void cli_print_help(const struct cli_command *command);
 
 /* The more severe of two exit codes (nd_exit_worse). */
 int cli_worse(int a, int b);
-
-/* The same with a message of the command's own and exit code 2. */
-int cli_usage_error(const char *command, const char *fmt, ...) ND_PRINTF(2, 3);
 
 #endif

@@ -1,6 +1,7 @@
 #include "cli/output.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ int cli_write_text(const char *path, const char *text, bool replace)
     size_t size = strlen(path) + 32;
     char *temporary = malloc(size);
     if (temporary == NULL)
-        return ND_EXIT_TROUBLE;
+        return cli_fail_memory();
     snprintf(temporary, size, "%s.tmp-%ld", path, (long)getpid());
     FILE *file = fopen(temporary, "we");
     bool is_written = file != NULL && fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
@@ -25,8 +26,18 @@ int cli_write_text(const char *path, const char *text, bool replace)
         is_written = false;
     }
     unlink(temporary);
-    if (!is_written)
-        fprintf(stderr, "npudiff: cannot write '%s': %s\n", path, strerror(problem));
     free(temporary);
-    return is_written ? 0 : ND_EXIT_TROUBLE;
+    return is_written ? 0 : cli_fail(CLI_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
+}
+
+bool cli_is_hdf5(const char *path)
+{
+    static const char signature[] = "\x89HDF\r\n\x1a\n";
+    char start[8];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool is_hdf5 = fd >= 0 && read(fd, start, sizeof start) == (ssize_t)sizeof start &&
+                   memcmp(start, signature, sizeof start) == 0;
+    if (fd >= 0)
+        close(fd);
+    return is_hdf5;
 }

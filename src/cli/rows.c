@@ -1,9 +1,11 @@
 #include "cli/rows.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/errors.h"
 #include "npudiff/parse.h"
 
 enum { MAX_COLUMNS = 12 };
@@ -86,16 +88,33 @@ void cli_print_table(const json_t *rows, const struct cli_column *columns)
 
 void cli_print_json(const json_t *value)
 {
-    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    putchar('\n');
+    json_t *error = json_is_object(value) ? cli_errors_first() : NULL;
+    json_t *whole = error != NULL ? json_copy((json_t *)(uintptr_t)value) : NULL;
+    if (error != NULL)
+        json_object_set_new(whole, "error", error);
+    char *text = json_dumps(whole != NULL ? whole : value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
+    json_decref(whole);
+    if (text == NULL) {
+        cli_errors_lost_memory();
+        return;
+    }
+    cli_print_document(text);
+    cli_print_document("\n");
+    free(text);
+}
+
+void cli_print_document(const char *json)
+{
+    if (cli_errors_has_lost_memory())
+        return; /* its place takes the error */
+    fputs(json, stdout);
+    cli_errors_has_document();
 }
 
 int cli_print_rows(const char *name, json_t *rows, const struct cli_column *columns, bool is_json)
 {
-    if (rows == NULL) {
-        fprintf(stderr, "npudiff: out of memory\n");
-        return 2;
-    }
+    if (rows == NULL)
+        return cli_fail_memory();
     if (!is_json) {
         cli_print_table(rows, columns);
         json_decref(rows);
@@ -103,7 +122,7 @@ int cli_print_rows(const char *name, json_t *rows, const struct cli_column *colu
     }
     json_t *root = json_pack("{s:o}", name, rows);
     if (root == NULL)
-        return 2;
+        return cli_fail_memory();
     cli_print_json(root);
     json_decref(root);
     return 0;

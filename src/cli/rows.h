@@ -14,8 +14,12 @@ struct cli_column {
  * columns. */
 void cli_print_table(const json_t *rows, const struct cli_column *columns);
 
-/* Prints any JSON value, indented, doubles round-tripping, with a final newline. */
+/* Prints any JSON value, indented, doubles round-tripping, with a final newline. An object that is printed
+ * after an error was reported holds it as "error". */
 void cli_print_json(const json_t *value);
+
+/* Prints JSON that the library made; nothing where a part of it was lost for want of memory. */
+void cli_print_document(const char *json);
 
 /* {"name": rows} as JSON, or the rows as a table. Takes over the reference to rows; 0, or exit code 2 when
  * memory is out. */

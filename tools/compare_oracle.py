@@ -321,6 +321,10 @@ class Pair:
             for key, total in sums.items():
                 add_sample(total, terms[key])
         n, n_rel = len(absolute), len(relative)
+        equal_nans = sum(not e.differs and math.isnan(e.r) for s in self.unequal for e in s)
+        if self.all and n <= equal_nans:
+            keys = [f"{kind}.{key}" for kind in ("abs", "rel") for key in ("max", "mean", "median", "p99")]
+            return {**dict.fromkeys([*keys, "rmse"], NAN), "n_rel_undefined": 0}
         return {
             "abs.max": unit * max(absolute, default=0.0), "abs.mean": unit * (sums["abs"].value() / n) if n else 0.0,
             "abs.median": unit * quantile(absolute, 1, 2), "abs.p99": unit * quantile(absolute, 99, 100),
@@ -343,6 +347,9 @@ class Pair:
                         terms[key][i] = term
             for key, total in sums.items():
                 add_sample(total, terms[key])
+        if n == 0:
+            return {**dict.fromkeys(["sqnr_db", "cosine", "norm_ratio", "pearson", "gain", "offset"], NAN),
+                    "has_gain": 0}  # fmt: skip
         return self.signal_of(n, *(total.value() for total in sums.values()))
 
     def nothing_differs(self):

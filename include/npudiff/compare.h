@@ -19,13 +19,13 @@ extern "C" {
 enum nd_verdict {
     ND_VERDICT_SAME,           /* bit-equal everywhere */
     ND_VERDICT_WITHIN,         /* not bit-equal, but every element passes the gates that were given */
+    ND_VERDICT_INCONCLUSIVE,   /* too few samples for the question, or outputs that are NaN on both sides */
     ND_VERDICT_DIFFERS,        /* an element fails its gate, or without gates is not bit-equal */
-    ND_VERDICT_INCONCLUSIVE,   /* too few samples for the question that was asked */
     ND_VERDICT_NOT_COMPARABLE, /* something is missing, misshapen or mistyped, or its values are not stored */
     ND_VERDICT_FAILED,         /* a capture among the inputs is of a device that failed */
 };
 
-/* "same", "within", "differs", "inconclusive", "not comparable", "failed". Static storage. */
+/* "same", "within", "inconclusive", "differs", "not comparable", "failed". Static storage. */
 ND_PUBLIC const char *nd_verdict_name(enum nd_verdict verdict);
 
 /* same and within 0, differs 1, not comparable 3, inconclusive 4, failed 5. Trouble (2) is a status, not a
@@ -114,6 +114,18 @@ struct nd_side {
     double min, max; /* of the finite ones, real units; NaN when there are none */
 };
 
+/* Values that are no numbers, over all samples that were compared and not only those that differ. Known where
+ * every sample is read: at model outputs of a float type; at every float tensor when no model output is
+ * compared. Section 8. */
+struct nd_numbers {
+    bool is_known;
+    uint64_t n_elems;
+    uint64_t n_ref_nan, n_test_nan, n_ref_inf, n_test_inf;
+    uint64_t n_samples;
+    uint64_t n_samples_ref_nan, n_samples_test_nan; /* of which every value is NaN */
+    uint64_t n_samples_both_nan;                    /* on both sides: nothing could be compared there */
+};
+
 enum nd_pattern {
     ND_PATTERN_NONE, /* nothing differs */
     ND_PATTERN_ONE_ELEMENT,
@@ -197,14 +209,17 @@ struct nd_difference {
     uint64_t n_inf_mismatch; /* an infinity on one side that is not on the other (and no NaN) */
     uint64_t n_zero_sign;    /* +0 against -0 */
     uint64_t n_saturation_mismatch;
+    bool has_errors; /* false: no element has a difference that is a number; abs, rel and rmse are NaN */
     struct nd_error_stats abs; /* real units; NaN and infinity mismatches left out */
     struct nd_error_stats rel;
     double rmse;
     uint64_t n_rel_undefined;
+    bool has_signal; /* false: no element is finite on both sides; the next six are NaN */
     double sqnr_db, cosine, norm_ratio, pearson; /* over the samples that differ */
     bool has_gain;
     double gain, offset;
     struct nd_side ref_side, test_side;
+    struct nd_numbers numbers;
     struct nd_structure structure;
     struct nd_tolerance tolerance;
     struct nd_distribution distribution;

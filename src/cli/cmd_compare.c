@@ -220,8 +220,8 @@ const struct cli_command cmd_compare = {
         "tensor on the others differ, by how much, and what that does to accuracy. The first capture is the "
         "reference.\n"
         "Without a gate every differing bit counts. With gates, all of them must hold for every element.\n"
-        "Exit code 0: same or within the gates; 1: differs; 2: trouble; 3: not comparable; 5: a device had "
-        "failed.\n"
+        "Exit code 0: same or within the gates; 1: differs; 2: trouble; 3: not comparable; 4: inconclusive, "
+        "outputs are NaN on both sides; 5: a device had failed.\n"
         "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment allows no better instructions than these; the "
         "result does not depend on them.",
     .options = options,

@@ -3,17 +3,18 @@
 #define ND_COMPARE_ACCURACY_H
 
 #include "compare/align.h"
-#include "compare/metrics/layout.h"
+#include "compare/metrics/states.h"
 
 /* Outputs of at most this many elements are always looked at a whole sample at a time. */
 enum { ND_OUTPUT_WHOLE = 1 << 20 };
 
 /* The largest value of a sample so far: flat index (the lowest of equals; -1: none, only NaN), and the code or
- * value. */
+ * value. And how many of the values are no numbers. */
 struct nd_best {
     int64_t index;
     int64_t code;
     double value;
+    struct nd_specials specials;
 };
 
 /* Offers elements [first, first + n) of a sample, stored at bytes. In any order of the parts. */

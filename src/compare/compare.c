@@ -12,8 +12,8 @@
 
 const char *nd_verdict_name(enum nd_verdict verdict)
 {
-    static const char *const names[] = {"same",         "within",         "differs",
-                                        "inconclusive", "not comparable", "failed"};
+    static const char *const names[] = {"same",    "within",         "inconclusive",
+                                        "differs", "not comparable", "failed"};
     return (size_t)verdict < sizeof names / sizeof names[0] ? names[verdict] : "unknown";
 }
 

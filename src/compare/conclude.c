@@ -30,8 +30,8 @@ static enum nd_status sum_up_coverage(struct nd_compared_pair *pair, size_t n_pr
     return ND_OK;
 }
 
-/* Section 19. Values that are equal although their types are not are within, never the same. */
-static enum nd_verdict judge_pair(const struct nd_compared_pair *pair, bool is_bitwise)
+/* Values that are equal although their types are not are within, never the same. */
+static enum nd_verdict judge_values(const struct nd_compared_pair *pair, bool is_bitwise)
 {
     const struct nd_difference *d = &pair->total.difference;
     if (pair->total.coverage != ND_COVERAGE_FULL)
@@ -41,6 +41,14 @@ static enum nd_verdict judge_pair(const struct nd_compared_pair *pair, bool is_b
     if (!d->has_values)
         return is_bitwise && !d->is_mixed ? ND_VERDICT_DIFFERS : ND_VERDICT_NOT_COMPARABLE;
     return d->n_failing > 0 ? ND_VERDICT_DIFFERS : ND_VERDICT_WITHIN;
+}
+
+/* Section 19. A sample that is NaN on both sides was not compared: it may hide any difference. */
+static enum nd_verdict judge_pair(const struct nd_compared_pair *pair, bool is_bitwise)
+{
+    enum nd_verdict verdict = judge_values(pair, is_bitwise);
+    bool is_uncompared = pair->total.difference.numbers.n_samples_both_nan > 0;
+    return is_uncompared ? worse(verdict, ND_VERDICT_INCONCLUSIVE) : verdict;
 }
 
 /* Section 16. */

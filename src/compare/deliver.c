@@ -79,11 +79,37 @@ static uint64_t count_stuck(const struct nd_job *job, const struct nd_job_pair *
     return n;
 }
 
+/* What is no number, in all samples of a pair of which both sides were read. Codes are numbers. */
+static void count_numbers(const struct nd_job *job, const struct nd_job_pair *pair)
+{
+    size_t n_samples = job->end_sample - job->first_sample;
+    size_t n_common = pair->n_common < job->end_sample ? pair->n_common : job->end_sample;
+    const size_t sides[2] = {pair->ref, pair->test};
+    static const struct nd_specials none = {0};
+    bool has_floats = false;
+    for (size_t i = 0; i < 2; i++) {
+        const struct nd_stream *stream = &job->streams[sides[i]];
+        has_floats = has_floats || stream->layout.is_float;
+        if (stream->layout.is_float && !stream->is_scanned)
+            return;
+    }
+    for (size_t s = job->first_sample; s < n_common && pair->has_values && has_floats; s++) {
+        const struct nd_specials *specials[2];
+        for (size_t i = 0; i < 2; i++)
+            specials[i] = job->streams[sides[i]].layout.is_float
+                              ? &job->best[sides[i] * n_samples + s - job->first_sample].specials
+                              : &none;
+        nd_numbers_add_sample(&pair->state->numbers, job->n_elems, specials[0], specials[1]);
+    }
+}
+
 /* What only whole samples tell. */
 static void count_whole_samples(struct nd_job *job)
 {
     for (size_t p = 0; p < job->n_pairs; p++) {
         struct nd_job_pair *pair = &job->pairs[p];
+        if (job->best != NULL)
+            count_numbers(job, pair);
         if (job->spans != NULL) {
             pair->state->account.ref.n_stuck_samples += count_stuck(job, pair, pair->ref);
             pair->state->account.test.n_stuck_samples += count_stuck(job, pair, pair->test);

@@ -52,6 +52,8 @@ static enum nd_status plan(struct engine *engine, const struct nd_kernels *kerne
                                          .n_pairs = comparison->n_pairs,
                                          .n_workers = engine->n_workers};
     enum nd_status status = ND_OK;
+    for (size_t e = 0; e < comparison->n_edges; e++)
+        job_options.has_outputs = job_options.has_outputs || comparison->edges[e].is_model_output;
     for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
         job_options.pairs = comparison->edges[e].pairs;
         status = plan_edge(engine, &job_options, e, err);

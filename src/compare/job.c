@@ -185,7 +185,7 @@ static bool must_read(const struct nd_job *job)
             (pair->first_differing != SIZE_MAX || pair->context.is_mixed || job->verify_digests))
             return true;
     }
-    return job->is_output;
+    return job->is_scanned;
 }
 
 enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_options *options,
@@ -215,11 +215,11 @@ enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_option
     if (status != ND_OK || options->merge != NULL || !must_read(job))
         return status;
     cut_units(job);
-    if (job->is_output)
+    if (job->is_scanned)
         job->best = nd_calloc(n_cells, sizeof *job->best);
     if (job->units_per_sample > 1)
         job->spans = nd_calloc(n_cells, sizeof *job->spans);
-    if ((job->is_output && job->best == NULL) || (job->units_per_sample > 1 && job->spans == NULL))
+    if ((job->is_scanned && job->best == NULL) || (job->units_per_sample > 1 && job->spans == NULL))
         return nd_fail_memory(err);
     for (size_t i = 0; i < n_cells && job->best != NULL; i++)
         job->best[i].index = -1;
@@ -292,7 +292,7 @@ size_t nd_job_memory(const struct nd_job *job)
         const struct nd_stream *s = &job->streams[i];
         if (s->chunk_bytes > 0)
             total += job->samples_per_unit * job->unit_elems * s->layout.elem_bytes + 2 * s->chunk_bytes;
-        if (job->best != NULL && job->n_elems <= ND_OUTPUT_WHOLE)
+        if (job->is_output && job->n_elems <= ND_OUTPUT_WHOLE)
             total += job->n_elems * sizeof(double);
     }
     return total;

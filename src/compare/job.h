@@ -20,7 +20,7 @@ struct nd_stream {
     bool is_real; /* codes that are taken as real values, for pairs of mixed types */
     size_t n_samples;
     bool has_values;
-    bool is_output;     /* its largest values are looked for */
+    bool is_scanned;    /* all its samples are read */
     size_t chunk_bytes; /* 0: contiguous */
 };
 
@@ -44,7 +44,8 @@ struct nd_job {
     const struct nd_alignment *alignment;
     const struct nd_kernels *kernels;
     size_t edge, probe;
-    bool is_output;      /* a model output: all samples are read */
+    bool is_scanned;     /* all samples are read: a model output, or a float tensor where none is compared */
+    bool is_output;      /* a model output that has classes: at least two elements, and a dimension */
     bool verify_digests; /* read also what digests say is equal */
     struct nd_shape shape;
     size_t n_elems;
@@ -62,7 +63,7 @@ struct nd_job {
     pthread_mutex_t lock;
     atomic_size_t n_units_left;
     struct nd_span *spans;          /* [n_streams * n_samples] where samples are split, else NULL */
-    struct nd_best *best;           /* [n_streams * n_samples], of model outputs, else NULL */
+    struct nd_best *best;           /* [n_streams * n_samples], of what is scanned, else NULL */
     struct nd_pair_state ***states; /* [n_workers] of [n_pairs], made when a worker first comes */
     size_t n_workers;
 };
@@ -74,6 +75,7 @@ struct nd_job_options {
     const struct nd_compared_pair *pairs; /* the pairs of captures, with ref and test */
     size_t n_pairs;
     size_t n_workers;
+    bool has_outputs; /* a model output is among the edges that are compared */
 };
 
 /* The samples [*first, *end) of a probe that belong to this part of the comparison. */

@@ -12,7 +12,7 @@ struct plan {
     const struct nd_alignment *alignment;
     const struct nd_job_options *options;
     size_t edge, probe;
-    bool is_output;
+    bool is_output, is_scanned;
     struct nd_job ***jobs;
     size_t *n_jobs, *capacity;
     size_t first_job; /* of this edge and probe */
@@ -58,6 +58,7 @@ static enum nd_status find_job(struct plan *plan, const struct nd_shape *shape, 
     (*plan->jobs)[(*plan->n_jobs)++] = job;
     *out = job;
     enum nd_status status = nd_shape_n_elems(shape, &job->n_elems, err);
+    job->is_scanned = plan->is_scanned && job->n_elems >= 1;
     job->is_output = plan->is_output && shape->rank >= 1 && job->n_elems >= 2;
     return status;
 }
@@ -72,25 +73,25 @@ static enum nd_status add_pair(struct plan *plan, size_t p, size_t n_common, boo
 }
 
 /* Outputs are looked at on every device that has them, whether or not there is anything beside them. */
-static enum nd_status add_output(struct plan *plan, size_t capture, struct nd_error *err)
+static enum nd_status add_scanned(struct plan *plan, size_t capture, struct nd_error *err)
 {
     const struct nd_alignment *a = plan->alignment;
     const struct nd_edge *edge = nd_aligned_edge(a, plan->edge, capture);
     const struct nd_capture_probe *probe = nd_aligned_probe(a, plan->probe, capture);
     if (edge == NULL || probe == NULL || probe->n_samples == 0 || edge->dtype == ND_DTYPE_NONE ||
-        edge->shape.rank < 1 ||
+        edge->shape.rank < 0 ||
         !nd_capture_has_outputs(a->captures[capture], a->probes[plan->probe * a->n_captures + capture],
                                 a->edges[plan->edge * a->n_captures + capture]))
         return ND_OK;
     struct nd_job *job;
     enum nd_status status = find_job(plan, &edge->shape, &job, err);
-    if (status != ND_OK || !job->is_output)
+    if (status != ND_OK || !job->is_scanned)
         return status;
     size_t stream;
     status = nd_job_find_stream(job, capture, false, &stream, err);
     if (status != ND_OK)
         return status;
-    job->streams[stream].is_output = true;
+    job->streams[stream].is_scanned = true;
     job->stream_of[capture] = stream;
     return ND_OK;
 }
@@ -100,8 +101,17 @@ enum nd_status nd_jobs_plan(const struct nd_alignment *alignment, size_t edge, s
                             const bool *is_mixed, struct nd_job ***jobs, size_t *n_jobs, size_t *capacity,
                             struct nd_error *err)
 {
-    struct plan plan = {alignment, options, edge,     probe,  compared->is_model_output,
-                        jobs,      n_jobs,  capacity, *n_jobs};
+    struct plan plan = {.alignment = alignment,
+                        .options = options,
+                        .edge = edge,
+                        .probe = probe,
+                        .is_output = compared->is_model_output,
+                        .is_scanned = compared->is_model_output ||
+                                      (!options->has_outputs && nd_dtype_is_float(compared->dtype)),
+                        .jobs = jobs,
+                        .n_jobs = n_jobs,
+                        .capacity = capacity,
+                        .first_job = *n_jobs};
     const struct nd_compare_options *compare = options->compare;
     bool is_elsewhere = compare->cut == ND_CUT_TENSORS && edge % compare->n_parts != compare->part;
     enum nd_status status = ND_OK;
@@ -113,8 +123,8 @@ enum nd_status nd_jobs_plan(const struct nd_alignment *alignment, size_t edge, s
         if (status == ND_OK && n_common > 0 && !is_elsewhere)
             status = add_pair(&plan, p, n_common, is_mixed[p], err);
     }
-    for (size_t c = 0; c < alignment->n_captures && status == ND_OK && plan.is_output && !is_elsewhere; c++)
-        status = add_output(&plan, c, err);
+    for (size_t c = 0; c < alignment->n_captures && status == ND_OK && plan.is_scanned && !is_elsewhere; c++)
+        status = add_scanned(&plan, c, err);
     for (size_t i = plan.first_job; i < *n_jobs && status == ND_OK; i++)
         status = nd_job_prepare((*jobs)[i], compare, err);
     return status;

@@ -20,8 +20,11 @@ static bool is_better(const struct nd_best *a, const struct nd_best *b)
 
 void nd_best_merge(struct nd_best *best, const struct nd_best *other)
 {
+    struct nd_specials specials = {best->specials.n_nan + other->specials.n_nan,
+                                   best->specials.n_inf + other->specials.n_inf};
     if (is_better(other, best))
         *best = *other;
+    best->specials = specials;
 }
 
 /* uint64 values are taken less 2^63: the order stays as it is. */
@@ -51,6 +54,8 @@ void nd_best_offer(struct nd_best *best, const struct nd_layout *layout, const s
                 offered.code = code_at(layout, block, i);
             else
                 offered.value = layout->unit * x[i];
+            best->specials.n_nan += isnan(offered.value) != 0;
+            best->specials.n_inf += isinf(offered.value) != 0;
             if (!isnan(offered.value))
                 nd_best_merge(best, &offered);
         }

@@ -124,8 +124,8 @@ static void mark_sample(struct nd_worker *w, const struct nd_job *job, size_t sa
             need(w, job, job->pairs[p].ref, sample);
             need(w, job, job->pairs[p].test, sample);
         }
-    for (size_t i = 0; i < job->n_streams && job->is_output; i++)
-        if (job->streams[i].is_output && sample < job->streams[i].n_samples)
+    for (size_t i = 0; i < job->n_streams && job->is_scanned; i++)
+        if (job->streams[i].is_scanned && sample < job->streams[i].n_samples)
             need(w, job, i, sample);
 }
 
@@ -352,7 +352,7 @@ enum nd_status nd_unit_run(struct nd_worker *worker, struct nd_job *job, size_t 
         status = nd_unit_verify(worker, job, &range, err);
     for (size_t sample = range.first_sample; sample < range.end_sample && status == ND_OK; sample++) {
         compare_sample(worker, job, &range, sample);
-        if (job->is_output)
+        if (job->is_scanned)
             status = nd_unit_outputs(worker, job, &range, sample, err);
     }
     return status;

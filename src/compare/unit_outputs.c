@@ -6,13 +6,13 @@
 #include "base/memory.h"
 #include "compare/unit_internal.h"
 
-/* The largest value of a sample, or of the part of it that is here. */
+/* The largest value of a sample, or of the part of it that is here, and what is no number. */
 static void find_best(struct nd_worker *w, struct nd_job *job, const struct nd_unit_range *range, size_t sample)
 {
     size_t n_samples = job->end_sample - job->first_sample;
     for (size_t i = 0; i < job->n_streams; i++) {
         const struct nd_stream *s = &job->streams[i];
-        if (!s->is_output || !w->is_needed[i])
+        if (!s->is_scanned || !w->is_needed[i])
             continue;
         struct nd_best best = {.index = -1};
         nd_best_offer(&best, &s->layout, job->kernels, nd_unit_bytes(w, job, range, i, sample, range->first),
@@ -71,6 +71,6 @@ enum nd_status nd_unit_outputs(struct nd_worker *w, struct nd_job *job, const st
                                size_t sample, struct nd_error *err)
 {
     find_best(w, job, range, sample);
-    bool is_whole = job->units_per_sample == 1 && job->n_elems <= ND_OUTPUT_WHOLE;
+    bool is_whole = job->is_output && job->units_per_sample == 1 && job->n_elems <= ND_OUTPUT_WHOLE;
     return is_whole ? compare_distributions(w, job, range, sample, err) : ND_OK;
 }

@@ -12,6 +12,16 @@ double nd_edge_step(const struct nd_model *model, const char *name)
     return NAN;
 }
 
+/* The metric leaves out what is NaN or infinite on one side only; a gate must not: that is no small error. */
+static struct nd_edge_value sqnr_of(const struct nd_difference *d, bool is_same)
+{
+    if (d->n_nan_mismatch + d->n_inf_mismatch > 0)
+        return (struct nd_edge_value){true, -INFINITY, NULL};
+    if (!is_same && !d->has_signal)
+        return (struct nd_edge_value){false, NAN, "no value of the samples that differ is a number"};
+    return (struct nd_edge_value){true, is_same ? INFINITY : d->sqnr_db, NULL};
+}
+
 /* Codes against the floats that stand for them, as a prepared model gives them out: rounded to floats, they are
  * off by less than a hundredth of a step. */
 static struct nd_edge_value mixed_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
@@ -23,7 +33,7 @@ static struct nd_edge_value mixed_value_of(enum nd_policy_gate gate, const struc
     if (gate == ND_POLICY_BIT_EQUAL)
         return (struct nd_edge_value){true, is_same ? 0 : (double)d->n_samples_differing, NULL};
     if (gate == ND_POLICY_SQNR && d->has_values)
-        return (struct nd_edge_value){true, is_same ? INFINITY : d->sqnr_db, NULL};
+        return sqnr_of(d, is_same);
     if (gate == ND_POLICY_LSB && is_on_grid)
         return (struct nd_edge_value){true, whole, NULL};
     if (gate == ND_POLICY_SHARE && is_same)
@@ -34,6 +44,8 @@ static struct nd_edge_value mixed_value_of(enum nd_policy_gate gate, const struc
 struct nd_edge_value nd_edge_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
 {
     bool is_same = d->n_samples_differing == 0;
+    if (d->numbers.n_samples_both_nan > 0)
+        return (struct nd_edge_value){false, NAN, "samples are NaN on both sides"};
     if (d->is_mixed)
         return mixed_value_of(gate, d, step);
     if (gate == ND_POLICY_BIT_EQUAL)
@@ -50,6 +62,6 @@ struct nd_edge_value nd_edge_value_of(enum nd_policy_gate gate, const struct nd_
     case ND_POLICY_SHARE:
         return (struct nd_edge_value){true, d->share, NULL};
     default:
-        return (struct nd_edge_value){true, is_same ? INFINITY : d->sqnr_db, NULL};
+        return sqnr_of(d, is_same);
     }
 }

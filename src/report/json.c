@@ -37,7 +37,7 @@ static void put_noise(struct nd_json *json, const struct nd_difference *noise)
         return;
     }
     nd_json_open_line(json, "noise", '{');
-    nd_json_real(json, "max_abs", noise->abs.max);
+    nd_json_real_if(json, "max_abs", noise->has_errors, noise->abs.max);
     nd_json_real(json, "share", noise->share);
     nd_json_count_if(json, "max_lsb", noise->is_integer, noise->max_lsb);
     nd_json_count_if(json, "max_ulp", !noise->is_integer, noise->max_ulp);

@@ -8,6 +8,8 @@ struct known {
     bool has_values;  /* and all that differ are stored */
     bool has_steps;   /* integers */
     bool has_ulps;    /* floats */
+    bool has_errors;  /* some elements have a difference that is a number */
+    bool has_signal;  /* some elements are finite on both sides */
 };
 
 static struct known what_is_known(bool is_compared, const struct nd_difference *d)
@@ -16,7 +18,9 @@ static struct known what_is_known(bool is_compared, const struct nd_difference *
     return (struct known){.is_compared = is_compared,
                           .has_values = has_values,
                           .has_steps = has_values && d->is_integer,
-                          .has_ulps = has_values && !d->is_integer};
+                          .has_ulps = has_values && !d->is_integer && d->has_errors,
+                          .has_errors = has_values && d->has_errors,
+                          .has_signal = has_values && d->has_signal};
 }
 
 void nd_json_put_shape(struct nd_json *json, const char *key, const struct nd_shape *shape,
@@ -81,9 +85,9 @@ static void put_counts(struct nd_json *json, struct known known, const struct nd
     else
         nd_json_null(json, "histogram");
     nd_json_count_if(json, "max_ulp", known.has_ulps, d->max_ulp);
-    nd_json_count_if(json, "max_ulp_in", known.has_values && d->has_ulp_in, d->max_ulp_in);
-    nd_json_real_if(json, "max_abs", known.has_values, d->abs.max);
-    nd_json_real_if(json, "mean_abs", known.has_values, d->abs.mean);
+    nd_json_count_if(json, "max_ulp_in", known.has_errors && d->has_ulp_in, d->max_ulp_in);
+    nd_json_real_if(json, "max_abs", known.has_errors, d->abs.max);
+    nd_json_real_if(json, "mean_abs", known.has_errors, d->abs.mean);
     nd_json_count_if(json, "nan", known.has_values, d->n_nan_mismatch + d->n_nan_payload);
     nd_json_count_if(json, "nan_mismatch", known.has_values, d->n_nan_mismatch);
     nd_json_count_if(json, "nan_payload", known.has_values, d->n_nan_payload);
@@ -120,10 +124,30 @@ static void put_side(struct nd_json *json, const char *key, bool has_values, con
     nd_json_close(json, '}');
 }
 
-/* Sections 6 to 8 of METRICS.md. */
-static void put_signal(struct nd_json *json, bool has_values, const struct nd_difference *d)
+static void put_numbers(struct nd_json *json, bool has_values, const struct nd_numbers *numbers)
 {
-    if (has_values) {
+    if (!has_values || !numbers->is_known) {
+        nd_json_null(json, "numbers");
+        return;
+    }
+    nd_json_open_line(json, "numbers", '{');
+    nd_json_count(json, "elements", numbers->n_elems);
+    nd_json_count(json, "ref_nan", numbers->n_ref_nan);
+    nd_json_count(json, "test_nan", numbers->n_test_nan);
+    nd_json_count(json, "ref_inf", numbers->n_ref_inf);
+    nd_json_count(json, "test_inf", numbers->n_test_inf);
+    nd_json_count(json, "samples", numbers->n_samples);
+    nd_json_count(json, "samples_ref_nan", numbers->n_samples_ref_nan);
+    nd_json_count(json, "samples_test_nan", numbers->n_samples_test_nan);
+    nd_json_count(json, "samples_both_nan", numbers->n_samples_both_nan);
+    nd_json_close(json, '}');
+}
+
+/* Sections 6 to 8 of METRICS.md. */
+static void put_signal(struct nd_json *json, struct known known, const struct nd_difference *d)
+{
+    bool has_values = known.has_values, has_signal = known.has_signal;
+    if (known.has_errors) {
         put_errors(json, "abs", &d->abs);
         nd_json_close(json, '}');
         put_errors(json, "rel", &d->rel);
@@ -133,13 +157,13 @@ static void put_signal(struct nd_json *json, bool has_values, const struct nd_di
         nd_json_null(json, "abs");
         nd_json_null(json, "rel");
     }
-    nd_json_real_if(json, "rmse", has_values, d->rmse);
-    nd_json_real_if(json, "sqnr_db", has_values, d->sqnr_db);
-    nd_json_real_if(json, "cosine", has_values, d->cosine);
-    nd_json_real_if(json, "norm_ratio", has_values, d->norm_ratio);
-    nd_json_real_if(json, "pearson", has_values, d->pearson);
-    nd_json_real_if(json, "gain", has_values && d->has_gain, d->gain);
-    nd_json_real_if(json, "offset", has_values && d->has_gain, d->offset);
+    nd_json_real_if(json, "rmse", known.has_errors, d->rmse);
+    nd_json_real_if(json, "sqnr_db", has_signal, d->sqnr_db);
+    nd_json_real_if(json, "cosine", has_signal, d->cosine);
+    nd_json_real_if(json, "norm_ratio", has_signal, d->norm_ratio);
+    nd_json_real_if(json, "pearson", has_signal, d->pearson);
+    nd_json_real_if(json, "gain", has_signal && d->has_gain, d->gain);
+    nd_json_real_if(json, "offset", has_signal && d->has_gain, d->offset);
     put_side(json, "ref_side", has_values, &d->ref_side);
     put_side(json, "test_side", has_values, &d->test_side);
 }
@@ -260,7 +284,7 @@ void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparis
         nd_json_bool(json, "mixed", d->is_mixed);
     else
         nd_json_null(json, "mixed");
-    put_signal(json, known.has_values, d);
+    put_signal(json, known, d);
     put_structure(json, edge, known.has_values, &d->structure);
     if (known.has_values)
         put_worst(json, comparison, edge, d);
@@ -268,6 +292,7 @@ void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparis
         nd_json_null(json, "worst");
     put_tolerance(json, known.has_values, &d->tolerance);
     put_distribution(json, known.has_values, &d->distribution);
+    put_numbers(json, known.has_values, &d->numbers);
 }
 
 void nd_json_put_channel(struct nd_json *json, size_t channel, const struct nd_difference *difference)
@@ -276,6 +301,6 @@ void nd_json_put_channel(struct nd_json *json, size_t channel, const struct nd_d
     nd_json_open_line(json, NULL, '{');
     nd_json_count(json, "channel", channel);
     put_counts(json, known, difference);
-    put_signal(json, known.has_values, difference);
+    put_signal(json, known, difference);
     nd_json_close(json, '}');
 }

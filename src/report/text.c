@@ -93,6 +93,18 @@ void nd_text_add_short(struct nd_table *table, double value)
     nd_table_add(table, nd_format_short(value, number));
 }
 
+void nd_text_add_short_if(struct nd_table *table, bool exists, double value)
+{
+    char number[ND_NUMBER_BYTES];
+    nd_table_add(table, exists ? nd_format_short(value, number) : "-");
+}
+
+void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value)
+{
+    char number[ND_NUMBER_BYTES];
+    nd_table_add(table, exists ? nd_format_near_one(value, number) : "-");
+}
+
 /* Edges with at least one pair of that verdict. */
 static size_t count_edges(const struct nd_comparison *c, enum nd_verdict verdict)
 {
@@ -123,6 +135,7 @@ static void put_verdict(const struct nd_text_report *report)
         {n_failed, c->n_devices, "devices failed"},
         {count_edges(c, ND_VERDICT_DIFFERS), c->n_edges,
          c->has_gates ? "edges fail their gate" : "edges differ"},
+        {count_edges(c, ND_VERDICT_INCONCLUSIVE), c->n_edges, "edges have samples that are NaN on both sides"},
         {count_edges(c, ND_VERDICT_WITHIN), c->n_edges,
          c->has_gates ? "edges differ within their gate" : "edges are of equal values in other types"},
         {count_edges(c, ND_VERDICT_NOT_COMPARABLE), c->n_edges, "edges not or only partly comparable"},
@@ -156,6 +169,7 @@ static void put_verdict(const struct nd_text_report *report)
 static void put_sections(const struct nd_text_report *report)
 {
     nd_text_devices(report);
+    nd_text_numbers(report);
     nd_text_classes(report);
     nd_text_first_differences(report);
     nd_text_edges(report);

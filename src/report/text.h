@@ -25,6 +25,11 @@ enum { ND_TEXT_NAME_MAX = 32, ND_TEXT_LABEL_MAX = 30 };
 /* text_devices.c: who was compared. */
 void nd_text_devices(const struct nd_text_report *report);
 
+/* text_numbers.c: what is not a number, before any verdict. And the samples of an edge that are NaN in every
+ * value on both sides: the most of any test. */
+void nd_text_numbers(const struct nd_text_report *report);
+uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd_compared_edge *edge);
+
 /* text_classes.c: who agrees with whom, and where it starts. */
 void nd_text_classes(const struct nd_text_report *report);
 void nd_text_first_differences(const struct nd_text_report *report);
@@ -84,6 +89,10 @@ void nd_text_put_table(const struct nd_text_report *report, struct nd_table *tab
 void nd_text_add_titles(struct nd_table *table, const char *const *titles);
 void nd_text_add_count(struct nd_table *table, uint64_t n);
 void nd_text_add_short(struct nd_table *table, double value);
+
+/* The same, and a value near 1; "-" where there is none. */
+void nd_text_add_short_if(struct nd_table *table, bool exists, double value);
+void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value);
 
 /* Appends text with nd_clean_text. */
 void nd_text_put_clean(struct nd_strbuf *out, const char *text);

@@ -44,10 +44,10 @@ static void add_channel(struct nd_table *table, const struct nd_difference *d, s
         nd_table_addf(table, "±%s", nd_format_count(d->max_lsb, text));
     else
         nd_table_addf(table, "%sulp", nd_format_count(d->max_ulp, text));
-    nd_text_add_short(table, d->abs.max);
-    nd_text_add_short(table, d->abs.mean);
-    nd_text_add_short(table, d->sqnr_db);
-    nd_table_add(table, nd_format_near_one(d->cosine, text));
+    nd_text_add_short_if(table, d->has_errors, d->abs.max);
+    nd_text_add_short_if(table, d->has_errors, d->abs.mean);
+    nd_text_add_short_if(table, d->has_signal, d->sqnr_db);
+    nd_text_add_near_one_if(table, d->has_signal, d->cosine);
 }
 
 static void put_pair(const struct nd_text_report *report, const struct nd_compared_edge *edge,

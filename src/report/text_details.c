@@ -22,9 +22,9 @@ static void add_float_row(struct nd_table *table, const struct nd_difference *d)
 {
     char number[ND_NUMBER_BYTES];
     nd_text_add_count(table, d->n_differing);
-    nd_table_add(table, nd_format_count(d->max_ulp, number));
-    nd_text_add_short(table, d->abs.max);
-    nd_text_add_short(table, d->abs.mean);
+    nd_table_add(table, d->has_errors ? nd_format_count(d->max_ulp, number) : "-");
+    nd_text_add_short_if(table, d->has_errors, d->abs.max);
+    nd_text_add_short_if(table, d->has_errors, d->abs.mean);
     nd_text_add_count(table, d->n_nan_mismatch + d->n_nan_payload);
     nd_text_add_count(table, d->n_inf_mismatch);
     nd_text_add_count(table, d->n_zero_sign);

@@ -42,10 +42,14 @@ static void add_cell(struct nd_table *table, const struct nd_comparison *c, cons
         snprintf(value, sizeof value, "%llu/%llu smp", (unsigned long long)d->n_samples_differing,
                  (unsigned long long)d->n_samples);
     } else if (d->n_differing > 0) {
+        /* Where nothing but NaN and infinities differs there is no largest difference. */
+        bool has_size = d->n_nan_mismatch + d->n_nan_payload + d->n_inf_mismatch < d->n_differing;
         format_size(d, size);
-        snprintf(value, sizeof value, "%s %s", nd_format_share(d->n_differing, d->n_elems, share), size);
+        snprintf(value, sizeof value, "%s%s%s", nd_format_share(d->n_differing, d->n_elems, share),
+                 has_size ? " " : "", has_size ? size : "");
     }
-    bool has_nan = d->n_nan_mismatch + d->n_nan_payload > 0, has_inf = d->n_inf_mismatch > 0;
+    bool has_nan = d->n_nan_mismatch + d->n_nan_payload + d->numbers.n_ref_nan + d->numbers.n_test_nan > 0;
+    bool has_inf = d->n_inf_mismatch > 0;
     bool is_failing = c->has_gates && pair->verdict == ND_VERDICT_DIFFERS;
     bool is_on_cpu = edge->devices[test].is_on_cpu, is_unstable = edge->devices[test].n_unstable > 0;
     nd_table_addf(table, "%s%s%s%s%s%s%s%s%s", is_part ? "(" : "", value, is_part ? ")" : "",
@@ -180,7 +184,7 @@ static void put_legend(const struct nd_text_report *report, const struct marks *
         {marks->is_none, "n/c   not comparable: the reasons are below"},
         {marks->is_unread, "smp   samples whose digests differ; no values are stored"},
         {marks->is_failing, "!     fails its gate"},
-        {marks->has_nan, "NaN   NaN on one side only, or with other bits"},
+        {marks->has_nan, "NaN   not a number in places: see above"},
         {marks->has_inf, "Inf   an infinity on one side only"},
         {marks->is_on_cpu, "c     computed by the CPU provider, not by the NPU"},
         {marks->is_unstable, "u     repeats of one sample differ on this device"},

@@ -10,6 +10,7 @@ static const struct {
     const char *name;
     const char *title;
     bool is_symmetric;
+    bool is_of_differing; /* samples that are equal have no part in it */
 } metrics[] = {
     [ND_MATRIX_SHARE] = {"share", "share of differing elements", true},
     [ND_MATRIX_DIFFERING] = {"differing", "differing elements", true},
@@ -18,10 +19,10 @@ static const struct {
     [ND_MATRIX_MAX_ULP] = {"max_ulp", "largest difference in ULP", true},
     [ND_MATRIX_MAX_ABS] = {"max_abs", "largest |error| in real units", true},
     [ND_MATRIX_RMSE] = {"rmse", "RMSE in real units", true},
-    [ND_MATRIX_SQNR] = {"sqnr", "SQNR in dB", false},
-    [ND_MATRIX_COSINE] = {"cosine", "cosine", true},
-    [ND_MATRIX_NORM_RATIO] = {"norm_ratio", "norm of the test / norm of the reference", false},
-    [ND_MATRIX_PEARSON] = {"pearson", "Pearson correlation", true},
+    [ND_MATRIX_SQNR] = {"sqnr", "SQNR in dB", false, true},
+    [ND_MATRIX_COSINE] = {"cosine", "cosine", true, true},
+    [ND_MATRIX_NORM_RATIO] = {"norm_ratio", "norm of the test / norm of the reference", false, true},
+    [ND_MATRIX_PEARSON] = {"pearson", "Pearson correlation", true, true},
     [ND_MATRIX_KL] = {"kl", "KL divergence in nats", false},
 };
 enum { N_METRICS = sizeof metrics / sizeof metrics[0] };
@@ -61,60 +62,66 @@ static const struct nd_compared_pair *find_pair(const struct nd_comparison *c,
     return NULL;
 }
 
-static void add_count(struct nd_table *table, bool exists, uint64_t n)
+static const char *format_count(bool exists, uint64_t n, char buf[static ND_NUMBER_BYTES])
 {
-    char text[ND_NUMBER_BYTES];
-    nd_table_add(table, exists ? nd_format_count(n, text) : "-");
+    return exists ? nd_format_count(n, buf) : "-";
 }
 
-static void add_value(struct nd_table *table, enum nd_matrix_metric metric, const struct nd_difference *d)
+static const char *format_value(enum nd_matrix_metric metric, const struct nd_difference *d,
+                                char buf[static ND_NUMBER_BYTES])
 {
-    char text[ND_NUMBER_BYTES];
     const struct nd_distribution *dist = &d->distribution;
     bool has_kl = dist->exists && dist->n_samples > dist->n_infinite + dist->n_invalid;
     switch (metric) {
     case ND_MATRIX_SHARE:
-        nd_table_add(table, nd_format_share(d->n_differing, d->n_elems, text));
-        return;
+        return nd_format_share(d->n_differing, d->n_elems, buf);
     case ND_MATRIX_DIFFERING:
-        add_count(table, true, d->n_differing);
-        return;
+        return format_count(true, d->n_differing, buf);
     case ND_MATRIX_MAX_LSB:
-        add_count(table, d->is_integer, d->max_lsb);
-        return;
+        return format_count(d->is_integer, d->max_lsb, buf);
     case ND_MATRIX_MAX_ULP:
-        add_count(table, !d->is_integer, d->max_ulp);
-        return;
+        return format_count(!d->is_integer && d->has_errors, d->max_ulp, buf);
     case ND_MATRIX_MEAN_LSB:
-        nd_table_add(table, d->is_integer ? nd_format_short(d->mean_lsb, text) : "-");
-        return;
+        return d->is_integer ? nd_format_short(d->mean_lsb, buf) : "-";
     case ND_MATRIX_MAX_ABS:
-        nd_text_add_short(table, d->abs.max);
-        return;
+        return d->has_errors ? nd_format_short(d->abs.max, buf) : "-";
     case ND_MATRIX_RMSE:
-        nd_text_add_short(table, d->rmse);
-        return;
+        return d->has_errors ? nd_format_short(d->rmse, buf) : "-";
     case ND_MATRIX_SQNR:
-        nd_text_add_short(table, d->sqnr_db);
-        return;
+        return d->has_signal ? nd_format_short(d->sqnr_db, buf) : "-";
     case ND_MATRIX_COSINE:
-        nd_table_add(table, nd_format_near_one(d->cosine, text));
-        return;
+        return d->has_signal ? nd_format_near_one(d->cosine, buf) : "-";
     case ND_MATRIX_NORM_RATIO:
-        nd_table_add(table, nd_format_near_one(d->norm_ratio, text));
-        return;
+        return d->has_signal ? nd_format_near_one(d->norm_ratio, buf) : "-";
     case ND_MATRIX_PEARSON:
-        nd_table_add(table, nd_format_near_one(d->pearson, text));
-        return;
+        return d->has_signal ? nd_format_near_one(d->pearson, buf) : "-";
     case ND_MATRIX_KL:
-        nd_table_add(table, has_kl ? nd_format_short(dist->kl, text) : "-");
-        return;
+        return has_kl ? nd_format_short(dist->kl, buf) : "-";
     }
+    return "-";
 }
 
-static void add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_edge *edge,
-                     const struct nd_matrix *matrix, size_t row, size_t column)
+/* Whether the number of a cell is made without samples or values that the pair should have. */
+static bool leaves_out(enum nd_matrix_metric metric, const struct nd_compared_part *part)
 {
+    const struct nd_difference *d = &part->difference;
+    const struct nd_numbers *numbers = &d->numbers;
+    if (part->coverage == ND_COVERAGE_PART)
+        return true;
+    if (metric == ND_MATRIX_SHARE || metric == ND_MATRIX_DIFFERING)
+        return false;
+    if (metric == ND_MATRIX_KL && d->distribution.n_infinite > 0)
+        return true;
+    return d->n_nan_mismatch + d->n_nan_payload + d->n_inf_mismatch + numbers->n_ref_nan + numbers->n_test_nan +
+               numbers->n_ref_inf + numbers->n_test_inf >
+           0;
+}
+
+/* *is_marked becomes true where the cell has a mark. */
+static void add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_edge *edge,
+                     const struct nd_matrix *matrix, size_t row, size_t column, bool *is_marked)
+{
+    char text[ND_NUMBER_BYTES];
     bool is_mirrored = row > column;
     size_t ref = is_mirrored ? column : row, test = is_mirrored ? row : column;
     const struct nd_compared_pair *pair = row != column ? find_pair(c, edge, ref, test) : NULL;
@@ -126,8 +133,12 @@ static void add_cell(struct nd_table *table, const struct nd_comparison *c, cons
         nd_table_add(table, "n/c");
     else if (!pair->total.difference.has_values)
         nd_table_add(table, "-");
-    else
-        add_value(table, matrix->metric, &pair->total.difference);
+    else {
+        bool has_mark = leaves_out(matrix->metric, &pair->total);
+        nd_table_addf(table, "%s%s", format_value(matrix->metric, &pair->total.difference, text),
+                      has_mark ? "*" : "");
+        *is_marked = *is_marked || has_mark;
+    }
 }
 
 static void put_matrix(const struct nd_text_report *report, const struct nd_compared_edge *edge,
@@ -135,8 +146,10 @@ static void put_matrix(const struct nd_text_report *report, const struct nd_comp
 {
     const struct nd_comparison *c = report->comparison;
     struct nd_strbuf title = {0};
-    nd_strbuf_printf(&title, "\n%s at %s (row: reference, column: test):", metrics[matrix->metric].title,
-                     edge->name);
+    bool is_marked = false;
+    nd_strbuf_printf(&title, "\n%s at %s%s (row: reference, column: test):", metrics[matrix->metric].title,
+                     edge->name,
+                     metrics[matrix->metric].is_of_differing ? ", over the samples that differ" : "");
     for (size_t from = 0; from < c->n_devices;) {
         size_t rest = c->n_devices - from,
                n = rest < ND_TABLE_MAX_COLUMNS - 1 ? rest : ND_TABLE_MAX_COLUMNS - 1;
@@ -149,12 +162,14 @@ static void put_matrix(const struct nd_text_report *report, const struct nd_comp
         for (size_t row = 0; row < c->n_devices; row++) {
             nd_table_add(&table, c->devices[row].label);
             for (size_t i = 0; i < n; i++)
-                add_cell(&table, c, edge, matrix, row, from + i);
+                add_cell(&table, c, edge, matrix, row, from + i, &is_marked);
         }
         nd_text_put_table(report, &table, table.n_columns, 1,
                           from == 0 && title.text != NULL ? title.text : "\n");
         from += n;
     }
+    if (is_marked)
+        nd_strbuf_puts(report->out, "  *  leaves out samples or values: NaN, infinite, or missing on one side\n");
     report->out->failed = report->out->failed || title.failed;
     nd_strbuf_deinit(&title);
 }

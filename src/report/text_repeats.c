@@ -38,9 +38,11 @@ static void add_noise(struct nd_table *table, const struct nd_difference *noise)
     nd_table_add(table, nd_format_share(noise->n_differing, noise->n_elems, text));
     if (noise->is_integer)
         nd_table_addf(table, "±%s", nd_format_count(noise->max_lsb, text));
+    else if (!noise->has_errors)
+        nd_table_add(table, "-");
     else
         nd_table_addf(table, "%sulp", nd_format_count(noise->max_ulp, text));
-    nd_text_add_short(table, noise->abs.max);
+    nd_text_add_short_if(table, noise->has_errors, noise->abs.max);
 }
 
 /* Every edge that does not repeat on some device. */

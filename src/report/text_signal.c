@@ -26,12 +26,6 @@ static struct columns needed_columns(const struct nd_comparison *c)
     return columns;
 }
 
-static void add_near_one(struct nd_table *table, double value)
-{
-    char number[ND_NUMBER_BYTES];
-    nd_table_add(table, nd_format_near_one(value, number));
-}
-
 /* The mean divergence, with the samples that have none; the mean number of common top classes. */
 static void add_distribution(struct nd_table *table, const struct nd_distribution *d)
 {
@@ -59,13 +53,13 @@ static void add_row(struct nd_table *table, const struct nd_comparison *c, const
     if (columns->has_pairs)
         nd_table_add(table, c->devices[pair->ref].label);
     nd_table_add(table, c->devices[pair->test].label);
-    nd_text_add_short(table, d->sqnr_db);
-    add_near_one(table, d->cosine);
-    add_near_one(table, d->norm_ratio);
-    add_near_one(table, d->pearson);
-    nd_text_add_short(table, d->abs.median);
-    nd_text_add_short(table, d->abs.p99);
-    nd_text_add_short(table, d->abs.max);
+    nd_text_add_short_if(table, d->has_signal, d->sqnr_db);
+    nd_text_add_near_one_if(table, d->has_signal, d->cosine);
+    nd_text_add_near_one_if(table, d->has_signal, d->norm_ratio);
+    nd_text_add_near_one_if(table, d->has_signal, d->pearson);
+    nd_text_add_short_if(table, d->has_errors, d->abs.median);
+    nd_text_add_short_if(table, d->has_errors, d->abs.p99);
+    nd_text_add_short_if(table, d->has_errors, d->abs.max);
     if (columns->has_distribution)
         add_distribution(table, &d->distribution);
 }

@@ -33,6 +33,8 @@ static inline struct nd_difference fake_equal(bool is_integer, uint64_t n_elems)
         .n_elems = n_elems,
         .has_values = true,
         .is_integer = is_integer,
+        .has_errors = true,
+        .has_signal = true,
         .sqnr_db = INFINITY,
         .cosine = 1,
         .norm_ratio = 1,

@@ -7,13 +7,12 @@
 
 static float other_scale[] = {0.25f};
 
-static void captures_identical_are_same_and_need_no_reading(void **state)
+static void captures_identical_are_same_and_only_floats_are_read(void **state)
 {
     (void)state;
     struct fleet f;
     fleet_start(&f, 3);
-    f.captures[0]->edges[FLEET_LOGITS].is_model_output = f.captures[0]->edges[FLEET_SCORES].is_model_output =
-        false;
+    f.captures[0]->edges[FLEET_LOGITS].is_model_output = false;
     const struct nd_comparison *c = fleet_compare(&f);
     assert_int_equal(c->verdict, ND_VERDICT_SAME);
     assert_int_equal(nd_verdict_exit_code(c->verdict), ND_EXIT_SAME);
@@ -27,7 +26,9 @@ static void captures_identical_are_same_and_need_no_reading(void **state)
             assert_int_equal(total_of(c, e, t)->difference.n_differing, 0);
             assert_true(total_of(c, e, t)->difference.n_elems > 0);
         }
-    assert_int_equal(f.captures[0]->n_reads + f.captures[1]->n_reads + f.captures[2]->n_reads, 0);
+    /* The float output is read once for all three, to see whether it holds numbers. */
+    assert_int_equal(f.captures[0]->n_reads, 1);
+    assert_int_equal(f.captures[1]->n_reads + f.captures[2]->n_reads, 0);
     fleet_stop(&f);
 }
 
@@ -468,7 +469,7 @@ static void classes_of_six_devices_are_rendered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(captures_identical_are_same_and_need_no_reading),
+        cmocka_unit_test(captures_identical_are_same_and_only_floats_are_read),
         cmocka_unit_test(capture_with_one_bit_flipped_differs_there),
         cmocka_unit_test(captures_swapped_mirror),
         cmocka_unit_test(accuracy_of_a_device_is_counted_against_the_labels),

@@ -202,7 +202,7 @@ static void matrix_is_mirrored_only_where_it_is_symmetric(void **state)
     assert_int_equal(nd_matrix_parse("share", &matrices[1], NULL), ND_OK);
     struct nd_report_options options = {.matrices = matrices, .n_matrices = 2};
     char *text = text_of(&fake, &options);
-    assert_has(text, "\nSQNR in dB at scores (row: reference, column: test):\n"
+    assert_has(text, "\nSQNR in dB at scores, over the samples that differ (row: reference, column: test):\n"
                      "        cpu  gen1  gen3\n"
                      "  cpu     .    20    30\n"
                      "  gen1          .   n/c\n"

@@ -70,6 +70,17 @@ static struct nd_error_stats summarise(const struct nd_log_histogram *histogram,
     return stats;
 }
 
+/* Elements that are NaN on both sides, with equal bits: of all samples where these are known, else of those that
+ * differ. They have no error. */
+static uint64_t count_equal_nan(const struct nd_pair_state *state)
+{
+    const struct nd_numbers_state *numbers = &state->numbers;
+    const struct nd_account_state *account = &state->account;
+    uint64_t n_nan = numbers->n_samples > 0 ? numbers->n_ref_nan + numbers->n_test_nan
+                                            : account->ref.n_nan + account->test.n_nan;
+    return (n_nan - account->n_nan_mismatch) / 2 - account->n_nan_payload;
+}
+
 static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
                              struct nd_difference *out, struct nd_error *err)
 {
@@ -78,6 +89,12 @@ static enum nd_status finish(const struct nd_pair_state *state, const struct nd_
         return nd_fail_memory(err);
     double unit = fabs(context->ref.unit);
     uint64_t n = state->bits.n_elems - (state->bits.n_differing - error->n_absolute);
+    out->has_errors = state->bits.n_elems == 0 || n > count_equal_nan(state);
+    if (!out->has_errors) {
+        out->abs = out->rel = (struct nd_error_stats){NAN, NAN, NAN, NAN};
+        out->rmse = NAN;
+        return ND_OK;
+    }
     out->abs = summarise(&error->absolute, error->n_absolute, n, error->max_absolute,
                          nd_exact_round(&error->sum_absolute), unit);
     out->rel = summarise(&error->relative, error->n_relative, n - error->n_undefined, error->max_relative,

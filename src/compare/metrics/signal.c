@@ -86,6 +86,16 @@ static void correlate(const struct energies *e, struct nd_difference *out)
     out->offset = (e->test_sum - out->gain * e->ref_sum) / e->n;
 }
 
+/* Whether there is nothing to measure: samples differ, and no element of them is finite on both sides; or none
+ * differs, and it is known that every element of them is NaN or infinite. */
+static bool is_without_numbers(const struct nd_pair_state *state, double n)
+{
+    const struct nd_numbers_state *numbers = &state->numbers;
+    if (state->account.ref.n_elems > 0)
+        return n == 0;
+    return numbers->n_elems > 0 && numbers->n_ref_nan + numbers->n_ref_inf == numbers->n_elems;
+}
+
 static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
                              struct nd_difference *out, struct nd_error *err)
 {
@@ -100,6 +110,11 @@ static enum nd_status finish(const struct nd_pair_state *state, const struct nd_
         .ref_sum = nd_exact_round(&ref->sum),
         .test_sum = nd_exact_round(&test->sum),
     };
+    out->has_signal = !is_without_numbers(state, e.n);
+    if (!out->has_signal) {
+        out->sqnr_db = out->cosine = out->norm_ratio = out->pearson = out->gain = out->offset = NAN;
+        return ND_OK;
+    }
     out->sqnr_db = e.difference == 0 ? INFINITY : e.ref == 0 ? -INFINITY : 10 * log10(e.ref / e.difference);
     out->cosine = out->norm_ratio = out->pearson = out->gain = 1;
     out->has_gain = true;

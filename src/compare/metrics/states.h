@@ -47,6 +47,12 @@ struct nd_account_state {
     struct nd_side_state ref, test;
 };
 
+/* Over all samples, also those that are equal. */
+struct nd_numbers_state {
+    uint64_t n_elems, n_ref_nan, n_test_nan, n_ref_inf, n_test_inf;
+    uint64_t n_samples, n_samples_ref_nan, n_samples_test_nan, n_samples_both_nan;
+};
+
 struct nd_structure_state {
     struct nd_stride stride;
     uint64_t n_runs, longest_run;
@@ -77,6 +83,7 @@ struct nd_pair_state {
     struct nd_error_state error;
     struct nd_signal_state signal;
     struct nd_account_state account;
+    struct nd_numbers_state numbers;
     struct nd_structure_state structure;
     struct nd_worst_state worst;
     struct nd_tolerance_state tolerance;
@@ -99,7 +106,8 @@ struct nd_metric {
 };
 
 extern const struct nd_metric nd_metric_bits, nd_metric_steps, nd_metric_ulp, nd_metric_error, nd_metric_signal,
-    nd_metric_account, nd_metric_structure, nd_metric_worst, nd_metric_tolerance, nd_metric_distribution;
+    nd_metric_account, nd_metric_numbers, nd_metric_structure, nd_metric_worst, nd_metric_tolerance,
+    nd_metric_distribution;
 
 /* A new, empty state; NULL when out of memory. */
 struct nd_pair_state *nd_pair_state_create(const struct nd_pair_context *context, struct nd_error *err);
@@ -113,6 +121,15 @@ char *nd_pair_state_format(const struct nd_pair_state *state);
 enum nd_status nd_pair_state_parse(struct nd_pair_state *state, const char *text, struct nd_error *err);
 enum nd_status nd_pair_state_finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
                                     struct nd_difference *out, struct nd_error *err);
+
+/* The values of one side of a sample that are no numbers. */
+struct nd_specials {
+    uint64_t n_nan, n_inf;
+};
+
+/* Adds one sample of which both sides were read, whether or not it differs. */
+void nd_numbers_add_sample(struct nd_numbers_state *state, size_t n_elems, const struct nd_specials *ref,
+                           const struct nd_specials *test);
 
 /* Adds one sample of which nothing is read: equal, or of unknown values. */
 void nd_bits_add_sample(struct nd_bits_state *state, size_t n_elems, bool differs, bool is_read, size_t probe,

@@ -42,11 +42,24 @@ enum nd_fault_kind {
     ND_FAULT_BF16_GRID,              /* floats that all are bfloat16 numbers; amount 0 */
     ND_FAULT_OFF_GRID,               /* floats that are no code of the quantised edge; amount: their share */
     ND_FAULT_SAME_CODE_OTHER_FLOAT,  /* amount: largest difference, in steps */
+    /* These come from values.h alone. */
+    ND_FAULT_TRUNCATION,     /* cut to the grid, not rounded; amount: share of the values that differ */
+    ND_FAULT_WRAP,           /* values wrap around; amount: the period, in steps of codes or in units of floats */
+    ND_FAULT_PERIODIC,       /* lines along an axis repeat themselves; amount: the period, in elements */
+    ND_FAULT_CONSTANT_LINES, /* lines along an axis are one value each; amount: how many lines */
+    ND_FAULT_PASSED_THROUGH, /* the output is another tensor, unchanged; amount 0 */
+    ND_FAULT_STALE_OPERAND,  /* one operand is the previous sample's; amount 0 */
+    ND_FAULT_FIRST_LAUNCH,   /* the first run differs from all later ones; amount: elements */
+    ND_FAULT_TIES,           /* all differences lie on ties of the quantiser; amount: how many */
+    ND_FAULT_STEP,           /* a step function amplifies a small difference; amount: the largest of these */
 };
-enum { ND_N_FAULT_KINDS = ND_FAULT_SAME_CODE_OTHER_FLOAT + 1 };
+enum { ND_N_FAULT_KINDS = ND_FAULT_STEP + 1 };
 
 /* "axis-permutation", "channel-scale", ...: stable, for JSON and for the truth of a capture. Static. */
 const char *nd_fault_name(enum nd_fault_kind kind);
+
+/* Kinds that describe the arithmetic of a healthy device, and accuse nobody: a float grid, ties, a step. */
+bool nd_fault_is_note(enum nd_fault_kind kind);
 
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */
 struct nd_hypothesis {
@@ -82,6 +95,7 @@ struct nd_finding {
     double explained; /* share of the codes that were wrong and are right under the fault */
     size_t n_wrong;
     char text[160];
+    double chance; /* that values of an innocent device look so: base 10 logarithm, at most 0; 0 where it is not stated */
 };
 
 enum { ND_MAX_RIVALS = 4 };

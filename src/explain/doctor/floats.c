@@ -3,14 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/doctor/doctor.h"
+#include "explain/doctor/internal.h"
 
 enum { MIN_FLOATS = 8 };
 
 static void add(struct nd_diagnosis *out, enum nd_fault_kind kind, double amount, size_t n_wrong,
                 const char *text)
 {
-    struct nd_finding finding = {kind, SIZE_MAX, -1, amount, 1, n_wrong, ""};
+    struct nd_finding finding = {kind, SIZE_MAX, -1, amount, 1, n_wrong, "", 0};
     snprintf(finding.text, sizeof finding.text, "%s", text);
     if (!out->is_found)
         out->best = finding;
@@ -28,14 +28,14 @@ static uint32_t bits_of(float value)
 
 /* A unit in the last place beside the grid is on it: Qualcomm's simulator converts half precision to floats
  * that are larger by just that. By chance three in 2^13 floats are that close to half precision. */
-static bool is_bf16(float value)
+bool nd_doctor_is_bf16(float value)
 {
     uint32_t rest = bits_of(value) & 0xffff;
     return rest <= 1 || rest == 0xffff;
 }
 
 /* Below 2^-14 the steps of half precision, and with them that unit, stay what they are. */
-static bool is_fp16(float value)
+bool nd_doctor_is_fp16(float value)
 {
     double x = fabs((double)value);
     int exponent;
@@ -67,8 +67,8 @@ static struct float_count count_floats(const float *values, size_t n)
         if (!isfinite(values[i]) || values[i] == 0)
             continue;
         count.n++;
-        count.n_fp16 += is_fp16(values[i]);
-        count.n_bf16 += is_bf16(values[i]);
+        count.n_fp16 += nd_doctor_is_fp16(values[i]);
+        count.n_bf16 += nd_doctor_is_bf16(values[i]);
         count_distinct(&count, fabsf(values[i]));
     }
     return count;

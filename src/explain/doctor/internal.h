@@ -76,6 +76,10 @@ enum { ND_DOCTOR_AXES = 3 };
 size_t nd_doctor_axes(const struct nd_doctor *d, struct nd_doctor_axis out[ND_DOCTOR_AXES]);
 size_t nd_doctor_channel(const struct nd_doctor_axis *axis, size_t j);
 
+/* floats.c: numbers of the narrower type, or a unit in the last place of float32 beside one. */
+bool nd_doctor_is_bf16(float value);
+bool nd_doctor_is_fp16(float value);
+
 enum nd_status nd_doctor_try_values(struct nd_doctor *d, struct nd_error *err);
 void nd_doctor_try_constant(struct nd_doctor *d);
 void nd_doctor_try_range(struct nd_doctor *d);

@@ -173,7 +173,7 @@ static void ND_PRINTF(4, 0)
     add(struct nd_doctor *d, const struct nd_doctor_fault *f, double explained, const char *fmt, va_list args)
 {
     struct nd_diagnosis *out = d->out;
-    struct nd_finding finding = {f->kind, f->channel, f->axis, f->amount, explained, d->n_wrong, ""};
+    struct nd_finding finding = {f->kind, f->channel, f->axis, f->amount, explained, d->n_wrong, "", 0};
     vsnprintf(finding.text, sizeof finding.text, fmt, args);
     if (!out->is_found)
         out->best = finding;

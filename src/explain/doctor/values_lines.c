@@ -1,0 +1,105 @@
+/* Lines along an axis (rows, columns, channels) that are one value, or repeat themselves. */
+#include <math.h>
+
+#include "explain/doctor/values_internal.h"
+
+enum { MIN_LINE = 8, MAX_LINE = 8192 };
+
+/* Elements k = 0 .. n - 1 of a line are at first + k * inner. */
+struct axis {
+    int number;
+    size_t n, inner, n_lines;
+};
+
+static size_t line_start(const struct axis *axis, size_t line)
+{
+    return line / axis->inner * axis->inner * axis->n + line % axis->inner;
+}
+
+/* The least number of elements after which the test's line repeats itself exactly, at most half of it; 0: none. */
+static size_t find_period(const struct nd_values *v, const struct axis *axis, size_t start)
+{
+    for (size_t p = 1; p * 2 <= axis->n; p++) {
+        size_t k = p;
+        while (k < axis->n && v->test[start + k * axis->inner] == v->test[start + (k - p) * axis->inner])
+            k++;
+        if (k == axis->n)
+            return p;
+    }
+    return 0;
+}
+
+/* The reference moves by more than rounding at that distance, in a quarter of the line or more. */
+static bool is_moving(const struct nd_values_look *look, const struct axis *axis, size_t start, size_t period)
+{
+    size_t n = 0;
+    const double *ref = look->v->ref;
+    for (size_t k = period; k < axis->n; k++)
+        n += fabs(ref[start + k * axis->inner] - ref[start + (k - period) * axis->inner]) > look->far;
+    return n * 4 >= axis->n - period && n >= 2;
+}
+
+struct lines {
+    size_t n_constant, n_periodic, period, first_constant, first_periodic;
+};
+
+static struct lines count_lines(const struct nd_values_look *look, const struct axis *axis)
+{
+    struct lines lines = {0};
+    for (size_t line = 0; line < axis->n_lines; line++) {
+        size_t start = line_start(axis, line), p = find_period(look->v, axis, start);
+        if (p == 0 || !is_moving(look, axis, start, p))
+            continue;
+        if (p == 1) {
+            lines.first_constant = lines.n_constant++ == 0 ? line : lines.first_constant;
+            continue;
+        }
+        lines.first_periodic = lines.n_periodic == 0 ? line : lines.first_periodic;
+        lines.period = lines.n_periodic == 0 || p < lines.period ? p : lines.period;
+        lines.n_periodic++;
+    }
+    return lines;
+}
+
+/* "rows" along the last axis, "columns" along the one before, else "lines". */
+static const char *name_lines(const struct nd_values *v, int axis)
+{
+    return axis == v->shape.rank - 1 ? "rows" : axis == v->shape.rank - 2 ? "columns" : "lines";
+}
+
+static void say(const struct nd_values_look *look, const struct axis *axis, const struct lines *lines)
+{
+    const struct nd_values *v = look->v;
+    bool is_constant = lines->n_constant >= lines->n_periodic;
+    size_t n = is_constant ? lines->n_constant : lines->n_periodic;
+    size_t first = is_constant ? lines->first_constant : lines->first_periodic;
+    struct nd_finding f = nd_values_finding(look, is_constant ? ND_FAULT_CONSTANT_LINES : ND_FAULT_PERIODIC,
+                                            is_constant ? (double)n : (double)lines->period,
+                                            (double)n / (double)axis->n_lines, 0);
+    f.axis = axis->number;
+    const char *name = name_lines(v, axis->number);
+    if (is_constant)
+        nd_values_add(look, &f, "%zu of %zu %s (along axis %d) are one value each, the first is %zu; the reference's "
+                      "are not", n, axis->n_lines, name, axis->number, first);
+    else
+        nd_values_add(look, &f, "%zu of %zu %s (along axis %d) repeat themselves after %zu elements, the first is "
+                      "%zu; the reference's do not", n, axis->n_lines, name, axis->number, lines->period, first);
+}
+
+void nd_values_try_lines(const struct nd_values_look *look)
+{
+    const struct nd_values *v = look->v;
+    size_t inner = 1;
+    for (int a = v->shape.rank - 1; a >= 0; a--) {
+        size_t dim = (size_t)v->shape.dims[a];
+        const struct axis axis = {a, dim, inner, dim > 0 ? look->n_total / dim : 0};
+        inner *= dim;
+        if (dim < MIN_LINE || dim > MAX_LINE)
+            continue;
+        struct lines lines = count_lines(look, &axis);
+        if (lines.n_constant + lines.n_periodic == 0)
+            continue;
+        say(look, &axis, &lines);
+        return;
+    }
+}

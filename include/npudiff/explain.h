@@ -36,6 +36,30 @@ struct nd_explain_options {
                              placement says is no evidence */
 };
 
+/* What a device's values say of its layers, from best to worst: the worst of several devices wins. */
+enum nd_health {
+    ND_HEALTH_HEALTHY,      /* every layer follows known arithmetic, however much of the error is the chip's */
+    ND_HEALTH_INCONCLUSIVE, /* no layer does anything else, but not every layer could be examined */
+    ND_HEALTH_UNEXPLAINED,  /* some layer does not follow known arithmetic, and nothing says that it is a fault */
+    ND_HEALTH_FAULTY,       /* some layer has a fault */
+    ND_HEALTH_FAILED,       /* the device failed: it has no values */
+};
+/* "healthy", "inconclusive", "unexplained", "faulty", "failed". Static storage. */
+ND_PUBLIC const char *nd_health_name(enum nd_health health);
+/* healthy 0, faulty and unexplained 1, inconclusive 4, failed 5. */
+ND_PUBLIC enum nd_exit nd_health_exit_code(enum nd_health health);
+
+/* How a layer's values, given the inputs that the layer had on the device, are explained. */
+enum nd_layer_state {
+    ND_LAYER_NOT_EXAMINED, /* why_not says why */
+    ND_LAYER_FOLLOWS,      /* known arithmetic gives them: why_follows says which */
+    ND_LAYER_UNEXPLAINED,  /* known arithmetic does not give them; no fault predicts them, and they are not further
+                              off than some unknown arithmetic may be */
+    ND_LAYER_FAULTY,       /* a fault predicts them, or the error is one that no rounding can make */
+};
+/* "not-examined", "follows", "unexplained", "faulty". Static storage. */
+ND_PUBLIC const char *nd_layer_state_name(enum nd_layer_state state);
+
 /* Where something was computed, as far as evidence tells. */
 enum nd_execution {
     ND_EXECUTION_UNKNOWN,
@@ -182,12 +206,17 @@ struct nd_explained_unit {
      * plainly and does so everywhere, or less than 1 % of the codes of a unit that is evaluated in double
      * precision. No evidence against the device; never a source. */
     bool is_within_step;
-    /* It does not do what the device does in such units: some of its codes are not what the device's program
-     * makes of the unit's own inputs, which is known only where the device's program is; or they change from
-     * run to run while its inputs do not. */
-    bool is_faulty;
-    struct nd_explained_fault
-        fault; /* looked for in faulty units, and where an unknown device begins to differ */
+    /* The judgement (src/explain/VERDICT.md). */
+    enum nd_layer_state state;
+    const char *why_follows; /* of a layer that follows: "exact" (no value differs), "arithmetic" (that of
+                                `program`), "float-rounding", "noise", "fused", "forced-encoding"; else NULL.
+                                Static */
+    char *follows_text;      /* says it in words where that is worth telling (fused, forced-encoding); or NULL */
+    bool is_faulty;          /* state is ND_LAYER_FAULTY */
+    char *evidence; /* of a faulty or unexplained layer, one clause: "58 % of its values are wrong, by up to 212
+                       LSB; the previous sample's output predicts all of them". Else NULL */
+    struct nd_explained_fault fault; /* of a faulty layer; kind NULL: an error that no rounding can make, of no
+                                        known kind. Of an unexplained one what it looks like, or NULL */
     uint64_t n_codes;
     struct nd_explained_part local, inherited, total;
     uint64_t n_violations; /* elements where total is not local + inherited: none */
@@ -235,16 +264,24 @@ struct nd_explained_device {
     char *chipset;
     char *capture;
     char *failure;           /* what it said when it failed, or NULL */
-    enum nd_verdict verdict; /* same: no local mismatch; within: only is_within_step; differs; inconclusive:
-                                no mismatch, but steps that were not examined; failed */
+    enum nd_health health;   /* the verdict */
+    enum nd_verdict verdict; /* how it differs from exact rounding. same: no local mismatch; within: only
+                                is_within_step; differs; inconclusive: no mismatch, but steps that were not
+                                examined; failed */
     struct nd_explained_observer observer;
     size_t n_findings;
     struct nd_explained_finding *findings; /* [n_findings] in order of steps */
     size_t n_examined, n_not_examined;     /* steps */
     size_t n_sources;
     size_t *sources; /* [n_sources] steps in graph order */
-    size_t n_faulty;
-    size_t *faulty;    /* [n_faulty] steps in graph order */
+    /* Steps by state, the one with the greatest effect on the outputs first. */
+    size_t n_faulty, n_unexplained;
+    size_t *faulty;      /* [n_faulty] */
+    size_t *unexplained; /* [n_unexplained] */
+    size_t n_follow;     /* steps of state ND_LAYER_FOLLOWS */
+    const char *expected; /* the arithmetic that the capture's chipset or kind asks for: "v69", "v73", "float"; NULL
+                             where the capture does not say. Static */
+    bool is_refuted;      /* its values are plainly those of another arithmetic than that */
     char *program;     /* what most of its units do, or NULL: not known */
     size_t n_programs; /* of a program of whole units: it and those that these units do not tell */
     char **programs;   /* [n_programs] from it; else 0 */
@@ -281,6 +318,7 @@ struct nd_explained_difference {
 };
 
 struct nd_explanation {
+    enum nd_health health;   /* the worst of the devices' */
     enum nd_verdict verdict; /* the worst of the devices' */
     char *model;
     char *model_sha256;

@@ -104,7 +104,7 @@ static int explain(const struct values *values, const struct nd_model *model,
         int code = cli_report_error(&err);
         return status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : code;
     }
-    int exit_code = (int)nd_verdict_exit_code(explanation->verdict);
+    int exit_code = (int)nd_health_exit_code(explanation->health);
     int printed = values->quiet
                       ? (int)ND_EXIT_SAME
                       : print(values, model, (const struct nd_capture *const *)captures, n, explanation);

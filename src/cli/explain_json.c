@@ -73,6 +73,10 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
         return NULL;
     json_object_set_new(row, "program", text_or_null(unit->program));
     json_object_set_new(row, "is_covered", json_boolean(unit->is_covered));
+    json_object_set_new(row, "state", json_string(nd_layer_state_name(unit->state)));
+    json_object_set_new(row, "why_follows", text_or_null(unit->why_follows));
+    json_object_set_new(row, "follows_text", text_or_null(unit->follows_text));
+    json_object_set_new(row, "evidence", text_or_null(unit->evidence));
     json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
     json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
     json_object_set_new(row, "local", is_examined ? part(&unit->local) : json_null());
@@ -121,7 +125,12 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
     json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "unit", cli_text(e->steps[step].name), "op_type",
                             cli_text(e->steps[step].op_types), "unexplained", (json_int_t)unit->n_unexplained,
                             "kind", text_or_null(fault->kind));
-    if (row != NULL && fault->kind != NULL)
+    if (row == NULL)
+        return NULL;
+    json_object_set_new(row, "evidence", text_or_null(unit->evidence));
+    json_object_set_new(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));
+    json_object_set_new(row, "harm", real(unit->harm));
+    if (fault->kind != NULL)
         add_fault(row, fault);
     return row;
 }
@@ -143,6 +152,9 @@ static json_t *findings_json(const struct nd_explanation *e, const struct nd_exp
 static json_t *device_json(const struct nd_explanation *e, const struct nd_explained_device *device)
 {
     json_t *sources = json_array(), *units = json_array(), *faulty = json_array(), *programs = json_array();
+    json_t *unexplained = json_array();
+    for (size_t i = 0; i < device->n_unexplained; i++)
+        json_array_append_new(unexplained, faulty_json(e, device, device->unexplained[i]));
     for (size_t i = 0; i < device->n_programs; i++)
         json_array_append_new(programs, json_string(device->programs[i]));
     for (size_t i = 0; i < device->n_faulty; i++)
@@ -156,10 +168,13 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
                                        "changed", (json_int_t)device->observer.n_changed);
     return json_pack(
-        "{s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}", "same_as",
+        "{s:s, s:o, s:I, s:s?, s:b, s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}",
+        "difference", nd_verdict_name(device->verdict), "unexplained", unexplained, "follow",
+        (json_int_t)device->n_follow, "expected_arithmetic", device->expected, "is_refuted", device->is_refuted,
+        "same_as",
         (json_int_t)device->same_as, "observer", observer, "uri", cli_text(device->uri), "chipset",
         cli_text(device->chipset), "capture", cli_text(device->capture), "verdict",
-        nd_verdict_name(device->verdict), "failure",
+        nd_health_name(device->health), "failure",
         device->failure != NULL ? cli_text(device->failure) : json_null(), "program",
         text_or_null(device->program), "programs", programs, "losses", explain_losses_json(e, device),
         "findings", findings_json(e, device), "faulty", faulty, "sources", sources, "energy", energy(device),
@@ -180,8 +195,8 @@ json_t *explain_json(const struct nd_explanation *e)
     json_t *devices = json_array();
     for (size_t d = 0; d < e->n_devices; d++)
         json_array_append_new(devices, device_json(e, &e->devices[d]));
-    return json_pack("{s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "verdict",
-                     nd_verdict_name(e->verdict), "model", cli_text(e->model), "model_sha256", e->model_sha256,
+    return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "verdict",
+                     nd_health_name(e->health), "difference", nd_verdict_name(e->verdict), "model", cli_text(e->model), "model_sha256", e->model_sha256,
                      "float_model", e->float_model != NULL ? cli_text(e->float_model) : json_null(), "probe",
                      e->probe != NULL ? cli_text(e->probe) : json_null(), "samples", (json_int_t)e->n_samples,
                      "harm_samples", (json_int_t)e->n_harm_samples, "vote", vote_json(&e->vote), "differences",

@@ -10,6 +10,13 @@
  * with a table of all units of devices that have local mismatches where it is asked for. */
 void explain_print_text(const struct nd_explanation *explanation, size_t width, bool with_units);
 
+/* The first line of a device: its verdict, the evidence for it, and whose the error at the outputs is. */
+void explain_print_headline(const struct nd_explanation *explanation, const struct nd_explained_device *device,
+                            size_t width);
+/* Its layers that are faulty, unexplained, or explained in a way that is worth telling. */
+void explain_print_layers(const struct nd_explanation *explanation, const struct nd_explained_device *device,
+                          size_t width);
+
 /* That table. */
 void explain_print_units(const struct nd_explanation *explanation, const struct nd_explained_device *device,
                          size_t width);

@@ -14,8 +14,10 @@ static const char *remark(const struct nd_explained_step *step, const struct nd_
 {
     if (!unit->is_examined)
         return "not examined";
-    if (unit->is_faulty)
-        return "out of line";
+    if (unit->state == ND_LAYER_FAULTY)
+        return "faulty";
+    if (unit->state == ND_LAYER_UNEXPLAINED)
+        return "unexplained";
     if (unit->is_source)
         return "source";
     if (unit->is_within_step)

@@ -24,21 +24,15 @@ static void print_sentence(const struct nd_explanation *e, const struct nd_expla
 {
     if (device->output.n_codes == 0 || isnan(device->own_share))
         return;
-    char interval[64] = "", made[EXPLAIN_CELL_BYTES] = "";
+    char interval[64] = "";
     if (!isnan(device->own_share_interval.low))
         snprintf(interval, sizeof interval, " [95%%: %.2f to %.2f%%]", 100 * device->own_share_interval.low,
                  100 * device->own_share_interval.high);
-    bool is_faulty = device->n_faulty > 0;
-    if (is_faulty || device->n_sources > 0) {
-        const struct nd_explained_step *first = &e->steps[is_faulty ? device->faulty[0] : device->sources[0]];
-        snprintf(made, sizeof made, ", %s '%.300s' (%.80s)", is_faulty ? "and out of line is" : "made first in",
-                 first->name, first->op_types);
-    }
-    explain_print_wrapped(width, 2, "%.2f%% of its output error is %s common to all; %.2f%%%s is its own%s",
+    explain_print_wrapped(width, 2, "%.2f%% of its output error is %s common to all; %.2f%%%s is its own",
                           100 * (1 - device->own_share),
                           e->vote.is_known && e->vote.common_divergence > 0 ? "quantisation, and divergence"
                                                                             : "quantisation and",
-                          100 * device->own_share, interval, made);
+                          100 * device->own_share, interval);
     const struct nd_decomposition *o = &device->output;
     char q[32], d[32], c[32], rho[32], bias[32], nf[32], sqnr[32];
     explain_print_wrapped(
@@ -131,38 +125,11 @@ static void print_arithmetic(const struct nd_explanation *e, const struct nd_exp
     else if (device->program == NULL && n_known == 0)
         explain_print_wrapped(
             width, 2,
-            "arithmetic: none of the known programs; that a unit is out of line can be said of gross "
-            "faults only");
+            "arithmetic: none that is known; only gross faults can be told");
     else
         explain_print_wrapped(width, 2,
                               "arithmetic: %s; %zu of %zu units examined do what the device does in such units",
                               device->program != NULL ? device->program : "by operator type", n_known, n_units);
-    for (size_t i = 0; i < device->n_faulty && i < N_LISTED; i++) {
-        const struct nd_explained_step *step = &e->steps[device->faulty[i]];
-        const struct nd_explained_unit *unit = &device->units[device->faulty[i]];
-        explain_print_wrapped(
-            width, 2,
-            "out of line: '%s' (%s): %s%s%s; %" PRIu64 " of its %" PRIu64 " codes are not those of %s%s%s",
-            step->name, step->op_types, unit->fault.kind != NULL ? unit->fault.kind : "unexplained",
-            unit->fault.text != NULL ? ": " : "", unit->fault.text != NULL ? unit->fault.text : "",
-            unit->n_unexplained, unit->n_codes, unit->program,
-            unit->fault.rival != NULL ? "; as well explained by " : "",
-            unit->fault.rival != NULL ? unit->fault.rival : "");
-    }
-    if (device->n_faulty > N_LISTED)
-        printf("  and %zu more out of line\n", device->n_faulty - N_LISTED);
-}
-
-/* Where arithmetic is not known: of a device, or of some of its units. */
-static void print_suspicion(const struct nd_explanation *e, const struct nd_explained_device *device,
-                            size_t width)
-{
-    for (size_t s = 0; s < e->n_steps; s++) {
-        const struct nd_explained_unit *unit = &device->units[s];
-        if (unit->fault.kind != NULL && !unit->is_faulty)
-            explain_print_wrapped(width, 2, "'%s' looks like %s: %s", e->steps[s].name, unit->fault.kind,
-                                  unit->fault.text);
-    }
 }
 
 static void print_not_examined(const struct nd_explanation *e, const struct nd_explained_device *device,
@@ -264,13 +231,13 @@ static void print_device(const struct nd_explanation *e, size_t d, size_t width,
 {
     const struct nd_explained_device *device = &e->devices[d];
     printf("\n");
-    explain_print_wrapped(width, 0, "%s: %s (%s)", device->uri, nd_verdict_name(device->verdict),
-                          device->capture);
-    if (device->failure != NULL) {
-        explain_print_wrapped(width, 2, "%s", device->failure);
+    explain_print_headline(e, device, width);
+    explain_print_wrapped(width, 2, "capture: %s", device->capture);
+    if (device->failure != NULL)
         return;
-    }
     print_findings(e, device, width);
+    if (device->same_as == d)
+        explain_print_layers(e, device, width);
     explain_print_execution(e, device, width, with_units);
     if (device->same_as != d && has_codes(e)) {
         explain_print_wrapped(width, 2, "in every code the same as %s", e->devices[device->same_as].uri);
@@ -291,7 +258,6 @@ static void print_device(const struct nd_explanation *e, size_t d, size_t width,
     }
     print_arithmetic(e, device, width);
     print_sources(e, device, width);
-    print_suspicion(e, device, width);
     print_worst(e, device, width);
     print_within(e, device, width);
     print_not_examined(e, device, width);
@@ -356,5 +322,5 @@ void explain_print_text(const struct nd_explanation *e, size_t width, bool with_
     explain_print_differences(e, width);
     for (size_t d = 0; d < e->n_devices; d++)
         print_device(e, d, width, with_units);
-    printf("\nverdict: %s\n", nd_verdict_name(e->verdict));
+    printf("\nverdict: %s\n", nd_health_name(e->health));
 }

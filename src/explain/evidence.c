@@ -7,9 +7,10 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "explain/doctor/doctor.h"
+#include "explain/health.h"
 
 enum {
-    MOST_UNITS = 8,    /* of a device */
+    MOST_UNITS = 24,   /* of a device: those with the greatest effect */
     MOST_SAMPLES = 64, /* of a unit */
     MOST_FUSIONS = 6,  /* inputs of a unit that it may be fused with */
     MOST_CODES = 1 << 20,
@@ -235,21 +236,28 @@ static void exam_deinit(struct exam *exam)
 
 /* ---- the verdict ---- */
 
-static enum nd_status keep_diagnosis(const struct nd_diagnosis *diagnosis, struct nd_explained_unit *unit,
-                                     struct nd_error *err)
+/* Against what the device does in such units. */
+static struct nd_explain_error_size measure(const struct exam *exam)
 {
-    const struct nd_finding *best = &diagnosis->best;
-    /* That nothing fits is news only where the device's arithmetic is known. */
-    if (!diagnosis->is_found || (best->kind == ND_FAULT_UNEXPLAINED && !unit->is_faulty))
-        return ND_OK;
-    unit->fault = (struct nd_explained_fault){
-        .kind = nd_fault_name(best->kind),
-        .text = nd_strdup(best->text),
-        .channel = best->channel,
-        .amount = best->amount,
-        .explained = best->explained,
-        .rival = diagnosis->n_rivals > 0 ? nd_fault_name(diagnosis->rivals[0].kind) : NULL};
-    return unit->fault.text != NULL ? ND_OK : nd_fail_memory(err);
+    const struct nd_explain_job *job = exam->worker->job;
+    double allowance = nd_explain_allowance(job, exam->device, exam->step), sum = 0, squares = 0, energy = 0;
+    struct nd_explain_error_size size = {.n = 0};
+    for (size_t i = 0; i < exam->n_samples * exam->n; i++) {
+        double expected = exam->expected[i], off = fabs(exam->codes[i] - expected);
+        if (!isfinite(expected) || !isfinite(exam->values[i]))
+            continue;
+        size.n++;
+        size.n_wrong += off > 0;
+        size.n_beyond += off > allowance;
+        size.max = fmax(size.max, off);
+        energy += off * off;
+        sum += expected;
+        squares += expected * expected;
+    }
+    double n = size.n > 0 ? (double)size.n : 1;
+    size.energy = energy / n;
+    size.signal = fmax(squares / n - (sum / n) * (sum / n), 0);
+    return size;
 }
 
 static enum nd_status ask_doctor(const struct exam *exam, struct nd_error *err)
@@ -294,8 +302,8 @@ static enum nd_status ask_doctor(const struct exam *exam, struct nd_error *err)
     };
     struct nd_diagnosis diagnosis;
     enum nd_status status = nd_doctor_examine(&evidence, &diagnosis, err);
-    return status == ND_OK ? keep_diagnosis(&diagnosis, &job->out->devices[exam->device].units[exam->step], err)
-                           : status;
+    const struct nd_explain_error_size size = measure(exam);
+    return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
 }
 
 static enum nd_status diagnose_unit(struct nd_explain_worker *w, size_t device, size_t step,
@@ -311,37 +319,33 @@ static enum nd_status diagnose_unit(struct nd_explain_worker *w, size_t device, 
     return status;
 }
 
-/* Of units of which the device's program says nothing those that are off by more than single steps: they may be
- * gross faults. */
-static enum nd_status diagnose_unknown(struct nd_explain_worker *w, size_t d, struct nd_error *err)
+/* The unit to look at after `last` (SIZE_MAX: the first) in order of falling effect; of equals the earlier. */
+static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last)
 {
-    enum { MOST_UNKNOWN = 4 };
-    const struct nd_explain_job *job = w->job;
-    size_t n = 0;
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < job->n_steps && status == ND_OK && n < MOST_UNKNOWN; s++) {
-        const struct nd_explain_habit *habit = &job->habits[d * job->n_steps + s];
-        if (habit->standing != ND_STANDING_UNKNOWN || job->out->devices[d].units[s].local.max <= 1)
-            continue;
-        n++;
-        status = diagnose_unit(w, d, s, err);
+    const struct nd_explained_unit *units = job->out->devices[d].units;
+    size_t best = SIZE_MAX;
+    double limit = last != SIZE_MAX ? nd_explain_badness(&units[last]) : HUGE_VAL;
+    for (size_t s = 0; s < job->n_steps; s++) {
+        double x = nd_explain_badness(&units[s]);
+        bool is_next = last == SIZE_MAX || x < limit || (x == limit && s > last);
+        if (nd_explain_needs_exam(job, d, s) && is_next && (best == SIZE_MAX || x > nd_explain_badness(&units[best])))
+            best = s;
     }
-    return status;
+    return best;
 }
 
-/* Units that are out of line; of a device whose arithmetic is not known, those where it begins to differ. */
 static enum nd_status diagnose_device(struct nd_explain_worker *w, size_t d, struct nd_error *err)
 {
-    const struct nd_explained_device *device = &w->job->out->devices[d];
-    bool is_known = device->n_faulty > 0 || device->program != NULL;
-    const size_t *steps = is_known ? device->faulty : device->sources;
-    size_t n = is_known ? device->n_faulty : device->n_sources;
+    struct nd_explain_job *job = w->job;
     enum nd_status status = ND_OK;
-    for (size_t i = 0; i < n && i < MOST_UNITS && status == ND_OK; i++)
-        if (w->job->out->steps[steps[i]].is_unit)
-            status = diagnose_unit(w, d, steps[i], err);
-    if (status == ND_OK && w->job->sources[d].same_as == d)
-        status = diagnose_unknown(w, d, err);
+    size_t step = SIZE_MAX, *order = nd_calloc(MOST_UNITS, sizeof *order), n = 0;
+    if (order == NULL)
+        return nd_fail_memory(err);
+    while (n < MOST_UNITS && (step = next_worst(job, d, step)) != SIZE_MAX)
+        order[n++] = step;
+    for (size_t i = 0; i < n && status == ND_OK; i++)
+        status = diagnose_unit(w, d, order[i], err);
+    free(order);
     return status;
 }
 
@@ -349,6 +353,8 @@ enum nd_status nd_explain_diagnose(struct nd_explain_job *job, struct nd_error *
 {
     struct nd_explain_worker worker = {0};
     enum nd_status status = nd_explain_worker_init(&worker, job, err);
+    if (status == ND_OK)
+        status = nd_explain_settle_layers(job, err);
     for (size_t d = 0; d < job->n_devices && status == ND_OK; d++)
         if (!job->sources[d].is_failed)
             status = diagnose_device(&worker, d, err);

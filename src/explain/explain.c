@@ -5,6 +5,7 @@
 #include "explain/evidence.h"
 #include "explain/fallback.h"
 #include "explain/findings.h"
+#include "explain/health.h"
 
 /* Without codes there is nothing to work out: captures of a float model, or of outputs in floats only. */
 static bool has_codes(const struct nd_explain_job *job)
@@ -39,6 +40,8 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
         status = nd_explain_diagnose(&job, err);
     if (status == ND_OK && job.n_samples > 0)
         status = nd_explain_find_execution(&job, options->hides_placement, err);
+    if (status == ND_OK)
+        status = nd_explain_find_health(&job, err);
     nd_explain_job_deinit(&job);
     if (status == ND_OK)
         *out = job.out;
@@ -61,6 +64,8 @@ static void deinit_unit(struct nd_explained_unit *unit)
     free(unit->programs);
     free(unit->program);
     free(unit->fault.text);
+    free(unit->evidence);
+    free(unit->follows_text);
     free(unit->why_not);
     deinit_execution(&unit->execution);
 }
@@ -76,6 +81,7 @@ static void deinit_device(struct nd_explained_device *device, size_t n_steps)
     deinit_execution(&device->execution);
     free(device->sources);
     free(device->faulty);
+    free(device->unexplained);
     free(device->losses);
     free(device->program);
     for (size_t i = 0; i < device->n_programs; i++)

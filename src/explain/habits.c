@@ -164,3 +164,20 @@ void nd_explain_find_habits(struct nd_explain_habit *habits, size_t n, size_t *d
     }
     *device_program = device;
 }
+
+void nd_explain_hold_to_float(struct nd_explain_habit *habits, size_t n, size_t *device_program)
+{
+    size_t n_programs, half_even = 0;
+    const struct nd_program *programs = nd_programs(&n_programs);
+    while (half_even + 1 < n_programs && (programs[half_even].kind != ND_PROGRAM_SINGLE ||
+                                          programs[half_even].rounding != ND_ROUND_HALF_EVEN))
+        half_even++;
+    for (size_t i = 0; i < n; i++) {
+        habits[i].program = habits[i].is_counted ? half_even : SIZE_MAX;
+        habits[i].is_exact = false;
+        habits[i].follows = !habits[i].is_counted;
+        for (size_t p = 0; p < n_programs && habits[i].is_counted; p++)
+            habits[i].follows = habits[i].follows || (nd_explain_is_plain(p) && fits(&habits[i], p, false));
+    }
+    *device_program = half_even;
+}

@@ -3,6 +3,7 @@
 #ifndef ND_EXPLAIN_INTERNAL_H
 #define ND_EXPLAIN_INTERNAL_H
 
+#include "explain/expectation.h"
 #include "explain/unit_programs.h"
 #include "npudiff/explain.h"
 
@@ -43,6 +44,7 @@ struct nd_explain_reference_sums {
 struct nd_explain_source {
     const struct nd_capture *capture;
     bool is_failed;
+    enum nd_explain_expectation expectation;
     size_t same_as; /* the first device whose codes are the same, in every step; the device itself, else */
     size_t probe;   /* of the capture */
     size_t *edges;  /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */

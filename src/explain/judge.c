@@ -80,13 +80,13 @@ bool nd_explain_inputs_repeat(const struct nd_explain_job *job, size_t device, s
 }
 
 /* Of a device that has a program of units. */
-static enum nd_status judge_by_unit_program(const struct nd_explain_habit *habit, size_t program,
+static enum nd_status judge_by_unit_program(struct nd_explain_habit *habit, size_t program,
                                             struct nd_explained_unit *unit, struct nd_error *err)
 {
     uint64_t fewest = fewest_wrong(habit->tally), n_local = unit->local.n_differing;
     unit->is_covered = habit->units->n[program] == unit->n_codes;
+    habit->is_suspect = habit->standing == ND_STANDING_FAULTY;
     bool is_of_units = unit->is_covered && habit->standing != ND_STANDING_UNKNOWN && !habit->is_of_values;
-    unit->is_faulty = habit->standing == ND_STANDING_FAULTY;
     unit->n_unexplained = is_of_units           ? habit->units->wrong[program]
                           : habit->is_of_values ? habit->tally->wrong[habit->program]
                                                 : fewest;
@@ -101,12 +101,12 @@ static enum nd_status judge_by_unit_program(const struct nd_explain_habit *habit
     return status == ND_OK ? list_programs(habit, unit, err) : status;
 }
 
-static enum nd_status judge_unit(const struct nd_explain_habit *habit, struct nd_explained_unit *unit,
+static enum nd_status judge_unit(struct nd_explain_habit *habit, struct nd_explained_unit *unit,
                                  struct nd_error *err)
 {
     uint64_t fewest = fewest_wrong(habit->tally), n_local = unit->local.n_differing;
     bool is_known = habit->program != SIZE_MAX;
-    unit->is_faulty = is_known && !habit->follows;
+    habit->is_suspect = is_known && !habit->follows;
     unit->n_unexplained = fewest;
     if (is_known)
         unit->n_unexplained = (habit->is_exact ? habit->tally->wrong : habit->tally->far)[habit->program];
@@ -147,9 +147,9 @@ enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_
     struct nd_explain_habit *habits = &job->habits[d * job->n_steps];
     size_t program;
     bool is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
-    device->faulty = nd_calloc(job->n_steps, sizeof *device->faulty);
+    enum nd_explain_expectation expectation = job->sources[d].expectation;
     device->losses = nd_calloc(job->n_steps, sizeof *device->losses);
-    if (device->faulty == NULL || device->losses == NULL)
+    if (device->losses == NULL)
         return nd_fail_memory(err);
     for (size_t s = 0; s < job->n_steps; s++)
         habits[s] =
@@ -158,8 +158,12 @@ enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_
                                       .tally = &job->tally[d * job->n_steps + s],
                                       .units = &job->unit_tally[d * job->n_steps + s],
                                       .n_codes = device->units[s].n_codes};
-    nd_explain_find_habits(habits, job->n_steps, &program);
-    nd_explain_find_unit_habits(habits, job->n_steps, &job->unit_program[d], is_possible);
+    if (expectation == ND_EXPECT_FLOAT)
+        nd_explain_hold_to_float(habits, job->n_steps, &program);
+    else
+        nd_explain_find_habits(habits, job->n_steps, &program);
+    nd_explain_find_unit_habits(habits, job->n_steps, expectation, &job->unit_program[d], is_possible,
+                                &device->is_refuted);
     enum nd_status status = name_device_programs(device, program, job->unit_program[d], is_possible, err);
     for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
         if (!habits[s].is_counted)
@@ -167,10 +171,6 @@ enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_
         status = job->unit_program[d] == SIZE_MAX
                      ? judge_unit(&habits[s], &device->units[s], err)
                      : judge_by_unit_program(&habits[s], job->unit_program[d], &device->units[s], err);
-        device->units[s].is_faulty |=
-            nd_explain_differs_by_run(job, d, s) && nd_explain_inputs_repeat(job, d, s);
-        if (device->units[s].is_faulty)
-            device->faulty[device->n_faulty++] = s;
         if (is_lossy(&habits[s], &device->units[s]))
             device->losses[device->n_losses++] = s;
     }

@@ -31,6 +31,8 @@ static enum nd_status describe_device(struct nd_explain_job *job, size_t d, stru
     if (device->uri == NULL || device->chipset == NULL || device->capture == NULL)
         return nd_fail_memory(err);
     job->sources[d].is_failed = nd_capture_state(capture) == ND_CAPTURE_FAILED;
+    job->sources[d].expectation = nd_explain_expect(capture);
+    device->expected = nd_explain_expectation_name(job->sources[d].expectation);
     return job->sources[d].is_failed ? describe_failure(capture, &device->failure, err) : ND_OK;
 }
 

@@ -5,6 +5,7 @@
 #define ND_EXPLAIN_PROGRAMS_H
 
 #include "exact/graph.h"
+#include "explain/expectation.h"
 
 struct nd_explain_unit_tally;
 
@@ -45,11 +46,15 @@ struct nd_explain_habit {
     bool follows;   /* out: the unit does that; true where nothing is known */
     enum nd_explain_standing standing; /* out, of unit_programs.h */
     bool is_of_values;                 /* out: and that is by `program`, which all units of its kind follow */
+    bool is_suspect; /* out, of judge.c: known arithmetic does not give all of its codes */
 };
 /* The program of a device is the one that most of its units follow; operator types of which most units follow
  * another one have their own. Plain rounding to the nearest beside units of a fixed point program is no program
  * of an operator type, but float arithmetic: fallback. *device_program is SIZE_MAX when there is none. */
 void nd_explain_find_habits(struct nd_explain_habit *habits, size_t n, size_t *device_program);
+
+/* The same for a device that is known to compute in floats: no other program is thought of. */
+void nd_explain_hold_to_float(struct nd_explain_habit *habits, size_t n, size_t *device_program);
 
 /* Whether it is what arithmetic in floats looks like: rounding once, to the nearest. */
 bool nd_explain_is_plain(size_t program);

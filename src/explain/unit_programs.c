@@ -275,9 +275,45 @@ static void settle_others(struct nd_explain_habit *habits, size_t n)
             habits[i].standing = habits[i].follows ? ND_STANDING_FOLLOWS : ND_STANDING_FAULTY;
 }
 
-void nd_explain_find_unit_habits(struct nd_explain_habit *habits, size_t n, size_t *program, bool *is_possible)
+static bool is_of(size_t program, enum nd_explain_expectation expectation)
 {
-    *program = choose(habits, n);
+    size_t n;
+    const struct nd_unit_program *programs = nd_unit_programs(&n);
+    return program < n && programs[program].arch == (expectation == ND_EXPECT_V69 ? ND_HTP_V69 : ND_HTP_V73);
+}
+
+/* Of the programs of one architecture the one that most units follow; SIZE_MAX where no unit follows any, and two
+ * or more of those that it covers speak against it: their values are plainly those of something else. */
+static size_t choose_of(const struct nd_explain_habit *habits, size_t n,
+                        enum nd_explain_expectation expectation, bool *is_refuted)
+{
+    enum { MANY_AGAINST = 2 }; /* chosen: one unit by itself may be faulty */
+    size_t n_for, n_against, fewest_against = SIZE_MAX, found = SIZE_MAX, most = 0;
+    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
+        size_t n_following = 0;
+        if (!is_of(p, expectation))
+            continue;
+        count_units(habits, n, p, &n_for, &n_against);
+        for (size_t i = 0; i < n; i++)
+            n_following += nd_explain_follows(&habits[i], p) && habits[i].tally->n_open > 0;
+        if (found == SIZE_MAX || n_following > most) {
+            found = p;
+            most = n_following;
+            fewest_against = n_against;
+        }
+    }
+    *is_refuted = most == 0 && fewest_against >= MANY_AGAINST;
+    return *is_refuted ? SIZE_MAX : found;
+}
+
+void nd_explain_find_unit_habits(struct nd_explain_habit *habits, size_t n,
+                                 enum nd_explain_expectation expectation, size_t *program, bool *is_possible,
+                                 bool *is_refuted)
+{
+    *is_refuted = false;
+    *program = expectation == ND_EXPECT_FLOAT ? SIZE_MAX
+               : expectation == ND_EXPECT_ANY ? choose(habits, n)
+                                              : choose_of(habits, n, expectation, is_refuted);
     for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
         is_possible[p] = *program != SIZE_MAX;
         for (size_t i = 0; i < n && is_possible[p]; i++)

@@ -42,10 +42,13 @@ void nd_explain_trial_count(const struct nd_explain_trial *trial, const double *
                             size_t n, struct nd_explain_unit_tally *tally);
 
 /* Beside what nd_explain_find_habits has found (habits.c): whether that is a program of units; *program is
- * SIZE_MAX if it is none. is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS]: all those that every unit that follows
+ * SIZE_MAX if it is none. Where an arithmetic is expected only programs of that one are thought of, and one of
+ * them is found unless the units plainly follow something else: then *is_refuted. is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS]: all those that every unit that follows
  * *program follows, too. Then habits of units that it covers lose their program of values, and of the others
  * only kinds that follow one keep it. */
-void nd_explain_find_unit_habits(struct nd_explain_habit *habits, size_t n, size_t *program, bool *is_possible);
+void nd_explain_find_unit_habits(struct nd_explain_habit *habits, size_t n,
+                                 enum nd_explain_expectation expectation, size_t *program, bool *is_possible,
+                                 bool *is_refuted);
 
 /* Whether all codes of the unit are the program's, as far as that is complete. */
 bool nd_explain_follows(const struct nd_explain_habit *habit, size_t program);

@@ -211,7 +211,8 @@ static void find(struct kind *k, const char *const *op_types, const uint64_t *wr
                                                  .program = SIZE_MAX,
                                                  .follows = true};
     }
-    nd_explain_find_unit_habits(k->habits, N_UNITS, &k->program, k->is_possible);
+    bool is_refuted;
+    nd_explain_find_unit_habits(k->habits, N_UNITS, ND_EXPECT_ANY, &k->program, k->is_possible, &is_refuted);
 }
 
 static void unit_that_is_off_is_faulty_beside_its_kind(void **state)

@@ -1,0 +1,183 @@
+/* The verdict of a device, first line first: what the layers' values say, and what of the error at the outputs is the
+ * chip's. */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/explain_report.h"
+#include "cli/explain_words.h"
+
+enum { N_LISTED = 12, N_UNEXPLAINED = 4 };
+
+struct layers {
+    size_t n, n_follow, n_unexplained, n_not_examined; /* operators with their quantisers, and inputs' quantisers */
+    uint64_t n_values, n_off; /* of those that are unexplained */
+};
+
+static struct layers count(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    struct layers x = {.n = e->n_steps};
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_unit *unit = &device->units[s];
+        x.n_follow += unit->state == ND_LAYER_FOLLOWS;
+        x.n_not_examined += unit->state == ND_LAYER_NOT_EXAMINED;
+        if (unit->state != ND_LAYER_UNEXPLAINED)
+            continue;
+        x.n_unexplained++;
+        x.n_values += unit->n_codes;
+        x.n_off += unit->n_unexplained;
+    }
+    return x;
+}
+
+static void name_arithmetic(const struct nd_explained_device *device, char *out, size_t size)
+{
+    bool is_known = device->expected != NULL && !device->is_refuted;
+    const char *name = is_known ? device->expected : device->program;
+    snprintf(out, size, "%s", name != NULL ? name : "known");
+}
+
+/* ---- the first line ---- */
+
+static void say_healthy(const struct layers *layers, const char *arithmetic, char *out, size_t size)
+{
+    snprintf(out, size, "all %zu layers follow %s arithmetic", layers->n, arithmetic);
+}
+
+static void say_inconclusive(const struct nd_explained_device *device, const struct layers *layers, char *out,
+                             size_t size)
+{
+    if (device->n_examined == 0)
+        snprintf(out, size, "no layer could be examined");
+    else
+        snprintf(out, size, "%zu of %zu layers could not be examined; the others follow known arithmetic",
+                 layers->n_not_examined, layers->n);
+}
+
+static void say_unexplained(const struct layers *layers, const char *arithmetic, char *out, size_t size)
+{
+    char share[32];
+    snprintf(out, size, "%zu of %zu layers do not follow %s arithmetic in %s of their values; nothing shows a fault",
+             layers->n_unexplained, layers->n, arithmetic, explain_share(layers->n_off, layers->n_values, share));
+}
+
+static void say_faulty(const struct nd_explanation *e, const struct nd_explained_device *device, char *out,
+                       size_t size)
+{
+    const struct nd_explained_step *step = &e->steps[device->faulty[0]];
+    const struct nd_explained_fault *fault = &device->units[device->faulty[0]].fault;
+    int n = snprintf(out, size, "'%.300s' (%.80s): %s", step->name, step->op_types,
+                     fault->kind != NULL ? fault->text : "an error that no rounding makes");
+    if (device->n_faulty > 1 && n >= 0 && (size_t)n < size)
+        snprintf(out + n, size - (size_t)n, "; %zu more layer%s faulty", device->n_faulty - 1,
+                 device->n_faulty > 2 ? "s are" : " is");
+}
+
+/* Which part of the error at the outputs is whose. */
+static void say_shares(const struct nd_explanation *e, const struct nd_explained_device *device, char *out,
+                       size_t size)
+{
+    double own = 100 * device->own_share;
+    *out = '\0';
+    if (device->output.n_codes == 0 || isnan(own))
+        return;
+    snprintf(out, size, ". %.3g%% of the output error is %s, %.3g%% is the chip's", 100 - own,
+             e->vote.is_known && e->vote.common_divergence > 0 ? "quantisation and what all chips share"
+                                                               : "quantisation",
+             own);
+}
+
+void explain_print_headline(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+{
+    char what[800] = "", shares[160] = "", arithmetic[64], verdict[32];
+    const struct layers layers = device->failure == NULL ? count(e, device) : (struct layers){.n = 0};
+    name_arithmetic(device, arithmetic, sizeof arithmetic);
+    snprintf(verdict, sizeof verdict, "%s", nd_health_name(device->health));
+    for (char *c = verdict; *c != '\0'; c++)
+        *c = (char)toupper((unsigned char)*c);
+    switch (device->health) {
+    case ND_HEALTH_HEALTHY:
+        say_healthy(&layers, arithmetic, what, sizeof what);
+        break;
+    case ND_HEALTH_INCONCLUSIVE:
+        say_inconclusive(device, &layers, what, sizeof what);
+        break;
+    case ND_HEALTH_UNEXPLAINED:
+        say_unexplained(&layers, arithmetic, what, sizeof what);
+        break;
+    case ND_HEALTH_FAULTY:
+        say_faulty(e, device, what, sizeof what);
+        break;
+    case ND_HEALTH_FAILED:
+        snprintf(what, sizeof what, "%s", device->failure);
+        break;
+    }
+    if (device->failure == NULL)
+        say_shares(e, device, shares, sizeof shares);
+    explain_print_wrapped(width, 0, "%s: %s: %s%s", device->uri, verdict, what, shares);
+}
+
+/* ---- layer by layer ---- */
+
+static void print_effect(const struct nd_explained_unit *unit, size_t width)
+{
+    char share[32];
+    if (isnan(unit->harmed_share))
+        return;
+    snprintf(share, sizeof share, "%.3g%%", 100 * unit->harmed_share);
+    explain_print_wrapped(width, 4, "by itself it changes %s of the output values", share);
+}
+
+static void print_faulty(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+{
+    for (size_t i = 0; i < device->n_faulty && i < N_LISTED; i++) {
+        const struct nd_explained_step *step = &e->steps[device->faulty[i]];
+        const struct nd_explained_unit *unit = &device->units[device->faulty[i]];
+        explain_print_wrapped(width, 2, "faulty: '%s' (%s), %s: %s%s%s", step->name, step->op_types,
+                              unit->fault.kind != NULL ? unit->fault.kind : "of no known kind", unit->evidence,
+                              unit->fault.rival != NULL ? "; as well explained by " : "",
+                              unit->fault.rival != NULL ? unit->fault.rival : "");
+        print_effect(unit, width);
+    }
+    if (device->n_faulty > N_LISTED)
+        printf("  and %zu more faulty layers\n", device->n_faulty - N_LISTED);
+}
+
+static void print_unexplained(const struct nd_explanation *e, const struct nd_explained_device *device,
+                              size_t width)
+{
+    for (size_t i = 0; i < device->n_unexplained && i < N_UNEXPLAINED; i++) {
+        const struct nd_explained_step *step = &e->steps[device->unexplained[i]];
+        const struct nd_explained_unit *unit = &device->units[device->unexplained[i]];
+        explain_print_wrapped(width, 2, "unexplained: '%s' (%s): %s%s%s", step->name, step->op_types, unit->evidence,
+                              unit->fault.kind != NULL ? "; it looks like this, without proof: " : "",
+                              unit->fault.kind != NULL ? unit->fault.text : "");
+    }
+    if (device->n_unexplained > N_UNEXPLAINED)
+        printf("  and %zu more unexplained layers\n", device->n_unexplained - N_UNEXPLAINED);
+}
+
+/* What is no fault, but worth telling. */
+static void print_remarks(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_unit *unit = &device->units[s];
+        if (unit->follows_text != NULL && n++ < N_LISTED)
+            explain_print_wrapped(width, 2, "'%s' (%s): %s", e->steps[s].name, e->steps[s].op_types,
+                                  unit->follows_text);
+    }
+    if (n > N_LISTED)
+        printf("  and %zu more layers like these\n", n - N_LISTED);
+}
+
+void explain_print_layers(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+{
+    print_faulty(e, device, width);
+    print_unexplained(e, device, width);
+    print_remarks(e, device, width);
+    if (device->is_refuted)
+        explain_print_wrapped(width, 2, "its values do not follow %s arithmetic, which its chipset asks for",
+                              device->expected);
+}

@@ -1,0 +1,171 @@
+/* What may be said of a layer that does not follow known arithmetic. A fault is named where one predicts the values, and
+ * where the error is larger than arithmetic that nobody knows may make; anything else is unexplained. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "explain/health.h"
+
+/* ---- how far unknown arithmetic may go ---- */
+
+/* LSB of 8 bits; chosen. What a program covers it is wrong about by a bias or a multiplier that is rounded otherwise,
+ * which moves a value of 8 bits by one. Operators without a program are off by two: two roundings, each away. */
+static const double of_covered = 1, of_uncovered = 2;
+/* The same in LSB of 16 bits; chosen. The HTP brings second operands of products to 8 bits and takes some functions from
+ * tables of 8 bits (HTP.md): an operator that nobody knows may do so, and is then off by two steps of 8 bits. */
+static const double of_covered_wide = 16, of_uncovered_wide = 512;
+
+double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_explain_source *source = &job->sources[device];
+    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
+    bool is_wide = nd_dtype_size_bytes(nd_model_edge(job->model, job->out->steps[step].edge)->dtype) > 1;
+    if (job->unit_program[device] == SIZE_MAX && source->expectation == ND_EXPECT_ANY && habit->program != SIZE_MAX)
+        return 0; /* rounding of a known kind, and nothing else: complete */
+    if (unit->is_covered || source->expectation == ND_EXPECT_FLOAT)
+        return is_wide ? of_covered_wide : of_covered;
+    return is_wide ? of_uncovered_wide : of_uncovered;
+}
+
+/* ---- positive diagnoses ---- */
+
+/* Values further off than the allowance that a fault takes; chosen: fewer are predicted by chance. */
+enum { FEWEST_BEYOND = 8, FEWEST_OF_COMPLETE = 3 };
+
+/* Values on which the device's arithmetic and exact rounding differ, all of which are those of exact rounding; chosen.
+ * Against a placement that says NPU: overwhelming. */
+enum { FEWEST_FALLBACK = 20, FEWEST_AGAINST_PLACEMENT = 200 };
+
+static bool is_placed_on_npu(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_capture *capture = job->sources[device].capture;
+    size_t edge = nd_capture_find_edge(capture, job->out->steps[step].name);
+    const char *provider = edge != SIZE_MAX ? nd_capture_edge_provider(capture, edge) : "";
+    return job->sources[device].expectation != ND_EXPECT_ANY && provider[0] != '\0' &&
+           strcmp(provider, "CPUExecutionProvider") != 0;
+}
+
+/* Whether the diagnosis predicts values that are wrong beyond doubt. */
+static bool is_positive(const struct nd_explain_job *job, size_t device, size_t step,
+                        const struct nd_explain_error_size *size, enum nd_fault_kind kind)
+{
+    bool is_complete = nd_explain_allowance(job, device, step) == 0;
+    size_t fewest = is_complete ? FEWEST_OF_COMPLETE : FEWEST_BEYOND;
+    switch (kind) {
+    case ND_FAULT_UNEXPLAINED:
+    case ND_FAULT_FUSION:
+    case ND_FAULT_FLIPS:
+        return false;
+    case ND_FAULT_ROUNDING:
+    case ND_FAULT_STOCHASTIC_ROUNDING: /* beside arithmetic that is not known to be complete it proves nothing */
+        return is_complete && size->n_wrong >= fewest;
+    case ND_FAULT_FALLBACK:
+        return size->n_wrong >= (is_complete                             ? FEWEST_OF_COMPLETE
+                                 : is_placed_on_npu(job, device, step) ? FEWEST_AGAINST_PLACEMENT
+                                                                       : FEWEST_FALLBACK);
+    default:
+        return size->n_beyond >= fewest;
+    }
+}
+
+/* ---- errors that no rounding makes ---- */
+
+/* The error is as large as the layer's signal, so that its values say nothing of what they should be, and larger than
+ * any table or operand of few bits makes it. Root mean square, LSB of 8 and of 16 bits; chosen: 4 bits are lost. */
+static const double gross = 8, gross_wide = 2048;
+
+static bool is_gross(const struct nd_explain_job *job, size_t step, const struct nd_explain_error_size *size)
+{
+    enum { FEWEST = 16 }; /* values: fewer have no signal to speak of */
+    bool is_wide = nd_dtype_size_bytes(nd_model_edge(job->model, job->out->steps[step].edge)->dtype) > 1;
+    return size->n >= FEWEST && size->energy >= size->signal && sqrt(size->energy) >= (is_wide ? gross_wide : gross);
+}
+
+/* ---- what is said ---- */
+
+static void put_size(const struct nd_explain_error_size *size, struct nd_strbuf *text)
+{
+    double share = size->n > 0 ? 100 * (double)size->n_wrong / (double)size->n : 0;
+    if (size->n_wrong == size->n)
+        nd_strbuf_printf(text, "all of its values are wrong, by up to %g LSB", size->max);
+    else
+        nd_strbuf_printf(text, "%.3g%% of its values are wrong, by up to %g LSB", share, size->max);
+}
+
+static enum nd_status keep_evidence(struct nd_explained_unit *unit, struct nd_strbuf *text, struct nd_error *err)
+{
+    unit->evidence = nd_strbuf_take(text);
+    return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status keep_fault(struct nd_explained_unit *unit, const struct nd_diagnosis *diagnosis,
+                                 struct nd_error *err)
+{
+    const struct nd_finding *best = &diagnosis->best;
+    unit->fault = (struct nd_explained_fault){
+        .kind = nd_fault_name(best->kind),
+        .text = nd_strdup(best->text),
+        .channel = best->channel,
+        .amount = best->amount,
+        .explained = best->explained,
+        .rival = diagnosis->n_rivals > 0 ? nd_fault_name(diagnosis->rivals[0].kind) : NULL};
+    return unit->fault.text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status follow(struct nd_explained_unit *unit, const char *why, const char *text, struct nd_error *err)
+{
+    unit->state = ND_LAYER_FOLLOWS;
+    unit->why_follows = why;
+    unit->follows_text = text != NULL ? nd_strdup(text) : NULL;
+    return text == NULL || unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status accuse_of_kind(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                     const struct nd_diagnosis *diagnosis, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    if (diagnosis->best.explained >= 1)
+        nd_strbuf_printf(&text, "; \"%s\" predicts all of these", diagnosis->best.text);
+    else
+        nd_strbuf_printf(&text, "; \"%s\" predicts %.3g%% of these", diagnosis->best.text,
+                         100 * diagnosis->best.explained);
+    unit->state = ND_LAYER_FAULTY;
+    enum nd_status status = keep_fault(unit, diagnosis, err);
+    if (status != ND_OK) {
+        nd_strbuf_deinit(&text);
+        return status;
+    }
+    return keep_evidence(unit, &text, err);
+}
+
+static enum nd_status accuse_of_size(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                     struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    nd_strbuf_printf(&text, "; the error is %.3g times as large as the layer's own signal, which no rounding makes",
+                     size->signal > 0 ? sqrt(size->energy / size->signal) : HUGE_VAL);
+    unit->state = ND_LAYER_FAULTY;
+    return keep_evidence(unit, &text, err);
+}
+
+enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,
+                                 const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
+                                 struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
+    if (is_positive(job, device, step, size, kind))
+        return accuse_of_kind(unit, size, diagnosis, err);
+    if (kind == ND_FAULT_FUSION)
+        return follow(unit, "fused", diagnosis->best.text, err);
+    if (kind == ND_FAULT_FALLBACK)
+        return follow(unit, unit->local.n_differing == 0 ? "exact" : "float-rounding", NULL, err);
+    if (is_gross(job, step, size))
+        return accuse_of_size(unit, size, err);
+    return kind != ND_FAULT_UNEXPLAINED ? keep_fault(unit, diagnosis, err) : ND_OK;
+}

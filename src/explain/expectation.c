@@ -1,0 +1,48 @@
+/* The arithmetic that a capture asks for by what it says of its device. Values may refute it, but they do not choose
+ * a different one: an arithmetic that fits by chance is not the chip's. */
+#include "explain/expectation.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "npudiff/device.h"
+
+static enum nd_explain_expectation of_arch(const char *arch)
+{
+    enum { LAST_OLD = 69 }; /* v68 and v69 share one arithmetic, as do v73 and later ones (HTP.md) */
+    if (arch == NULL || arch[0] != 'v' || strspn(arch + 1, "0123456789") != strlen(arch + 1))
+        return ND_EXPECT_ANY;
+    int version = atoi(arch + 1);
+    return version == 0 ? ND_EXPECT_ANY : version <= LAST_OLD ? ND_EXPECT_V69 : ND_EXPECT_V73;
+}
+
+static bool is_one_of(const char *kind, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(kind, names[i]) == 0)
+            return true;
+    return false;
+}
+
+enum nd_explain_expectation nd_explain_expect(const struct nd_capture *capture)
+{
+    static const char *const in_floats[] = {"cpu", "exact"}, *const of_their_own[] = {"emu", "float64"};
+    const char *kind = nd_capture_string(capture, "device", "kind");
+    const char *arch = nd_capture_string(capture, "device", "arch");
+    const char *sm = nd_capture_string(capture, "device", "chipset");
+    if (kind != NULL && is_one_of(kind, in_floats, sizeof in_floats / sizeof *in_floats))
+        return ND_EXPECT_FLOAT;
+    if (kind != NULL && is_one_of(kind, of_their_own, sizeof of_their_own / sizeof *of_their_own))
+        return ND_EXPECT_ANY;
+    if (arch != NULL && arch[0] != '\0')
+        return of_arch(arch);
+    const struct nd_chipset *chipset = sm != NULL && sm[0] != '\0' ? nd_chipset_find(sm) : NULL;
+    return chipset != NULL ? of_arch(chipset->arch) : ND_EXPECT_ANY;
+}
+
+const char *nd_explain_expectation_name(enum nd_explain_expectation expectation)
+{
+    static const char *const names[] = {
+        [ND_EXPECT_ANY] = NULL, [ND_EXPECT_FLOAT] = "float", [ND_EXPECT_V69] = "v69", [ND_EXPECT_V73] = "v73"};
+    return names[expectation];
+}

@@ -1,0 +1,19 @@
+/* Which arithmetic a capture's device has, by what the capture says of it. */
+#ifndef ND_EXPLAIN_EXPECTATION_H
+#define ND_EXPLAIN_EXPECTATION_H
+
+#include "npudiff/capture.h"
+
+enum nd_explain_expectation {
+    ND_EXPECT_ANY,   /* the capture does not say: the values identify it */
+    ND_EXPECT_FLOAT, /* rounding once, half to even, of values in floats: a CPU */
+    ND_EXPECT_V69,   /* htp-v69: HTP v68 and v69 */
+    ND_EXPECT_V73,   /* htp-v73: HTP v73 and later */
+};
+
+/* From `kind`, `arch` and `chipset` of the capture's device. Emulated devices have any arithmetic. */
+enum nd_explain_expectation nd_explain_expect(const struct nd_capture *capture);
+/* "float", "v69", "v73"; NULL for ND_EXPECT_ANY. Static storage. */
+const char *nd_explain_expectation_name(enum nd_explain_expectation expectation);
+
+#endif

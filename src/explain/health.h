@@ -1,0 +1,48 @@
+/* The verdict of each device, from what is known of its layers. VERDICT.md has the rules and where each constant is
+ * from.
+ *
+ *     nd_explain_settle_layers   layers that known arithmetic explains: their state is settled
+ *     evidence.c                 looks at the others: which fault predicts their values, how large the error is
+ *     nd_explain_accuse          decides of one of these what may be said
+ *     nd_explain_find_health     sums up */
+#ifndef ND_EXPLAIN_HEALTH_H
+#define ND_EXPLAIN_HEALTH_H
+
+#include "explain/doctor/doctor.h"
+#include "explain/internal.h"
+
+/* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the errors
+ * of nd_capture_read_repeat. */
+enum nd_status nd_explain_settle_layers(struct nd_explain_job *job, struct nd_error *err);
+
+/* Whether the layer has no explanation so far, or its arithmetic is known and is not followed. */
+bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step);
+
+/* By what layers are ranked: what their local error does to the outputs or, where that is not measured, its size. */
+double nd_explain_badness(const struct nd_explained_unit *unit);
+
+/* How far a layer's values lie from what is expected of them, over the samples that were looked at. */
+struct nd_explain_error_size {
+    size_t n;         /* values */
+    size_t n_wrong;   /* of them, not as expected */
+    size_t n_beyond;  /* of these, further off than unknown arithmetic may be (nd_explain_allowance) */
+    double max;       /* LSB */
+    double energy;    /* mean square of the error, LSB^2 */
+    double signal;    /* variance of what is expected, LSB^2 */
+};
+
+/* By how many LSB arithmetic that nobody knows may move a value of the layer: 0 where the arithmetic of the device is
+ * known to be complete. */
+double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step);
+
+/* Decides what may be said of a layer that was looked at: state, why_follows, fault and evidence of its unit.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,
+                                 const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
+                                 struct nd_error *err);
+
+/* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their units' evidence.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_explain_find_health(struct nd_explain_job *job, struct nd_error *err);
+
+#endif

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -25,6 +26,9 @@ struct exam {
     bool has_other;
     const struct nd_unit_program *unit_program; /* in the place of usual; NULL: none */
     struct nd_array made;                       /* by it, of the unit that is worked out next */
+    bool is_other;                              /* it is made in another way, */
+    enum nd_explain_alternative alternative;    /* in this one, for which */
+    size_t helper;                              /* the edge before it is worked out, too; SIZE_MAX: none */
     size_t n_fusions;
     size_t fused[MOST_FUSIONS]; /* edges */
     double *codes, *values, *expected, *others, *fusions[MOST_FUSIONS];
@@ -91,6 +95,22 @@ static enum nd_status round_exam(void *context, const struct nd_exact_values *va
     return ND_OK;
 }
 
+static enum nd_status make_other(struct exam *exam, const struct nd_exact_unit *unit, struct nd_error *err)
+{
+    struct nd_explain_trial *trial = &exam->worker->trial;
+    size_t program = exam->worker->job->unit_program[exam->device];
+    enum nd_status status = nd_explain_trial_run(trial, unit, &exam->worker->given[unit->edge], err);
+    const struct nd_array *made =
+        status == ND_OK && unit->edge == exam->edge ? nd_explain_trial_other(trial, exam->alternative, program) : NULL;
+    if (made == NULL)
+        return status;
+    nd_array_deinit(&exam->made);
+    status = nd_array_make(&exam->made, unit->dtype, &made->shape, err);
+    if (status == ND_OK && made->n > 0)
+        memcpy(exam->made.x, made->x, made->n * sizeof *made->x);
+    return status;
+}
+
 static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
                                       bool *is_made, struct nd_error *err)
 {
@@ -98,6 +118,8 @@ static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit 
     struct exam *exam = context;
     bool is_covered;
     *is_made = false;
+    if (exam->is_other && (unit->edge == exam->edge || unit->edge == exam->helper))
+        return make_other(exam, unit, err);
     nd_array_deinit(&exam->made);
     if (exam->unit_program == NULL || unit->edge != exam->edge)
         return ND_OK;
@@ -118,8 +140,9 @@ static enum nd_status run_exam(struct exam *exam, size_t fusing, double *to, str
     for (size_t e = 0; e < nd_model_n_edges(job->model); e++) {
         bool is_computed = e == exam->edge || e == fusing;
         w->chain[e] = is_computed ? nd_explain_no_array() : w->given[e];
-        w->is_skipped[e] = !is_computed;
+        w->is_skipped[e] = !is_computed && e != exam->helper;
     }
+    nd_explain_trial_begin(&w->trial);
     exam->fusing = fusing;
     exam->to = to;
     return nd_exact_graph_run(job->graph, w->inputs, &options, NULL, exam, err);
@@ -150,6 +173,24 @@ static enum nd_status collect(struct exam *exam, struct nd_error *err)
 
 /* ---- what is asked of it ---- */
 
+/* Where the program explains most of the codes in another way, what is left is held against that. */
+static void choose_way(struct exam *exam, const struct nd_explain_habit *habit, size_t program)
+{
+    const struct nd_explain_alternatives *a = &exam->worker->job->alternatives;
+    uint64_t fewest = program == SIZE_MAX                              ? 0
+                      : habit->units->n[program] == habit->n_codes ? habit->units->wrong[program]
+                                                                   : habit->n_codes;
+    for (size_t k = 0; k < ND_N_ALTERNATIVES && program != SIZE_MAX; k++) {
+        const struct nd_explain_other_tally *other = &habit->units->others[k];
+        if (other->n[program] != habit->n_codes || other->wrong[program] >= fewest)
+            continue;
+        fewest = other->wrong[program];
+        exam->is_other = true;
+        exam->alternative = (enum nd_explain_alternative)k;
+        exam->helper = k == ND_ALTERNATIVE_FUSED ? a->fused_from[exam->edge] : SIZE_MAX;
+    }
+}
+
 /* Another program that gives every code; plain rounding comes first in the list. */
 static void choose_programs(struct exam *exam)
 {
@@ -161,6 +202,7 @@ static void choose_programs(struct exam *exam)
     size_t unit_program = job->unit_program[exam->device], n_unit_programs;
     if (unit_program != SIZE_MAX && !habit->is_of_values)
         exam->unit_program = &nd_unit_programs(&n_unit_programs)[unit_program];
+    choose_way(exam, habit, unit_program);
     for (size_t p = 0; p < n && !exam->has_other; p++)
         if (habit->tally->n_open > 0 && habit->tally->wrong[p] == 0) {
             exam->has_other = true;
@@ -309,7 +351,7 @@ static enum nd_status ask_doctor(const struct exam *exam, struct nd_error *err)
 static enum nd_status diagnose_unit(struct nd_explain_worker *w, size_t device, size_t step,
                                     struct nd_error *err)
 {
-    struct exam exam = {.worker = w, .device = device, .step = step};
+    struct exam exam = {.worker = w, .device = device, .step = step, .helper = SIZE_MAX};
     enum nd_status status = make_exam(&exam, err);
     if (status == ND_OK)
         status = collect(&exam, err);

@@ -61,15 +61,70 @@ static const char *find_why(const struct nd_explain_job *job, size_t device, siz
     return NULL;
 }
 
-static void settle_layer(struct nd_explain_job *job, size_t device, size_t step)
+/* An operand whose encoding the provider forces. */
+static const struct nd_explain_forced *find_forced(const struct nd_explain_job *job, size_t step, size_t *edge)
+{
+    const struct nd_model_unit *unit = nd_explain_unit_of(job->model, job->out->steps[step].edge);
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
+        *edge = unit->inputs[i];
+        if (job->alternatives.forced[*edge] != NULL)
+            return job->alternatives.forced[*edge];
+    }
+    return NULL;
+}
+
+static char *say_alternative(const struct nd_explain_job *job, size_t step, enum nd_explain_alternative alternative)
+{
+    struct nd_strbuf text = {0};
+    size_t edge = job->out->steps[step].edge, from = job->alternatives.fused_from[edge];
+    const struct nd_explain_forced *forced = find_forced(job, step, &edge);
+    if (alternative == ND_ALTERNATIVE_FUSED && from != SIZE_MAX)
+        nd_strbuf_printf(&text, "fused with '%s': one operation gives all of its values",
+                         nd_model_edge(job->model, from)->name);
+    else if (alternative == ND_ALTERNATIVE_FUSED)
+        nd_strbuf_printf(&text, "fused with its gate: one function gives all of its values");
+    else
+        nd_strbuf_printf(&text, "the provider reads '%s' with scale %s, not with the model's: the result is wrong in real "
+                                "units, as the provider makes it",
+                         nd_model_edge(job->model, edge)->name, forced != NULL ? forced->text : "of its own");
+    return nd_strbuf_take(&text);
+}
+
+/* What the device's program makes of it in another way. */
+static enum nd_status try_alternatives(struct nd_explain_job *job, size_t device, size_t step, struct nd_error *err)
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
+    size_t program = job->unit_program[device], n;
+    for (size_t k = 0; k < ND_N_ALTERNATIVES && program != SIZE_MAX; k++) {
+        enum nd_explain_alternative alternative = (enum nd_explain_alternative)k;
+        if (!nd_explain_follows_other(habit, alternative, program))
+            continue;
+        free(unit->program);
+        unit->program = nd_strdup(nd_unit_programs(&n)[program].name);
+        unit->why_follows = nd_explain_alternative_name(alternative);
+        unit->follows_text = say_alternative(job, step, alternative);
+        unit->n_unexplained = 0;
+        unit->explained_fraction = 1;
+        habit->is_suspect = false;
+        return unit->program != NULL && unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    return ND_OK;
+}
+
+static enum nd_status settle_layer(struct nd_explain_job *job, size_t device, size_t step, struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    enum nd_status status = ND_OK;
     unit->state = unit->is_examined ? ND_LAYER_UNEXPLAINED : ND_LAYER_NOT_EXAMINED;
     if (!unit->is_examined)
-        return;
+        return ND_OK;
     unit->why_follows = find_why(job, device, step);
+    if (unit->why_follows == NULL)
+        status = try_alternatives(job, device, step, err);
     if (unit->why_follows != NULL)
         unit->state = ND_LAYER_FOLLOWS;
+    return status;
 }
 
 bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step)
@@ -80,11 +135,11 @@ bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size
 
 enum nd_status nd_explain_settle_layers(struct nd_explain_job *job, struct nd_error *err)
 {
-    (void)err;
+    enum nd_status status = ND_OK;
     for (size_t d = 0; d < job->n_devices; d++)
-        for (size_t s = 0; s < job->n_steps && !job->sources[d].is_failed; s++)
-            settle_layer(job, d, s);
-    return ND_OK;
+        for (size_t s = 0; s < job->n_steps && !job->sources[d].is_failed && status == ND_OK; s++)
+            status = settle_layer(job, d, s, err);
+    return status;
 }
 
 /* ---- the sum ---- */

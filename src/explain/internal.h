@@ -59,6 +59,7 @@ struct nd_explain_job {
     size_t *step_of_edge;    /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
     size_t *step_of_float;   /* [n_edges of float_model] or SIZE_MAX */
     struct nd_shape *shapes; /* [n_steps] */
+    struct nd_explain_alternatives alternatives;
     char **not_covered;      /* [n_steps] why the step cannot be evaluated, whatever it reads; NULL: it can */
     size_t n_steps, n_devices, n_samples, n_harm_samples;
     size_t leader; /* the device whose inputs are read: that of the first capture that did not fail */

@@ -220,6 +220,8 @@ static enum nd_status plan_graphs(struct nd_explain_job *job, struct nd_error *e
         status = match_float_inputs(job, err);
     if (status == ND_OK)
         status = nd_explain_find_steps(job, err);
+    if (status == ND_OK)
+        status = nd_explain_alternatives_init(&job->alternatives, job->model, err);
     return status;
 }
 
@@ -286,6 +288,7 @@ void nd_explain_job_deinit(struct nd_explain_job *job)
         free(job->sources[d].sample_bytes);
     }
     free(job->sources);
+    nd_explain_alternatives_deinit(&job->alternatives);
     free(job->inputs);
     free(job->float_inputs);
     free(job->step_of_edge);

@@ -1,126 +1,7 @@
+/* Which program of whole units a device has, and which of its units do not follow it. */
 #include "explain/unit_programs.h"
 
-#include <math.h>
 #include <string.h>
-
-#include "base/error.h"
-
-/* ---- one unit ---- */
-
-enum nd_status nd_explain_trial_init(struct nd_explain_trial *trial, size_t n_edges, struct nd_error *err)
-{
-    *trial = (struct nd_explain_trial){.edge = SIZE_MAX};
-    return nd_unit_memory_create(n_edges, &trial->memory, err);
-}
-
-static void forget_unit(struct nd_explain_trial *trial)
-{
-    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
-        nd_array_deinit(&trial->made[p]);
-        trial->is_covered[p] = false;
-    }
-    trial->edge = SIZE_MAX;
-}
-
-void nd_explain_trial_deinit(struct nd_explain_trial *trial)
-{
-    forget_unit(trial);
-    nd_unit_memory_destroy(&trial->memory);
-}
-
-void nd_explain_trial_begin(struct nd_explain_trial *trial)
-{
-    forget_unit(trial);
-    nd_unit_memory_forget(trial->memory);
-}
-
-static bool is_same(const struct nd_array *a, const struct nd_array *b)
-{
-    return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
-}
-
-static enum nd_status run_program(struct nd_explain_trial *trial, const struct nd_unit_program *program,
-                                  size_t p, const struct nd_exact_unit *unit, struct nd_error *err)
-{
-    struct nd_error why = {0};
-    trial->doubt[p] = nd_unit_program_doubt(program, unit, trial->memory);
-    enum nd_status status =
-        nd_unit_program_run(program, unit, trial->memory, &trial->made[p], &trial->is_covered[p], &why);
-    if (status == ND_OK)
-        return ND_OK;
-    nd_array_deinit(&trial->made[p]);
-    trial->is_covered[p] = false;
-    if (status == ND_ERR_MEMORY && err != NULL)
-        *err = why;
-    return status == ND_ERR_MEMORY ? status : ND_OK;
-}
-
-enum nd_status nd_explain_trial_run(struct nd_explain_trial *trial, const struct nd_exact_unit *unit,
-                                    const struct nd_array *given, struct nd_error *err)
-{
-    size_t n;
-    const struct nd_unit_program *programs = nd_unit_programs(&n);
-    enum nd_status status = ND_OK;
-    forget_unit(trial);
-    n = n < ND_EXPLAIN_MAX_UNIT_PROGRAMS ? n : ND_EXPLAIN_MAX_UNIT_PROGRAMS;
-    for (size_t p = 0; p < n && status == ND_OK; p++) {
-        size_t first = 0;
-        while (first < p && !nd_unit_programs_agree(&programs[first], &programs[p], unit))
-            first++;
-        trial->alike[p] = first;
-        if (first == p)
-            status = run_program(trial, &programs[p], p, unit, err);
-        trial->is_covered[p] = trial->is_covered[first];
-        trial->doubt[p] = trial->doubt[first];
-    }
-    trial->edge = unit->edge;
-    /* What no program made has not been kept from before it was codes. */
-    if (!trial->is_covered[0] || !is_same(&trial->made[0], given))
-        nd_unit_memory_forget_edge(trial->memory, unit->edge);
-    return status;
-}
-
-static void count_code(struct nd_explain_unit_tally *tally, size_t p, double given, double made, double exact)
-{
-    tally->n[p]++;
-    if (given != made) {
-        tally->wrong[p]++;
-        tally->max[p] = fmax(tally->max[p], fabs(given - made));
-    }
-    if (made == exact)
-        return;
-    tally->apart[p]++;
-    tally->apart_as_made[p] += given == made;
-    tally->apart_as_exact[p] += given == exact;
-}
-
-void nd_explain_trial_count(const struct nd_explain_trial *trial, const double *given, const double *exact,
-                            size_t n, struct nd_explain_unit_tally *tally)
-{
-    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
-        const struct nd_array *made = &trial->made[trial->alike[p]];
-        if (!trial->is_covered[p] || made->n != n)
-            continue;
-        tally->doubt[p] = fmax(tally->doubt[p], trial->doubt[p]);
-        for (size_t i = 0; i < n; i++)
-            count_code(tally, p, given[i], made->x[i], exact[i]);
-    }
-}
-
-void nd_explain_unit_tally_merge(const struct nd_explain_unit_tally *from, struct nd_explain_unit_tally *to)
-{
-    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
-        to->n[p] += from->n[p];
-        to->wrong[p] += from->wrong[p];
-        to->apart[p] += from->apart[p];
-        to->apart_as_made[p] += from->apart_as_made[p];
-        to->apart_as_exact[p] += from->apart_as_exact[p];
-        to->max[p] = fmax(to->max[p], from->max[p]);
-        to->doubt[p] = fmax(to->doubt[p], from->doubt[p]);
-    }
-}
-
-/* ---- a device ---- */
 
 static bool covers(const struct nd_explain_habit *habit, size_t program)
 {
@@ -136,6 +17,14 @@ bool nd_explain_follows(const struct nd_explain_habit *habit, size_t program)
     uint64_t wrong = habit->units->wrong[program];
     return wrong == 0 || (habit->units->max[program] <= 1 &&
                           (double)wrong <= habit->units->doubt[program] * (double)habit->n_codes);
+}
+
+bool nd_explain_follows_other(const struct nd_explain_habit *habit, enum nd_explain_alternative alternative,
+                              size_t program)
+{
+    const struct nd_explain_other_tally *other = &habit->units->others[alternative];
+    return habit->is_counted && other->n[program] > 0 && other->n[program] == habit->n_codes &&
+           other->wrong[program] == 0;
 }
 
 /* Whether its codes are those of arithmetic in floats. */

@@ -106,7 +106,7 @@ enum nd_status nd_explain_worker_init(struct nd_explain_worker *w, struct nd_exp
         return nd_fail_memory(err);
     for (size_t e = 0; e < n_edges; e++)
         w->given[e] = nd_explain_no_array();
-    enum nd_status status = nd_explain_trial_init(&w->trial, n_edges, err);
+    enum nd_status status = nd_explain_trial_init(&w->trial, job->model, &job->alternatives, err);
     if (status == ND_OK)
         status = make_worker_inputs(w, err);
     for (size_t i = 0; i < n_float && status == ND_OK; i++)

@@ -167,5 +167,16 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
         return follow(unit, unit->local.n_differing == 0 ? "exact" : "float-rounding", NULL, err);
     if (is_gross(job, step, size))
         return accuse_of_size(unit, size, err);
+    if (unit->follows_text != NULL && size->max <= 1) { /* single steps, in the encoding that is forced */
+        unit->state = ND_LAYER_FOLLOWS;
+        unit->why_follows = "forced-encoding";
+        return ND_OK;
+    }
+    if (unit->follows_text != NULL) {
+        struct nd_strbuf text = {0};
+        put_size(size, &text);
+        nd_strbuf_printf(&text, ", when it is read as the provider has it");
+        return keep_evidence(unit, &text, err);
+    }
     return kind != ND_FAULT_UNEXPLAINED ? keep_fault(unit, diagnosis, err) : ND_OK;
 }

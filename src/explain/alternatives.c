@@ -94,12 +94,16 @@ enum nd_status nd_explain_alternatives_init(struct nd_explain_alternatives *a, c
                                           .next_fused = nd_calloc(n, sizeof *a->next_fused),
                                           .gated = nd_calloc(n, sizeof *a->gated),
                                           .is_hard = nd_calloc(n, sizeof *a->is_hard),
+                                          .is_forced_here = nd_calloc(n, sizeof *a->is_forced_here),
                                           .forced = nd_calloc(n, sizeof *a->forced)};
-    if (a->fused_from == NULL || a->first_fused == NULL || a->next_fused == NULL || a->gated == NULL || a->is_hard == NULL || a->forced == NULL)
+    if (a->fused_from == NULL || a->first_fused == NULL || a->next_fused == NULL || a->gated == NULL || a->is_hard == NULL || a->forced == NULL || a->is_forced_here == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
         a->fused_from[e] = a->first_fused[e] = a->next_fused[e] = a->gated[e] = SIZE_MAX;
         a->forced[e] = forced_of(model, e);
+        const struct nd_model_unit *maker = maker_of(model, e);
+        a->is_forced_here[e] =
+            a->forced[e] != NULL && maker != NULL && strcmp(maker->op_types, a->forced[e]->op_type) == 0;
     }
     for (size_t u = 0; u < nd_model_n_units(model); u++) {
         const struct nd_model_unit *unit = nd_model_unit(model, u);
@@ -121,6 +125,7 @@ void nd_explain_alternatives_deinit(struct nd_explain_alternatives *a)
     free(a->gated);
     free(a->is_hard);
     free(a->forced);
+    free(a->is_forced_here);
     *a = (struct nd_explain_alternatives){.n_edges = 0};
 }
 

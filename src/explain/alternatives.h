@@ -35,6 +35,7 @@ struct nd_explain_alternatives {
     bool *is_hard;      /* [n_edges] the gate is HardSigmoid, else Sigmoid */
     const struct nd_explain_forced **forced; /* [n_edges] of the operator that made its codes, however they were moved since;
                                                 NULL: none */
+    bool *is_forced_here; /* [n_edges] and that operator made the edge itself */
 };
 /* ND_ERR_MEMORY. deinit accepts a zeroed one. */
 enum nd_status nd_explain_alternatives_init(struct nd_explain_alternatives *alternatives,

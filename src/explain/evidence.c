@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/strbuf.h"
 #include "explain/doctor/doctor.h"
 #include "explain/health.h"
 
@@ -29,6 +30,7 @@ struct exam {
     bool is_other;                              /* it is made in another way, */
     enum nd_explain_alternative alternative;    /* in this one, for which */
     size_t helper;                              /* the edge before it is worked out, too; SIZE_MAX: none */
+    bool is_forced; /* worked out exactly, with the encodings that the provider forces on what it reads and makes */
     size_t n_fusions;
     size_t fused[MOST_FUSIONS]; /* edges */
     double *codes, *values, *expected, *others, *fusions[MOST_FUSIONS];
@@ -57,6 +59,34 @@ static double unrounded(const struct nd_exact_values *values, size_t i)
     return nd_ratio_value(&values->v[i]) + zero;
 }
 
+/* The encoding in which the unit's codes are. */
+static const struct nd_quant *quant_of(const struct exam *exam)
+{
+    const struct nd_explain_alternatives *a = &exam->worker->job->alternatives;
+    return exam->is_forced && a->is_forced_here[exam->edge] ? &a->forced[exam->edge]->quant
+                                                             : &nd_model_edge(exam->worker->job->model, exam->edge)->quant;
+}
+
+/* From codes of one encoding to those of another, unrounded. */
+static double recode(double code, const struct nd_quant *from, const struct nd_quant *to)
+{
+    return (code - (double)from->zero_point[0]) * (double)from->scale[0] / (double)to->scale[0] +
+           (double)to->zero_point[0];
+}
+
+/* What the unit should give in the encoding that is forced on it. */
+static void force_values(struct exam *exam, enum nd_dtype dtype)
+{
+    const struct nd_quant *own = &nd_model_edge(exam->worker->job->model, exam->edge)->quant, *quant = quant_of(exam);
+    size_t at = exam->slot * exam->n;
+    double low, high;
+    nd_code_range(dtype, &low, &high);
+    for (size_t i = at; i < at + exam->n && quant != own && own->n == 1; i++) {
+        exam->values[i] = recode(exam->values[i], own, quant);
+        exam->expected[i] = fmin(fmax(rint(exam->values[i]), low), high);
+    }
+}
+
 /* A program of units has no value before it is rounded: the exact one stands for it, moved by as much as the
  * program's code is off. */
 static void keep_values(struct exam *exam, const struct nd_exact_values *values)
@@ -74,6 +104,8 @@ static void keep_values(struct exam *exam, const struct nd_exact_values *values)
         if (exam->has_other)
             exam->others[at + i] = code_by(&exam->other, values, i);
     }
+    if (exam->is_forced)
+        force_values(exam, values->dtype);
 }
 
 static enum nd_status round_exam(void *context, const struct nd_exact_values *values, struct nd_array *codes,
@@ -126,6 +158,25 @@ static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit 
     return nd_unit_program_run(exam->unit_program, unit, NULL, &exam->made, &is_covered, err);
 }
 
+/* What the unit reads, as it is read with the encodings that are forced. The sample is loaded anew for each run. */
+static void force_inputs(struct exam *exam)
+{
+    struct nd_explain_worker *w = exam->worker;
+    const struct nd_explain_alternatives *a = &w->job->alternatives;
+    const struct nd_model_unit *unit = nd_explain_unit_of(w->job->model, exam->edge);
+    for (size_t k = 0; k < unit->n_inputs; k++) {
+        size_t edge = unit->inputs[k];
+        const struct nd_quant *own = &nd_model_edge(w->job->model, edge)->quant;
+        bool is_first = true;
+        for (size_t before = 0; before < k; before++)
+            is_first = is_first && unit->inputs[before] != edge;
+        if (!is_first || a->forced[edge] == NULL || own->n != 1 || w->given[edge].shape.rank < 0)
+            continue;
+        for (size_t i = 0; i < w->given[edge].n; i++)
+            w->given[edge].x[i] = recode(w->given[edge].x[i], &a->forced[edge]->quant, own);
+    }
+}
+
 /* Works out the unit, and what is fused with it, from the device's codes. */
 static enum nd_status run_exam(struct exam *exam, size_t fusing, double *to, struct nd_error *err)
 {
@@ -142,6 +193,8 @@ static enum nd_status run_exam(struct exam *exam, size_t fusing, double *to, str
         w->chain[e] = is_computed ? nd_explain_no_array() : w->given[e];
         w->is_skipped[e] = !is_computed && e != exam->helper;
     }
+    if (exam->is_forced)
+        force_inputs(exam);
     nd_explain_trial_begin(&w->trial);
     exam->fusing = fusing;
     exam->to = to;
@@ -270,7 +323,7 @@ static void exam_deinit(struct exam *exam)
     free(exam->values);
     free(exam->expected);
     free(exam->others);
-    for (size_t k = 0; k < exam->n_fusions; k++)
+    for (size_t k = 0; k < MOST_FUSIONS; k++)
         free(exam->fusions[k]);
     free(exam->steps);
     nd_array_deinit(&exam->made);
@@ -302,6 +355,58 @@ static struct nd_explain_error_size measure(const struct exam *exam)
     return size;
 }
 
+/* Which encodings the provider forces. */
+static enum nd_status say_forced(const struct exam *exam, struct nd_error *err)
+{
+    const struct nd_explain_job *job = exam->worker->job;
+    const struct nd_explain_alternatives *a = &job->alternatives;
+    const struct nd_model_unit *unit = nd_explain_unit_of(job->model, exam->edge);
+    struct nd_strbuf text = {0};
+    if (a->is_forced_here[exam->edge])
+        nd_strbuf_printf(&text, "the provider writes its codes with scale %s, not with the model's",
+                         a->forced[exam->edge]->text);
+    for (size_t i = 0; i < unit->n_inputs; i++)
+        if (a->forced[unit->inputs[i]] != NULL)
+            nd_strbuf_printf(&text, "%sthe provider reads '%s' with scale %s, not with the model's", text.len > 0 ? "; " : "",
+                             nd_model_edge(job->model, unit->inputs[i])->name, a->forced[unit->inputs[i]]->text);
+    struct nd_explained_unit *out = &job->out->devices[exam->device].units[exam->step];
+    free(out->follows_text);
+    out->follows_text = nd_strbuf_take(&text);
+    return out->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Whether the encodings that the provider forces, on a chip, leave fewer gross errors: then they are taken. */
+static enum nd_status try_forced(struct exam *exam, struct nd_error *err)
+{
+    const struct nd_explain_job *job = exam->worker->job;
+    const struct nd_explain_alternatives *a = &job->alternatives;
+    const struct nd_model_unit *unit = nd_explain_unit_of(job->model, exam->edge);
+    enum nd_explain_expectation expectation = job->sources[exam->device].expectation;
+    bool has_any = a->is_forced_here[exam->edge];
+    for (size_t i = 0; i < unit->n_inputs; i++)
+        has_any = has_any || a->forced[unit->inputs[i]] != NULL;
+    size_t n_beyond = measure(exam).n_beyond;
+    if (!has_any || n_beyond == 0 || expectation == ND_EXPECT_FLOAT)
+        return ND_OK;
+    const struct exam before = *exam;
+    exam->is_forced = true;
+    exam->is_other = exam->has_other = false;
+    exam->unit_program = NULL;
+    exam->helper = SIZE_MAX;
+    exam->n_fusions = 0;
+    nd_array_deinit(&exam->made);
+    enum nd_status status = collect(exam, err);
+    if (status != ND_OK || 2 * measure(exam).n_beyond < n_beyond)
+        return status;
+    exam->is_forced = false;
+    exam->is_other = before.is_other;
+    exam->has_other = before.has_other;
+    exam->unit_program = before.unit_program;
+    exam->helper = before.helper;
+    exam->n_fusions = before.n_fusions;
+    return collect(exam, err);
+}
+
 static enum nd_status ask_doctor(const struct exam *exam, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->worker->job;
@@ -330,11 +435,11 @@ static enum nd_status ask_doctor(const struct exam *exam, struct nd_error *err)
         .n = exam->n,
         .shape = job->shapes[exam->step],
         .dtype = edge->dtype,
-        .quant = &edge->quant,
+        .quant = quant_of(exam),
         .codes = exam->codes,
         .values = exam->values,
         .expected = exam->expected,
-        .accumulator_step = exam->steps,
+        .accumulator_step = exam->is_forced ? NULL : exam->steps,
         .n_steps = exam->n_steps,
         .n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats,
         .repeats_differ = nd_explain_differs_by_run(job, exam->device, exam->step),
@@ -345,6 +450,8 @@ static enum nd_status ask_doctor(const struct exam *exam, struct nd_error *err)
     struct nd_diagnosis diagnosis;
     enum nd_status status = nd_doctor_examine(&evidence, &diagnosis, err);
     const struct nd_explain_error_size size = measure(exam);
+    if (status == ND_OK && exam->is_forced)
+        status = say_forced(exam, err);
     return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
 }
 
@@ -355,6 +462,8 @@ static enum nd_status diagnose_unit(struct nd_explain_worker *w, size_t device, 
     enum nd_status status = make_exam(&exam, err);
     if (status == ND_OK)
         status = collect(&exam, err);
+    if (status == ND_OK)
+        status = try_forced(&exam, err);
     if (status == ND_OK)
         status = ask_doctor(&exam, err);
     exam_deinit(&exam);

@@ -450,4 +450,6 @@ def make(seed, folder, n_samples=6):
     images = np.concatenate([rng.normal(size=shape).astype(np.float32) * np.float32(rng.uniform(0.6, 1.1)) for _ in range(n_samples)])
     np.savez(folder / "inputs.npz", image=images[:, None] if len(shape) == 3 else images)
     return {"seed": seed, "type": np.dtype(code).name, "groups": groups, "per_channel": per_channel,
-            "operators": [op for op, _, _, _ in network.nodes]}  # fmt: skip
+            "operators": [op for op, _, _, _ in network.nodes],
+            "readers": {t: [o for _, names, inputs, _ in network.nodes if t in inputs for o in names]
+                        for t in network.shapes}}  # fmt: skip

@@ -48,7 +48,7 @@ static enum nd_verdict judge_pair(const struct nd_compared_pair *pair, bool is_b
 {
     enum nd_verdict verdict = judge_values(pair, is_bitwise);
     bool is_uncompared = pair->total.difference.numbers.n_samples_both_nan > 0;
-    return is_uncompared ? worse(verdict, ND_VERDICT_INCONCLUSIVE) : verdict;
+    return is_uncompared ? nd_verdict_worse(verdict, ND_VERDICT_INCONCLUSIVE) : verdict;
 }
 
 /* Section 16. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "agent/internal.h"
+#include "agent/stop.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "spool/fields.h"
@@ -13,7 +14,9 @@ static enum nd_status enter_stage(struct nd_agent *agent, const char *stage, str
     struct nd_strbuf fields = {0};
     agent->stage = stage;
     nd_fields_add(&fields, "stage", stage);
-    return nd_fields_append(agent->writer, ND_RECORD_STAGE, NULL, 0, &fields, err);
+    enum nd_status status = nd_fields_append(agent->writer, ND_RECORD_STAGE, NULL, 0, &fields, err);
+    nd_stop_at_stage(stage);
+    return status;
 }
 
 /* Whether the run was stored before an interruption. */

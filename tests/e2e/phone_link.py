@@ -57,9 +57,9 @@ class Link:
                 self._up.set()
 
     def cut_after(self, n_bytes):
-        """Cut once so many more bytes, of both directions, have passed."""
+        """Cut once so many more bytes, of both directions, have passed; None: not any more."""
         with self._lock:
-            self._cut_at = self.total_bytes() + n_bytes
+            self._cut_at = self.total_bytes() + n_bytes if n_bytes is not None else None
 
     def stall(self):
         """Connections stay, and no byte passes until flow()."""
@@ -142,11 +142,12 @@ class Link:
 
 class Disturbance:
     """One loss of the link at a random point of a capture, for a moment: at a byte (`at` = "byte", of n), at a time (of n
-    seconds) or at an acknowledged sample (of n). `said` tells which; use as a context around the capture."""
+    seconds) or at an acknowledged sample (of n), where the agent waits for it. `said` tells which; use as a context around
+    the capture. Only a time may come after the end: has_struck tells."""
 
     def __init__(self, phone, dice, at, n):
         self.phone = phone
-        self.point = dice.uniform(0, n) if at == "time" else dice.randrange(int(n))
+        self.point = dice.uniform(0, n) if at == "time" else dice.randrange(1, int(n))
         self.down_s = dice.choice((0, 0, dice.uniform(0, 3)))
         self.at = at
         self.said = f"link lost at {at} {self.point:.6g} of {n:.6g} for {self.down_s:.1f} s"
@@ -155,27 +156,35 @@ class Disturbance:
         self.has_struck = False
 
     def __enter__(self):
-        self._begun = (time.monotonic(), self.phone.link.total_bytes())
+        self._begun_s = time.monotonic()
+        self._n_cuts = self.phone.link.n_cuts
+        if self.at == "byte":
+            self.phone.link.cut_after(self.point)
+        elif self.at == "sample":
+            self.phone.stop_point.ask(f"acknowledged {self.point}")
         self._thread.start()
         return self
 
     def __exit__(self, *_):
         self._done.set()
         self._thread.join()
+        self.phone.stop_point.withdraw()
+        self.phone.link.cut_after(None)
         self.phone.link.up()
 
     def _is_due(self):
         if self.at == "byte":
-            return self.phone.link.total_bytes() - self._begun[1] >= self.point
+            return self.phone.link.n_cuts > self._n_cuts
         if self.at == "time":
-            return time.monotonic() - self._begun[0] >= self.point
-        return self.phone.acknowledged() > self.point
+            return time.monotonic() - self._begun_s >= self.point
+        return self.phone.has_stopped()
 
     def _wait(self):
         while not self._is_due():
-            if self._done.wait(0.002):
+            if self._done.wait(0.002 if self.at == "time" else 0.02):
                 return
         self.has_struck = True
         self.phone.link.down()
+        self.phone.thaw()
         self._done.wait(self.down_s)
         self.phone.link.up()

@@ -25,7 +25,7 @@ import uuid
 import arm64 as arm64_linux
 from phone_link import Link
 from phone_standins import DUMPSYS, GETPROP, LOGCAT, MODELS
-from support import NPUDIFF, acknowledged
+from support import NPUDIFF, StopPoint, acknowledged, is_stopped, wait_until
 
 SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 MARK = "NPUDIFF_TEST_SHELF"
@@ -50,18 +50,6 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
-
-
-def wait_until(condition, timeout_s, what):
-    """What the condition gives, once it is true."""
-    end = time.monotonic() + timeout_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > end:
-            raise AssertionError(f"no {what} within {timeout_s} s")
-        time.sleep(0.02)
 
 
 # ---- processes ----
@@ -234,6 +222,8 @@ class Phone:
         self.environment = {"PATH": f"{self.bin}:{path}", **dict([shelf.mark.split("="), self.mark.split("=")])}
         if self.root is not None:
             self.environment["NPUDIFF_DEVICE_FOLDER"] = str(self.root)
+        self.stop_point = StopPoint(self.folder / "stop")
+        self.environment.update(self.stop_point.environment)
         self.is_arm64 = arm64
         if arm64:
             launcher = shlex.join(arm64_linux.launcher())
@@ -306,14 +296,18 @@ class Phone:
     def wait_for_agent(self, timeout_s=120):
         return wait_until(self.agents, timeout_s, f"agent on {self.name}")
 
+    def has_stopped(self):
+        """Whether an agent has stopped at the point that self.stop_point was asked for."""
+        return any(is_stopped(process) for process in self.agents())
+
     def acknowledged(self):
         """How many samples of the first probe the spools on the phone acknowledge."""
         return acknowledged(self.disk)
 
-    def freeze(self):
-        """Its agents are stopped, as when they hang."""
+    def thaw(self):
+        """Its agents, which stopped at the point that self.stop_point was asked for, continue."""
         for process in self.agents():
-            os.kill(process, signal.SIGSTOP)
+            os.kill(process, signal.SIGCONT)
 
     def die(self, with_processes=True):
         """It is gone: adbd ends, and all that runs on it unless only the link's end is meant. Its files stay."""
@@ -451,7 +445,8 @@ class Board:
         self.port = free_port()
         self.link = Link(self.port)
         self.known_hosts = self.folder / "known_hosts"
-        self.environment = {"NPUDIFF_DEVICE_FOLDER": str(self.root), **dict(environment)}
+        self.stop_point = StopPoint(self.folder / "stop")
+        self.environment = {"NPUDIFF_DEVICE_FOLDER": str(self.root), **self.stop_point.environment, **dict(environment)}
         for key in ("host_key", "user_key"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "npudiff test", "-f", self.folder / key],
                            check=True, stdin=subprocess.DEVNULL)
@@ -506,6 +501,19 @@ class Board:
         if expect is not None and done.returncode != expect:
             raise AssertionError(f"ssh {command}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
         return done if expect is None else done.stdout
+
+    def agents(self):
+        """The agents on the board."""
+        return [p for p in marked(self.mark) if any(os.path.basename(w) == "npudiff-agent" for w in command_line(p))]
+
+    def has_stopped(self):
+        """Whether an agent has stopped at the point that self.stop_point was asked for."""
+        return any(is_stopped(process) for process in self.agents())
+
+    def thaw(self):
+        """Its agents continue."""
+        for process in self.agents():
+            os.kill(process, signal.SIGCONT)
 
     def files(self, under=""):
         top = self.root / under

@@ -169,11 +169,53 @@ def acknowledged(top):
     return n
 
 
-class Running:
-    """npudiff capture in the background, and the agent that it starts."""
+def wait_until(condition, timeout_s, what):
+    """What the condition gives, once it is true. Give it time enough for a machine that is busy with other work."""
+    end = time.monotonic() + timeout_s
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise AssertionError(f"no {what} within {timeout_s} s")
+        time.sleep(0.02)
 
-    def __init__(self, command, temporary):
+
+class StopPoint:
+    """Agents that have `environment` stop themselves (SIGSTOP) at the point that is asked for, once for each request:
+    "stage NAME" or "acknowledged N" (src/agent/stop.h). What a test does in the middle of a run it does then, however
+    fast the agent is."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.environment = {"NPUDIFF_TEST_AGENT_STOP": str(path)}
+
+    def ask(self, point):
+        new = self.path.with_name(self.path.name + ".new")
+        new.write_text(f"{point}\n")
+        new.rename(self.path)
+
+    def withdraw(self):
+        self.path.unlink(missing_ok=True)
+
+
+def is_stopped(pid):
+    """Whether a process was stopped by a signal."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "T"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Running:
+    """npudiff capture in the background, and the agent that it starts. stop: the point at which the agent is to stop."""
+
+    def __init__(self, command, temporary, stop=None):
         environment = dict(os.environ, TMPDIR=str(temporary))
+        if stop is not None:
+            point = StopPoint(pathlib.Path(temporary).with_name(pathlib.Path(temporary).name + ".stop"))
+            point.ask(stop)
+            environment.update(point.environment)
         self.temporary = pathlib.Path(temporary)
         self.process = subprocess.Popen([NPUDIFF, *map(str, command)], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                         text=True, env=environment)
@@ -192,6 +234,14 @@ class Running:
             if self.process.poll() is not None:
                 break
         raise AssertionError(f"no agent was seen; {self.finish()}")
+
+    def stopped_agent(self, timeout_s=300):
+        """The process id of the agent, once it has stopped at its point."""
+        agent = self.agent(timeout_s)
+        wait_until(lambda: is_stopped(agent) or not is_alive(agent), timeout_s, "agent that stopped")
+        if not is_stopped(agent):
+            raise AssertionError(f"the agent ended before its point; {self.finish()}")
+        return agent
 
     def acknowledged(self):
         return acknowledged(self.temporary)

@@ -16,7 +16,7 @@ from phones import ARM64_DEVICE, Shelf, android_tools, arm64_trouble, marked, sk
 from support import Capture, MODELS, Scratch, acknowledged, bits_equal, capture, info, main, npudiff
 
 MODEL = "cnn.w8a8.onnx"
-N_SAMPLES = 200 # enough to come in between, at some 20 ms each
+N_SAMPLES = 100
 PROBE = f"uniform:{N_SAMPLES}"
 SHORT = "uniform:20"
 
@@ -256,10 +256,11 @@ class Several(OnShelf):
         leaving = self.shelf.phone("gen4")
         phones = [*self.phones, hanging, leaving]
         devices = [p.uri("cpu" if p is hanging else None) for p in phones]
+        leaving.stop_point.ask("acknowledged 20")
         process = self.shelf.start(*self.command(devices, self.PROBE, self.folder, "--stall-limit", "12", "--link-limit", "2",
                                                  "--json"))
         self.addCleanup(process.kill)
-        wait_until(lambda: leaving.acknowledged() >= 20, 120, "sample of the phone that is to leave")
+        wait_until(lambda: leaving.has_stopped() or process.poll() is not None, 300, "sample of the phone that is to leave")
         leaving.link.down()
         leaving.die()
         out, err = process.communicate(timeout=300)
@@ -323,13 +324,18 @@ class Links(OnShelf):
         self.assertGreaterEqual(n_struck, len(trials) - 1) # a time may come after the end
 
     def begin(self, n_samples, *arguments):
-        """A capture in the background, once so many samples are acknowledged here; (process, how many there are)."""
+        """A capture in the background, whose agent has stopped after so many samples, which are acknowledged here;
+        (process, its TMPDIR)."""
         temporary = self.folder / "tmp"
         temporary.mkdir()
+        self.addCleanup(self.phone.stop_point.withdraw)
+        self.phone.stop_point.ask(f"acknowledged {n_samples}")
         process = self.shelf.start(*self.command([self.phone.uri()], PROBE, self.folder / "x.h5", *arguments),
                                    TMPDIR=str(temporary))
         self.addCleanup(process.kill)
-        wait_until(lambda: acknowledged(temporary) >= n_samples or process.poll() is not None, 120, "sample")
+        wait_until(lambda: (self.phone.has_stopped() and acknowledged(temporary) == n_samples) or process.poll() is not None,
+                   300, "agent that stopped")
+        self.assertIsNone(process.poll(), "the capture ended before its agent was to stop")
         return process, temporary
 
     def end(self, process, temporary):
@@ -358,6 +364,7 @@ class Links(OnShelf):
         self.phone.link.down()
         said = self.end(process, temporary)
         self.assertIn("--resume", said)
+        self.phone.thaw()
         wait_until(lambda: self.phone.acknowledged() == N_SAMPLES, 120, "end of the run without a link")
         self.phone.link.up()
         self.resume()
@@ -376,6 +383,7 @@ class Links(OnShelf):
         process, temporary = self.begin(10)
         process.kill()
         process.communicate()
+        self.phone.thaw()
         wait_until(lambda: self.phone.acknowledged() == N_SAMPLES, 120, "end of the run without a host")
         self.resume()
 
@@ -389,7 +397,9 @@ class Links(OnShelf):
         """No byte comes and nothing is cut: that is a link lost as well, and found out."""
         process, temporary = self.begin(10)
         self.phone.link.stall()
-        time.sleep(3)
+        self.phone.thaw()
+        wait_until(lambda: self.phone.acknowledged() == N_SAMPLES, 120, "end of the run behind the link")
+        time.sleep(3) # for longer than the link may be silent
         self.phone.link.flow()
         out, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 0, err)
@@ -397,10 +407,9 @@ class Links(OnShelf):
 
     def test_an_agent_that_hangs_in_the_middle(self):
         """It is stopped at the limit, and what it had acknowledged is kept."""
-        process, temporary = self.begin(10, "--stall-limit", "5")
-        self.phone.freeze()
+        process, temporary = self.begin(10, "--stall-limit", "15") # which loading on a busy machine must not reach
         n = acknowledged(temporary)
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 5, err)
         with Capture(self.folder / "x.h5") as opened:
             self.assertEqual(opened.status, "failed")

@@ -9,7 +9,7 @@ from phones import Shelf, skip_without, wait_until
 from support import Capture, MODELS, Scratch, acknowledged, capture, main, npudiff
 
 MODEL = "cnn.w8a8.onnx"
-PROBE = "uniform:300" # enough to come in between, at some 20 ms each
+PROBE = "uniform:100"
 SHORT = "uniform:20"
 
 
@@ -62,34 +62,40 @@ class Ssh(Scratch):
         self.capture(board.uri("cpu"), "ramp", self.folder / "clean.h5", "--clean", NPUDIFF_SSH=str(board.ssh))
         self.assertEqual(board.files(), [])
 
-    def test_the_link_is_lost_and_comes_back(self):
+    def begin(self, output, *arguments):
+        """A capture whose agent has stopped after 10 samples, which are acknowledged here; (process, its TMPDIR)."""
         temporary = self.folder / "tmp"
         temporary.mkdir()
-        output = self.folder / "x.h5"
-        process = self.shelf.start(*self.command(self.board.uri("htp-sim:gen3"), PROBE, output), TMPDIR=str(temporary))
+        self.addCleanup(self.board.stop_point.withdraw)
+        self.board.stop_point.ask("acknowledged 10")
+        process = self.shelf.start(*self.command(self.board.uri("htp-sim:gen3"), PROBE, output, *arguments),
+                                   TMPDIR=str(temporary))
         self.addCleanup(process.kill)
-        wait_until(lambda: acknowledged(temporary) >= 10 or process.poll() is not None, 120, "sample")
+        wait_until(lambda: (self.board.has_stopped() and acknowledged(temporary) == 10) or process.poll() is not None, 300,
+                   "agent that stopped")
+        self.assertIsNone(process.poll(), "the capture ended before its agent was to stop")
+        return process, temporary
+
+    def test_the_link_is_lost_and_comes_back(self):
+        output = self.folder / "x.h5"
+        process, _ = self.begin(output)
         self.board.link.cut()
+        self.board.thaw()
         out, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 0, err)
         self.assertEqual(differences(output, self.local), [])
 
     def test_the_link_is_gone_and_the_run_is_resumed(self):
-        temporary = self.folder / "tmp"
-        temporary.mkdir()
         output = self.folder / "x.h5"
-        process = self.shelf.start(*self.command(self.board.uri("htp-sim:gen3"), PROBE, output, "--link-limit", "1"),
-                                   TMPDIR=str(temporary))
-        self.addCleanup(process.kill)
-        wait_until(lambda: acknowledged(temporary) >= 10 or process.poll() is not None, 120, "sample")
+        process, temporary = self.begin(output, "--link-limit", "1")
         self.addCleanup(self.board.link.up)
         self.board.link.down()
-        n = acknowledged(temporary)
         out, err = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 5, err)
         with Capture(output) as opened:
             self.assertEqual(opened.status, "partial")
-            self.assertGreaterEqual(opened.n_samples("uniform"), n)
+            self.assertEqual(opened.n_samples("uniform"), 10)
+        self.board.thaw()
         self.board.link.up()
         self.capture(self.board.uri("htp-sim:gen3"), PROBE, output, "--resume")
         self.assertEqual(differences(output, self.local), [])

@@ -207,6 +207,19 @@ def is_stopped(pid):
         return False
 
 
+def agents_of(pid):
+    """The agents that a process has started, once they are agents (after exec)."""
+    found = []
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, rest = stat.read_text().rsplit(")", 1)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(rest.split()[1]) == pid and name.split(" ", 1)[1].startswith("(npudiff-agent"):
+            found.append(int(stat.parent.name))
+    return found
+
+
 class Running:
     """npudiff capture in the background, and the agent that it starts. stop: the point at which the agent is to stop."""
 
@@ -224,13 +237,8 @@ class Running:
         """The process id of the agent, once it is one (after exec)."""
         end = time.monotonic() + timeout_s
         while time.monotonic() < end:
-            for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
-                try:
-                    name, rest = stat.read_text().rsplit(")", 1)
-                except (FileNotFoundError, ProcessLookupError):
-                    continue
-                if int(rest.split()[1]) == self.process.pid and name.endswith("(npudiff-agent"):
-                    return int(stat.parent.name)
+            for agent in agents_of(self.process.pid):
+                return agent
             if self.process.poll() is not None:
                 break
         raise AssertionError(f"no agent was seen; {self.finish()}")

@@ -6,11 +6,13 @@ import random
 import signal
 import time
 
-from support import Capture, Running, Scratch, bits_equal, capture, capture_command, compare, info, is_alive, main, npudiff
+from support import (Capture, Running, Scratch, bits_equal, capture, capture_command, compare, info, is_alive, main, npudiff,
+                     wait_until)
 
 MODEL = "cnn.w8a8.onnx"
 N_SAMPLES = 6000
 N_TRIALS = 50
+STAGES = ["stage load", "stage session", "stage placement", "stage run"] # before the first sample
 PROBE = f"uniform:{N_SAMPLES}"
 
 
@@ -27,17 +29,15 @@ class Death(Scratch):
             cls.edges = whole.edges
             cls.whole = {edge: whole.values("uniform", edge) for edge in whole.edges}
 
-    def start(self, number=0, *arguments, probe=PROBE, device="cpu"):
-        """A capture in the background with an output folder and a TMPDIR of its own."""
+    def start(self, number=0, *arguments, probe=PROBE, device="cpu", stop=None):
+        """A capture in the background with an output folder and a TMPDIR of its own; stop: where its agent stops itself."""
         out, temporary = self.folder / f"out{number}", self.folder / f"tmp{number}"
         out.mkdir()
         temporary.mkdir()
-        return Running(capture_command(MODEL, [device], [probe], out / "x.h5", *arguments), temporary), out, temporary
+        return Running(capture_command(MODEL, [device], [probe], out / "x.h5", *arguments), temporary, stop), out, temporary
 
-    def wait_for(self, running, agent, n_samples):
-        """Until so many samples are acknowledged, or the agent has ended."""
-        while running.acknowledged() < n_samples and is_alive(agent):
-            time.sleep(0.01)
+    def end_of(self, process):
+        wait_until(lambda: not is_alive(process), 60, "end of the agent")
 
     def check_stored(self, path):
         """Every stored sample is what the undisturbed run gave; how many there are."""
@@ -62,19 +62,22 @@ class Death(Scratch):
         return message
 
     def test_50_kills_lose_nothing_acknowledged(self):
-        """kill -9 at a random time: exit 5, a sound capture that names the signal, every stored sample bit-equal, and at
-        least as many as the spool had acknowledged before the kill."""
+        """kill -9 at a random sample, stage or time: exit 5, a sound capture that names the signal, every stored sample
+        bit-equal, and at least as many as the spool had acknowledged before the kill."""
         seed = int(os.environ.get("ND_SEED", "20260728"))
         print(f"# ND_SEED={seed}", flush=True)
         dice = random.Random(seed)
         stored, n_killed = [], 0
         for trial in range(N_TRIALS):
-            running, out, temporary = self.start(trial)
-            agent = running.agent()
-            if trial % 5 < 2: # at some number of samples
-                self.wait_for(running, agent, dice.randrange(1, N_SAMPLES))
-            else: # at some time: a fifth while the agent is loading
-                time.sleep(dice.uniform(0, 0.1 if trial % 5 == 2 else 1.1 * self.duration_s))
+            stop = None # a fifth at some time
+            if trial % 5 < 2:
+                stop = f"acknowledged {dice.randrange(1, N_SAMPLES)}"
+            elif trial % 5 < 4:
+                stop = dice.choice(STAGES)
+            running, out, temporary = self.start(trial, stop=stop)
+            agent = running.agent() if stop is None else running.stopped_agent()
+            if stop is None:
+                time.sleep(dice.uniform(0, 1.1 * self.duration_s))
             acknowledged = running.acknowledged()
             try:
                 os.kill(agent, signal.SIGKILL)
@@ -96,25 +99,17 @@ class Death(Scratch):
             self.assertEqual(list(temporary.iterdir()), [])
             (out / "x.h5").unlink()
         print(f"# {n_killed} killed; samples kept: {sorted(stored)}", flush=True)
-        # The trials mean something only when kills came at all stages.
-        self.assertGreaterEqual(n_killed, N_TRIALS // 2)
-        self.assertGreaterEqual(sum(n == 0 for n in stored), 5) # of some 10 while it loads
-        self.assertGreaterEqual(sum(0 < n < N_SAMPLES for n in stored), 10)
+        # Only those at some time may come too late.
+        self.assertGreaterEqual(n_killed, N_TRIALS * 4 // 5)
+        self.assertGreaterEqual(sum(n == 0 for n in stored), N_TRIALS * 2 // 5)
+        self.assertGreaterEqual(sum(0 < n < N_SAMPLES for n in stored), N_TRIALS * 2 // 5)
 
     def test_late_kill_keeps_most(self):
         """A kill once two thirds are acknowledged leaves two thirds or more; comparing that capture exits 5, says why, and
         judges it by the samples it has."""
-        for attempt in range(10): # on a fast machine the agent may be done before the kill reaches it
-            running, out, _ = self.start(attempt, probe=PROBE)
-            agent = running.agent()
-            self.wait_for(running, agent, 2 * N_SAMPLES // 3)
-            try:
-                os.kill(agent, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            code, said = running.finish()
-            if code != 0:
-                break
+        running, out, _ = self.start(stop=f"acknowledged {2 * N_SAMPLES // 3}")
+        os.kill(running.stopped_agent(), signal.SIGKILL)
+        code, said = running.finish()
         self.assertEqual(code, 5, said)
         self.assertGreaterEqual(self.check_stored(out / "x.h5"), 2 * N_SAMPLES // 3)
         result = compare(self.shared / "whole.h5", out / "x.h5", expect=5)
@@ -129,45 +124,37 @@ class Death(Scratch):
 
     def test_segmentation_fault_is_named(self):
         """A crash in the provider is told apart from a kill."""
-        running, out, _ = self.start()
-        agent = running.agent()
-        time.sleep(0.5 * self.duration_s)
+        running, out, _ = self.start(stop="acknowledged 1000")
+        agent = running.stopped_agent()
         os.kill(agent, signal.SIGSEGV)
+        os.kill(agent, signal.SIGCONT)
         code, said = running.finish()
         self.assertEqual(code, 5, said)
         self.failed(out / "x.h5", said, "signal 11", "Segmentation fault")
-        self.check_stored(out / "x.h5")
+        self.assertGreaterEqual(self.check_stored(out / "x.h5"), 1000)
 
     def test_hang_is_ended_by_the_stall_limit(self):
         """An agent that stops making progress is ended, and what it had acknowledged is kept."""
-        running, out, _ = self.start(0, "--stall-limit", "1")
-        agent = running.agent()
-        self.wait_for(running, agent, 1)
-        acknowledged = running.acknowledged()
-        os.kill(agent, signal.SIGSTOP)
+        # A limit that loading does not reach on a machine that is busy with other work.
+        running, out, _ = self.start(0, "--stall-limit", "6", stop="acknowledged 100")
+        agent = running.stopped_agent()
         stopped = time.monotonic()
         code, said = running.finish()
         self.assertEqual(code, 5, said)
-        self.assertGreater(time.monotonic() - stopped, 0.9)
-        self.failed(out / "x.h5", said, "no progress for 1 s")
-        self.assertGreaterEqual(self.check_stored(out / "x.h5"), max(1, acknowledged))
+        self.assertGreater(time.monotonic() - stopped, 5)
+        self.failed(out / "x.h5", said, "no progress for 6 s")
+        self.assertEqual(self.check_stored(out / "x.h5"), 100)
         self.assertFalse(is_alive(agent))
 
     def test_time_limit_keeps_what_was_done(self):
         """A run that is too long is ended after its time with the samples that were complete."""
-        path = self.folder / "x.h5"
-        started = time.monotonic()
-        done = capture(MODEL, ["cpu"], ["uniform:100000"], path, "--time-limit", "3", expect=None)
-        self.assertEqual(done.returncode, 5, done.stderr)
-        self.assertLess(time.monotonic() - started, 60)
-        self.failed(path, done.stderr, "time limit of 3 s")
-        opened = self.open(path)
-        n = opened.n_samples("uniform")
-        self.assertTrue(0 < n < 100000, n)
-        # The generator gives a prefix of the same samples, whatever their number.
-        n_common = min(n, N_SAMPLES)
-        for edge in self.edges:
-            self.assert_bits_equal(opened.values("uniform", edge)[:n_common], self.whole[edge][:n_common], edge)
+        running, out, _ = self.start(0, "--time-limit", "8", stop="acknowledged 1000")
+        agent = running.stopped_agent()
+        code, said = running.finish()
+        self.assertEqual(code, 5, said)
+        self.failed(out / "x.h5", said, "time limit of 8 s")
+        self.assertEqual(self.check_stored(out / "x.h5"), 1000)
+        self.assertFalse(is_alive(agent))
 
     def test_memory_limit_is_kept(self):
         """The simulator needs some 200 MB: with a limit of 60 MB it is ended, and the capture says so."""
@@ -178,30 +165,23 @@ class Death(Scratch):
         self.assertLess(self.open(path).n_samples("uniform"), 100)
 
     def test_agent_dies_with_its_host(self):
-        """kill -9 of npudiff itself: its agent is gone within two seconds and the output folder is empty."""
-        running, out, _ = self.start()
-        agent = running.agent()
-        self.wait_for(running, agent, 1)
+        """kill -9 of npudiff itself: its agent, which hangs, is gone as well and the output folder is empty."""
+        running, out, _ = self.start(stop="acknowledged 1")
+        agent = running.stopped_agent()
         running.process.kill()
         code, _ = running.finish()
         self.assertEqual(code, -signal.SIGKILL)
-        end = time.monotonic() + 2
-        while is_alive(agent) and time.monotonic() < end:
-            time.sleep(0.02)
-        self.assertFalse(is_alive(agent))
+        self.end_of(agent)
         self.assertEqual(list(out.iterdir()), [])
 
     def interrupt(self, number):
         """A signal that asks npudiff to end: its agent ends too, and the output folder stays empty. The TMPDIR."""
-        running, out, temporary = self.start(number)
-        agent = running.agent()
+        running, out, temporary = self.start(number, stop="acknowledged 1")
+        agent = running.stopped_agent()
         running.process.send_signal(number)
         code, said = running.finish()
         self.assertNotEqual(code, 0, said)
-        end = time.monotonic() + 2
-        while is_alive(agent) and time.monotonic() < end:
-            time.sleep(0.02)
-        self.assertFalse(is_alive(agent))
+        self.end_of(agent)
         self.assertEqual(list(out.iterdir()), [])
         return temporary
 

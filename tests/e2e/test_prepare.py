@@ -382,12 +382,14 @@ class Phones(Prepared):
         self.capture(phone, "--edges", "logits,image")
 
     def test_link_that_is_cut(self):
-        phone = self.phone(tool='sleep 1; exec "{python}" "{tool}" "$@"\n')
+        may_run = self.folder / "may-run"
+        phone = self.phone(tool=f'while [ ! -e "{may_run}" ]; do sleep 0.05; done; ' + 'exec "{python}" "{tool}" "$@"\n')
         started = self.shelf.start("capture", MODELS / "cnn.w8a8.onnx", "-d", f"adb:{phone.serial}/qnn-net-run",
                                    *[f for p in PROBES for f in ("-p", p)], "-o", self.folder / "phone.h5", "-q")
         phones.wait_until(lambda: phone.processes("qnn-net-run"), 60, "qnn-net-run")
         phone.link.cut()
-        _, said = started.communicate(timeout=120)
+        may_run.touch()
+        _, said = started.communicate(timeout=300)
         self.assertEqual(started.returncode, 0, said)
         self.assert_same_as_local("gen3")
 

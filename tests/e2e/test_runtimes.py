@@ -407,7 +407,7 @@ class Trouble(Runtimes):
         put(root / "libonnxruntime.so.1.77.0", ort(payload=bytes(400 << 20)))
         for sent in (signal.SIGINT, signal.SIGKILL):
             process = subprocess.Popen([NPUDIFF, "runtimes", "add", root], env=self.environment, stdout=subprocess.PIPE,
-                                       stderr=subprocess.PIPE)
+                                       stderr=subprocess.PIPE, preexec_fn=lambda: os.nice(19)) # this process comes first
             end = time.monotonic() + 60
             while not list(self.root.glob(".add.*/*/*.so*")) and time.monotonic() < end:
                 time.sleep(0.001) # until it copies

@@ -1,44 +1,109 @@
 #!/usr/bin/env python3
-"""Prints "N passed, N failed" for a JUnit file that meson wrote; exit code 1 when a test failed, or none ran.
+"""Prints what failed and why, and "N passed, N failed", for a testlog.json that meson wrote; exit code 1 when a test failed,
+or none ran.
 
-A test program that ended badly without a failing case of its own (a crash, a time-out) counts as one failed case.
-What was skipped is listed before, each with its reason; a case that gives none counts as failed.
+Of a case that failed it prints the program's own words: the comments beside its line in TAP. A program that ended badly
+without a failing case of its own (a crash, a time-out) counts as one failed case, and its last output is printed. What was
+skipped is listed before, each with its reason; a case that gives none counts as failed.
 """
+import json
 import re
 import sys
-import xml.etree.ElementTree as ElementTree
 
-BAD = ("failure", "error")
+CASE = re.compile(r"^(not )?ok\b\s*\d*\s*-?\s*(.*?)(?:\s*#\s*(SKIP|TODO)\b\s*(.*))?$", re.IGNORECASE)
+N_MESSAGE_LINES = 200  # of one failed case
+N_LAST_LINES = 30  # of a program that ended badly
+GOOD_ENDS = {"OK", "EXPECTEDFAIL", "SKIP"}
 
 
-def reason_of(case):
-    """Why a skipped case was: its own words, or those of a whole program that was skipped. None: it does not say."""
-    said = (case.findtext("system-out") or "").strip()
+class Case:
+    def __init__(self, name, is_failed, skipped_because, comments):
+        self.name = name
+        self.is_failed = is_failed
+        self.skipped_because = skipped_because  # None: it ran; "": it does not say
+        self.comments = comments
+
+
+def cases_of(stdout):
+    """The cases of a program's TAP. A comment belongs to the failed case before it, else to the case after it."""
+    cases, waiting = [], []
+    for line in stdout.splitlines():
+        found = CASE.match(line)
+        if found:
+            is_failed = found[1] is not None and found[3] is None
+            reason = found[4] if found[3] is not None else None
+            is_next_of_failed = bool(cases) and cases[-1].is_failed  # whose comments they are then
+            cases.append(Case(found[2], is_failed, reason, waiting if is_failed and not is_next_of_failed else []))
+            waiting = cases[-1].comments if is_failed else []
+        elif not re.match(r"^\d+\.\.\d+", line):
+            waiting.append(line.removeprefix("# "))
+    return cases
+
+
+def show(lines, n_most):
+    """The lines, indented; of too many the first and the last."""
+    if len(lines) > n_most:
+        n_first = n_most // 4
+        lines = [*lines[:n_first], f"... {len(lines) - n_most} lines ...", *lines[len(lines) - (n_most - n_first):]]
+    for line in lines:
+        print(f"    {line}".rstrip())
+
+
+def show_end(program):
+    """The last output of a program that ended badly."""
+    for stream in ("stdout", "stderr"):
+        lines = program.get(stream, "").rstrip().splitlines()
+        if lines:
+            print(f"  the last of its {stream}:")
+            show(lines[-N_LAST_LINES:], N_LAST_LINES)
+
+
+def end_of(program):
+    """How it ended, in words."""
+    if program["result"] == "TIMEOUT":
+        return f"timed out after {program['duration']:.0f} s"
+    if program["result"] == "INTERRUPT":
+        return "was interrupted"
+    code = program.get("returncode", 0)
+    return f"was killed by signal {-code}" if code < 0 else f"ended badly, with exit code {code}"
+
+
+def whole_program(program):
+    """The only case of a program that reports none."""
+    if program["result"] != "SKIP":
+        return [Case("", False, None, [])] if program["result"] in GOOD_ENDS else []
+    said = program.get("stdout", "").strip()
     plan = re.search(r"^1\.\.0 # SKIP\s+(.+)$", said, re.MULTILINE)
-    return plan.group(1) if plan else said or None
+    return [Case("", False, plan[1] if plan else said, [])]
+
+
+def count(program):
+    """[passed, failed, skipped] of one program; prints what is not good."""
+    n = [0, 0, 0]
+    cases = cases_of(program.get("stdout", "")) or whole_program(program)
+    for case in cases:
+        name = f"{program['name']}: {case.name}" if case.name else program["name"]
+        if case.is_failed or case.skipped_because == "":
+            n[1] += 1
+            print(f"failed: {name}" + ("" if case.is_failed else " (skipped, and does not say why)"))
+            show(case.comments, N_MESSAGE_LINES)
+        elif case.skipped_because is not None:
+            n[2] += 1
+            print(f"skipped: {name}: {case.skipped_because}")
+        else:
+            n[0] += 1
+    if program["result"] not in GOOD_ENDS and (n[1] == 0 or program["result"] == "TIMEOUT"):
+        n[1] += 1
+        print(f"failed: {program['name']} {end_of(program)}")
+        show_end(program)
+    return n
 
 
 def main():
-    root = ElementTree.parse(sys.argv[1]).getroot()
-    n_passed = n_failed = n_skipped = 0
-    for suite in root.iter("testsuite"):
-        n_bad = 0
-        for case in suite.findall("testcase"):
-            name = f"{suite.get('name')}: {case.get('name')}"
-            is_skipped = case.find("skipped") is not None
-            reason = reason_of(case) if is_skipped else None
-            if any(case.find(tag) is not None for tag in BAD) or (is_skipped and reason is None):
-                n_bad += 1
-                print(f"failed: {name}")
-            elif is_skipped:
-                n_skipped += 1
-                print(f"skipped: {name}: {reason}")
-            else:
-                n_passed += 1
-        n_failed += n_bad
-        if n_bad == 0 and (int(suite.get("errors", 0)) or int(suite.get("failures", 0))):
-            n_failed += 1
-            print(f"failed: {suite.get('name')} (ended badly)")
+    with open(sys.argv[1], encoding="utf-8", errors="replace") as file:
+        programs = [json.loads(line) for line in file if line.strip()]
+    counts = [count(program) for program in programs]
+    n_passed, n_failed, n_skipped = (sum(column) for column in zip(*counts)) if counts else (0, 0, 0)
     if n_skipped:
         print(f"{n_skipped} skipped: what this machine cannot run, for the reasons above")
     print(f"{n_passed} passed, {n_failed} failed")

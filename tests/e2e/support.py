@@ -1,8 +1,10 @@
 """What the end-to-end tests share: running npudiff on real runtimes, reading captures with h5py, and TAP for unittest."""
+import faulthandler
 import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -355,6 +357,7 @@ class _TapResult(unittest.TestResult):
 
 def main():
     """Runs the tests of the calling script and prints TAP; arguments choose tests by part of their name."""
+    faulthandler.register(signal.SIGTERM, chain=True) # of a time-out: what it was doing
     names = [a for a in sys.argv[1:] if not a.startswith("-")]
     suite, n = unittest.TestSuite(), 0
     for group in unittest.defaultTestLoader.loadTestsFromModule(sys.modules["__main__"]):

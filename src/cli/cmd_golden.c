@@ -211,6 +211,8 @@ static int check_usage(const struct golden_values *values, int action, size_t n_
         {values->probes.n > 0, "--probe", CHECK},
         {values->output != NULL, "--output", CHECK},
         {values->jobs > 0, "--jobs", CHECK},
+        {values->force, "--force", CHECK},
+        {values->resume, "--resume", CHECK},
         {values->keep > 0, "--keep", PRUNE},
         {values->dry_run, "--dry-run", PRUNE},
     };
@@ -223,8 +225,11 @@ static int check_usage(const struct golden_values *values, int action, size_t n_
                                actions[action].operands);
     if (action != CHECK)
         return 0;
-    if (values->runtime == NULL && (values->model != NULL || values->probes.n > 0 || values->output != NULL))
-        return cli_usage_error("golden", "--model, --probe and --output go with --runtime");
+    if (values->runtime == NULL && (values->model != NULL || values->probes.n > 0 || values->output != NULL ||
+                                    values->force || values->resume))
+        return cli_usage_error("golden", "--model, --probe, --output, --force and --resume go with --runtime");
+    if (values->force && values->resume)
+        return cli_usage_error("golden", "--force replaces what --resume would keep");
     if ((values->runtime == NULL) == (n_operands == 0))
         return cli_usage_error("golden", "'golden check' takes either captures or --runtime");
     if (values->runtime != NULL && (values->model == NULL || values->output == NULL))
@@ -312,6 +317,15 @@ static const struct cli_option options[] = {
      .help = "capture on N devices at once (1)",
      .min = 1,
      .max = 256},
+    {.name = "force",
+     .letter = 'f',
+     .kind = CLI_FLAG,
+     .offset = AT(force),
+     .help = "check: with --runtime, replace captures of the folder"},
+    {.name = "resume",
+     .kind = CLI_FLAG,
+     .offset = AT(resume),
+     .help = "check: with --runtime, keep captures of the folder that are complete and of what is asked for"},
     {.name = "keep",
      .kind = CLI_NUMBER,
      .offset = AT(keep),
@@ -332,7 +346,8 @@ const struct cli_command cmd_golden = {
         "add STORE CAPTURE.h5 ...: verifies captures and accepts them into the folder STORE.\n"
         "check STORE CAPTURE.h5 ...: holds captures against the entry that differs in the fewest axes (sdk, "
         "chipset, model, probes, options, host) and says which axis changed and which edges differ, in graph "
-        "order. Where two axes changed it does not blame one.\n"
+        "order, and by how much. An entry of the same chipset stands before others; options that follow from "
+        "the chipset or the SDK are no change of their own. Where two axes changed it does not blame one.\n"
         "check STORE --runtime ID --model FILE -p PROBE -o DIR: captures again with another runtime on every "
         "chipset of the store, and shows what it changed.\n"
         "diff STORE ENTRY ENTRY: two entries, by a start of their name or label.\n"

@@ -21,10 +21,10 @@ static void print_equal(const json_t *report)
     }
 }
 
-static void print_nearest(const json_t *nearest)
+static void print_nearest(const char *what, const json_t *nearest)
 {
     const json_t *first = json_object_get(nearest, "first"), *share = json_object_get(nearest, "share");
-    printf("  nearest: %s (%.12s): chipset %s, SDK %s\n", cli_text_of(nearest, "label"),
+    printf("  %s: %s (%.12s): chipset %s, SDK %s\n", what, cli_text_of(nearest, "label"),
            cli_text_of(nearest, "id"), cli_text_of(nearest, "chipset"), cli_text_of(nearest, "sdk"));
     printf("    %" JSON_INTEGER_FORMAT " of ", json_integer_value(json_object_get(nearest, "n_equal")));
     golden_print_count((size_t)json_integer_value(json_object_get(nearest, "n_edges")), "edge");
@@ -56,7 +56,12 @@ static void print_report(const json_t *report, const char *field)
                cli_text_of(failure, "stage"), json_integer_value(json_object_get(failure, "code")));
     print_equal(report);
     if (json_is_object(nearest)) {
-        print_nearest(nearest);
+        const json_t *closer = json_object_get(report, "closer");
+        if (json_array_size(json_object_get(report, "equal")) > 0)
+            printf("  but not to what was accepted of its own chipset, %s:\n", cli_text_of(report, "chipset"));
+        print_nearest("nearest", nearest);
+        if (json_is_object(closer))
+            print_nearest("closer in its values, but of another chipset", closer);
         print_next(report, field);
     } else if (json_array_size(json_object_get(report, "equal")) == 0) {
         printf("  the store has no entry of this model and these probes\n");
@@ -108,8 +113,10 @@ const struct cli_command cmd_triage = {
     .synopsis = "FIELD.h5|BUNDLE.json --against STORE",
     .details =
         "Looks in a golden store for entries with the same digests: which chipsets and SDKs give these codes. "
-        "Where there is none it names the nearest, by the number of equal edges, the share of differing codes "
-        "where both sides keep them, and the first edge that differs, and the command to run next.\n"
+        "Where there is none it names the nearest, an entry of the same chipset if there is one, by the number "
+        "of equal edges, the share of differing codes where both sides keep them, and the first edge that "
+        "differs, and the command to run next. Codes that only another chipset gives are new for a chipset "
+        "that has entries of its own.\n"
         "Exit code 0: known; 1: new; 2: usage or I/O trouble, or a damaged entry; 3: the store has nothing "
         "comparable.",
     .options = options,

@@ -20,6 +20,8 @@ struct golden_values {
     bool digest_only;
     bool blame;
     bool dry_run;
+    bool force;
+    bool resume;
     bool json;
 };
 

@@ -7,6 +7,7 @@
 
 #include "cli/fleet.h"
 #include "cli/golden.h"
+#include "cli/resume.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "npudiff/compare.h"
@@ -98,6 +99,8 @@ static int capture_alike(struct regression *regression, size_t first)
                               .is_quiet = true}; /* stdout is for the matrix */
     nd_capture_options_init(&fleet.options);
     fleet.options.edges = record[0] != '\0' ? record : NULL;
+    fleet.options.replace = values->force;
+    fleet.options.resume = values->resume;
     fleet.options.prefixes = json_is_true(json_object_get(like, "prefixes"));
     fleet.options.allow_fallback = json_is_true(json_object_get(like, "fallback_allowed"));
     enum nd_status status = fleet.cells != NULL ? ND_OK : cli_memory_error(&err);
@@ -106,6 +109,8 @@ static int capture_alike(struct regression *regression, size_t first)
         if (json_object_get(planned, "path") == NULL && is_captured_alike(planned, like))
             status = fill_cell(values, planned, i, &fleet.cells[fleet.n_cells++], &err);
     }
+    if (status == ND_OK && values->resume)
+        status = cli_resume(&fleet, &err);
     int exit_code = status == ND_OK ? cli_fleet_capture(&fleet) : cli_report_error(&err);
     cli_fleet_deinit(&fleet);
     return exit_code;

@@ -44,14 +44,43 @@ static void print_joined(const json_t *names, const char *separator)
     }
 }
 
-/* A value of an axis, cut: digests and build strings say little to people, --json has them whole. */
-static void print_value(const json_t *change, const char *side)
+/* Where two values begin to differ, at the start of a character. */
+static size_t first_difference(const char *ref, const char *test)
 {
-    enum { MAX_VALUE_BYTES = 40 };
-    const char *value = json_string_value(json_object_get(change, side));
-    if (value == NULL)
-        value = "(none)";
-    printf("%.*s%s", MAX_VALUE_BYTES, value, strlen(value) > MAX_VALUE_BYTES ? "..." : "");
+    size_t at = 0;
+    while (ref[at] != '\0' && ref[at] == test[at])
+        at++;
+    while (at > 0 && ((unsigned char)ref[at] & 0xc0) == 0x80)
+        at--;
+    return at;
+}
+
+/* At most n bytes from `at`, whole characters, with dots where something is left out. */
+static void print_window(const char *text, size_t at, size_t n)
+{
+    size_t rest = strlen(text + at), end = at + (rest < n ? rest : n);
+    while (end > at && ((unsigned char)text[end] & 0xc0) == 0x80)
+        end--;
+    printf("%s%.*s%s", at > 0 ? "..." : "", (int)(end - at), text + at, text[end] != '\0' ? "..." : "");
+}
+
+/* Digests and build strings say little to people, so long values are cut, --json has them whole; never so that
+ * two different values look alike: the window is moved to where they part. */
+static void print_values(const json_t *change)
+{
+    enum { MAX_VALUE_BYTES = 40, BYTES_BEFORE = 12 };
+    const char *ref = json_string_value(json_object_get(change, "ref"));
+    const char *test = json_string_value(json_object_get(change, "test"));
+    ref = ref != NULL ? ref : "(none)";
+    test = test != NULL ? test : "(none)";
+    size_t parts = first_difference(ref, test), at = 0;
+    if (parts + BYTES_BEFORE > MAX_VALUE_BYTES)
+        at = parts - BYTES_BEFORE;
+    while (at > 0 && ((unsigned char)ref[at] & 0xc0) == 0x80)
+        at--;
+    print_window(ref, at, MAX_VALUE_BYTES);
+    printf(" -> ");
+    print_window(test, at, MAX_VALUE_BYTES);
 }
 
 /* What stands first: 0 the id and the name of the chipset, 1 the rest, 2 libraries, which follow from the id.
@@ -73,15 +102,14 @@ static void print_axis(const char *axis, const json_t *changed)
         json_array_foreach(changed, i, change)
         {
             const char *key = cli_text_of(change, "key");
-            if (strcmp(cli_text_of(change, "axis"), axis) != 0 || rank_of(key) != rank)
+            if (strcmp(cli_text_of(change, "axis"), axis) != 0 || rank_of(key) != rank ||
+                json_is_string(json_object_get(change, "follows_from")))
                 continue;
             n++;
             if (n_told >= MAX_KEYS_TOLD)
                 continue;
             printf("%s%s ", n_told > 0 ? ", " : "", key);
-            print_value(change, "ref");
-            printf(" -> ");
-            print_value(change, "test");
+            print_values(change);
             n_told++;
         }
     }
@@ -97,6 +125,22 @@ static void print_names(const char *title, const json_t *names)
     printf("  %s: ", title);
     print_joined(names, ", ");
     putchar('\n');
+}
+
+/* ": 12.3 % of its values differ, by at most 3 LSB"; nothing where it is not known. */
+static void print_magnitude(const json_t *edge)
+{
+    const json_t *share = json_object_get(edge, "share"), *lsb = json_object_get(edge, "max_lsb");
+    const json_t *largest = json_object_get(edge, "max_abs");
+    if (!json_is_number(share))
+        return;
+    printf(": %.3g %% of its values differ, by at most ", 100 * json_number_value(share));
+    if (json_is_integer(lsb))
+        printf("%" JSON_INTEGER_FORMAT " LSB", json_integer_value(lsb));
+    else if (json_is_number(largest))
+        printf("%.3g", json_number_value(largest));
+    else
+        printf("%s", json_string_value(largest));
 }
 
 static void print_edges(const json_t *report)
@@ -116,8 +160,11 @@ static void print_edges(const json_t *report)
         }
         printf("    %s (%s) on ", cli_text_of(edge, "name"), cli_text_of(edge, "op_types"));
         print_joined(json_object_get(edge, "probes"), ", ");
+        print_magnitude(edge);
         putchar('\n');
     }
+    if (n > 0 && !json_is_number(json_object_get(json_array_get(different, 0), "share")))
+        printf("    by how much is not known: the entry or the capture keeps no values of them\n");
     print_names("missing", json_object_get(report, "missing"));
     print_names("not in the entry", json_object_get(report, "extra"));
 }

@@ -233,24 +233,78 @@ bool nd_axes_are_sound(const json_t *axes)
 /* ---- comparing ---- */
 
 struct comparing {
-    json_t *changes; /* NULL: only counted */
+    const json_t *ref, *test; /* all axes of each */
+    unsigned int differing;   /* bits of the axes that were compared before this one */
+    json_t *changes;          /* NULL: only counted */
     bool *is_whole;
     const char *axis;
     bool skips_libraries; /* those that one side alone has */
     bool differs;
 };
 
+static const char *value_of(const json_t *axes, enum nd_axis axis, const char *key)
+{
+    const char *value = json_string_value(json_object_get(json_object_get(axes, nd_axis_name(axis)), key));
+    return value != NULL ? value : "";
+}
+
+/* Whether an NPU ran it, through a provider that has options; the rest runs on a CPU. */
+static bool is_npu(const json_t *axes)
+{
+    return strncmp(value_of(axes, ND_AXIS_CHIPSET, "kind"), "htp", 3) == 0;
+}
+
+/* Options that npudiff sets itself where the device has them (nd_device_default_options): on one side alone
+ * they are a property of that side's device. */
+static bool is_own_default(const char *key, const char *value)
+{
+    static const char *const named[] = {"provider", "option_backend_path", NULL};
+    static const char *const switches[] = {"option_offload_graph_io_quantization",
+                                           "option_enable_htp_fp16_precision", NULL};
+    return is_one_of(key, named) || (is_one_of(key, switches) && strcmp(value, "1") == 0);
+}
+
+static bool is_usual_optimisation(const json_t *axes, const char *value)
+{
+    return value != NULL && strcmp(value, is_npu(axes) ? "all" : "disable") == 0;
+}
+
+/* The axis that an option follows from, so that it is no second change beside that axis; ND_N_AXES: from none.
+ * How many sessions recorded the edges is decided by what runs where: by the chipset and its libraries. */
+static enum nd_axis cause_of(const struct comparing *to, const char *key, const char *ref, const char *test)
+{
+    static const char *const of_placement[] = {"passes", "edges_in", NULL};
+    bool other_chipset = (to->differing & 1u << ND_AXIS_CHIPSET) != 0;
+    bool other_sdk = (to->differing & 1u << ND_AXIS_SDK) != 0;
+    if (strcmp(to->axis, nd_axis_name(ND_AXIS_OPTIONS)) != 0 || (!other_chipset && !other_sdk))
+        return ND_N_AXES;
+    bool has_prefixes = strcmp(value_of(to->ref, ND_AXIS_OPTIONS, "edges_in"), "prefixes") == 0 ||
+                        strcmp(value_of(to->test, ND_AXIS_OPTIONS, "edges_in"), "prefixes") == 0;
+    if (is_one_of(key, of_placement) && !has_prefixes)
+        return other_chipset ? ND_AXIS_CHIPSET : ND_AXIS_SDK;
+    bool is_one_sided = (ref == NULL) != (test == NULL);
+    bool follows = (is_one_sided && is_own_default(key, ref != NULL ? ref : test)) ||
+                   (strcmp(key, "optimisation") == 0 && is_npu(to->ref) != is_npu(to->test) &&
+                    is_usual_optimisation(to->ref, ref) && is_usual_optimisation(to->test, test));
+    return other_chipset && follows ? ND_AXIS_CHIPSET : ND_N_AXES;
+}
+
 static void compare_key(struct comparing *to, const char *key, const char *ref, const char *test)
 {
     if (ref != NULL && test != NULL && strcmp(ref, test) == 0)
         return;
+    /* Leave to fall back changes no value; what fell back is a failure on the side without leave. */
+    if (strcmp(to->axis, nd_axis_name(ND_AXIS_OPTIONS)) == 0 && strcmp(key, "fallback_allowed") == 0)
+        return;
     if ((ref == NULL || test == NULL) && to->skips_libraries &&
         strncmp(key, library_prefix, strlen(library_prefix)) == 0)
         return;
-    to->differs = true;
+    enum nd_axis cause = cause_of(to, key, ref, test);
+    to->differs = to->differs || cause == ND_N_AXES;
     if (to->changes != NULL &&
-        json_array_append_new(to->changes, json_pack("{s:s, s:s, s:s?, s:s?}", "axis", to->axis, "key", key,
-                                                     "ref", ref, "test", test)) != 0)
+        json_array_append_new(to->changes, json_pack("{s:s, s:s, s:s?, s:s?, s:s?}", "axis", to->axis, "key",
+                                                     key, "ref", ref, "test", test, "follows_from",
+                                                     cause != ND_N_AXES ? nd_axis_name(cause) : NULL)) != 0)
         *to->is_whole = false;
 }
 
@@ -270,6 +324,16 @@ static bool compare_axis(struct comparing *to, json_t *ref, json_t *test)
     return to->differs;
 }
 
+/* The SM number; of a device that has none what it is. */
+const char *nd_axes_chipset(const json_t *axes)
+{
+    static const char *const keys[] = {"chipset", "profile", "kind"};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (value_of(axes, ND_AXIS_CHIPSET, keys[i])[0] != '\0')
+            return value_of(axes, ND_AXIS_CHIPSET, keys[i]);
+    return "unknown";
+}
+
 unsigned int nd_axes_compare(const json_t *ref, const json_t *test, json_t *changes, bool *is_whole)
 {
     unsigned int differing = 0;
@@ -277,7 +341,10 @@ unsigned int nd_axes_compare(const json_t *ref, const json_t *test, json_t *chan
     bool is_same_chipset = json_equal(json_object_get(ref, chipset), json_object_get(test, chipset));
     for (enum nd_axis a = 0; a < ND_N_AXES; a++) {
         const char *name = nd_axis_name(a);
-        struct comparing to = {.changes = changes,
+        struct comparing to = {.ref = ref,
+                               .test = test,
+                               .differing = differing,
+                               .changes = changes,
                                .is_whole = is_whole,
                                .axis = name,
                                .skips_libraries = a == ND_AXIS_SDK && !is_same_chipset};

@@ -23,9 +23,14 @@ const char *nd_axis_name(enum nd_axis axis);
 /* New reference, or NULL when memory is out. */
 json_t *nd_axes_of_capture(const struct nd_capture *capture);
 
-/* Bit (1 << axis) for every axis that differs. Appends {"axis", "key", "ref", "test"} to `changes` (nullable)
- * for every key that does, null where a side lacks it. Libraries that one side alone loaded count only when the
- * chipset is the same: each chipset has libraries of its own. *is_whole becomes false when memory is out. */
+/* "SM8650"; of a device that is no Snapdragon its profile or kind; "unknown". Borrowed from axes, or static. */
+const char *nd_axes_chipset(const json_t *axes);
+
+/* Bit (1 << axis) for every axis that differs. Appends {"axis", "key", "ref", "test", "follows_from"} to
+ * `changes` (nullable) for every key that does, null where a side lacks it. Libraries that one side alone
+ * loaded count only when the chipset is the same: each chipset has libraries of its own. An option that
+ * "follows_from" another axis that differs (else null) makes no bit of its own. *is_whole becomes false when
+ * memory is out. */
 unsigned int nd_axes_compare(const json_t *ref, const json_t *test, json_t *changes, bool *is_whole);
 
 /* Six objects of texts? */

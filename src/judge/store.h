@@ -40,6 +40,12 @@ void nd_store_unlock(int *fd);
 enum nd_status nd_store_open_object(const struct nd_golden *store, const struct nd_store_entry *entry,
                                     struct nd_capture **out, struct nd_error *err);
 
+/* Adds to every edge of a comparison's list "different" (nd_record_compare, of plain records) how much it
+ * differs, over its "probes": "elements", "elements_differing", "share", "max_lsb" (null: floats) and "max_abs"
+ * in real units; null where it is not known, as without ref (nullable), or where a side keeps digests only. */
+enum nd_status nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test, json_t *comparison,
+                                struct nd_error *err);
+
 /* {"id", "label", "date", "sdk", "chipset", "store"}: an entry in a few words; NULL when memory is out. */
 json_t *nd_store_describe(const struct nd_golden *store, const struct nd_store_entry *entry);
 

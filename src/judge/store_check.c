@@ -30,17 +30,6 @@ static const json_t *axis_of(const json_t *record, enum nd_axis axis)
     return json_object_get(json_object_get(record, "axes"), nd_axis_name(axis));
 }
 
-/* The SM number; of a device that has none what it is. */
-static const char *chipset_of(const json_t *record)
-{
-    const json_t *axis = axis_of(record, ND_AXIS_CHIPSET);
-    const char *const keys[] = {"chipset", "profile", "kind"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (nd_record_text(axis, keys[i])[0] != '\0')
-            return nd_record_text(axis, keys[i]);
-    return "unknown";
-}
-
 /* "full", "digest", or "missing" when the object of a full entry is gone; NULL when memory is out. */
 static const char *kept_of(const struct nd_golden *store, const json_t *entry)
 {
@@ -60,14 +49,14 @@ static const char *kept_of(const struct nd_golden *store, const json_t *entry)
 json_t *nd_store_describe(const struct nd_golden *store, const struct nd_store_entry *entry)
 {
     const json_t *json = entry->json;
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "id", entry->id, "label",
-                     nd_record_text(json, "label"), "date", nd_record_text(json, "date"), "chipset",
-                     chipset_of(json), "sdk", nd_record_text(axis_of(json, ND_AXIS_SDK), "id"), "model",
-                     nd_record_text(json, "model_file"), "status", nd_record_text(json, "status"), "store",
-                     kept_of(store, json), "accepted_by", nd_record_text(json, "accepted_by"), "note",
-                     nd_record_text(json, "note"), "probes",
-                     (json_int_t)json_array_size(json_object_get(json, "probes")), "edges",
-                     (json_int_t)json_array_size(json_object_get(json, "edges")));
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:I, s:I}", "id", entry->id, "label",
+        nd_record_text(json, "label"), "date", nd_record_text(json, "date"), "chipset",
+        nd_axes_chipset(json_object_get(json, "axes")), "sdk", nd_record_text(axis_of(json, ND_AXIS_SDK), "id"),
+        "model", nd_record_text(json, "model_file"), "status", nd_record_text(json, "status"), "store",
+        kept_of(store, json), "accepted_by", nd_record_text(json, "accepted_by"), "note",
+        nd_record_text(json, "note"), "probes", (json_int_t)json_array_size(json_object_get(json, "probes")),
+        "edges", (json_int_t)json_array_size(json_object_get(json, "edges")));
 }
 
 enum nd_status nd_golden_list(const struct nd_golden *store, char **json, struct nd_error *err)
@@ -167,13 +156,23 @@ static size_t first_of(const struct candidate *candidate)
     return first != NULL ? (size_t)json_integer_value(json_object_get(first, "index")) : SIZE_MAX;
 }
 
-/* Whether a, which is not older than b, stands nearer. No chipset is the one before another: that which
- * computes most alike is taken. Of several that were accepted for exactly these axes one that is equal. Else
- * the newer. */
+static bool is_of_chipset(const struct candidate *candidate)
+{
+    return json_is_true(json_object_get(candidate->comparison, "same_chipset"));
+}
+
+/* Whether a, which is not older than b, stands nearer. An entry of the very chipset stands before those of
+ * others, whatever they compute: a chip that computes like another one is a finding. No other chipset is the
+ * one before another: that which computes most alike is taken. Of several that were accepted for exactly these
+ * axes one that is equal. Else the newer. */
 static bool is_nearer(const struct candidate *a, const struct candidate *b)
 {
-    if (b->entry == SIZE_MAX || a->n_axes != b->n_axes)
-        return b->entry == SIZE_MAX || a->n_axes < b->n_axes;
+    if (b->entry == SIZE_MAX)
+        return true;
+    if (is_of_chipset(a) != is_of_chipset(b))
+        return is_of_chipset(a);
+    if (a->n_axes != b->n_axes)
+        return a->n_axes < b->n_axes;
     if (a->weight != b->weight)
         return a->weight < b->weight;
     if (has_axis(a, ND_AXIS_CHIPSET) && n_equal_of(a) != n_equal_of(b))
@@ -262,6 +261,34 @@ static json_t *make_verdict(const json_t *comparison, const json_t *test, bool b
     return report;
 }
 
+/* The capture that an entry keeps, if it does; NULL is no error: its digests still count. */
+static struct nd_capture *open_kept(const struct nd_golden *store, size_t entry)
+{
+    struct nd_capture *kept = NULL;
+    if (nd_store_open_object(store, &store->entries[entry], &kept, NULL) != ND_OK)
+        return NULL;
+    return kept;
+}
+
+/* The report on a capture whose nearest entry is found; NULL when memory is out. */
+static json_t *tell_check(const struct nd_golden *store, const struct candidate *nearest, const json_t *record,
+                          const struct nd_capture *capture, bool blame, enum nd_exit *code)
+{
+    if (nearest->entry == SIZE_MAX)
+        return json_pack("{s:s, s:n}", "verdict", "not comparable", "entry");
+    struct nd_capture *kept = open_kept(store, nearest->entry);
+    json_t *report = NULL;
+    if (nd_store_measure(kept, capture, nearest->comparison, NULL) == ND_OK)
+        report = make_verdict(nearest->comparison, record, blame, code);
+    nd_capture_close(&kept);
+    if (report != NULL &&
+        json_object_set_new(report, "entry", nd_store_describe(store, &store->entries[nearest->entry])) != 0) {
+        json_decref(report);
+        report = NULL;
+    }
+    return report;
+}
+
 enum nd_status nd_golden_check(const struct nd_golden *store, const char *capture, bool blame, char **json,
                                enum nd_exit *exit_code, struct nd_error *err)
 {
@@ -272,17 +299,10 @@ enum nd_status nd_golden_check(const struct nd_golden *store, const char *captur
     if (status != ND_OK)
         return status;
     json_t *record = nd_record_of_capture(opened), *report = NULL;
-    nd_capture_close(&opened);
     status = record != NULL ? find_nearest(store, record, &nearest, err) : nd_fail_memory(err);
     if (status == ND_OK) {
-        if (nearest.entry == SIZE_MAX)
-            report = json_pack("{s:s, s:n}", "verdict", "not comparable", "entry");
-        else
-            report = make_verdict(nearest.comparison, record, blame, &code);
-        if (nearest.entry != SIZE_MAX && report != NULL &&
-            json_object_set_new(report, "entry", nd_store_describe(store, &store->entries[nearest.entry])) != 0)
-            status = nd_fail_memory(err);
-        if (report != NULL && json_object_set_new(report, "capture", nd_axes_text(capture)) != 0)
+        report = tell_check(store, &nearest, record, opened, blame, &code);
+        if (report == NULL || json_object_set_new(report, "capture", nd_axes_text(capture)) != 0)
             status = nd_fail_memory(err);
     }
     if (status == ND_OK) {
@@ -292,6 +312,7 @@ enum nd_status nd_golden_check(const struct nd_golden *store, const char *captur
     json_decref(report);
     json_decref(nearest.comparison);
     json_decref(record);
+    nd_capture_close(&opened);
     if (status == ND_OK)
         *exit_code = code;
     return status;
@@ -336,7 +357,12 @@ enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, co
         return status;
     const json_t *left = store->entries[a].json, *right = store->entries[b].json;
     json_t *comparison = nd_record_compare(left, right, left);
-    json_t *report = comparison != NULL ? make_verdict(comparison, right, true, &code) : NULL;
+    struct nd_capture *kept[] = {open_kept(store, a), open_kept(store, b)};
+    status = comparison != NULL ? nd_store_measure(kept[1] != NULL ? kept[0] : NULL, kept[1], comparison, err)
+                                : nd_fail_memory(err);
+    nd_capture_close(&kept[0]);
+    nd_capture_close(&kept[1]);
+    json_t *report = status == ND_OK ? make_verdict(comparison, right, true, &code) : NULL;
     json_decref(comparison);
     if (report != NULL &&
         (json_object_set_new(report, "entry", nd_store_describe(store, &store->entries[a])) != 0 ||

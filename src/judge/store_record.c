@@ -369,6 +369,9 @@ static void pair_axes(struct pairing *pairing, const json_t *ref, const json_t *
     put(pairing->out, "axes", names, &pairing->is_whole);
     put(pairing->out, "changed", changed, &pairing->is_whole);
     put(pairing->out, "same_model", json_boolean((differing & 1u << ND_AXIS_MODEL) == 0), &pairing->is_whole);
+    bool is_same_chipset = strcmp(nd_axes_chipset(json_object_get(ref, "axes")),
+                                  nd_axes_chipset(json_object_get(test, "axes"))) == 0;
+    put(pairing->out, "same_chipset", json_boolean(is_same_chipset), &pairing->is_whole);
     put(pairing->out, "same_end", json_boolean(is_same_end(ref, test)), &pairing->is_whole);
 }
 

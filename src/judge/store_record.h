@@ -23,9 +23,9 @@ json_t *nd_record_hidden(const json_t *record);
  * what it was hidden from). NULL when memory is out, else
  *   "axes": names of those that differ; "changed": their keys (nd_axes_compare);
  *   "probes": names of those in both with the same inputs; "same_model";
- *   "n_edges": of ref; "n_equal"; "same_end": both complete, or failed alike;
- *   "different": [{"name", "op_types", "index", "probes"}] in graph order; "missing": those that test lacks;
- *   "extra": those that only test has. */
+ *   "same_chipset": the SM number, or what stands for it; "n_edges": of ref; "n_equal"; "same_end": both
+ * complete, or failed alike; "different": [{"name", "op_types", "index", "probes"}] in graph order; "missing":
+ * those that test lacks; "extra": those that only test has. */
 json_t *nd_record_compare(const json_t *ref, const json_t *test, const json_t *shown);
 
 /* Members of what nd_record_compare gave. */

@@ -59,14 +59,22 @@ static enum nd_status find_standings(struct triage *triage, struct nd_error *err
     return ND_OK;
 }
 
-/* Most equal edges, then the smaller share of differing codes where both are known, then the later first
- * difference, then the newer entry. */
+static bool is_of_chipset(const struct standing *standing)
+{
+    return json_is_true(json_object_get(standing->comparison, "same_chipset"));
+}
+
+/* Equal ones first, of them and of the others those of the field's chipset. Then most equal edges, then the
+ * smaller share of differing codes where both are known, then the later first difference, then the newer entry.
+ */
 static int compare_standings(const void *a, const void *b)
 {
     const struct standing *x = a, *y = b;
     bool x_equal = nd_record_is_equal(x->comparison), y_equal = nd_record_is_equal(y->comparison);
     if (x_equal != y_equal)
         return x_equal ? -1 : 1;
+    if (is_of_chipset(x) != is_of_chipset(y))
+        return is_of_chipset(x) ? -1 : 1;
     if (x->n_equal != y->n_equal)
         return x->n_equal > y->n_equal ? -1 : 1;
     if (x->share != y->share && !isnan(x->share) && !isnan(y->share))
@@ -82,27 +90,37 @@ static void sort(struct triage *triage)
         qsort(triage->standings, triage->n, sizeof *triage->standings, compare_standings);
 }
 
-/* For those that stand nearest by their digests alone, as far as both sides keep their tensors. An object that
+/* The first that is not equal to what came from the field. */
+static size_t n_equal_standings(const struct triage *triage)
+{
+    size_t n = 0;
+    while (n < triage->n && nd_record_is_equal(triage->standings[n].comparison))
+        n++;
+    return n;
+}
+
+/* For those that stand nearest by chipset and digests, as far as both sides keep their tensors. An object that
  * is damaged or missing leaves the share unknown: the digests of its entry still count. */
 static void find_shares(struct triage *triage, const struct nd_capture *field)
 {
     enum { MAX_SHARES = 8 };
-    for (size_t i = 0; field != NULL && i < triage->n && i < MAX_SHARES; i++) {
+    size_t first = n_equal_standings(triage), n = 0;
+    const struct standing *nearest = first < triage->n ? &triage->standings[first] : NULL;
+    while (first + n < triage->n && triage->standings[first + n].n_equal == nearest->n_equal &&
+           is_of_chipset(&triage->standings[first + n]) == is_of_chipset(nearest))
+        n++;
+    bool is_known = field != NULL && n <= MAX_SHARES;
+    for (size_t i = first; field != NULL && i < first + n && i < first + MAX_SHARES; i++) {
         struct standing *standing = &triage->standings[i];
         struct nd_capture *object = NULL;
-        if (standing->n_equal != triage->standings[0].n_equal || nd_record_is_equal(standing->comparison))
-            break;
-        if (nd_store_open_object(triage->store, &triage->store->entries[standing->entry], &object, NULL) !=
-            ND_OK)
-            continue;
-        if (nd_field_share(object, field, &standing->share, NULL) != ND_OK)
+        if (nd_store_open_object(triage->store, &triage->store->entries[standing->entry], &object, NULL) ==
+                ND_OK &&
+            nd_field_share(object, field, &standing->share, NULL) != ND_OK)
             standing->share = (double)NAN;
         nd_capture_close(&object);
+        is_known = is_known && !isnan(standing->share);
     }
     /* Shares order only where all of the nearest have one: else the order would not be one. */
-    bool is_known = true;
-    for (size_t i = 0; i < triage->n && triage->standings[i].n_equal == triage->standings[0].n_equal; i++)
-        is_known = is_known && !isnan(triage->standings[i].share);
     if (is_known)
         sort(triage);
 }
@@ -110,14 +128,15 @@ static void find_shares(struct triage *triage, const struct nd_capture *field)
 static json_t *tell_standing(const struct triage *triage, const struct standing *standing)
 {
     json_t *row = nd_store_describe(triage->store, &triage->store->entries[standing->entry]);
-    json_t *more = json_pack("{s:I, s:I, s:o, s:O?, s:O, s:O, s:O, s:O}", "n_equal",
-                             (json_int_t)standing->n_equal, "n_edges", (json_int_t)standing->n_edges, "share",
-                             isnan(standing->share) ? json_null() : json_real(standing->share), "first",
-                             json_array_get(json_object_get(standing->comparison, "different"), 0), "axes",
-                             json_object_get(standing->comparison, "axes"), "missing",
-                             json_object_get(standing->comparison, "missing"), "extra",
-                             json_object_get(standing->comparison, "extra"), "compared_probes",
-                             json_object_get(standing->comparison, "probes"));
+    json_t *more =
+        json_pack("{s:b, s:I, s:I, s:o, s:O?, s:O, s:O, s:O, s:O}", "same_chipset", is_of_chipset(standing),
+                  "n_equal", (json_int_t)standing->n_equal, "n_edges", (json_int_t)standing->n_edges, "share",
+                  isnan(standing->share) ? json_null() : json_real(standing->share), "first",
+                  json_array_get(json_object_get(standing->comparison, "different"), 0), "axes",
+                  json_object_get(standing->comparison, "axes"), "missing",
+                  json_object_get(standing->comparison, "missing"), "extra",
+                  json_object_get(standing->comparison, "extra"), "compared_probes",
+                  json_object_get(standing->comparison, "probes"));
     if (row == NULL || more == NULL || json_object_update(row, more) != 0) {
         json_decref(row);
         row = NULL;
@@ -126,22 +145,47 @@ static json_t *tell_standing(const struct triage *triage, const struct standing 
     return row;
 }
 
+/* Whether what came from the field is known: equal to an entry of its own chipset, or where none of that
+ * chipset was accepted to any. Equal to another chipset only, it is not what this chipset was accepted with. */
+static bool is_known(const struct triage *triage, size_t n_equal)
+{
+    bool has_own = n_equal < triage->n && is_of_chipset(&triage->standings[n_equal]);
+    return n_equal > 0 && (is_of_chipset(&triage->standings[0]) || !has_own);
+}
+
+/* The entry that has more edges equal than the nearest, which is of the field's chipset; NULL: none has. */
+static const struct standing *find_closer(const struct triage *triage, const struct standing *nearest)
+{
+    const struct standing *closer = nearest;
+    for (size_t i = (size_t)(nearest - triage->standings); i < triage->n; i++)
+        if (triage->standings[i].n_equal > closer->n_equal)
+            closer = &triage->standings[i];
+    return closer != nearest ? closer : NULL;
+}
+
 static json_t *tell(const struct triage *triage, const char *field, enum nd_exit *exit_code)
 {
-    json_t *equal = json_array(), *nearest = NULL;
-    bool is_whole = equal != NULL;
-    for (size_t i = 0; is_whole && i < triage->n && nd_record_is_equal(triage->standings[i].comparison); i++)
-        is_whole = json_array_append_new(equal, tell_standing(triage, &triage->standings[i])) == 0;
-    bool is_known = json_array_size(equal) > 0;
-    if (is_whole && !is_known && triage->n > 0)
-        is_whole = (nearest = tell_standing(triage, &triage->standings[0])) != NULL;
-    *exit_code = is_known ? ND_EXIT_SAME : triage->n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_NOT_COMPARABLE;
-    const char *verdict = is_known ? "known" : triage->n > 0 ? "new" : "not comparable";
-    json_t *report = is_whole ? json_pack("{s:o, s:b, s:s, s:O, s:O?, s:I, s:O}", "field", nd_axes_text(field),
-                                          "is_bundle", triage->is_bundle, "verdict", verdict, "equal", equal,
-                                          "nearest", nearest, "n_comparable", (json_int_t)triage->n, "failure",
-                                          json_object_get(triage->field, "failure"))
-                              : NULL;
+    size_t n_equal = n_equal_standings(triage);
+    bool is_met = is_known(triage, n_equal), is_whole = true;
+    json_t *equal = json_array(), *nearest = NULL, *closer = NULL;
+    for (size_t i = 0; i < n_equal; i++)
+        is_whole = is_whole && json_array_append_new(equal, tell_standing(triage, &triage->standings[i])) == 0;
+    if (!is_met && n_equal < triage->n) {
+        const struct standing *other = find_closer(triage, &triage->standings[n_equal]);
+        nearest = tell_standing(triage, &triage->standings[n_equal]);
+        closer = other != NULL ? tell_standing(triage, other) : NULL;
+        is_whole = is_whole && nearest != NULL && (other == NULL || closer != NULL);
+    }
+    *exit_code = is_met ? ND_EXIT_SAME : triage->n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_NOT_COMPARABLE;
+    const char *verdict = is_met ? "known" : triage->n > 0 ? "new" : "not comparable";
+    json_t *report =
+        is_whole ? json_pack("{s:o, s:b, s:s, s:s, s:O, s:O?, s:O?, s:I, s:O}", "field", nd_axes_text(field),
+                             "is_bundle", triage->is_bundle, "verdict", verdict, "chipset",
+                             nd_axes_chipset(json_object_get(triage->field, "axes")), "equal", equal, "nearest",
+                             nearest, "closer", closer, "n_comparable", (json_int_t)triage->n, "failure",
+                             json_object_get(triage->field, "failure"))
+                 : NULL;
+    json_decref(closer);
     json_decref(nearest);
     json_decref(equal);
     return report;

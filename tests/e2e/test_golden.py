@@ -60,7 +60,7 @@ class Golden(Scratch):
             self.assertEqual([(e["name"], e["op_types"], e["probes"]) for e in check["different"]],
                              [("product", "Mul", ["mul"])])
             ids = [c for c in check["changed"] if c["key"] == "id"]
-            self.assertEqual(ids, [{"axis": "sdk", "key": "id", "ref": OLD, "test": NEW}])
+            self.assertEqual(ids, [{"axis": "sdk", "key": "id", "ref": OLD, "test": NEW, "follows_from": None}])
         said = npudiff("golden", "check", store, new[0], expect=1)
         self.assertIn("verdict: differs, because of sdk", said)
         # gen1 and gen3 compute alike: a known class although nobody captured this one.
@@ -82,6 +82,16 @@ class Golden(Scratch):
             self.assertEqual((row["top1"]["samples"], row["top1"]["lost"], row["top1"]["p_value"]), (20, 0, 1.0))
             self.assertEqual(row["top1"]["right_before"], row["top1"]["right_after"])
             self.assertTrue(pathlib.Path(row["capture"]).exists())
+        again = ["golden", "check", store, "--runtime", NEW, "--model", MODELS / "cnn.w8a8.onnx", "-p", some, "-o",
+                 self.folder / "cnn"]
+        self.assertEqual(npudiff(*again, expect=None).returncode, 2) # they are there
+        times = {p: p.stat().st_mtime_ns for p in (self.folder / "cnn").glob("*.h5")}
+        said = npudiff(*again, "--resume")
+        self.assertEqual({p: p.stat().st_mtime_ns for p in times}, times)
+        self.assertEqual(said.count(" same "), 2, said)
+        self.assertEqual(npudiff(*again, "--force", "-j", "2").count(" same "), 2)
+        self.assertNotEqual({p: p.stat().st_mtime_ns for p in times}, times)
+        self.assertEqual(len(times), 2)
         store = self.folder / "mul"
         golden("add", store, *self.captures("mul.u8.onnx", [MUL], OLD), "--digest-only")
         rows = golden("check", store, "--runtime", NEW, "--model", MODELS / "mul.u8.onnx", "-p", MUL, "-o",

@@ -12,7 +12,9 @@ enum { GOLD_EDGES = 3, GOLD_CODES = 8, GOLD_SAMPLES = 2 };
 
 /* What a capture was made with; NULL: the usual. */
 struct gold {
-    const char *chipset, *sdk, *model, *kernel;
+    const char *chipset, *sdk, *model, *kernel, *kind;
+    const char *passes, *fp16; /* options; NULL: not there */
+    bool may_fall_back;
     unsigned char codes[GOLD_EDGES]; /* added to every code of an edge */
     unsigned char input;             /* what was fed */
     bool has_failed;
@@ -50,7 +52,7 @@ static inline void gold_attrs(struct nd_capture_writer *writer, const struct gol
     snprintf(label, sizeof label, "%s@%s", chipset, sdk);
     gold_attr(writer, "device", "label", label);
     gold_attr(writer, "device", "uri", label);
-    gold_attr(writer, "device", "kind", "htp-sim");
+    gold_attr(writer, "device", "kind", gold->kind != NULL ? gold->kind : "htp-sim");
     gold_attr(writer, "device", "chipset", chipset);
     gold_attr(writer, "runtime", "id", sdk);
     gold_attr(writer, "runtime", "library_000_path", "/lib/libc.so.6");
@@ -61,6 +63,13 @@ static inline void gold_attrs(struct nd_capture_writer *writer, const struct gol
     gold_attr(writer, "runtime", "library_001_build_id", "");
     gold_attr(writer, "runtime", "option_backend_path", path);
     gold_attr(writer, "runtime", "option_cache", "/home/user/private.bin");
+    if (gold->passes != NULL) {
+        gold_attr(writer, "runtime", "passes", gold->passes);
+        gold_attr(writer, "runtime", "edges_in", strcmp(gold->passes, "1") == 0 ? "one session" : "passes");
+    }
+    if (gold->fp16 != NULL)
+        gold_attr(writer, "runtime", "option_enable_htp_fp16_precision", gold->fp16);
+    gold_attr(writer, "runtime", "fallback_allowed", gold->may_fall_back ? "1" : "0");
     gold_attr(writer, "model", "file", "private-model.onnx");
     gold_attr(writer, "model", "sha256", gold->model != NULL ? gold->model : "aa");
     gold_attr(writer, "model", "edges", "secret/*");

@@ -221,6 +221,98 @@ static void check_blames_neither_of_two_axes(void **state)
     nd_golden_close(&store);
 }
 
+static void option_that_follows_from_the_chipset_is_no_second_change(void **state)
+{
+    (void)state;
+    struct nd_golden *store = open_store(true);
+    add_quietly(store, &(struct gold){.passes = "1", .fp16 = "1"});
+    const struct gold v68 = {.chipset = "SM8350", .passes = "2", .codes = {0, 1}};
+    json_t *report = check(store, &v68, false, ND_EXIT_DIFFERS);
+    assert_string_equal(joined(json_object_get(report, "axes")), "chipset");
+    assert_string_equal(joined(json_object_get(report, "blamed")), "chipset");
+    size_t i, n_following = 0;
+    const json_t *change;
+    json_array_foreach(json_object_get(report, "changed"), i, change)
+    {
+        n_following += strcmp(text_of(change, "follows_from"), "chipset") == 0;
+    }
+    assert_int_equal(n_following, 3); /* passes, edges_in, half precision */
+    json_decref(report);
+    /* More sessions with a new SDK: what it places elsewhere. Leave to fall back changes nothing. */
+    const struct gold newer = {
+        .sdk = "qairt-2", .passes = "2", .fp16 = "1", .may_fall_back = true, .codes = {0, 1}};
+    report = check(store, &newer, false, ND_EXIT_DIFFERS);
+    assert_string_equal(joined(json_object_get(report, "blamed")), "sdk");
+    json_decref(report);
+    nd_golden_close(&store);
+}
+
+static void option_that_somebody_chose_is_a_change(void **state)
+{
+    (void)state;
+    struct nd_golden *store = open_store(true);
+    add_quietly(store, &(struct gold){.passes = "1", .fp16 = "1"});
+    const struct gold chosen = {.chipset = "SM8450", .passes = "1", .fp16 = "0", .codes = {0, 1}};
+    json_t *report = check(store, &chosen, false, ND_EXIT_INCONCLUSIVE);
+    assert_string_equal(joined(json_object_get(report, "axes")), "chipset,options");
+    json_decref(report);
+    const struct gold more_passes = {.passes = "2", .fp16 = "1", .codes = {0, 1}};
+    report = check(store, &more_passes, false, ND_EXIT_DIFFERS); /* no other axis that it follows from */
+    assert_string_equal(joined(json_object_get(report, "blamed")), "options");
+    json_decref(report);
+    nd_golden_close(&store);
+}
+
+static void check_takes_the_entry_of_the_very_chipset(void **state)
+{
+    (void)state;
+    struct nd_golden *store = open_store(true);
+    add_quietly(store, &(struct gold){0});
+    add_quietly(store, &(struct gold){.chipset = "SM8450", .codes = {0, 1}});
+    /* A phone of the first chipset that computes like the simulator of the second. */
+    const struct gold phone = {.kind = "htp", .codes = {0, 1}};
+    json_t *report = check(store, &phone, false, ND_EXIT_DIFFERS);
+    assert_string_equal(text_of(json_object_get(report, "entry"), "chipset"), "SM8650");
+    assert_string_equal(joined(json_object_get(report, "blamed")), "chipset");
+    json_decref(report);
+    char *field = in_folder("field.h5");
+    gold_write(field, &phone);
+    report = triage(store, field, ND_EXIT_DIFFERS);
+    assert_string_equal(text_of(report, "verdict"), "new");
+    assert_string_equal(text_of(json_object_get(report, "nearest"), "chipset"), "SM8650");
+    const json_t *equal = json_object_get(report, "equal");
+    assert_int_equal(json_array_size(equal), 1);
+    assert_string_equal(text_of(json_array_get(equal, 0), "chipset"), "SM8450");
+    json_decref(report);
+    free(field);
+    nd_golden_close(&store);
+}
+
+static void check_says_by_how_much_an_edge_differs(void **state)
+{
+    (void)state;
+    struct nd_golden *store = open_store(true);
+    const struct gold changed = {.codes = {0, 3, 0}, .with_extra_probe = true};
+    add_quietly(store, &(struct gold){.with_extra_probe = true});
+    json_t *report = check(store, &changed, false, ND_EXIT_DIFFERS);
+    const json_t *edge = json_array_get(json_object_get(report, "different"), 0);
+    assert_int_equal(json_integer_value(json_object_get(edge, "max_lsb")), 3);
+    assert_int_equal(json_integer_value(json_object_get(edge, "elements")), 2 * GOLD_SAMPLES * GOLD_CODES);
+    assert_f64_bits(json_real_value(json_object_get(edge, "share")), 1.0 / GOLD_CODES);
+    assert_f64_bits(json_real_value(json_object_get(edge, "max_abs")), 1.5);
+    json_decref(report);
+    nd_golden_close(&store);
+    /* Of digests alone it is not known. */
+    store = open_store(true);
+    const struct gold digests = {.codes = {0, 3, 0}, .with_extra_probe = true, .digests_only = true};
+    report = check(store, &digests, false, ND_EXIT_DIFFERS);
+    edge = json_array_get(json_object_get(report, "different"), 0);
+    assert_true(json_is_null(json_object_get(edge, "max_lsb")));
+    assert_true(json_is_null(json_object_get(edge, "share")));
+    json_decref(report);
+    nd_golden_close(&store);
+}
+
 /* A probe that the entry lacks was not compared, and is no reason for what differs on another. */
 static void check_blames_no_probe_that_was_not_compared(void **state)
 {
@@ -477,10 +569,13 @@ static void triage_knows_equal_and_nearest(void **state)
     for (int i = 0; i < 2; i++) {
         json_t *report = triage(store, i == 0 ? capture : bundle, ND_EXIT_DIFFERS);
         const json_t *nearest = json_object_get(report, "nearest");
-        assert_string_equal(text_of(nearest, "chipset"), "SM8750");
-        assert_string_equal(text_of(json_object_get(nearest, "first"), "name"), "secret/out");
-        if (i == 0) /* one code of eight, of the third edge */
-            assert_f64_bits(json_real_value(json_object_get(nearest, "share")), 1.0 / 24);
+        const json_t *closer = json_object_get(report, "closer");
+        assert_string_equal(text_of(nearest, "chipset"), "SM8650"); /* its own */
+        assert_string_equal(text_of(json_object_get(nearest, "first"), "name"), "secret/conv");
+        assert_string_equal(text_of(closer, "chipset"), "SM8750");
+        assert_string_equal(text_of(json_object_get(closer, "first"), "name"), "secret/out");
+        if (i == 0) /* one code of eight */
+            assert_f64_bits(json_real_value(json_object_get(nearest, "share")), 3.0 / 24);
         else
             assert_true(json_is_null(json_object_get(nearest, "share")));
         json_decref(report);
@@ -551,6 +646,11 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(check_attributes_every_axis, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(check_blames_neither_of_two_axes, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(option_that_follows_from_the_chipset_is_no_second_change, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(option_that_somebody_chose_is_a_change, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(check_takes_the_entry_of_the_very_chipset, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(check_says_by_how_much_an_edge_differs, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(check_blames_no_probe_that_was_not_compared, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(check_without_an_entry_is_not_comparable, make_folder, remove_folder),

@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
+#include "judge/digest_cache.h"
 #include "judge/qualify.h"
 
 /* Changes when a capture made before can no longer be used, whatever the version says. */
@@ -18,26 +19,58 @@
 
 /* ---- what a capture depends on ---- */
 
-/* Sizes of all libraries beside one: a provider loads others than those that are named. */
-static void put_folder(struct nd_strbuf *key, const char *library)
+static enum nd_status put_file(struct nd_strbuf *key, struct nd_digest_cache *digests, const char *path,
+                               struct nd_error *err)
 {
-    char *folder = nd_path_dir(library);
+    char hex[ND_SHA256_HEX_BYTES];
+    enum nd_status status = nd_digest_cache_find(digests, path, hex, err);
+    if (status == ND_OK)
+        nd_strbuf_printf(key, "file %s %s\n", nd_path_base(path), hex);
+    return status;
+}
+
+/* All files of a folder by content; a folder that is not there has none. */
+static enum nd_status put_folder(struct nd_strbuf *key, struct nd_digest_cache *digests, const char *folder,
+                                 struct nd_error *err)
+{
     struct dirent **entries = NULL;
-    int n = folder != NULL ? scandir(folder, &entries, NULL, alphasort) : -1;
+    enum nd_status status = ND_OK;
+    int n = scandir(folder, &entries, NULL, alphasort);
     for (int i = 0; i < n; i++) {
         struct stat info;
         char *path = nd_path_join(folder, entries[i]->d_name);
-        if (path != NULL && stat(path, &info) == 0 && S_ISREG(info.st_mode))
-            nd_strbuf_printf(key, "file %s %lld\n", entries[i]->d_name, (long long)info.st_size);
+        if (path == NULL && status == ND_OK)
+            status = nd_fail_memory(err);
+        if (status == ND_OK && stat(path, &info) == 0 && S_ISREG(info.st_mode))
+            status = put_file(key, digests, path, err);
         free(path);
         free(entries[i]);
     }
     free(entries);
+    return status;
+}
+
+/* A provider loads other libraries than those that are named: those beside its backend, and those that a Python
+ * wheel keeps in the folder "<package>.libs" beside that of the package. */
+static enum nd_status put_neighbours(struct nd_strbuf *key, struct nd_digest_cache *digests,
+                                     const char *library, struct nd_error *err)
+{
+    struct nd_strbuf wheel = {0};
+    char *folder = nd_path_dir(library);
+    nd_strbuf_printf(&wheel, "%s.libs", folder != NULL ? folder : "");
+    enum nd_status status = folder != NULL && !wheel.failed ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = put_folder(key, digests, folder, err);
+    if (status == ND_OK)
+        status = put_folder(key, digests, wheel.text, err);
+    nd_strbuf_deinit(&wheel);
     free(folder);
+    return status;
 }
 
 /* Which of them another machine takes is seen when it is asked: all that it may be. */
-static enum nd_status put_runtimes_elsewhere(struct nd_strbuf *key, const char *id, struct nd_error *err)
+static enum nd_status put_runtimes_elsewhere(struct nd_strbuf *key, struct nd_digest_cache *digests,
+                                             const char *id, struct nd_error *err)
 {
     struct nd_runtime_list list;
     enum nd_status status = nd_runtimes_list(&list, err);
@@ -49,39 +82,33 @@ static enum nd_status put_runtimes_elsewhere(struct nd_strbuf *key, const char *
             continue;
         nd_strbuf_printf(key, "elsewhere %s %s %s %s\n", info->id, info->abi, info->ort_version,
                          info->provider_version);
-        for (size_t f = 0; f < info->n_files; f++) {
-            struct stat file;
-            if (stat(info->files[f], &file) == 0)
-                nd_strbuf_printf(key, "file %s %lld\n", nd_path_base(info->files[f]), (long long)file.st_size);
-        }
+        for (size_t f = 0; status == ND_OK && f < info->n_files; f++)
+            if (nd_path_exists(info->files[f]))
+                status = put_file(key, digests, info->files[f], err);
     }
     nd_runtimes_deinit(&list);
-    return ND_OK;
+    return status;
 }
 
-static enum nd_status put_runtime(struct nd_strbuf *key, const struct nd_runtime_info *runtime,
-                                  struct nd_error *err)
+static enum nd_status put_runtime(struct nd_strbuf *key, struct nd_digest_cache *digests,
+                                  const struct nd_runtime_info *runtime, struct nd_error *err)
 {
     if (runtime->ort_library == NULL)
-        return put_runtimes_elsewhere(key, runtime->id, err);
+        return put_runtimes_elsewhere(key, digests, runtime->id, err);
     const char *const libraries[] = {runtime->ort_library, runtime->provider_library, runtime->backend_library};
+    enum nd_status status = ND_OK;
     nd_strbuf_printf(key, "runtime %s\n", runtime->id);
-    for (size_t i = 0; i < 3; i++) {
-        char hex[ND_SHA256_HEX_BYTES];
-        if (libraries[i] == NULL || libraries[i][0] == '\0')
-            continue;
-        enum nd_status status = nd_sha256_file(libraries[i], hex, err);
-        if (status != ND_OK)
-            return status;
-        nd_strbuf_printf(key, "library %s\n", hex);
-    }
-    if (runtime->backend_library != NULL)
-        put_folder(key, runtime->backend_library);
-    return ND_OK;
+    for (size_t i = 0; status == ND_OK && i < 3; i++)
+        if (libraries[i] != NULL && libraries[i][0] != '\0')
+            status = put_file(key, digests, libraries[i], err);
+    if (status == ND_OK && runtime->backend_library != NULL)
+        status = put_neighbours(key, digests, runtime->backend_library, err);
+    return status;
 }
 
 /* The same libraries are read once. */
 struct runtime_keys {
+    struct nd_digest_cache digests;
     size_t n, capacity;
     struct runtime_key {
         const char *id; /* borrowed */
@@ -102,7 +129,7 @@ static enum nd_status find_runtime_key(struct runtime_keys *keys, const struct n
     if (!nd_grow((void **)&keys->items, &keys->capacity, keys->n + 1, sizeof *keys->items))
         return nd_fail_memory(err);
     struct nd_strbuf text = {0};
-    enum nd_status status = put_runtime(&text, runtime, err);
+    enum nd_status status = put_runtime(&text, &keys->digests, runtime, err);
     char *taken = nd_strbuf_take(&text);
     if (status == ND_OK && taken == NULL)
         status = nd_fail_memory(err);
@@ -222,7 +249,10 @@ void nd_qualify_make_key(struct nd_qualification *q)
 enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_error *err)
 {
     struct runtime_keys runtimes = {0};
-    enum nd_status status = ND_OK;
+    char *cache = nd_path_join(q->folder, ".digests");
+    enum nd_status status =
+        cache != NULL ? nd_digest_cache_open(cache, &runtimes.digests, err) : nd_fail_memory(err);
+    free(cache);
     for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++) {
         struct nd_qualify_model *model = &q->models[m];
         struct nd_strbuf buf = {0};
@@ -241,6 +271,7 @@ enum nd_status nd_qualify_check_fresh(struct nd_qualification *q, struct nd_erro
     for (size_t i = 0; i < runtimes.n; i++)
         free(runtimes.items[i].text);
     free(runtimes.items);
+    nd_digest_cache_close(&runtimes.digests);
     return status;
 }
 

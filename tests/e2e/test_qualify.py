@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import unittest.mock as mock
 import xml.etree.ElementTree as ET
 
 import numpy as np
@@ -181,6 +182,29 @@ class Qualify(Scratch):
         self.assertEqual(made, []) # the policy changes what is said of captures, not captures
         self.assertIn("node 'erf' (Erf) runs on the CPU; ", self.cases(result, "fallback")["gen3"]["message"])
         path.write_text(head + "policy:\n- {gate: fallback, allow: Erf}\n")
+        self.assertEqual(self.qualify(path)[1], [])
+
+    def test_a_library_beside_the_backend_counts_by_content(self):
+        """Changed, but of its old size and time: captured again. Touched, but of its old content: not."""
+        installed = pathlib.Path(os.environ.get("NPUDIFF_RUNTIMES") or pathlib.Path(
+            os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache", "npudiff/runtimes"))
+        name = "qairt-2.51.0"
+        shutil.copytree(installed / name, self.folder / "runtimes" / name, copy_function=os.symlink)
+        backend = next((self.folder / "runtimes" / name).rglob("libQnnHtp.so"))
+        extra = backend.parent / "libExtra.so"
+        extra.write_text("one")
+        path = self.folder / "c.yaml"
+        path.write_text(f"models: [{{name: mul, quantised: '{MODELS / 'mul.u8.onnx'}', probes: zeros}}]\n"
+                        f"devices: ['htp-sim:gen3@{name}']\noutput: out\npolicy: [{{gate: finalize}}]\n")
+        self.enterContext(mock.patch.dict(os.environ, {"NPUDIFF_RUNTIMES": str(self.folder / "runtimes")}))
+        self.assertEqual(len(self.qualify(path)[1]), 2)
+        self.assertEqual(self.qualify(path)[1], [])
+        before = extra.stat()
+        with open(extra, "r+") as file:
+            file.write("two")
+        os.utime(extra, ns=(before.st_atime_ns, before.st_mtime_ns))
+        self.assertEqual(self.qualify(path)[1], [f"gen3@{name}"])
+        os.utime(extra)
         self.assertEqual(self.qualify(path)[1], [])
 
     def test_gates_do_not_change_the_captures(self):

@@ -1,6 +1,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <jansson.h>
+
 #include "cli/commands.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
@@ -25,10 +27,30 @@ static void say(void *context, const char *text)
 
 /* ---- the command ---- */
 
+/* {"kind": "suggestion", "format", "npudiff", "campaign", "policy", "left_out", "yaml"}. */
+static enum nd_status print_suggestion(const struct nd_qualify_result *result, struct nd_error *err)
+{
+    json_t *root = json_loads(result->json, 0, NULL);
+    json_t *suggested = json_object_get(root, "suggested");
+    json_t *out = json_pack("{s:s, s:i, s:O*, s:O*, s:s}", "kind", "suggestion", "format", 1, "npudiff",
+                            json_object_get(root, "npudiff"), "campaign", json_object_get(root, "campaign"),
+                            "yaml", result->suggestion);
+    bool is_whole = suggested != NULL && json_object_update(out, suggested) == 0;
+    if (is_whole)
+        cli_print_json(out);
+    else
+        *err = (struct nd_error){.status = ND_ERR_MEMORY, .message = "out of memory"};
+    json_decref(out);
+    json_decref(root);
+    return is_whole ? ND_OK : ND_ERR_MEMORY;
+}
+
 static enum nd_status print(const struct values *values, const struct nd_qualify_result *result,
                             struct nd_error *err)
 {
     char *text = NULL;
+    if (values->suggest && values->json)
+        return print_suggestion(result, err);
     if (values->suggest || values->json) {
         cli_print_document(values->suggest ? result->suggestion : result->json);
         return ND_OK;
@@ -107,7 +129,10 @@ static const struct cli_option options[] = {
          "it",
      .min = 0,
      .max = 256},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print result.json"},
+    {.name = "json",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, json),
+     .help = "print result.json; with --suggest the policy as JSON"},
     {.name = "quiet",
      .letter = 'q',
      .kind = CLI_FLAG,

@@ -94,10 +94,14 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
         status = nd_qualify_explain(q, &q->models[m], err);
     if (status != ND_OK)
         return status;
-    out->suggestion = nd_qualify_suggest(q);
+    json_t *suggested = NULL;
+    out->suggestion = nd_qualify_suggest(q, &suggested);
     json_t *root = nd_qualify_result(q, &out->exit_code);
-    if (root != NULL && out->suggestion != NULL &&
-        json_object_set_new(root, "suggestion", json_string(out->suggestion)) == 0) {
+    bool is_whole = root != NULL && out->suggestion != NULL &&
+                    json_object_set_new(root, "suggestion", json_string(out->suggestion)) == 0 &&
+                    json_object_set(root, "suggested", suggested) == 0;
+    json_decref(suggested);
+    if (is_whole) {
         char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
         size_t n = text != NULL ? strlen(text) : 0;
         out->json = text != NULL ? realloc(text, n + 2) : NULL;

@@ -238,8 +238,9 @@ double nd_edge_step(const struct nd_model *model, const char *name);
 
 /* ---- qualify_suggest.c ---- */
 
-/* The policy as YAML text in new memory, or NULL. */
-char *nd_qualify_suggest(const struct nd_qualification *q);
+/* The policy as YAML text in new memory, or NULL; *json: the same as {"policy": [gates], "left_out": [{"model",
+ * "device", "reason"}]}, a new reference on success. */
+char *nd_qualify_suggest(const struct nd_qualification *q, json_t **json);
 
 /* ---- qualify_result.c ---- */
 

@@ -224,6 +224,54 @@ static bool needs_quantised(const struct nd_qualification *q, const struct nd_qu
     return is_needed || has_truth(model);
 }
 
+static bool is_same_text(const char *a, const char *b)
+{
+    return strcmp(a != NULL ? a : "", b != NULL ? b : "") == 0;
+}
+
+static const char *option_of(const struct nd_device *device, const char *key)
+{
+    for (size_t i = 0; i < device->n_options; i++)
+        if (strcmp(device->option_keys[i], key) == 0)
+            return device->option_values[i];
+    return NULL;
+}
+
+/* Whatever names they were given, and in whatever order their options stand. */
+static bool is_same_device(const struct nd_device *a, const struct nd_device *b)
+{
+    bool is_same = a->kind == b->kind && a->chipset == b->chipset && a->transport == b->transport &&
+                   a->way == b->way && a->n_threads == b->n_threads && a->n_options == b->n_options &&
+                   is_same_text(a->address, b->address) && is_same_text(a->runtime.id, b->runtime.id) &&
+                   is_same_text(a->optimisation, b->optimisation);
+    for (size_t i = 0; is_same && i < a->n_options; i++) {
+        const char *other = option_of(b, a->option_keys[i]);
+        is_same = other != NULL && strcmp(other, a->option_values[i]) == 0;
+    }
+    return is_same;
+}
+
+/* The same measured twice would be a device that agrees with itself. */
+static enum nd_status check_devices(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                    struct nd_error *err)
+{
+    for (size_t i = 0; i < q->n_devices; i++)
+        for (size_t k = 0; k < i; k++) {
+            const struct nd_campaign_device *first = &q->campaign.devices[k], *second = &q->campaign.devices[i];
+            const struct nd_device *device = &model->cells[i].device;
+            bool is_same_model =
+                (model->cells[i].prepared != NULL) == (model->cells[k].prepared != NULL) &&
+                strcmp(nd_model_sha256(model->cells[i].model), nd_model_sha256(model->cells[k].model)) == 0;
+            if (is_same_model && is_same_device(device, &model->cells[k].device))
+                return nd_fail(err, ND_E_CAMPAIGN_FORMAT, q->campaign.path,
+                               "%s:%zu:%zu: '%s' and '%s' (line %zu) are the same device%s%s; name it once",
+                               q->campaign.path, second->mark.line + 1, second->mark.column + 1, second->uri,
+                               first->uri, first->mark.line + 1, device->chipset != NULL ? ", " : "",
+                               device->chipset != NULL ? device->chipset->sm : "");
+        }
+    return ND_OK;
+}
+
 /* Two names of one device would be captured over one another. */
 static enum nd_status check_paths(const struct nd_qualification *q, const struct nd_qualify_model *model,
                                   struct nd_error *err)
@@ -250,6 +298,8 @@ static enum nd_status plan_cells(struct nd_qualification *q, struct nd_qualify_m
         status = plan_reference(q, model, false, err);
     if (status == ND_OK && model->float_model != NULL && has_truth(model))
         status = plan_reference(q, model, true, err);
+    if (status == ND_OK)
+        status = check_devices(q, model, err);
     return status == ND_OK ? check_paths(q, model, err) : status;
 }
 

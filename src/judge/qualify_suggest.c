@@ -100,93 +100,135 @@ static void put_quoted(struct nd_strbuf *out, const char *text)
     nd_strbuf_puts(out, "'");
 }
 
-static void put_scope(struct nd_strbuf *out, const char *model, const char *devices)
+/* What is proposed, as YAML for people and as JSON for programs. jansson refuses NULL, so that a failed
+ * allocation ends as a failed append. */
+struct suggestion {
+    struct nd_strbuf yaml;
+    json_t *policy;   /* gates with the keys of a campaign's policy */
+    json_t *left_out; /* {"model", "device", "reason"} */
+    bool is_whole;
+};
+
+static void append(struct suggestion *to, json_t *list, json_t *item)
 {
-    nd_strbuf_puts(out, "    models: ");
-    put_quoted(out, model);
-    nd_strbuf_printf(out, "\n    devices: [%s]\n", devices);
+    if (json_array_append_new(list, item) != 0)
+        to->is_whole = false;
 }
 
-static void put_bound(struct nd_strbuf *out, const char *gate, double max, const char *to, const char *model,
-                      const char *devices)
+/* The YAML of a list of texts, as in "['a', 'b']", or of one text. */
+static void put_texts(struct nd_strbuf *out, const json_t *value)
 {
+    size_t i;
+    const json_t *item;
+    nd_strbuf_puts(out, "[");
+    json_array_foreach(value, i, item)
+    {
+        nd_strbuf_puts(out, i > 0 ? ", " : "");
+        put_quoted(out, json_string_value(item));
+    }
+    nd_strbuf_puts(out, "]");
+}
+
+/* Takes over the gate, an object of numbers, texts and lists of texts in the order in which they are shown. */
+static void put_gate(struct suggestion *to, json_t *gate)
+{
+    const char *key, *lead = "  - ";
+    json_t *value;
     char number[32];
-    nd_strbuf_printf(out, "  - gate: %s\n    max: %s\n    edges: '*'\n    to: ", gate,
-                     nd_policy_format_number(max, number));
-    put_quoted(out, to);
-    nd_strbuf_puts(out, "\n");
-    put_scope(out, model, devices);
+    json_object_foreach(gate, key, value)
+    {
+        bool is_word = strcmp(key, "gate") == 0 || (strcmp(key, "reference") == 0);
+        nd_strbuf_printf(&to->yaml, "%s%s: ", lead, key);
+        if (json_is_array(value))
+            put_texts(&to->yaml, value);
+        else if (json_is_number(value))
+            nd_strbuf_puts(&to->yaml, nd_policy_format_number(json_number_value(value), number));
+        else if (is_word)
+            nd_strbuf_puts(&to->yaml, json_string_value(value));
+        else
+            put_quoted(&to->yaml, json_string_value(value));
+        nd_strbuf_puts(&to->yaml, "\n");
+        lead = "    ";
+    }
+    append(to, to->policy, gate);
 }
 
-static void put_gates(struct nd_strbuf *out, const struct nd_qualification *q, const char *model,
-                      const struct bounds *bounds, const char *devices)
+static void put_bound(struct suggestion *to, const char *gate, double max, const char *ref, const char *model,
+                      json_t *devices)
 {
-    const char *to = q->campaign.reference;
-    char number[32], confidence[32];
+    put_gate(to, json_pack("{s:s, s:f, s:s, s:s, s:s, s:O}", "gate", gate, "max", max, "edges", "*", "to", ref,
+                           "models", model, "devices", devices));
+}
+
+static void put_gates(struct suggestion *to, const struct nd_qualification *q, const char *model,
+                      const struct bounds *bounds, json_t *devices)
+{
+    const char *ref = q->campaign.reference;
     if (bounds->has_integers)
-        put_bound(out, "lsb", bounds->lsb, to, model, devices);
+        put_bound(to, "lsb", bounds->lsb, ref, model, devices);
     if (bounds->has_floats)
-        put_bound(out, "ulp", bounds->ulp, to, model, devices);
+        put_bound(to, "ulp", bounds->ulp, ref, model, devices);
     if (bounds->has_integers || bounds->has_floats)
-        put_bound(out, "differing-share", bounds->share, to, model, devices);
-    if (isnan(bounds->margin))
-        return;
-    nd_strbuf_printf(out,
-                     "  - gate: accuracy-drop\n    margin: %s\n    confidence: %s\n    reference: quantised\n",
-                     nd_policy_format_number(bounds->margin, number),
-                     nd_policy_format_number(q->campaign.confidence, confidence));
-    put_scope(out, model, devices);
+        put_bound(to, "differing-share", bounds->share, ref, model, devices);
+    if (!isnan(bounds->margin))
+        put_gate(to, json_pack("{s:s, s:f, s:f, s:s, s:s, s:O}", "gate", "accuracy-drop", "margin",
+                               bounds->margin, "confidence", q->campaign.confidence, "reference",
+                               ND_REFERENCE_QUANTISED, "models", model, "devices", devices));
 }
 
 /* The devices with the bounds of device d, which is the first that has them. */
-static char *alike_devices(const struct nd_qualification *q, const struct bounds *bounds, size_t d)
+static json_t *alike_devices(const struct nd_qualification *q, const struct bounds *bounds, size_t d)
 {
-    struct nd_strbuf out = {0};
+    json_t *devices = json_array();
     for (size_t i = d; i < q->n_devices; i++)
-        if (i == d || is_alike(&bounds[d], &bounds[i])) {
-            nd_strbuf_puts(&out, i == d ? "" : ", ");
-            put_quoted(&out, q->labels[i]);
-        }
-    return nd_strbuf_take(&out);
+        if (i == d || is_alike(&bounds[d], &bounds[i]))
+            json_array_append_new(devices, json_string(q->labels[i]));
+    return devices;
 }
 
-static bool suggest_model(struct nd_strbuf *out, const struct nd_qualification *q,
+static void leave_out(struct suggestion *to, const char *model, const char *device, const char *why)
+{
+    nd_strbuf_printf(&to->yaml, "  # nothing is proposed for '%s' on '%s': it %s\n", model, device, why);
+    append(to, to->left_out, json_pack("{s:s, s:s, s:s}", "model", model, "device", device, "reason", why));
+}
+
+static void suggest_model(struct suggestion *to, const struct nd_qualification *q,
                           const struct nd_qualify_model *model)
 {
     struct bounds *bounds = nd_calloc(q->n_devices, sizeof *bounds);
-    bool is_whole = bounds != NULL;
-    for (size_t d = 0; is_whole && d < q->n_devices; d++)
+    to->is_whole = to->is_whole && bounds != NULL;
+    for (size_t d = 0; to->is_whole && d < q->n_devices; d++)
         bounds[d] = bounds_of(q, model, d);
-    for (size_t d = 0; is_whole && d < q->n_devices; d++) {
+    for (size_t d = 0; to->is_whole && d < q->n_devices; d++) {
         bool is_first = true;
         for (size_t i = 0; i < d; i++)
             is_first = is_first && !is_alike(&bounds[i], &bounds[d]);
         if (!bounds[d].is_known && strcmp(q->labels[d], q->campaign.reference) != 0)
-            nd_strbuf_printf(out, "  # nothing is proposed for '%s' on '%s': it %s\n", model->campaign->name,
-                             q->labels[d],
-                             model->cells[d].failure != NULL ? "failed" : "cannot be compared in numbers");
+            leave_out(to, model->campaign->name, q->labels[d],
+                      model->cells[d].failure != NULL ? "failed" : "cannot be compared in numbers");
         if (!is_first || !bounds[d].is_known)
             continue;
-        char *devices = alike_devices(q, bounds, d);
-        is_whole = devices != NULL;
-        if (is_whole)
-            put_gates(out, q, model->campaign->name, &bounds[d], devices);
-        free(devices);
+        json_t *devices = alike_devices(q, bounds, d);
+        put_gates(to, q, model->campaign->name, &bounds[d], devices);
+        json_decref(devices);
     }
     free(bounds);
-    return is_whole;
 }
 
-char *nd_qualify_suggest(const struct nd_qualification *q)
+char *nd_qualify_suggest(const struct nd_qualification *q, json_t **json)
 {
-    struct nd_strbuf out = {0};
-    bool is_whole = true;
-    nd_strbuf_puts(&out, "policy:\n  - gate: finalize\n");
-    for (size_t m = 0; is_whole && m < q->campaign.n_models; m++)
-        is_whole = suggest_model(&out, q, &q->models[m]);
-    char *text = nd_strbuf_take(&out);
-    if (is_whole)
+    struct suggestion to = {.policy = json_array(), .left_out = json_array(), .is_whole = true};
+    nd_strbuf_puts(&to.yaml, "policy:\n");
+    put_gate(&to, json_pack("{s:s}", "gate", "finalize"));
+    for (size_t m = 0; to.is_whole && m < q->campaign.n_models; m++)
+        suggest_model(&to, q, &q->models[m]);
+    char *text = nd_strbuf_take(&to.yaml);
+    json_t *both = json_pack("{s:o, s:o}", "policy", to.policy, "left_out", to.left_out);
+    if (to.is_whole && text != NULL && both != NULL) {
+        *json = both;
         return text;
+    }
+    json_decref(both);
     free(text);
     return NULL;
 }

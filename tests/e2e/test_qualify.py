@@ -184,6 +184,15 @@ class Qualify(Scratch):
         path.write_text(head + "policy:\n- {gate: fallback, allow: Erf}\n")
         self.assertEqual(self.qualify(path)[1], [])
 
+    def test_the_same_device_twice_is_refused(self):
+        """By two names, before anything runs; a file that is prepared for one of them makes it another."""
+        for devices in ("'htp-sim:gen3', 'htp-sim:SM8650'", "{chipsets: [gen1, SM8650, gen3]}",
+                        "'htp-sim:gen3?a=1&b=2', 'htp-sim:SM8650?b=2&a=1'"):
+            done = npudiff("qualify", self.campaign(devices, n=1), expect=None)
+            self.assertEqual(done.returncode, 2, done.stderr)
+            self.assertRegex(done.stderr, r"c.yaml:\d+:\d+: .*are the same device, SM8650; name it once")
+            self.assertFalse((self.folder / "out").exists())
+
     def test_a_library_beside_the_backend_counts_by_content(self):
         """Changed, but of its old size and time: captured again. Touched, but of its old content: not."""
         installed = pathlib.Path(os.environ.get("NPUDIFF_RUNTIMES") or pathlib.Path(
@@ -378,7 +387,8 @@ class Qualify(Scratch):
     def test_result_is_read_by_others(self):
         """JUnit by Python's expat and by a library of JUnit's users, CSV by Python: the same cases everywhere."""
         result, _ = self.qualify(self.campaign("exact, 'emu:floor'", "policy:\n- {gate: finalize}\n- {gate: lsb, max: 1}\n"
-                                               "- {gate: accuracy-drop, margin: 0.001}\n"), expect=4)
+                                               "- {gate: accuracy-drop, margin: 0.001}\n"), expect=1)
+        self.assertEqual((result["verdict"], result["counts"]["failed"], result["counts"]["inconclusive"]), ("failed", 1, 2))
         wanted = {}
         for case in result["cases"]:
             wanted[(case["device"], result["gates"][case["gate"]]["text"])] = case["verdict"]

@@ -30,6 +30,13 @@ run qualify one.yaml
 run qualify one.yaml -q
 cut -d , -f 1-8 out/result.csv
 run qualify one.yaml --suggest
+"$NPUDIFF" qualify one.yaml --suggest >suggested.txt
+"$NPUDIFF" qualify one.yaml --suggest --json | python -c '
+import json, sys
+told = json.load(sys.stdin)
+print(told["kind"], told["format"], told["campaign"], told["left_out"], told["yaml"] == open("suggested.txt").read())
+for gate in told["policy"]:
+    print(gate)'
 SOURCE_DATE_EPOCH=1790000000 code_of qualify one.yaml
 sed -n '/failure/p' out/junit.xml
 rm out/captures/cnn/exact.h5

@@ -16,6 +16,7 @@ struct nd_prepare_options {
     double time_limit_s;                 /* for making the context; 0: none */
     bool (*is_cancelled)(void *context); /* as nd_capture_options.is_cancelled */
     void *cancel_context;
+    bool replace; /* a prepared folder, or an empty one, that is there is replaced */
 };
 ND_PUBLIC void nd_prepare_options_init(struct nd_prepare_options *options);
 
@@ -29,12 +30,13 @@ struct nd_prepared_summary {
     size_t n_results; /* inferences: samples of all probes */
 };
 
-/* Writes the new folder that src/device/prepare/PREPARE.md describes: the model, with the edges made visible, as a
- * context binary for the chipset of `device` (an "htp-sim:CHIPSET", whose runtime makes it in an agent
+/* Writes the new folder that src/device/prepare/PREPARE.md describes: the model, with the edges made visible,
+ * as a context binary for the chipset of `device` (an "htp-sim:CHIPSET", whose runtime makes it in an agent
  * process), and the samples of the probes as its inputs. Input i of a probe is that of the model's input i.
  * Quantisation of inputs and outputs is left out of the context: it takes and gives codes.
  *
- * Nothing is left behind on failure. ND_E_FILE_EXISTS: the folder, or a file of its name, is there;
+ * Nothing is left behind on failure. ND_E_FILE_EXISTS: the folder, or a file of its name, is there
+ * (with `replace`: and is none that npudiff prepared);
  * ND_E_FILE_WRITE; ND_E_MODEL_DYNAMIC; ND_E_MODEL_NO_EDGE; ND_E_OPTION_VALUE: a device that is no simulator, or
  * edges "none"; ND_E_DEVICE_FALLBACK: nodes do not run on the NPU (the message names them); ND_E_PREPARE_NAMES:
  * two tensors would have one name there; ND_E_PREPARE_CONTEXT: the model came out as several graphs, or the

@@ -23,6 +23,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     char *text = NULL;
     if (values->output == NULL)
         return cli_usage_error("bundle", "-o FILE.json is needed");
+    if (cli_check_output(values->output, values->force, "--force replaces it") != 0)
+        return ND_EXIT_TROUBLE;
     enum nd_status status = nd_capture_open(operands[0], &capture, &err);
     if (status == ND_OK)
         status = nd_bundle_make(capture, &text, &err);

@@ -1,11 +1,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/capture_paths.h"
 #include "cli/commands.h"
 #include "cli/dims.h"
 #include "cli/fleet.h"
+#include "cli/output.h"
 #include "cli/resume.h"
 #include "cli/signals.h"
 #include "npudiff/device.h"
@@ -46,7 +48,7 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-/* Devices, where their captures go, and which of them are there already. */
+/* Devices, and where their captures go. */
 static enum nd_status prepare_cells(const struct values *values, struct cli_fleet *fleet, int *usage,
                                     struct nd_error *err)
 {
@@ -64,7 +66,20 @@ static enum nd_status prepare_cells(const struct values *values, struct cli_flee
     } else if (!cli_name_captures(fleet, values->output)) {
         status = cli_memory_error(err);
     }
-    return status == ND_OK && values->resume ? cli_resume(fleet, err) : status;
+    return status;
+}
+
+/* All captures, before the first device runs: the exit code, 0 when none is in the way. */
+static int check_outputs(const struct values *values, const struct cli_fleet *fleet)
+{
+    static const char remedy[] = "--force replaces it, --resume keeps what is complete and makes the rest";
+    int exit_code = 0;
+    bool is_folder = !ends_with(values->output, ".h5");
+    if (is_folder && access(values->output, F_OK) != 0)
+        return 0; /* it is made */
+    for (size_t i = 0; i < fleet->n_cells && exit_code == 0; i++)
+        exit_code = cli_check_output(fleet->cells[i].path, values->force || values->resume, remedy);
+    return exit_code;
 }
 
 static void fill_options(const struct values *values, struct nd_capture_options *options)
@@ -121,9 +136,13 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     if (status == ND_OK)
         status = nd_model_check_static(model, &err);
     if (status == ND_OK)
-        status = nd_probes_for_model(model, specs.items, specs.n, probes, &err);
-    if (status == ND_OK)
         status = prepare_cells(values, &fleet, &usage, &err);
+    if (status == ND_OK && (usage = check_outputs(values, &fleet)) != 0)
+        status = ND_ERR_IO; /* which is told */
+    if (status == ND_OK)
+        status = nd_probes_for_model(model, specs.items, specs.n, probes, &err);
+    if (status == ND_OK && values->resume)
+        status = cli_resume(&fleet, &err);
     if (status != ND_OK) {
         exit_code = usage != 0 ? usage : cli_report_error(&err);
     } else if (ends_with(values->output, ".h5")) {

@@ -3,12 +3,15 @@
 
 #include "cli/commands.h"
 #include "cli/encodings_report.h"
+#include "cli/output.h"
 
 struct values {
     const char *output;
     double rtol;
     bool strict;
     bool complete;
+    bool allow_unknown;
+    bool force;
     bool json;
 };
 
@@ -67,6 +70,14 @@ static int run_list(const struct values *values, const char *const *paths)
     return exit_code;
 }
 
+static size_t count_unknown(const struct nd_encodings_match *match)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < match->n_omitted; i++)
+        n += match->omitted[i].is_unknown;
+    return n;
+}
+
 static int apply(const struct values *values, const struct nd_model *model,
                  const struct nd_encodings *encodings)
 {
@@ -75,20 +86,28 @@ static int apply(const struct values *values, const struct nd_model *model,
     int exit_code;
     if (nd_encodings_match(encodings, model, &match, &err) != ND_OK)
         return cli_report_error(&err);
+    size_t n_unknown = count_unknown(&match), n = nd_encodings_n(encodings);
     bool is_refused = values->strict && match.n_omitted > 0;
-    if (!is_refused && nd_encodings_apply(encodings, model, values->output, &err) != ND_OK) {
-        /* All tensors that the model lacks are told, whatever else is wrong. */
-        encodings_print_applied(&match, encodings, NULL, values->json);
+    bool is_other_model = !is_refused && n_unknown > 0 && n_unknown < n && !values->allow_unknown;
+    if (is_other_model) {
+        exit_code =
+            cli_fail(CLI_E_ENCODINGS_MISMATCH, nd_encodings_path(encodings),
+                     "nothing was written: %zu of %zu encodings of '%s' are for tensors that '%s' does not "
+                     "have; --allow-unknown leaves them out",
+                     n_unknown, n, nd_encodings_path(encodings), nd_model_path(model));
+    } else if (is_refused) {
+        fprintf(stderr, "npudiff: --strict: nothing was written, as %zu of %zu encodings cannot be applied\n",
+                match.n_omitted, n);
+        exit_code = ND_EXIT_DIFFERS;
+    } else if (nd_encodings_apply(encodings, model, values->output, &err) != ND_OK) {
         exit_code = cli_report_error(&err);
     } else {
-        exit_code =
-            encodings_print_applied(&match, encodings, is_refused ? NULL : values->output, values->json);
+        exit_code = 0;
     }
-    if (is_refused) {
-        fprintf(stderr, "npudiff: --strict: nothing was written, as %zu of %zu encodings cannot be applied\n",
-                match.n_omitted, nd_encodings_n(encodings));
-        exit_code = ND_EXIT_DIFFERS;
-    }
+    /* All tensors that the model lacks are told, whatever else is wrong. */
+    int printed =
+        encodings_print_applied(&match, encodings, exit_code == 0 ? values->output : NULL, values->json);
+    exit_code = printed != 0 ? printed : exit_code;
     nd_encodings_match_deinit(&match);
     return exit_code;
 }
@@ -102,6 +121,8 @@ static int run_apply(const struct values *values, const char *const *paths)
     size_t n_added = 0;
     if (values->output == NULL)
         return cli_usage_error("encodings", "'apply' needs -o QDQ.onnx");
+    if (cli_check_output(values->output, values->force, "--force replaces it") != 0)
+        return ND_EXIT_TROUBLE;
     if (nd_model_load(paths[0], &model, &err) != ND_OK || read_any(paths[1], &encodings, &err) != ND_OK ||
         (values->complete && nd_encodings_complete(encodings, model, &n_added, &err) != ND_OK))
         exit_code = cli_report_error(&err);
@@ -197,6 +218,17 @@ static const struct cli_option options[] = {
      .offset = offsetof(struct values, output),
      .argument = "QDQ.onnx",
      .help = "apply: the model to write"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, force),
+     .help = "apply: replace the model that exists"},
+    {.name = "allow-unknown",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct values, allow_unknown),
+     .help = "apply: leave out encodings of tensors that the model does not have; without it they are an "
+             "error, and "
+             "nothing is written"},
     {.name = "strict",
      .kind = CLI_FLAG,
      .offset = offsetof(struct values, strict),
@@ -234,8 +266,11 @@ const struct cli_command cmd_encodings = {
         "whose "
         "capture on '-d exact' is the quantised reference. Weights become codes; a bias without an encoding "
         "stays "
-        "float, as in AIMET's simulation (but see --complete). Encodings of tensors that the model lacks, "
-        "floats and blocks are told on stderr and left out.\n"
+        "float, as in AIMET's simulation (but see --complete). Floats and blocks are told on stderr and left "
+        "out. "
+        "Encodings of tensors that the model does not have belong to another model: nothing is written then, "
+        "and "
+        "the exit code is 2 (but see --allow-unknown).\n"
         "'diff' compares two files tensor by tensor: ratio of scales (B over A) and difference of zero points, "
         "counted "
         "from the lowest code, so that int8 with 0 and uint8 with 128 are the same. Exit code 0 same, 1 "

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/rows.h"
 #include "npudiff/import.h"
 
@@ -31,6 +32,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("export", "--output is needed");
     if (values->inputs && values->outputs)
         return cli_usage_error("export", "--inputs and --outputs exclude one another");
+    if (cli_check_output(values->output, values->force, "--force replaces it") != 0)
+        return ND_EXIT_TROUBLE;
     if (nd_export_aihub(operands[1], values->output, &options, &n_tensors, &err) != ND_OK)
         return cli_report_error(&err);
     if (values->json) {

@@ -16,7 +16,7 @@ struct values {
     const char *agent;
     struct cli_list sections;
     double time_limit_s;
-    bool diff, json, quiet;
+    bool diff, force, json, quiet;
 };
 
 static void show_progress(void *context, const struct nd_fingerprint_progress *progress)
@@ -102,7 +102,7 @@ static void print_sheet(const json_t *sheet)
 
 static int finish(const struct values *values, const char *text)
 {
-    if (values->output != NULL && cli_write_text(values->output, text, true) != 0)
+    if (values->output != NULL && cli_write_text(values->output, text, values->force) != 0)
         return ND_EXIT_TROUBLE;
     if (values->json) {
         cli_print_document(text);
@@ -123,6 +123,8 @@ static int take(const struct values *values)
     struct nd_error err = {0};
     struct nd_fingerprint_options options;
     char *text = NULL;
+    if (values->output != NULL && cli_check_output(values->output, values->force, "--force replaces it") != 0)
+        return ND_EXIT_TROUBLE;
     if (nd_device_parse(values->device, &device, &err) != ND_OK)
         return cli_report_error(&err);
     nd_fingerprint_options_init(&options);
@@ -248,6 +250,11 @@ static const struct cli_option options[] = {
      .offset = AT(output),
      .argument = "FILE.json",
      .help = "where the datasheet goes"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = CLI_FLAG,
+     .offset = AT(force),
+     .help = "replace the datasheet that exists"},
     {.name = "keep",
      .kind = CLI_TEXT,
      .offset = AT(keep),

@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/dims.h"
+#include "cli/output.h"
 #include "cli/rows.h"
 #include "npudiff/device.h"
 #include "npudiff/import.h"
@@ -156,6 +157,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                operands[0]);
     if (values.output == NULL)
         return cli_usage_error("import", "--output is needed");
+    if (cli_check_output(values.output, values.force, "--force replaces it") != 0)
+        return ND_EXIT_TROUBLE;
     struct nd_import_options options = {.struct_size = sizeof options,
                                         .format = operands[0],
                                         .paths = operands + 1,

@@ -4,6 +4,7 @@
 
 #include "cli/commands.h"
 #include "cli/dims.h"
+#include "cli/output.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "npudiff/prepare.h"
@@ -19,6 +20,7 @@ struct values {
     const char *profiling_level;
     const char *agent;
     double time_limit_s;
+    bool force;
     bool json;
     bool quiet;
 };
@@ -74,6 +76,7 @@ static enum nd_status prepare(const struct values *values, const struct nd_model
     nd_prepare_options_init(&options);
     options.edges = values->edges;
     options.agent = values->agent;
+    options.replace = values->force;
     options.profiling_level = values->profiling_level;
     if (values->time_limit_s > 0)
         options.time_limit_s = values->time_limit_s;
@@ -105,6 +108,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int usage = 0;
     if (values->chipset == NULL || values->output == NULL)
         return cli_usage_error("prepare", "%s is needed", values->chipset == NULL ? "--chipset C" : "-o DIR");
+    if (cli_check_output_folder(values->output, values->force, "--force replaces a prepared folder") != 0)
+        return ND_EXIT_TROUBLE;
     struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
     enum nd_status status = probes != NULL ? nd_model_load(operands[0], &model, &err) : cli_memory_error(&err);
     if (status == ND_OK)
@@ -137,6 +142,11 @@ static const struct cli_option options[] = {
      .offset = AT(output),
      .argument = "DIR",
      .help = "the folder to make"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = CLI_FLAG,
+     .offset = AT(force),
+     .help = "replace a prepared folder that exists"},
     {.name = "probe",
      .letter = 'p',
      .kind = CLI_LIST,

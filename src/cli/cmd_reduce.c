@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/dims.h"
+#include "cli/output.h"
 #include "cli/reduce_report.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
@@ -138,6 +139,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("reduce", "--differs takes Nlsb or N%%, not '%s'", values->differs);
     if (values->differs == NULL && (values->against != NULL || values->edge != NULL))
         return cli_usage_error("reduce", "--against and --edge go with --differs");
+    if (values->output != NULL &&
+        cli_check_output_folder(values->output, values->replace, "--force replaces a reproducer") != 0)
+        return ND_EXIT_TROUBLE;
     options.folder = values->output;
     options.replace = values->replace;
     options.edge = values->edge;
@@ -175,7 +179,12 @@ static const struct cli_option options[] = {
      .argument = "DIR",
      .help = "write the reproducer there: reproducer.onnx, inputs.npz, captures of the device and of a "
              "reference, README.txt"},
-    {.name = "replace", .kind = CLI_FLAG, .offset = AT(replace), .help = "replace a reproducer that is in DIR"},
+    {.name = "force",
+     .letter = 'f',
+     .kind = CLI_FLAG,
+     .offset = AT(replace),
+     .help = "replace a reproducer that is in DIR"},
+    {.name = "replace", .kind = CLI_FLAG, .offset = AT(replace), .help = "the same as --force"},
     {.name = "sessions",
      .kind = CLI_NUMBER,
      .offset = AT(n_sessions),

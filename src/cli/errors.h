@@ -24,6 +24,7 @@ enum cli_error_id {
     CLI_E_FILE_EXISTS = 214,
     CLI_E_NO_OBJECT = 724,
     CLI_E_STORE_ENTRY = 1013,
+    CLI_E_ENCODINGS_MISMATCH = 1211,
 };
 
 /* Prints "npudiff: <message> [ND-<id>]" on stderr; the exit code that belongs to the error, never 0: an error

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/options.h"
@@ -40,4 +41,29 @@ bool cli_is_hdf5(const char *path)
     if (fd >= 0)
         close(fd);
     return is_hdf5;
+}
+
+int cli_check_output_folder(const char *path, bool is_forced, const char *remedy)
+{
+    struct stat info;
+    bool exists = lstat(path, &info) == 0;
+    return exists && !is_forced ? cli_fail(CLI_E_FILE_EXISTS, path, "'%s' exists already; %s", path, remedy)
+                                : 0;
+}
+
+int cli_check_output(const char *path, bool is_forced, const char *remedy)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
+        return cli_fail(CLI_E_FILE_EXISTS, path, "'%s' is a folder", path);
+    const char *slash = strrchr(path, '/');
+    size_t n = slash == path ? 1 : slash != NULL ? (size_t)(slash - path) : 0;
+    char *folder = n > 0 ? strndup(path, n) : strdup(".");
+    if (folder == NULL)
+        return cli_fail_memory();
+    int problem = access(folder, W_OK) != 0 ? errno : 0;
+    free(folder);
+    if (problem != 0)
+        return cli_fail(CLI_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
+    return cli_check_output_folder(path, is_forced, remedy);
 }

@@ -8,6 +8,17 @@
  * exists stays, and that is an error. 0, or exit code 2 with the reason on stderr. */
 int cli_write_text(const char *path, const char *text, bool replace);
 
+/* What would stop the writing at the end, found before anything runs: 0 when the file can be made there, else 2
+ * with the reason on stderr. With is_forced one that exists is replaced. remedy says what helps where it
+ * exists:
+ * "--force replaces it". */
+int cli_check_output(const char *path, bool is_forced, const char *remedy);
+
+/* The same for a folder that is made, and replaced, as a whole. What may be replaced is for those to say who
+ * made it.
+ */
+int cli_check_output_folder(const char *path, bool is_forced, const char *remedy);
+
 /* The file begins as HDF5 does. Needs no memory: a capture must not be taken for a text because there is none.
  */
 bool cli_is_hdf5(const char *path);

@@ -235,6 +235,18 @@ class Refusals(Prepared):
         self.refuse("exists already")
         self.refuse("exists already", folder=f"{self.folder}/prepared/")
 
+    def test_folder_that_is_replaced(self):
+        folder = self.folder / "prepared"
+        folder.mkdir()
+        prepare("mul.u8.onnx", "gen3", folder, "-q", "--force", probes=["ones"]) # an empty one
+        (folder / "results").mkdir()
+        prepare("mul.u8.onnx", "gen3", folder, "-q", "--force", probes=["zeros"])
+        self.assertFalse((folder / "results").exists())
+        self.assertEqual([p["name"] for p in manifest(folder)["probes"]], ["zeros"])
+        self.assertEqual(sorted(self.folder.iterdir()), [folder])
+        (folder / "npudiff.json").unlink()
+        self.refuse("is not a prepared folder", "--force")
+
     def test_folder_that_cannot_be_written(self):
         self.refuse("cannot find folder", folder=self.folder / "none" / "prepared")
         self.refuse("cannot make folder '/proc/prepared'", folder="/proc/prepared")

@@ -41,6 +41,18 @@ enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *na
 
 /* ---- what was asked ---- */
 
+/* A folder is only replaced when it is empty or one of ours: what else is in it is nobody's to remove. */
+static bool is_replaceable(const char *folder)
+{
+    struct stat info;
+    char *manifest = nd_path_join(folder, "npudiff.json");
+    bool is_ours = manifest != NULL && nd_path_exists(manifest);
+    free(manifest);
+    if (is_ours)
+        return lstat(folder, &info) == 0 && S_ISDIR(info.st_mode);
+    return rmdir(folder) == 0 && mkdir(folder, 0777) == 0; /* which it lets happen to empty ones alone */
+}
+
 static enum nd_status check_request(const struct nd_prepare_work *work, const char *folder,
                                     struct nd_error *err)
 {
@@ -54,8 +66,11 @@ static enum nd_status check_request(const struct nd_prepare_work *work, const ch
     if (options->edges != NULL && strcmp(options->edges, "none") == 0)
         return nd_fail(err, ND_E_OPTION_VALUE, "none",
                        "edges 'none' leave the model untouched, and a context gives codes: use 'outputs'");
-    if (lstat(folder, &info) == 0)
+    if (lstat(folder, &info) == 0 && !options->replace)
         return nd_fail(err, ND_E_FILE_EXISTS, folder, "'%s' exists already", folder);
+    if (lstat(folder, &info) == 0 && !is_replaceable(folder))
+        return nd_fail(err, ND_E_FILE_EXISTS, folder,
+                       "'%s' exists already and is not a prepared folder: it is not replaced", folder);
     for (size_t i = 0; i < work->n_probes; i++)
         for (size_t k = 0; k < i; k++)
             if (strcmp(work->probes[i]->name, work->probes[k]->name) == 0)
@@ -144,10 +159,24 @@ static enum nd_status publish(struct nd_prepare_work *work, const char *final_pa
     mode_t mask = umask(0);
     umask(mask);
     nd_dir_remove(work->scratch);
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s.old", work->folder);
+    char *old = nd_strbuf_take(&text);
+    if (old == NULL)
+        return nd_fail_memory(err);
+    bool is_moved = work->options->replace && rename(final_path, old) == 0;
+    enum nd_status status = ND_OK;
     /* mkdtemp lets nobody else in. */
     if (chmod(work->folder, 0777 & ~mask) != 0 || rename(work->folder, final_path) != 0)
-        return nd_fail(err, errno == ENOTEMPTY || errno == EEXIST ? ND_E_FILE_EXISTS : ND_E_FILE_WRITE,
-                       final_path, "cannot make folder '%s': %s", final_path, strerror(errno));
+        status = nd_fail(err, errno == ENOTEMPTY || errno == EEXIST ? ND_E_FILE_EXISTS : ND_E_FILE_WRITE,
+                         final_path, "cannot make folder '%s': %s", final_path, strerror(errno));
+    if (is_moved && status == ND_OK)
+        nd_dir_remove(old);
+    else if (is_moved && rename(old, final_path) != 0)
+        nd_error_context(err, "what was in '%s' is now in '%s'", final_path, old);
+    free(old);
+    if (status != ND_OK)
+        return status;
     free(work->folder);
     work->folder = NULL;
     return ND_OK;

@@ -15,9 +15,11 @@ cat > some.encodings <<'END'
   {"name": "nowhere", "output_dtype": "uint8", "y_scale": 0.5},
   {"name": "logits", "output_dtype": "float16", "y_scale": 1}]}
 END
-run encodings apply "$GOLDEN/models/cnn.float.onnx" some.encodings -o some.onnx
+run encodings apply "$GOLDEN/models/cnn.float.onnx" some.encodings -o none.onnx
+run encodings apply "$GOLDEN/models/cnn.float.onnx" some.encodings -o none.onnx --json 2>/dev/null
+run encodings apply "$GOLDEN/models/cnn.float.onnx" some.encodings -o some.onnx --allow-unknown
 run encodings apply "$GOLDEN/models/cnn.float.onnx" some.encodings -o strict.onnx --strict
-run encodings apply "$GOLDEN/models/cnn.w8a8.onnx" some.encodings -o again.onnx
+run encodings apply "$GOLDEN/models/cnn.w8a8.onnx" some.encodings -o again.onnx --allow-unknown
 run encodings apply "$GOLDEN/models/cnn.float.onnx" some.encodings
 
 # Bad files and words.

@@ -44,7 +44,7 @@ check qualify missing.yaml --json
 check golden list missing --json
 check triage empty.h5 --against missing --json
 check bundle empty.h5 -o x.json --json
-check import npy missing -o x.h5 --json
+check import numpy missing -o x.h5 --json
 check export aihub missing.h5 -o x.h5 --json
 check info empty.h5 --json
 check ls missing.h5 --json

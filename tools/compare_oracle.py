@@ -212,6 +212,31 @@ class Side:
         }  # fmt: skip
 
 
+# ---- codes against floats (section 12) ----
+
+def rounded(dtype, value):
+    """The bits of the float of the type that is nearest, ties to even."""
+    place = min(abs(rank(dtype, value)), largest_bits(dtype))
+    return place | (value < 0) << sum(FLOATS[dtype][:2])
+
+
+def is_within_roundings(dtype, code, zero, scale, value):
+    error = abs(Fraction(value) - Fraction(scale) * (code - zero))
+    unit, scale = Fraction(2) ** (-FLOATS[dtype][1] - 1), abs(Fraction(scale))
+    tiny = Fraction(smallest_normal(dtype)) * 2 * unit
+    return error <= 2 * unit * scale * (abs(code) + abs(zero) + abs(code - zero)) + 3 * tiny / 2 and error < scale / 2
+
+
+def is_dequantised(dtype, code, zero, scale, value):
+    if math.isnan(value) or math.isinf(value):
+        return False
+    if rank(dtype, float(scale * (code - zero))) == rank(dtype, value):
+        return True
+    types = [dtype] + [t for t in ("float32", "float16")
+                       if FLOATS[t][1] < FLOATS[dtype][1] and float_value(t, rounded(t, value)) == value]  # fmt: skip
+    return any(is_within_roundings(t, code, zero, scale, value) for t in types)
+
+
 # ---- a pair ----
 
 class Element:
@@ -223,6 +248,8 @@ class Element:
         r, t = self.r, self.t
         both_nan = math.isnan(r) and math.isnan(t)
         self.differs = not (r == t or both_nan) if is_mixed else r_bits != t_bits
+        self.is_rounding = self.differs and ref.is_float != test.is_float and self.rounds(ref, test)
+        self.differs = self.differs and not self.is_rounding
         self.kind = None
         if self.differs and both_nan:
             self.kind = "nan_payload"
@@ -239,6 +266,14 @@ class Element:
                 self.kind = "saturation_mismatch"
 
 
+    def rounds(self, ref, test):
+        side, bits, floats, value = (test, self.bits[1], ref, self.r) if ref.is_float else (ref, self.bits[0], test, self.t)
+        if not side.scales:
+            return False
+        channel, code = side.channel(self.index), integer_value(side.dtype, bits)
+        return is_dequantised(floats.dtype, code, side.zero_points[channel], side.scales[channel], value)
+
+
 class Pair:
     def __init__(self, case):
         self.case, self.shape = case, case["shape"]
@@ -250,6 +285,7 @@ class Pair:
             self.samples.append([Element((*place, i), self.ref, self.test, r, t, self.is_mixed)
                                  for i, (r, t) in enumerate(zip(ref, test))])  # fmt: skip
         self.unequal = [s for s in self.samples if any(e.differs for e in s)]
+        self.counted = self.samples if self.is_mixed else self.unequal  # by sections 7 and 8
         self.all = [e for s in self.samples for e in s]
         self.differing = [e for e in self.all if e.differs]
         self.measured = [e for e in self.differing if not e.is_left_out]
@@ -278,6 +314,7 @@ class Pair:
         n = len(self.all)
         first = self.differing[0].place if self.differing else None
         return {"n_samples": len(self.samples), "n_samples_differing": len(self.unequal), "n_elems": n,
+                "n_dequantised": sum(e.is_rounding for e in self.all),
                 "n_differing": len(self.differing), "share": len(self.differing) / n if n else 0.0,
                 "first": list(first) if first else None}  # fmt: skip
 
@@ -321,7 +358,7 @@ class Pair:
             for key, total in sums.items():
                 add_sample(total, terms[key])
         n, n_rel = len(absolute), len(relative)
-        equal_nans = sum(not e.differs and math.isnan(e.r) for s in self.unequal for e in s)
+        equal_nans = sum(not e.differs and math.isnan(e.r) for s in self.counted for e in s)
         if self.all and n <= equal_nans:
             keys = [f"{kind}.{key}" for kind in ("abs", "rel") for key in ("max", "mean", "median", "p99")]
             return {**dict.fromkeys([*keys, "rmse"], NAN), "n_rel_undefined": 0}
@@ -338,7 +375,7 @@ class Pair:
         if not self.differing:
             return self.nothing_differs()
         sums, n = {key: Sum() for key in ("rr", "tt", "dd", "rd", "r", "t")}, 0
-        for sample in self.unequal:
+        for sample in self.counted:
             terms = {key: [0.0] * len(sample) for key in sums}
             for i, e in enumerate(sample):
                 if math.isfinite(e.r) and math.isfinite(e.t):
@@ -380,7 +417,7 @@ class Pair:
         out = {f"n_{kind}": sum(e.kind == kind for e in self.differing)
                for kind in ("nan_mismatch", "nan_payload", "inf_mismatch", "zero_sign", "saturation_mismatch")}
         for name, side, which in (("ref_side", self.ref, 0), ("test_side", self.test, 1)):
-            samples = [[(e.bits[which], (e.r, e.t)[which]) for e in s] for s in self.unequal]
+            samples = [[(e.bits[which], (e.r, e.t)[which]) for e in s] for s in self.counted]
             out.update({f"{name}.{key}": value for key, value in side.account(samples).items()})
         return out
 

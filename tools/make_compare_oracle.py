@@ -18,7 +18,7 @@ import sys
 from fractions import Fraction
 from pathlib import Path
 
-from compare_oracle import FLOATS, INF, INTEGERS, M64, NAN, Pair, float_value, hex_double, rank, size_of, to_double
+from compare_oracle import FLOATS, INF, INTEGERS, M64, NAN, Pair, float_value, hex_double, integer_value, rank, rounded, size_of, to_double
 
 
 # ---- the inputs ----
@@ -259,8 +259,38 @@ def signal_cases(rng):
     yield hand_case(rng, "float64", [3], f64(0, 1, 2), [f64(-0.0, 1, 2)], n_worst=5, gate={"ulp": 0})
 
 
+def compute_in(dtype, code, zero, scale, is_split):
+    """The real value of a code as a unit that computes in the type makes it: by a difference or by two products."""
+    def fit(value):
+        return float_value(dtype, rounded(dtype, value))
+
+    scale = fit(scale)
+    return fit(fit(code * scale) - fit(zero * scale)) if is_split else fit((code - zero) * scale)
+
+
+def dequantised_cases(rng):
+    rows = [("uint8", "float32", "float32"), ("uint16", "float32", "float32"), ("uint8", "float32", "float16"),
+            ("int8", "float16", "float16"), ("uint8", "float64", "float32"), ("int32", "float32", "float32"),
+            ("uint16", "float32", "float16"), ("int4", "bfloat16", "bfloat16")]  # fmt: skip
+    for dtype, stored, computed in rows:
+        for is_split in (False, True):
+            side = quantised(rng, dtype, [40], -1)
+            scale, zero = side["scales"][0], side["zero_points"][0]
+            _, least, most = INTEGERS[dtype]
+            codes = [rng.randint(least, most) & (1 << 8 * INTEGERS[dtype][0]) - 1 for _ in range(40)]
+            floats = []
+            for i, bits in enumerate(codes):
+                code = integer_value(dtype, bits) + (i % 13 == 12)  # these few are another code
+                floats.append(rounded(stored, compute_in(computed, code, zero, scale, is_split)))
+            case = {"shape": [40], "ref": side, "test": {"dtype": stored}, "samples": [((0, 0), codes, floats)]}
+            if is_split:
+                case.update(ref=case["test"], test=side, samples=[((0, 0), floats, codes)])
+            yield finish_case(rng, case)
+
+
 def make_pairs(rng):
-    return [*plain_cases(rng), *quantised_cases(rng), *mixed_cases(rng), *structure_cases(rng), *signal_cases(rng)]
+    return [*plain_cases(rng), *quantised_cases(rng), *mixed_cases(rng), *structure_cases(rng), *signal_cases(rng),
+            *dequantised_cases(rng)]  # fmt: skip
 
 
 # ---- as JSON ----
@@ -275,7 +305,7 @@ ref_side.min ref_side.max
 test_side.elements test_side.nan test_side.inf test_side.zero test_side.subnormal test_side.saturated test_side.stuck
 test_side.min test_side.max
 structure.first_index structure.last_index structure.stride structure.n_runs structure.longest_run
-tolerance.is_possible tolerance.lsb tolerance.ulp tolerance.atol tolerance.rtol""".split()
+tolerance.is_possible tolerance.lsb tolerance.ulp tolerance.atol tolerance.rtol n_dequantised""".split()
 
 
 def word(value):

@@ -193,6 +193,10 @@ struct nd_difference {
     uint64_t n_elems;             /* compared, the equal ones included */
     bool has_values;      /* false: samples differ whose values are not stored; only the fields above hold */
     bool is_mixed;        /* other types on the two sides: section 12 */
+    /* Codes against floats: elements whose values differ by no more than the rounding of code to float, and the
+     * largest of these differences in steps. They are equal after dequantisation, and not differing. Section 12. */
+    uint64_t n_dequantised;
+    double dequantised_steps;
     uint64_t n_differing; /* elements whose bits differ */
     double share;         /* n_differing / n_elems; 0 for empty tensors */
     uint64_t n_failing;   /* elements that fail the edge's gate */

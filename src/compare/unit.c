@@ -259,7 +259,9 @@ static void compare_block(struct nd_worker *w, struct nd_job *job, const struct 
         struct nd_pair_block block = {.probe = job->probe, .sample = sample, .first = first, .n = n};
         block.ref = view_side(w, job, range, pair->ref, &block);
         block.test = view_side(w, job, range, pair->test, &block);
-        if (nd_pair_block_make(&pair->context, &w->scratch, &block) == 0)
+        size_t n_differing = nd_pair_block_make(&pair->context, &w->scratch, &block);
+        nd_dequantised_note(job->states[w->index][w->wanted[k]], &block);
+        if (n_differing == 0)
             continue;
         nd_pair_state_update(job->states[w->index][w->wanted[k]], &pair->context, &block);
         atomic_store_explicit(&pair->seen[sample - job->first_sample], 1, memory_order_relaxed);

@@ -22,20 +22,20 @@ static struct nd_edge_value sqnr_of(const struct nd_difference *d, bool is_same)
     return (struct nd_edge_value){true, is_same ? INFINITY : d->sqnr_db, NULL};
 }
 
-/* Codes against the floats that stand for them, as a prepared model gives them out: rounded to floats, they are
- * off by less than a hundredth of a step. */
+/* Codes against the floats that stand for them, as a prepared model gives them out: what is only the rounding of
+ * code to float does not differ. A whole number of steps is one to a hundredth of a step. */
 static struct nd_edge_value mixed_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
 {
     double steps = d->abs.max / step, whole = round(steps);
     bool is_on_grid =
         d->has_values && d->n_nan_mismatch == 0 && d->n_inf_mismatch == 0 && fabs(steps - whole) < 0.01;
-    bool is_same = is_on_grid && whole == 0;
+    bool is_same = d->has_values && d->n_samples_differing == 0;
     if (gate == ND_POLICY_BIT_EQUAL)
         return (struct nd_edge_value){true, is_same ? 0 : (double)d->n_samples_differing, NULL};
     if (gate == ND_POLICY_SQNR && d->has_values)
         return sqnr_of(d, is_same);
-    if (gate == ND_POLICY_LSB && is_on_grid)
-        return (struct nd_edge_value){true, whole, NULL};
+    if (gate == ND_POLICY_LSB && (is_same || is_on_grid))
+        return (struct nd_edge_value){true, is_same ? 0 : whole, NULL};
     if (gate == ND_POLICY_SHARE && is_same)
         return (struct nd_edge_value){true, 0, NULL};
     return (struct nd_edge_value){false, NAN, "codes stand against floats"};

@@ -284,6 +284,8 @@ void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparis
         nd_json_bool(json, "mixed", d->is_mixed);
     else
         nd_json_null(json, "mixed");
+    nd_json_count_if(json, "dequantised", known.has_values && d->is_mixed, d->n_dequantised);
+    nd_json_real_if(json, "dequantised_steps", known.has_values && d->n_dequantised > 0, d->dequantised_steps);
     put_signal(json, known, d);
     put_structure(json, edge, known.has_values, &d->structure);
     if (known.has_values)

@@ -105,17 +105,33 @@ void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value)
     nd_table_add(table, exists ? nd_format_near_one(value, number) : "-");
 }
 
-/* Edges with at least one pair of that verdict. */
-static size_t count_edges(const struct nd_comparison *c, enum nd_verdict verdict)
+static bool has_verdict(const struct nd_comparison *c, const struct nd_compared_edge *edge,
+                        enum nd_verdict verdict)
 {
-    size_t n = 0;
-    for (size_t e = 0; e < c->n_edges; e++) {
-        bool has_one = false;
-        for (size_t t = 1; t < c->n_devices; t++)
-            has_one = has_one || c->edges[e].pairs[t - 1].verdict == verdict;
-        n += has_one;
+    for (size_t t = 1; t < c->n_devices; t++)
+        if (edge->pairs[t - 1].verdict == verdict)
+            return true;
+    return false;
+}
+
+/* What is said of an edge: one thing for all tests, so that no edge is counted twice in a sentence. What could not
+ * be compared is counted apart. */
+enum said { SAID_DIFFERS, SAID_NAN, SAID_WITHIN, SAID_DEQUANTISED, SAID_OTHER_TYPE, SAID_EQUAL, N_SAID };
+
+static enum said what_is_said(const struct nd_comparison *c, const struct nd_compared_edge *edge)
+{
+    bool is_different = false, is_dequantised = false;
+    for (size_t t = 1; t < c->n_devices; t++) {
+        const struct nd_difference *d = &edge->pairs[t - 1].total.difference;
+        is_different = is_different || d->n_samples_differing > 0;
+        is_dequantised = is_dequantised || d->n_dequantised > 0;
     }
-    return n;
+    return has_verdict(c, edge, ND_VERDICT_DIFFERS)        ? SAID_DIFFERS
+           : has_verdict(c, edge, ND_VERDICT_INCONCLUSIVE) ? SAID_NAN
+           : !has_verdict(c, edge, ND_VERDICT_WITHIN)      ? SAID_EQUAL
+           : is_different                                  ? SAID_WITHIN
+           : is_dequantised                                ? SAID_DEQUANTISED
+                                                           : SAID_OTHER_TYPE;
 }
 
 /* What the verdict means here, in one half sentence on the last line. What does not fit there is left out: it
@@ -124,21 +140,25 @@ static void put_verdict(const struct nd_text_report *report)
 {
     enum { PART_BYTES = 128 };
     const struct nd_comparison *c = report->comparison;
-    size_t n_failed = 0;
+    size_t n_failed = 0, n_not_comparable = 0, n[N_SAID] = {0};
     for (size_t i = 0; i < c->n_devices; i++)
         n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
+    for (size_t e = 0; e < c->n_edges; e++) {
+        n[what_is_said(c, &c->edges[e])]++;
+        n_not_comparable += has_verdict(c, &c->edges[e], ND_VERDICT_NOT_COMPARABLE);
+    }
     const struct {
         size_t n;
         size_t of;
         const char *what;
     } parts[] = {
         {n_failed, c->n_devices, "devices failed"},
-        {count_edges(c, ND_VERDICT_DIFFERS), c->n_edges,
-         c->has_gates ? "edges fail their gate" : "edges differ"},
-        {count_edges(c, ND_VERDICT_INCONCLUSIVE), c->n_edges, "edges have samples that are NaN on both sides"},
-        {count_edges(c, ND_VERDICT_WITHIN), c->n_edges,
-         c->has_gates ? "edges differ within their gate" : "edges are of equal values in other types"},
-        {count_edges(c, ND_VERDICT_NOT_COMPARABLE), c->n_edges, "edges not or only partly comparable"},
+        {n[SAID_DIFFERS], c->n_edges, c->has_gates ? "edges fail their gate" : "edges differ"},
+        {n[SAID_NAN], c->n_edges, "edges have samples that are NaN on both sides"},
+        {n[SAID_WITHIN], c->n_edges, "edges differ only within their gate"},
+        {n[SAID_DEQUANTISED], c->n_edges, "edges are equal after dequantisation"},
+        {n[SAID_OTHER_TYPE], c->n_edges, "edges have equal values in different types"},
+        {n_not_comparable, c->n_edges, "edges not or only partly comparable"},
     };
     struct nd_strbuf line = {0};
     const char *separator = " (";

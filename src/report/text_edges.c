@@ -89,7 +89,7 @@ static bool is_equal_everywhere(const struct nd_comparison *c, const struct nd_c
         bool has_failed =
             c->devices[t].status == ND_CAPTURE_FAILED || c->devices[0].status == ND_CAPTURE_FAILED;
         bool is_excused = has_failed && (total->coverage == ND_COVERAGE_PART || c->devices[t].class_id < 0);
-        if (total->difference.n_samples_differing > 0 || (total->coverage != ND_COVERAGE_FULL && !is_excused))
+        if (total->difference.n_samples_differing > 0 || total->difference.n_dequantised > 0 || (total->coverage != ND_COVERAGE_FULL && !is_excused))
             return false;
     }
     return true;
@@ -218,6 +218,31 @@ static void put_panels(const struct nd_text_report *report)
     put_legend(report, &marks);
 }
 
+/* Codes against floats that stand for them: by how much rounding moved the floats. */
+static void put_dequantised(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    size_t n = 0;
+    double most = 0;
+    char number[ND_NUMBER_BYTES];
+    for (size_t e = 0; e < c->n_edges; e++) {
+        bool is_equal = false;
+        for (size_t t = 1; t < c->n_devices; t++) {
+            const struct nd_difference *d = &c->edges[e].pairs[t - 1].total.difference;
+            if (d->n_dequantised == 0)
+                continue;
+            is_equal = d->n_samples_differing == 0;
+            most = d->dequantised_steps > most ? d->dequantised_steps : most;
+        }
+        n += is_equal;
+    }
+    if (n > 0)
+        nd_strbuf_printf(report->out,
+                         "codes against floats: %zu edge%s equal after dequantisation (rounding moves a float by "
+                         "%s LSB at most)\n",
+                         n, n == 1 ? " is" : "s are", nd_format_short(most, number));
+}
+
 void nd_text_edges(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -241,4 +266,5 @@ void nd_text_edges(const struct nd_text_report *report)
         nd_strbuf_puts(report->out, "share of differing elements, and the largest difference:\n");
         put_panels(report);
     }
+    put_dequantised(report);
 }

@@ -8,12 +8,23 @@ CHIPSETS = ["gen1", "gen3"]
 
 
 class Observing(Scratch):
+    def check_compare(self, codes, floats):
+        """The floats of an untouched run are the codes but for the rounding of code to float: no difference."""
+        for sides in ((codes, floats), (floats, codes)):
+            text = npudiff("compare", *sides)
+            self.assertIn("1 edge is equal after dequantisation (rounding moves a float by ", text)
+            self.assertIn("\nverdict: within (1 of 1 edges are equal after dequantisation)\n", text)
+            self.assertNotIn("ulp", text)
+            self.assertNotIn("first difference", text)
+
     def check(self, model):
         """The model's output is bit-equal when all edges are exposed, when only the outputs are, and (as the floats of the
         same codes) when the file is run untouched."""
         for which in ("all", "outputs", "none"):
-            capture(model, [f"htp-sim:{name}" for name in CHIPSETS], ["uniform:30"], self.folder / which, "--edges", which,
-                    "-j", "2")
+            capture(model, ["cpu", *(f"htp-sim:{name}" for name in CHIPSETS)], ["uniform:30"], self.folder / which,
+                    "--edges", which, "-j", "2")
+        for name in ("cpu", *CHIPSETS):
+            self.check_compare(self.folder / "outputs" / f"{name}.h5", self.folder / "none" / f"{name}.h5")
         for name in CHIPSETS:
             opened = {}
             for which in ("all", "outputs", "none"):

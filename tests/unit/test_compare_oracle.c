@@ -108,6 +108,7 @@ static const struct number {
     NUMBER("tolerance.ulp", tolerance.ulp, COUNT),
     NUMBER("tolerance.atol", tolerance.atol, REAL),
     NUMBER("tolerance.rtol", tolerance.rtol, REAL),
+    NUMBER("n_dequantised", n_dequantised, COUNT),
 };
 enum { N_NUMBERS = sizeof numbers / sizeof numbers[0] };
 

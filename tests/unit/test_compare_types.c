@@ -256,6 +256,75 @@ static void mixed_zeros_and_nans_are_equal(void **state)
     assert_int_equal(d.n_samples_differing, 0); /* no value differs */
 }
 
+/* Every code of a byte, as floats that a unit may make of it. */
+enum { CODES = 256 };
+
+struct dequantisation {
+    uint8_t codes[CODES];
+    float one_product[CODES], two_products[CODES], in_half[CODES];
+};
+
+static struct dequantisation dequantise(float scale, float zero)
+{
+    struct dequantisation made;
+    for (int i = 0; i < CODES; i++) {
+        made.codes[i] = (uint8_t)i;
+        made.one_product[i] = ((float)i - zero) * scale;
+        float code_part = (float)i * scale, zero_part = zero * scale;
+        made.two_products[i] = code_part - zero_part;
+        uint64_t half = bits_near(ND_DTYPE_F16, (double)made.one_product[i]);
+        made.in_half[i] = (float)value_of(ND_DTYPE_F16, half);
+    }
+    return made;
+}
+
+static void floats_that_codes_were_made_of_are_equal(void **state)
+{
+    (void)state;
+    float scale[] = {0.040689535f};
+    int64_t zero[] = {112};
+    struct nd_edge codes = edge_of(ND_DTYPE_U8, CODES), floats = edge_of(ND_DTYPE_F32, CODES);
+    codes.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
+    struct dequantisation made = dequantise(scale[0], 112);
+    float *const orders[] = {made.one_product, made.two_products, made.in_half};
+    for (size_t k = 0; k < 3; k++) {
+        struct nd_pair_context context = context_of(&codes, &floats, NULL);
+        struct nd_difference d = compare_pair(&context, made.codes, orders[k]);
+        assert_int_equal(d.n_differing + d.n_samples_differing + d.n_failing, 0);
+        assert_true(d.n_dequantised > 100); /* the others are exact */
+        assert_true(d.dequantised_steps > 0 && d.dequantised_steps < (k < 2 ? 1e-4 : 0.5));
+        assert_f64_bits(d.abs.max, 0);
+        free(d.worst);
+        float right = orders[k][200];
+        static const float steps[] = {1, 0.6f, -1, 0.3f}; /* another code, and no code at all */
+        for (size_t i = 0; i < 4; i++) {
+            orders[k][200] = right + steps[i] * scale[0];
+            context = context_of(&floats, &codes, NULL); /* the sides may be the other way round */
+            d = compare_pair(&context, orders[k], made.codes);
+            assert_int_equal(d.n_differing, 1);
+            assert_int_equal(d.first.index, 200);
+            free(d.worst);
+        }
+        orders[k][200] = right;
+    }
+}
+
+/* A float of half precision may stand for any of several codes of 16 bits. */
+static void halves_of_wide_codes_differ(void **state)
+{
+    (void)state;
+    float scale[] = {1e-3f}, wide = 0x1.d4cp+5f;
+    int64_t zero[] = {0};
+    uint16_t code = 58600;
+    struct nd_edge codes = edge_of(ND_DTYPE_U16, 1), floats = edge_of(ND_DTYPE_F32, 1);
+    codes.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
+    struct nd_pair_context context = context_of(&codes, &floats, NULL);
+    struct nd_difference d = compare_pair(&context, &code, &wide);
+    assert_true(fabs((double)wide - 58.6) < 0x1p-11 * 59); /* one rounding to half precision away */
+    assert_int_equal(d.n_differing, 1);
+    free(d.worst);
+}
+
 /* Scales per channel. */
 
 static void channels_have_their_own_scales(void **state)
@@ -340,6 +409,8 @@ int main(void)
         cmocka_unit_test(ulp_in_takes_codes_as_real_values),
         cmocka_unit_test(mixed_pairs_are_compared_as_real_values),
         cmocka_unit_test(mixed_zeros_and_nans_are_equal),
+        cmocka_unit_test(floats_that_codes_were_made_of_are_equal),
+        cmocka_unit_test(halves_of_wide_codes_differ),
         cmocka_unit_test(channels_have_their_own_scales),
         cmocka_unit_test(channels_of_one_scale_are_like_one_for_all),
     };

@@ -29,6 +29,12 @@ struct nd_side_view {
     const struct nd_side_block *block;
 };
 
+/* Elements whose code and float differ by no more than the rounding of code to float. Section 12. */
+struct nd_dequantised {
+    uint64_t n;
+    double max_steps; /* the largest difference of them, in steps of the code; -infinity: none */
+};
+
 struct nd_pair_block {
     size_t probe, sample, first, n; /* elements [first, first + n) of the sample */
     struct nd_side_view ref, test;
@@ -43,14 +49,15 @@ struct nd_pair_block {
     bool is_clean;            /* every element of both sides is finite; else the sums that follow leave out */
     struct nd_self_sums ref_both, test_both; /* the elements of which one side is not finite */
     size_t n_test_only;                      /* elements that are finite in the reference only */
+    struct nd_dequantised dequantised;       /* they do not differ: test.x is ref.x there */
 };
 
-/* Memory for one block; one per thread. About 50 KB. */
+/* Memory for one block; one per thread. About 60 KB. */
 struct nd_block_scratch {
     uint8_t mask[ND_BLOCK];
     uint16_t differing[ND_BLOCK], measured[ND_BLOCK], unmeasured[ND_BLOCK];
     uint64_t distance[ND_BLOCK];
-    double ref_clean[ND_BLOCK], test_clean[ND_BLOCK];
+    double ref_clean[ND_BLOCK], test_clean[ND_BLOCK], test_equal[ND_BLOCK];
 };
 
 /* What two edges that can be compared have in common; is_mixed and the gate are as nd_align_edges and the
@@ -66,7 +73,7 @@ void nd_side_block_make(const struct nd_layout *layout, const struct nd_kernels 
                         struct nd_side_block *out);
 
 /* block->probe, sample, first, n, ref and test are given; the rest is made. Returns the number of differing
- * elements; when it is 0 nothing else is filled. The arrays lie in scratch. */
+ * elements; when it is 0 nothing else but `dequantised` is filled. The arrays lie in scratch. */
 size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
                           struct nd_pair_block *block);
 

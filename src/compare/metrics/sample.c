@@ -52,7 +52,9 @@ enum nd_status nd_sample_compare(struct nd_pair_state *state, const struct nd_pa
                               b->ref, &ref_block, &b->ref_side);
         block.test = load_side(&context->test, context->kernels, test + first * context->test.elem_bytes,
                                &block, b->test, &test_block, &b->test_side);
-        if (nd_pair_block_make(context, &b->scratch, &block) == 0)
+        size_t n_differing = nd_pair_block_make(context, &b->scratch, &block);
+        nd_dequantised_note(state, &block);
+        if (n_differing == 0)
             continue;
         nd_pair_state_update(state, context, &block);
         is_found = true;

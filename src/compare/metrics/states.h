@@ -84,6 +84,7 @@ struct nd_pair_state {
     struct nd_signal_state signal;
     struct nd_account_state account;
     struct nd_numbers_state numbers;
+    struct nd_dequantised dequantised;
     struct nd_structure_state structure;
     struct nd_worst_state worst;
     struct nd_tolerance_state tolerance;
@@ -106,8 +107,8 @@ struct nd_metric {
 };
 
 extern const struct nd_metric nd_metric_bits, nd_metric_steps, nd_metric_ulp, nd_metric_error, nd_metric_signal,
-    nd_metric_account, nd_metric_numbers, nd_metric_structure, nd_metric_worst, nd_metric_tolerance,
-    nd_metric_distribution;
+    nd_metric_account, nd_metric_numbers, nd_metric_dequantised, nd_metric_structure, nd_metric_worst,
+    nd_metric_tolerance, nd_metric_distribution;
 
 /* A new, empty state; NULL when out of memory. */
 struct nd_pair_state *nd_pair_state_create(const struct nd_pair_context *context, struct nd_error *err);
@@ -130,6 +131,9 @@ struct nd_specials {
 /* Adds one sample of which both sides were read, whether or not it differs. */
 void nd_numbers_add_sample(struct nd_numbers_state *state, size_t n_elems, const struct nd_specials *ref,
                            const struct nd_specials *test);
+
+/* Adds what nd_pair_block_make took for the rounding of code to float; it is no difference. */
+void nd_dequantised_note(struct nd_pair_state *state, const struct nd_pair_block *block);
 
 /* Adds one sample of which nothing is read: equal, or of unknown values. */
 void nd_bits_add_sample(struct nd_bits_state *state, size_t n_elems, bool differs, bool is_read, size_t probe,

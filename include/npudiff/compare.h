@@ -218,6 +218,10 @@ struct nd_difference {
     struct nd_error_stats rel;
     double rmse;
     uint64_t n_rel_undefined;
+    /* Signed, of codes and floats alike: elements with test > ref and test < ref, their shares, and the mean of
+     * test - ref in real units; over the elements that abs.mean is over. Section 6. */
+    uint64_t n_above, n_below;
+    double share_above, share_below, signed_mean;
     bool has_signal; /* false: no element is finite on both sides; the next six are NaN */
     double sqnr_db, cosine, norm_ratio, pearson; /* over the samples that differ */
     bool has_gain;
@@ -359,6 +363,33 @@ struct nd_top1 {
     struct nd_top1_pair *pairs;     /* [n_devices - 1] */
 };
 
+/* What the values of a test show beside the reference's, or the runs of one device beside each other. Filled by
+ * nd_diagnose_comparison (explain.h). */
+struct nd_compared_diagnosis {
+    size_t device, edge;
+    const char *kind; /* "truncation", "stale", ... Static */
+    char *text;
+    bool is_note;     /* it describes the arithmetic of a healthy device and accuses nobody */
+    bool is_of_runs;  /* it is about repeats of the device alone */
+    double amount;    /* what it is depends on the kind */
+    double explained; /* share of what is wrong that it explains */
+    double chance;    /* base 10 logarithm of the probability that an innocent device looks so; NaN: not stated */
+    size_t n_later;   /* later tensors of the device of which the same kind holds */
+};
+
+/* How the error of a test grows over the tensors, in their order. Filled by nd_diagnose_comparison. */
+struct nd_compared_depth {
+    size_t device;
+    const char *growth; /* "none", "square-root", "linear", "constant-rate", "unknown". Static */
+    bool is_share;      /* the error is the share of codes that differ, else the relative error of floats */
+    size_t n_tensors;   /* with an error */
+    double factor;      /* of a constant rate: per tensor; else 1 */
+    double first, last; /* the error that the law gives the first and the last of them; NaN when unknown */
+    double largest;     /* magnitude among the values compared, NaN when none were */
+    size_t largest_edge;
+    bool is_half; /* the device computes in half precision: values of 65504 and more would overflow */
+};
+
 struct nd_comparison {
     size_t struct_size;
     enum nd_verdict verdict;
@@ -387,6 +418,9 @@ struct nd_comparison {
     char *output_classes_text; /* the same over the model's outputs */
     size_t first_edge;         /* first edge on which devices differ, or SIZE_MAX */
     size_t first_test;         /* the first device that differs from the reference there, or SIZE_MAX */
+    size_t n_diagnoses, n_depths;
+    struct nd_compared_diagnosis *diagnoses; /* [n_diagnoses] by device, then by edge; none until they are asked for */
+    struct nd_compared_depth *depths;        /* [n_depths] */
 };
 
 /* Compares captures[1..n-1] with captures[0]. Everything in *out is owned by it: the captures may be closed.

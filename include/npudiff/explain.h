@@ -350,6 +350,15 @@ ND_PUBLIC enum nd_status nd_explain(const struct nd_model *model, const struct n
 /* Frees it and sets *explanation to NULL; NULL in *explanation is accepted. */
 ND_PUBLIC void nd_explanation_destroy(struct nd_explanation **explanation);
 
+/* Looks for what makes the values of the tests differ from the reference's, and the runs of a device from each other,
+ * and for how errors grow over the tensors: fills diagnoses and depths of a comparison of these captures, without the
+ * model. Reads at most 16 samples of each of the first 128 tensors of a device that differ, and of up to eight tensors
+ * beside each. Codes and floats of all types are judged alike. The verdict does not depend on it. What each kind means,
+ * and the criterion of each, is in src/explain/DIAGNOSES.md. Errors are those of nd_capture_read_outputs,
+ * ND_ERR_MEMORY. Not to be called twice for one comparison. */
+ND_PUBLIC enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison,
+                                                const struct nd_capture *const *captures, struct nd_error *err);
+
 struct nd_identify_options {
     size_t struct_size;
     const char *probe; /* NULL: all that a capture holds */

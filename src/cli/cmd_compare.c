@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/compare_setup.h"
 #include "cli/rows.h"
+#include "npudiff/explain.h"
 
 static enum nd_status open_all(const char *const *paths, size_t n, struct nd_capture **captures,
                                struct nd_error *err)
@@ -73,6 +74,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (status == ND_OK)
         status = nd_compare_captures((const struct nd_capture *const *)captures, n_operands, &setup.options,
                                      &comparison, &err);
+    if (status == ND_OK && comparison->cut == ND_CUT_NONE && !values->quiet)
+        status = nd_diagnose_comparison(comparison, (const struct nd_capture *const *)captures, &err);
     if (status == ND_OK)
         status = check_matrices(&setup, values->matrices.n, comparison, &err);
     if (status == ND_OK && !values->quiet)

@@ -187,6 +187,10 @@ void nd_comparison_destroy(struct nd_comparison **comparison)
     free(c->probes);
     free(c->top1);
     free(c->partings);
+    for (size_t i = 0; i < c->n_diagnoses; i++)
+        free(c->diagnoses[i].text);
+    free(c->diagnoses);
+    free(c->depths);
     free(c->classes_text);
     free(c->output_classes_text);
     free(c);

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "npudiff/report.h"
+#include "report/json_diagnoses.h"
 #include "report/json_difference.h"
 
 static void put_pair(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_edge *edge,
@@ -265,6 +266,7 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
     nd_json_text(&json, "output_classes", comparison->output_classes_text);
     nd_json_index(&json, "odd_one_out", comparison->odd_one_out);
     put_partings(&json, comparison);
+    nd_json_put_diagnoses(&json, comparison);
     put_lists(&json, comparison);
     nd_json_close(&json, '}');
     nd_strbuf_append(&buf, "\n", 1);

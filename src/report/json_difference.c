@@ -88,6 +88,9 @@ static void put_counts(struct nd_json *json, struct known known, const struct nd
     nd_json_count_if(json, "max_ulp_in", known.has_errors && d->has_ulp_in, d->max_ulp_in);
     nd_json_real_if(json, "max_abs", known.has_errors, d->abs.max);
     nd_json_real_if(json, "mean_abs", known.has_errors, d->abs.mean);
+    nd_json_real_if(json, "signed_mean", known.has_errors, d->signed_mean);
+    nd_json_real_if(json, "share_above", known.has_errors, d->share_above);
+    nd_json_real_if(json, "share_below", known.has_errors, d->share_below);
     nd_json_count_if(json, "nan", known.has_values, d->n_nan_mismatch + d->n_nan_payload);
     nd_json_count_if(json, "nan_mismatch", known.has_values, d->n_nan_mismatch);
     nd_json_count_if(json, "nan_payload", known.has_values, d->n_nan_payload);

@@ -198,6 +198,7 @@ static void put_sections(const struct nd_text_report *report)
     nd_text_magnitudes(report);
     nd_text_signal(report);
     nd_text_structure(report);
+    nd_text_diagnoses(report);
     nd_text_worst(report);
     nd_text_channels(report);
     nd_text_matrices(report);

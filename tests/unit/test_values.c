@@ -155,12 +155,12 @@ static void lay(struct field *f, change fault)
         fault(f, i / N, i % N, i);
 }
 
-/* In every form and variant: the fault is found, and the near miss is not. */
-static void check(change fault, enum nd_fault_kind kind, change near_miss)
+/* In every form before `end` and every variant: the fault is found, and the near miss is not. */
+static void check(change fault, enum nd_fault_kind kind, change near_miss, enum form end)
 {
     uint64_t seed = getenv("ND_SEED") != NULL ? strtoull(getenv("ND_SEED"), NULL, 10) : 20261122;
     print_message("# ND_SEED=%llu\n", (unsigned long long)seed);
-    for (enum form form = 0; form < N_FORMS; form++)
+    for (enum form form = 0; form < end; form++)
         for (uint64_t k = 0; k < VARIANTS; k++) {
             struct field f;
             open_field(&f, form, seed + k);
@@ -197,7 +197,7 @@ static void all_alike(struct field *f, size_t s, size_t j, size_t i)
 static void constant_output_is_found(void **state)
 {
     (void)state;
-    check(one_value, ND_FAULT_CONSTANT, all_alike);
+    check(one_value, ND_FAULT_CONSTANT, all_alike, N_FORMS);
 }
 
 static void previous(struct field *f, size_t s, size_t j, size_t i)
@@ -216,7 +216,7 @@ static void same_samples(struct field *f, size_t s, size_t j, size_t i)
 static void output_of_the_previous_sample_is_found(void **state)
 {
     (void)state;
-    check(previous, ND_FAULT_STALE, same_samples);
+    check(previous, ND_FAULT_STALE, same_samples, N_FORMS);
 }
 
 /* Only samples 3 and 4 repeat what the device itself gave for sample 2. */
@@ -228,7 +228,7 @@ static void repeated(struct field *f, size_t s, size_t j, size_t i)
 static void repeated_output_is_found(void **state)
 {
     (void)state;
-    check(repeated, ND_FAULT_STALE, nothing);
+    check(repeated, ND_FAULT_STALE, nothing, N_FORMS);
 }
 
 static void passed(struct field *f, size_t s, size_t j, size_t i)
@@ -248,7 +248,7 @@ static void identity(struct field *f, size_t s, size_t j, size_t i)
 static void output_equal_to_an_input_is_found(void **state)
 {
     (void)state;
-    check(passed, ND_FAULT_PASSED_THROUGH, identity);
+    check(passed, ND_FAULT_PASSED_THROUGH, identity, N_FORMS);
 }
 
 /* y = x + something, with x of the sample before. */
@@ -269,7 +269,7 @@ static void fresh_operand(struct field *f, size_t s, size_t j, size_t i)
 static void operand_of_the_previous_sample_is_found(void **state)
 {
     (void)state;
-    check(stale_operand, ND_FAULT_STALE_OPERAND, fresh_operand);
+    check(stale_operand, ND_FAULT_STALE_OPERAND, fresh_operand, N_FORMS);
 }
 
 static void clamped(struct field *f, size_t s, size_t j, size_t i)
@@ -289,7 +289,7 @@ static void both_clamped(struct field *f, size_t s, size_t j, size_t i)
 static void saturation_with_a_gain_is_found(void **state)
 {
     (void)state;
-    check(clamped, ND_FAULT_SATURATION, both_clamped);
+    check(clamped, ND_FAULT_SATURATION, both_clamped, N_FORMS);
     struct field f;
     open_field(&f, FORM_F16, 5);
     lay(&f, clamped);
@@ -315,7 +315,7 @@ static void small_gain(struct field *f, size_t s, size_t j, size_t i)
 static void gain_is_found(void **state)
 {
     (void)state;
-    check(gain, ND_FAULT_SCALE, small_gain);
+    check(gain, ND_FAULT_SCALE, small_gain, N_FORMS);
 }
 
 /* Modulo 2^4 steps of 8-bit codes, 2^8 of 16-bit codes, of floats 2. */
@@ -334,7 +334,7 @@ static void wrapped(struct field *f, size_t s, size_t j, size_t i)
 static void wrap_around_is_found(void **state)
 {
     (void)state;
-    check(wrapped, ND_FAULT_WRAP, nothing);
+    check(wrapped, ND_FAULT_WRAP, nothing, N_FORMS);
     static const struct {
         double scale;
         double period;
@@ -373,7 +373,7 @@ static void both_fall(struct field *f, size_t s, size_t j, size_t i)
 static void cliff_is_found(void **state)
 {
     (void)state;
-    check(cliff, ND_FAULT_HARD_CLIFF, both_fall);
+    check(cliff, ND_FAULT_HARD_CLIFF, both_fall, N_FORMS);
 }
 
 static void assert_cliff(struct field *f, const char *limit)
@@ -427,7 +427,7 @@ static void quiet_window(struct field *f, size_t s, size_t j, size_t i)
 static void unwritten_window_is_found(void **state)
 {
     (void)state;
-    check(window, ND_FAULT_UNWRITTEN_WINDOW, quiet_window);
+    check(window, ND_FAULT_UNWRITTEN_WINDOW, quiet_window, N_FORMS);
 }
 
 /* Every fourth row is its first value. */
@@ -446,7 +446,7 @@ static void both_constant_rows(struct field *f, size_t s, size_t j, size_t i)
 static void constant_rows_are_found(void **state)
 {
     (void)state;
-    check(constant_rows, ND_FAULT_CONSTANT_LINES, both_constant_rows);
+    check(constant_rows, ND_FAULT_CONSTANT_LINES, both_constant_rows, N_FORMS);
 }
 
 static void periodic_rows(struct field *f, size_t s, size_t j, size_t i)
@@ -471,8 +471,8 @@ static void periodic_columns(struct field *f, size_t s, size_t j, size_t i)
 static void periodic_lines_are_found(void **state)
 {
     (void)state;
-    check(periodic_rows, ND_FAULT_PERIODIC, both_periodic);
-    check(periodic_columns, ND_FAULT_PERIODIC, nothing);
+    check(periodic_rows, ND_FAULT_PERIODIC, both_periodic, N_FORMS);
+    check(periodic_columns, ND_FAULT_PERIODIC, nothing, N_FORMS);
 }
 
 /* ---- what small differences show ---- */
@@ -512,7 +512,29 @@ static void half_a_unit_of_gain(struct field *f, size_t s, size_t j, size_t i)
 static void truncation_is_told_from_rounding(void **state)
 {
     (void)state;
-    check(cut, ND_FAULT_TRUNCATION, half_a_unit_of_gain);
+    check(cut, ND_FAULT_TRUNCATION, half_a_unit_of_gain, FORM_U8);
+    /* Beside codes nobody knows what was cut: it is noted, and accuses nobody. */
+    for (enum form form = FORM_U8; form < N_FORMS; form++) {
+        struct field f;
+        open_field(&f, form, 3);
+        lay(&f, cut);
+        assert_found(&f, ND_FAULT_ONE_SIDED);
+        assert_innocent(&f);
+        lay(&f, half_a_unit_of_gain);
+        examine(&f);
+        assert_null(find(&f, ND_FAULT_ONE_SIDED));
+        /* Beside floats it is known. */
+        for (size_t i = 0; i < TOTAL; i++) {
+            f.ref[i] += f.v.step * uniform(&f, -0.49, 0.49);
+            f.test[i] = f.v.step * trunc(f.ref[i] / f.v.step);
+        }
+        f.v.ref_step = 0;
+        assert_found(&f, ND_FAULT_TRUNCATION);
+        for (size_t i = 0; i < TOTAL; i++)
+            f.test[i] = f.v.step * rint(f.ref[i] / f.v.step);
+        assert_innocent(&f);
+        close_field(&f);
+    }
 }
 
 /* Half precision from n values: three say so, round numbers do not. */
@@ -662,7 +684,7 @@ static void growth_over_depth_is_named(void **state)
 static void healthy_values_are_innocent(void **state)
 {
     (void)state;
-    check(one_value, ND_FAULT_CONSTANT, nothing);
+    check(one_value, ND_FAULT_CONSTANT, nothing, N_FORMS);
 }
 
 int main(void)

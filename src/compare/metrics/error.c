@@ -8,10 +8,13 @@ static const struct nd_field fields[] = {
     {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_absolute), 0},
     {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_relative), 0},
     {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_undefined), 0},
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_above), 0},
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_below), 0},
     {ND_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_absolute), 0},
     {ND_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_relative), 0},
     {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_absolute), 0},
     {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_relative), 0},
+    {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_signed), 0},
     {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, absolute), 0},
     {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, relative), 0},
 };
@@ -30,10 +33,13 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
 {
     (void)context;
     struct nd_error_state *error = &state->error;
-    double lanes[ND_LANES] = {0};
+    double lanes[ND_LANES] = {0}, signed_lanes[ND_LANES] = {0};
     for (size_t k = 0; k < block->n_measured; k++) {
         size_t i = block->measured[k];
-        double absolute = fabs(block->test.x[i] - block->ref.x[i]), size = fabs(block->ref.x[i]);
+        double rise = block->test.x[i] - block->ref.x[i], absolute = fabs(rise), size = fabs(block->ref.x[i]);
+        error->n_above += rise > 0;
+        error->n_below += rise < 0;
+        signed_lanes[i % ND_LANES] += rise;
         nd_log_histogram_add(&error->absolute, absolute);
         if (size == 0) {
             error->n_undefined += absolute > 0;
@@ -54,6 +60,7 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
                               : error->max_absolute;
     nd_exact_add(&error->sum_absolute, block->sums.sum_abs);
     nd_exact_add(&error->sum_relative, combine_lanes(lanes));
+    nd_exact_add(&error->sum_signed, combine_lanes(signed_lanes));
 }
 
 /* Of n elements, those in the histogram and equal ones. */
@@ -100,6 +107,13 @@ static enum nd_status finish(const struct nd_pair_state *state, const struct nd_
     out->rel = summarise(&error->relative, error->n_relative, n - error->n_undefined, error->max_relative,
                          nd_exact_round(&error->sum_relative), 1);
     out->n_rel_undefined = error->n_undefined;
+    /* A negative scale turns signs around. */
+    bool is_turned = context->ref.unit < 0;
+    out->n_above = is_turned ? error->n_below : error->n_above;
+    out->n_below = is_turned ? error->n_above : error->n_below;
+    out->share_above = n > 0 ? (double)out->n_above / (double)n : 0;
+    out->share_below = n > 0 ? (double)out->n_below / (double)n : 0;
+    out->signed_mean = n > 0 ? context->ref.unit * (nd_exact_round(&error->sum_signed) / (double)n) : 0;
     out->rmse = n > 0 ? unit * sqrt(nd_exact_round(&state->signal.sum_squares) / (double)n) : 0;
     return ND_OK;
 }

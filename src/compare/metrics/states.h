@@ -24,8 +24,9 @@ struct nd_ulp_state {
 /* In units of x; the histograms too. */
 struct nd_error_state {
     uint64_t n_absolute, n_relative, n_undefined; /* measured elements that differ */
+    uint64_t n_above, n_below;                    /* of them, test > ref and test < ref */
     double max_absolute, max_relative;
-    struct nd_exact_sum sum_absolute, sum_relative;
+    struct nd_exact_sum sum_absolute, sum_relative, sum_signed;
     struct nd_log_histogram absolute, relative;
 };
 

@@ -37,6 +37,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_OFF_GRID] = "off-grid",
     [ND_FAULT_SAME_CODE_OTHER_FLOAT] = "same-code-other-float",
     [ND_FAULT_TRUNCATION] = "truncation",
+    [ND_FAULT_ONE_SIDED] = "one-sided",
     [ND_FAULT_WRAP] = "wrap",
     [ND_FAULT_PERIODIC] = "periodic",
     [ND_FAULT_CONSTANT_LINES] = "constant-lines",
@@ -56,7 +57,7 @@ const char *nd_fault_name(enum nd_fault_kind kind)
 bool nd_fault_is_note(enum nd_fault_kind kind)
 {
     return kind == ND_FAULT_FP16_GRID || kind == ND_FAULT_BF16_GRID || kind == ND_FAULT_TIES ||
-           kind == ND_FAULT_STEP;
+           kind == ND_FAULT_STEP || kind == ND_FAULT_ONE_SIDED;
 }
 
 static struct nd_doctor_span predict_hypothesis(const struct nd_doctor *d, const struct nd_doctor_fault *f,

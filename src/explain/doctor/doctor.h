@@ -44,6 +44,7 @@ enum nd_fault_kind {
     ND_FAULT_SAME_CODE_OTHER_FLOAT,  /* amount: largest difference, in steps */
     /* These come from values.h alone. */
     ND_FAULT_TRUNCATION,     /* cut to the grid, not rounded; amount: share of the values that differ */
+    ND_FAULT_ONE_SIDED,      /* codes that differ by a step to one side in half of the elements; amount: their share */
     ND_FAULT_WRAP,           /* values wrap around; amount: the period, in steps of codes or in units of floats */
     ND_FAULT_PERIODIC,       /* lines along an axis repeat themselves; amount: the period, in elements */
     ND_FAULT_CONSTANT_LINES, /* lines along an axis are one value each; amount: how many lines */

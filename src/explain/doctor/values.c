@@ -210,6 +210,8 @@ static enum nd_status examine(const struct nd_values *values, bool is_gross_only
         look.scratch2 = look.scratch + look.n_total;
         if (look.n_far > 0)
             run_table(&look, true);
+        found.n_gross = found.n;
+        found.far_share = (double)look.n_far / (double)look.n_known;
         if (!is_gross_only)
             run_table(&look, false);
     }

@@ -43,6 +43,8 @@ enum { ND_MAX_VALUE_FINDINGS = 4 };
 
 struct nd_value_findings {
     size_t n;
+    size_t n_gross;   /* of them, the first ones explain elements that are far off */
+    double far_share; /* of the known elements: those that are far off */
     struct nd_finding items[ND_MAX_VALUE_FINDINGS];
 };
 

@@ -3,7 +3,9 @@
 
 #include "explain/doctor/values_internal.h"
 
-enum { MIN_LINE = 8, MAX_LINE = 8192 };
+/* Chosen: three lines, and one of 64. A single flat row of an image that was resized is seen on healthy devices, and so is
+ * one where the reference has flat rows, too. */
+enum { MIN_LINE = 8, MAX_LINE = 8192, MIN_LINES = 3, MOST_LINES_TO_ONE = 64 };
 
 /* Elements k = 0 .. n - 1 of a line are at first + k * inner. */
 struct axis {
@@ -16,12 +18,12 @@ static size_t line_start(const struct axis *axis, size_t line)
     return line / axis->inner * axis->inner * axis->n + line % axis->inner;
 }
 
-/* The least number of elements after which the test's line repeats itself exactly, at most half of it; 0: none. */
-static size_t find_period(const struct nd_values *v, const struct axis *axis, size_t start)
+/* The least number of elements after which the line repeats itself exactly, at most half of it; 0: none. */
+static size_t find_period(const double *x, const struct axis *axis, size_t start)
 {
     for (size_t p = 1; p * 2 <= axis->n; p++) {
         size_t k = p;
-        while (k < axis->n && v->test[start + k * axis->inner] == v->test[start + (k - p) * axis->inner])
+        while (k < axis->n && x[start + k * axis->inner] == x[start + (k - p) * axis->inner])
             k++;
         if (k == axis->n)
             return p;
@@ -41,13 +43,15 @@ static bool is_moving(const struct nd_values_look *look, const struct axis *axis
 
 struct lines {
     size_t n_constant, n_periodic, period, first_constant, first_periodic;
+    size_t n_of_ref; /* lines of the reference that repeat themselves */
 };
 
 static struct lines count_lines(const struct nd_values_look *look, const struct axis *axis)
 {
     struct lines lines = {0};
     for (size_t line = 0; line < axis->n_lines; line++) {
-        size_t start = line_start(axis, line), p = find_period(look->v, axis, start);
+        size_t start = line_start(axis, line), p = find_period(look->v->test, axis, start);
+        lines.n_of_ref += find_period(look->v->ref, axis, start) != 0;
         if (p == 0 || !is_moving(look, axis, start, p))
             continue;
         if (p == 1) {
@@ -97,7 +101,8 @@ void nd_values_try_lines(const struct nd_values_look *look)
         if (dim < MIN_LINE || dim > MAX_LINE)
             continue;
         struct lines lines = count_lines(look, &axis);
-        if (lines.n_constant + lines.n_periodic == 0)
+        size_t n = lines.n_constant + lines.n_periodic;
+        if (n < MIN_LINES || n * MOST_LINES_TO_ONE < axis.n_lines || lines.n_of_ref > n)
             continue;
         say(look, &axis, &lines);
         return;

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "exact/rounding.h"
 #include "explain/doctor/values_internal.h"
 
 /* ---- clamps and a gain ---- */
@@ -63,6 +64,19 @@ static bool is_sharp(const struct nd_values_look *look, const struct clamp *c)
     return n_sharp * 100 >= n * 99;
 }
 
+/* The clamps are the ends of the type, which every value that is too large meets. */
+static bool is_end_of_type(const struct nd_values_look *look, const struct clamp *c)
+{
+    const struct nd_values *v = look->v;
+    double low, high;
+    if (!(v->step > 0) || !nd_dtype_is_integer(v->dtype) || nd_dtype_size_bytes(v->dtype) > 4)
+        return false;
+    nd_code_range(v->dtype, &low, &high);
+    bool is_low = fabs(c->low / v->step + v->zero_point - low) < 0.5;
+    bool is_high = fabs(c->high / v->step + v->zero_point - high) < 0.5;
+    return (!c->has_low || is_low) && (!c->has_high || is_high);
+}
+
 void nd_values_try_clamp(const struct nd_values_look *look)
 {
     struct clamp c = {.low = look->test_low, .high = look->test_high};
@@ -74,6 +88,8 @@ void nd_values_try_clamp(const struct nd_values_look *look)
     c.gain = has_gain ? c.gain : 1;
     if ((!has_gain && !has_clamp) || !is_sharp(look, &c) || !nd_values_holds(look, predict_clamp, &c, &explained, &chance))
         return;
+    bool is_end = has_gain && is_end_of_type(look, &c);
+    has_clamp = has_clamp && !is_end;
     enum nd_fault_kind kind = has_clamp ? ND_FAULT_SATURATION : ND_FAULT_SCALE;
     double amount = !has_clamp ? c.gain : c.has_high ? c.high : c.low;
     struct nd_finding f = nd_values_finding(look, kind, amount, explained, chance);
@@ -82,7 +98,8 @@ void nd_values_try_clamp(const struct nd_values_look *look)
         snprintf(gain, sizeof gain, "%s values %sare %.4g times as large", has_clamp ? "," : "",
                  has_clamp ? "between " : "", c.gain);
     if (!has_clamp)
-        nd_values_add(look, &f, "all%s as the reference's", gain);
+        nd_values_add(look, &f, "all%s as the reference's%s", gain,
+                      is_end && (c.has_low || c.has_high) ? ", as far as the type goes" : "");
     else if (c.has_low && c.has_high)
         nd_values_add(look, &f, "clamped at both ends, to %.6g..%.6g%s", c.low, c.high, gain);
     else

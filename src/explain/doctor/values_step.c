@@ -76,11 +76,12 @@ static bool try_ties(const struct nd_values_look *look, const struct nd_values_o
     if (ties.n_differing < MIN_DIFFERING || ties.n_beside > 0)
         return false;
     const char *ref = name_tie(ties.n_wrong[0]), *test = name_tie(ties.n_wrong[1]);
+    if (ref == NULL || test == NULL || ref == test)
+        return false; /* no rule of either side: these are not its ties */
     struct nd_finding f = nd_values_finding(look, ND_FAULT_TIES, (double)ties.n_differing, 1, 0);
     nd_values_add(look, &f,
                   "all %zu differences are ties of '%.40s': the reference rounds half %s, the test half %s",
-                  ties.n_differing, x->name, ref != NULL ? ref : "neither way always",
-                  test != NULL ? test : "neither way always");
+                  ties.n_differing, x->name, ref, test);
     return true;
 }
 

@@ -1,0 +1,364 @@
+/* What the values of a comparison show (npudiff/explain.h): reads a window of samples of every tensor that differs,
+ * as real numbers, and lets the doctor look at them. The runs of each device are looked at in diagnose_runs.c. */
+#include "explain/diagnose.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "exact/array.h"
+#include "explain/doctor/values.h"
+
+/* Chosen: what is read of a tensor and of those beside it, so that large captures cost seconds. */
+enum {
+    MOST_SAMPLES = 16,
+    MOST_VALUES = 1 << 18, /* of a tensor, all samples together; one sample is always read */
+    MOST_ELEMENTS = 1 << 22, /* of a sample: larger tensors are left out */
+    MOST_EDGES = 128,      /* of a device, the first that differ */
+    MOST_OTHERS = 6,       /* tensors of the same shape, the nearest ones */
+    MOST_INPUTS = 2,
+};
+
+static void dequantise(const struct nd_edge *edge, size_t n, double *x)
+{
+    size_t inner = 1;
+    for (int k = edge->quant.axis + 1; edge->quant.n > 1 && k < edge->shape.rank; k++)
+        inner *= (size_t)edge->shape.dims[k];
+    for (size_t i = 0; i < n; i++) {
+        size_t c = edge->quant.n > 1 ? i / inner % edge->quant.n : 0;
+        x[i] = (double)edge->quant.scale[c] * (x[i] - (double)edge->quant.zero_point[c]);
+    }
+}
+
+static enum nd_status load(const struct nd_edge *edge, size_t n, const void *bytes, double *x)
+{
+    nd_array_load(edge->dtype, bytes, n, x);
+    if (edge->quant.n > 0 && nd_dtype_is_integer(edge->dtype))
+        dequantise(edge, n, x);
+    return ND_OK;
+}
+
+enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
+                                const struct nd_diagnose_range *range, double *x, struct nd_error *err)
+{
+    const struct nd_edge *e = nd_capture_edge(capture, edge);
+    size_t size_bytes, n_bytes, n_elems;
+    enum nd_status status = nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, err);
+    if (status != ND_OK)
+        return status;
+    n_elems = size_bytes / nd_dtype_size_bytes(e->dtype);
+    if (!nd_size_mul(size_bytes, range->n, &n_bytes))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, e->name, "too many samples");
+    unsigned char *bytes = nd_tensor_alloc(n_bytes);
+    if (bytes == NULL)
+        return nd_fail_memory(err);
+    if (range->repeat == 0)
+        status = nd_capture_read_outputs(capture, probe, edge, range->first, range->n, bytes, err);
+    else
+        status = nd_capture_read_repeat(capture, probe, edge, range->first, range->repeat, bytes, err);
+    if (status == ND_OK)
+        status = load(e, n_elems * range->n, bytes, x);
+    free(bytes);
+    return status;
+}
+
+/* One tensor of one test under examination, and what is read for it. */
+struct exam {
+    const struct nd_capture *ref, *test;
+    size_t ref_probe, test_probe, ref_edge, test_edge; /* of the captures */
+    size_t device, edge;                               /* of the comparison */
+    struct nd_diagnose_range range;
+    size_t n; /* elements of a sample */
+    double *values[2 * (1 + MOST_OTHERS + MOST_INPUTS)];
+    size_t n_values;
+    struct nd_values_other others[MOST_OTHERS + MOST_INPUTS];
+    size_t n_others;
+};
+
+static void exam_deinit(struct exam *exam)
+{
+    for (size_t k = 0; k < exam->n_values; k++)
+        free(exam->values[k]);
+}
+
+static double *make_values(struct exam *exam)
+{
+    double *x = nd_calloc(exam->range.n * exam->n, sizeof *x);
+    if (x != NULL)
+        exam->values[exam->n_values++] = x;
+    return x;
+}
+
+static enum nd_status read_pair(struct exam *exam, size_t ref_edge, size_t test_edge, struct nd_error *err)
+{
+    double *ref = make_values(exam), *test = ref != NULL ? make_values(exam) : NULL;
+    if (test == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_diagnose_read(exam->ref, exam->ref_probe, ref_edge, &exam->range, ref, err);
+    return status == ND_OK ? nd_diagnose_read(exam->test, exam->test_probe, test_edge, &exam->range, test, err)
+                           : status;
+}
+
+static enum nd_status add_other(struct exam *exam, const char *name, struct nd_error *err)
+{
+    size_t ref = nd_capture_find_edge(exam->ref, name), test = nd_capture_find_edge(exam->test, name);
+    if (ref == SIZE_MAX || test == SIZE_MAX)
+        return ND_OK;
+    const struct nd_shape *shape = &nd_capture_edge(exam->ref, exam->ref_edge)->shape;
+    bool is_alike = nd_shape_equal(shape, &nd_capture_edge(exam->ref, ref)->shape) &&
+                    nd_shape_equal(shape, &nd_capture_edge(exam->test, test)->shape) &&
+                    nd_capture_has_outputs(exam->ref, exam->ref_probe, ref) &&
+                    nd_capture_has_outputs(exam->test, exam->test_probe, test);
+    if (!is_alike)
+        return ND_OK;
+    enum nd_status status = read_pair(exam, ref, test, err);
+    if (status == ND_OK)
+        exam->others[exam->n_others++] = (struct nd_values_other){name, exam->values[exam->n_values - 2],
+                                                                  exam->values[exam->n_values - 1]};
+    return status;
+}
+
+/* The inputs of the probe are the same on both sides: the comparison has seen to that. */
+static enum nd_status add_input(struct exam *exam, size_t input, struct nd_error *err)
+{
+    const struct nd_capture_input *in = &nd_capture_probe(exam->ref, exam->ref_probe)->inputs[input];
+    const struct nd_edge as_edge = {.dtype = in->dtype, .shape = in->shape};
+    size_t n = 0, size_bytes;
+    if (in->dtype == ND_DTYPE_NONE || nd_shape_size_bytes(&in->shape, in->dtype, &size_bytes, NULL) != ND_OK)
+        return ND_OK;
+    n = size_bytes / nd_dtype_size_bytes(in->dtype);
+    if (n != exam->n)
+        return ND_OK;
+    unsigned char *bytes = nd_tensor_alloc(size_bytes * exam->range.n);
+    double *x = bytes != NULL ? make_values(exam) : NULL;
+    enum nd_status status = x != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_capture_read_inputs(exam->ref, exam->ref_probe, input, exam->range.first,
+                                                  exam->range.n, bytes, NULL) == ND_OK) {
+        load(&as_edge, n * exam->range.n, bytes, x);
+        exam->others[exam->n_others++] = (struct nd_values_other){in->name, x, x};
+    }
+    free(bytes);
+    return status;
+}
+
+/* Inputs first: what else equals them comes later. Then the nearest tensors before and after. */
+static enum nd_status add_others(struct exam *exam, const struct nd_comparison *c, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    size_t n_inputs = nd_capture_probe(exam->ref, exam->ref_probe)->n_inputs;
+    for (size_t i = 0; i < n_inputs && exam->n_others < MOST_INPUTS && status == ND_OK; i++)
+        status = add_input(exam, i, err);
+    size_t most = exam->n_others + MOST_OTHERS;
+    for (size_t k = 1; k < c->n_edges && exam->n_others < most && status == ND_OK; k++) {
+        if (exam->edge >= k)
+            status = add_other(exam, c->edges[exam->edge - k].name, err);
+        if (status == ND_OK && exam->edge + k < c->n_edges && exam->n_others < most)
+            status = add_other(exam, c->edges[exam->edge + k].name, err);
+    }
+    return status;
+}
+
+/* ---- what is looked at ---- */
+
+/* The probe with the most samples that differ; SIZE_MAX: none whose values are stored. */
+static size_t choose_probe(const struct nd_comparison *c, const struct nd_compared_pair *pair)
+{
+    size_t chosen = SIZE_MAX;
+    uint64_t most = 0;
+    for (size_t p = 0; p < c->n_probes; p++) {
+        const struct nd_difference *d = &pair->probes[p].difference;
+        bool is_readable = pair->probes[p].coverage != ND_COVERAGE_NONE && d->has_values && d->n_differing > 0;
+        if (is_readable && d->n_samples_differing > most) {
+            most = d->n_samples_differing;
+            chosen = p;
+        }
+    }
+    return chosen;
+}
+
+static bool open_exam(const struct nd_comparison *c, const struct nd_capture *const *captures, size_t device,
+                      size_t edge, struct exam *exam)
+{
+    const struct nd_compared_pair *pair = &c->edges[edge].pairs[device - 1];
+    size_t probe = choose_probe(c, pair), size_bytes;
+    if (probe == SIZE_MAX)
+        return false;
+    const struct nd_difference *d = &pair->probes[probe].difference;
+    *exam = (struct exam){.ref = captures[0], .test = captures[device], .device = device, .edge = edge};
+    exam->ref_probe = nd_capture_find_probe(exam->ref, c->probes[probe].name);
+    exam->test_probe = nd_capture_find_probe(exam->test, c->probes[probe].name);
+    exam->ref_edge = nd_capture_find_edge(exam->ref, c->edges[edge].name);
+    exam->test_edge = nd_capture_find_edge(exam->test, c->edges[edge].name);
+    if (exam->ref_probe == SIZE_MAX || exam->test_probe == SIZE_MAX || exam->ref_edge == SIZE_MAX ||
+        exam->test_edge == SIZE_MAX || d->n_samples == 0)
+        return false;
+    const struct nd_edge *e = nd_capture_edge(exam->ref, exam->ref_edge);
+    if (!nd_shape_equal(&e->shape, &nd_capture_edge(exam->test, exam->test_edge)->shape) ||
+        nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, NULL) != ND_OK)
+        return false;
+    exam->n = size_bytes / nd_dtype_size_bytes(e->dtype);
+    if (exam->n == 0 || exam->n > MOST_ELEMENTS)
+        return false;
+    size_t most = MOST_VALUES / exam->n < 1 ? 1 : MOST_VALUES / exam->n, first = d->has_first ? d->first.sample : 0;
+    most = most < MOST_SAMPLES ? most : MOST_SAMPLES;
+    exam->range.n = d->n_samples < most ? (size_t)d->n_samples : most;
+    /* The sample before the first that differs may be what it holds. */
+    exam->range.first = most > 1 && first > 0 ? first - 1 : first;
+    if (exam->range.first + exam->range.n > d->n_samples)
+        exam->range.first = (size_t)d->n_samples - exam->range.n;
+    return true;
+}
+
+/* Codes: the step of their scale, the largest where channels have their own; whole numbers without a scale: 1. */
+static double step_of(const struct nd_edge *edge)
+{
+    double step = 0;
+    if (!nd_dtype_is_integer(edge->dtype))
+        return nd_dtype_is_float(edge->dtype) ? 0 : 1;
+    for (size_t c = 0; c < edge->quant.n; c++)
+        step = fmax(step, fabs((double)edge->quant.scale[c]));
+    return step > 0 ? step : 1;
+}
+
+static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, struct nd_value_findings *found,
+                              struct nd_error *err)
+{
+    const struct nd_edge *ref = nd_capture_edge(exam->ref, exam->ref_edge);
+    const struct nd_edge *test = nd_capture_edge(exam->test, exam->test_edge);
+    enum nd_status status = read_pair(exam, exam->ref_edge, exam->test_edge, err);
+    if (status == ND_OK)
+        status = add_others(exam, c, err);
+    if (status != ND_OK)
+        return status;
+    const struct nd_values values = {.n_samples = exam->range.n,
+                                     .n = exam->n,
+                                     .shape = ref->shape,
+                                     .dtype = test->dtype,
+                                     .step = step_of(test),
+                                     .zero_point = test->quant.n > 0 ? (double)test->quant.zero_point[0] : 0,
+                                     .ref_step = step_of(ref),
+                                     .ref = exam->values[0],
+                                     .test = exam->values[1],
+                                     .others = exam->others,
+                                     .n_others = exam->n_others};
+    return nd_values_examine(&values, found, err);
+}
+
+/* ---- what is kept ---- */
+
+enum nd_status nd_diagnose_add(struct nd_comparison *c, size_t device, size_t edge, const struct nd_finding *finding,
+                               bool is_of_runs, struct nd_error *err)
+{
+    struct nd_compared_diagnosis *grown = realloc(c->diagnoses, (c->n_diagnoses + 1) * sizeof *grown);
+    if (grown == NULL)
+        return nd_fail_memory(err);
+    c->diagnoses = grown;
+    grown[c->n_diagnoses] = (struct nd_compared_diagnosis){.device = device,
+                                                           .edge = edge,
+                                                           .kind = nd_fault_name(finding->kind),
+                                                           .text = nd_strdup(finding->text),
+                                                           .is_note = nd_fault_is_note(finding->kind),
+                                                           .is_of_runs = is_of_runs,
+                                                           .amount = finding->amount,
+                                                           .explained = finding->explained,
+                                                           .chance = finding->chance < 0 ? finding->chance : NAN};
+    if (grown[c->n_diagnoses].text == NULL)
+        return nd_fail_memory(err);
+    c->n_diagnoses++;
+    return ND_OK;
+}
+
+static void count_later(struct nd_comparison *c)
+{
+    for (size_t i = 0; i < c->n_diagnoses; i++)
+        for (size_t k = i + 1; k < c->n_diagnoses; k++)
+            c->diagnoses[i].n_later += c->diagnoses[k].device == c->diagnoses[i].device &&
+                                       strcmp(c->diagnoses[k].kind, c->diagnoses[i].kind) == 0;
+}
+
+/* A device that is bit-equal to an earlier one has what that has. */
+static enum nd_status copy_diagnoses(struct nd_comparison *c, size_t from, size_t to, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    size_t n = c->n_diagnoses;
+    for (size_t i = 0; i < n && status == ND_OK; i++) {
+        if (c->diagnoses[i].device != from || c->diagnoses[i].is_of_runs)
+            continue;
+        struct nd_finding none = {0};
+        status = nd_diagnose_add(c, to, c->diagnoses[i].edge, &none, false, err);
+        if (status != ND_OK)
+            break;
+        struct nd_compared_diagnosis *copy = &c->diagnoses[c->n_diagnoses - 1], made = *copy;
+        *copy = c->diagnoses[i];
+        copy->device = to;
+        copy->text = nd_strdup(c->diagnoses[i].text);
+        free(made.text);
+        status = copy->text != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    return status;
+}
+
+static size_t earlier_equal(const struct nd_comparison *c, size_t device)
+{
+    for (size_t d = 1; d < device; d++)
+        if (c->devices[d].class_id >= 0 && c->devices[d].class_id == c->devices[device].class_id)
+            return d;
+    return SIZE_MAX;
+}
+
+/* What a device has far off in one tensor it hands on to the next ones, where it may look like anything. So the first
+ * tensor of which a hundredth is far off decides: a fault that is found there is followed, another one later is not
+ * told apart from what became of it. */
+struct gross {
+    bool is_met;
+    enum nd_fault_kind kind; /* ND_FAULT_UNEXPLAINED: none was found */
+};
+
+static size_t skip_inherited(struct gross *gross, const struct nd_value_findings *found)
+{
+    static const double least_far = 0.01;
+    bool is_found = found->n_gross > 0, was_met = gross->is_met;
+    if (!was_met && (is_found || found->far_share >= least_far))
+        *gross = (struct gross){true, is_found ? found->items[0].kind : ND_FAULT_UNEXPLAINED};
+    return is_found && was_met && found->items[0].kind != gross->kind ? found->n_gross : 0;
+}
+
+static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_capture *const *captures,
+                                      size_t device, struct nd_error *err)
+{
+    size_t n_examined = 0, same = earlier_equal(c, device);
+    struct gross gross = {0};
+    enum nd_status status = ND_OK;
+    if (same != SIZE_MAX)
+        return copy_diagnoses(c, same, device, err);
+    for (size_t e = 0; e < c->n_edges && n_examined < MOST_EDGES && status == ND_OK; e++) {
+        struct exam exam;
+        struct nd_value_findings found = {0};
+        if (!open_exam(c, captures, device, e, &exam))
+            continue;
+        n_examined++;
+        status = examine(&exam, c, &found, err);
+        exam_deinit(&exam);
+        for (size_t k = skip_inherited(&gross, &found); k < found.n && status == ND_OK; k++)
+            status = nd_diagnose_add(c, device, e, &found.items[k], false, err);
+    }
+    return status;
+}
+
+enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison, const struct nd_capture *const *captures,
+                                      struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t d = 0; d < comparison->n_devices && status == ND_OK; d++) {
+        if (d > 0)
+            status = diagnose_device(comparison, captures, d, err);
+        if (status == ND_OK)
+            status = nd_diagnose_runs(comparison, captures, d, err);
+    }
+    if (status == ND_OK)
+        status = nd_diagnose_depths(comparison, err);
+    count_later(comparison);
+    return status;
+}

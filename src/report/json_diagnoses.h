@@ -1,0 +1,11 @@
+/* What the values of a comparison show, as JSON. */
+#ifndef ND_REPORT_JSON_DIAGNOSES_H
+#define ND_REPORT_JSON_DIAGNOSES_H
+
+#include "npudiff/compare.h"
+#include "report/json_out.h"
+
+/* The members "diagnoses" and "depth" of the object at hand. */
+void nd_json_put_diagnoses(struct nd_json *json, const struct nd_comparison *comparison);
+
+#endif

@@ -98,12 +98,16 @@ static void put_half_range(const struct nd_text_report *report)
         if (!d->is_half || isnan(d->largest))
             continue;
         char number[ND_NUMBER_BYTES];
+        struct nd_strbuf line = {0};
+        nd_strbuf_printf(&line, "%s: the largest value compared is %s (%s); these probes %s the end of half precision, "
+                         "65504", c->devices[d->device].label, nd_format_short(d->largest, number),
+                         c->edges[d->largest_edge].name,
+                         d->largest < 65504.0 / 4 ? "do not come near" : "come near");
         nd_strbuf_puts(report->out, "\n");
-        nd_text_put_clean(report->out, c->devices[d->device].label);
-        nd_strbuf_printf(report->out, ": the largest value compared is %s (", nd_format_short(d->largest, number));
-        nd_text_put_clean(report->out, c->edges[d->largest_edge].name);
-        nd_strbuf_printf(report->out, "); these probes %s the end of half precision, 65504\n",
-                         d->largest < 65504.0 / 4 ? "do not exercise" : "exercise");
+        nd_text_put_wrapped(report, line.text != NULL ? line.text : "", 2);
+        nd_strbuf_puts(report->out, "\n");
+        report->out->failed = report->out->failed || line.failed;
+        nd_strbuf_deinit(&line);
     }
 }
 

@@ -350,6 +350,8 @@ static inline void assert_same_difference(const struct nd_difference *a, const s
     for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
         assert_int_equal(a->lsb_histogram[i], b->lsb_histogram[i]);
     assert_f64_bits(a->signed_mean_lsb, b->signed_mean_lsb);
+    assert_f64_bits(a->signed_mean, b->signed_mean);
+    assert_true(a->n_above == b->n_above && a->n_below == b->n_below);
     assert_same_signal(a, b);
     assert_same_structure(&a->structure, &b->structure);
     assert_same_tolerance(&a->tolerance, &b->tolerance);

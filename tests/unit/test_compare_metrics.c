@@ -84,6 +84,10 @@ static void check_kind(const struct nd_difference *d, enum nd_dtype dtype, uint6
     assert_f64_bits(d->abs.max, error);
     assert_f64_bits(d->tolerance.atol, error);
     assert_f64_bits(d->abs.mean, is_measured ? error / (double)d->n_elems : 0);
+    double rise = is_measured ? (double)t - (double)r : 0;
+    assert_f64_bits(d->signed_mean, rise != 0 ? rise / (double)d->n_elems : 0);
+    assert_int_equal(d->n_above, rise > 0);
+    assert_int_equal(d->n_below, rise < 0);
     assert_f64_bits(d->abs.median, 0); /* one of at least three elements */
     assert_int_equal(d->n_rel_undefined, is_measured && r == 0 && t != 0);
     assert_f64_bits(d->rel.max, is_measured && r != 0 ? error / fabs((double)r) : 0);
@@ -196,6 +200,9 @@ static void difference_swapped_is_mirrored(void **state)
         for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
             assert_int_equal(ab.lsb_histogram[i], ba.lsb_histogram[ND_LSB_BUCKETS - 1 - i]);
         assert_f64_bits(ab.signed_mean_lsb, 0.0 - ba.signed_mean_lsb);
+        assert_f64_bits(ab.signed_mean, 0.0 - ba.signed_mean);
+        assert_int_equal(ab.n_above, ba.n_below);
+        assert_f64_bits(ab.share_below, ba.share_above);
         assert_same_stats(&ab.abs, &ba.abs);
         assert_f64_bits(ab.rmse, ba.rmse);
         assert_same_side(&ab.ref_side, &ba.test_side);

@@ -166,6 +166,29 @@ static void json_of_channels_follows_the_probes(void **state)
     free(text);
 }
 
+static void json_of_diagnoses_has_every_member(void **state)
+{
+    (void)state;
+    struct fake_comparison fake;
+    fake_init(&fake);
+    struct nd_compared_diagnosis diagnosis = {2, FAKE_CONV, "wrap", fake_text("codes wrap"), false, false, 256, 1, -40, 3};
+    struct nd_compared_depth depth = {2, "linear", true, 9, 1, 0.01, 0.09, 12.5, FAKE_SCORES, true};
+    char *text = json_text_of(&fake);
+    assert_has(text, "\"diagnoses\": [],\n \"depth\": [],");
+    free(text);
+    fake.comparison.diagnoses = &diagnosis;
+    fake.comparison.depths = &depth;
+    fake.comparison.n_diagnoses = fake.comparison.n_depths = 1;
+    text = json_text_of(&fake);
+    assert_has(text, "{\"device\": 2, \"edge\": \"conv\", \"kind\": \"wrap\", \"fault\": true, \"of_runs\": false, "
+                     "\"text\": \"codes wrap\", \"amount\": 256.0, \"explained\": 1.0, \"log10_chance\": -40.0, "
+                     "\"later_tensors\": 3}");
+    assert_has(text, "{\"device\": 2, \"growth\": \"linear\", \"of\": \"share\", \"tensors\": 9, \"factor\": 1.0, "
+                     "\"first\": 0.01, \"last\": 0.09, \"half_precision\": true, \"largest\": 12.5, "
+                     "\"largest_edge\": \"scores\"}");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +196,7 @@ int main(void)
         cmocka_unit_test(json_of_equal_or_unknown_tensors_is_null_there),
         cmocka_unit_test(json_of_devices_has_repeats_and_noise),
         cmocka_unit_test(json_of_channels_follows_the_probes),
+        cmocka_unit_test(json_of_diagnoses_has_every_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

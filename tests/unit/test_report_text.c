@@ -310,11 +310,62 @@ static void numbers_near_one_never_round_to_it(void **state)
         assert_string_equal(nd_format_near_one(rows[i].value, buf), rows[i].expected);
 }
 
+static struct nd_compared_diagnosis fake_diagnosis(size_t device, size_t edge, const char *kind, const char *text)
+{
+    return (struct nd_compared_diagnosis){.device = device,
+                                          .edge = edge,
+                                          .kind = kind,
+                                          .text = fake_text(text),
+                                          .is_note = strcmp(kind, "fp16-grid") == 0,
+                                          .chance = NAN};
+}
+
+/* Devices share a line, later tensors are counted, and what accuses nobody stands apart. */
+static void diagnoses_are_said_once(void **state)
+{
+    (void)state;
+    struct fake_comparison fake;
+    fake_init(&fake);
+    struct nd_compared_diagnosis diagnoses[] = {
+        fake_diagnosis(1, FAKE_CONV, "stale", "every sample holds the same values"),
+        fake_diagnosis(1, FAKE_SCORES, "stale", "later"),
+        fake_diagnosis(2, FAKE_CONV, "stale", "every sample holds the same values"),
+        fake_diagnosis(2, FAKE_SCORES, "stale", "later"),
+        fake_diagnosis(2, FAKE_SCORES, "fp16-grid", "all values are half precision numbers"),
+    };
+    struct nd_compared_depth depth = {.device = 2,
+                                      .growth = "constant-rate",
+                                      .n_tensors = 8,
+                                      .factor = 1.5,
+                                      .first = 0.001,
+                                      .last = 0.02,
+                                      .largest = 12,
+                                      .is_half = true};
+    diagnoses[0].n_later = diagnoses[2].n_later = 1;
+    fake.comparison.diagnoses = diagnoses;
+    fake.comparison.n_diagnoses = 5;
+    fake.comparison.depths = &depth;
+    fake.comparison.n_depths = 1;
+    char *text = text_of(&fake, NULL);
+    assert_has(text, "\ndiagnosis from the values:\n"
+                     "  conv  gen1, gen3  every sample holds the same values (and 1 later tensor)\n"
+                     "\narithmetic that the values show (no fault):\n"
+                     "  scores  gen3  all values are half precision numbers\n");
+    assert_has_not(text, "per tensor");
+    free(text);
+    text = text_of(&fake, &(struct nd_report_options){.details = true});
+    assert_has(text, "\n  scores  gen1, gen3  later\n");
+    assert_has(text, "\n  gen3    1.5 times per tensor        8  0.001  0.02  relative error\n");
+    assert_has(text, "do not come near the end of half precision, 65504\n");
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(channels_are_listed_worst_first),
         cmocka_unit_test(text_of_outputs_shows_the_signal),
+        cmocka_unit_test(diagnoses_are_said_once),
         cmocka_unit_test(text_of_patterns_names_the_elements),
         cmocka_unit_test(text_of_repeats_says_how_sure_it_is),
         cmocka_unit_test(text_names_the_odd_one_and_where_tests_part),

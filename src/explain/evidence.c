@@ -439,6 +439,7 @@ static enum nd_status ask_doctor(const struct exam *exam, struct nd_error *err)
         .codes = exam->codes,
         .values = exam->values,
         .expected = exam->expected,
+        .noise = nd_explain_allowance(job, exam->device, exam->step),
         .accumulator_step = exam->is_forced ? NULL : exam->steps,
         .n_steps = exam->n_steps,
         .n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats,

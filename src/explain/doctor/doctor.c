@@ -137,6 +137,39 @@ static void try_unexplained(struct nd_doctor *d)
                   is_random ? "; runs differ" : "");
 }
 
+/* Beside arithmetic that is not known. A scale or a zero point that is a little off is what such arithmetic may look
+ * like, and chance cannot be told from it: only what moves or cuts off codes can. */
+static enum nd_status try_changes_over_noise(struct nd_doctor *d, struct nd_error *err)
+{
+    nd_doctor_try_constant(d);
+    if (d->out->is_found)
+        return ND_OK;
+    nd_doctor_try_type(d);
+    nd_doctor_try_range(d);
+    nd_doctor_try_samples(d);
+    nd_doctor_try_window(d);
+    if (!d->out->is_found)
+        nd_doctor_try_shifts(d);
+    if (!d->out->is_found || d->out->best.kind == ND_FAULT_SHIFTED)
+        return nd_doctor_try_layouts(d, err);
+    return ND_OK;
+}
+
+static enum nd_status examine_over_noise(const struct nd_evidence *evidence, struct nd_diagnosis *found,
+                                         struct nd_error *err)
+{
+    struct nd_diagnosis over_noise = {0};
+    struct nd_doctor d;
+    bool is_known = found->is_found && found->best.kind != ND_FAULT_UNEXPLAINED;
+    if (!(evidence->noise > 0) || is_known)
+        return ND_OK;
+    nd_doctor_prepare(evidence, evidence->noise, &over_noise, &d);
+    enum nd_status status = is_hard(&d) ? try_changes_over_noise(&d, err) : ND_OK;
+    if (status == ND_OK && over_noise.is_found)
+        *found = over_noise;
+    return status;
+}
+
 enum nd_status nd_doctor_examine(const struct nd_evidence *evidence, struct nd_diagnosis *out,
                                  struct nd_error *err)
 {
@@ -145,7 +178,7 @@ enum nd_status nd_doctor_examine(const struct nd_evidence *evidence, struct nd_d
     enum nd_status status = ND_OK;
     assert(nd_dtype_is_integer(evidence->dtype));
     if (evidence->n_samples > 0 && evidence->n > 0) {
-        nd_doctor_prepare(evidence, &found, &d);
+        nd_doctor_prepare(evidence, 0, &found, &d);
         if (evidence->repeats_differ && evidence->inputs_repeat_same)
             nd_doctor_try_flips(&d);
         bool is_wrong = d.n_wrong > 0 && !found.is_found;
@@ -155,6 +188,8 @@ enum nd_status nd_doctor_examine(const struct nd_evidence *evidence, struct nd_d
             status = try_changes(&d, err);
         if (is_wrong)
             try_unexplained(&d);
+        if (status == ND_OK && is_wrong)
+            status = examine_over_noise(evidence, &found, err);
     }
     if (status == ND_OK)
         *out = found;

@@ -79,6 +79,8 @@ struct nd_evidence {
     const double *codes;    /* [n_samples][n] the device's */
     const double *values;   /* [n_samples][n] before rounding and clipping, zero point included */
     const double *expected; /* [n_samples][n] what the device's usual program makes of values, clipped */
+    double noise; /* LSB by which the device may be off `expected` everywhere, as its arithmetic is not known; >= 0. Faults
+                     are first looked for as if there were none */
     const double *accumulator_step; /* [n_steps] steps of the output per unit of the accumulator; nullable */
     size_t n_steps;                 /* 1, or the channels */
     size_t n_repeats;

@@ -14,6 +14,7 @@
 struct nd_doctor {
     const struct nd_evidence *e;
     double lowest, highest; /* codes of the type */
+    double noise;           /* LSB that count as nothing */
     double below, above;    /* the usual program's code is in [value - below, value + above] */
     size_t n_known;         /* elements */
     size_t n_wrong;         /* of them, codes that are not as expected */
@@ -54,11 +55,13 @@ struct nd_doctor_axis {
 };
 
 /* doctor_judge.c */
-void nd_doctor_prepare(const struct nd_evidence *e, struct nd_diagnosis *out, struct nd_doctor *d);
+void nd_doctor_prepare(const struct nd_evidence *e, double noise, struct nd_diagnosis *out, struct nd_doctor *d);
 double nd_doctor_zero_point(const struct nd_doctor *d, size_t j);
 double nd_doctor_clip(const struct nd_doctor *d, double code);
 /* The value and the expected code are finite. */
 bool nd_doctor_is_known(const struct nd_doctor *d, size_t i);
+/* A code that is not as expected. */
+bool nd_doctor_is_wrong(const struct nd_doctor *d, size_t i);
 /* A wrong code that is no rounding of the value. */
 bool nd_doctor_is_hard(const struct nd_doctor *d, size_t i);
 /* Clipped neither as expected nor as given: only such an element measures anything. */

@@ -54,15 +54,19 @@ struct nd_doctor_span nd_doctor_of_value(const struct nd_doctor *d, double value
     return (struct nd_doctor_span){true, nd_doctor_clip(d, low), nd_doctor_clip(d, high)};
 }
 
-static bool holds(struct nd_doctor_span span, double code)
+static bool holds(const struct nd_doctor *d, struct nd_doctor_span span, double code)
 {
-    return code >= span.low && code <= span.high;
+    return code >= span.low - d->noise && code <= span.high + d->noise;
+}
+
+bool nd_doctor_is_wrong(const struct nd_doctor *d, size_t i)
+{
+    return fabs(d->e->codes[i] - d->e->expected[i]) > d->noise;
 }
 
 bool nd_doctor_is_hard(const struct nd_doctor *d, size_t i)
 {
-    return d->e->codes[i] != d->e->expected[i] &&
-           !holds(nd_doctor_of_value(d, d->e->values[i]), d->e->codes[i]);
+    return nd_doctor_is_wrong(d, i) && !holds(d, nd_doctor_of_value(d, d->e->values[i]), d->e->codes[i]);
 }
 
 /* The usual program may be any: how far its codes lie from their values shows which kind it is. Never taken
@@ -82,16 +86,16 @@ static void measure_program(struct nd_doctor *d)
     d->above = is_floor ? 0 : fmax(is_ceil ? 1 : 0.5, most);
 }
 
-void nd_doctor_prepare(const struct nd_evidence *e, struct nd_diagnosis *out, struct nd_doctor *d)
+void nd_doctor_prepare(const struct nd_evidence *e, double noise, struct nd_diagnosis *out, struct nd_doctor *d)
 {
-    *d = (struct nd_doctor){.e = e, .out = out};
+    *d = (struct nd_doctor){.e = e, .out = out, .noise = noise};
     nd_code_range(e->dtype, &d->lowest, &d->highest);
     measure_program(d);
     for (size_t i = 0; i < e->n_samples * e->n; i++) {
         if (!nd_doctor_is_known(d, i))
             continue;
         d->n_known++;
-        if (e->codes[i] == e->expected[i])
+        if (!nd_doctor_is_wrong(d, i))
             continue;
         d->n_wrong++;
         d->n_hard += nd_doctor_is_hard(d, i);
@@ -148,11 +152,11 @@ static bool judge(const struct nd_doctor *d, const struct nd_doctor_fault *f, do
             struct nd_doctor_span span = f->predict(d, f, s, j);
             if (!span.is_known)
                 continue;
-            bool is_fit = holds(span, e->codes[i]);
+            bool is_fit = holds(d, span, e->codes[i]);
             /* The fault leaves it alone, and the program may not be quite the usual one. */
-            if (!is_fit && holds(span, e->expected[i]) && !nd_doctor_is_hard(d, i))
+            if (!is_fit && holds(d, span, e->expected[i]) && !nd_doctor_is_hard(d, i))
                 continue;
-            if (e->codes[i] == e->expected[i])
+            if (!nd_doctor_is_wrong(d, i))
                 score.n_broken += !is_fit;
             else if (is_fit)
                 score.n_right++;

@@ -6,6 +6,8 @@
 #include "base/memory.h"
 #include "explain/doctor/internal.h"
 
+#include <math.h>
+
 /* A plane, the elements of a channel, must have something to recognise it by. */
 enum { MAX_AXES = 5, MIN_PLANE = 4, MAX_CHANNELS = 8192 };
 
@@ -92,7 +94,8 @@ static bool is_held(const struct nd_doctor *d, const struct nd_doctor_axis *axis
     size_t n_plane = e->n_samples * e->n / axis->n;
     for (size_t start = 0; start < e->n_samples * e->n; start += block) {
         for (size_t k = 0; k < axis->inner; k++, n_seen++) {
-            n_missed += e->codes[start + at * axis->inner + k] != e->expected[start + from * axis->inner + k];
+            n_missed += fabs(e->codes[start + at * axis->inner + k] -
+                             e->expected[start + from * axis->inner + k]) > d->noise;
             if (n_missed * 50 > n_plane || (n_missed >= 4 && n_missed * 4 > n_seen))
                 return false;
         }

@@ -189,9 +189,13 @@ def spoil(source, copy, word, rng, readers, digest):
             made = digest(np.ascontiguousarray(spoilt[i]).tobytes())
             file["probes/x/digests"][name][i, :, 0] = made.low
             file["probes/x/digests"][name][i, :, 1] = made.high
-        for reader in readers(name):
+        left = list(readers(name))
+        while left:  # what has no quantiser of its own is read on
+            reader = left.pop()
             if reader in outputs:
                 del outputs[reader]
+            elif reader not in types:
+                left += readers(reader)
         return name, types[name], float(away.mean())
 
 

@@ -79,9 +79,46 @@ static const double gross = 8, gross_wide = 2048;
 
 static bool is_gross(const struct nd_explain_job *job, size_t step, const struct nd_explain_error_size *size)
 {
-    enum { FEWEST = 16 }; /* values: fewer have no signal to speak of */
     bool is_wide = nd_dtype_size_bytes(nd_model_edge(job->model, job->out->steps[step].edge)->dtype) > 1;
-    return size->n >= FEWEST && size->energy >= size->signal && sqrt(size->energy) >= (is_wide ? gross_wide : gross);
+    return size->n >= ND_EXPLAIN_FEWEST_GROSS && size->energy >= size->signal && sqrt(size->energy) >= (is_wide ? gross_wide : gross);
+}
+
+static bool is_common(const struct nd_explain_error_size *size, size_t n)
+{
+    return n >= ND_EXPLAIN_FEWEST_GROSS && (double)n >= ND_EXPLAIN_LEAST_GROSS_SHARE * (double)size->n;
+}
+
+bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
+                            const struct nd_explain_error_size *size)
+{
+    const struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
+    size_t program = job->unit_program[device];
+    bool is_known = program != SIZE_MAX ? job->out->devices[device].units[step].is_covered &&
+                                              habit->units->doubt[program] < 1
+                                        : habit->program != SIZE_MAX;
+    return is_known && is_common(size, size->n_beyond);
+}
+
+/* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its largest
+ * a quarter (chosen: siblings differ by their inputs only). NULL: no sibling says so. */
+static const struct nd_explained_device *find_better_sibling(const struct nd_explain_job *job, size_t device,
+                                                             size_t step, const struct nd_explain_error_size *size)
+{
+    static const double energies = 100, largest = 4;
+    const struct nd_explained_part *own = &job->out->devices[device].units[step].local;
+    bool is_wide = nd_dtype_size_bytes(nd_model_edge(job->model, job->out->steps[step].edge)->dtype) > 1;
+    double least = is_wide ? of_covered_wide : of_covered;
+    for (size_t d = 0; d < job->n_devices && is_common(size, size->n_beyond); d++) {
+        const struct nd_explained_unit *other = &job->out->devices[d].units[step];
+        bool is_sibling = d != device && !job->sources[d].is_failed &&
+                          job->sources[d].expectation == job->sources[device].expectation &&
+                          job->sources[d].expectation != ND_EXPECT_ANY &&
+                          job->sources[d].same_as != job->sources[device].same_as && other->is_examined;
+        if (is_sibling && own->energy >= energies * fmax(other->local.energy, least * least / energies) &&
+            own->max >= largest * fmax(other->local.max, least))
+            return &job->out->devices[d];
+    }
+    return NULL;
 }
 
 /* ---- what is said ---- */
@@ -142,6 +179,29 @@ static enum nd_status accuse_of_kind(struct nd_explained_unit *unit, const struc
     return keep_evidence(unit, &text, err);
 }
 
+/* Of an error that neither rounding nor inputs of more digits make. */
+static enum nd_status accuse_of_reach(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                      struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    nd_strbuf_printf(&text, "; %.3g%% are further off than any rounding of this layer or of its inputs can bring them",
+                     100 * (double)size->n_past / (double)size->n);
+    unit->state = ND_LAYER_FAULTY;
+    return keep_evidence(unit, &text, err);
+}
+
+static enum nd_status accuse_beside(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                    const struct nd_explained_device *sibling, size_t step, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB", sibling->uri,
+                     sibling->units[step].local.max);
+    unit->state = ND_LAYER_FAULTY;
+    return keep_evidence(unit, &text, err);
+}
+
 static enum nd_status accuse_of_size(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
                                      struct nd_error *err)
 {
@@ -167,6 +227,11 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
         return follow(unit, unit->local.n_differing == 0 ? "exact" : "float-rounding", NULL, err);
     if (is_gross(job, step, size))
         return accuse_of_size(unit, size, err);
+    if (is_common(size, size->n_past))
+        return accuse_of_reach(unit, size, err);
+    const struct nd_explained_device *sibling = find_better_sibling(job, device, step, size);
+    if (sibling != NULL)
+        return accuse_beside(unit, size, sibling, step, err);
     if (unit->follows_text != NULL && size->max <= 1) { /* single steps, in the encoding that is forced */
         unit->state = ND_LAYER_FOLLOWS;
         unit->why_follows = "forced-encoding";

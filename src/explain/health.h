@@ -26,6 +26,8 @@ struct nd_explain_error_size {
     size_t n;         /* values */
     size_t n_wrong;   /* of them, not as expected */
     size_t n_beyond;  /* of these, further off than unknown arithmetic may be (nd_explain_allowance) */
+    size_t n_past;    /* of these, further off than inputs that were not rounded, nor clipped, could bring them; 0 where
+                         that was not measured */
     double max;       /* LSB */
     double energy;    /* mean square of the error, LSB^2 */
     double signal;    /* variance of what is expected, LSB^2 */
@@ -34,6 +36,14 @@ struct nd_explain_error_size {
 /* By how many LSB arithmetic that nobody knows may move a value of the layer: 0 where the arithmetic of the device is
  * known to be complete. */
 double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step);
+
+/* Values that must be off for anything to be said of the size of an error; chosen. */
+enum { ND_EXPLAIN_FEWEST_GROSS = 16 };
+#define ND_EXPLAIN_LEAST_GROSS_SHARE 0.01
+
+/* Whether it is worth measuring how far inputs could bring the values of the layer. */
+bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
+                            const struct nd_explain_error_size *size);
 
 /* Decides what may be said of a layer that was looked at: state, why_follows, fault and evidence of its unit.
  * ND_ERR_MEMORY. */

@@ -1,0 +1,49 @@
+/* One unit of one device looked at once more: its codes and exact values are kept, for some samples, and what other
+ * arithmetic would have given. */
+#ifndef ND_EXPLAIN_EXAM_H
+#define ND_EXPLAIN_EXAM_H
+
+#include "explain/worker.h"
+
+enum { ND_EXAM_FUSIONS = 6 }; /* inputs of a unit that it may be fused with */
+
+/* One unit of one device under examination. */
+struct nd_exam {
+    struct nd_explain_worker *worker;
+    size_t device, step, edge;
+    size_t n_samples, n; /* elements of a sample */
+    struct nd_program usual, other;
+    bool has_other;
+    const struct nd_unit_program *unit_program; /* in the place of usual; NULL: none */
+    struct nd_array made;                       /* by it, of the unit that is worked out next */
+    bool is_other;                              /* it is made in another way, */
+    enum nd_explain_alternative alternative;    /* in this one, for which */
+    size_t helper;                              /* the edge before it is worked out, too; SIZE_MAX: none */
+    bool is_forced; /* worked out exactly, with the encodings that the provider forces on what it reads and makes */
+    size_t n_fusions;
+    size_t fused[ND_EXAM_FUSIONS]; /* edges */
+    double *codes, *values, *expected, *others, *fusions[ND_EXAM_FUSIONS];
+    double *steps; /* of the accumulator, in steps of the output; NULL for other operators */
+    size_t n_steps;
+    /* of the run at hand */
+    size_t slot;
+    size_t fusing; /* the edge that keeps its fractions, or SIZE_MAX */
+    double *to;
+};
+
+/* exam: worker, device, step and helper (SIZE_MAX) are given, the rest is zero. Chooses what the device's usual arithmetic
+ * is and what it is held against. ND_ERR_MEMORY; deinit in any case. */
+enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err);
+void nd_exam_deinit(struct nd_exam *exam);
+
+/* The encoding in which the unit's codes are. */
+const struct nd_quant *nd_exam_quant(const struct nd_exam *exam);
+
+/* Fills codes, values, expected, others and fusions. */
+enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err);
+
+/* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have taken
+ * from it: reach[n_samples * n], in LSB. */
+enum nd_status nd_exam_find_reach(struct nd_exam *exam, double *reach, struct nd_error *err);
+
+#endif

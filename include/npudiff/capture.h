@@ -83,6 +83,11 @@ ND_PUBLIC const struct nd_attr *nd_capture_attr(const struct nd_capture *capture
 /* The string attribute group/key, or NULL when it does not exist or is a number. */
 ND_PUBLIC const char *nd_capture_string(const struct nd_capture *capture, const char *group, const char *key);
 
+/* Whether the capture says that an NPU computed it: `kind` in /device is one of npudiff's NPU devices, or an
+ * import that states `npu`. False for a CPU, a GPU, a reference and an emulated device, and for an import that
+ * states nothing: nobody may then be accused of a fallback. */
+ND_PUBLIC bool nd_capture_is_called_npu(const struct nd_capture *capture);
+
 ND_PUBLIC size_t nd_capture_n_edges(const struct nd_capture *capture);
 ND_PUBLIC const struct nd_edge *nd_capture_edge(const struct nd_capture *capture, size_t edge);
 /* The provider that computed the edge, "" when unknown. */

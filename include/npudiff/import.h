@@ -28,6 +28,19 @@ enum nd_import_samples {
                               */
     ND_IMPORT_SAMPLES_BATCH, /* along the first dimension, which is 1 in a sample: [S, 10] is S times [1, 10] */
     ND_IMPORT_SAMPLES_NONE,  /* the array is one sample */
+    ND_IMPORT_SAMPLES_FILE,  /* every path is one sample, in the order given; an array is all of it (numpy) */
+};
+
+/* A fact that an option states: a key of src/import/FACTS.md. */
+struct nd_import_stated {
+    const char *key, *value;
+    const char *option; /* for messages: "--kind" */
+};
+
+/* What is known of a chipset; static texts. */
+struct nd_import_chipset {
+    const char *sm, *arch, *marketing;
+    int soc_model;
 };
 
 /* Zeroed but for struct_size, format, paths and output is complete. Everything is borrowed for the call. */
@@ -35,7 +48,7 @@ struct nd_import_options {
     size_t struct_size; /* sizeof(struct nd_import_options) */
     const char *format; /* name of a row of an nd_import_format */
     const char *const *paths;
-    size_t n_paths;
+    size_t n_paths;               /* 0 only where a fact states that the run failed */
     const char *output;           /* the capture to make */
     bool replace;                 /* a file in the way is replaced */
     const char *label;            /* NULL: the first path's base name without its extension */
@@ -45,6 +58,11 @@ struct nd_import_options {
     const char *map;              /* a YAML file: src/import/MAP.md; NULL: none */
     const char *const *names;     /* TENSOR=EDGE each, the short form of a map */
     size_t n_names;
+    const char *facts;                     /* a YAML file of facts: src/import/FACTS.md; NULL: none */
+    const struct nd_import_stated *stated; /* facts that options state */
+    size_t n_stated;
+    /* Fills *out with what is known of the chipset called `name`, or gives false; NULL: no chipset is known. */
+    bool (*find_chipset)(const char *name, struct nd_import_chipset *out);
     const char *inputs; /* what was fed: a .npz, .npy, folder or list as `--probe NAME=PATH` takes it, or an .h5
                            of AI Hub; NULL: what the format has of inputs, else unknown */
     enum nd_import_samples samples;
@@ -52,11 +70,11 @@ struct nd_import_options {
     /* qnn-net-run alone, all nullable. */
     const char *graph;        /* which of several graphs; NULL: the only one */
     const char *context_json; /* what qnn-context-binary-utility prints of the context binary */
-    const char *input_list;   /* what was given to --input_list; NULL: input_list.txt, where the folder has it */
-    const char *layout;       /* of all tensors the map says nothing of: "NCHW" (as in the model) or "NHWC" */
-    size_t batch;             /* samples in every file; 0: one */
-    bool assumes_float32;     /* tensors of which nothing states a shape are float32 of one dimension */
-    bool strict;              /* a tensor that the model lacks is an error */
+    const char *input_list; /* what was given to --input_list; NULL: input_list.txt, where the folder has it */
+    const char *layout;     /* of all tensors the map says nothing of: "NCHW" (as in the model) or "NHWC" */
+    size_t batch;           /* samples in every file; 0: one */
+    bool assumes_float32;   /* tensors of which nothing states a shape are float32 of one dimension */
+    bool strict;            /* a tensor that the model lacks is an error */
 };
 
 /* One fact of the import and where it is from. */
@@ -74,8 +92,9 @@ struct nd_import_result {
     size_t n_samples;
     size_t n_facts;
     struct nd_import_fact *facts; /* as they are stored in the capture's group "import" */
-    bool is_failed;  /* the tool failed: so does the capture say, with the samples that were whole before */
-    char *cut_short; /* why there is less than was asked for: the capture is partial or failed; NULL: it is not */
+    bool is_failed; /* the tool failed: so does the capture say, with the samples that were whole before */
+    char *
+        cut_short; /* why there is less than was asked for: the capture is partial or failed; NULL: it is not */
 };
 
 /* Reads the files and writes the capture. Either all of it is made or nothing.

@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -17,6 +18,15 @@ struct values {
     const char *probe;
     const char *label;
     const char *chipset;
+    const char *kind;
+    const char *sdk;
+    const char *facts_file;
+    const char *labels;
+    const char *latencies;
+    const char *failed;
+    struct cli_list facts;
+    struct cli_list repeats;
+    struct cli_list logs;
     const char *samples_axis;
     const char *runner;
     const char *graph;
@@ -103,16 +113,57 @@ static enum nd_import_samples samples_of(const char *word)
 {
     if (word == NULL || strcmp(word, "auto") == 0)
         return ND_IMPORT_SAMPLES_AUTO;
+    if (strcmp(word, "file") == 0)
+        return ND_IMPORT_SAMPLES_FILE;
     if (strcmp(word, "first") == 0)
         return ND_IMPORT_SAMPLES_FIRST;
     return strcmp(word, "batch") == 0 ? ND_IMPORT_SAMPLES_BATCH : ND_IMPORT_SAMPLES_NONE;
 }
 
-/* Known by one name everywhere, so that reports see that two captures are of one chipset. */
-static const char *chipset_of(const char *word)
+/* A chipset has one name everywhere, so that reports see that two captures are of one. */
+static bool find_chipset(const char *name, struct nd_import_chipset *out)
 {
-    const struct nd_chipset *chipset = word != NULL ? nd_chipset_find(word) : NULL;
-    return chipset != NULL ? chipset->sm : word;
+    const struct nd_chipset *chipset = nd_chipset_find(name);
+    if (chipset != NULL)
+        *out = (struct nd_import_chipset){chipset->sm, chipset->arch, chipset->marketing, chipset->soc_model};
+    return chipset != NULL;
+}
+
+/* ---- facts ---- */
+
+/* Options that state facts, and the keys that they are short for. */
+enum { MAX_SIMPLE_FACTS = 8 };
+
+/* KEY=VALUE of --fact is cut in place: *buffer owns the copies. */
+static int add_facts(const struct values *values, struct nd_import_stated *stated, size_t *n, char **buffer)
+{
+    const struct {
+        const char *key, *value, *option;
+    } simple[MAX_SIMPLE_FACTS] = {
+        {"kind", values->kind, "--kind"},       {"sdk", values->sdk, "--sdk"},
+        {"labels", values->labels, "--labels"}, {"latency_us", values->latencies, "--latencies"},
+        {"failed", values->failed, "--failed"},
+    };
+    for (size_t i = 0; i < MAX_SIMPLE_FACTS; i++)
+        if (simple[i].value != NULL)
+            stated[(*n)++] = (struct nd_import_stated){simple[i].key, simple[i].value, simple[i].option};
+    for (size_t i = 0; i < values->repeats.n; i++)
+        stated[(*n)++] = (struct nd_import_stated){"repeat_files", values->repeats.items[i], "--repeat"};
+    for (size_t i = 0; i < values->logs.n; i++)
+        stated[(*n)++] = (struct nd_import_stated){"logs", values->logs.items[i], "--log"};
+    for (size_t i = 0; i < values->facts.n; i++) {
+        char *equals = strchr(values->facts.items[i], '=');
+        if (equals == NULL || equals == values->facts.items[i])
+            return cli_usage_error("import", "--fact takes KEY=VALUE, not '%s'", values->facts.items[i]);
+        char *copy = strdup(values->facts.items[i]);
+        if (copy == NULL)
+            return cli_usage_error("import", "out of memory");
+        copy[equals - values->facts.items[i]] = '\0';
+        buffer[i] = copy;
+        stated[(*n)++] =
+            (struct nd_import_stated){copy, copy + (equals - values->facts.items[i]) + 1, "--fact"};
+    }
+    return 0;
 }
 
 static bool is_format(const char *name)
@@ -128,8 +179,22 @@ static int import(const struct values *values, const struct nd_import_options *o
 {
     struct nd_error err = {0};
     struct nd_import_result result = {0};
-    if (nd_import(options, &result, &err) != ND_OK)
-        return cli_report_error(&err);
+    size_t n_all = MAX_SIMPLE_FACTS + values->repeats.n + values->logs.n + values->facts.n;
+    struct nd_import_options all = *options;
+    struct nd_import_stated *stated = calloc(n_all, sizeof *stated);
+    char **copies = calloc(values->facts.n + 1, sizeof *copies);
+    int problem = stated == NULL || copies == NULL ? cli_usage_error("import", "out of memory") : 0;
+    if (problem == 0)
+        problem = add_facts(values, stated, &all.n_stated, copies);
+    all.stated = stated;
+    if (problem == 0 && nd_import(&all, &result, &err) != ND_OK)
+        problem = cli_report_error(&err);
+    for (size_t i = 0; copies != NULL && i < values->facts.n; i++)
+        free(copies[i]);
+    free(copies);
+    free(stated);
+    if (problem != 0)
+        return problem;
     if (values->json)
         print_json(options->output, &result);
     else if (!values->quiet)
@@ -150,7 +215,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int code = 0;
     if (values.formats)
         return print_formats(values.json);
-    if (n_operands < 2)
+    bool may_lack_paths = values.failed != NULL || values.facts.n > 0 || values.facts_file != NULL;
+    if (n_operands < 1 || (n_operands < 2 && !may_lack_paths))
         return cli_usage_error("import", "FORMAT and PATH are needed; --formats lists the formats");
     if (!is_format(operands[0]))
         return cli_usage_error("import", "there is no format '%s'; --formats lists those there are",
@@ -166,7 +232,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                         .output = values.output,
                                         .replace = values.force,
                                         .label = values.label,
-                                        .chipset = chipset_of(values.chipset),
+                                        .chipset = values.chipset,
+                                        .facts = values.facts_file,
+                                        .find_chipset = find_chipset,
                                         .probe = values.probe,
                                         .inputs = values.inputs,
                                         .samples = samples_of(values.samples_axis),
@@ -180,6 +248,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                         .strict = values.strict};
     if (values.runner != NULL && strcmp(options.format, "polygraphy") != 0)
         return cli_usage_error("import", "--runner is for polygraphy");
+    if (options.samples == ND_IMPORT_SAMPLES_FILE && strcmp(options.format, "numpy") != 0)
+        return cli_usage_error("import", "--samples-axis file is for numpy; other formats keep samples apart");
     bool is_qnn = values.graph != NULL || values.context_json != NULL || values.input_list != NULL ||
                   values.layout != NULL || values.assume != NULL || values.batch.is_given || values.strict;
     if (is_qnn && strcmp(options.format, "qnn-net-run") != 0)
@@ -203,7 +273,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const char *const layouts[] = {"NCHW", "NHWC", NULL};
 static const char *const assumptions[] = {"float32", NULL};
-static const char *const axes[] = {"auto", "first", "batch", "none", NULL};
+static const char *const axes[] = {"auto", "first", "batch", "none", "file", NULL};
+static const char *const kinds[] = {"npu", "cpu", "gpu", "reference", NULL};
 
 static const struct cli_option options[] = {
     {.name = "output",
@@ -244,10 +315,10 @@ static const struct cli_option options[] = {
      .kind = CLI_CHOICE,
      .offset = offsetof(struct values, samples_axis),
      .argument = "WHICH",
-     .help =
-         "where an array has its samples: 'first' dimension, which the tensor lacks; 'batch', the first "
-         "dimension, which is 1 in the tensor; 'none', the array is one sample; 'auto' (default) as the model "
-         "says, else 'first'",
+     .help = "where an array has its samples: 'first' dimension, which the tensor lacks; 'batch', the first "
+             "dimension, which is 1 in the tensor; 'none', the array is one sample; 'file', every PATH is one "
+             "sample; "
+             "'auto' (default) as the model says, else 'first'",
      .choices = axes},
     {.name = "label",
      .kind = CLI_TEXT,
@@ -259,6 +330,55 @@ static const struct cli_option options[] = {
      .offset = offsetof(struct values, chipset),
      .argument = "NAME",
      .help = "which chipset it was, if you know it (SM8750, gen4); without it the capture says 'not stated'"},
+    {.name = "kind",
+     .kind = CLI_CHOICE,
+     .offset = offsetof(struct values, kind),
+     .argument = "WHAT",
+     .help = "what computed it: npu, cpu, gpu, or reference (another framework, a float run); without it "
+             "nothing is "
+             "assumed, and no fallback is looked for",
+     .choices = kinds},
+    {.name = "sdk",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, sdk),
+     .argument = "VERSION",
+     .help = "which SDK it was, if you know it (2.31.0)"},
+    {.name = "repeat",
+     .kind = CLI_LIST,
+     .offset = offsetof(struct values, repeats),
+     .argument = "PATH",
+     .help = "another run of the same samples, as PATH has the first; may be repeated"},
+    {.name = "labels",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, labels),
+     .argument = "FILE",
+     .help = "class of every sample: a .npy, or numbers in a text file"},
+    {.name = "latencies",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, latencies),
+     .argument = "FILE",
+     .help = "microseconds of every sample and repeat: a .npy, or numbers in a text file"},
+    {.name = "log",
+     .kind = CLI_LIST,
+     .offset = offsetof(struct values, logs),
+     .argument = "FILE",
+     .help = "a log of the run, kept and read for failures and fallbacks; may be repeated"},
+    {.name = "failed",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, failed),
+     .argument = "REASON",
+     .help = "the run failed: makes a failed capture of the samples that there are, or of none (no PATH)"},
+    {.name = "fact",
+     .kind = CLI_LIST,
+     .offset = offsetof(struct values, facts),
+     .argument = "KEY=VALUE",
+     .help =
+         "any other fact: failed_stage, outputs, phone, provider, ... (src/import/FACTS.md); may be repeated"},
+    {.name = "facts",
+     .kind = CLI_TEXT,
+     .offset = offsetof(struct values, facts_file),
+     .argument = "FILE.yaml",
+     .help = "a file of facts; the same keys may stand at the top level of a --map"},
     {.name = "runner",
      .kind = CLI_TEXT,
      .offset = offsetof(struct values, runner),
@@ -334,9 +454,10 @@ const struct cli_command cmd_import = {
         "probe in the capture to compare with, and --inputs what was fed.\n"
         "With --model every tensor must be an edge of it: by its name, its ONNX name or its sanitised name "
         "(what "
-        "fits several edges is an error), with its shape and type; integer codes get its scales, floats are "
-        "taken "
-        "for real values. Without it names, types and shapes are those of the files, and scales are unknown "
+        "fits several edges is an error), with its shape and type; integer codes get its scales. Floats that "
+        "are "
+        "all exactly real values of codes become those codes (--fact floats=keep: they stay), others are real "
+        "values. Without it names, types and shapes are those of the files, and scales are unknown "
         "unless "
         "a --map states them; compare then notes that the models are not known to be the same.\n"
         "A map is YAML: under 'tensors:' (and 'inputs:') a list of items such as {name: conv1_out, edge: "
@@ -349,6 +470,11 @@ const struct cli_command cmd_import = {
         "files: "
         "'Result_{}/conv1.raw', samples: 8}, where {} is the number of the sample, or 'file:' with all samples "
         "in one.\n"
+        "What the files do not hold is stated as facts: --kind, --chipset, --sdk, --label, --labels, "
+        "--latencies, "
+        "--repeat, --log, --failed, any other as --fact KEY=VALUE, or all of them in a --facts FILE. A fact "
+        "that "
+        "contradicts a file, the model or another fact is an error that names both.\n"
         "The capture records where every fact came from ('npudiff info' shows it under import); what nobody "
         "states "
         "stays unknown. Tensors without elements and scalars are read; what has no sample at all is an error.\n"

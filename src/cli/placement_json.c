@@ -15,6 +15,12 @@ bool placement_is_fallen(const struct nd_placed_node *node)
            !(is_added && is_quantisation);
 }
 
+bool placement_is_unstated(const struct placement_device *device)
+{
+    const char *kind = nd_capture_string(device->capture, "device", "kind");
+    return kind != NULL && strcmp(kind, "import") == 0;
+}
+
 size_t placement_n_fallen(const struct placement_device *device)
 {
     size_t n = 0;
@@ -109,11 +115,12 @@ static json_t *device_json(const struct placement_device *device)
         json_array_append_new(events, event_json(&report->events[i]));
     for (size_t i = 0; i < report->n_problems; i++)
         json_array_append_new(problems, cli_text(report->problems[i]));
-    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "uri",
+    return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "uri",
                      cli_text(device->uri), "label", cli_text(device->label), "chipset",
                      cli_text(chipset != NULL ? chipset : ""), "status",
                      nd_capture_state_name(nd_capture_state(device->capture)), "failure",
-                     cli_text(failure != NULL ? failure : ""), "is_npu", report->is_npu, "npu_provider",
+                     cli_text(failure != NULL ? failure : ""), "is_npu",
+                     placement_is_unstated(device) ? json_null() : json_boolean(report->is_npu), "npu_provider",
                      cli_text(report->wanted_provider), "n_fallen", count(placement_n_fallen(device)),
                      "npu_share", share_json(&report->share), "nodes", nodes, "edges", edges, "pieces", pieces,
                      "cuts", cuts, "provider_events", events, "problems", problems);

@@ -27,6 +27,9 @@ struct placement_result {
  * little as that of inputs and outputs. */
 bool placement_is_fallen(const struct nd_placed_node *node);
 
+/* Whether it is an import that does not state what computed it. */
+bool placement_is_unstated(const struct placement_device *device);
+
 /* How many nodes of the device are. */
 size_t placement_n_fallen(const struct placement_device *device);
 

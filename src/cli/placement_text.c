@@ -219,8 +219,12 @@ static void print_device(const struct placement_device *device, bool is_verbose)
            chipset != NULL ? ")" : "");
     if (device->has_failed)
         printf("failed at stage '%s': %s\n", stage != NULL ? stage : "", failure != NULL ? failure : "");
+    else if (placement_is_unstated(device))
+        printf("not known: the import does not state what ran the model\n");
     else if (!report->is_npu)
         printf("no NPU\n");
+    else if (report->n_nodes == 0)
+        printf("not known: the capture does not say where any node ran\n");
     else if (n_fallen > 0)
         printf("%zu node%s not on the NPU\n", n_fallen, n_fallen == 1 ? " is" : "s are");
     else if (report->share.n_unknown > 0)

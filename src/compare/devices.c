@@ -113,8 +113,12 @@ enum nd_status nd_devices_number_labels(struct nd_compared_device *devices, size
 bool nd_device_fell_back(const struct nd_compared_device *device, const struct nd_edge *edge,
                          const char *provider)
 {
-    return device->kind[0] != '\0' && strcmp(device->kind, "cpu") != 0 && !edge->is_model_input &&
-           strcmp(provider, "CPUExecutionProvider") == 0;
+    static const char *const expected[] = {"", "cpu", "reference",
+                                           "import"}; /* an import may not say what it is */
+    for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
+        if (strcmp(device->kind, expected[i]) == 0)
+            return false;
+    return !edge->is_model_input && strcmp(provider, "CPUExecutionProvider") == 0;
 }
 
 void nd_compared_device_deinit(struct nd_compared_device *device)

@@ -15,8 +15,8 @@ enum nd_status nd_devices_number_labels(struct nd_compared_device *devices, size
 enum nd_status nd_devices_describe_configuration(const struct nd_alignment *alignment,
                                                  struct nd_compared_device *devices, struct nd_error *err);
 
-/* Whether an edge was computed by the CPU provider on a device that is no CPU. Model inputs are expected there.
- */
+/* Whether an edge was computed by the CPU provider on a device that says that it is something else than a CPU
+ * or a reference. Model inputs are expected there. */
 bool nd_device_fell_back(const struct nd_compared_device *device, const struct nd_edge *edge,
                          const char *provider);
 

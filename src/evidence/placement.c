@@ -255,7 +255,9 @@ enum nd_status nd_placement_examine(const struct nd_model *model, const struct n
     placing->graph = model != NULL ? &model->graph : NULL;
     placing->capture = capture;
     placing->report.wanted_provider = provider != NULL ? provider : "";
-    placing->report.is_npu = placing->report.wanted_provider[0] != '\0';
+    placing->report.is_npu = nd_capture_is_called_npu(capture) ||
+                             (placing->report.wanted_provider[0] != '\0' &&
+                              strcmp(placing->report.wanted_provider, "CPUExecutionProvider") != 0);
     enum nd_status status = examine(placing, err);
     struct nd_placement_report *report = &placing->report;
     report->nodes = placing->nodes;

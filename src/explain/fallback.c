@@ -261,10 +261,14 @@ static enum nd_status judge_placement(struct fallback *f, size_t device, size_t 
     const struct nd_explain_source *source = &f->job->sources[device];
     size_t edge = nd_capture_find_edge(source->capture, edge_of(f, step)->name);
     const char *provider = edge != SIZE_MAX ? nd_capture_edge_provider(source->capture, edge) : "";
+    const char *stated = nd_fallback_stated_other(source->capture);
+    if (!f->hides_placement && provider[0] == '\0' && stated != NULL)
+        return nd_fallback_add(execution_of(f, device, step), "stated", -ND_FALLBACK_MOST, err,
+                               "the import states that the device is a %s", stated);
     if (f->hides_placement || provider[0] == '\0')
         return ND_OK;
     bool is_npu = strcmp(provider, "CPUExecutionProvider") != 0;
-    if (is_npu && !nd_fallback_is_called_npu(source->capture))
+    if (is_npu && !nd_capture_is_called_npu(source->capture))
         return ND_OK; /* an emulated device's own */
     return nd_fallback_add(execution_of(f, device, step), "placement",
                            is_npu ? ND_FALLBACK_MOST : -ND_FALLBACK_MOST, err, "the capture says %s", provider);

@@ -73,7 +73,8 @@ void nd_fallback_conclude(struct nd_explained_execution *execution);
 /* What is said of the run; its units are concluded. values[n_steps]: the weights of their values alone. */
 enum nd_status nd_fallback_judge_run(struct nd_explain_job *job, size_t device, const double *values,
                                      bool hides_placement, struct nd_error *err);
-/* Whether the device calls itself one with an NPU. */
-bool nd_fallback_is_called_npu(const struct nd_capture *capture);
+
+/* "CPU", "GPU" or "reference" where an import states that its device is one; else NULL. */
+const char *nd_fallback_stated_other(const struct nd_capture *capture);
 
 #endif

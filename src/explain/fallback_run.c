@@ -9,14 +9,15 @@
 #include "explain/fallback.h"
 #include "npudiff/evidence.h"
 
-bool nd_fallback_is_called_npu(const struct nd_capture *capture)
+const char *nd_fallback_stated_other(const struct nd_capture *capture)
 {
+    static const char *const kinds[][2] = {{"cpu", "CPU"}, {"gpu", "GPU"}, {"reference", "reference"}};
     const char *kind = nd_capture_string(capture, "device", "kind");
-    static const char *const others[] = {"cpu", "exact", "float64", "emu", ""};
-    for (size_t i = 0; kind != NULL && i < sizeof others / sizeof *others; i++)
-        if (strcmp(kind, others[i]) == 0)
-            return false;
-    return kind != NULL;
+    bool is_import = nd_capture_string(capture, "import", "format") != NULL;
+    for (size_t i = 0; is_import && kind != NULL && i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kind, kinds[i][0]) == 0)
+            return kinds[i][1];
+    return NULL;
 }
 
 /* ---- its units ---- */
@@ -76,6 +77,10 @@ static enum nd_status judge_units(const struct nd_explain_job *job, size_t devic
 static enum nd_status judge_placement(const struct nd_explain_job *job, size_t device, struct nd_error *err)
 {
     const struct nd_capture *capture = job->sources[device].capture;
+    const char *stated = nd_fallback_stated_other(capture);
+    if (stated != NULL)
+        return nd_fallback_add(&job->out->devices[device].execution, "stated", -ND_FALLBACK_MOST, err,
+                               "the import states that the device is a %s", stated);
     size_t n_npu = 0, n_not = 0;
     for (size_t e = 0; e < nd_capture_n_edges(capture); e++) {
         const char *provider = nd_capture_edge_provider(capture, e);
@@ -168,11 +173,11 @@ static enum nd_status judge_accuracy(const struct nd_explain_job *job, size_t de
     double own_us, error = error_of(&devices[device]), divergence = divergence_of(&devices[device]);
     size_t n = 0;
     enum nd_status status = find_median(&job->sources[device], &own_us, err);
-    if (!nd_fallback_is_called_npu(job->sources[device].capture) || isnan(own_us) || isnan(error))
+    if (!nd_capture_is_called_npu(job->sources[device].capture) || isnan(own_us) || isnan(error))
         return status;
     for (size_t d = 0; d < job->n_devices && status == ND_OK; d++) {
         double us;
-        if (d == device || job->sources[d].is_failed || !nd_fallback_is_called_npu(job->sources[d].capture))
+        if (d == device || job->sources[d].is_failed || !nd_capture_is_called_npu(job->sources[d].capture))
             continue;
         status = find_median(&job->sources[d], &us, err);
         bool is_outdone = error < error_of(&devices[d]) &&
@@ -211,7 +216,7 @@ enum nd_status nd_fallback_judge_run(struct nd_explain_job *job, size_t device, 
                                      bool hides_placement, struct nd_error *err)
 {
     struct nd_explained_execution *run = &job->out->devices[device].execution;
-    run->is_called_npu = nd_fallback_is_called_npu(job->sources[device].capture);
+    run->is_called_npu = nd_capture_is_called_npu(job->sources[device].capture);
     count_units(job, device, run);
     enum nd_status status = judge_units(job, device, values, err);
     if (status == ND_OK)

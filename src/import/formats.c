@@ -4,8 +4,8 @@
 
 /* In the order of the help. A new format is one line here and its extern in formats.h. */
 static const struct nd_import_reader *const readers[] = {
-    &nd_import_numpy, &nd_import_raw, &nd_import_onnx_pb, &nd_import_aihub, &nd_import_polygraphy,
-    &nd_import_qnn_net_run,
+    &nd_import_numpy, &nd_import_raw,        &nd_import_onnx_pb,
+    &nd_import_aihub, &nd_import_polygraphy, &nd_import_qnn_net_run,
 };
 
 enum { N_READERS = sizeof readers / sizeof readers[0] };

@@ -3,9 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "import/formats.h"
+#include "import/write_facts.h"
 #include "npudiff/probe.h"
 #include "probe/user.h"
 
@@ -77,20 +79,118 @@ static enum nd_status add_inputs(const struct nd_import_options *options, struct
     return status == ND_OK ? nd_imported_fact(imported, "inputs", NULL, "--inputs", err) : status;
 }
 
-enum nd_status nd_import(const struct nd_import_options *options, struct nd_import_result *out,
+/* ---- facts ---- */
+
+/* Options first, so that messages name them; then the file of facts, then the map. */
+static enum nd_status collect_facts(const struct nd_import_options *options, struct nd_statements *out,
+                                    struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    if (options->label != NULL)
+        status = nd_statements_add(out, "label", options->label, "--label", err);
+    if (status == ND_OK && options->chipset != NULL)
+        status = nd_statements_add(out, "chipset", options->chipset, "--chipset", err);
+    for (size_t i = 0; status == ND_OK && i < options->n_stated; i++)
+        status = nd_statements_add(out, options->stated[i].key, options->stated[i].value,
+                                   options->stated[i].option, err);
+    if (status == ND_OK && options->facts != NULL)
+        status = nd_statements_read(out, options->facts, options->map == NULL, err);
+    if (status == ND_OK && options->map != NULL)
+        status = nd_statements_read(out, options->map, true, err);
+    return status == ND_OK ? nd_statements_check(out, err) : status;
+}
+
+static enum nd_status add_logs(struct nd_imported *imported, struct nd_error *err)
+{
+    enum { MAX_LOG_BYTES = 64 << 20 };
+    enum nd_status status = ND_OK;
+    const struct nd_statement *logs = &imported->stated.of[ND_STATED_LOGS];
+    for (size_t i = 0; status == ND_OK && i < logs->values.n; i++) {
+        void *text = NULL;
+        size_t n = 0;
+        char *path = nd_stated_path(&imported->stated, ND_STATED_LOGS, i);
+        status = path != NULL ? nd_file_read(path, MAX_LOG_BYTES, &text, &n, err) : nd_fail_memory(err);
+        for (size_t k = 0; status == ND_OK && k < imported->n_logs; k++)
+            if (strcmp(imported->logs[k].name, nd_path_base(path)) == 0)
+                status = nd_fail(err, ND_E_IMPORT_FACT, path, "%s: there is a log '%s' already", logs->where,
+                                 nd_path_base(path));
+        if (status == ND_OK)
+            status = nd_imported_log(imported, nd_path_base(path), text, n, err);
+        free(text);
+        free(path);
+    }
+    return status;
+}
+
+/* ---- repeats ---- */
+
+static enum nd_status read_repeats(const struct nd_import_reader *reader,
+                                   const struct nd_import_options *options, const struct nd_statements *stated,
+                                   struct nd_imported *repeats, struct nd_error *err)
+{
+    const struct nd_statement *files = &stated->of[ND_STATED_REPEAT_FILES];
+    enum nd_status status = ND_OK;
+    if (files->values.n > 0 && options->n_paths != 1)
+        return nd_fail(
+            err, ND_E_IMPORT_FACT, "repeat_files",
+            "%s: each repeat is one PATH, but the first run has %zu; put them into one folder or file",
+            files->where, options->n_paths);
+    for (size_t i = 0; status == ND_OK && i < files->values.n; i++) {
+        char *path = nd_stated_path(stated, ND_STATED_REPEAT_FILES, i);
+        const char *paths[] = {path};
+        struct nd_import_options again = *options;
+        again.paths = paths;
+        status = path != NULL ? reader->read(&again, &repeats[i], err) : nd_fail_memory(err);
+        if (status != ND_OK)
+            nd_error_context(err, "repeat %zu", i + 1);
+        free(path);
+    }
+    return status;
+}
+
+/* ---- all of it ---- */
+
+static enum nd_status read_all(const struct nd_import_reader *reader, const struct nd_import_options *options,
+                               struct nd_imported *imported, struct nd_error *err)
+{
+    bool has_failed = nd_stated(&imported->stated, ND_STATED_FAILED) != NULL;
+    enum nd_status status = ND_OK;
+    if (options->n_paths == 0 && !has_failed)
+        return nd_fail(err, ND_E_IMPORT_OPTION, options->format,
+                       "no file to import; of a run that gave none 'failed' states why");
+    if (options->n_paths > 0)
+        status = reader->read(options, imported, err);
+    if (status == ND_OK)
+        status = add_inputs(options, imported, err);
+    if (status == ND_OK)
+        status = add_logs(imported, err);
+    return status == ND_OK ? nd_import_check_stated(imported, options, err) : status;
+}
+
+enum nd_status nd_import(const struct nd_import_options *given, struct nd_import_result *out,
                          struct nd_error *err)
 {
-    const struct nd_import_reader *reader = nd_import_reader_find(options->format);
+    const struct nd_import_reader *reader = nd_import_reader_find(given->format);
     struct nd_imported imported = {0};
+    struct nd_import_options options = *given;
     if (reader == NULL)
-        return nd_fail(err, ND_E_IMPORT_OPTION, options->format, "there is no format '%s'", options->format);
-    if (options->n_paths == 0)
-        return nd_fail(err, ND_E_IMPORT_OPTION, options->format, "no file to import");
-    enum nd_status status = reader->read(options, &imported, err);
+        return nd_fail(err, ND_E_IMPORT_OPTION, given->format, "there is no format '%s'", given->format);
+    enum nd_status status = collect_facts(given, &imported.stated, err);
+    size_t n_repeats = imported.stated.of[ND_STATED_REPEAT_FILES].values.n;
+    struct nd_imported *repeats = nd_calloc(n_repeats, sizeof *repeats);
+    if (status == ND_OK && repeats == NULL)
+        status = nd_fail_memory(err);
+    if (options.map == NULL)
+        options.map = options.facts; /* tensors may be described in either file */
     if (status == ND_OK)
-        status = add_inputs(options, &imported, err);
+        status = read_all(reader, &options, &imported, err);
     if (status == ND_OK)
-        status = nd_imported_write(&imported, options, out, err);
+        status = read_repeats(reader, &options, &imported.stated, repeats, err);
+    if (status == ND_OK)
+        status = nd_imported_write(&imported, repeats, n_repeats, &options, out, err);
+    for (size_t i = 0; repeats != NULL && i < n_repeats; i++)
+        nd_imported_deinit(&repeats[i]);
+    free(repeats);
     nd_imported_deinit(&imported);
     return status;
 }

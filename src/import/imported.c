@@ -37,6 +37,9 @@ void nd_imported_deinit(struct nd_imported *imported)
         free(imported->parts[i].source);
         free(imported->parts[i].labels);
     }
+    nd_statements_deinit(&imported->stated);
+    free(imported->latency_us);
+    free(imported->kind);
     free(imported->parts);
     free(imported->chipset);
     free(imported->model_sha256);
@@ -265,5 +268,14 @@ enum nd_status nd_imported_log(struct nd_imported *imported, const char *name, c
     }
     memcpy(made.text, text, n_bytes);
     imported->logs[imported->n_logs++] = made;
+    return ND_OK;
+}
+
+enum nd_status nd_imported_latency(struct nd_imported *imported, double latency_us, struct nd_error *err)
+{
+    if (!nd_grow((void **)&imported->latency_us, &imported->latencies_capacity, imported->n_latencies + 1,
+                 sizeof *imported->latency_us))
+        return nd_fail_memory(err);
+    imported->latency_us[imported->n_latencies++] = latency_us;
     return ND_OK;
 }

@@ -16,6 +16,7 @@
 #define ND_IMPORT_IMPORTED_H
 
 #include "base/error.h"
+#include "import/statements.h"
 #include "npudiff/import.h"
 
 enum nd_imported_side { ND_IMPORTED_OUTPUT, ND_IMPORTED_INPUT };
@@ -32,7 +33,9 @@ struct nd_imported_tensor {
     void *data; /* n_samples * sample_bytes */
     struct nd_quant
         quant; /* n 0: the file says nothing. axis counts from 0 in `shape` of a sample as it is here */
+    enum nd_dtype codes;  /* of floats: the type of the codes that the file says they stand for; else NONE */
     bool is_channel_last; /* the file says that channels are the last dimension */
+    bool is_laid_out;     /* samples and channels are where they belong: nd_match_samples did it */
 };
 
 /* Where one fact is from. */
@@ -77,7 +80,12 @@ struct nd_imported {
     bool keeps_unknown; /* a tensor that the model lacks is kept as it is */
     size_t n_parts;     /* 0: one probe of all samples */
     struct nd_imported_part *parts;
-    char *chipset;      /* as the files state it; NULL: they do not. An option wins */
+    struct nd_statements stated; /* what the user states of the run */
+    size_t n_repeats;            /* runs of every sample, whole runs one behind the other; 0: one */
+    double *latency_us;          /* [n_latencies], as the files state them: one for each sample; or NULL */
+    size_t n_latencies, latencies_capacity;
+    char *kind;         /* of device, as the files state it ("npu"); NULL: they do not */
+    char *chipset;      /* likewise */
     char *model_sha256; /* the same of the model's digest, as nd_model_sha256 */
     char *model_file;   /* and of its name */
     char *cut_short;    /* why there is less than was asked for; NULL: all is there */
@@ -116,12 +124,17 @@ enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, 
 /* Whether there is a fact of the kind that holds for all tensors. */
 bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind);
 
+/* The file says how long the next sample took; NaN: it does not. */
+enum nd_status nd_imported_latency(struct nd_imported *imported, double latency_us, struct nd_error *err);
+
 /* Keeps a text that the tool left (a log, a profile) under that name; bytes as they are. */
 enum nd_status nd_imported_log(struct nd_imported *imported, const char *name, const char *text, size_t n_bytes,
                                struct nd_error *err);
 
-/* Matches, checks and writes the capture that options describe. *out as nd_import. */
-enum nd_status nd_imported_write(struct nd_imported *imported, const struct nd_import_options *options,
-                                 struct nd_import_result *out, struct nd_error *err);
+/* Matches, checks and writes the capture that options describe. repeats[n_repeats] are further runs of the same
+ * samples. *out as nd_import. */
+enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_imported *repeats, size_t n_repeats,
+                                 const struct nd_import_options *options, struct nd_import_result *out,
+                                 struct nd_error *err);
 
 #endif

@@ -129,3 +129,73 @@ enum nd_status nd_layout_find_samples(struct nd_imported_tensor *tensor, enum nd
     tensor->is_array = false;
     return ND_OK;
 }
+
+/* [outer][n][inner] to [n][outer][inner]. */
+static enum nd_status move_to_front(struct nd_imported_tensor *tensor, int axis, struct nd_error *err)
+{
+    size_t outer = 1, inner = nd_dtype_size_bytes(tensor->dtype), n = (size_t)tensor->shape.dims[axis];
+    for (int d = 0; d < tensor->shape.rank; d++)
+        if (d != axis)
+            *(d < axis ? &outer : &inner) *= (size_t)tensor->shape.dims[d]; /* the array exists, so it fits */
+    unsigned char *moved = nd_tensor_alloc(tensor->sample_bytes);
+    if (moved == NULL)
+        return nd_fail_memory(err);
+    const unsigned char *from = tensor->data;
+    for (size_t o = 0; tensor->sample_bytes > 0 && o < outer; o++)
+        for (size_t i = 0; i < n; i++)
+            memcpy(moved + (i * outer + o) * inner, from + (o * n + i) * inner, inner);
+    free(tensor->data);
+    tensor->data = moved;
+    tensor->capacity_bytes = tensor->sample_bytes;
+    return ND_OK;
+}
+
+enum nd_status nd_layout_batch_axis(struct nd_imported_tensor *tensor, int axis,
+                                    const struct nd_shape *expected, const char *where, struct nd_error *err)
+{
+    char found[128], wanted[128];
+    struct nd_shape sample = tensor->shape;
+    if (axis >= tensor->shape.rank)
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, tensor->name,
+                       "%s states batch axis %d, but %s has shape %s: its axes are 0 to %d", where, axis,
+                       tensor->where, nd_shape_format(&tensor->shape, found, sizeof found),
+                       tensor->shape.rank - 1);
+    sample.dims[axis] = 1;
+    if (expected != NULL && !nd_shape_equal(&sample, expected)) { /* perhaps the model lacks the dimension */
+        sample.rank--;
+        for (int d = axis; d < sample.rank; d++)
+            sample.dims[d] = tensor->shape.dims[d + 1];
+        sample.dims[sample.rank] = 0;
+        if (!nd_shape_equal(&sample, expected))
+            return nd_fail(
+                err, ND_E_IMPORT_MISMATCH, tensor->name,
+                "%s has shape %s, with its samples along axis %d by %s; the model has samples of shape %s",
+                tensor->where, nd_shape_format(&tensor->shape, found, sizeof found), axis, where,
+                nd_shape_format(expected, wanted, sizeof wanted));
+    }
+    enum nd_status status = move_to_front(tensor, axis, err);
+    size_t n = (size_t)tensor->shape.dims[axis];
+    if (status != ND_OK)
+        return status;
+    if (n > 0)
+        tensor->sample_bytes /= n;
+    tensor->shape = sample;
+    tensor->n_samples = n;
+    tensor->is_array = false;
+    return ND_OK;
+}
+
+enum nd_status nd_layout_share_first(struct nd_imported_tensor *tensor, size_t n, const char *where,
+                                     struct nd_error *err)
+{
+    char found[128];
+    if (tensor->shape.rank == 0 || tensor->shape.dims[0] % (int64_t)n != 0)
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, tensor->name,
+                       "%s says that the first dimension holds %zu samples, but %s has shape %s", where, n,
+                       tensor->where, nd_shape_format(&tensor->shape, found, sizeof found));
+    tensor->shape.dims[0] /= (int64_t)n;
+    tensor->sample_bytes /= n;
+    tensor->n_samples = n;
+    tensor->is_array = false;
+    return ND_OK;
+}

@@ -14,6 +14,16 @@ enum nd_status nd_layout_channels_first(struct nd_imported_tensor *tensor, int n
 enum nd_status nd_layout_find_samples(struct nd_imported_tensor *tensor, enum nd_import_samples samples,
                                       const struct nd_shape *expected, struct nd_error *err);
 
+/* Makes an array to samples that lie along dimension `axis`. A sample keeps a 1 there, unless `expected`
+ * (nullable, as above) lacks the dimension. ND_E_IMPORT_MISMATCH: there is no such dimension, or it does not
+ * fit. */
+enum nd_status nd_layout_batch_axis(struct nd_imported_tensor *tensor, int axis,
+                                    const struct nd_shape *expected, const char *where, struct nd_error *err);
+
+/* Makes an array to n samples whose first dimensions lie one behind the other: [n * T, D] is n times [T, D]. */
+enum nd_status nd_layout_share_first(struct nd_imported_tensor *tensor, size_t n, const char *where,
+                                     struct nd_error *err);
+
 /* The shape with its channels moved from the second place to the last. */
 struct nd_shape nd_layout_channels_last(const struct nd_shape *shape);
 

@@ -16,9 +16,10 @@ enum { MAX_MAP_BYTES = 64 << 20 };
 
 /* An item as the file has it. */
 struct raw_item {
-    char *name, *edge, *layout, *dtype, *convention;
+    char *name, *edge, *layout, *dtype, *convention, *codes, *holds, *op_types, *node, *provider;
     struct nd_texts scale, zero_point, offset;
-    double axis;
+    double axis, batch_axis;
+    size_t n_samples;
     bool is_skipped;
 };
 
@@ -29,6 +30,11 @@ static void raw_item_deinit(struct raw_item *raw)
     free(raw->layout);
     free(raw->dtype);
     free(raw->convention);
+    free(raw->codes);
+    free(raw->holds);
+    free(raw->op_types);
+    free(raw->node);
+    free(raw->provider);
     nd_texts_deinit(&raw->scale);
     nd_texts_deinit(&raw->zero_point);
     nd_texts_deinit(&raw->offset);
@@ -40,6 +46,9 @@ static void item_deinit(struct nd_map_item *item)
     free(item->edge);
     free(item->quant.scale);
     free(item->quant.zero_point);
+    free(item->op_types);
+    free(item->node);
+    free(item->provider);
     free(item->where);
     *item = (struct nd_map_item){0};
 }
@@ -148,21 +157,55 @@ static enum nd_status read_quant(struct nd_yaml *yaml, const yaml_node_t *node, 
     return status;
 }
 
+static enum nd_status read_type(struct nd_yaml *yaml, const yaml_node_t *node, const char *name,
+                                enum nd_dtype *out, struct nd_error *err)
+{
+    if (name == NULL)
+        return ND_OK;
+    *out = nd_dtype_from_name(name);
+    return *out != ND_DTYPE_NONE ? ND_OK
+                                 : nd_yaml_fail(yaml, &node->start_mark, err, "there is no type '%s'", name);
+}
+
+/* Where the samples are, and whether the values are reals or codes. */
+static enum nd_status read_values(struct nd_yaml *yaml, const yaml_node_t *node, const struct raw_item *raw,
+                                  struct nd_map_item *item, struct nd_error *err)
+{
+    bool is_codes = raw->holds != NULL && strcmp(raw->holds, "codes") == 0;
+    if (raw->holds != NULL && !is_codes && strcmp(raw->holds, "reals") != 0)
+        return nd_yaml_fail(yaml, &node->start_mark, err, "'holds' is reals or codes, not '%s'", raw->holds);
+    if (raw->batch_axis >= 0 && raw->batch_axis != floor(raw->batch_axis))
+        return nd_yaml_fail(yaml, &node->start_mark, err, "'batch_axis' is a whole number");
+    if (raw->batch_axis >= 0 && raw->n_samples > 0)
+        return nd_yaml_fail(
+            yaml, &node->start_mark, err,
+            "'batch_axis' says that a dimension is the samples, 'samples' that the first dimension "
+            "holds more than them; give one");
+    item->holds_codes = is_codes;
+    item->batch_axis = raw->batch_axis >= 0 ? (int)raw->batch_axis : -1;
+    item->n_samples = raw->n_samples;
+    return ND_OK;
+}
+
 static enum nd_status take_raw(struct nd_yaml *yaml, const yaml_node_t *node, struct raw_item *raw,
                                struct nd_map_item *item, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     item->name = raw->name;
     item->edge = raw->edge;
-    raw->name = raw->edge = NULL;
+    item->op_types = raw->op_types;
+    item->node = raw->node;
+    item->provider = raw->provider;
+    raw->name = raw->edge = raw->op_types = raw->node = raw->provider = NULL;
     item->is_skipped = raw->is_skipped;
     if (raw->layout != NULL)
         status = read_layout(yaml, node, raw->layout, item, err);
-    if (status == ND_OK && raw->dtype != NULL) {
-        item->dtype = nd_dtype_from_name(raw->dtype);
-        if (item->dtype == ND_DTYPE_NONE)
-            status = nd_yaml_fail(yaml, &node->start_mark, err, "there is no type '%s'", raw->dtype);
-    }
+    if (status == ND_OK)
+        status = read_type(yaml, node, raw->dtype, &item->dtype, err);
+    if (status == ND_OK)
+        status = read_type(yaml, node, raw->codes, &item->codes, err);
+    if (status == ND_OK)
+        status = read_values(yaml, node, raw, item, err);
     struct nd_strbuf where = {0};
     nd_strbuf_printf(&where, "%s:%zu:%zu", yaml->file.path, node->start_mark.line + 1,
                      node->start_mark.column + 1);
@@ -183,9 +226,16 @@ static enum nd_status read_item(struct nd_yaml *yaml, const yaml_node_t *node, s
         {"offset", ND_YAML_TEXTS, offsetof(struct raw_item, offset), 0, 0, false},
         {"axis", ND_YAML_REAL, offsetof(struct raw_item, axis), 0, ND_MAX_RANK - 1, false},
         {"convention", ND_YAML_TEXT, offsetof(struct raw_item, convention), 0, 0, false},
+        {"codes", ND_YAML_TEXT, offsetof(struct raw_item, codes), 0, 0, false},
+        {"holds", ND_YAML_TEXT, offsetof(struct raw_item, holds), 0, 0, false},
+        {"batch_axis", ND_YAML_REAL, offsetof(struct raw_item, batch_axis), 0, ND_MAX_RANK, false},
+        {"samples", ND_YAML_COUNT, offsetof(struct raw_item, n_samples), 1, 1000000, false},
+        {"op_types", ND_YAML_TEXT, offsetof(struct raw_item, op_types), 0, 0, false},
+        {"node", ND_YAML_TEXT, offsetof(struct raw_item, node), 0, 0, false},
+        {"provider", ND_YAML_TEXT, offsetof(struct raw_item, provider), 0, 0, false},
         {"skip", ND_YAML_FLAG, offsetof(struct raw_item, is_skipped), 0, 0, false},
     };
-    struct raw_item raw = {.axis = -1};
+    struct raw_item raw = {.axis = -1, .batch_axis = -1};
     enum nd_status status = nd_yaml_map(yaml, node, "a tensor of a map", keys, COUNT(keys), &raw, err);
     if (status == ND_OK && raw.axis >= 0 && raw.axis != floor(raw.axis))
         status = nd_yaml_fail(yaml, &node->start_mark, err, "'axis' is a whole number");
@@ -233,7 +283,7 @@ static enum nd_status read_list(struct nd_yaml *yaml, const yaml_node_t *node, c
     size_t n = 0;
     enum nd_status status = node != NULL ? nd_yaml_list(yaml, node, what, &n, err) : ND_OK;
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        struct nd_map_item item = {0};
+        struct nd_map_item item = {.batch_axis = -1};
         status = read_item(yaml, nd_yaml_item(yaml, node, i), &item, err);
         if (status == ND_OK)
             status = add_item(list, &item, err);
@@ -247,9 +297,11 @@ static enum nd_status read_file(const char *path, struct nd_map *map, struct nd_
 {
     struct {
         const yaml_node_t *tensors, *inputs;
+        struct nd_texts facts[ND_N_STATED]; /* taken by nd_statements_read */
     } root = {0};
-    static const struct nd_yaml_key keys[] = {{"tensors", ND_YAML_NODE, 0, 0, 0, false},
-                                              {"inputs", ND_YAML_NODE, sizeof(void *), 0, 0, false}};
+    struct nd_yaml_key keys[ND_N_STATED + 2] = {{"tensors", ND_YAML_NODE, 0, 0, 0, false},
+                                                {"inputs", ND_YAML_NODE, sizeof(void *), 0, 0, false}};
+    nd_statements_keys(keys + 2, (size_t)((char *)root.facts - (char *)&root));
     const struct nd_yaml_file file = {path, "a map", ND_E_IMPORT_MAP};
     struct nd_yaml yaml = {0};
     void *bytes = NULL;
@@ -263,6 +315,8 @@ static enum nd_status read_file(const char *path, struct nd_map *map, struct nd_
         status = read_list(&yaml, root.tensors, "tensors", &map->sides[ND_IMPORTED_OUTPUT], err);
     if (status == ND_OK)
         status = read_list(&yaml, root.inputs, "inputs", &map->sides[ND_IMPORTED_INPUT], err);
+    for (size_t k = 0; k < ND_N_STATED; k++)
+        nd_texts_deinit(&root.facts[k]);
     nd_yaml_deinit(&yaml);
     free(bytes);
     return status;
@@ -278,6 +332,7 @@ static enum nd_status add_short_form(struct nd_map *map, const char *text, struc
     nd_strbuf_printf(&where, "--map %s", text);
     struct nd_map_item made = {.name = strndup(text, (size_t)(equals - text)),
                                .edge = nd_strdup(equals + 1),
+                               .batch_axis = -1,
                                .where = nd_strbuf_take(&where)};
     if (made.name == NULL || made.edge == NULL || made.where == NULL) {
         item_deinit(&made);

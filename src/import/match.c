@@ -9,8 +9,11 @@
 #include "base/strbuf.h"
 #include "capture/index.h"
 #include "import/layout.h"
+#include "import/match_codes.h"
 #include "import/match_quant.h"
 #include "import/names.h"
+#include "import/runs.h"
+#include "npudiff/parse.h"
 
 /* One tensor on its way. */
 struct matching {
@@ -128,22 +131,42 @@ static enum nd_status check_shape(const struct matching *m, struct nd_error *err
                    nd_shape_format(&m->model->shape, expected, sizeof expected));
 }
 
+/* What the map says of the samples of this tensor alone. */
+static enum nd_status find_samples(const struct matching *m, const struct nd_shape *expected,
+                                   struct nd_error *err)
+{
+    struct nd_imported_tensor *t = m->tensor;
+    enum nd_import_samples samples =
+        m->options->samples == ND_IMPORT_SAMPLES_FILE ? ND_IMPORT_SAMPLES_AUTO : m->options->samples;
+    bool is_said = m->item != NULL && (m->item->batch_axis >= 0 || m->item->n_samples > 0);
+    enum nd_status status = ND_OK;
+    if (is_said && m->item->batch_axis >= 0)
+        status = nd_layout_batch_axis(t, m->item->batch_axis, expected, m->item->where, err);
+    else if (is_said)
+        status = nd_layout_share_first(t, m->item->n_samples, m->item->where, err);
+    else
+        status = nd_layout_find_samples(t, samples, expected, err);
+    if (status != ND_OK)
+        return status;
+    return fact(m, "samples", err, "%s",
+                is_said                             ? m->item->where
+                : samples != ND_IMPORT_SAMPLES_AUTO ? "--samples-axis"
+                : expected != NULL                  ? "the model's shape"
+                                                    : "taken to be the first dimension");
+}
+
 static enum nd_status match_shape(const struct matching *m, struct nd_error *err)
 {
     struct nd_imported_tensor *t = m->tensor;
     int layout_rank = 0;
+    if (t->is_laid_out)
+        return check_shape(m, err);
     enum nd_status status = find_layout(m, &layout_rank, err);
     struct nd_shape expected = {.rank = -1};
     if (m->model != NULL && m->model->shape.rank >= 0)
         expected = layout_rank > 0 ? nd_layout_channels_last(&m->model->shape) : m->model->shape;
-    if (status == ND_OK && t->is_array) {
-        status = nd_layout_find_samples(t, m->options->samples, expected.rank >= 0 ? &expected : NULL, err);
-        if (status == ND_OK)
-            status = fact(m, "samples", err, "%s",
-                          m->options->samples != ND_IMPORT_SAMPLES_AUTO ? "--samples-axis"
-                          : expected.rank >= 0                          ? "the model's shape"
-                                                                        : "taken to be the first dimension");
-    }
+    if (status == ND_OK && t->is_array)
+        status = find_samples(m, expected.rank >= 0 ? &expected : NULL, err);
     if (status != ND_OK || layout_rank == 0)
         return status == ND_OK ? check_shape(m, err) : status;
     if (t->shape.rank != layout_rank && t->shape.rank != layout_rank - 1)
@@ -190,8 +213,14 @@ static enum nd_status apply_type(const struct matching *m, struct nd_error *err)
 /* Real values of a quantised edge are what tools write that dequantise on their own. */
 static enum nd_status match_type(const struct matching *m, struct nd_error *err)
 {
-    const struct nd_imported_tensor *t = m->tensor;
+    struct nd_imported_tensor *t = m->tensor;
+    char *codes = NULL;
     enum nd_status status = apply_type(m, err);
+    if (status == ND_OK && m->side == ND_IMPORTED_OUTPUT)
+        status = nd_match_codes(m->imported, t, m->item, m->model, &codes, err);
+    if (status == ND_OK && codes != NULL)
+        status = fact(m, "types", err, "%s", codes);
+    free(codes);
     if (status == ND_OK)
         status = check_values(t, err);
     if (status != ND_OK || m->model == NULL || m->model->dtype == ND_DTYPE_NONE || m->model->dtype == t->dtype)
@@ -210,6 +239,31 @@ static enum nd_status match_type(const struct matching *m, struct nd_error *err)
 
 /* ---- one tensor, and all ---- */
 
+/* What the map says of the node that made the tensor, against the model. */
+static enum nd_status match_node(const struct matching *m, struct nd_matched_tensor *out, struct nd_error *err)
+{
+    const struct nd_map_item *item = m->item;
+    struct {
+        const char *key, *said;
+        char **at;
+    } texts[] = {{"op_types", item != NULL ? item->op_types : NULL, &out->edge.op_types},
+                 {"node", item != NULL ? item->node : NULL, &out->edge.node}};
+    out->provider = item != NULL && item->provider != NULL ? item->provider : "";
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (texts[i].said == NULL)
+            continue;
+        if (m->model != NULL && *texts[i].at != NULL && strcmp(*texts[i].at, texts[i].said) != 0)
+            return nd_fail(err, ND_E_IMPORT_MISMATCH, m->tensor->name,
+                           "%s: '%s' of '%s' is '%s', but '%s' in the model", item->where, texts[i].key,
+                           m->tensor->name, texts[i].said, *texts[i].at);
+        free(*texts[i].at);
+        *texts[i].at = nd_strdup(texts[i].said);
+        if (*texts[i].at == NULL)
+            return nd_fail_memory(err);
+    }
+    return ND_OK;
+}
+
 static enum nd_status match_tensor(struct matching *m, struct nd_matched_tensor *out, struct nd_error *err)
 {
     struct nd_edge input = {0};
@@ -225,6 +279,8 @@ static enum nd_status match_tensor(struct matching *m, struct nd_matched_tensor 
         status = match_shape(m, err);
     if (status == ND_OK)
         status = match_type(m, err);
+    if (status == ND_OK)
+        status = match_node(m, out, err);
     if (status == ND_OK && m->side == ND_IMPORTED_OUTPUT)
         status = nd_match_quant(m->tensor, m->item, m->model, &quant, &from, err);
     if (status == ND_OK && from != NULL && nd_dtype_is_integer(m->tensor->dtype))
@@ -261,24 +317,26 @@ static enum nd_status check_side(const struct nd_matched *matched, enum nd_impor
     return ND_OK;
 }
 
-static enum nd_status count_samples(const struct nd_imported_tensor *tensor, struct nd_matched *out,
-                                    const char **first, struct nd_error *err)
+/* All tensors of a side have the same number of samples; those of outputs count repeats, too. */
+static enum nd_status count_samples(const struct nd_imported_tensor *tensor, size_t *n, const char **first,
+                                    struct nd_error *err)
 {
     if (tensor->n_samples == 0)
         return nd_fail(err, ND_E_IMPORT_NOTHING, tensor->name, "%s has no samples", tensor->where);
     if (*first == NULL) {
         *first = tensor->where;
-        out->n_samples = tensor->n_samples;
+        *n = tensor->n_samples;
     }
-    if (tensor->n_samples == out->n_samples)
+    if (tensor->n_samples == *n)
         return ND_OK;
     return nd_fail(err, ND_E_IMPORT_MISMATCH, tensor->name, "%s has %zu samples, but %s has %zu", tensor->where,
-                   tensor->n_samples, *first, out->n_samples);
+                   tensor->n_samples, *first, *n);
 }
 
 static enum nd_status match_side(struct nd_imported *imported, struct nd_map *map,
                                  const struct nd_import_options *options, enum nd_imported_side side,
-                                 struct nd_matched *out, const char **first, struct nd_error *err)
+                                 struct nd_matched *out, size_t *n_samples, const char **first,
+                                 struct nd_error *err)
 {
     struct nd_imported_list *list = &imported->sides[side];
     enum nd_status status = ND_OK;
@@ -299,7 +357,7 @@ static enum nd_status match_side(struct nd_imported *imported, struct nd_map *ma
         made->order = i;
         status = match_tensor(&m, made, err);
         if (status == ND_OK)
-            status = count_samples(m.tensor, out, first, err);
+            status = count_samples(m.tensor, n_samples, first, err);
     }
     if (status == ND_OK)
         status = check_side(out, side, err);
@@ -343,21 +401,85 @@ static enum nd_status check_inputs(const struct nd_matched *matched, const struc
     return ND_OK;
 }
 
+/* Names are matched again by nd_match; here they only lead to the model's shape. */
+static enum nd_status lay_out(struct nd_imported *imported, struct nd_map *map,
+                              const struct nd_import_options *options, enum nd_imported_side side,
+                              struct nd_error *err)
+{
+    struct nd_imported_list *list = &imported->sides[side];
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < list->n; i++) {
+        struct nd_edge input = {0};
+        struct nd_matched_tensor ignored = {0};
+        struct matching m = {.imported = imported,
+                             .options = options,
+                             .side = side,
+                             .tensor = &list->items[i],
+                             .item = nd_map_find(map, side, list->items[i].name)};
+        if (m.item != NULL && m.item->is_skipped)
+            continue;
+        status = match_name(&m, &input, &ignored, err);
+        if (status == ND_OK)
+            status = match_shape(&m, err);
+        nd_edge_deinit(&ignored.edge);
+        m.tensor->is_laid_out = true;
+        m.tensor->is_channel_last = false;
+    }
+    return status;
+}
+
+enum nd_status nd_match_samples(struct nd_imported *imported, struct nd_map *map,
+                                const struct nd_import_options *options, struct nd_error *err)
+{
+    enum nd_status status = lay_out(imported, map, options, ND_IMPORTED_OUTPUT, err);
+    return status == ND_OK ? lay_out(imported, map, options, ND_IMPORTED_INPUT, err) : status;
+}
+
+/* How many samples there are, and how many there should be. */
+static enum nd_status settle_samples(const struct nd_imported *imported, size_t n_outputs, size_t n_inputs,
+                                     const char *where, struct nd_matched *out, struct nd_error *err)
+{
+    uint64_t stated = 0;
+    const char *text = nd_stated(&imported->stated, ND_STATED_SAMPLES);
+    out->n_repeats = imported->n_repeats > 0 ? imported->n_repeats : 1;
+    out->n_samples = n_outputs / out->n_repeats;
+    out->n_expected = out->n_samples;
+    if (text != NULL && nd_parse_u64(text, &stated)) {
+        out->n_expected = (size_t)stated;
+        if (stated < out->n_samples || imported->n_parts > 0) {
+            char found[48];
+            snprintf(found, sizeof found, "%zu", out->n_samples);
+            return nd_stated_conflict(&imported->stated, ND_STATED_SAMPLES, found,
+                                      imported->n_parts > 0 ? "npudiff.json" : "what was imported", err);
+        }
+    } else if (imported->is_failed && n_inputs > out->n_samples) {
+        out->n_expected = n_inputs;
+    }
+    if (n_inputs > 0 && n_inputs != out->n_expected)
+        return nd_fail(err, ND_E_IMPORT_MISMATCH, NULL, "%s has %zu samples, but there are %zu", where,
+                       n_inputs, out->n_expected);
+    return ND_OK;
+}
+
 enum nd_status nd_match(struct nd_imported *imported, struct nd_map *map,
                         const struct nd_import_options *options, struct nd_matched *out, struct nd_error *err)
 {
     struct nd_matched matched = {0};
-    const char *first = NULL;
-    enum nd_status status = match_side(imported, map, options, ND_IMPORTED_OUTPUT, &matched, &first, err);
+    const char *first_output = NULL, *first_input = NULL;
+    size_t n_outputs = 0, n_inputs = 0;
+    enum nd_status status =
+        match_side(imported, map, options, ND_IMPORTED_OUTPUT, &matched, &n_outputs, &first_output, err);
     if (status == ND_OK)
-        status = match_side(imported, map, options, ND_IMPORTED_INPUT, &matched, &first, err);
+        status = match_side(imported, map, options, ND_IMPORTED_INPUT, &matched, &n_inputs, &first_input, err);
     if (status == ND_OK)
         status = check_map(map, imported, err);
     if (status == ND_OK)
         status = check_inputs(&matched, options->model, err);
-    if (status == ND_OK && matched.n[ND_IMPORTED_OUTPUT] == 0)
+    if (status == ND_OK && matched.n[ND_IMPORTED_OUTPUT] == 0 && !imported->is_failed)
         status = nd_fail(err, ND_E_IMPORT_NOTHING, options->paths[0], "'%s' holds no tensor to import",
                          options->paths[0]);
+    if (status == ND_OK)
+        status = settle_samples(imported, n_outputs, n_inputs, first_input, &matched, err);
     if (status == ND_OK)
         *out = matched;
     else

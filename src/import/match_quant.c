@@ -59,7 +59,7 @@ enum nd_status nd_match_quant(const struct nd_imported_tensor *t, const struct n
     const struct quant_source sources[] = {
         {item != NULL ? &item->quant : &none, item != NULL ? item->where : ""},
         {is_codes && model != NULL ? &model->quant : &none, "the model"},
-        {&t->quant, "the file"},
+        {is_codes ? &t->quant : &none, "the file"},
     };
     const struct quant_source *chosen = NULL;
     for (size_t i = 0; i < sizeof sources / sizeof sources[0]; i++) {

@@ -25,8 +25,22 @@ static char *name_of_file(const char *path)
     return name;
 }
 
-static enum nd_status add_npy(struct nd_imported *imported, enum nd_imported_side side, const char *path,
-                              struct nd_error *err)
+/* Where the arrays go. */
+struct adding {
+    struct nd_imported *imported;
+    enum nd_imported_side side;
+    size_t sample; /* every array is this sample; SIZE_MAX: it may hold all of them */
+};
+
+static enum nd_status add_array(const struct adding *to, const char *name, struct nd_source *source,
+                                struct nd_error *err)
+{
+    if (to->sample != SIZE_MAX)
+        return nd_npy_add_sample(to->imported, to->side, name, to->sample, source, err);
+    return nd_npy_add_array(to->imported, to->side, name, source, err);
+}
+
+static enum nd_status add_npy(const struct adding *to, const char *path, struct nd_error *err)
 {
     struct nd_source source = {0};
     char *name = name_of_file(path);
@@ -34,14 +48,13 @@ static enum nd_status add_npy(struct nd_imported *imported, enum nd_imported_sid
         return nd_fail_memory(err);
     enum nd_status status = nd_source_open(&source, path, err);
     if (status == ND_OK)
-        status = nd_npy_add_array(imported, side, name, &source, err);
+        status = add_array(to, name, &source, err);
     nd_source_close(&source);
     free(name);
     return status;
 }
 
-static enum nd_status add_npz(struct nd_imported *imported, enum nd_imported_side side, const char *path,
-                              struct nd_error *err)
+static enum nd_status add_npz(const struct adding *to, const char *path, struct nd_error *err)
 {
     struct nd_npz *npz = NULL;
     enum nd_status status = nd_npz_open(path, &npz, err);
@@ -53,25 +66,23 @@ static enum nd_status add_npz(struct nd_imported *imported, enum nd_imported_sid
         struct nd_source source = {0};
         status = nd_npz_source(npz, i, &source, err);
         if (status == ND_OK)
-            status = nd_npy_add_array(imported, side, nd_npz_name(npz, i), &source, err);
+            status = add_array(to, nd_npz_name(npz, i), &source, err);
         nd_source_close(&source);
     }
     nd_npz_close(&npz);
     return status;
 }
 
-static enum nd_status add_file(struct nd_imported *imported, enum nd_imported_side side, const char *path,
-                               struct nd_error *err)
+static enum nd_status add_file(const struct adding *to, const char *path, struct nd_error *err)
 {
     if (nd_user_has_extension(path, ".npz"))
-        return add_npz(imported, side, path, err);
+        return add_npz(to, path, err);
     if (nd_user_has_extension(path, ".npy"))
-        return add_npy(imported, side, path, err);
+        return add_npy(to, path, err);
     return nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is neither .npz nor .npy by its name", path);
 }
 
-static enum nd_status add_folder(struct nd_imported *imported, enum nd_imported_side side, const char *path,
-                                 struct nd_error *err)
+static enum nd_status add_folder(const struct adding *to, const char *path, struct nd_error *err)
 {
     struct dirent **entries = NULL;
     size_t n_files = 0;
@@ -85,7 +96,7 @@ static enum nd_status add_folder(struct nd_imported *imported, enum nd_imported_
             name[0] != '.' && (nd_user_has_extension(name, ".npy") || nd_user_has_extension(name, ".npz"));
         if (is_array && status == ND_OK) {
             char *file = nd_path_join(path, name);
-            status = file != NULL ? add_file(imported, side, file, err) : nd_fail_memory(err);
+            status = file != NULL ? add_file(to, file, err) : nd_fail_memory(err);
             free(file);
             n_files++;
         }
@@ -97,21 +108,31 @@ static enum nd_status add_folder(struct nd_imported *imported, enum nd_imported_
     return status;
 }
 
+static enum nd_status add_path(const struct adding *to, const char *path, struct nd_error *err)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? add_folder(to, path, err)
+                                                           : add_file(to, path, err);
+}
+
 enum nd_status nd_numpy_add(struct nd_imported *imported, enum nd_imported_side side, const char *path,
                             struct nd_error *err)
 {
-    struct stat info;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return add_folder(imported, side, path, err);
-    return add_file(imported, side, path, err);
+    const struct adding to = {imported, side, SIZE_MAX};
+    return add_path(&to, path, err);
 }
 
 static enum nd_status read_numpy(const struct nd_import_options *options, struct nd_imported *imported,
                                  struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < options->n_paths; i++)
-        status = nd_numpy_add(imported, ND_IMPORTED_OUTPUT, options->paths[i], err);
+    bool is_file = options->samples == ND_IMPORT_SAMPLES_FILE;
+    for (size_t i = 0; status == ND_OK && i < options->n_paths; i++) {
+        const struct adding to = {imported, ND_IMPORTED_OUTPUT, is_file ? i : SIZE_MAX};
+        status = add_path(&to, options->paths[i], err);
+    }
+    if (status == ND_OK && is_file)
+        status = nd_imported_fact(imported, "samples", NULL, "one of each PATH, in the order given", err);
     if (status == ND_OK)
         status = nd_imported_fact(imported, "names", NULL, "names of arrays and files", err);
     if (status == ND_OK)

@@ -2,6 +2,7 @@
  * an iteration is {"outputs": {name: {"values": {"array": base64 of a .npy}}}, ...}. Files of older versions
  * have the array without "values", or a .npz in the place of the .npy. */
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -198,10 +199,27 @@ static enum nd_status add_results(const struct poly *poly, const json_t *root, c
         return status;
     json_array_foreach(iterations, i, iteration)
     {
+        const json_t *seconds = json_object_get(iteration, "runtime");
+        double us =
+            json_is_number(seconds) && json_number_value(seconds) > 0 ? 1e6 * json_number_value(seconds) : NAN;
         status = add_iteration(poly, iteration, (*n_samples)++, err);
+        if (status == ND_OK)
+            status = nd_imported_latency(poly->imported, us, err);
         if (status != ND_OK)
             return status;
     }
+    return ND_OK;
+}
+
+/* Where no iteration has a runtime the file states none. */
+static enum nd_status settle_latencies(struct nd_imported *imported, struct nd_error *err)
+{
+    for (size_t i = 0; i < imported->n_latencies; i++)
+        if (!isnan(imported->latency_us[i]))
+            return nd_imported_fact(imported, "latencies", NULL, "'runtime' of the iterations", err);
+    free(imported->latency_us);
+    imported->latency_us = NULL;
+    imported->n_latencies = imported->latencies_capacity = 0;
     return ND_OK;
 }
 
@@ -231,6 +249,8 @@ static enum nd_status read_polygraphy(const struct nd_import_options *options, s
             status = add_results(&poly, root, options->runner, &n_samples, err);
         json_decref(root);
     }
+    if (status == ND_OK)
+        status = settle_latencies(imported, err);
     for (size_t i = 0; status == ND_OK && i < sizeof facts / sizeof facts[0]; i++)
         status = nd_imported_fact(imported, facts[i][0], NULL, facts[i][1], err);
     return status;

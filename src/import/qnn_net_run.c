@@ -100,6 +100,8 @@ static enum nd_status use_manifest(struct nd_qnr *run, struct nd_error *err)
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++)
         if (texts[i] != NULL && (*at[i] = nd_strdup(texts[i])) == NULL)
             return nd_fail_memory(err);
+    if (chip != NULL && (run->imported->kind = nd_strdup("npu")) == NULL) /* a folder is prepared for an NPU */
+        return nd_fail_memory(err);
     return ND_OK;
 }
 

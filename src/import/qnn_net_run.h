@@ -54,7 +54,6 @@ struct nd_qnr_tensor {
     bool is_channel_last;
     const struct nd_quant *quant; /* of native codes, NULL: unknown */
     struct nd_qnr_stated sidecar; /* file is NULL until one was read */
-    enum nd_dtype read_back;      /* of the codes that float files are stored as; ND_DTYPE_NONE: they are not */
 };
 
 struct nd_qnr {
@@ -135,11 +134,6 @@ enum nd_status nd_qnr_compare_floats(const struct nd_qnr_tensor *t, const struct
 /* Reals of codes are finite. ND_E_QNN_VALUES. */
 enum nd_status nd_qnr_check_finite(const struct nd_qnr_tensor *t, const struct nd_source *source,
                                    const float *floats, size_t n, struct nd_error *err);
-
-/* The codes of which the floats are the reals, to the same rounding; codes is nullable. false: some are of
- * none, or -0. */
-bool nd_qnr_read_back(const struct nd_qnr_tensor *t, enum nd_dtype dtype, const float *floats, size_t n,
-                      void *codes);
 
 /* ---- qnn_net_run_list.c ---- */
 

@@ -284,22 +284,15 @@ static enum nd_status check_floats(struct nd_qnr *run, const struct nd_qnr_tenso
 static enum nd_status take_samples(struct nd_qnr *run, const struct nd_qnr_tensor *t, size_t result,
                                    const char *what, const unsigned char *bytes, struct nd_error *err)
 {
-    size_t n_bytes = 0, n_elems = 0;
-    enum nd_dtype dtype = t->read_back != ND_DTYPE_NONE ? t->read_back : t->dtype;
+    size_t n_bytes = 0;
     enum nd_status status = nd_shape_size_bytes(&t->shape, t->dtype, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&t->shape, &n_elems, err);
     for (size_t b = 0; status == ND_OK && b < run->n_batch; b++) {
         void *data = NULL;
         const void *from = bytes + b * n_bytes;
         status = nd_imported_sample(run->imported, ND_IMPORTED_OUTPUT, name_of(t), what,
-                                    result * run->n_batch + b, dtype, &t->shape, &data, err);
-        if (status != ND_OK || n_bytes == 0)
-            continue;
-        if (t->read_back == ND_DTYPE_NONE)
+                                    result * run->n_batch + b, t->dtype, &t->shape, &data, err);
+        if (status == ND_OK && n_bytes > 0)
             memcpy(data, from, n_bytes);
-        else
-            (void)nd_qnr_read_back(t, dtype, from, n_elems, data); /* it was tried: find_codes */
     }
     return status;
 }
@@ -320,35 +313,6 @@ static enum nd_status add_samples(struct nd_qnr *run, const struct nd_qnr_tensor
         status = take_samples(run, t, result, source->what, bytes, err);
     free(bytes);
     return status;
-}
-
-/* Whether every float of the tensor is exactly the real of a code: then those are what the device computed. */
-static enum nd_status find_codes(struct nd_qnr *run, struct nd_qnr_tensor *t, struct nd_error *err)
-{
-    enum nd_dtype dtype = t->stated != NULL ? t->stated->dtype
-                          : t->edge != NULL ? t->edge->dtype
-                                            : ND_DTYPE_NONE;
-    bool are_codes = t->dtype == ND_DTYPE_F32 && !t->has_native && t->quant != NULL && dtype != ND_DTYPE_NONE;
-    enum nd_status status = ND_OK;
-    for (size_t r = 0; status == ND_OK && are_codes && r < run->n_complete; r++) {
-        struct nd_source source = {0};
-        status = open_file(run, t, r, false, &source, err);
-        size_t n = source.size_bytes / sizeof(float);
-        float *floats = status == ND_OK ? nd_tensor_alloc(source.size_bytes) : NULL;
-        if (status == ND_OK)
-            status =
-                floats != NULL ? nd_source_read(&source, floats, source.size_bytes, err) : nd_fail_memory(err);
-        if (status == ND_OK)
-            status = nd_qnr_check_finite(t, &source, floats, n, err);
-        are_codes = status == ND_OK && nd_qnr_read_back(t, dtype, floats, n, NULL);
-        free(floats);
-        nd_source_close(&source);
-    }
-    if (status != ND_OK || !are_codes)
-        return status;
-    t->read_back = dtype;
-    return nd_qnr_fact(run, "types", name_of(t), err, "%s codes: every float is exactly the real of one",
-                       nd_dtype_name(dtype));
 }
 
 static enum nd_status read_file(struct nd_qnr *run, struct nd_qnr_tensor *t, size_t result,
@@ -375,7 +339,6 @@ enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err)
         struct nd_qnr_tensor *t = &run->tensors[i];
         if (t->item != NULL && t->item->is_skipped)
             continue;
-        status = find_codes(run, t, err);
         for (size_t r = 0; status == ND_OK && r < run->n_complete; r++)
             status = read_file(run, t, r, err);
         struct nd_imported_tensor *made = nd_imported_find(run->imported, ND_IMPORTED_OUTPUT, name_of(t));
@@ -384,11 +347,13 @@ enum nd_status nd_qnr_read_tensors(struct nd_qnr *run, struct nd_error *err)
         made->is_channel_last = t->is_channel_last;
         bool is_stated = t->quant != NULL && (t->stated != NULL ? t->quant == &t->stated->quant : false);
         is_stated = is_stated || (t->quant != NULL && t->quant == &t->sidecar.quant);
-        if ((t->has_native || t->read_back != ND_DTYPE_NONE) && is_stated)
+        if (is_stated)
             status = nd_imported_set_quant(made, t->quant, err);
-        else if (!t->has_native && t->read_back == ND_DTYPE_NONE && t->quant != NULL)
-            status = nd_qnr_fact(run, "quantisation", name_of(t), err,
-                                 "reals of codes, as the tool dequantised them");
+        if (status != ND_OK || t->has_native || t->quant == NULL)
+            continue;
+        made->codes = t->stated != NULL ? t->stated->dtype : t->edge != NULL ? t->edge->dtype : ND_DTYPE_NONE;
+        status =
+            nd_qnr_fact(run, "quantisation", name_of(t), err, "reals of codes, as the tool dequantised them");
     }
     return status;
 }

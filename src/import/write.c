@@ -2,140 +2,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <time.h>
 
-#include "base/file.h"
 #include "base/memory.h"
-#include "base/sha256.h"
+#include "capture/failure.h"
 #include "capture/write.h"
 #include "import/facts.h"
 #include "import/match.h"
-#include "npudiff/parse.h"
+#include "import/runs.h"
+#include "import/write_facts.h"
 
 enum { DEFLATE_LEVEL = 1 };
-
-struct writing {
-    struct nd_capture_writer *writer;
-    const struct nd_import_options *options;
-    const struct nd_imported *imported;
-    const struct nd_matched *matched;
-    const struct nd_import_result *result;
-};
-
-/* ---- attributes ---- */
-
-static enum nd_status put_text(const struct writing *w, const char *group, const char *key, const char *text,
-                               struct nd_error *err)
-{
-    const struct nd_attr attr = {
-        .group = (char *)group, .key = (char *)key, .type = ND_ATTR_STRING, .string = (char *)text};
-    return nd_capture_writer_attr(w->writer, &attr, err);
-}
-
-static enum nd_status put_number(const struct writing *w, const char *group, const char *key, int64_t number,
-                                 struct nd_error *err)
-{
-    const struct nd_attr attr = {
-        .group = (char *)group, .key = (char *)key, .type = ND_ATTR_I64, .i64 = number};
-    return nd_capture_writer_attr(w->writer, &attr, err);
-}
-
-/* As every capture has it; SOURCE_DATE_EPOCH makes two imports of the same the same. */
-static enum nd_status put_time(const struct writing *w, struct nd_error *err)
-{
-    const char *epoch = getenv("SOURCE_DATE_EPOCH");
-    int64_t seconds;
-    time_t now = epoch != NULL && nd_parse_i64(epoch, &seconds) ? (time_t)seconds : time(NULL);
-    struct tm utc;
-    char text[32];
-    if (gmtime_r(&now, &utc) == NULL)
-        return ND_OK;
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return put_text(w, "", "created", text, err);
-}
-
-/* The first file's name without its extension. */
-static enum nd_status put_label(const struct writing *w, struct nd_error *err)
-{
-    if (w->options->label != NULL)
-        return put_text(w, "device", "label", w->options->label, err);
-    char *path = nd_strdup(w->options->paths[0]);
-    size_t n = path != NULL ? strlen(path) : 0;
-    while (n > 1 && path[n - 1] == '/')
-        path[--n] = '\0';
-    char *base = path != NULL ? nd_strdup(nd_path_base(path)) : NULL;
-    char *dot = base != NULL ? strrchr(base, '.') : NULL;
-    if (dot != NULL && dot != base)
-        *dot = '\0';
-    enum nd_status status = base != NULL ? put_text(w, "device", "label", base, err) : nd_fail_memory(err);
-    free(base);
-    free(path);
-    return status;
-}
-
-static const char *chipset_source(const struct nd_imported *imported, const struct nd_import_options *options)
-{
-    if (options->chipset != NULL)
-        return "--chipset";
-    return imported->chipset != NULL ? "the files" : "not stated";
-}
-
-static enum nd_status put_device(const struct writing *w, struct nd_error *err)
-{
-    char uri[64];
-    snprintf(uri, sizeof uri, "import:%s", w->options->format);
-    enum nd_status status = put_text(w, "device", "uri", uri, err);
-    if (status == ND_OK)
-        status = put_label(w, err);
-    if (status == ND_OK)
-        status = put_text(w, "device", "kind", "import", err);
-    const char *chipset = w->options->chipset != NULL ? w->options->chipset : w->imported->chipset;
-    if (status == ND_OK && chipset != NULL)
-        status = put_text(w, "device", "chipset", chipset, err);
-    return status == ND_OK
-               ? put_text(w, "device", "chipset_source", chipset_source(w->imported, w->options), err)
-               : status;
-}
-
-static enum nd_status put_model(const struct writing *w, struct nd_error *err)
-{
-    const struct nd_model *model = w->options->model;
-    if (model == NULL && w->imported->model_sha256 == NULL)
-        return ND_OK;
-    if (model == NULL) { /* the files say which it was */
-        enum nd_status status = put_text(w, "model", "sha256", w->imported->model_sha256, err);
-        return status == ND_OK && w->imported->model_file != NULL
-                   ? put_text(w, "model", "file", w->imported->model_file, err)
-                   : status;
-    }
-    enum nd_status status = put_text(w, "model", "file", nd_model_path(model), err);
-    if (status == ND_OK)
-        status = put_text(w, "model", "sha256", nd_model_sha256(model), err);
-    return status == ND_OK ? put_number(w, "model", "opset", nd_model_opset(model), err) : status;
-}
-
-/* Which files, and where each fact is from. */
-static enum nd_status put_import(const struct writing *w, struct nd_error *err)
-{
-    enum nd_status status = put_text(w, "import", "format", w->options->format, err);
-    for (size_t i = 0; status == ND_OK && i < w->options->n_paths; i++) {
-        char key[48], hex[ND_SHA256_HEX_BYTES];
-        struct stat info;
-        const char *path = w->options->paths[i];
-        snprintf(key, sizeof key, "path_%03zu", i);
-        status = put_text(w, "import", key, path, err);
-        if (status != ND_OK || stat(path, &info) != 0 || !S_ISREG(info.st_mode))
-            continue;
-        snprintf(key, sizeof key, "path_%03zu_sha256", i);
-        status = nd_sha256_file(path, hex, err);
-        if (status == ND_OK)
-            status = put_text(w, "import", key, hex, err);
-    }
-    for (size_t i = 0; status == ND_OK && i < w->result->n_facts; i++)
-        status = put_text(w, "import", w->result->facts[i].kind, w->result->facts[i].source, err);
-    return status;
-}
 
 /* ---- tensors ---- */
 
@@ -164,21 +40,57 @@ static enum nd_status put_chunks(const struct nd_matched_tensor *tensor, const s
     return status;
 }
 
-static enum nd_status put_digests(const struct writing *w, const struct nd_capture_probe *probe,
+/* The tensor's data begins at the first sample of the probe in run 0. */
+static const char *sample_at(const struct nd_import_writing *w, const struct nd_matched_tensor *tensor,
+                             size_t sample, size_t repeat, size_t sample_bytes)
+{
+    return (const char *)tensor->data + (repeat * w->matched->n_samples + sample) * sample_bytes;
+}
+
+/* Rows of (sample, repeat) whose bytes are not those of the first run. */
+static enum nd_status put_repeats(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
+                                  const struct nd_matched_tensor *tensor, const size_t (*rows)[2],
+                                  size_t n_rows, size_t sample_bytes, struct nd_error *err)
+{
+    size_t n_bytes;
+    char *data = nd_size_mul(n_rows, sample_bytes, &n_bytes) ? nd_tensor_alloc(n_bytes) : NULL;
+    if (data == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n_rows && sample_bytes > 0; i++)
+        memcpy(data + i * sample_bytes, sample_at(w, tensor, rows[i][0], rows[i][1], sample_bytes),
+               sample_bytes);
+    enum nd_status status =
+        nd_capture_writer_repeats(w->writer, probe, &tensor->edge, rows, n_rows, data, DEFLATE_LEVEL, err);
+    free(data);
+    return status;
+}
+
+static enum nd_status put_digests(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
                                   const struct nd_matched_tensor *tensor, size_t sample_bytes,
                                   struct nd_error *err)
 {
-    struct nd_digest *digests = nd_calloc(probe->n_samples, sizeof *digests);
-    if (digests == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < probe->n_samples; i++)
-        digests[i] = nd_digest_bytes((const char *)tensor->data + i * sample_bytes, sample_bytes);
-    enum nd_status status = nd_capture_writer_digests(w->writer, probe, &tensor->edge, digests, err);
+    size_t n_runs = probe->n_repeats, n_rows = 0;
+    struct nd_digest *digests = nd_calloc(probe->n_samples * n_runs, sizeof *digests);
+    size_t(*rows)[2] = nd_calloc(probe->n_samples * n_runs, sizeof *rows);
+    enum nd_status status = digests != NULL && rows != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t s = 0; status == ND_OK && s < probe->n_samples; s++)
+        for (size_t r = 0; r < n_runs; r++) {
+            digests[s * n_runs + r] = nd_digest_bytes(sample_at(w, tensor, s, r, sample_bytes), sample_bytes);
+            if (nd_digest_equal(digests[s * n_runs + r], digests[s * n_runs]))
+                continue;
+            rows[n_rows][0] = s;
+            rows[n_rows++][1] = r;
+        }
+    if (status == ND_OK)
+        status = nd_capture_writer_digests(w->writer, probe, &tensor->edge, digests, err);
+    if (status == ND_OK && n_rows > 0)
+        status = put_repeats(w, probe, tensor, (const size_t(*)[2])rows, n_rows, sample_bytes, err);
+    free(rows);
     free(digests);
     return status;
 }
 
-static enum nd_status put_output(const struct writing *w, const struct nd_capture_probe *probe,
+static enum nd_status put_output(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
                                  const struct nd_matched_tensor *tensor, struct nd_error *err)
 {
     struct nd_chunk_layout layout;
@@ -188,8 +100,8 @@ static enum nd_status put_output(const struct writing *w, const struct nd_captur
     if (status == ND_OK)
         status = put_digests(w, probe, tensor, layout.sample_bytes, err);
     if (status == ND_OK)
-        status = nd_capture_writer_outputs_begin(w->writer, probe, &tensor->edge, "", &layout, DEFLATE_LEVEL,
-                                                 &dataset, err);
+        status = nd_capture_writer_outputs_begin(w->writer, probe, &tensor->edge, tensor->provider, &layout,
+                                                 DEFLATE_LEVEL, &dataset, err);
     if (status == ND_OK)
         status = put_chunks(tensor, &layout, dataset, err);
     if (status == ND_OK)
@@ -200,15 +112,20 @@ static enum nd_status put_output(const struct writing *w, const struct nd_captur
     return status;
 }
 
-static enum nd_status put_edges(const struct writing *w, struct nd_error *err)
+/* Of a run that failed before it gave anything, all that the model has. */
+static enum nd_status put_edges(const struct nd_import_writing *w, struct nd_error *err)
 {
+    const struct nd_model *model = w->options->model;
     size_t n = w->matched->n[ND_IMPORTED_OUTPUT];
+    bool is_of_model = n == 0 && model != NULL;
+    n = is_of_model ? nd_model_n_edges(model) : n;
     struct nd_edge *edges = nd_calloc(n, sizeof *edges); /* shallow copies */
     const char **providers = nd_calloc(n, sizeof *providers);
     enum nd_status status = edges != NULL && providers != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        edges[i] = w->matched->sides[ND_IMPORTED_OUTPUT][i].edge;
-        providers[i] = "";
+        const struct nd_matched_tensor *tensor = &w->matched->sides[ND_IMPORTED_OUTPUT][i];
+        edges[i] = is_of_model ? *nd_model_edge(model, i) : tensor->edge;
+        providers[i] = is_of_model ? "" : tensor->provider;
     }
     if (status == ND_OK)
         status = nd_capture_writer_edges(w->writer, edges, providers, n, err);
@@ -230,18 +147,20 @@ static enum nd_status tensor_from(const struct nd_matched_tensor *tensor, size_t
 }
 
 /* The samples of one probe, from `first` on. */
-static enum nd_status put_probe(const struct writing *w, const struct nd_imported_part *part, size_t first,
-                                struct nd_error *err)
+static enum nd_status put_probe(const struct nd_import_writing *w, const struct nd_imported_part *part,
+                                size_t first, struct nd_error *err)
 {
     const struct nd_matched *matched = w->matched;
     struct nd_capture_probe probe = {
         .name = part->name,
         .source = part->source,
         .n_samples = part->n_samples,
-        .n_samples_expected = part->n_samples,
-        .n_repeats = 1,
+        .n_samples_expected = w->imported->n_parts > 0 ? part->n_samples : matched->n_expected,
+        .n_repeats = matched->n_repeats,
         .n_inputs = matched->n[ND_IMPORTED_INPUT],
         .labels = part->labels,
+        .latency_us =
+            w->imported->latency_us != NULL ? w->imported->latency_us + first * matched->n_repeats : NULL,
     };
     probe.inputs = nd_calloc(probe.n_inputs, sizeof *probe.inputs);
     if (probe.inputs == NULL)
@@ -257,7 +176,7 @@ static enum nd_status put_probe(const struct writing *w, const struct nd_importe
         if (status == ND_OK)
             status = nd_capture_writer_input(w->writer, &probe, i, tensor.data, DEFLATE_LEVEL, err);
     }
-    for (size_t i = 0; status == ND_OK && i < matched->n[ND_IMPORTED_OUTPUT]; i++) {
+    for (size_t i = 0; status == ND_OK && i < matched->n[ND_IMPORTED_OUTPUT] && probe.n_samples > 0; i++) {
         struct nd_matched_tensor tensor;
         status = tensor_from(&matched->sides[ND_IMPORTED_OUTPUT][i], first, &tensor, err);
         if (status == ND_OK)
@@ -267,7 +186,7 @@ static enum nd_status put_probe(const struct writing *w, const struct nd_importe
     return status;
 }
 
-static enum nd_status put_probes(const struct writing *w, struct nd_error *err)
+static enum nd_status put_probes(const struct nd_import_writing *w, struct nd_error *err)
 {
     char source[80];
     const struct nd_imported *imported = w->imported;
@@ -280,6 +199,8 @@ static enum nd_status put_probes(const struct writing *w, struct nd_error *err)
         .labels = imported->labels,
         .n_samples = w->matched->n_samples,
     };
+    if (imported->n_parts == 0 && w->matched->n_expected == 0)
+        return ND_OK; /* a run that failed, of which nobody says what it was asked */
     if (imported->n_parts == 0)
         return put_probe(w, &only, 0, err);
     for (size_t i = 0; status == ND_OK && i < imported->n_parts; i++) {
@@ -289,38 +210,39 @@ static enum nd_status put_probes(const struct writing *w, struct nd_error *err)
     return status;
 }
 
-/* What a failed device left: as `npudiff capture` says it. */
-static enum nd_status put_failure(const struct writing *w, struct nd_error *err)
+static enum nd_status put_log(const struct nd_import_writing *w, const struct nd_imported_log *log,
+                              struct nd_log_findings *findings, struct nd_error *err)
 {
-    if (!w->imported->is_failed)
-        return ND_OK;
-    enum nd_status status = put_number(w, "failure", "code", ND_E_DEVICE_COMMAND, err);
+    struct nd_log_summary summary;
+    const struct nd_log_options options = {
+        .struct_size = sizeof options, .name = log->name, .visit = nd_log_findings_add, .context = findings};
+    enum nd_status status = nd_capture_writer_log(w->writer, log->name, log->text, log->n_bytes, err);
     if (status == ND_OK)
-        status = put_text(w, "failure", "stage", "run", err);
-    if (status == ND_OK)
-        status = put_text(w, "failure", "message", w->imported->cut_short, err);
-    return status == ND_OK ? put_text(w, "failure", "object", w->options->paths[0], err) : status;
+        status = nd_log_read_bytes(log->text, log->n_bytes, &options, &summary, err);
+    return status == ND_OK && findings->failed ? nd_fail_memory(err) : status;
 }
 
-static enum nd_status put_all(const struct writing *w, struct nd_error *err)
+/* The logs, and what they say; as `npudiff capture` does it. */
+static enum nd_status put_logs(const struct nd_import_writing *w, struct nd_error *err)
 {
-    enum nd_status status = put_time(w, err);
+    struct nd_log_findings findings = {0};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < w->imported->n_logs; i++)
+        status = put_log(w, &w->imported->logs[i], &findings, err);
     if (status == ND_OK)
-        status = put_device(w, err);
-    if (status == ND_OK)
-        status = put_model(w, err);
-    if (status == ND_OK)
-        status = put_import(w, err);
+        status = nd_findings_write(w->writer, &findings, err);
+    nd_log_findings_deinit(&findings);
+    return status;
+}
+
+static enum nd_status put_all(const struct nd_import_writing *w, struct nd_error *err)
+{
+    enum nd_status status = nd_import_put_attributes(w, err);
     if (status == ND_OK)
         status = put_edges(w, err);
     if (status == ND_OK)
         status = put_probes(w, err);
-    if (status == ND_OK)
-        status = put_failure(w, err);
-    for (size_t i = 0; status == ND_OK && i < w->imported->n_logs; i++)
-        status = nd_capture_writer_log(w->writer, w->imported->logs[i].name, w->imported->logs[i].text,
-                                       w->imported->logs[i].n_bytes, err);
-    return status;
+    return status == ND_OK ? put_logs(w, err) : status;
 }
 
 /* ---- from tensors to the file ---- */
@@ -338,13 +260,27 @@ static enum nd_status add_common_facts(struct nd_imported *imported, const struc
     if (status == ND_OK && matched->n[ND_IMPORTED_INPUT] == 0 && !nd_imported_has_fact(imported, "inputs"))
         status = nd_imported_fact(imported, "inputs", NULL, "not stated", err);
     if (status == ND_OK)
-        status = nd_imported_fact(imported, "chipset", NULL, chipset_source(imported, options), err);
+        status = nd_import_stated_facts(imported, err);
     if (status == ND_OK && imported->cut_short != NULL)
         status = nd_imported_fact(imported, "cut short", NULL, imported->cut_short, err);
-    if (status == ND_OK && imported->labels != NULL && imported->n_labels != matched->n_samples)
-        status = nd_fail(err, ND_E_IMPORT_MISMATCH, options->inputs, "there are %zu labels for %zu samples",
-                         imported->n_labels, matched->n_samples);
-    return status;
+    return status == ND_OK ? nd_runs_facts(imported, matched->n_samples, matched->n_expected, err) : status;
+}
+
+/* Why there is less than was asked for, as the facts state it. */
+static enum nd_status note_missing(struct nd_imported *imported, const struct nd_matched *matched,
+                                   struct nd_error *err)
+{
+    const char *failed = nd_stated(&imported->stated, ND_STATED_FAILED);
+    char text[96];
+    snprintf(text, sizeof text, "%zu of %zu samples", matched->n_samples, matched->n_expected);
+    const char *why = failed != NULL                                                            ? failed
+                      : imported->cut_short == NULL && matched->n_samples < matched->n_expected ? text
+                                                                                                : NULL;
+    if (why == NULL)
+        return ND_OK;
+    free(imported->cut_short);
+    imported->cut_short = nd_strdup(why);
+    return imported->cut_short != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_capture_status state_of(const struct nd_imported *imported)
@@ -354,8 +290,37 @@ static enum nd_capture_status state_of(const struct nd_imported *imported)
     return imported->cut_short != NULL ? ND_CAPTURE_PARTIAL : ND_CAPTURE_COMPLETE;
 }
 
-enum nd_status nd_imported_write(struct nd_imported *imported, const struct nd_import_options *options,
-                                 struct nd_import_result *out, struct nd_error *err)
+/* All runs of the samples as one, matched. */
+static enum nd_status join_runs(struct nd_imported *imported, struct nd_imported *repeats, size_t n_repeats,
+                                struct nd_map *map, const struct nd_import_options *options,
+                                struct nd_error *err)
+{
+    enum nd_status status = nd_match_samples(imported, map, options, err);
+    for (size_t r = 0; status == ND_OK && r < n_repeats; r++) {
+        status = nd_match_samples(&repeats[r], map, options, err);
+        if (status == ND_OK)
+            status = nd_runs_append(imported, &repeats[r], r + 1, err);
+        nd_imported_deinit(&repeats[r]);
+    }
+    return status == ND_OK ? nd_runs_split(imported, err) : status;
+}
+
+static enum nd_status settle(struct nd_imported *imported, struct nd_map *map,
+                             const struct nd_import_options *options, struct nd_matched *matched,
+                             struct nd_error *err)
+{
+    imported->is_failed = imported->is_failed || nd_stated(&imported->stated, ND_STATED_FAILED) != NULL;
+    enum nd_status status = nd_match(imported, map, options, matched, err);
+    if (status == ND_OK)
+        status = nd_import_mark_ends(imported, options->model, matched, err);
+    if (status == ND_OK)
+        status = note_missing(imported, matched, err);
+    return status == ND_OK ? add_common_facts(imported, options, matched, err) : status;
+}
+
+enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_imported *repeats, size_t n_repeats,
+                                 const struct nd_import_options *options, struct nd_import_result *out,
+                                 struct nd_error *err)
 {
     struct nd_map map = {0};
     struct nd_matched matched = {0};
@@ -363,14 +328,14 @@ enum nd_status nd_imported_write(struct nd_imported *imported, const struct nd_i
     struct nd_capture_writer *writer = NULL;
     enum nd_status status = nd_map_read(options->map, options->names, options->n_names, &map, err);
     if (status == ND_OK)
-        status = nd_match(imported, &map, options, &matched, err);
+        status = join_runs(imported, repeats, n_repeats, &map, options, err);
     if (status == ND_OK)
-        status = add_common_facts(imported, options, &matched, err);
+        status = settle(imported, &map, options, &matched, err);
     if (status == ND_OK)
         status = nd_facts_sum_up(imported, &result, err);
     if (status == ND_OK)
         status = nd_capture_writer_create(options->output, options->replace, &writer, err);
-    const struct writing w = {writer, options, imported, &matched, &result};
+    const struct nd_import_writing w = {writer, options, imported, &matched, &result};
     if (status == ND_OK)
         status = put_all(&w, err);
     if (status == ND_OK)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "npudiff/parse.h"
 
 enum nd_status nd_yaml_fail(const struct nd_yaml *yaml, const yaml_mark_t *mark, struct nd_error *err,
@@ -224,9 +225,10 @@ static enum nd_status fail_unknown(struct nd_yaml *yaml, const yaml_node_t *node
     size_t at = 0;
     for (size_t k = 0; k < n_keys && at < sizeof known; k++)
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", k > 0 ? ", " : "", keys[k].name);
-    const char *name = scalar_of(node);
-    return nd_yaml_fail(yaml, &node->start_mark, err, "%s has no key '%s'; it has %s", what,
-                        name != NULL ? name : "", known);
+    const char *name = scalar_of(node) != NULL ? scalar_of(node) : "";
+    return nd_yaml_fail(yaml, &node->start_mark, err, "%s has no key '%s' (nearest: '%s'); it has %s%s", what,
+                        name, keys[nd_word_nearest(name, &keys[0].name, n_keys, sizeof *keys)].name, known,
+                        at < sizeof known ? "" : "...");
 }
 
 static enum nd_status read_pair(struct nd_yaml *yaml, const yaml_node_pair_t *pair, const char *what,

@@ -292,12 +292,15 @@ class RealOutputs(Case):
         self.make("numpy", self.save(some), "--model", model, "--map", "pointwise_relu=pointwise/relu")
         self.make("numpy", self.save({"pointwise/relu": some["pointwise_relu"]}), "--model", model)
 
-    def test_real_values_of_codes_are_taken_for_real_values(self):
+    def test_real_values_of_codes_become_those_codes(self):
         scale, zero = self.quant["logits"]
         real = {"logits": ((self.codes["logits"].astype(np.int64) - zero) * np.float32(scale)).astype(np.float32)}
         report = self.judge("--model", CNN, code=3, **real)
         logits, = [e for e in report["edges"] if e["name"] == "logits"]
-        self.assertEqual(logits["verdict"], "within" if report["gated"] else logits["verdict"])
+        self.assertEqual(logits["verdict"], "same")
+        self.assertEqual(outputs_of(self.out)["logits"][1], "uint8")
+        real["logits"].flat[7] += np.float32(scale / 3)
+        self.judge("--model", CNN, code=3, **real)
         self.assertEqual(outputs_of(self.out)["logits"][1], "float32")
         self.refuse("numpy", self.save({"logits": self.codes["logits"].astype(np.int32)}), "--model", CNN,
                     says=["'logits'", "found int32", "is uint8"])

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
 #include "npudiff/parse.h"
@@ -176,6 +177,28 @@ static void file_publishing_never_replaces_unasked(void **state)
     free(dir);
 }
 
+/* ---- words ---- */
+
+static void the_nearest_word_is_the_one_with_the_fewest_changes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int other;
+    } words[] = {{"kind", 0}, {"label", 1}, {"labels", 2}, {"latency_us", 3}};
+    assert_int_equal(nd_word_distance("", ""), 0);
+    assert_int_equal(nd_word_distance("kind", ""), 4);
+    assert_int_equal(nd_word_distance("kitten", "sitting"), 3);
+    assert_int_equal(nd_word_nearest("knid", &words[0].name, 4, sizeof words[0]), 0);
+    assert_int_equal(nd_word_nearest("labels", &words[0].name, 4, sizeof words[0]), 2);
+    assert_int_equal(nd_word_nearest("latency", &words[0].name, 4, sizeof words[0]), 3);
+    assert_true(nd_word_nearest("x", NULL, 0, 1) == SIZE_MAX);
+    char lengthy[300];
+    memset(lengthy, 'a', sizeof lengthy - 1);
+    lengthy[sizeof lengthy - 1] = '\0';
+    assert_int_equal(nd_word_distance(lengthy, "a"), 62);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -189,6 +212,7 @@ int main(void)
         cmocka_unit_test(strbuf_collects_and_hands_over),
         cmocka_unit_test(sha256_matches_the_standard_vector),
         cmocka_unit_test(file_publishing_never_replaces_unasked),
+        cmocka_unit_test(the_nearest_word_is_the_one_with_the_fewest_changes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,7 +9,9 @@
 #include "support/scratch.h"
 
 #include "base/file.h"
+#include "import/grid.h"
 #include "import/qnn_net_run.h"
+#include "probe/element.h"
 #include "probe/source.h"
 
 static struct nd_error err;
@@ -47,6 +49,12 @@ static void grid_init(struct grid *grid, float scale, int64_t zero_point)
     }
 }
 
+static bool read_back(const struct grid *grid, enum nd_dtype codes, size_t n, void *out)
+{
+    const struct nd_grid target = {codes, &grid->quant, grid->tensor.shape};
+    return nd_grid_codes(&target, ND_DTYPE_F32, grid->floats, n, out, NULL);
+}
+
 static const float scales[] = {1, 0.0235294122248888f, 3e-5f, 1e-30f, 7e20f};
 
 static void reals_of_all_codes_are_read_back(void **state)
@@ -57,7 +65,7 @@ static void reals_of_all_codes_are_read_back(void **state)
             struct grid grid;
             uint8_t found[N_CODES] = {0};
             grid_init(&grid, scales[s], zero);
-            assert_true(nd_qnr_read_back(&grid.tensor, ND_DTYPE_U8, grid.floats, N_CODES, found));
+            assert_true(read_back(&grid, ND_DTYPE_U8, N_CODES, found));
             assert_memory_equal(found, grid.codes, N_CODES);
         }
 }
@@ -71,13 +79,34 @@ static void what_no_code_gives_is_not_read_back(void **state)
             struct grid grid;
             grid_init(&grid, 1, 0);
             grid.floats[at] = strange[i];
-            assert_false(nd_qnr_read_back(&grid.tensor, ND_DTYPE_U8, grid.floats, N_CODES, NULL));
+            assert_false(read_back(&grid, ND_DTYPE_U8, N_CODES, NULL));
         }
     struct grid grid;
     grid_init(&grid, 1, 0);
-    assert_false(nd_qnr_read_back(&grid.tensor, ND_DTYPE_U4, grid.floats, N_CODES, NULL));
-    assert_true(nd_qnr_read_back(&grid.tensor, ND_DTYPE_U4, grid.floats, 16, NULL));
-    assert_false(nd_qnr_read_back(&grid.tensor, ND_DTYPE_I32, grid.floats, 1, NULL));
+    assert_false(read_back(&grid, ND_DTYPE_U4, N_CODES, NULL));
+    assert_true(read_back(&grid, ND_DTYPE_U4, 16, NULL));
+    assert_false(read_back(&grid, ND_DTYPE_I32, 1, NULL));
+}
+
+/* Half precision has 11 bits: many of its values prove a grid of 8 bits, few do not, and 16 bits never. */
+static void half_precision_is_read_back_where_chance_is_excluded(void **state)
+{
+    (void)state;
+    struct grid grid;
+    uint16_t halves[N_CODES];
+    uint8_t found[N_CODES] = {0};
+    grid_init(&grid, 0.02f, 128);
+    for (int i = 0; i < N_CODES; i++)
+        halves[i] = nd_f16_from_f32(grid.floats[i]);
+    const struct nd_grid target = {ND_DTYPE_U8, &grid.quant, grid.tensor.shape};
+    assert_true(nd_grid_codes(&target, ND_DTYPE_F16, halves, N_CODES, found, NULL));
+    assert_memory_equal(found, grid.codes, N_CODES);
+    assert_false(nd_grid_codes(&target, ND_DTYPE_F16, halves, 2, found, NULL));
+    halves[77] ^= 1;
+    struct nd_grid_miss miss;
+    assert_false(nd_grid_codes(&target, ND_DTYPE_F16, halves, N_CODES, found, &miss));
+    assert_int_equal(miss.n, 1);
+    assert_int_equal(miss.first, 77);
 }
 
 static void one_wrong_float_is_found_at_its_place(void **state)
@@ -157,6 +186,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reals_of_all_codes_are_read_back),
         cmocka_unit_test(what_no_code_gives_is_not_read_back),
+        cmocka_unit_test(half_precision_is_read_back_where_chance_is_excluded),
         cmocka_unit_test(one_wrong_float_is_found_at_its_place),
         cmocka_unit_test_setup_teardown(a_sidecar_is_read_in_every_spelling, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(types_of_a_context_are_names_or_numbers, make_folder, remove_folder),

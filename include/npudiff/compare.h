@@ -255,6 +255,8 @@ struct nd_compared_part {
 struct nd_compared_pair {
     size_t ref, test; /* index nd_comparison.devices; ref < test */
     enum nd_verdict verdict;
+    char *label; /* both sides store the same bytes, and the labels (type, scale, zero point) give them other
+                    values: one label is wrong. The verdict is `differs`. NULL: not so */
     bool within_noise; /* it differs by no more than repeats of one of the two devices do. Section 17 */
     struct nd_compared_part total;
     struct nd_compared_part *probes; /* [nd_comparison.n_probes] */

@@ -6,6 +6,7 @@
 #include "compare/classes.h"
 #include "compare/engine.h"
 #include "compare/gates.h"
+#include "compare/labels.h"
 #include "compare/part.h"
 #include "compare/repeats.h"
 #include "compare/result.h"
@@ -75,7 +76,8 @@ static enum nd_status check_common(const struct nd_comparison *comparison, struc
     const char *reason = "there are no edges";
     for (size_t e = 0; e < comparison->n_edges; e++)
         for (size_t t = 1; t < comparison->n_devices; t++) {
-            if (comparison->edges[e].pairs[t - 1].total.coverage != ND_COVERAGE_NONE)
+            const struct nd_compared_pair *pair = &comparison->edges[e].pairs[t - 1];
+            if (pair->total.coverage != ND_COVERAGE_NONE || pair->label != NULL)
                 return ND_OK;
             if (e == 0 && t == 1)
                 reason = comparison->edges[e].pairs[0].total.reason;
@@ -129,6 +131,8 @@ static enum nd_status compare_values(const struct nd_alignment *alignment,
         status = nd_engine_run(alignment, options, kernels, comparison, err);
     if (status == ND_OK && options->cut == ND_CUT_NONE)
         status = nd_repeats_measure(alignment, options, kernels, comparison, err);
+    if (status == ND_OK && options->cut == ND_CUT_NONE)
+        status = nd_labels_find(alignment, comparison, err);
     if (status == ND_OK && options->per_channel)
         status = nd_channels_compare(alignment, options, kernels, comparison, err);
     return status;

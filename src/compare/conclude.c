@@ -34,6 +34,8 @@ static enum nd_status sum_up_coverage(struct nd_compared_pair *pair, size_t n_pr
 static enum nd_verdict judge_values(const struct nd_compared_pair *pair, bool is_bitwise)
 {
     const struct nd_difference *d = &pair->total.difference;
+    if (pair->label != NULL)
+        return ND_VERDICT_DIFFERS;
     if (pair->total.coverage != ND_COVERAGE_FULL)
         return ND_VERDICT_NOT_COMPARABLE;
     if (d->n_samples_differing == 0)

@@ -140,6 +140,7 @@ static void part_deinit(struct nd_compared_part *part)
 
 static void pair_deinit(struct nd_comparison *comparison, struct nd_compared_pair *pair)
 {
+    free(pair->label);
     part_deinit(&pair->total);
     for (size_t p = 0; pair->probes != NULL && p < comparison->n_probes; p++)
         part_deinit(&pair->probes[p]);

@@ -12,7 +12,8 @@ enum { NARROW_NAME = 16, NARROW_OP = 8, NARROW_TYPE = 8, NARROW_CLASSES = 16, NA
 
 /* Marks that occurred, so that only these are explained. */
 struct marks {
-    bool is_part, is_none, is_failing, is_on_cpu, has_nan, has_inf, is_unread, is_unstable, is_within_noise;
+    bool is_part, is_none, is_failing, is_on_cpu, has_nan, has_inf, is_unread, is_unstable, is_within_noise,
+        is_label;
 };
 
 static void format_size(const struct nd_difference *d, char buf[static CELL_BYTES])
@@ -33,8 +34,9 @@ static void add_cell(struct nd_table *table, const struct nd_comparison *c, cons
     bool is_part = pair->total.coverage == ND_COVERAGE_PART;
     char value[CELL_BYTES + ND_NUMBER_BYTES + 2] = "=", share[ND_NUMBER_BYTES], size[CELL_BYTES];
     if (pair->total.coverage == ND_COVERAGE_NONE) {
-        marks->is_none = true;
-        nd_table_add(table, "n/c");
+        marks->is_none = marks->is_none || pair->label == NULL;
+        marks->is_label = marks->is_label || pair->label != NULL;
+        nd_table_add(table, pair->label != NULL ? "label" : "n/c");
         return;
     }
     if (d->n_samples_differing > 0 && !d->has_values) {
@@ -182,6 +184,7 @@ static void put_legend(const struct nd_text_report *report, const struct marks *
     } lines[] = {
         {marks->is_part, "(...) only some samples or probes could be compared"},
         {marks->is_none, "n/c   not comparable: the reasons are below"},
+        {marks->is_label, "label the same bytes under different labels, of which one is wrong: see below"},
         {marks->is_unread, "smp   samples whose digests differ; no values are stored"},
         {marks->is_failing, "!     fails its gate"},
         {marks->has_nan, "NaN   not a number in places: see above"},

@@ -118,7 +118,8 @@ static const char *common_reason(const struct nd_comparison *c, size_t test)
         return "the capture holds no data";
     for (size_t e = 0; e < c->n_edges; e++) {
         const char *reason = c->edges[e].pairs[test - 1].total.reason;
-        if (reason == NULL || (common != NULL && strcmp(reason, common) != 0))
+        if (reason == NULL || c->edges[e].pairs[test - 1].label != NULL ||
+            (common != NULL && strcmp(reason, common) != 0))
             return NULL;
         common = reason;
     }
@@ -146,9 +147,27 @@ static bool is_help_at_hand(const struct nd_comparison *c)
     return n_missing > 0 && n_missing < c->n_edges;
 }
 
+/* The same bytes under other labels. */
+static void put_labels(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_table table = {
+        .n_columns = 3, .is_left = {true, true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
+    size_t n = 0;
+    for (size_t t = 1; t < c->n_devices; t++)
+        for (size_t e = 0; e < c->n_edges; e++) {
+            const char *label = c->edges[e].pairs[t - 1].label;
+            if (label != NULL && n++ < nd_text_list_limit(report))
+                add_line(&table, c->edges[e].name, c->devices[t].label, label);
+        }
+    nd_text_put_table(report, &table, 0, 1, "\nwrongly labelled:");
+    nd_text_put_more(report, n);
+}
+
 void nd_text_problems(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
+    put_labels(report);
     struct nd_table table = {
         .n_columns = 3, .is_left = {true, true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
     size_t n = 0;
@@ -161,7 +180,8 @@ void nd_text_problems(const struct nd_text_report *report)
         }
         for (size_t e = 0; e < c->n_edges; e++) {
             const char *reason = c->edges[e].pairs[t - 1].total.reason;
-            if (reason != NULL && n++ < nd_text_list_limit(report))
+            bool is_label = c->edges[e].pairs[t - 1].label != NULL;
+            if (reason != NULL && !is_label && n++ < nd_text_list_limit(report))
                 add_line(&table, c->edges[e].name, c->devices[t].label, reason);
         }
     }

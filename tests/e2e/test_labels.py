@@ -1,0 +1,89 @@
+"""Wrong labels are found: the same bytes that two captures call by other types, scales or zero points. The dumps are numpy's."""
+import json
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import support
+from support import npudiff
+
+SEED = 20261123
+SCALE = 0.05
+
+
+class Labels(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        self.path = pathlib.Path(self.folder.name)
+        rng = np.random.default_rng(SEED)
+        self.codes = np.clip(rng.normal(128, 40, (5, 64)), 0, 255).astype(np.uint8)
+        self.noisy = (self.codes + (rng.integers(0, 50, self.codes.shape) == 0)).astype(np.uint8)
+        self.random = rng.integers(-128, 127, self.codes.shape).astype(np.int8)
+        self.ref = self.make("ref", self.codes, SCALE, 128)
+
+    def make(self, name, codes, scale=None, zero=None):
+        np.savez(self.path / f"{name}.npz", x=codes, y=np.arange(15, dtype=np.float32).reshape(5, 3))
+        flags = []
+        if scale is not None:
+            item = {"name": "x", "scale": scale, "zero_point": zero}
+            (self.path / "map.yaml").write_text(json.dumps({"tensors": [item]}))
+            flags = ["--map", self.path / "map.yaml"]
+        npudiff("import", "numpy", self.path / f"{name}.npz", "-o", self.path / f"{name}.h5", "-f", "-q", *flags)
+        return self.path / f"{name}.h5"
+
+    def pair(self, *made, code):
+        report = support.compare(self.ref, self.make("test", *made), expect=code)
+        edge, = [e for e in report["edges"] if e["name"] == "x"]
+        return edge["pairs"][0]
+
+    def test_signed_and_unsigned(self):
+        signed = self.codes.view(np.int8)
+        for codes, zero, apart in ((signed, 0, "128 steps apart (6.4)"), (signed, 127, "up to 255 steps apart"),
+                                   (self.noisy.view(np.int8), 0, "128 steps apart")):
+            pair = self.pair(codes, SCALE, zero, code=1)
+            self.assertEqual(pair["verdict"], "differs")
+            for part in ("the same bytes", "uint8 with scale 0.05, zero point 128 in 'ref'", f"int8 with scale 0.05, zero point {zero}",
+                         "one label is wrong", apart):
+                self.assertIn(part, pair["label"])
+        zero = self.make("zero", self.codes, SCALE, 0)
+        report = support.compare(zero, self.make("test", signed, SCALE, 0), expect=1)
+        self.assertIn("up to 256 steps apart", report["edges"][0]["pairs"][0]["label"])
+        self.assertIn("the same bytes", self.pair(signed, code=1)["label"])
+        text = npudiff("compare", self.ref, self.path / "test.h5", expect=1)
+        self.assertIn("wrongly labelled:", text)
+        self.assertIn("one label is wrong", text.replace("\n                        ", " "))
+
+    def test_signed_codes_that_mean_the_same_are_the_same(self):
+        shifted = (self.codes.astype(np.int64) - 128).astype(np.int8)
+        pair = self.pair(shifted, SCALE, 0, code=0)
+        self.assertEqual((pair["verdict"], pair["label"], pair["coverage"], pair["mixed"]), ("within", None, "full", True))
+
+    def test_other_values_have_no_wrong_label(self):
+        pair = self.pair(self.random, SCALE, 0, code=3)
+        self.assertEqual((pair["label"], pair["reason"]), (None, "uint8 against int8"))
+        shifted = (self.noisy.astype(np.int64) - 128).astype(np.int8)
+        pair = self.pair(shifted, SCALE, 0, code=3)
+        self.assertIsNone(pair["label"])
+        self.assertIn("at most one step apart", pair["reason"])
+        few = np.full((5, 64), 200, np.uint8)  # one code proves nothing
+        constant = self.make("constant", few, SCALE, 128)
+        report = support.compare(constant, self.make("test", few.view(np.int8), SCALE, 0), expect=3)
+        self.assertIsNone(report["edges"][0]["pairs"][0]["label"])
+
+    def test_scales_and_zero_points(self):
+        for scale, zero in ((0.1, 128), (SCALE, 120), (0.1, 120), (SCALE, 129)):
+            pair = self.pair(self.codes, scale, zero, code=1)
+            for part in ("the same bytes in all 320 elements", f"scale {scale:g}, zero point {zero} in 'test'", "one label is wrong"):
+                self.assertIn(part, pair["label"])
+        self.assertEqual(self.pair(self.codes, SCALE * (1 + 2e-7), 128, code=0)["verdict"], "within")
+        pair = self.pair(self.codes, code=3)
+        self.assertIn("'test' does not state their scale", pair["reason"])
+        recalibrated = np.clip((self.codes.astype(np.int64) - 128) / 1.3 + 128, 0, 255).round().astype(np.uint8)
+        self.assertIsNone(self.pair(recalibrated, SCALE * 1.3, 128, code=3)["label"])
+
+
+if __name__ == "__main__":
+    support.main()

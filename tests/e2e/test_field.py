@@ -150,6 +150,15 @@ class Field(unittest.TestCase):
                     self.assertEqual(answer.exit, 0, answer.text)
                     self.assertFalse(answer.has(ACCUSATION), answer.text)
 
+    def test_the_simulator_gives_what_the_thread_of_clip_prints(self):
+        slug = "clip-in-half-precision"
+        with tempfile.TemporaryDirectory() as folder:
+            for path in (FIELD / slug).iterdir():
+                shutil.copy(path, folder)
+            answer = answer_of(folder, [*CASES[slug]["prepare"], "capture model.onnx -d htp-sim:gen3 -p p=inputs.npz -o made -q",
+                                        "compare htp.h5 made/gen3.h5 --bitwise"])
+            self.assertEqual(answer.exit, 0, answer.text)
+
 
 for name in CASES:
     setattr(Field, f"test_{name}", lambda self, slug=name: self.check(slug))

@@ -14,6 +14,14 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 
+enum { MAX_TEMPORARIES = 1000 }; /* chosen: writers of one file at once */
+
+static enum nd_status fail_large(const char *path, size_t max_bytes, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s' is larger than the %zu bytes accepted here", path,
+                   max_bytes);
+}
+
 static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes, void **data,
                                      size_t *size_bytes, struct nd_error *err)
 {
@@ -22,14 +30,17 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
         return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
     if (S_ISDIR(info.st_mode))
         return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': it is a folder", path);
-    /* A pipe has no size: then read until it ends, growing. */
+    if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > max_bytes)
+        return fail_large(path, max_bytes, err);
+    /* A pipe has no size: then read until it ends, growing, and never more than one byte over the limit. */
     size_t capacity = info.st_size > 0 ? (size_t)info.st_size + 1 : 65536;
     size_t n = 0;
     char *buffer = nd_calloc(capacity, 1);
     if (buffer == NULL)
         return nd_fail_memory(err);
     for (;;) {
-        ssize_t got = read(fd, buffer + n, capacity - n - 1);
+        size_t room = capacity - n - 1;
+        ssize_t got = read(fd, buffer + n, room - 1 < max_bytes - n ? room : max_bytes - n + 1);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0) {
@@ -39,8 +50,7 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
         n += (size_t)got;
         if (n > max_bytes) {
             free(buffer);
-            return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s' is larger than the %zu bytes accepted here",
-                           path, max_bytes);
+            return fail_large(path, max_bytes, err);
         }
         if (got == 0)
             break;
@@ -82,12 +92,10 @@ enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, co
     return ND_OK;
 }
 
-static enum nd_status write_and_sync(const char *path, const void *data, size_t size_bytes,
+/* Closes fd. */
+static enum nd_status write_and_sync(int fd, const char *path, const void *data, size_t size_bytes,
                                      struct nd_error *err)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0)
-        return nd_fail(err, ND_E_FILE_WRITE, path, "cannot create '%s': %s", path, strerror(errno));
     enum nd_status status = nd_file_write_all(fd, data, size_bytes, path, err);
     if (status == ND_OK && fsync(fd) != 0)
         status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
@@ -96,14 +104,39 @@ static enum nd_status write_and_sync(const char *path, const void *data, size_t 
     return status;
 }
 
+/* A new file beside path, under a name that no other writer has. Another thread, or a process of another machine
+ * or container with the same number, may be writing the same file. */
+static enum nd_status create_temporary(const char *path, char **name, int *fd, struct nd_error *err)
+{
+    for (int i = 0; i < MAX_TEMPORARIES; i++) {
+        struct nd_strbuf buf = {0};
+        nd_strbuf_printf(&buf, i > 0 ? "%s.tmp-%ld-%d" : "%s.tmp-%ld", path, (long)getpid(), i);
+        char *made = nd_strbuf_take(&buf);
+        if (made == NULL)
+            return nd_fail_memory(err);
+        *fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (*fd >= 0) {
+            *name = made;
+            return ND_OK;
+        }
+        bool is_taken = errno == EEXIST && i + 1 < MAX_TEMPORARIES;
+        if (!is_taken)
+            nd_fail(err, ND_E_FILE_WRITE, made, "cannot create '%s': %s", made, strerror(errno));
+        free(made);
+        if (!is_taken)
+            break;
+    }
+    return ND_ERR_IO;
+}
+
 enum nd_status nd_file_put(const char *path, const void *data, size_t size_bytes, struct nd_error *err)
 {
-    struct nd_strbuf temporary = {0};
-    nd_strbuf_printf(&temporary, "%s.tmp-%ld", path, (long)getpid());
-    char *name = nd_strbuf_take(&temporary);
-    if (name == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = write_and_sync(name, data, size_bytes, err);
+    char *name = NULL;
+    int fd = -1;
+    enum nd_status status = create_temporary(path, &name, &fd, err);
+    if (status != ND_OK)
+        return status;
+    status = write_and_sync(fd, name, data, size_bytes, err);
     if (status == ND_OK)
         status = nd_file_publish(name, path, true, err);
     if (status != ND_OK)

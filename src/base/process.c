@@ -34,6 +34,7 @@ struct run {
     pid_t pid;
     int wait_status;
     bool has_ended;
+    bool is_unknown; /* how it ended */
     bool is_killed;
     uint64_t started_ns;
     struct stream streams[2]; /* standard output, standard error */
@@ -215,7 +216,9 @@ static enum nd_status watch(struct run *run, struct nd_process_end *end, struct 
         check_limits(run, end);
         if (!run->has_ended) {
             pid_t got = waitpid(run->pid, &run->wait_status, run->is_killed ? 0 : WNOHANG);
-            if (got == run->pid) {
+            /* SIGCHLD is ignored: the system waits for children. */
+            run->is_unknown = got < 0 && errno == ECHILD;
+            if (got == run->pid || run->is_unknown) {
                 run->has_ended = true;
                 has_read = true; /* once more */
             }
@@ -254,7 +257,13 @@ enum nd_status nd_process_run(const struct nd_process *process, struct nd_proces
     if (status != ND_OK)
         return status;
     status = watch(&run, &made, err);
-    if (WIFEXITED(run.wait_status))
+    if (status == ND_OK && run.is_unknown && !run.is_killed)
+        status = nd_fail(err, ND_E_PROCESS_END, process->argv[0],
+                         "how '%s' ended cannot be told, since this process ignores the signal SIGCHLD",
+                         process->argv[0]);
+    if (run.is_unknown)
+        made.signal = SIGKILL; /* of this process */
+    else if (WIFEXITED(run.wait_status))
         made.exit_code = WEXITSTATUS(run.wait_status);
     else
         made.signal = WTERMSIG(run.wait_status);

@@ -37,9 +37,9 @@ struct nd_process_end {
 
 /* Runs it in a process group of its own, which is killed when a limit is met, and which dies with this process.
  * A program that fails is a result, not an error. ND_E_PROCESS: it cannot be started (the message says why, and
- * err->object is the program); ND_E_FILE_OPEN for stdin_path; ND_ERR_MEMORY. The caller frees *end with
- * nd_process_end_deinit, on success only. Programs that the program leaves running do not hold it up. Thread
- * safe. */
+ * err->object is the program); ND_E_PROCESS_END: it has ended, but this process ignores SIGCHLD, so nobody can
+ * tell how; ND_E_FILE_OPEN for stdin_path; ND_ERR_MEMORY. The caller frees *end with nd_process_end_deinit, on
+ * success only. Programs that the program leaves running do not hold it up. Thread safe. */
 enum nd_status nd_process_run(const struct nd_process *process, struct nd_process_end *end,
                               struct nd_error *err);
 void nd_process_end_deinit(struct nd_process_end *end);

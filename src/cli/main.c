@@ -88,6 +88,7 @@ static void *allocate_json(size_t size_bytes)
 int main(int argc, char **argv)
 {
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
+    signal(SIGCHLD, SIG_DFL); /* who started this may ignore it, and then nobody could wait for adb or ssh */
     cli_handle_sigbus();
     json_set_alloc_funcs(allocate_json, free);
     cli_errors_begin(wants_json(argc, argv));

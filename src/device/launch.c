@@ -111,8 +111,9 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     nd_watch_begin(&watch, start->options, start->label, spool, start->samples_total, start->begun_ns);
     int wait_status = 0;
     enum nd_status limits = ND_OK;
+    pid_t pid;
     for (;;) {
-        pid_t pid = waitpid(agent, &wait_status, WNOHANG);
+        pid = waitpid(agent, &wait_status, WNOHANG);
         nd_watch_follow(&watch);
         nd_watch_report(&watch);
         if (pid != 0 && !(pid < 0 && errno == EINTR))
@@ -122,6 +123,7 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
             kill(agent, SIGKILL);
         nanosleep(&(struct timespec){.tv_nsec = limits == ND_OK ? watch_interval_ns : 1000000L}, NULL);
     }
+    bool is_unknown = pid < 0; /* SIGCHLD is ignored: the system waits for children */
     if (limits == ND_OK && wait_status != 0)
         nd_watch_describe_death(start->label, WEXITSTATUS(wait_status),
                                 WIFSIGNALED(wait_status) ? WTERMSIG(wait_status) : 0, &ended.error);
@@ -136,6 +138,11 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
         return nd_fail(err, ND_E_FILE_WRITE, start->folder,
                        "the agent of device '%s' cannot store its results in '%s': is the disk full?",
                        start->label, start->folder);
+    if (limits == ND_OK && is_unknown)
+        return nd_fail(err, ND_E_PROCESS_END, start->label,
+                       "how the agent of device '%s' ended cannot be told, since this process ignores the "
+                       "signal SIGCHLD",
+                       start->label);
     *exit = ended;
     return ND_OK;
 }

@@ -455,6 +455,29 @@ enum nd_status nd_qnr_read_sidecar(const char *path, const char *name, enum nd_d
 
 /* ---- agreement ---- */
 
+/* Both state a quantisation. */
+static enum nd_status agree_on_quant(const struct nd_qnr_stated *a, const char *a_from,
+                                     const struct nd_qnr_stated *b, const char *b_from, struct nd_error *err)
+{
+    const struct nd_quant *x = &a->quant, *y = &b->quant;
+    if (x->n != y->n)
+        return nd_fail(err, ND_E_QNN_STATED, a->file, "tensor '%s' has %zu scales in '%s', but %zu in '%s'",
+                       a->file, x->n, a_from, y->n, b_from);
+    if (x->n > 1 && x->axis != y->axis)
+        return nd_fail(err, ND_E_QNN_STATED, a->file,
+                       "tensor '%s' has its %zu scales along dimension %d in '%s', but along dimension %d in "
+                       "'%s'",
+                       a->file, x->n, x->axis, a_from, y->axis, b_from);
+    for (size_t i = 0; i < x->n; i++)
+        if (memcmp(&x->scale[i], &y->scale[i], sizeof *x->scale) != 0 || x->zero_point[i] != y->zero_point[i])
+            return nd_fail(err, ND_E_QNN_STATED, a->file,
+                           "tensor '%s' has scale %.9g, zero point %lld in '%s', but scale %.9g, zero point "
+                           "%lld in '%s' (channel %zu)",
+                           a->file, (double)x->scale[i], (long long)x->zero_point[i], a_from,
+                           (double)y->scale[i], (long long)y->zero_point[i], b_from, i);
+    return ND_OK;
+}
+
 enum nd_status nd_qnr_agree(const struct nd_qnr_stated *a, const char *a_from, const struct nd_qnr_stated *b,
                             const char *b_from, struct nd_error *err)
 {
@@ -468,15 +491,5 @@ enum nd_status nd_qnr_agree(const struct nd_qnr_stated *a, const char *a_from, c
                        nd_shape_format(&b->shape, right, sizeof right), b_from);
     if (a->quant.n == 0 || b->quant.n == 0)
         return ND_OK;
-    bool is_same =
-        a->quant.n == b->quant.n &&
-        memcmp(a->quant.scale, b->quant.scale, a->quant.n * sizeof *a->quant.scale) == 0 &&
-        memcmp(a->quant.zero_point, b->quant.zero_point, a->quant.n * sizeof *a->quant.zero_point) == 0;
-    if (is_same)
-        return ND_OK;
-    return nd_fail(
-        err, ND_E_QNN_STATED, a->file,
-        "tensor '%s' has scale %.9g, zero point %lld in '%s', but scale %.9g, zero point %lld in '%s'", a->file,
-        (double)a->quant.scale[0], (long long)a->quant.zero_point[0], a_from, (double)b->quant.scale[0],
-        (long long)b->quant.zero_point[0], b_from);
+    return agree_on_quant(a, a_from, b, b_from, err);
 }

@@ -3,10 +3,12 @@
 import os
 import pathlib
 import shutil
+import signal
+import subprocess
 
 from phone_captures import device_facts, differences
 from phones import Shelf, skip_without, wait_until
-from support import Capture, MODELS, Scratch, acknowledged, capture, main, npudiff
+from support import Capture, MODELS, NPUDIFF, Scratch, acknowledged, capture, main, npudiff
 
 MODEL = "cnn.w8a8.onnx"
 PROBE = "uniform:100"
@@ -56,6 +58,17 @@ class Ssh(Scratch):
         self.assertEqual([f for f in self.board.files() if f.startswith("runs/")], [])
         self.assertEqual(device_facts(output)["is_simulator"], 1)
         self.assertTrue(first >= 0)
+
+    def test_a_parent_that_ignores_sigchld(self):
+        """Who started npudiff may ignore SIGCHLD, which it inherits; then it could not wait for ssh or an agent."""
+        for device, environment in ((self.board.uri("cpu"), self.shelf.environment()), ("cpu", None)):
+            output = self.folder / "x.h5"
+            done = subprocess.run([NPUDIFF, *map(str, self.command(device, "ramp", output, "-f"))], env=environment,
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300,
+                                  preexec_fn=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            with Capture(output) as opened:
+                self.assertEqual(opened.status, "complete")
 
     def test_clean_leaves_nothing(self):
         board = self.shelf.board(name="other") # what is on the first one stays for the other tests

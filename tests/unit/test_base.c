@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -199,6 +200,60 @@ static void the_nearest_word_is_the_one_with_the_fewest_changes(void **state)
     assert_int_equal(nd_word_distance(lengthy, "a"), 62);
 }
 
+/* Room for a file of a terabyte is never asked for, and /dev/zero is not read to its end. */
+static void file_over_the_limit_is_refused_before_it_is_read(void **state)
+{
+    (void)state;
+    char *dir = NULL;
+    struct nd_error err = {0};
+    void *data = NULL;
+    size_t n = 0;
+    assert_int_equal(nd_dir_make_temporary(&dir, NULL), ND_OK);
+    char *path = nd_path_join(dir, "large");
+    assert_int_equal(nd_file_put(path, "", 0, NULL), ND_OK);
+    assert_int_equal(truncate(path, (off_t)1 << 40), 0);
+    assert_int_equal(nd_file_read(path, 1000, &data, &n, &err), ND_ERR_MEMORY);
+    assert_int_equal(err.id, ND_E_SIZE_OVERFLOW);
+    assert_non_null(strstr(err.message, "larger than the 1000 bytes"));
+    err = (struct nd_error){0};
+    assert_int_equal(nd_file_read("/dev/zero", 100000, &data, &n, &err), ND_ERR_MEMORY);
+    assert_int_equal(err.id, ND_E_SIZE_OVERFLOW);
+    /* Exactly the limit is fine. */
+    assert_int_equal(truncate(path, 1000), 0);
+    assert_int_equal(nd_file_read(path, 1000, &data, &n, &err), ND_OK);
+    assert_int_equal(n, 1000);
+    free(data);
+    free(path);
+    nd_dir_remove(dir);
+    free(dir);
+}
+
+/* What another writer of the same file has begun stays his. */
+static void file_put_leaves_the_temporary_of_another_writer(void **state)
+{
+    (void)state;
+    char *dir = NULL, other[4200];
+    void *data = NULL;
+    size_t n = 0;
+    assert_int_equal(nd_dir_make_temporary(&dir, NULL), ND_OK);
+    char *path = nd_path_join(dir, "x");
+    snprintf(other, sizeof other, "%s.tmp-%ld", path, (long)getpid());
+    FILE *file = fopen(other, "w");
+    assert_non_null(file);
+    fputs("half of it", file);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(nd_file_put(path, "mine", 4, NULL), ND_OK);
+    assert_int_equal(nd_file_read(path, 100, &data, &n, NULL), ND_OK);
+    assert_memory_equal(data, "mine", 5);
+    free(data);
+    assert_int_equal(nd_file_read(other, 100, &data, &n, NULL), ND_OK);
+    assert_memory_equal(data, "half of it", 11);
+    free(data);
+    free(path);
+    nd_dir_remove(dir);
+    free(dir);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,7 +267,12 @@ int main(void)
         cmocka_unit_test(strbuf_collects_and_hands_over),
         cmocka_unit_test(sha256_matches_the_standard_vector),
         cmocka_unit_test(file_publishing_never_replaces_unasked),
+<<<<<<< HEAD
         cmocka_unit_test(the_nearest_word_is_the_one_with_the_fewest_changes),
+=======
+        cmocka_unit_test(file_over_the_limit_is_refused_before_it_is_read),
+        cmocka_unit_test(file_put_leaves_the_temporary_of_another_writer),
+>>>>>>> 3f0f29d (base, device, import: mend six faults that other people's machines meet)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,6 +214,9 @@ static enum outcome examine(const struct specimen *specimen, const char *path)
 }
 
 enum { EXIT_LIBRARY_CRASH = 77, EXIT_OWN_CRASH = 78, EXIT_HANG = 79 };
+/* libhdf5 may be busy with a mutant for ever (with some values of memory that it does not initialise): it is stopped
+ * after 5 s of processor time, which take long on a busy machine. */
+enum { MAX_MUTANT_S = 240 };
 
 /* Whose crash was it? libhdf5 works in a process of its own (capture/reading.h), so none may be its. */
 static int blame(void)
@@ -261,7 +264,7 @@ static void run_mutants(const struct specimen *specimen, struct tally *tally, si
                 mutant[at] = (unsigned char)fix_random(&random);
         }
         write_bytes(path, mutant, specimen->n_bytes);
-        alarm(20);
+        alarm(MAX_MUTANT_S);
         enum outcome outcome = examine(specimen, path);
         alarm(0);
         if (outcome == SILENT)

@@ -160,6 +160,35 @@ static void a_sidecar_is_read_in_every_spelling(void **state)
 
 /* ---- contexts ---- */
 
+/* Two sources of one tensor: scales of as many channels along different dimensions are a contradiction. */
+static void scales_along_different_dimensions_contradict(void **state)
+{
+    (void)state;
+    float scale[4] = {0.5f, 0.25f, 0.125f, 1}, other_scale[4] = {0.5f, 0.25f, 0.125f, 2};
+    int64_t zero_point[4] = {0, 1, 2, 3};
+    struct nd_qnr_stated a = {.file = (char *)(uintptr_t) "t", .shape = {.rank = 2, .dims = {4, 4}}};
+    struct nd_error err = {0};
+    a.quant = (struct nd_quant){.n = 4, .axis = 0, .scale = scale, .zero_point = zero_point};
+    struct nd_qnr_stated b = a;
+    assert_int_equal(nd_qnr_agree(&a, "a.json", &b, "b.json", &err), ND_OK);
+    b.quant.axis = 1;
+    assert_int_equal(nd_qnr_agree(&a, "a.json", &b, "b.json", &err), ND_ERR_FORMAT);
+    assert_int_equal(err.id, ND_E_QNN_STATED);
+    assert_non_null(strstr(err.message, "along dimension 0 in 'a.json', but along dimension 1 in 'b.json'"));
+    b.quant.axis = 0;
+    b.quant.scale = other_scale; /* the message names the channel that differs */
+    assert_int_equal(nd_qnr_agree(&a, "a.json", &b, "b.json", &err), ND_ERR_FORMAT);
+    assert_non_null(
+        strstr(err.message, "scale 1, zero point 3 in 'a.json', but scale 2, zero point 3 in 'b.json'"));
+    assert_non_null(strstr(err.message, "channel 3"));
+    b.quant = (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero_point};
+    assert_int_equal(nd_qnr_agree(&a, "a.json", &b, "b.json", &err), ND_ERR_FORMAT);
+    assert_non_null(strstr(err.message, "4 scales in 'a.json', but 1 in 'b.json'"));
+    /* Of one scale the axis has no meaning. */
+    a.quant = (struct nd_quant){.n = 1, .axis = 0, .scale = scale, .zero_point = zero_point};
+    assert_int_equal(nd_qnr_agree(&a, "a.json", &b, "b.json", &err), ND_OK);
+}
+
 static void types_of_a_context_are_names_or_numbers(void **state)
 {
     (void)state;
@@ -188,6 +217,7 @@ int main(void)
         cmocka_unit_test(what_no_code_gives_is_not_read_back),
         cmocka_unit_test(half_precision_is_read_back_where_chance_is_excluded),
         cmocka_unit_test(one_wrong_float_is_found_at_its_place),
+        cmocka_unit_test(scales_along_different_dimensions_contradict),
         cmocka_unit_test_setup_teardown(a_sidecar_is_read_in_every_spelling, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(types_of_a_context_are_names_or_numbers, make_folder, remove_folder),
     };

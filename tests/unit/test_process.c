@@ -54,6 +54,28 @@ static void a_signal_is_no_exit_code(void **state)
     nd_process_end_deinit(&end);
 }
 
+/* Who started this process may have left SIGCHLD ignored: then nobody can be waited for. */
+static void without_sigchld_it_ends_and_says_so(void **state)
+{
+    (void)state;
+    const char *const argv[] = {"sh", "-c", "exit 3", NULL};
+    const struct nd_process process = {.argv = argv};
+    struct nd_process_end end = {0};
+    struct nd_error err = {0};
+    alarm(60); /* it hung for ever */
+    signal(SIGCHLD, SIG_IGN);
+    enum nd_status status = nd_process_run(&process, &end, &err);
+    struct nd_process_end late = run("sleep 60", (struct nd_process){.time_limit_s = 0.2});
+    signal(SIGCHLD, SIG_DFL);
+    alarm(0);
+    assert_int_equal(status, ND_ERR_IO);
+    assert_int_equal(err.id, ND_E_PROCESS_END);
+    assert_non_null(strstr(err.message, "'sh'"));
+    assert_true(late.timed_out);
+    assert_int_equal(late.exit_code, -1);
+    nd_process_end_deinit(&late);
+}
+
 static void input_is_nothing_or_a_file(void **state)
 {
     (void)state;
@@ -182,6 +204,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(both_outputs_and_the_exit_code_come_back),
         cmocka_unit_test(a_signal_is_no_exit_code),
+        cmocka_unit_test(without_sigchld_it_ends_and_says_so),
         cmocka_unit_test_setup_teardown(input_is_nothing_or_a_file, make_folder, remove_folder),
         cmocka_unit_test(what_cannot_be_started_is_an_error),
         cmocka_unit_test(endless_output_is_cut_and_told),

@@ -156,18 +156,20 @@ static enum nd_status make_folders(struct nd_prepare_work *work, const char *fol
 
 static enum nd_status publish(struct nd_prepare_work *work, const char *final_path, struct nd_error *err)
 {
-    mode_t mask = umask(0);
-    umask(mask);
-    nd_dir_remove(work->scratch);
+    /* mkdtemp lets nobody else in; the scratch folder is as open as a new folder is. umask() cannot be asked
+     * without setting it, for all threads. */
+    struct stat made;
+    bool is_open = stat(work->scratch, &made) == 0 && chmod(work->folder, made.st_mode & 0777) == 0;
     struct nd_strbuf text = {0};
     nd_strbuf_printf(&text, "%s.old", work->folder);
     char *old = nd_strbuf_take(&text);
     if (old == NULL)
         return nd_fail_memory(err);
-    bool is_moved = work->options->replace && rename(final_path, old) == 0;
+    bool is_moved = is_open && work->options->replace && rename(final_path, old) == 0;
     enum nd_status status = ND_OK;
-    /* mkdtemp lets nobody else in. */
-    if (chmod(work->folder, 0777 & ~mask) != 0 || rename(work->folder, final_path) != 0)
+    if (is_open)
+        nd_dir_remove(work->scratch);
+    if (!is_open || rename(work->folder, final_path) != 0)
         status = nd_fail(err, errno == ENOTEMPTY || errno == EEXIST ? ND_E_FILE_EXISTS : ND_E_FILE_WRITE,
                          final_path, "cannot make folder '%s': %s", final_path, strerror(errno));
     if (is_moved && status == ND_OK)

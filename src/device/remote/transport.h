@@ -133,7 +133,7 @@ struct nd_transport_ops {
 extern const struct nd_transport_ops nd_transport_adb;
 extern const struct nd_transport_ops nd_transport_ssh;
 
-/* Runs the transport's own tool (adb devices...). ND_E_TRANSPORT_TOOL when it cannot be started. */
+/* Runs the transport's own tool (adb devices...). ND_E_PROCESS when it cannot be started; ND_E_CANCELLED. */
 enum nd_status nd_transport_tool(const struct nd_transport *transport, const char *const *argv,
                                  double time_limit_s, struct nd_process_end *end, struct nd_error *err);
 

@@ -85,13 +85,29 @@ static bool parse_list(const char *text, struct nd_adb_devices *devices)
     return is_whole;
 }
 
+/* Runs adb; says how to get it where it cannot be started. */
+static enum nd_status run_adb(const struct nd_transport *adb, const char *const *argv,
+                              struct nd_process_end *end, struct nd_error *err)
+{
+    struct nd_error why = {0};
+    enum nd_status status = nd_transport_tool(adb, argv, tool_limit_s, end, &why);
+    if (status != ND_OK && why.id == ND_E_PROCESS)
+        return nd_fail(err, ND_E_TRANSPORT_TOOL, adb->tool,
+                       "phones need adb, and '%s' cannot be started; install it (Debian: apt install adb; else "
+                       "Google's platform-tools) or name it in $NPUDIFF_ADB",
+                       adb->tool);
+    if (status != ND_OK && err != NULL)
+        *err = why;
+    return status;
+}
+
 static enum nd_status list_with(const struct nd_transport *adb, struct nd_adb_devices *out,
                                 struct nd_error *err)
 {
     const char *const argv[] = {adb->tool, "devices", "-l", NULL};
     struct nd_process_end end = {0};
     struct nd_adb_devices devices = {0};
-    enum nd_status status = nd_transport_tool(adb, argv, tool_limit_s, &end, err);
+    enum nd_status status = run_adb(adb, argv, &end, err);
     if (status != ND_OK)
         return status;
     if (end.exit_code != 0)
@@ -108,30 +124,14 @@ static enum nd_status list_with(const struct nd_transport *adb, struct nd_adb_de
     return status;
 }
 
-static enum nd_status explain_tool(const char *tool, struct nd_error *err)
-{
-    return nd_fail(err, ND_E_TRANSPORT_TOOL, tool,
-                   "phones need adb, and '%s' cannot be started; install it (Debian: apt install adb; else "
-                   "Google's platform-tools) or name it in $NPUDIFF_ADB",
-                   tool);
-}
-
 enum nd_status nd_adb_devices_list(struct nd_adb_devices *out, struct nd_error *err)
 {
     const char *wanted = getenv("NPUDIFF_ADB");
-    struct nd_error why = {0};
     const struct nd_transport adb = {
         .ops = &nd_transport_adb,
         .tool = (char *)(uintptr_t)(wanted != NULL && wanted[0] != '\0' ? wanted : "adb"),
         .address = (char *)(uintptr_t) ""};
-    enum nd_status status = list_with(&adb, out, &why);
-    if (status == ND_OK)
-        return ND_OK;
-    if (why.id == ND_E_TRANSPORT_TOOL && strncmp(why.message, "cannot start", 12) == 0)
-        return explain_tool(adb.tool, err);
-    if (err != NULL)
-        *err = why;
-    return status;
+    return list_with(&adb, out, err);
 }
 
 /* ---- the transport ---- */
@@ -181,10 +181,10 @@ static enum nd_status connect_network(struct nd_transport *transport, struct nd_
     const char *const leave[] = {transport->tool, "disconnect", transport->address, NULL};
     const char *const enter[] = {transport->tool, "connect", transport->address, NULL};
     struct nd_process_end end = {0};
-    enum nd_status status = nd_transport_tool(transport, leave, tool_limit_s, &end, err);
+    enum nd_status status = run_adb(transport, leave, &end, err);
     if (status == ND_OK) {
         nd_process_end_deinit(&end);
-        status = nd_transport_tool(transport, enter, tool_limit_s, &end, err);
+        status = run_adb(transport, enter, &end, err);
     }
     if (status != ND_OK)
         return status;
@@ -215,18 +215,12 @@ static enum nd_status fail_missing(const struct nd_transport *transport, const s
 static enum nd_status adb_connect(struct nd_transport *transport, bool *is_final, struct nd_error *err)
 {
     struct nd_adb_devices devices = {0};
-    struct nd_error why = {0};
     const struct nd_adb_device *found = NULL;
     bool by_network = is_network(transport->address);
     *is_final = false;
-    enum nd_status status = list_with(transport, &devices, &why);
-    if (status != ND_OK) {
-        if (why.id == ND_E_TRANSPORT_TOOL && strncmp(why.message, "cannot start", 12) == 0)
-            return explain_tool(transport->tool, err);
-        if (err != NULL)
-            *err = why;
+    enum nd_status status = list_with(transport, &devices, err);
+    if (status != ND_OK)
         return status;
-    }
     for (size_t i = 0; i < devices.n; i++)
         if (strcmp(devices.items[i].serial, transport->address) == 0)
             found = &devices.items[i];

@@ -46,8 +46,6 @@ enum nd_status nd_transport_tool(const struct nd_transport *transport, const cha
                                        .cancel_context = transport->cancel_context,
                                        .keeps_group = true};
     enum nd_status status = nd_process_run(&process, end, err);
-    if (status != ND_OK && err != NULL && err->id == ND_E_PROCESS)
-        status = nd_fail(err, ND_E_TRANSPORT_TOOL, argv[0], "%s", err->message);
     if (status == ND_OK && end->is_cancelled) {
         nd_process_end_deinit(end);
         return nd_transport_fail_cancelled(transport, err);

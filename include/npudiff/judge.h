@@ -49,7 +49,8 @@ ND_PUBLIC enum nd_status nd_golden_list(const struct nd_golden *store, char **js
 
 /* Holds a capture against the entry that differs in the fewest axes. *exit_code: same; differs (with at most
  * one axis changed, or blame); inconclusive (two axes changed, and what differs cannot be blamed on either);
- * not comparable (no entry of that model and probe); device failed. */
+ * not comparable (no entry of that model and probe, or the capture equals one that cannot be right: verdict
+ * "reference broken"); device failed. */
 ND_PUBLIC enum nd_status nd_golden_check(const struct nd_golden *store, const char *capture, bool blame,
                                          char **json, enum nd_exit *exit_code, struct nd_error *err);
 

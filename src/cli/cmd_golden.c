@@ -353,8 +353,7 @@ const struct cli_command cmd_golden = {
         "diff STORE ENTRY ENTRY: two entries, by a start of their name or label.\n"
         "prune STORE: removes leftovers of killed writers and captures without an entry.\n"
         "Exit code 0: same; 1: differs; 2: usage or I/O trouble, or a damaged entry; 3: no entry of that model "
-        "and "
-        "probe; 4: two axes changed; 5: a device failed.",
+        "and probe, or an equal one that cannot be right; 4: two axes changed; 5: a device failed.",
     .options = options,
     .min_operands = 2,
     .max_operands = CLI_ANY_NUMBER,

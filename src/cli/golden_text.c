@@ -134,13 +134,11 @@ static void print_magnitude(const json_t *edge)
     const json_t *largest = json_object_get(edge, "max_abs");
     if (!json_is_number(share))
         return;
-    printf(": %.3g %% of its values differ, by at most ", 100 * json_number_value(share));
+    printf(": %.3g %% of its values differ", 100 * json_number_value(share));
     if (json_is_integer(lsb))
-        printf("%" JSON_INTEGER_FORMAT " LSB", json_integer_value(lsb));
+        printf(", by at most %" JSON_INTEGER_FORMAT " LSB", json_integer_value(lsb));
     else if (json_is_number(largest))
-        printf("%.3g", json_number_value(largest));
-    else
-        printf("%s", json_string_value(largest));
+        printf(", by at most %.3g", json_number_value(largest));
 }
 
 static void print_edges(const json_t *report)
@@ -177,6 +175,10 @@ static void print_blame(const json_t *report)
         printf(
             "  verdict: inconclusive, %zu axes changed: which one it was cannot be told (--blame names all)\n",
             json_array_size(axes));
+        return;
+    }
+    if (strcmp(verdict, "reference broken") == 0) {
+        printf("  verdict: equal, but the reference is broken: %s\n", cli_text_of(report, "broken"));
         return;
     }
     printf("  verdict: %s", verdict);

@@ -88,6 +88,10 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
         status = nd_qualify_compare(q, err);
     for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
         status = nd_qualify_study(q, &q->models[m], err);
+    if (status == ND_OK)
+        nd_qualify_read_last(q);
+    for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
+        status = nd_qualify_find_broken(q, &q->models[m], err);
     for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
         status = nd_qualify_measure_targets(q, &q->models[m], err);
     for (size_t m = 0; status == ND_OK && q->campaign.explain && m < q->campaign.n_models; m++)

@@ -34,6 +34,7 @@ struct nd_qualify_cell {
     bool is_fresh;   /* it need not be captured again */
     struct nd_capture *capture;
     char *failure; /* why the device failed, or NULL */
+    char *broken;  /* of a reference: why it cannot be right, or NULL */
 };
 
 struct nd_qualify_model {
@@ -83,6 +84,7 @@ struct nd_qualification {
     struct nd_qualify_model *models; /* [campaign.n_models] */
     char key[65];                    /* of the whole result */
     size_t n_captured;
+    json_t *last; /* the result that is in the folder; NULL: none, or everything is to be judged anew */
 };
 
 /* ---- qualify_plan.c ---- */
@@ -165,6 +167,29 @@ const struct nd_qualify_comparison *nd_qualify_find_comparison(const struct nd_q
 enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
                                 struct nd_error *err);
 json_t *nd_qualify_accuracy_json(const struct nd_qualification *q, const struct nd_qualify_model *model);
+
+/* ---- qualify_broken.c ---- */
+
+/* Fills q->last. What cannot be read there is no result. */
+void nd_qualify_read_last(struct nd_qualification *q);
+
+/* Fills cell->broken of the references; after nd_qualify_study. */
+enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qualify_model *model,
+                                      struct nd_error *err);
+
+/* How many labelled samples the cell called `label` had right in the last result, of the same model, probe,
+ * output and number of samples; false: not known. */
+bool nd_qualify_find_baseline(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              const struct nd_accuracy_study *study, const char *label, size_t *right);
+
+/* The classes of a device or of one of the two references; NULL: none. */
+const int64_t *nd_qualify_classes_of(const struct nd_qualify_model *model,
+                                     const struct nd_accuracy_study *study, size_t cell);
+size_t nd_qualify_count_right(const struct nd_accuracy_study *study, const int64_t *classes);
+
+/* {label: samples that are right}, for the next time. */
+json_t *nd_qualify_baseline_json(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                                 const struct nd_accuracy_study *study);
 
 /* ---- qualify_target.c ---- */
 

@@ -259,10 +259,10 @@ static json_t *study_json(const struct nd_qualification *q, const struct nd_qual
         json_pack("{s:I, s:o, s:o, s:o, s:o}", "devices", (json_int_t)churn->n_devices, "mean",
                   number(churn->mean), "mean_interval", interval(&churn->mean_interval), "any_differs",
                   proportion(&churn->any_differs), "unstable", proportion(&churn->unstable));
-    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o}", "probe", study->probe, "edge", study->edge,
+    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "probe", study->probe, "edge", study->edge,
                      "samples", (json_int_t)churn->n_samples, "confidence", number(q->campaign.confidence),
                      "devices", devices_json(q, model, study), "churn", churned, "spread",
-                     spread_json(q, study));
+                     spread_json(q, study), "baseline", nd_qualify_baseline_json(q, model, study));
 }
 
 json_t *nd_qualify_accuracy_json(const struct nd_qualification *q, const struct nd_qualify_model *model)

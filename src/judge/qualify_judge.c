@@ -479,6 +479,15 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
         snprintf(out->message, sizeof out->message, "the device failed: %s", j.cell->failure);
         return;
     }
+    size_t ref =
+        nd_policy_has_edges(j.gate->gate) ? nd_qualify_find_cell(model, q->n_devices, j.gate->to) : SIZE_MAX;
+    if (ref != SIZE_MAX && model->cells[ref].broken != NULL) {
+        out->applies = applies_to_failed(&j);
+        out->verdict = ND_CASE_NOT_COMPARABLE;
+        snprintf(out->message, sizeof out->message, "the reference '%s' is broken: %s", model->cells[ref].label,
+                 model->cells[ref].broken);
+        return;
+    }
     static void (*const judges[ND_POLICY_N_GATES])(struct judging *) = {
         [ND_POLICY_BIT_EQUAL] = judge_edges,   [ND_POLICY_LSB] = judge_edges,
         [ND_POLICY_SHARE] = judge_edges,       [ND_POLICY_ULP] = judge_edges,

@@ -372,6 +372,7 @@ static void cell_deinit(struct nd_qualify_cell *cell)
     free(cell->path);
     free(cell->relative);
     free(cell->failure);
+    free(cell->broken);
 }
 
 static void model_deinit(struct nd_qualify_model *model, size_t n_devices)
@@ -406,6 +407,7 @@ void nd_qualify_plan_deinit(struct nd_qualification *q)
 {
     for (size_t m = 0; q->models != NULL && m < q->campaign.n_models; m++)
         model_deinit(&q->models[m], q->n_devices);
+    json_decref(q->last);
     free(q->models);
     free(q->scopes);
     free(q->labels);

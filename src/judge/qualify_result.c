@@ -113,6 +113,7 @@ static json_t *device_json(const struct nd_qualification *q, const struct nd_qua
     nd_qualify_add_moved_finding(cell, findings);
     json_object_set_new(row, "findings", findings);
     put_comparison(q, model, device, row);
+    json_object_set_new(row, "broken", text_of(cell->broken));
     json_object_set_new(row, "explanation", text_of(model->explanations[device]));
     return row;
 }
@@ -123,10 +124,10 @@ static json_t *model_json(const struct nd_qualification *q, const struct nd_qual
     for (size_t d = 0; d < q->n_devices; d++)
         json_array_append_new(devices, device_json(q, model, d));
     for (size_t c = q->n_devices; c < model->n_cells; c++)
-        json_array_append_new(references,
-                              json_pack("{s:o, s:o, s:o}", "reference", text_of(model->cells[c].label),
-                                        "capture", text_of(model->cells[c].relative), "failure",
-                                        text_of(model->cells[c].failure)));
+        json_array_append_new(
+            references, json_pack("{s:o, s:o, s:o, s:o}", "reference", text_of(model->cells[c].label),
+                                  "capture", text_of(model->cells[c].relative), "failure",
+                                  text_of(model->cells[c].failure), "broken", text_of(model->cells[c].broken)));
     const struct nd_qualify_comparison *found =
         nd_qualify_find_comparison(model, nd_qualify_find_cell(model, q->n_devices, q->campaign.reference));
     const struct nd_comparison *c = found != NULL ? found->comparison : NULL;

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "judge/broken.h"
 #include "judge/store.h"
 
 /* ---- reports ---- */
@@ -270,6 +271,23 @@ static struct nd_capture *open_kept(const struct nd_golden *store, size_t entry)
     return kept;
 }
 
+/* Two captures that are equal and cannot be right are not the same for whoever asks: both were made with the
+ * same broken inputs, labels or runtime. False: out of memory. */
+static bool note_broken(const struct nd_capture *capture, json_t *report, enum nd_exit *code)
+{
+    char *why = NULL;
+    bool is_whole = true;
+    /* A capture whose values cannot be read here is judged by its digests alone. */
+    if (*code == ND_EXIT_SAME && nd_broken_find(capture, &why, NULL) == ND_OK && why != NULL) {
+        *code = ND_EXIT_NOT_COMPARABLE;
+        is_whole = json_object_set_new(report, "verdict", json_string("reference broken")) == 0;
+    }
+    is_whole =
+        is_whole && json_object_set_new(report, "broken", why != NULL ? nd_axes_text(why) : json_null()) == 0;
+    free(why);
+    return is_whole;
+}
+
 /* The report on a capture whose nearest entry is found; NULL when memory is out. */
 static json_t *tell_check(const struct nd_golden *store, const struct candidate *nearest, const json_t *record,
                           const struct nd_capture *capture, bool blame, enum nd_exit *code)
@@ -282,7 +300,9 @@ static json_t *tell_check(const struct nd_golden *store, const struct candidate 
         report = make_verdict(nearest->comparison, record, blame, code);
     nd_capture_close(&kept);
     if (report != NULL &&
-        json_object_set_new(report, "entry", nd_store_describe(store, &store->entries[nearest->entry])) != 0) {
+        (!note_broken(capture, report, code) ||
+         json_object_set_new(report, "entry", nd_store_describe(store, &store->entries[nearest->entry])) !=
+             0)) {
         json_decref(report);
         report = NULL;
     }

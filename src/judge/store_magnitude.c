@@ -10,6 +10,7 @@
 struct magnitude {
     bool is_known;
     bool is_integer;
+    bool has_errors; /* some difference is a number */
     uint64_t n_elems, n_differing, max_lsb;
     double max_abs; /* real units */
 };
@@ -43,7 +44,8 @@ static struct magnitude measure(const struct nd_comparison *c, const char *edge,
         found.n_elems += d->n_elems;
         found.n_differing += d->n_differing;
         found.max_lsb = d->max_lsb > found.max_lsb ? d->max_lsb : found.max_lsb;
-        found.max_abs = fmax(found.max_abs, d->abs.max);
+        found.has_errors = found.has_errors || d->has_errors;
+        found.max_abs = d->has_errors ? fmax(found.max_abs, d->abs.max) : found.max_abs;
     }
     found.is_known = found.is_known && found.n_elems > 0;
     return found;
@@ -63,7 +65,7 @@ static bool put(json_t *edge, const struct magnitude *found)
         is_known ? json_integer((json_int_t)found->n_differing) : json_null(), "share",
         is_known ? json_real((double)found->n_differing / (double)found->n_elems) : json_null(), "max_lsb",
         is_known && found->is_integer ? json_integer((json_int_t)found->max_lsb) : json_null(), "max_abs",
-        is_known ? real_of(found->max_abs) : json_null());
+        is_known && found->has_errors ? real_of(found->max_abs) : json_null());
     bool is_whole = more != NULL && json_object_update(edge, more) == 0;
     json_decref(more);
     return is_whole;

@@ -280,6 +280,22 @@ static void put_prepared(struct nd_strbuf *out, const json_t *device)
         out, 2, "finding: %s: %s", nd_qualification_text(device, "device"), json_string_value(finding));
 }
 
+static void put_broken(struct nd_strbuf *out, const json_t *cell, const char *key)
+{
+    if (nd_qualification_text(cell, "broken")[0] != '\0')
+        put_linef(out, 0, "the reference '%s' is broken: %s", nd_qualification_text(cell, key),
+                  nd_qualification_text(cell, "broken"));
+}
+
+/* First of all: nothing that was held against it says anything. */
+static void put_references(struct nd_strbuf *out, const json_t *model)
+{
+    size_t i;
+    const json_t *cell;
+    json_array_foreach(json_object_get(model, "references"), i, cell) put_broken(out, cell, "reference");
+    json_array_foreach(json_object_get(model, "devices"), i, cell) put_broken(out, cell, "device");
+}
+
 static void put_findings(struct nd_strbuf *out, const json_t *root, const json_t *model)
 {
     size_t i;
@@ -341,6 +357,7 @@ enum nd_status nd_report_qualification_text(const char *json, char **out, struct
     {
         put_linef(&buf, 0, "model '%s' (%s), against %s", nd_qualification_text(model, "name"),
                   nd_qualification_text(model, "quantised"), nd_qualification_text(root, "reference"));
+        put_references(&buf, model);
         put_devices(&buf, root, model);
         if (nd_qualification_text(model, "classes")[0] != '\0')
             put_linef(&buf, 0, "classes: %s", nd_qualification_text(model, "classes"));

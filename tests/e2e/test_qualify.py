@@ -184,6 +184,45 @@ class Qualify(Scratch):
         path.write_text(head + "policy:\n- {gate: fallback, allow: Erf}\n")
         self.assertEqual(self.qualify(path)[1], [])
 
+    def spoil_labels(self, n, n_spoilt):
+        """The first n digits, of which the first n_spoilt have another label; the model is right on all of the first 40."""
+        some_digits(self.folder / "digits.npz", n)
+        arrays = dict(np.load(self.folder / "digits.npz"))
+        arrays["labels"][:n_spoilt] = (arrays["labels"][:n_spoilt] + 1) % 10
+        np.savez(self.folder / "digits.npz", **arrays)
+
+    def test_reference_that_is_never_right_is_broken(self):
+        """Device and reference agree in every bit, and both are wrong on every sample."""
+        policy = "policy:\n- {gate: finalize}\n- {gate: bit-equal-to}\n- {gate: accuracy-drop, margin: 0.2, reference: float}\n"
+        path = self.campaign("exact, 'emu:floor'", policy)
+        self.spoil_labels(40, 40)
+        result, _ = self.qualify(path, expect=3)
+        self.assertEqual({c["verdict"] for gate in ("bit-equal-to", "accuracy-drop") for c in self.cases(result, gate).values()},
+                         {"not comparable"})
+        for reference in result["models"][0]["references"]:
+            self.assertIn("not one of the 40 labelled samples of 'digits' is right at 'logits'", reference["broken"])
+        self.assertIn("the reference 'quantised' is broken: not one", (self.folder / "out/result.txt").read_text())
+        self.spoil_labels(19, 19) # too few to say so
+        self.assertEqual([r["broken"] for r in self.qualify(path, expect=None)[0]["models"][0]["references"]], [None, None])
+        self.spoil_labels(40, 39) # one is right
+        self.assertEqual([r["broken"] for r in self.qualify(path, expect=None)[0]["models"][0]["references"]], [None, None])
+
+    def test_reference_that_fell_with_the_device_is_broken(self):
+        """From 40 right ones to 20, device and reference alike; again the same; accepted by --force."""
+        path = self.campaign("'emu:half-even'", "policy:\n- {gate: bit-equal-to}\n")
+        self.qualify(path)
+        self.spoil_labels(40, 20)
+        for _ in range(2):
+            result, _ = self.qualify(path, expect=3)
+            self.assertIn("20 of 40 samples of 'digits' are right at 'logits', and 40 were last time",
+                          self.cases(result, "bit-equal-to")["emu:half-even"]["message"])
+            path.write_text(path.read_text() + "# judged anew\n")
+        self.assertEqual(self.qualify(path, "--force")[0]["verdict"], "passed")
+        path.write_text(path.read_text() + "# judged anew\n")
+        self.assertEqual(self.qualify(path)[0]["verdict"], "passed")
+        self.spoil_labels(40, 23) # within ten points of what was accepted
+        self.assertEqual(self.qualify(path)[0]["verdict"], "passed")
+
     def test_the_same_device_twice_is_refused(self):
         """By two names, before anything runs; a file that is prepared for one of them makes it another."""
         for devices in ("'htp-sim:gen3', 'htp-sim:SM8650'", "{chipsets: [gen1, SM8650, gen3]}",

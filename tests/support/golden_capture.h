@@ -2,6 +2,7 @@
 #ifndef ND_TESTS_GOLDEN_CAPTURE_H
 #define ND_TESTS_GOLDEN_CAPTURE_H
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,7 @@ struct gold {
     unsigned char input;             /* what was fed */
     bool has_failed;
     bool digests_only;
+    bool is_nan;           /* the last edge is a float output without any number */
     bool with_extra_probe; /* the same once more, under another name */
 };
 
@@ -91,12 +93,17 @@ static inline void gold_edge(struct nd_capture_writer *writer, const struct gold
 {
     struct nd_error err;
     unsigned char codes[GOLD_SAMPLES][GOLD_CODES];
+    float floats[GOLD_SAMPLES][GOLD_CODES];
+    bool is_float = edge->dtype == ND_DTYPE_F32;
     struct nd_digest digests[GOLD_SAMPLES];
     for (size_t s = 0; s < GOLD_SAMPLES; s++) {
         for (size_t i = 0; i < GOLD_CODES; i++)
             codes[s][i] = (unsigned char)(e * 50 + s * 10 + i);
         codes[s][0] = (unsigned char)(codes[s][0] + gold->codes[e]); /* one code of eight */
-        digests[s] = nd_digest_bytes(codes[s], GOLD_CODES);
+        for (size_t i = 0; i < GOLD_CODES; i++)
+            floats[s][i] = gold->is_nan ? (float)NAN : (float)i;
+        digests[s] =
+            is_float ? nd_digest_bytes(floats[s], sizeof floats[s]) : nd_digest_bytes(codes[s], GOLD_CODES);
     }
     gold_ok(nd_capture_writer_digests(writer, probe, edge, digests, &err), &err);
     if (gold->digests_only)
@@ -105,7 +112,9 @@ static inline void gold_edge(struct nd_capture_writer *writer, const struct gold
     struct nd_capture_dataset *dataset = NULL;
     gold_ok(nd_chunk_layout_make(&edge->shape, edge->dtype, GOLD_SAMPLES, &layout, &err), &err);
     gold_ok(nd_capture_writer_outputs_begin(writer, probe, edge, "QNN", &layout, 0, &dataset, &err), &err);
-    gold_ok(nd_capture_writer_chunk(dataset, 0, codes, sizeof codes, &err), &err);
+    gold_ok(nd_capture_writer_chunk(dataset, 0, is_float ? (const void *)floats : codes,
+                                    is_float ? sizeof floats : sizeof codes, &err),
+            &err);
     gold_ok(nd_capture_writer_outputs_end(&dataset, &err), &err);
 }
 
@@ -132,6 +141,11 @@ static inline void gold_write(const char *path, const struct gold *gold)
                                     .dtype = ND_DTYPE_U8,
                                     .shape = {1, {GOLD_CODES}},
                                     .quant = {1, -1, scale, zero_point}};
+    if (gold->is_nan) {
+        edges[GOLD_EDGES - 1].dtype = ND_DTYPE_F32;
+        edges[GOLD_EDGES - 1].quant = (struct nd_quant){.axis = -1};
+        edges[GOLD_EDGES - 1].is_model_output = true;
+    }
     struct nd_error err;
     struct nd_capture_writer *writer = NULL;
     const unsigned char inputs[GOLD_SAMPLES] = {gold->input, 1};

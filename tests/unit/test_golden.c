@@ -313,6 +313,22 @@ static void check_says_by_how_much_an_edge_differs(void **state)
     nd_golden_close(&store);
 }
 
+static void equal_captures_of_no_number_are_not_the_same(void **state)
+{
+    (void)state;
+    struct nd_golden *store = open_store(true);
+    add_quietly(store, &(struct gold){.is_nan = true});
+    json_t *report = check(store, &(struct gold){.is_nan = true}, false, ND_EXIT_NOT_COMPARABLE);
+    assert_string_equal(text_of(report, "verdict"), "reference broken");
+    assert_string_equal(text_of(report, "broken"), "every value of 'secret/out' with 'my-photos' is NaN");
+    json_decref(report);
+    /* Of digests alone nobody can tell. */
+    report = check(store, &(struct gold){.is_nan = true, .digests_only = true}, false, ND_EXIT_SAME);
+    assert_true(json_is_null(json_object_get(report, "broken")));
+    json_decref(report);
+    nd_golden_close(&store);
+}
+
 /* A probe that the entry lacks was not compared, and is no reason for what differs on another. */
 static void check_blames_no_probe_that_was_not_compared(void **state)
 {
@@ -650,6 +666,8 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(option_that_somebody_chose_is_a_change, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(check_takes_the_entry_of_the_very_chipset, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(equal_captures_of_no_number_are_not_the_same, make_folder,
+                                        remove_folder),
         cmocka_unit_test_setup_teardown(check_says_by_how_much_an_edge_differs, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(check_blames_no_probe_that_was_not_compared, make_folder,
                                         remove_folder),

@@ -33,3 +33,12 @@ capture cnn.w8a8 -d emu:flip@residual/conv=0.01,flip@residual/relu=0.01,flip@ave
 capture cnn.w8a8 -d emu:flip@residual/conv=0.01,flip@residual/relu=0.01,flip@average=0.2 -p zeros -p uniform:2 -o d.h5
 tell golden add long c.h5
 tell golden check long d.h5
+# Equal, and both wrong on every sample.
+python - "$GOLDEN/models/digits-test.npz" <<'PY'
+import sys, numpy
+digits = numpy.load(sys.argv[1])
+numpy.savez("wrong.npz", image=digits["image"][:20], labels=(digits["labels"][:20] + 1) % 10)
+PY
+capture cnn.w8a8 -d emu:half-even -p wrong=wrong.npz -o wrong.h5
+tell golden add broken wrong.h5
+tell golden check broken wrong.h5

@@ -277,7 +277,7 @@ static void judge_study(struct judging *j, const struct nd_accuracy_study *study
     bool is_worst = out->n_cells == 0 || outranks(verdict, out) ||
                     (verdict == out->verdict && 0 - answer.difference > out->value);
     out->n_cells++;
-    out->n_failing += answer.kind != ND_ANSWER_YES;
+    out->n_failing += answer.kind == ND_ANSWER_NO;
     if (is_worst && outranks(ND_CASE_NOT_COMPARABLE, out)) {
         out->value = 0 - answer.difference;
         out->edge = study->edge;
@@ -343,7 +343,7 @@ static void judge_one_target(struct judging *j, const struct nd_qualify_target *
     bool is_worst = out->n_cells == 0 || outranks(verdict, out) ||
                     (verdict == out->verdict && (isnan(worse) || worse > out->value));
     out->n_cells++;
-    out->n_failing += verdict != ND_CASE_PASSED;
+    out->n_failing += verdict == ND_CASE_FAILED;
     if (is_worst && outranks(ND_CASE_NOT_COMPARABLE, out)) {
         out->value = worse;
         out->edge = target->edge;

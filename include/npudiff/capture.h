@@ -132,6 +132,14 @@ ND_PUBLIC enum nd_status nd_capture_read_outputs(const struct nd_capture *captur
 ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t probe, size_t edge,
                                                 size_t sample, size_t repeat, void *buf, struct nd_error *err);
 
+/* The same two for whoever concludes something from the values: a sample that does not have the digest that the
+ * capture states is ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST). */
+ND_PUBLIC enum nd_status nd_capture_read_verified(const struct nd_capture *capture, size_t probe, size_t edge,
+                                                  size_t first, size_t n, void *buf, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_capture_read_repeat_verified(const struct nd_capture *capture, size_t probe,
+                                                         size_t edge, size_t sample, size_t repeat, void *buf,
+                                                         struct nd_error *err);
+
 /* The same for an input of a probe (input indexes nd_capture_probe.inputs); [first, first + n) <
  * n_samples_expected. */
 ND_PUBLIC enum nd_status nd_capture_read_inputs(const struct nd_capture *capture, size_t probe, size_t input,
@@ -148,6 +156,11 @@ struct nd_capture_object {
 ND_PUBLIC size_t nd_capture_n_objects(const struct nd_capture *capture);
 ND_PUBLIC const struct nd_capture_object *nd_capture_object(const struct nd_capture *capture,
                                                             size_t i); /* sorted by path */
+
+/* Holds everything but the tensors against the content digest: names, shapes, types, attributes, tables,
+ * labels, and the digests of the tensors, which stand for them. Costs about as much as opening. ND_ERR_FORMAT
+ * (ND_E_CAPTURE_DIGEST) when it is not what was written; ND_ERR_IO; ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct nd_error *err);
 
 /* What nd_capture_verify found. */
 struct nd_capture_verification {

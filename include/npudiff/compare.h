@@ -73,6 +73,8 @@ struct nd_compare_options {
                                      NULL or "all": all, and one that a capture lacks is not comparable */
     bool all_pairs;               /* every test against every other too, not only against the reference */
     bool verify_digests;          /* read also what digests say is equal */
+    bool trust_digests;           /* do not check what is read, nor the tables of the captures, against the
+                                     digests that the captures state */
     enum nd_dtype ulp_in;         /* a float type: ULPs are also counted in it; ND_DTYPE_NONE: not */
     size_t n_worst;               /* worst elements kept of each pair, at most 1000 */
     bool per_channel;

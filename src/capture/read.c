@@ -1,6 +1,7 @@
 #include <assert.h>
 
 #include "capture/capture_internal.h"
+#include "capture/view.h"
 
 /* Rows [first, first + n) of a tensor; `what` and `name` say whose it is. */
 static enum nd_status read_rows(const struct nd_capture *capture, const struct nd_index_object *object,
@@ -58,4 +59,42 @@ enum nd_status nd_capture_read_inputs(const struct nd_capture *capture, size_t p
     assert(probe < capture->n_probes && input < capture->probes[probe].probe.n_inputs);
     const struct nd_probe_data *data = &capture->probes[probe];
     return read_rows(capture, data->inputs[input].object, data->probe.n_samples_expected, first, n, buf, err);
+}
+
+/* ---- held against digests ---- */
+
+static enum nd_status check_rows(const struct nd_capture *capture, size_t probe, size_t edge, size_t first,
+                                 size_t n, size_t repeat, const void *buf, struct nd_error *err)
+{
+    const struct nd_index_object *object = capture->probes[probe].edges[edge].outputs;
+    size_t n_rows = (size_t)object->shape.dims[0], row_bytes = n_rows > 0 ? object->n_bytes / n_rows : 0;
+    for (size_t i = 0; i < n; i++)
+        if (!nd_digest_equal(nd_digest_bytes((const unsigned char *)buf + i * row_bytes, row_bytes),
+                             nd_capture_digest(capture, probe, edge, first + i, repeat)))
+            return nd_capture_fail_damaged(capture, probe, edge, first + i, err);
+    return ND_OK;
+}
+
+enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t edge,
+                                       size_t sample, struct nd_error *err)
+{
+    return nd_fail(
+        err, ND_E_CAPTURE_DIGEST, capture->path,
+        "'%s' is damaged: edge '%s', probe '%s', sample %zu is not what its digest was made of; 'npudiff "
+        "verify' looks at everything",
+        capture->path, capture->edges[edge].name, capture->probes[probe].probe.name, sample);
+}
+
+enum nd_status nd_capture_read_verified(const struct nd_capture *capture, size_t probe, size_t edge,
+                                        size_t first, size_t n, void *buf, struct nd_error *err)
+{
+    enum nd_status status = nd_capture_read_outputs(capture, probe, edge, first, n, buf, err);
+    return status == ND_OK ? check_rows(capture, probe, edge, first, n, 0, buf, err) : status;
+}
+
+enum nd_status nd_capture_read_repeat_verified(const struct nd_capture *capture, size_t probe, size_t edge,
+                                               size_t sample, size_t repeat, void *buf, struct nd_error *err)
+{
+    enum nd_status status = nd_capture_read_repeat(capture, probe, edge, sample, repeat, buf, err);
+    return status == ND_OK ? check_rows(capture, probe, edge, sample, 1, repeat, buf, err) : status;
 }

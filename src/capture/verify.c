@@ -126,6 +126,21 @@ static enum nd_status check_probe(const struct nd_capture *capture, const struct
     return status;
 }
 
+enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct nd_error *err)
+{
+    char digest[ND_CONTENT_DIGEST_BYTES];
+    const char *stored = nd_capture_string(capture, "", "content_digest");
+    enum nd_status status = nd_content_digest(capture->index, digest, err);
+    if (status == ND_OK && (stored == NULL || strcmp(stored, digest) != 0))
+        return nd_fail(
+            err, ND_E_CAPTURE_DIGEST, capture->path,
+            "'%s' is damaged: its tables, attributes or digests are not what its content digest was made of",
+            capture->path);
+    if (status != ND_OK)
+        nd_error_context(err, "'%s'", capture->path);
+    return status;
+}
+
 enum nd_status nd_capture_verify(const struct nd_capture *capture, struct nd_capture_verification *out,
                                  struct nd_error *err)
 {

@@ -47,6 +47,10 @@ enum nd_status nd_capture_view_outputs(const struct nd_capture *capture, size_t 
                                        size_t first_byte, size_t n_bytes, struct nd_view_scratch *scratch,
                                        const unsigned char **out, struct nd_error *err);
 
+/* The error (ND_E_CAPTURE_DIGEST) of a sample whose bytes do not have the digest that the capture states. */
+enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t edge,
+                                       size_t sample, struct nd_error *err);
+
 /* Bytes in C order that one stored chunk of these outputs covers (of the last one of a sample, or of all, less
  * may be real): whole samples, or a part of one. 0 where they are contiguous, empty or not stored. For cutting
  * work so that no chunk is decoded twice. */

@@ -39,6 +39,8 @@ int compare_check(const struct compare_values *values)
         return cli_usage_error(cmd_compare.name, "--part and --merge exclude one another");
     if (values->part != NULL && values->quiet)
         return cli_usage_error(cmd_compare.name, "--part and --quiet exclude one another");
+    if (values->verify_digests && values->trust_digests)
+        return cli_usage_error(cmd_compare.name, "--verify-digests and --trust-digests exclude one another");
     return 0;
 }
 
@@ -76,6 +78,7 @@ static void fill_options(const struct compare_values *values, struct nd_compare_
     options->allow_different_models = values->different_models;
     options->all_pairs = values->all_pairs || values->matrices.n > 0;
     options->verify_digests = values->verify_digests;
+    options->trust_digests = values->trust_digests;
     if (values->ulp_in != NULL)
         options->ulp_in = nd_dtype_from_name(values->ulp_in);
     if (values->worst.is_given)

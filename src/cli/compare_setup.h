@@ -16,6 +16,7 @@ struct compare_values {
     struct cli_integer worst;
     struct cli_integer channel_axis;
     bool verify_digests;
+    bool trust_digests;
     size_t n_threads;
     size_t memory_mib;
     const char *part;

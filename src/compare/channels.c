@@ -80,11 +80,11 @@ static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, st
                                                 nd_aligned_digest(a, w->edge, probe, w->test, sample));
     enum nd_status status = ND_OK;
     if (differs)
-        status = nd_capture_read_outputs(a->captures[w->ref], a->probes[probe * n + w->ref],
-                                         a->edges[w->edge * n + w->ref], sample, 1, w->ref_sample, err);
+        status = nd_capture_read_verified(a->captures[w->ref], a->probes[probe * n + w->ref],
+                                          a->edges[w->edge * n + w->ref], sample, 1, w->ref_sample, err);
     if (differs && status == ND_OK)
-        status = nd_capture_read_outputs(a->captures[w->test], a->probes[probe * n + w->test],
-                                         a->edges[w->edge * n + w->test], sample, 1, w->test_sample, err);
+        status = nd_capture_read_verified(a->captures[w->test], a->probes[probe * n + w->test],
+                                          a->edges[w->edge * n + w->test], sample, 1, w->test_sample, err);
     for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
         bool channel_differs = differs;
         if (differs) {

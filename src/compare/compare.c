@@ -154,6 +154,8 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     note_options(options, comparison);
     status = nd_alignment_make(captures, n, options->allow_different_models, &alignment,
                                &comparison->different_models, err);
+    for (size_t c = 0; status == ND_OK && c < n && !options->trust_digests; c++)
+        status = nd_capture_check_content(captures[c], err);
     if (status == ND_OK)
         status = nd_alignment_select(&alignment, options->edges, err);
     comparison->n_edges_left_out = alignment.n_left_out;

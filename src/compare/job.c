@@ -219,7 +219,10 @@ enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_option
         job->best = nd_calloc(n_cells, sizeof *job->best);
     if (job->units_per_sample > 1)
         job->spans = nd_calloc(n_cells, sizeof *job->spans);
-    if ((job->is_scanned && job->best == NULL) || (job->units_per_sample > 1 && job->spans == NULL))
+    if (job->units_per_sample > 1 && !job->trust_digests)
+        job->digests = nd_job_digests_create(job);
+    if ((job->is_scanned && job->best == NULL) || (job->units_per_sample > 1 && job->spans == NULL) ||
+        (job->units_per_sample > 1 && !job->trust_digests && job->digests == NULL))
         return nd_fail_memory(err);
     for (size_t i = 0; i < n_cells && job->best != NULL; i++)
         job->best[i].index = -1;
@@ -241,6 +244,7 @@ struct nd_job *nd_job_create(const struct nd_alignment *alignment, size_t edge, 
     job->probe = probe;
     job->shape = *shape;
     job->verify_digests = options->compare->verify_digests;
+    job->trust_digests = options->compare->trust_digests;
     job->n_workers = options->n_workers;
     pthread_mutex_init(&job->lock, NULL);
     job->streams = nd_calloc(2 * alignment->n_captures, sizeof *job->streams);
@@ -280,6 +284,7 @@ void nd_job_destroy(struct nd_job **job)
     free(j->alike);
     free(j->best);
     free(j->spans);
+    nd_job_digests_destroy(&j->digests);
     pthread_mutex_destroy(&j->lock);
     free(j);
     *job = NULL;

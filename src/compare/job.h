@@ -47,6 +47,7 @@ struct nd_job {
     bool is_scanned;     /* all samples are read: a model output, or a float tensor where none is compared */
     bool is_output;      /* a model output that has classes: at least two elements, and a dimension */
     bool verify_digests; /* read also what digests say is equal */
+    bool trust_digests;  /* what is read is not checked */
     struct nd_shape shape;
     size_t n_elems;
     size_t first_sample, end_sample; /* of this part: n_samples is their difference */
@@ -62,6 +63,7 @@ struct nd_job {
     /* Filled by the workers. */
     pthread_mutex_t lock;
     atomic_size_t n_units_left;
+    struct nd_job_digests *digests; /* where samples are split, and what is read is checked, else NULL */
     struct nd_span *spans;          /* [n_streams * n_samples] where samples are split, else NULL */
     struct nd_best *best;           /* [n_streams * n_samples], of what is scanned, else NULL */
     struct nd_pair_state ***states; /* [n_workers] of [n_pairs], made when a worker first comes */
@@ -102,6 +104,17 @@ enum nd_status nd_job_add_pair(struct nd_job *job, const struct nd_job_options *
                                size_t n_common, bool is_mixed, struct nd_error *err);
 enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_options *options,
                               struct nd_error *err);
+
+/* Digests of samples that several units read. XXH3 takes bytes in order only: a unit waits until the one before
+ * it has added its part. That ends, as units are begun in order and add their parts before anything else. */
+struct nd_job_digests;
+
+/* NULL when out of memory. */
+struct nd_job_digests *nd_job_digests_create(const struct nd_job *job);
+void nd_job_digests_destroy(struct nd_job_digests **digests);
+
+/* A unit has failed: none waits for it any more. NULL is ignored. */
+void nd_job_digests_fail(struct nd_job_digests *digests);
 
 /* Bytes of buffers that one worker needs for the job. */
 size_t nd_job_memory(const struct nd_job *job);

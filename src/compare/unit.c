@@ -304,10 +304,13 @@ static void look_for_permutation(struct nd_worker *w, struct nd_job *job, const 
                   (struct nd_first){.is_set = true, .probe = job->probe, .sample = sample, .note = number});
 }
 
-static void compare_sample(struct nd_worker *w, struct nd_job *job, const struct nd_unit_range *range,
-                           size_t sample)
+static enum nd_status compare_sample(struct nd_worker *w, struct nd_job *job, const struct nd_unit_range *range,
+                                     size_t sample, struct nd_error *err)
 {
     mark_sample(w, job, sample);
+    enum nd_status status = job->trust_digests ? ND_OK : nd_unit_check_digests(w, job, range, sample, err);
+    if (status != ND_OK)
+        return status;
     for (size_t i = 0; i < job->n_streams; i++)
         if (w->is_needed[i])
             nd_side_init(&w->sides[i]);
@@ -326,6 +329,7 @@ static void compare_sample(struct nd_worker *w, struct nd_job *job, const struct
         nd_side_merge(&job->states[w->index][p]->account.test, &w->sides[job->pairs[p].test]);
         look_for_permutation(w, job, range, p, sample);
     }
+    return ND_OK;
 }
 
 static enum nd_status make_states(const struct nd_worker *w, struct nd_job *job, struct nd_error *err)
@@ -353,9 +357,11 @@ enum nd_status nd_unit_run(struct nd_worker *worker, struct nd_job *job, size_t 
     if (status == ND_OK && job->verify_digests)
         status = nd_unit_verify(worker, job, &range, err);
     for (size_t sample = range.first_sample; sample < range.end_sample && status == ND_OK; sample++) {
-        compare_sample(worker, job, &range, sample);
-        if (job->is_scanned)
+        status = compare_sample(worker, job, &range, sample, err);
+        if (status == ND_OK && job->is_scanned)
             status = nd_unit_outputs(worker, job, &range, sample, err);
     }
+    if (status != ND_OK)
+        nd_job_digests_fail(job->digests);
     return status;
 }

@@ -40,6 +40,11 @@ const unsigned char *nd_unit_bytes(const struct nd_worker *w, const struct nd_jo
                                    const struct nd_unit_range *range, size_t stream, size_t sample,
                                    size_t first);
 
+/* Holds what is read of the sample that is marked against the digests that the captures state:
+ * ND_E_CAPTURE_DIGEST when a capture is damaged. */
+enum nd_status nd_unit_check_digests(const struct nd_worker *w, struct nd_job *job,
+                                     const struct nd_unit_range *range, size_t sample, struct nd_error *err);
+
 /* Reads what digests say is equal: ND_E_CAPTURE_DIGEST when it is not. */
 enum nd_status nd_unit_verify(struct nd_worker *w, const struct nd_job *job, const struct nd_unit_range *range,
                               struct nd_error *err);

@@ -28,6 +28,8 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
         options = &defaults;
     job.out = nd_calloc(1, sizeof *job.out);
     enum nd_status status = job.out != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t c = 0; c < n_captures && status == ND_OK; c++)
+        status = nd_capture_check_content(captures[c], err);
     if (status == ND_OK)
         status = nd_explain_plan(&job, captures, options, err);
     if (status == ND_OK && job.n_samples > 0)

@@ -100,8 +100,8 @@ static enum nd_status read_sample(const struct examination *x, size_t device, si
     if (status == ND_OK && bytes == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_capture_read_outputs(source->capture, source->probe, look_of(x, device, step)->edge, sample,
-                                         1, bytes, err);
+        status = nd_capture_read_verified(source->capture, source->probe, look_of(x, device, step)->edge,
+                                          sample, 1, bytes, err);
     if (status == ND_OK)
         status = nd_array_make(out, dtype, &x->job->shapes[step], err);
     if (status == ND_OK)

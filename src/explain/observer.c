@@ -51,7 +51,7 @@ static enum nd_status read_values(const struct pair *pair, size_t k, size_t samp
         status = nd_fail_memory(err);
     if (status == ND_OK)
         status =
-            nd_capture_read_outputs(pair->captures[k], pair->probes[k], pair->edges[k], sample, 1, bytes, err);
+            nd_capture_read_verified(pair->captures[k], pair->probes[k], pair->edges[k], sample, 1, bytes, err);
     if (status == ND_OK)
         status = nd_array_make(out, edge->dtype, &edge->shape, err);
     if (status == ND_OK)

@@ -172,9 +172,9 @@ enum nd_status nd_explain_read_block(struct nd_explain_worker *w, size_t first, 
     for (size_t d = 0; d < job->n_devices; d++)
         for (size_t s = 0; s < job->n_steps && status == ND_OK; s++)
             if (job->sources[d].edges[s] != SIZE_MAX)
-                status = nd_capture_read_outputs(job->sources[d].capture, job->sources[d].probe,
-                                                 job->sources[d].edges[s], first, n,
-                                                 w->raw[d * job->n_steps + s], err);
+                status = nd_capture_read_verified(job->sources[d].capture, job->sources[d].probe,
+                                                  job->sources[d].edges[s], first, n,
+                                                  w->raw[d * job->n_steps + s], err);
     return status;
 }
 

@@ -233,6 +233,34 @@ enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t p
 
 /* Chunked data is given in memory of exactly its size, new at every call, so that sanitizers see who reads
  * beyond a view or keeps one for too long. */
+/* Fakes may lie. */
+enum nd_status nd_capture_read_verified(const struct nd_capture *capture, size_t probe, size_t edge,
+                                        size_t first, size_t n, void *buf, struct nd_error *err)
+{
+    return nd_capture_read_outputs(capture, probe, edge, first, n, buf, err);
+}
+
+enum nd_status nd_capture_read_repeat_verified(const struct nd_capture *capture, size_t probe, size_t edge,
+                                               size_t sample, size_t repeat, void *buf, struct nd_error *err)
+{
+    return nd_capture_read_repeat(capture, probe, edge, sample, repeat, buf, err);
+}
+
+enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t edge,
+                                       size_t sample, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_CAPTURE_DIGEST, capture->path,
+                   "'%s' is damaged: edge '%s', probe '%s', sample %zu", capture->path,
+                   capture->edges[edge].name, capture->probes[probe].name, sample);
+}
+
+enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct nd_error *err)
+{
+    (void)capture;
+    (void)err;
+    return ND_OK;
+}
+
 enum nd_status nd_capture_view_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
                                        size_t first_byte, size_t n_bytes, struct nd_view_scratch *scratch,
                                        const unsigned char **out, struct nd_error *err)

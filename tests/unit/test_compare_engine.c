@@ -355,6 +355,39 @@ static void digest_that_hides_a_difference_is_found_when_verified(void **state)
     fleet_stop(&f);
 }
 
+/* What is read is held against its digest, also of samples that several units read; what is not read is not. */
+static void data_that_is_not_what_its_digest_was_made_of_is_an_error(void **state)
+{
+    (void)state;
+    uint64_t seed = random_seed();
+    struct fleet f;
+    fleet_start(&f, 4);
+    add_big_edge(&f, &seed);
+    unsigned char *was = malloc((size_t)BIG_SAMPLES * BIG_ELEMS);
+    assert_non_null(was);
+    memcpy(was, f.captures[2]->large[0][BIG], (size_t)BIG_SAMPLES * BIG_ELEMS);
+    f.captures[2]->claimed[0][BIG] = was;
+    for (size_t run = 0; run < 12; run++) {
+        f.options.n_threads = 1 + run % 4;
+        f.options.trust_digests = run % 2 == 1;
+        assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_DIFFERS);
+        size_t at = BIG_ELEMS + below(&seed, BIG_ELEMS);
+        f.captures[2]->large[0][BIG][at] ^= 4;
+        if (f.options.trust_digests) {
+            assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_DIFFERS);
+        } else {
+            assert_int_equal(fleet_run(&f), ND_ERR_FORMAT);
+            assert_int_equal(f.err.id, ND_E_CAPTURE_DIGEST);
+            if (strstr(f.err.message, "'gen2' is damaged: edge 'big', probe 'val', sample 1") == NULL)
+                fail_msg("byte %zu: %s", at, f.err.message);
+        }
+        f.captures[2]->large[0][BIG][at] ^= 4;
+    }
+    free(was);
+    free_big(&f);
+    fleet_stop(&f);
+}
+
 /* Other digests over equal bytes: always the lowest place is named. */
 static void digests_that_differ_over_equal_data_name_the_lowest_place(void **state)
 {
@@ -363,6 +396,7 @@ static void digests_that_differ_over_equal_data_name_the_lowest_place(void **sta
     fleet_start(&f, 4);
     f.captures[2]->lying[FLEET_LOGITS] = f.captures[3]->lying[FLEET_LOGITS] =
         f.captures[3]->lying[FLEET_SCORES] = true;
+    f.options.trust_digests = true;
     fleet_set_code(f.captures[2], 0, 2, 77); /* there the digests are right to differ */
     fleet_set_code(f.captures[3], 0, 2, 78);
     for (size_t run = 0; run < 12; run++) {
@@ -388,6 +422,7 @@ static void big_digest_that_differs_over_equal_data_is_an_error(void **state)
     memcpy(f.captures[1]->large[0][BIG], f.captures[0]->large[0][BIG], 2 * BIG_ELEMS);
     f.captures[1]->large[0][BIG][5] ^= 1; /* sample 0 really differs */
     f.captures[1]->lying[BIG] = true;
+    f.options.trust_digests = true;
     for (size_t run = 0; run < 3; run++) {
         f.options.n_threads = 1 + run;
         assert_int_equal(fleet_run(&f), ND_ERR_FORMAT);
@@ -441,6 +476,7 @@ int main(void)
         cmocka_unit_test(big_tensors_are_read_once),
         cmocka_unit_test(verified_digests_that_are_right_change_nothing),
         cmocka_unit_test(digest_that_hides_a_difference_is_found_when_verified),
+        cmocka_unit_test(data_that_is_not_what_its_digest_was_made_of_is_an_error),
         cmocka_unit_test(digests_that_differ_over_equal_data_name_the_lowest_place),
         cmocka_unit_test(big_digest_that_differs_over_equal_data_is_an_error),
         cmocka_unit_test(capture_that_is_changed_meanwhile_is_an_error),

@@ -207,9 +207,17 @@ ND_PUBLIC void nd_phones_free(struct nd_phone *phones, size_t n);
 /* ---- probes ---- */
 
 /* Makes the probes that the specs describe (nd_probe_create) for the model's inputs: probes[n_specs], NULL
- * before; on failure the caller destroys those that were made. */
+ * before; on failure the caller destroys those that were made. ND_E_PROBE_VALUES: an input holds NaN or an
+ * infinity, which says nothing of a device that computes with codes; no built-in probe has one.
+ * ND_E_PROBE_LABELS: a label is none of the classes, of which there are as many as the largest output of the
+ * model has elements. */
 ND_PUBLIC enum nd_status nd_probes_for_model(const struct nd_model *model, const char *const *specs,
                                              size_t n_specs, struct nd_probe **probes, struct nd_error *err);
+
+/* The same for inputs that hold anything. */
+ND_PUBLIC enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char *const *specs,
+                                                 size_t n_specs, struct nd_probe **probes,
+                                                 struct nd_error *err);
 
 /* ---- capturing ---- */
 

@@ -31,6 +31,7 @@ struct values {
     double stall_limit_s;
     bool prefixes;
     bool allow_fallback;
+    bool allow_nonfinite;
     bool profile;
     struct cli_integer link_limit_s; /* 0 is a choice: not at all */
     bool force;
@@ -140,7 +141,8 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     if (status == ND_OK && (usage = check_outputs(values, &fleet)) != 0)
         status = ND_ERR_IO; /* which is told */
     if (status == ND_OK)
-        status = nd_probes_for_model(model, specs.items, specs.n, probes, &err);
+        status = (values->allow_nonfinite ? nd_probes_for_model_any
+                                          : nd_probes_for_model)(model, specs.items, specs.n, probes, &err);
     if (status == ND_OK && values->resume)
         status = cli_resume(&fleet, &err);
     if (status != ND_OK) {
@@ -262,6 +264,10 @@ static const struct cli_option options[] = {
      .kind = CLI_FLAG,
      .offset = AT(allow_fallback),
      .help = "accept nodes of an NPU device that run on the CPU; their edges are marked"},
+    {.name = "allow-nonfinite",
+     .kind = CLI_FLAG,
+     .offset = AT(allow_nonfinite),
+     .help = "feed probes that hold NaN or infinities"},
     {.name = "force",
      .letter = 'f',
      .kind = CLI_FLAG,

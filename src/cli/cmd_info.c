@@ -219,12 +219,19 @@ static void print_text(const json_t *info, bool is_verbose)
     print_findings(json_object_get(info, "findings"), is_verbose);
 }
 
-static int print_log(const struct nd_capture *capture, const char *name)
+static int print_log(const struct nd_capture *capture, const char *name, bool is_json)
 {
     for (size_t i = 0; i < nd_capture_n_logs(capture); i++) {
         if (strcmp(nd_capture_log_name(capture, i), name) != 0)
             continue;
-        fputs(nd_capture_log_text(capture, i), stdout);
+        if (!is_json) {
+            fputs(nd_capture_log_text(capture, i), stdout);
+            return 0;
+        }
+        json_t *log = json_pack("{s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "log",
+                                cli_text(name), "text", cli_text(nd_capture_log_text(capture, i)));
+        cli_print_json(log);
+        json_decref(log);
         return 0;
     }
     return cli_fail(CLI_E_NO_OBJECT, nd_capture_path(capture), "'%s' has no log '%s'", nd_capture_path(capture),
@@ -241,7 +248,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_report_error(&err);
     int exit_code = 0;
     if (values->log != NULL) {
-        exit_code = print_log(capture, values->log);
+        exit_code = print_log(capture, values->log, values->json);
     } else {
         json_t *info = describe(capture);
         if (values->json)

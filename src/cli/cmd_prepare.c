@@ -21,6 +21,7 @@ struct values {
     const char *agent;
     double time_limit_s;
     bool force;
+    bool allow_nonfinite;
     bool json;
     bool quiet;
 };
@@ -86,7 +87,8 @@ static enum nd_status prepare(const struct values *values, const struct nd_model
     if (status == ND_OK)
         status = nd_model_check_static(model, err);
     if (status == ND_OK)
-        status = nd_probes_for_model(model, specs.items, specs.n, probes, err);
+        status = (values->allow_nonfinite ? nd_probes_for_model_any
+                                          : nd_probes_for_model)(model, specs.items, specs.n, probes, err);
     if (status == ND_OK) {
         cli_signals_catch();
         status = nd_prepare(model, &device, (const struct nd_probe *const *)probes, specs.n, values->output,
@@ -153,6 +155,10 @@ static const struct cli_option options[] = {
      .offset = AT(probes),
      .argument = "PROBE",
      .help = "inputs, as for 'npudiff capture'; may be repeated (zeros, ones, ramp, uniform)"},
+    {.name = "allow-nonfinite",
+     .kind = CLI_FLAG,
+     .offset = AT(allow_nonfinite),
+     .help = "feed probes that hold NaN or infinities"},
     {.name = "edges",
      .letter = 'e',
      .kind = CLI_TEXT,

@@ -25,6 +25,7 @@ struct values {
     size_t n_samples;
     double time_limit_s;
     bool allow_fallback;
+    bool allow_nonfinite;
     bool replace;
     bool json;
     bool quiet;
@@ -104,7 +105,8 @@ static int reduce(const struct values *values, const struct nd_model *model, str
     if (status == ND_OK)
         status = nd_model_check_static(model, &err);
     if (status == ND_OK && values->probes.n > 0)
-        status = nd_probes_for_model(model, values->probes.items, values->probes.n, probes, &err);
+        status = (values->allow_nonfinite ? nd_probes_for_model_any : nd_probes_for_model)(
+            model, values->probes.items, values->probes.n, probes, &err);
     options->progress = values->quiet ? NULL : show_progress;
     options->progress_context = &is_terminal;
     options->is_cancelled = cli_signals_came;
@@ -199,6 +201,10 @@ static const struct cli_option options[] = {
      .argument = "PROBE",
      .help = "inputs of the whole model, from which those of the parts are made ('npudiff probes'); may be "
              "repeated (zeros)"},
+    {.name = "allow-nonfinite",
+     .kind = CLI_FLAG,
+     .offset = AT(allow_nonfinite),
+     .help = "feed probes that hold NaN or infinities"},
     {.name = "samples",
      .kind = CLI_NUMBER,
      .offset = AT(n_samples),

@@ -66,6 +66,18 @@ int cli_fail_memory(void)
     return cli_fail(CLI_E_MEMORY, NULL, "out of memory");
 }
 
+enum nd_status cli_error(struct nd_error *err, enum nd_status status, enum cli_error_id id, const char *object,
+                         const char *fmt, ...)
+{
+    *err = (struct nd_error){.status = status, .id = (int)id};
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(err->message, sizeof err->message, fmt, args);
+    va_end(args);
+    snprintf(err->object, sizeof err->object, "%s", object != NULL ? object : "");
+    return status;
+}
+
 enum nd_status cli_memory_error(struct nd_error *err)
 {
     *err = (struct nd_error){.status = ND_ERR_MEMORY, .id = CLI_E_MEMORY, .message = "out of memory"};

@@ -40,6 +40,10 @@ int cli_report_device(const char *device, const char *stage, const struct nd_err
 /* An error for an allocation that failed. */
 int cli_fail_memory(void);
 
+/* An error of the command's own for whoever reports it: fills err and returns the status. */
+enum nd_status cli_error(struct nd_error *err, enum nd_status status, enum cli_error_id id, const char *object,
+                         const char *fmt, ...) ND_PRINTF(5, 6);
+
 /* The same for a library call that ran out of memory: fills err and returns ND_ERR_MEMORY. */
 enum nd_status cli_memory_error(struct nd_error *err);
 

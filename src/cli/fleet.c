@@ -14,12 +14,18 @@
 
 /* ---- devices ---- */
 
-static bool is_named_twice(const struct cli_fleet *fleet, const struct nd_device *device)
+/* A device elsewhere that is named twice is one: 'adb:*' and a phone by its name. On this machine somebody has
+ * spelled one device in two ways ("gen3" and "SM8650"), and would compare it with itself. */
+static const struct cli_cell *find_same(const struct cli_fleet *fleet, const struct nd_device *device)
 {
-    for (size_t i = 0; i < fleet->n_cells; i++)
-        if (device->transport != ND_TRANSPORT_NONE && strcmp(fleet->cells[i].device.label, device->label) == 0)
-            return true;
-    return false;
+    for (size_t i = 0; i < fleet->n_cells; i++) {
+        const struct nd_device *other = &fleet->cells[i].device;
+        bool is_elsewhere = device->transport != ND_TRANSPORT_NONE;
+        if (other->transport == device->transport &&
+            strcmp(is_elsewhere ? other->label : other->uri, is_elsewhere ? device->label : device->uri) == 0)
+            return &fleet->cells[i];
+    }
+    return NULL;
 }
 
 static enum nd_status add_cell(struct cli_fleet *fleet, const char *uri, struct nd_error *err)
@@ -28,11 +34,15 @@ static enum nd_status add_cell(struct cli_fleet *fleet, const char *uri, struct 
     enum nd_status status = nd_device_parse(uri, &device, err);
     if (status != ND_OK)
         return status;
-    struct cli_cell *cells = is_named_twice(fleet, &device)
-                                 ? NULL
-                                 : realloc(fleet->cells, (fleet->n_cells + 1) * sizeof *fleet->cells);
+    const struct cli_cell *same = find_same(fleet, &device);
+    struct cli_cell *cells = NULL;
+    if (same != NULL && device.transport == ND_TRANSPORT_NONE)
+        status = cli_error(err, ND_ERR_USAGE, CLI_E_OPTION_CONFLICT, uri,
+                           "devices '%s' and '%s' are one and the same ('%s')", same->device.label,
+                           device.label, device.uri);
+    else if (same == NULL && (cells = realloc(fleet->cells, (fleet->n_cells + 1) * sizeof *cells)) == NULL)
+        status = cli_memory_error(err);
     if (cells == NULL) {
-        status = is_named_twice(fleet, &device) ? ND_OK : cli_memory_error(err);
         nd_device_deinit(&device);
         return status;
     }

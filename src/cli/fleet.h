@@ -31,7 +31,8 @@ struct cli_fleet {
 };
 
 /* Makes a cell of every device that the URIs name, "adb:*" of every phone; a device on another machine that is
- * named twice is one. After a failure the cells are good for cli_fleet_deinit only. */
+ * named twice is one, one of this machine is an error. After a failure the cells are good for cli_fleet_deinit
+ * only. */
 enum nd_status cli_fleet_set_devices(struct cli_fleet *fleet, const struct cli_list *uris,
                                      struct nd_error *err);
 

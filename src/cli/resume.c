@@ -109,11 +109,9 @@ static void keep(struct cli_cell *cell, const struct nd_capture *capture)
 static enum nd_status refuse(const struct cli_cell *cell, const char *difference, bool is_complete,
                              struct nd_error *err)
 {
-    *err = (struct nd_error){.status = ND_ERR_IO, .id = 214}; /* ND-214: a file is in the way */
-    snprintf(err->message, sizeof err->message, "'%s' exists already and %s, but of %s; --force replaces it",
-             cell->path, is_complete ? "is complete" : "holds samples", difference);
-    snprintf(err->object, sizeof err->object, "%s", cell->path);
-    return err->status;
+    return cli_error(err, ND_ERR_IO, CLI_E_FILE_EXISTS, cell->path,
+                     "'%s' exists already and %s, but of %s; --force replaces it", cell->path,
+                     is_complete ? "is complete" : "holds samples", difference);
 }
 
 enum nd_status cli_resume(struct cli_fleet *fleet, struct nd_error *err)

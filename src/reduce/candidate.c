@@ -123,7 +123,7 @@ static enum nd_status make_probe(struct nd_candidate *candidate, const struct nd
 {
     if (nd_model_n_inputs(candidate->model) == 0) {
         const char *nothing = "zeros";
-        return nd_probes_for_model(candidate->model, &nothing, 1, &candidate->probe, err);
+        return nd_probes_for_model_any(candidate->model, &nothing, 1, &candidate->probe, err);
     }
     char *path = nd_path_join(candidate->folder, "inputs.npz");
     size_t size = path != NULL ? strlen(path) + 16 : 0;
@@ -132,7 +132,7 @@ static enum nd_status make_probe(struct nd_candidate *candidate, const struct nd
     if (status == ND_OK) {
         snprintf(spec, size, "inputs=%s", path);
         const char *const specs[] = {spec};
-        status = nd_probes_for_model(candidate->model, specs, 1, &candidate->probe, err);
+        status = nd_probes_for_model_any(candidate->model, specs, 1, &candidate->probe, err);
     }
     free(spec);
     free(path);

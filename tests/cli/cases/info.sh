@@ -14,3 +14,8 @@ import json, sys
 print({e["cat"] for e in json.load(sys.stdin)} >= {"Session", "Node"})'
 "$NPUDIFF" info a.h5 | grep -c library_ || true
 "$NPUDIFF" info a.h5 -v | grep -q library_000_path
+"$NPUDIFF" info a.h5 --log profile >profile
+"$NPUDIFF" info a.h5 --log profile --json | python -c '
+import json, sys
+log = json.load(sys.stdin)
+print(sorted(log), log["path"], log["log"], log["text"] == open("profile").read())'

@@ -142,7 +142,7 @@ ND_PUBLIC void nd_placement_destroy(struct nd_placement_report **report);
 /* ---- latency ---- */
 
 enum {
-    ND_LATENCY_MIN_RUNS = 200, /* after warm-up, for a verdict */
+    ND_LATENCY_MIN_RUNS = 200, /* for a verdict; at most a tenth of them warm-up */
     ND_LATENCY_MAX_RUNS = 10000000,
     ND_LATENCY_MAX_CHANGES = 16,
 };
@@ -151,7 +151,7 @@ enum {
 #define ND_LATENCY_DETECT SIZE_MAX
 
 enum nd_latency_verdict {
-    ND_LATENCY_TOO_FEW,    /* runs after warm-up, or none recorded: no verdict */
+    ND_LATENCY_TOO_FEW,    /* too few runs, or none recorded, and no overwhelming evidence: no verdict */
     ND_LATENCY_UNIMODAL,   /* nothing suspicious */
     ND_LATENCY_TWO_MODES,  /* runs are of two kinds, mixed in time */
     ND_LATENCY_REGIMES,    /* the level changes at points in time: clock, throttling, another load */
@@ -164,7 +164,7 @@ ND_PUBLIC const char *nd_latency_verdict_name(enum nd_latency_verdict verdict);
 struct nd_latency_options {
     size_t struct_size;
     size_t n_warm_up;  /* first runs that are set apart; ND_LATENCY_DETECT */
-    size_t min_runs;   /* for a verdict; at least 2 */
+    size_t min_runs;   /* for a verdict without overwhelming evidence; at least 2 */
     double healthy_cv; /* the field's rule: a CV up to here is healthy */
     double suspect_cv; /* and one that is surely above this one makes a fallback likely */
     double min_step;   /* a change of level by less than this part is none that matters */

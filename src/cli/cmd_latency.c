@@ -249,7 +249,7 @@ static const struct cli_option options[] = {
      .kind = CLI_NUMBER,
      .offset = offsetof(struct values, min_runs),
      .argument = "N",
-     .help = "timed runs that a verdict needs (200)",
+     .help = "runs, warm-up included, that a verdict needs; overwhelming evidence counts with fewer (200)",
      .min = 2,
      .max = 1e7},
     {.name = "healthy-cv",
@@ -294,6 +294,7 @@ const struct cli_command cmd_latency = {
         "Of a capture with repeats it says whether slow runs give other bits than the fast runs of the same "
         "sample "
         "('npudiff capture --repeats 300').\n"
+        "A verdict needs 200 runs, the warm-up among them; overwhelming evidence (p below 1e-6) counts with fewer.\n"
         "Exit code 0: unimodal; 1: suspect (any of the others, or slow runs give other bits); 2: trouble; 4: a "
         "file "
         "without a verdict: too few runs in every probe, or none recorded.",

@@ -99,7 +99,9 @@ void latency_print(const struct latency_entry *entry, const struct nd_latency_op
     print_changes(l);
     print_join(entry);
     if (l->verdict == ND_LATENCY_TOO_FEW)
-        printf("  no verdict: %zu timed runs are fewer than %zu\n", l->n_timed, options->min_runs);
+        printf("  no verdict: a verdict needs %zu runs, of which at most a tenth are warm-up\n", options->min_runs);
+    else if (l->n - l->n_not_recorded < options->min_runs)
+        printf("  %zu runs are few; the evidence is overwhelming\n", l->n - l->n_not_recorded);
 }
 
 void latency_print_rule(const struct nd_latency_options *options, size_t n_runs)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "capture/write.h"
 #include "evidence/change.h"
+#include "evidence/latency.h"
 #include "evidence/mixture.h"
 #include "npudiff/evidence.h"
 #include "support/latency_series.h"
@@ -171,6 +172,46 @@ static void verdicts_on_series_of_known_truth_hold(void **state)
         else if (strcmp(scenario->name, hard[0]) != 0)
             assert_true(n_modes >= SERIES * 3 / 4);
     }
+}
+
+static enum nd_latency_verdict verdict_of(void (*draw)(double *, size_t, uint64_t *), size_t n, size_t n_warm_up)
+{
+    double us[RUNS];
+    uint64_t random = seed;
+    struct nd_latency_options options;
+    nd_latency_options_init(&options);
+    options.n_warm_up = n_warm_up;
+    draw(us, n, &random);
+    return examine(us, n, &options).verdict;
+}
+
+/* The first run is always warm-up; it must not make 200 runs too few. */
+static void runs_of_the_warm_up_count(void **state)
+{
+    (void)state;
+    assert_int_equal(verdict_of(series_normal_2, RUNS, ND_LATENCY_DETECT), ND_LATENCY_UNIMODAL);
+    assert_int_equal(verdict_of(series_normal_2, RUNS, RUNS / 10), ND_LATENCY_UNIMODAL);
+    assert_int_equal(verdict_of(series_normal_2, RUNS, RUNS / 10 + 1), ND_LATENCY_TOO_FEW);
+    assert_int_equal(verdict_of(series_normal_2, RUNS, 150), ND_LATENCY_TOO_FEW);
+    assert_int_equal(verdict_of(series_normal_2, RUNS - 1, ND_LATENCY_DETECT), ND_LATENCY_TOO_FEW);
+}
+
+static void overwhelming_evidence_needs_no_200_runs(void **state)
+{
+    (void)state;
+    assert_int_equal(verdict_of(series_throttled, 100, ND_LATENCY_DETECT), ND_LATENCY_REGIMES);
+    assert_int_equal(verdict_of(series_two_5, 150, ND_LATENCY_DETECT), ND_LATENCY_TWO_MODES);
+    assert_int_equal(verdict_of(series_lognormal, 150, ND_LATENCY_DETECT), ND_LATENCY_TOO_FEW);
+    assert_int_equal(verdict_of(series_outliers, 100, ND_LATENCY_DETECT), ND_LATENCY_TOO_FEW);
+    struct nd_latency few = {.n = 60, .n_timed = 59, .n_warm_up = 1, .join = {.state = ND_JOIN_KNOWN, .p = 3e-48}};
+    struct nd_latency_options options;
+    nd_latency_options_init(&options);
+    nd_latency_conclude(&options, &few);
+    assert_int_equal(few.verdict, ND_LATENCY_TOO_FEW);
+    assert_true(few.is_suspect); /* slow runs give other bits */
+    few.join.p = 1e-3;
+    nd_latency_conclude(&options, &few);
+    assert_false(few.is_suspect);
 }
 
 static void field_rule_alarms_as_often_as_the_table_says(void **state)
@@ -435,6 +476,8 @@ int main(void)
         cmocka_unit_test(cv_interval_covers_the_truth),
         cmocka_unit_test(change_is_found_at_its_place),
         cmocka_unit_test(verdicts_on_series_of_known_truth_hold),
+        cmocka_unit_test(runs_of_the_warm_up_count),
+        cmocka_unit_test(overwhelming_evidence_needs_no_200_runs),
         cmocka_unit_test(field_rule_alarms_as_often_as_the_table_says),
         cmocka_unit_test(summary_of_known_runs_is_exact),
         cmocka_unit_test(warm_up_is_the_slow_start),

@@ -33,6 +33,7 @@ enum nd_log_kind {
     ND_LOG_LIBRARY,      /* a library that is missing or cannot be loaded */
     ND_LOG_DEVICE,       /* the chipset, its driver or the transport */
     ND_LOG_MEMORY,       /* not enough of it */
+    ND_LOG_ERROR,        /* an error code in a line that no pattern knows */
     ND_LOG_LIMIT,        /* of npudiff itself: what was left out */
 };
 enum { ND_LOG_N_KINDS = ND_LOG_LIMIT + 1 };

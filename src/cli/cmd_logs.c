@@ -27,6 +27,7 @@ struct reading {
     json_t *unknown;                 /* lines, of the log that is read */
     const char *name;
     enum nd_log_severity worst;
+    bool is_placed; /* the capture that is read says of every node where it ran, and none fell back */
 };
 
 /* ---- reading ---- */
@@ -75,7 +76,25 @@ static struct nd_log_options options_of(struct reading *reading)
 /* The visitor's context is the findings; lines that nobody knows go by the reading around them. */
 static bool visit(void *context, const struct nd_log_finding *finding)
 {
-    return nd_log_findings_add(&((struct reading *)context)->findings, finding);
+    struct reading *reading = context;
+    struct nd_log_finding seen = *finding;
+    /* "Some nodes were not assigned" is of the quantisation of inputs and outputs then. */
+    if (reading->is_placed && seen.kind == ND_LOG_PLACEMENT && seen.severity == ND_LOG_WARNING)
+        seen.severity = ND_LOG_NOTE;
+    return nd_log_findings_add(&reading->findings, &seen);
+}
+
+/* Whether a capture tells of all its nodes that they ran where they were asked to. */
+static bool is_placed_well(const struct nd_capture *capture)
+{
+    for (size_t i = 0; i < nd_capture_n_nodes(capture); i++) {
+        const struct nd_capture_node *node = nd_capture_node(capture, i);
+        bool is_quantisation =
+            strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
+        if (!is_quantisation && (node->provider[0] == '\0' || strcmp(node->provider, "CPUExecutionProvider") == 0))
+            return false;
+    }
+    return nd_capture_n_nodes(capture) > 0;
 }
 
 static enum nd_status read_text(struct reading *reading, const char *name, const void *bytes, size_t n,
@@ -109,6 +128,7 @@ static enum nd_status read_capture(struct reading *reading, const char *path, st
 {
     struct nd_capture *capture = NULL;
     enum nd_status status = nd_capture_open(path, &capture, err);
+    reading->is_placed = status == ND_OK && is_placed_well(capture);
     for (size_t i = 0; status == ND_OK && i < nd_capture_n_logs(capture); i++) {
         const char *log = nd_capture_log_name(capture, i), *text = nd_capture_log_text(capture, i);
         char name[4096];
@@ -118,6 +138,7 @@ static enum nd_status read_capture(struct reading *reading, const char *path, st
         snprintf(name, sizeof name, "%s/%s", path, log);
         status = read_text(reading, name, text, n != SIZE_MAX ? n : strlen(text), err);
     }
+    reading->is_placed = false;
     nd_capture_close(&capture);
     return status;
 }
@@ -150,6 +171,43 @@ static bool is_shown(const struct values *values, const struct nd_log_finding *f
     return values->json || values->verbose || finding->severity != ND_LOG_NOTE;
 }
 
+static const double *amount_of(const struct nd_log_finding *finding, const char *name)
+{
+    for (size_t i = 0; i < finding->n_amounts; i++)
+        if (strcmp(finding->amounts[i].name, name) == 0)
+            return &finding->amounts[i].value;
+    return NULL;
+}
+
+/* "37748736 bytes (36 MiB)". */
+static void print_bytes(const char *before, const double *bytes)
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB"};
+    double value = *bytes / 1024;
+    size_t unit = 0;
+    for (; value >= 1024 && unit < 2; unit++)
+        value /= 1024;
+    printf("%s%.0f bytes (%.3g %s)", before, *bytes, value, units[unit]);
+}
+
+/* What the numbers of a line mean. */
+static void explain_amounts(const struct nd_log_finding *finding)
+{
+    const double *needed = amount_of(finding, "needed"), *available = amount_of(finding, "available");
+    const double *found = amount_of(finding, "found"), *used = amount_of(finding, "used");
+    const double *soc = amount_of(finding, "soc");
+    if (finding->kind == ND_LOG_MEMORY && needed != NULL) {
+        print_bytes(" [needs ", needed);
+        if (available != NULL)
+            print_bytes(", there are ", available);
+        putchar(']');
+    }
+    if (finding->kind == ND_LOG_ARCH && found != NULL && used != NULL && soc != NULL)
+        printf(" [v%.0f was asked for; chipset %.0f is run as v%.0f]", *found, *soc, *used);
+    if (finding->kind == ND_LOG_ERROR)
+        printf(" [an error that npudiff does not know]");
+}
+
 static void print_finding(const struct nd_log_finding *finding)
 {
     const char *text = finding->text + strspn(finding->text, " ");
@@ -159,6 +217,7 @@ static void print_finding(const struct nd_log_finding *finding)
         printf(" [%s]", finding->symbol);
     if (finding->kind == ND_LOG_VALIDATION && finding->node[0] != '\0' && strstr(text, finding->node) == NULL)
         printf(" [%s]", finding->node);
+    explain_amounts(finding);
     putchar('\n');
 }
 
@@ -343,7 +402,7 @@ static const struct cli_option options[] = {
      .argument = "KIND",
      .help =
          "only these, notes too: fallback, placement, fusion, quantisation, preparation, failure, validation, "
-         "version, arch, library, device, memory"},
+         "version, arch, library, device, memory, unknown-error"},
     {.name = "model",
      .kind = CLI_TEXT,
      .offset = offsetof(struct values, model),
@@ -370,7 +429,8 @@ const struct cli_command cmd_logs = {
         "Reads logs of ONNX Runtime and QNN, output of qnn-net-run and Android's logcat, or those that "
         "captures store, and prints the lines that say something: fallback, refused and failed operators, "
         "failed graphs with their codes, versions, libraries, memory. Lines are known by their text; "
-        "encoding and size do not matter.\n"
+        "encoding and size do not matter. A line that npudiff does not know but that holds an error code is "
+        "told as an unknown error.\n"
         "Of operators that could not be constructed it tells the root from those that only follow it: by "
         "the operators' ids in the log and, with --model, by the graph.\n"
         "Exit code 0: no failure and no fallback (there may be warnings); 1: one at least; 2: usage or I/O "

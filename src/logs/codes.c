@@ -39,6 +39,7 @@ static const struct {
     {6036, "QNN_GRAPH_ERROR_DYNAMIC_TENSOR_SHAPE"},
     {6037, "QNN_GRAPH_ERROR_TENSOR_SPARSITY"},
     {6038, "QNN_GRAPH_ERROR_EARLY_TERMINATION"},
+    {14001, "QNN_DEVICE_ERROR_INVALID_CONFIG"},
 };
 
 const char *nd_log_code_symbol(int64_t code)

@@ -8,7 +8,8 @@ enum { DEFAULT_MAX = 1000000 };
 
 static const char *const kind_names[] = {"fallback", "placement",  "fusion",  "quantisation", "preparation",
                                          "failure",  "validation", "version", "arch",         "library",
-                                         "device",   "memory",     "limit"};
+                                         "device",   "memory",     "unknown-error",
+                                         "limit"};
 
 const char *nd_log_kind_name(enum nd_log_kind kind)
 {

@@ -24,7 +24,7 @@ static bool is_hex_digit(char c)
 static bool is_word(char c)
 {
     return is_digit(c) || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c != '\0' && strchr("_:./@$-<>[]", c) != NULL);
+           (c != '\0' && strchr("_:./@$-<>[]*", c) != NULL);
 }
 
 static size_t number_bytes(const char *at, const char *end)

@@ -23,6 +23,11 @@ const struct nd_log_pattern nd_log_patterns[] = {
     {ND_LOG_PREPARATION, BAD, FINALIZE, "Op {id} preparation failed with err:{code}",
      "graph_prepare.cc:1187:ERROR:Op 0x102800000013 preparation failed with err:-1",
      "Op 0x102800000013 preparation finished with err:0"},
+    {ND_LOG_MEMORY, BAD, FINALIZE,
+     "\"{node}\" generated: Requires {needed} bytes of TCM, which is greater than the TCM size of {available}",
+     "QnnDsp <E> \"norm1\" generated: Requires 0x2400000 bytes of TCM, which is greater than the TCM size of "
+     "0x800000!",
+     "\"norm1\" generated: Requires care"},
     {ND_LOG_PREPARATION, BAD, FINALIZE, "\"{node}\" generated: could not create op",
      "QnnDsp <E> \"node_token_15\" generated: could not create op", "\"node_token_15\" generated: warning"},
     {ND_LOG_PREPARATION, WARN, FINALIZE, "No registered op found for {id} '{op}'",
@@ -37,6 +42,12 @@ const struct nd_log_pattern nd_log_patterns[] = {
     {ND_LOG_PREPARATION, WARN, FINALIZE, "no properties registered for {op}",
      "tcm_migration.cc:2034::ERROR: no properties registered for q::Batch_MatMul_Bias_w_scale.B",
      "properties registered for q::Batch_MatMul"},
+    {ND_LOG_PREPARATION, BAD, FINALIZE, "Graph prepare failed during optimization with err: {code}",
+     "graph_prepare.cc:2868:ERROR:Graph prepare failed during optimization with err: 17, Fatal Optimize",
+     "Graph prepare failed during optimization: no err"},
+    {ND_LOG_PREPARATION, BAD, FINALIZE, "Graph prepare TCM Migration action failed",
+     "graph_prepare.cc:2808:ERROR:Graph prepare TCM Migration action failed",
+     "Graph prepare TCM Migration action done"},
     {ND_LOG_PREPARATION, BAD, FINALIZE, "graph prepare failed {code}",
      "QnnDsp <E> RouterX86 graph prepare failed 12", "QnnDsp <V> RouterX86 graph prepare finished"},
     {ND_LOG_PREPARATION, BAD, FINALIZE, "prepare failed (err={code})",
@@ -57,6 +68,10 @@ const struct nd_log_pattern nd_log_patterns[] = {
      "Succeeded to finalize QNN graph."},
     {ND_LOG_FAILURE, BAD, FINALIZE, "Failed to finalize QNN graph. Error code: {code}",
      "EP_FAIL : Failed to finalize QNN graph. Error code: 1002", "Finalized QNN graph. Error code: 0"},
+    {ND_LOG_FAILURE, BAD, FINALIZE, "Failed to finalize Qnn Graph with error: {code}",
+     "[ERROR] [Qnn ExecuTorch]: Failed to finalize Qnn Graph with error: 1002", "Finalized Qnn Graph"},
+    {ND_LOG_FAILURE, BAD, FINALIZE, "Fail to compile QNN graph",
+     "[ERROR] [Qnn ExecuTorch]: Fail to compile QNN graph", "compile QNN graph"},
     {ND_LOG_FAILURE, BAD, FINALIZE, "Failed to finalize QNN graph", "[error] Failed to finalize QNN graph.",
      "finalize QNN graph"},
     {ND_LOG_FAILURE, BAD, FINALIZE, "Failed to finalize graph (id: {count}) with err {code}",
@@ -103,6 +118,10 @@ const struct nd_log_pattern nd_log_patterns[] = {
     {ND_LOG_FAILURE, BAD, EXECUTE, "QNN graph execute error", "QNN graph execute error.", "QNN graph execute"},
     {ND_LOG_FAILURE, BAD, EXECUTE, "Execute Graph for Idx = {count} failed with error = {code}",
      "Execute Graph for Idx = 0 failed with error = 6031", "Execute Graph for Idx = 0"},
+    {ND_LOG_FAILURE, NOTE, EXECUTE, "QnnGraph_execute done. status 0x0", "QnnGraph_execute done. status 0x0",
+     "QnnGraph_execute done. status 0x1771"},
+    {ND_LOG_FAILURE, BAD, EXECUTE, "QnnGraph_execute done. status {code}",
+     "<I> QnnGraph_execute done. status 0x1771", "QnnGraph_execute started"},
     {ND_LOG_FAILURE, BAD, EXECUTE, "QnnGraph_execute failed{*}{code}", "QnnGraph_execute failed 0x1f4",
      "QnnGraph_execute done"},
 
@@ -144,8 +163,8 @@ const struct nd_log_pattern nd_log_patterns[] = {
      "Falling back to PCI"},
     {ND_LOG_FALLBACK, BAD, NO_STAGE, "Falling back to ['{op}'{*}] and retrying",
      "Falling back to ['CPUExecutionProvider'] and retrying.", "Falling back to retrying"},
-    /* Also where only the graph's own quantisation is on the CPU, as it should be. */
-    {ND_LOG_FALLBACK, WARN, NO_STAGE, "Some nodes were not assigned to the preferred execution providers",
+    /* No fallback: it stands there also where only the graph's own quantisation is on the CPU, as it should be. */
+    {ND_LOG_PLACEMENT, WARN, NO_STAGE, "Some nodes were not assigned to the preferred execution providers",
      "Some nodes were not assigned to the preferred execution providers which may or may not have an negative "
      "impact",
      "All nodes were assigned to the preferred execution providers"},
@@ -194,7 +213,7 @@ const struct nd_log_pattern nd_log_patterns[] = {
      "SetupBackend: Backend build version: v2.51.0.260929181845", "Backend version"},
 
     /* ---- architecture, chipset, transport ---- */
-    {ND_LOG_ARCH, NOTE, NO_STAGE,
+    {ND_LOG_ARCH, WARN, NO_STAGE,
      "Arch {found} set by custom config is different from arch associated with SoC {soc}, will overwrite it to "
      "{used}",
      "QnnDsp <W> Arch 68 set by custom config is different from arch associated with SoC 57, will overwrite it "
@@ -209,6 +228,12 @@ const struct nd_log_pattern nd_log_patterns[] = {
      "openSessionForPriority failed on core 0, status=0x00000200", "openSessionForPriority done"},
     {ND_LOG_DEVICE, BAD, NO_STAGE, "Failed to find available PD", "Failed to find available PD for contextId 1",
      "found PD"},
+    {ND_LOG_DEVICE, BAD, NO_STAGE, "Failed to create device. Error: {code}",
+     "QNN SetupBackend failed Failed to create device. Error: 14001", "Failed to create device."},
+    {ND_LOG_DEVICE, BAD, NO_STAGE, "Failed to create device. Error: {tensor}",
+     "QNN SetupBackend failed Failed to create device. Error: QNN_DEVICE_ERROR_INVALID_CONFIG: Invalid config "
+     "values",
+     "Created device."},
     {ND_LOG_DEVICE, BAD, NO_STAGE, "transport error {code}", "QnnDsp <E> transport error 4000",
      "transport ready"},
     {ND_LOG_DEVICE, BAD, NO_STAGE, "DspTransport.openSession qnn_open failed, {code}",
@@ -243,6 +268,21 @@ const struct nd_log_pattern nd_log_patterns[] = {
      "QnnDsp <W> Function not called, PrepareLib isn't loaded!", "PrepareLib is loaded"},
 
     /* ---- memory ---- */
+    {ND_LOG_MEMORY, BAD, FINALIZE,
+     "A single op, \"{op}\" (Op ID: {id}), requires {needed} bytes of TCM, which is greater than the TCM size of "
+     "{available}",
+     "initial_sequencer_dp.cc:149:ERROR:A single op, \"q::ForceFormat_Crouton\" (Op ID: 1165b600001430), requires "
+     "0x2400000 bytes of TCM, which is greater than the TCM size of 0x800000!",
+     "A single op, \"q::Add\" (Op ID: 1), requires little"},
+    {ND_LOG_MEMORY, NOTE, FINALIZE, "The name of the failing op before optimization is: \"{op}\" (Op ID: {id})",
+     "initial_sequencer_dp.cc:156:ERROR:The name of the failing op before optimization is: "
+     "\"q::QNN_InstanceNorm\" (Op ID: 1430).",
+     "The name of the failing op is not known"},
+    {ND_LOG_MEMORY, BAD, FINALIZE,
+     "Operator named {op} ({id}) not sufficiently tiled to fit in TCM. Requires {needed} bytes",
+     "tcm_migration.cc:2088:ERROR:Operator named q::*InputSlicePad (0x1654900000002) not sufficiently tiled to fit "
+     "in TCM. Requires 12441600 bytes",
+     "Operator named q::*InputSlicePad (0x1654900000002) tiled to fit in TCM"},
     {ND_LOG_MEMORY, BAD, NO_STAGE, "memory: needed {needed}{*}available {available}",
      "Not enough memory: needed 4096 bytes, available 1024 bytes", "memory: needed by nobody"},
     {ND_LOG_MEMORY, BAD, NO_STAGE, "Requires {needed} bytes, but only {available}",

@@ -4,7 +4,7 @@
  * each piece of text at its first occurrence behind what was matched before; there is no backtracking but to
  * later occurrences of its first piece, and of those only a few. A pattern begins with text.
  *
- *   {op} {id} {node} {tensor}   letters, digits and _ : . / @ $ - < > [ ] ; node and tensor where a quote
+ *   {op} {id} {node} {tensor}   letters, digits and _ : . / @ $ - < > [ ] * ; node and tensor where a quote
  * follows in the pattern: all up to that quote {code}                      a number: decimal, negative or
  * 0x...; also an amount where it has another name {needed} {available} {found} {used} {soc} {value} {expected}
  * {count} {scale} {offset} {status}   an amount: a number
@@ -39,6 +39,10 @@ struct nd_log_match {
     size_t n_amounts;
     struct nd_log_amount amounts[ND_LOG_MAX_AMOUNTS];
 };
+
+/* Whether a line that no pattern knows holds an error code other than 0 or the name of an error of QNN; *out has
+ * the code. *is_warning: the line says of itself that it is no more than a warning. */
+bool nd_log_is_error(const char *line, size_t n, bool *is_warning, struct nd_log_match *out);
 
 /* Whether the pattern is found in line[0..n). *out is filled only then. */
 bool nd_log_matches(const char *pattern, const char *line, size_t n, struct nd_log_match *out);

@@ -238,6 +238,20 @@ static void find_pairs(struct nd_log_reader *reader)
     }
 }
 
+/* A line with an error code that no pattern knows. */
+static bool take_error(struct nd_log_reader *reader, struct nd_log_piece line, struct nd_log_piece whole)
+{
+    static const struct nd_log_pattern unknown = {.kind = ND_LOG_ERROR, .severity = ND_LOG_BAD};
+    struct nd_log_match match;
+    bool is_warning;
+    if (!nd_log_is_error(line.text, line.n, &is_warning, &match))
+        return false;
+    struct nd_log_finding finding = describe(reader, &unknown, &match, whole);
+    finding.severity = is_warning ? ND_LOG_WARNING : ND_LOG_BAD;
+    hand_out(reader, &finding);
+    return true;
+}
+
 static void take_line(struct nd_log_reader *reader)
 {
     reader->summary.n_lines++;
@@ -262,6 +276,8 @@ static void take_line(struct nd_log_reader *reader)
             hand_out(reader, &finding);
         return;
     }
+    if (take_error(reader, line, whole))
+        return;
     reader->summary.n_unknown++;
     if (reader->options.unknown != NULL && !reader->is_stopped)
         reader->options.unknown(reader->options.context, reader->summary.n_lines, whole.text, whole.n);

@@ -492,6 +492,47 @@ static void nodes_are_found_only_where_their_name_is_certain(void **state)
         assert_true(nd_failure_find_node(names, 4, cases[i].log_node) == cases[i].node);
 }
 
+static void unknown_lines_with_an_error_code_are_errors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line;
+        int64_t code; /* 0: the line has none */
+        enum nd_log_severity severity;
+    } rows[] = {
+        {"nobody knows: something failed with err 0x138b", 0x138b, ND_LOG_BAD},
+        {"[ERROR] new thing: Error code: 4711 at here.cc:3", 4711, ND_LOG_BAD},
+        {"E tag: cannot do it, error = -22", -22, ND_LOG_BAD},
+        {"QnnNew_call done. status 0x1771", 0x1771, ND_LOG_BAD},
+        {"[WARNING] [Qnn ExecuTorch]:  <W> Failed to create new env handle with error 1100", 1100, ND_LOG_WARNING},
+    };
+    static const char *const harmless[] = {
+        "QnnDevice_getInfrastructure done. status 0x0", "done, err: 0",          "no error 404.5 found",
+        "largest error 1e-07 of 3",                     "error 5 % of values",   "HTTP status 200",
+        "terror 1002",                                  "3 errors 1002x seen",   "error 12ms late",
+        "mean error: 0.25",                             "QNN_COMMON_NO_ERROR",
+    };
+    struct nd_log_findings findings;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        read_text(rows[i].line, &findings);
+        assert_int_equal(findings.n, 1);
+        assert_int_equal(findings.items[0].kind, ND_LOG_ERROR);
+        assert_int_equal(findings.items[0].severity, rows[i].severity);
+        assert_true(findings.items[0].has_code);
+        assert_int_equal(findings.items[0].code, rows[i].code);
+        nd_log_findings_deinit(&findings);
+    }
+    read_text("unheard of: QNN_COMMON_ERROR_SYSTEM_COMMUNICATION", &findings);
+    assert_int_equal(findings.items[0].kind, ND_LOG_ERROR);
+    nd_log_findings_deinit(&findings);
+    for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++) {
+        read_text(harmless[i], &findings);
+        if (findings.n > 0)
+            fail_msg("an error: %s", harmless[i]);
+        nd_log_findings_deinit(&findings);
+    }
+}
+
 static void codes_have_the_names_of_the_headers(void **state)
 {
     (void)state;
@@ -525,6 +566,7 @@ int main(void)
         cmocka_unit_test(circles_in_a_log_end),
         cmocka_unit_test(lines_of_one_operator_are_one_failure),
         cmocka_unit_test(nodes_are_found_only_where_their_name_is_certain),
+        cmocka_unit_test(unknown_lines_with_an_error_code_are_errors),
         cmocka_unit_test(codes_have_the_names_of_the_headers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

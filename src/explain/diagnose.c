@@ -308,28 +308,11 @@ static size_t earlier_equal(const struct nd_comparison *c, size_t device)
     return SIZE_MAX;
 }
 
-/* What a device has far off in one tensor it hands on to the next ones, where it may look like anything. So the first
- * tensor of which a hundredth is far off decides: a fault that is found there is followed, another one later is not
- * told apart from what became of it. */
-struct gross {
-    bool is_met;
-    enum nd_fault_kind kind; /* ND_FAULT_UNEXPLAINED: none was found */
-};
-
-static size_t skip_inherited(struct gross *gross, const struct nd_value_findings *found)
-{
-    static const double least_far = 0.01;
-    bool is_found = found->n_gross > 0, was_met = gross->is_met;
-    if (!was_met && (is_found || found->far_share >= least_far))
-        *gross = (struct gross){true, is_found ? found->items[0].kind : ND_FAULT_UNEXPLAINED};
-    return is_found && was_met && found->items[0].kind != gross->kind ? found->n_gross : 0;
-}
-
 static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_capture *const *captures,
                                       size_t device, struct nd_error *err)
 {
     size_t n_examined = 0, same = earlier_equal(c, device);
-    struct gross gross = {0};
+    struct nd_values_history history = {0};
     enum nd_status status = ND_OK;
     if (same != SIZE_MAX)
         return copy_diagnoses(c, same, device, err);
@@ -341,7 +324,7 @@ static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_c
         n_examined++;
         status = examine(&exam, c, &found, err);
         exam_deinit(&exam);
-        for (size_t k = skip_inherited(&gross, &found); k < found.n && status == ND_OK; k++)
+        for (size_t k = nd_values_skip_inherited(&history, &found); k < found.n && status == ND_OK; k++)
             status = nd_diagnose_add(c, device, e, &found.items[k], false, err);
     }
     return status;

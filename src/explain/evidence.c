@@ -1,6 +1,7 @@
 #include "explain/evidence.h"
 
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -109,28 +110,50 @@ static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
     return nd_exam_collect(exam, err);
 }
 
+enum { MOST_HYPOTHESES = 1 + ND_EXAM_FUSIONS + ND_EXAM_OPERANDS };
+
+struct hypotheses {
+    size_t n;
+    struct nd_hypothesis items[MOST_HYPOTHESES];
+    char texts[MOST_HYPOTHESES][160];
+};
+
+static void ND_PRINTF(4, 5) add_hypothesis(struct hypotheses *h, enum nd_fault_kind kind, const double *codes,
+                                           const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(h->texts[h->n], sizeof h->texts[h->n], fmt, args);
+    va_end(args);
+    h->items[h->n] = (struct nd_hypothesis){kind, h->texts[h->n], codes};
+    h->n++;
+}
+
+static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
+{
+    const struct nd_model *model = exam->worker->job->model;
+    char name[ND_PROGRAM_NAME_BYTES];
+    bool is_float = exam->other.kind == ND_PROGRAM_FLOAT32 ||
+                    (exam->other.kind == ND_PROGRAM_SINGLE && exam->other.rounding <= ND_ROUND_HALF_DOWN);
+    h->n = 0;
+    if (exam->has_other)
+        add_hypothesis(h, is_float ? ND_FAULT_FALLBACK : ND_FAULT_ROUNDING, exam->others,
+                       is_float ? "rounded %s, as floats are" : "rounded by %s", nd_program_name(&exam->other, name));
+    for (size_t k = 0; k < exam->n_fusions; k++)
+        add_hypothesis(h, ND_FAULT_FUSION, exam->fusions[k], "fused with '%.120s'",
+                       nd_model_edge(model, exam->fused[k])->name);
+    for (size_t k = 0; k < exam->n_operands && !exam->is_forced; k++)
+        add_hypothesis(h, ND_FAULT_STALE_OPERAND, exam->stale[k], "computed with '%.100s' of the previous sample",
+                       nd_model_edge(model, exam->operands[k])->name);
+}
+
 static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->worker->job;
     const struct nd_explain_source *source = &job->sources[exam->device];
     const struct nd_edge *edge = nd_model_edge(job->model, exam->edge);
-    struct nd_hypothesis hypotheses[1 + ND_EXAM_FUSIONS];
-    char texts[1 + ND_EXAM_FUSIONS][160], name[ND_PROGRAM_NAME_BYTES];
-    size_t n = 0;
-    if (exam->has_other) {
-        bool is_float = exam->other.kind == ND_PROGRAM_FLOAT32 ||
-                        (exam->other.kind == ND_PROGRAM_SINGLE && exam->other.rounding <= ND_ROUND_HALF_DOWN);
-        snprintf(texts[n], sizeof texts[n], is_float ? "rounded %s, as floats are" : "rounded by %s",
-                 nd_program_name(&exam->other, name));
-        hypotheses[n] =
-            (struct nd_hypothesis){is_float ? ND_FAULT_FALLBACK : ND_FAULT_ROUNDING, texts[n], exam->others};
-        n++;
-    }
-    for (size_t k = 0; k < exam->n_fusions; k++, n++) {
-        snprintf(texts[n], sizeof texts[n], "fused with '%.120s'",
-                 nd_model_edge(job->model, exam->fused[k])->name);
-        hypotheses[n] = (struct nd_hypothesis){ND_FAULT_FUSION, texts[n], exam->fusions[k]};
-    }
+    struct hypotheses hypotheses;
+    make_hypotheses(exam, &hypotheses);
     const struct nd_evidence evidence = {
         .name = edge->name,
         .n_samples = exam->n_samples,
@@ -147,8 +170,8 @@ static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)
         .n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats,
         .repeats_differ = nd_explain_differs_by_run(job, exam->device, exam->step),
         .inputs_repeat_same = nd_explain_inputs_repeat(job, exam->device, exam->step),
-        .hypotheses = hypotheses,
-        .n_hypotheses = n,
+        .hypotheses = hypotheses.items,
+        .n_hypotheses = hypotheses.n,
     };
     struct nd_diagnosis diagnosis;
     enum nd_status status = nd_doctor_examine(&evidence, &diagnosis, err);

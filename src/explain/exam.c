@@ -89,10 +89,11 @@ static enum nd_status round_exam(void *context, const struct nd_exact_values *va
                                                    : code_by(&exam->usual, values, i);
     if (values->edge != exam->edge || values->n != exam->n)
         return ND_OK;
-    if (exam->fusing == SIZE_MAX)
+    bool is_made = exam->late > 0 && exam->made.n == values->n;
+    if (exam->to == NULL)
         keep_values(exam, values);
-    for (size_t i = 0; i < values->n && exam->fusing != SIZE_MAX; i++)
-        exam->to[exam->slot * exam->n + i] = codes->x[i];
+    for (size_t i = 0; i < values->n && exam->to != NULL; i++)
+        exam->to[exam->slot * exam->n + i] = is_made ? exam->made.x[i] : codes->x[i];
     return ND_OK;
 }
 
@@ -164,6 +165,8 @@ static enum nd_status run_exam(struct nd_exam *exam, size_t fusing, double *to, 
     }
     if (exam->is_forced)
         force_inputs(exam);
+    if (exam->late > 0)
+        w->chain[exam->operands[exam->late - 1]] = exam->before[exam->late - 1];
     nd_explain_trial_begin(&w->trial);
     exam->fusing = fusing;
     exam->to = to;
@@ -185,6 +188,26 @@ static enum nd_status load_sample(struct nd_exam *exam, size_t i, struct nd_erro
     return status == ND_OK ? nd_explain_load_device(w, err) : status;
 }
 
+/* What the unit gives when one operand is late; then the operand is kept for the next sample. */
+static enum nd_status run_late(struct nd_exam *exam, size_t k, struct nd_error *err)
+{
+    const struct nd_array *given = &exam->worker->given[exam->operands[k]];
+    struct nd_array *before = &exam->before[k];
+    bool is_known = exam->slot > 0 && before->x != NULL && before->n == given->n;
+    enum nd_status status = ND_OK;
+    exam->late = k + 1;
+    if (is_known)
+        status = run_exam(exam, SIZE_MAX, exam->stale[k], err);
+    exam->late = 0;
+    for (size_t i = 0; i < exam->n && !is_known; i++)
+        exam->stale[k][exam->slot * exam->n + i] = NAN;
+    if (status == ND_OK && !is_known && given->shape.rank >= 0)
+        status = nd_array_make(before, given->dtype, &given->shape, err);
+    for (size_t i = 0; status == ND_OK && i < given->n && i < before->n; i++)
+        before->x[i] = given->x[i];
+    return status;
+}
+
 enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -194,6 +217,8 @@ enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err)
             status = run_exam(exam, SIZE_MAX, NULL, err);
         for (size_t k = 0; k < exam->n_fusions && status == ND_OK; k++)
             status = run_exam(exam, exam->fused[k], exam->fusions[k], err);
+        for (size_t k = 0; k < exam->n_operands && !exam->is_forced && status == ND_OK; k++)
+            status = run_late(exam, k, err);
     }
     return status;
 }
@@ -322,6 +347,22 @@ static void choose_fusions(struct nd_exam *exam)
     }
 }
 
+static void choose_operands(struct nd_exam *exam)
+{
+    const struct nd_explain_job *job = exam->worker->job;
+    const struct nd_model_unit *unit = nd_explain_unit_of(job->model, exam->edge);
+    for (size_t i = 0; i < unit->n_inputs && exam->n_operands < ND_EXAM_OPERANDS && exam->n_samples > 1; i++) {
+        size_t input = job->step_of_edge[unit->inputs[i]];
+        bool is_known = input != SIZE_MAX && job->sources[exam->device].edges[input] != SIZE_MAX;
+        for (size_t k = 0; k < exam->n_operands; k++)
+            is_known = is_known && exam->operands[k] != unit->inputs[i];
+        if (is_known)
+            exam->operands[exam->n_operands++] = unit->inputs[i];
+    }
+    if (exam->n_operands == 1)
+        exam->n_operands = 0;
+}
+
 /* In steps of the output. */
 static enum nd_status find_accumulator(struct nd_exam *exam, struct nd_error *err)
 {
@@ -348,6 +389,7 @@ enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err)
     exam->n_samples = job->n_samples < most ? job->n_samples : most;
     choose_programs(exam);
     choose_fusions(exam);
+    choose_operands(exam);
     double **const arrays[] = {&exam->codes, &exam->values, &exam->expected, &exam->others};
     bool is_made = true;
     for (size_t k = 0; k < sizeof arrays / sizeof arrays[0]; k++) {
@@ -357,6 +399,10 @@ enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err)
     for (size_t k = 0; k < exam->n_fusions; k++) {
         exam->fusions[k] = nd_calloc(exam->n_samples * exam->n, sizeof *exam->fusions[k]);
         is_made = is_made && exam->fusions[k] != NULL;
+    }
+    for (size_t k = 0; k < exam->n_operands; k++) {
+        exam->stale[k] = nd_calloc(exam->n_samples * exam->n, sizeof *exam->stale[k]);
+        is_made = is_made && exam->stale[k] != NULL;
     }
     return is_made ? find_accumulator(exam, err) : nd_fail_memory(err);
 }
@@ -369,6 +415,10 @@ void nd_exam_deinit(struct nd_exam *exam)
     free(exam->others);
     for (size_t k = 0; k < ND_EXAM_FUSIONS; k++)
         free(exam->fusions[k]);
+    for (size_t k = 0; k < ND_EXAM_OPERANDS; k++) {
+        free(exam->stale[k]);
+        nd_array_deinit(&exam->before[k]);
+    }
     free(exam->steps);
     nd_array_deinit(&exam->made);
 }

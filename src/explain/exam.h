@@ -5,7 +5,10 @@
 
 #include "explain/worker.h"
 
-enum { ND_EXAM_FUSIONS = 6 }; /* inputs of a unit that it may be fused with */
+enum {
+    ND_EXAM_FUSIONS = 6,  /* inputs of a unit that it may be fused with */
+    ND_EXAM_OPERANDS = 4, /* inputs of a unit that may be the previous sample's */
+};
 
 /* One unit of one device under examination. */
 struct nd_exam {
@@ -23,12 +26,17 @@ struct nd_exam {
     size_t n_fusions;
     size_t fused[ND_EXAM_FUSIONS]; /* edges */
     double *codes, *values, *expected, *others, *fusions[ND_EXAM_FUSIONS];
+    size_t n_operands;                         /* 0 of units with one input: what they make late is late as a whole */
+    size_t operands[ND_EXAM_OPERANDS];         /* edges */
+    struct nd_array before[ND_EXAM_OPERANDS];  /* their codes in the previous sample */
+    double *stale[ND_EXAM_OPERANDS];           /* codes made with that operand late; NaN in the first sample */
     double *steps; /* of the accumulator, in steps of the output; NULL for other operators */
     size_t n_steps;
     /* of the run at hand */
     size_t slot;
     size_t fusing; /* the edge that keeps its fractions, or SIZE_MAX */
-    double *to;
+    size_t late;   /* 1 + the operand that is the previous sample's; 0: none */
+    double *to;    /* NULL: values, expected codes and the device's are kept */
 };
 
 /* exam: worker, device, step and helper (SIZE_MAX) are given, the rest is zero. Chooses what the device's usual arithmetic
@@ -39,7 +47,7 @@ void nd_exam_deinit(struct nd_exam *exam);
 /* The encoding in which the unit's codes are. */
 const struct nd_quant *nd_exam_quant(const struct nd_exam *exam);
 
-/* Fills codes, values, expected, others and fusions. */
+/* Fills codes, values, expected, others, fusions and stale. */
 enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err);
 
 /* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have taken

@@ -4,8 +4,10 @@
 #include "explain/doctor/doctor.h"
 
 #include <assert.h>
+#include <math.h>
 
 #include "explain/doctor/internal.h"
+#include "explain/doctor/values.h"
 
 static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_UNEXPLAINED] = "unexplained",
@@ -63,14 +65,15 @@ bool nd_fault_is_note(enum nd_fault_kind kind)
 static struct nd_doctor_span predict_hypothesis(const struct nd_doctor *d, const struct nd_doctor_fault *f,
                                                 size_t s, size_t j)
 {
-    return nd_doctor_exactly(f->predicted[s * d->e->n + j]);
+    double code = f->predicted[s * d->e->n + j];
+    return isnan(code) ? (struct nd_doctor_span){.is_known = false} : nd_doctor_exactly(code);
 }
 
 static size_t count_left(const struct nd_doctor *d, const struct nd_hypothesis *h)
 {
     size_t n = 0;
     for (size_t i = 0; i < d->e->n_samples * d->e->n; i++)
-        n += nd_doctor_is_known(d, i) && d->e->codes[i] != h->codes[i];
+        n += nd_doctor_is_known(d, i) && !isnan(h->codes[i]) && d->e->codes[i] != h->codes[i];
     return n;
 }
 
@@ -122,6 +125,30 @@ static enum nd_status try_changes(struct nd_doctor *d, struct nd_error *err)
     if (!d->out->is_found || d->out->best.kind == ND_FAULT_SHIFTED) /* channels that rotate are both */
         status = nd_doctor_try_layouts(d, err);
     return status;
+}
+
+/* What is judged by whole tensors, codes and floats alike: here the codes, in steps, beside the expected ones. */
+static enum nd_status try_whole(struct nd_doctor *d, struct nd_error *err)
+{
+    const struct nd_evidence *e = d->e;
+    struct nd_value_findings found;
+    const struct nd_values values = {.n_samples = e->n_samples,
+                                     .n = e->n,
+                                     .shape = e->shape,
+                                     .dtype = e->dtype,
+                                     .step = 1,
+                                     .ref_step = 1,
+                                     .ref = e->expected,
+                                     .test = e->codes};
+    enum nd_status status = nd_values_examine_gross(&values, &found, err);
+    if (status != ND_OK || found.n_gross == 0)
+        return status;
+    const struct nd_finding *best = &found.items[0];
+    struct nd_doctor_fault f = {
+        .kind = best->kind, .channel = SIZE_MAX, .axis = best->axis, .amount = best->amount};
+    nd_doctor_add(d, &f, best->explained, "%s", best->text);
+    d->out->best.chance = best->chance;
+    return ND_OK;
 }
 
 static void try_unexplained(struct nd_doctor *d)
@@ -186,6 +213,8 @@ enum nd_status nd_doctor_examine(const struct nd_evidence *evidence, struct nd_d
             try_hypotheses(&d);
         if (is_wrong && is_hard(&d))
             status = try_changes(&d, err);
+        if (is_wrong && status == ND_OK && !found.is_found)
+            status = try_whole(&d, err);
         if (is_wrong)
             try_unexplained(&d);
         if (status == ND_OK && is_wrong)

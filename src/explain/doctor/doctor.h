@@ -64,9 +64,9 @@ bool nd_fault_is_note(enum nd_fault_kind kind);
 
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */
 struct nd_hypothesis {
-    enum nd_fault_kind kind; /* ND_FAULT_ROUNDING, _FALLBACK or _FUSION */
+    enum nd_fault_kind kind; /* ND_FAULT_ROUNDING, _FALLBACK, _FUSION or _STALE_OPERAND */
     const char *text;        /* "fused with 'x'", "in float32", "rounded by floor" */
-    const double *codes;     /* [n_samples][n] */
+    const double *codes;     /* [n_samples][n]; NaN where it says nothing */
 };
 
 /* Where a value or an expected code is not finite nothing is known and the element is left out. */

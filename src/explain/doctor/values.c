@@ -231,3 +231,12 @@ enum nd_status nd_values_examine_gross(const struct nd_values *values, struct nd
 {
     return examine(values, true, out, err);
 }
+
+size_t nd_values_skip_inherited(struct nd_values_history *history, const struct nd_value_findings *found)
+{
+    static const double least_far = 0.01; /* chosen */
+    bool is_found = found->n_gross > 0, was_met = history->is_met;
+    if (!was_met && (is_found || found->far_share >= least_far))
+        *history = (struct nd_values_history){true, is_found ? found->items[0].kind : ND_FAULT_UNEXPLAINED};
+    return is_found && was_met && found->items[0].kind != history->kind ? found->n_gross : 0;
+}

@@ -56,6 +56,17 @@ enum nd_status nd_values_examine(const struct nd_values *values, struct nd_value
 enum nd_status nd_values_examine_gross(const struct nd_values *values, struct nd_value_findings *out,
                                        struct nd_error *err);
 
+/* What a device has far off in one tensor it hands on to the next ones, where it may look like anything. So the first
+ * tensor of a device of which a hundredth is far off decides: a fault that is found there is followed through later
+ * tensors, another one later is not told apart from what became of it. Zeroed before the first tensor. */
+struct nd_values_history {
+    bool is_met;
+    enum nd_fault_kind kind; /* ND_FAULT_UNEXPLAINED: none was found */
+};
+
+/* How many of the first findings are to be left out, tensor after tensor in their order. */
+size_t nd_values_skip_inherited(struct nd_values_history *history, const struct nd_value_findings *found);
+
 /* Repeats of one sample that should be equal: launches[k] is the k-th run's, [n] each, two at least. step: of codes,
  * 0 for floats. Finds the first launch apart from all later ones (which are equal), and a window of elements that
  * alone changes from run to run. Single elements that change by a step or so are rounding noise: nothing is found. */

@@ -32,6 +32,7 @@ struct examination {
     struct look *looks;           /* [n_devices][n_steps] */
     struct nd_float_look *floats; /* [n_steps] the reference's, of edges without codes */
     size_t n_samples, sample;     /* of the reference; the one at hand */
+    struct nd_values_history *histories; /* [n_devices] */
 };
 
 static const struct nd_edge *model_edge(const struct nd_explain_job *job, size_t step)
@@ -72,7 +73,7 @@ static enum look_kind kind_of(const struct nd_edge *model, const struct nd_edge 
     if (is_code && model->quant.n == 1 && nd_dtype_is_float(captured->dtype))
         return LOOK_CODE_FLOATS;
     bool is_float = model->dtype == ND_DTYPE_NONE || nd_dtype_is_float(model->dtype);
-    return is_float && model->quant.n == 0 && is_wide_float(captured->dtype) ? LOOK_FLOATS : LOOK_NOT;
+    return is_float && model->quant.n == 0 && nd_dtype_is_float(captured->dtype) ? LOOK_FLOATS : LOOK_NOT;
 }
 
 static void find_look(const struct examination *x, size_t device, size_t step)
@@ -342,13 +343,56 @@ static struct nd_diagnosis ask_others(const struct examination *x, size_t device
     return diagnosis;
 }
 
+/* Edges of the same shape, the nearest first. */
+static void add_others(const struct examination *x, size_t device, size_t step, struct nd_value_look *look)
+{
+    for (size_t s = step; s-- > 0 && look->n_others < ND_LOOK_OTHERS;) {
+        const struct look *other = look_of(x, device, s);
+        if (other->kind != LOOK_FLOATS || !nd_shape_equal(&x->job->shapes[s], &x->job->shapes[step]))
+            continue;
+        look->names[look->n_others] = x->job->out->steps[s].name;
+        look->others[look->n_others][0] = &x->floats[s];
+        look->others[look->n_others++][1] = &other->floats;
+    }
+}
+
+static bool is_grid(enum nd_fault_kind kind)
+{
+    return kind == ND_FAULT_FP16_GRID || kind == ND_FAULT_BF16_GRID;
+}
+
+static enum nd_status say_values(const struct examination *x, size_t device, size_t step, bool has_grid,
+                                 struct nd_error *err)
+{
+    const struct look *look = look_of(x, device, step);
+    struct nd_value_look values = {
+        .n_samples = x->n_samples,
+        .shape = x->job->shapes[step],
+        .dtype = nd_capture_edge(x->job->sources[device].capture, look->edge)->dtype,
+        .ref = &x->floats[step],
+        .test = &look->floats,
+    };
+    struct nd_value_findings found;
+    add_others(x, device, step, &values);
+    enum nd_status status = nd_look_at_values(&values, &found, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t k = nd_values_skip_inherited(&x->histories[device], &found); k < found.n && status == ND_OK; k++)
+        if (!has_grid || !is_grid(found.items[k].kind))
+            status = add(x, device, step, &found.items[k], NULL, err);
+    return status;
+}
+
 static enum nd_status say_floats(const struct examination *x, size_t device, size_t step, struct nd_error *err)
 {
     const struct look *look = look_of(x, device, step);
     struct nd_diagnosis diagnosis = {0};
     if (look->kind == LOOK_FLOATS) {
-        nd_look_at_grid(&x->floats[step], &look->floats, &diagnosis);
-        return add_diagnosis(x, device, step, &diagnosis, err);
+        bool is_wide = is_wide_float(nd_capture_edge(x->job->sources[device].capture, look->edge)->dtype);
+        if (is_wide)
+            nd_look_at_grid(&x->floats[step], &look->floats, &diagnosis);
+        enum nd_status status = add_diagnosis(x, device, step, &diagnosis, err);
+        return status == ND_OK ? say_values(x, device, step, diagnosis.is_found, err) : status;
     }
     diagnosis = ask_others(x, device, step);
     if (!diagnosis.is_found)
@@ -400,7 +444,9 @@ enum nd_status nd_explain_examine_captures(struct nd_explain_job *job, struct nd
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many devices");
     x.looks = nd_calloc(n_looks, sizeof *x.looks);
     x.floats = nd_calloc(job->n_steps, sizeof *x.floats);
-    enum nd_status status = x.looks != NULL && x.floats != NULL ? look_at_all(&x, err) : nd_fail_memory(err);
+    x.histories = nd_calloc(job->n_devices, sizeof *x.histories);
+    bool is_made = x.looks != NULL && x.floats != NULL && x.histories != NULL;
+    enum nd_status status = is_made ? look_at_all(&x, err) : nd_fail_memory(err);
     for (size_t d = 0; d < job->n_devices && status == ND_OK; d++)
         for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
             status = say_encoding(&x, d, s, err);
@@ -413,5 +459,6 @@ enum nd_status nd_explain_examine_captures(struct nd_explain_job *job, struct nd
         free(x.floats[s].x);
     free(x.looks);
     free(x.floats);
+    free(x.histories);
     return status;
 }

@@ -3,12 +3,13 @@
 #ifndef ND_EXPLAIN_FINDINGS_INTERNAL_H
 #define ND_EXPLAIN_FINDINGS_INTERNAL_H
 
-#include "explain/doctor/doctor.h"
+#include "explain/doctor/values.h"
 #include "explain/internal.h"
 
 enum {
     ND_LOOK_SAMPLES = 4,     /* of the reference */
-    ND_LOOK_FLOATS = 1 << 14 /* kept of an edge, evenly over its elements */
+    ND_LOOK_FLOATS = 1 << 16, /* kept of an edge, evenly over its elements */
+    ND_LOOK_OTHERS = 6        /* edges of the same shape beside one, the nearest before it */
 };
 
 /* The type's two ends. */
@@ -51,6 +52,21 @@ enum nd_status nd_look_keep_floats(struct nd_float_look *look, const double *x, 
 /* Floats of an edge without codes: on the grid of a narrower type on which the reference's are not. */
 void nd_look_at_grid(const struct nd_float_look *ref, const struct nd_float_look *test,
                      struct nd_diagnosis *out);
+/* What an edge is examined with: its floats, and those of edges of the same shape that come before it. */
+struct nd_value_look {
+    size_t n_samples;
+    struct nd_shape shape;
+    enum nd_dtype dtype; /* of the capture */
+    const struct nd_float_look *ref, *test;
+    size_t n_others;
+    const char *names[ND_LOOK_OTHERS];
+    const struct nd_float_look *others[ND_LOOK_OTHERS][2]; /* ref and test */
+};
+
+/* Everything of doctor/values.h. Nothing is found where the two sides were not kept alike. ND_ERR_MEMORY. */
+enum nd_status nd_look_at_values(const struct nd_value_look *look, struct nd_value_findings *out,
+                                 struct nd_error *err);
+
 /* Floats of a quantised edge on two devices; *is_pair: they stand for the same codes, so that no other device
  * need be asked. */
 void nd_look_at_pair(const struct nd_float_look *ref, const struct nd_float_look *test,

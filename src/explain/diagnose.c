@@ -341,7 +341,7 @@ enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison, const st
             status = nd_diagnose_runs(comparison, captures, d, err);
     }
     if (status == ND_OK)
-        status = nd_diagnose_depths(comparison, err);
+        status = nd_diagnose_depths(comparison, captures, err);
     count_later(comparison);
     return status;
 }

@@ -24,6 +24,7 @@ enum nd_status nd_diagnose_runs(struct nd_comparison *comparison, const struct n
                                 size_t device, struct nd_error *err);
 
 /* Fills comparison->depths from the differences and the diagnoses that are there. ND_ERR_MEMORY. */
-enum nd_status nd_diagnose_depths(struct nd_comparison *comparison, struct nd_error *err);
+enum nd_status nd_diagnose_depths(struct nd_comparison *comparison, const struct nd_capture *const *captures,
+                                  struct nd_error *err);
 
 #endif

@@ -103,13 +103,13 @@ static double error_of(const struct nd_compared_pair *pair, bool is_share)
     return is_share ? d->share : pow(10, -d->sqnr_db / 20);
 }
 
-static bool has_half(const struct nd_comparison *c, size_t device)
+static bool has_half(const struct nd_comparison *c, const struct nd_capture *capture, size_t device)
 {
     for (size_t i = 0; i < c->n_diagnoses; i++)
         if (c->diagnoses[i].device == device && strcmp(c->diagnoses[i].kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
             return true;
-    for (size_t e = 0; e < c->n_edges; e++)
-        if (c->edges[e].dtype == ND_DTYPE_F16)
+    for (size_t e = 0; e < nd_capture_n_edges(capture); e++)
+        if (nd_capture_edge(capture, e)->dtype == ND_DTYPE_F16)
             return true;
     return false;
 }
@@ -117,7 +117,7 @@ static bool has_half(const struct nd_comparison *c, size_t device)
 static void find_depth(const struct nd_comparison *c, size_t device, double *errors, struct nd_compared_depth *depth)
 {
     size_t n_codes = 0, n_floats = 0, n = 0;
-    *depth = (struct nd_compared_depth){.device = device, .largest = NAN, .is_half = has_half(c, device)};
+    *depth = (struct nd_compared_depth){.device = device, .largest = NAN};
     for (size_t e = 0; e < c->n_edges; e++) {
         const struct nd_compared_pair *pair = &c->edges[e].pairs[device - 1];
         const struct nd_side *side = &pair->total.difference.ref_side;
@@ -142,15 +142,19 @@ static void find_depth(const struct nd_comparison *c, size_t device, double *err
     depth->last = law.last;
 }
 
-enum nd_status nd_diagnose_depths(struct nd_comparison *comparison, struct nd_error *err)
+enum nd_status nd_diagnose_depths(struct nd_comparison *comparison, const struct nd_capture *const *captures,
+                                  struct nd_error *err)
 {
     if (comparison->n_devices < 2 || comparison->n_edges == 0)
         return ND_OK;
     double *errors = nd_calloc(comparison->n_edges, sizeof *errors);
     comparison->depths = nd_calloc(comparison->n_devices - 1, sizeof *comparison->depths);
     enum nd_status status = errors != NULL && comparison->depths != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t d = 1; d < comparison->n_devices && status == ND_OK; d++)
-        find_depth(comparison, d, errors, &comparison->depths[comparison->n_depths++]);
+    for (size_t d = 1; d < comparison->n_devices && status == ND_OK; d++) {
+        struct nd_compared_depth *depth = &comparison->depths[comparison->n_depths++];
+        find_depth(comparison, d, errors, depth);
+        depth->is_half = has_half(comparison, captures[d], d);
+    }
     free(errors);
     return status;
 }

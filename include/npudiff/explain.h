@@ -187,6 +187,7 @@ struct nd_explained_fault {
  *     saturation                       1 % of the codes or more are at an end of the type where the reference
  *                                      is well inside, 5 times as many as its own [the end]
  *     constant, all-zero               every code is the same, as the reference's are not [that code]
+ *     truncation, stale, wrap, ...     what else the values of floats show: src/explain/DIAGNOSES.md
  *
  * References are those of the first 4 samples. fault.explained is NaN where no other reading makes codes right.
  */

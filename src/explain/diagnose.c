@@ -246,6 +246,79 @@ static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, 
     return nd_values_examine(&values, found, err);
 }
 
+/* The axis of x along which y holds one number; -1: y is no such tensor. The axis is gone in y, or 1. */
+static int reduced_axis(const struct nd_shape *x, const struct nd_shape *y)
+{
+    for (int a = 0; a < x->rank; a++) {
+        bool is_kept = y->rank == x->rank, is_gone = y->rank == x->rank - 1;
+        for (int k = 0; k < x->rank; k++) {
+            is_kept = is_kept && y->dims[k] == (k == a ? 1 : x->dims[k]);
+            is_gone = is_gone && (k == a || y->dims[k < a ? k : k - 1] == x->dims[k]);
+        }
+        if (x->dims[a] > 1 && (is_kept || is_gone))
+            return a;
+    }
+    return -1;
+}
+
+static bool is_finite(const double *x, size_t n)
+{
+    size_t k = 0;
+    while (k < n && isfinite(x[k]))
+        k++;
+    return k == n;
+}
+
+static enum nd_status try_argmax(struct exam *exam, size_t ref, size_t test, int axis,
+                                 struct nd_value_findings *found, struct nd_error *err)
+{
+    const struct nd_edge *x = nd_capture_edge(exam->ref, ref);
+    struct exam values = *exam;
+    struct nd_values_argmax argmax = {x->name, exam->range.n, (size_t)x->shape.dims[axis], 1, exam->values[0],
+                                      exam->values[1], NULL, NULL};
+    for (int k = 0; k < x->shape.rank; k++) {
+        argmax.n_outer *= k < axis ? (size_t)x->shape.dims[k] : 1;
+        argmax.inner *= k > axis ? (size_t)x->shape.dims[k] : 1;
+    }
+    values.n_values = 0;
+    values.n = exam->n * argmax.n;
+    if (values.n > MOST_ELEMENTS)
+        return ND_OK;
+    enum nd_status status = read_pair(&values, ref, test, err);
+    size_t n = values.n * values.range.n;
+    if (status == ND_OK && is_finite(values.values[0], n) && is_finite(values.values[1], n)) {
+        argmax.x_ref = values.values[0];
+        argmax.x_test = values.values[1];
+        nd_values_try_argmax(&argmax, found);
+    }
+    exam_deinit(&values);
+    return status;
+}
+
+/* Indices beside the nearest tensors before that they may be of. */
+static enum nd_status examine_indices(struct exam *exam, const struct nd_comparison *c, struct nd_value_findings *found,
+                                      struct nd_error *err)
+{
+    const struct nd_edge *y = nd_capture_edge(exam->ref, exam->ref_edge);
+    bool is_index = nd_dtype_is_integer(y->dtype) && y->quant.n == 0;
+    enum nd_status status = ND_OK;
+    for (size_t k = exam->edge, n = 0; is_index && k-- > 0 && n < MOST_OTHERS && found->n == 0 && status == ND_OK;) {
+        size_t ref = nd_capture_find_edge(exam->ref, c->edges[k].name);
+        size_t test = nd_capture_find_edge(exam->test, c->edges[k].name);
+        if (ref == SIZE_MAX || test == SIZE_MAX)
+            continue;
+        const struct nd_edge *x = nd_capture_edge(exam->ref, ref);
+        int axis = reduced_axis(&x->shape, &y->shape);
+        if (axis < 0 || !nd_shape_equal(&x->shape, &nd_capture_edge(exam->test, test)->shape) ||
+            !nd_capture_has_outputs(exam->ref, exam->ref_probe, ref) ||
+            !nd_capture_has_outputs(exam->test, exam->test_probe, test))
+            continue;
+        n++;
+        status = try_argmax(exam, ref, test, axis, found, err);
+    }
+    return status;
+}
+
 /* ---- what is kept ---- */
 
 enum nd_status nd_diagnose_add(struct nd_comparison *c, size_t device, size_t edge, const struct nd_finding *finding,
@@ -323,6 +396,8 @@ static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_c
             continue;
         n_examined++;
         status = examine(&exam, c, &found, err);
+        if (status == ND_OK && found.n == 0)
+            status = examine_indices(&exam, c, &found, err);
         exam_deinit(&exam);
         for (size_t k = nd_values_skip_inherited(&history, &found); k < found.n && status == ND_OK; k++)
             status = nd_diagnose_add(c, device, e, &found.items[k], false, err);

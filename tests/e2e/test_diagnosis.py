@@ -149,6 +149,25 @@ class Dumps(Scratch):
         self.assertEqual([(d["edge"], d["kind"]) for d in found], [("y", "step")])
         self.assertIn("Ceil amplifies: its input 'x'", found[0]["text"])
 
+    def test_step_function_of_codes_and_argmax(self):
+        x = self.random.integers(0, 250, SHAPE).astype(np.uint8)
+        x[:, :, :, 0] = 132 # 1.0: one step more gives 2.0
+        moved = x.copy()
+        moved[:, :, :, 0] += 1
+        ceil = [np.clip(np.rint(np.ceil(SCALE * (c.astype(float) - 100)) / SCALE) + 100, 0, 255).astype(np.uint8) for c in (x, moved)]
+        found = self.assert_no_fault({"x": x, "y": ceil[0]}, {"x": moved, "y": ceil[1]})
+        self.assertEqual([(d["edge"], d["kind"]) for d in found], [("y", "step")])
+        logits = self.normal()
+        logits[:, 0, 0, :3] = logits[:, 0, 1, :3] + np.float32(1e-5) + 10
+        logits[:, 0, 1, :3] += 10
+        near = logits.copy()
+        near[:, 0, 0, :3] -= np.float32(1e-4)
+        index = [np.argmax(values, axis=2).astype(np.int64) for values in (logits, near)]
+        self.assertGreater((index[0] != index[1]).sum(), 10)
+        found = self.assert_no_fault({"x": logits, "y": index[0]}, {"x": near, "y": index[1]})
+        self.assertEqual([(d["edge"], d["kind"]) for d in found], [("y", "step")])
+        self.assertIn("ArgMax amplifies", found[0]["text"])
+
     def test_growth_over_depth(self):
         layers = [self.normal() for _ in range(12)]
         laws = {"linear": lambda k: k + 1, "constant-rate": lambda k: 1.5**k, "none": lambda k: 1}

@@ -611,6 +611,25 @@ static void step_function_amplifies(void **state)
     close_field(&f);
 }
 
+static void argmax_amplifies(void **state)
+{
+    (void)state;
+    double x_ref[2][3][2] = {{{1, 5}, {2, 4}, {1.9999, 3}}, {{0, 1}, {0, 2}, {0, 3}}}, x_test[2][3][2];
+    double ref[4] = {1, 0, 0, 2}, test[4] = {2, 0, 0, 2};
+    struct nd_values_argmax a = {"x", 2, 3, 2, ref, test, &x_ref[0][0][0], &x_test[0][0][0]};
+    struct nd_value_findings found;
+    memcpy(x_test, x_ref, sizeof x_ref);
+    x_test[0][2][0] = 2.0001;
+    nd_values_try_argmax(&a, &found);
+    assert_int_equal(found.n, 1);
+    assert_int_equal(found.items[0].kind, ND_FAULT_STEP);
+    assert_string_equal(found.items[0].text, "ArgMax amplifies: where its index differs (1 times), the values of 'x' "
+                                             "are at most 0.0001 apart");
+    test[3] = 0; /* an index that its own values do not give */
+    nd_values_try_argmax(&a, &found);
+    assert_int_equal(found.n, 0);
+}
+
 /* ---- runs ---- */
 
 static void launches_are_compared(void **state)
@@ -708,6 +727,7 @@ int main(void)
         cmocka_unit_test(grid_is_found_from_few_values),
         cmocka_unit_test(ties_are_named),
         cmocka_unit_test(step_function_amplifies),
+        cmocka_unit_test(argmax_amplifies),
         cmocka_unit_test(launches_are_compared),
         cmocka_unit_test(growth_over_depth_is_named),
     };

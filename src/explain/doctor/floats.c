@@ -74,15 +74,26 @@ static struct float_count count_floats(const float *values, size_t n)
     return count;
 }
 
+static void add_grid(struct nd_diagnosis *out, enum nd_fault_kind kind, size_t n, const char *name, double chance)
+{
+    char text[160];
+    snprintf(text, sizeof text, "all floats are %s numbers (chance below 10^%.0f)", name, ceil(chance));
+    add(out, kind, 0, n, text);
+    struct nd_finding *added = out->n_rivals > 0 ? &out->rivals[out->n_rivals - 1] : &out->best;
+    added->chance = chance;
+}
+
 /* Every bfloat16 in its range is also a half precision number. */
 static void try_grids(const struct float_count *count, struct nd_diagnosis *out)
 {
     if (count->n < MIN_FLOATS || count->n_distinct < MIN_FLOATS)
         return;
+    /* Of so many distinct floats, as far as they were counted. */
+    double n = (double)count->n_distinct;
     if (count->n_bf16 == count->n)
-        add(out, ND_FAULT_BF16_GRID, 0, count->n, "all floats are bfloat16 numbers");
+        add_grid(out, ND_FAULT_BF16_GRID, count->n, "bfloat16", n * log10(3.0 / 65536));
     if (count->n_fp16 == count->n)
-        add(out, ND_FAULT_FP16_GRID, 0, count->n, "all floats are half precision numbers");
+        add_grid(out, ND_FAULT_FP16_GRID, count->n, "half precision", n * log10(3.0 / 8192));
 }
 
 /* How far from a code, in steps, an honest float may lie: what its carrier's rounding and that of the product

@@ -56,6 +56,17 @@ enum nd_status nd_values_examine(const struct nd_values *values, struct nd_value
 enum nd_status nd_values_examine_gross(const struct nd_values *values, struct nd_value_findings *out,
                                        struct nd_error *err);
 
+/* Indices of the largest of n values along an axis (the first of equal ones), and these values. */
+struct nd_values_argmax {
+    const char *name;            /* of the values */
+    size_t n_outer, n, inner;    /* x is [n_outer][n][inner], indices are [n_outer][inner]; all samples together */
+    const double *ref, *test;    /* indices */
+    const double *x_ref, *x_test; /* values, finite */
+};
+
+/* Finds ND_FAULT_STEP when the indices of each side are those of its own values, everywhere, and differ. */
+void nd_values_try_argmax(const struct nd_values_argmax *argmax, struct nd_value_findings *out);
+
 /* What a device has far off in one tensor it hands on to the next ones, where it may look like anything. So the first
  * tensor of a device of which a hundredth is far off decides: a fault that is found there is followed through later
  * tensors, another one later is not told apart from what became of it. Zeroed before the first tensor. */

@@ -1,5 +1,6 @@
 /* Differences that a quantiser or a step function makes of (almost) equal inputs. */
 #include <math.h>
+#include <stdio.h>
 
 #include "explain/doctor/values_internal.h"
 
@@ -107,6 +108,12 @@ static const struct {
     double (*f)(double x);
 } steps[] = {{"Floor", floor}, {"Ceil", ceil}, {"Round", rint}, {"Sign", sign_of}};
 
+/* Codes: the nearest one. */
+static bool is_result(double step, double exact, double value)
+{
+    return step > 0 ? fabs(exact - value) <= 0.5001 * step : exact == value;
+}
+
 /* Both sides are the step function of what each of them has in x, everywhere; x differs by little where they differ. */
 static bool is_step(const struct nd_values_look *look, const struct nd_values_other *x, double (*f)(double),
                     double *most, size_t *n_differing)
@@ -118,14 +125,17 @@ static bool is_step(const struct nd_values_look *look, const struct nd_values_ot
     for (size_t i = 0; i < look->n_total; i++) {
         if (!isfinite(x->ref[i]) || !isfinite(x->test[i]) || !nd_values_is_known(look, i))
             continue;
-        if (f(x->ref[i]) != v->ref[i] || f(x->test[i]) != v->test[i])
+        if (v->step > 0 && (v->test[i] <= look->test_low || v->test[i] >= look->test_high))
+            continue; /* clipped codes */
+        if (!is_result(v->ref_step, f(x->ref[i]), v->ref[i]) || !is_result(v->step, f(x->test[i]), v->test[i]))
             return false;
-        n_moved += f(x->ref[i]) != x->ref[i];
+        n_moved += fabs(f(x->ref[i]) - x->ref[i]) > v->step;
         if (v->ref[i] == v->test[i])
             continue;
         *most = fmax(*most, fabs(x->ref[i] - x->test[i]));
         ++*n_differing;
     }
+    /* A quantiser alone moves values by half a step: a step function moves them further. */
     return n_moved >= 8 && *n_differing > 0 && *most < 0.5;
 }
 
@@ -148,4 +158,39 @@ void nd_values_try_step(const struct nd_values_look *look)
                 say_step(look, steps[s].name, v->others[k].name, most, n);
                 return;
             }
+}
+
+/* ---- ArgMax ---- */
+
+static size_t argmax(const double *x, size_t n, size_t inner)
+{
+    size_t at = 0;
+    for (size_t k = 1; k < n; k++)
+        at = x[k * inner] > x[at * inner] ? k : at;
+    return at;
+}
+
+void nd_values_try_argmax(const struct nd_values_argmax *a, struct nd_value_findings *out)
+{
+    double most = 0;
+    size_t n_differing = 0;
+    *out = (struct nd_value_findings){0};
+    for (size_t o = 0; o < a->n_outer; o++)
+        for (size_t i = 0; i < a->inner; i++) {
+            const double *ref = a->x_ref + o * a->n * a->inner + i, *test = a->x_test + o * a->n * a->inner + i;
+            size_t j = o * a->inner + i, at_ref = argmax(ref, a->n, a->inner), at_test = argmax(test, a->n, a->inner);
+            if ((double)at_ref != a->ref[j] || (double)at_test != a->test[j])
+                return;
+            if (at_ref == at_test)
+                continue;
+            n_differing++;
+            most = fmax(most, fabs(ref[at_ref * a->inner] - ref[at_test * a->inner]));
+        }
+    if (n_differing == 0)
+        return;
+    struct nd_finding f = {ND_FAULT_STEP, SIZE_MAX, -1, most, 1, n_differing, "", 0};
+    snprintf(f.text, sizeof f.text,
+             "ArgMax amplifies: where its index differs (%zu times), the values of '%.32s' are at most %.3g apart",
+             n_differing, a->name, most);
+    out->items[out->n++] = f;
 }

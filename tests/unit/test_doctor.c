@@ -49,6 +49,34 @@ static void fault_zero_point(struct trial *t, struct nd_finding *truth)
     shift_codes(t, truth->amount, SIZE_MAX);
 }
 
+/* The encoding of another tensor. */
+static void fault_encoding(struct trial *t, struct nd_finding *truth)
+{
+    double factor = trial_uniform(t, 1.02, 1.3), z = (double)t->zero_point;
+    double shift = (trial_next(t) >> 40 & 1 ? 1 : -1) * (double)trial_range(t, 5, 20);
+    truth->amount = trial_next(t) >> 40 & 1 ? factor : 1 / factor;
+    for (size_t i = 0; i < t->n_total; i++)
+        t->codes[i] = trial_code(t, z + shift + (t->values[i] - z) * truth->amount);
+}
+
+static void fault_channel_encoding(struct trial *t, struct nd_finding *truth)
+{
+    double z = (double)t->zero_point;
+    truth->amount = trial_uniform(t, 1.05, 1.3);
+    truth->channel = trial_range(t, 0, t->n_channels - 1);
+    for (size_t i = 0; i < t->n_total; i++)
+        if (trial_channel(t, i) == truth->channel)
+            t->codes[i] = trial_code(t, z + 9 + (t->values[i] - z) * truth->amount);
+}
+
+/* One step up or down in a tenth of the codes, as of another arithmetic. */
+static void add_steps(struct trial *t)
+{
+    for (size_t i = 0; i < t->n_total; i++)
+        if (trial_range(t, 0, 9) == 0)
+            t->codes[i] = fmin(fmax(t->codes[i] + (trial_next(t) >> 40 & 1 ? 1 : -1), t->low), t->high);
+}
+
 static void fault_channel_zero_point(struct trial *t, struct nd_finding *truth)
 {
     truth->amount = (trial_next(t) >> 40 & 1 ? 1 : -1) * (double)trial_range(t, 1, 5);
@@ -133,6 +161,18 @@ static void fault_channel_permutation(struct trial *t, struct nd_finding *truth)
         size_t c = trial_channel(t, i);
         t->codes[i] = t->expected[i + map[c] * t->inner - c * t->inner];
     }
+}
+
+static void fault_axes_with_steps(struct trial *t, struct nd_finding *truth)
+{
+    fault_axis_permutation(t, truth);
+    add_steps(t);
+}
+
+static void fault_channels_with_steps(struct trial *t, struct nd_finding *truth)
+{
+    fault_channel_permutation(t, truth);
+    add_steps(t);
 }
 
 static void fault_stale(struct trial *t, struct nd_finding *truth)
@@ -362,11 +402,15 @@ static const struct fault faults[] = {
     {ND_FAULT_SCALE, 2, fault_scale, 5e-4},
     {ND_FAULT_CHANNEL_SCALE, 3, fault_channel_scale, 1e-3},
     {ND_FAULT_ZERO_POINT, 2, fault_zero_point, 0},
+    {ND_FAULT_ENCODING, 2, fault_encoding, 2e-3},
+    {ND_FAULT_ENCODING, 3, fault_channel_encoding, 5e-3},
     {ND_FAULT_CHANNEL_ZERO_POINT, 2, fault_channel_zero_point, 0},
     {ND_FAULT_OFFSET_256, 2, fault_offset_256, 0},
     {ND_FAULT_OFFSET_SIGN, 2, fault_offset_sign, 0},
     {ND_FAULT_AXIS_PERMUTATION, 3, fault_axis_permutation, 0},
     {ND_FAULT_CHANNEL_PERMUTATION, 2, fault_channel_permutation, 0},
+    {ND_FAULT_AXIS_PERMUTATION, 3, fault_axes_with_steps, 0},
+    {ND_FAULT_CHANNEL_PERMUTATION, 3, fault_channels_with_steps, 0},
     {ND_FAULT_STALE, 2, fault_stale, 0},
     {ND_FAULT_SHIFTED, 2, fault_shifted, 0},
     {ND_FAULT_SHIFTED, 2, fault_shifted_samples, 0},

@@ -204,7 +204,61 @@ static void layouts_that_fit_alike_are_rivals(void **state)
     assert_named(&found, ND_FAULT_AXIS_PERMUTATION, SIZE_MAX, 0);
     assert_true(found.n_rivals >= 1);
     assert_int_equal(found.rivals[0].kind, ND_FAULT_AXIS_PERMUTATION);
+    assert_non_null(strstr(found.best.text, "2 orders explain the values equally"));
+    assert_non_null(strstr(found.best.text, "cannot be told"));
     trial_close(&t);
+}
+
+/* Channels 0 and 1 change places, and channel 1 is to hold what channel 4 is: which of the two channel 0 has
+ * cannot be told. */
+static void equal_channels_are_said_not_to_be_told_apart(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    size_t n_tried = 0;
+    for (uint64_t v = 0; v < N_TRIALS; v++) {
+        struct trial t;
+        trial_open(&t, seed + v, 4, TRIAL_SAMPLES);
+        if (t.n_channels < 5) {
+            trial_close(&t);
+            continue;
+        }
+        n_tried++;
+        for (size_t i = 0; i < t.n_total; i++)
+            if (trial_channel(&t, i) == 4)
+                t.values[i] = t.values[i - 3 * t.inner];
+        trial_expect(&t);
+        for (size_t i = 0; i < t.n_total; i++) {
+            size_t c = trial_channel(&t, i);
+            if (c < 2)
+                t.codes[i] = t.expected[c == 0 ? i + t.inner : i - t.inner];
+        }
+        struct nd_diagnosis found = examine(&t);
+        assert_named(&found, ND_FAULT_CHANNEL_PERMUTATION, SIZE_MAX, 2);
+        assert_non_null(strstr(found.best.text, "1 of them fit several equal channels"));
+        trial_close(&t);
+    }
+    assert_true(n_tried > 0);
+}
+
+/* Single steps alone are no permutation, however few values there are. */
+static void single_steps_are_no_permutation(void **state)
+{
+    (void)state;
+    uint64_t seed = first_seed();
+    for (uint64_t v = 0; v < N_TRIALS; v++) {
+        struct trial t;
+        trial_open(&t, seed + v, 4, TRIAL_SAMPLES);
+        for (size_t i = 0; i < t.n_total; i++) /* three codes */
+            t.values[i] = (double)t.zero_point + (double)trial_range(&t, 0, 2);
+        trial_expect(&t);
+        for (size_t i = 0; i < t.n_total; i++)
+            t.codes[i] = (double)t.zero_point + (double)trial_range(&t, 0, 2);
+        struct nd_diagnosis found = examine(&t);
+        assert_true(!found.is_found || (found.best.kind != ND_FAULT_AXIS_PERMUTATION &&
+                                        found.best.kind != ND_FAULT_CHANNEL_PERMUTATION));
+        trial_close(&t);
+    }
 }
 
 /* Every channel has its own zero point, and the axis of the quantisation is the one to look along. */
@@ -497,6 +551,11 @@ static void encodings_that_differ_are_named(void **state)
     assert_false(found.is_found);
     nd_doctor_encoding(&model, &(struct nd_quant){3, 1, doubled, points}, &found);
     assert_named(&found, ND_FAULT_SCALE, SIZE_MAX, 2);
+    nd_doctor_encoding(&model, &(struct nd_quant){3, 1, doubled, up}, &found);
+    assert_named(&found, ND_FAULT_ENCODING, SIZE_MAX, 2);
+    assert_string_equal(found.best.text,
+                        "the scale is 1 and the zero point 13 where the model says 0.5 and 10");
+    assert_int_equal(found.n_rivals, 0);
     nd_doctor_encoding(&model, &(struct nd_quant){3, 1, last, up}, &found);
     assert_named(&found, ND_FAULT_CHANNEL_SCALE, 2, 1.5);
     assert_int_equal(found.rivals[0].kind, ND_FAULT_ZERO_POINT);
@@ -528,6 +587,8 @@ int main(void)
         cmocka_unit_test(equal_values_show_a_shift_and_a_rival),
         cmocka_unit_test(dead_channels_hide_nothing),
         cmocka_unit_test(layouts_that_fit_alike_are_rivals),
+        cmocka_unit_test(equal_channels_are_said_not_to_be_told_apart),
+        cmocka_unit_test(single_steps_are_no_permutation),
         cmocka_unit_test(channels_with_their_own_zero_points_are_told_apart),
         cmocka_unit_test(devices_that_floor_are_judged_by_their_own_program),
         cmocka_unit_test(runs_that_differ_need_inputs_that_do_not),

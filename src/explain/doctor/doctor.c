@@ -20,6 +20,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_CHANNEL_SCALE] = "channel-scale",
     [ND_FAULT_ZERO_POINT] = "zero-point",
     [ND_FAULT_CHANNEL_ZERO_POINT] = "channel-zero-point",
+    [ND_FAULT_ENCODING] = "scale-and-zero-point",
     [ND_FAULT_OFFSET_256] = "offset-256",
     [ND_FAULT_OFFSET_SIGN] = "offset-sign",
     [ND_FAULT_AXIS_PERMUTATION] = "axis-permutation",

@@ -24,6 +24,7 @@ enum nd_fault_kind {
     ND_FAULT_CHANNEL_SCALE,      /* the same of one channel */
     ND_FAULT_ZERO_POINT,         /* amount: codes too high */
     ND_FAULT_CHANNEL_ZERO_POINT, /* the same of one channel */
+    ND_FAULT_ENCODING,    /* scale and zero point together, of all or of one channel; amount: the factor */
     ND_FAULT_OFFSET_256,         /* amount: 256 or -256; 8 bit codes that wrap where they should clip: 0 */
     ND_FAULT_OFFSET_SIGN,        /* real = s (q + z) for s (q - z); amount: codes too high, 2 z or -2 z */
     ND_FAULT_AXIS_PERMUTATION,   /* stored in another layout; amount 0 */
@@ -129,7 +130,8 @@ void nd_doctor_compare_floats(const float *ref, const float *test, size_t n, con
 
 /* What a capture says of an edge's quantisation against what the model says: ND_FAULT_SCALE or _CHANNEL_SCALE
  * (amount: capture / model), _ZERO_POINT or _CHANNEL_ZERO_POINT (capture - model), _OFFSET_256, _OFFSET_SIGN.
- * The fault of the first channel that differs; `channel` is SIZE_MAX when all differ alike. A wrong scale comes
+ * The fault of the first channel that differs; `channel` is SIZE_MAX when all differ alike. Where all scales and all
+ * zero points differ alike it is ND_FAULT_ENCODING (amount: capture / model of the scale); else a wrong scale comes
  * before a wrong zero point, which is then a rival. Arrays of length 1 stand for all channels; when one side is
  * not quantised nothing is found. */
 void nd_doctor_encoding(const struct nd_quant *model, const struct nd_quant *capture, struct nd_diagnosis *out);

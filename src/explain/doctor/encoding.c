@@ -99,6 +99,23 @@ static void add_point(const struct nd_quant *model, const struct nd_quant *captu
         add(out, &f);
 }
 
+/* One slip, as when the encodings of another tensor were taken. */
+static void add_both(const struct nd_quant *model, const struct nd_quant *capture, const struct channels *x,
+                     struct nd_diagnosis *out)
+{
+    double was = (double)model->zero_point[at(model, x->point)];
+    struct nd_finding f = {.kind = ND_FAULT_ENCODING,
+                           .channel = SIZE_MAX,
+                           .axis = -1,
+                           .amount = scale_ratio(model, capture, x->scale),
+                           .explained = 1,
+                           .n_wrong = x->n};
+    snprintf(f.text, sizeof f.text, "the scale is %.6g and the zero point %g where the model says %.6g and %g",
+             (double)capture->scale[at(capture, x->scale)], was + difference(model, capture, x->point),
+             (double)model->scale[at(model, x->scale)], was);
+    add(out, &f);
+}
+
 void nd_doctor_encoding(const struct nd_quant *model, const struct nd_quant *capture, struct nd_diagnosis *out)
 {
     *out = (struct nd_diagnosis){0};
@@ -106,6 +123,10 @@ void nd_doctor_encoding(const struct nd_quant *model, const struct nd_quant *cap
     if (model->n == 0 || capture->n == 0 || !is_same_length)
         return;
     struct channels x = look(model, capture);
+    if (x.n_scales == x.n && x.is_one_ratio && x.n_points == x.n && x.is_one_difference) {
+        add_both(model, capture, &x, out);
+        return;
+    }
     if (x.n_scales > 0)
         add_scale(model, capture, &x, out);
     if (x.n_points > 0)

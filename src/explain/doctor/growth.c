@@ -4,8 +4,8 @@
 #include "explain/doctor/values.h"
 
 enum { MIN_LAYERS = 6 };
-/* Chosen: a law of growth must leave half of the variance or less, and three quarters of the next best law's; without
- * growth the logarithm changes by less than log 2 over all layers. */
+/* Chosen: a law of growth must leave half of the variance or less, and three quarters of the next best law's;
+ * without growth the logarithm changes by less than log 2 over all layers. */
 static const double least_gain = 0.5, clear_of_next = 0.75;
 
 const char *nd_growth_name(enum nd_growth growth)

@@ -43,6 +43,7 @@ struct nd_doctor_fault {
     size_t first, end;       /* elements */
     ptrdiff_t shift;         /* elements or samples */
     int mode;                /* variants of a fault, private to its file */
+    double room;             /* codes that are that far from the predicted one fit, too */
     const int *permutation;  /* of the axes */
     const size_t *map;       /* [channels] */
     const double *predicted; /* [n_samples][n] */

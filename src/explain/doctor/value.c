@@ -51,6 +51,17 @@ static struct nd_doctor_span predict_scale(const struct nd_doctor *d, const stru
     return nd_doctor_of_value(d, zero_point + f->amount * (d->e->values[i] - zero_point));
 }
 
+/* Both at once. mode: by how much the zero point is off. */
+static struct nd_doctor_span predict_encoding(const struct nd_doctor *d, const struct nd_doctor_fault *f,
+                                              size_t s, size_t j)
+{
+    size_t i = s * d->e->n + j;
+    if (!is_touched(f, j))
+        return nd_doctor_exactly(d->e->expected[i]);
+    double zero_point = nd_doctor_zero_point(d, j);
+    return nd_doctor_of_value(d, zero_point + f->mode + f->amount * (d->e->values[i] - zero_point));
+}
+
 /* Codes that lack the clip: 8 bits of a wider integer. */
 static struct nd_doctor_span predict_wrapped(const struct nd_doctor *d, const struct nd_doctor_fault *f,
                                              size_t s, size_t j)
@@ -140,7 +151,8 @@ static double deepest(struct edge_of_interval *edges, size_t n)
     return at;
 }
 
-static enum nd_status find_factor(const struct nd_doctor *d, const struct part *part, double *out,
+/* Of codes that are `shift` too high. */
+static enum nd_status find_factor(const struct nd_doctor *d, const struct part *part, double shift, double *out,
                                   struct nd_error *err)
 {
     const struct nd_evidence *e = d->e;
@@ -158,12 +170,135 @@ static enum nd_status find_factor(const struct nd_doctor *d, const struct part *
         double zero_point = nd_doctor_zero_point(d, j), u = e->values[i] - zero_point;
         if (fabs(u) < 0.5)
             continue;
-        double a = (e->codes[i] - zero_point - d->above) / u, b = (e->codes[i] - zero_point + d->below) / u;
+        double code = e->codes[i] - zero_point - shift;
+        double a = (code - d->above) / u, b = (code + d->below) / u;
         edges[n++] = (struct edge_of_interval){fmin(a, b), 1};
         edges[n++] = (struct edge_of_interval){fmax(a, b), -1};
     }
     *out = n > 0 ? deepest(edges, n) : 1;
     free(edges);
+    return ND_OK;
+}
+
+/* ---- both ---- */
+
+/* Two free numbers fit a few codes of anything: as many elements, and codes that differ, must bear them out.
+ * Chosen. */
+enum { MIN_LINE = 24, MIN_LINE_CODES = 8, MAX_LINE = 1 << 14 };
+
+struct point {
+    double value, code; /* less the zero point */
+};
+
+static int compare_points(const void *a, const void *b)
+{
+    const struct point *x = a, *y = b;
+    if (x->value != y->value)
+        return x->value < y->value ? -1 : 1;
+    return x->code < y->code ? -1 : x->code > y->code;
+}
+
+static int compare_codes(const void *a, const void *b)
+{
+    const struct point *x = a, *y = b;
+    return x->code < y->code ? -1 : x->code > y->code;
+}
+
+/* Elements that measure anything, as value and code, by value. NULL: too few, or *err. */
+static struct point *list_points(const struct nd_doctor *d, const struct part *part, size_t *n_out,
+                                 enum nd_status *status, struct nd_error *err)
+{
+    size_t n_total = d->e->n_samples * d->e->n, n = 0, stride = n_total / MAX_LINE + 1, seen = 0;
+    struct point *points = nd_calloc(n_total / stride + 1, sizeof *points);
+    *status = points != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; points != NULL && i < n_total; i++) {
+        size_t j = i % d->e->n;
+        if (!is_in(part, j) || !nd_doctor_is_inside(d, i) || seen++ % stride != 0)
+            continue;
+        double zero_point = nd_doctor_zero_point(d, j);
+        points[n++] = (struct point){d->e->values[i] - zero_point, d->e->codes[i] - zero_point};
+    }
+    if (n < MIN_LINE) {
+        free(points);
+        return NULL;
+    }
+    qsort(points, n, sizeof *points, compare_points);
+    *n_out = n;
+    return points;
+}
+
+/* The median value and code of a run of points, which are in order by value. Leaves them in order by code. */
+static struct point middle(struct point *points, size_t n)
+{
+    struct point at = {.value = points[n / 2].value};
+    qsort(points, n, sizeof *points, compare_codes);
+    at.code = points[n / 2].code;
+    return at;
+}
+
+static size_t count_codes(struct point *points, size_t n)
+{
+    size_t n_codes = 1;
+    qsort(points, n, sizeof *points, compare_codes);
+    for (size_t i = 1; i < n; i++)
+        n_codes += points[i].code != points[i - 1].code;
+    return n_codes;
+}
+
+/* The line of most points: through the medians of the lower and the upper third, then by least squares over the
+ * points that lie within two steps of it. Single codes that are off pull neither. */
+static bool find_line(struct point *points, size_t n, double *factor, double *shift)
+{
+    size_t third = n / 3;
+    struct point low = middle(points, third), high = middle(points + n - third, third);
+    if (!(high.value > low.value))
+        return false;
+    double slope = (high.code - low.code) / (high.value - low.value), at = low.code - slope * low.value;
+    for (int turn = 0; turn < 4; turn++) {
+        double n_near = 0, x = 0, y = 0, xx = 0, xy = 0, room = turn == 0 ? 8 : 2;
+        for (size_t i = 0; i < n; i++) {
+            if (fabs(points[i].code - at - slope * points[i].value) > room)
+                continue;
+            n_near++;
+            x += points[i].value;
+            y += points[i].code;
+            xx += points[i].value * points[i].value;
+            xy += points[i].value * points[i].code;
+        }
+        double spread = n_near * xx - x * x;
+        if (n_near < MIN_LINE || !(spread > 0))
+            return false;
+        slope = (n_near * xy - x * y) / spread;
+        at = (y - slope * x) / n_near;
+    }
+    *factor = slope;
+    *shift = rint(at); /* zero points are codes */
+    return true;
+}
+
+static enum nd_status try_encoding(struct nd_doctor *d, const struct part *part, struct nd_error *err)
+{
+    double factor = 0, shift = 0;
+    size_t n = 0;
+    enum nd_status status;
+    struct point *points = list_points(d, part, &n, &status, err);
+    bool is_line = points != NULL && find_line(points, n, &factor, &shift) && factor > 0 && shift != 0 &&
+                   fabs(shift) < 65536 && count_codes(points, n) >= MIN_LINE_CODES;
+    free(points);
+    if (status == ND_OK && is_line)
+        status = find_factor(d, part, shift, &factor, err);
+    if (status != ND_OK || !is_line || factor <= 0 || factor == 1)
+        return status;
+    struct nd_doctor_fault f = fault_of(ND_FAULT_ENCODING, part, factor, predict_encoding);
+    f.mode = (int)shift;
+    if (part->channel == SIZE_MAX)
+        nd_doctor_try(d, &f,
+                      "scale and zero point are wrong together: codes are as of a scale %.5g times as large, "
+                      "and a zero point that is off by %+g",
+                      factor, shift);
+    else
+        nd_doctor_try(d, &f, "scale and zero point of channel %zu are wrong together: %.5g times as large, %+g",
+                      part->channel, factor, shift);
     return ND_OK;
 }
 
@@ -176,16 +311,18 @@ static enum nd_status try_part(struct nd_doctor *d, const struct part *part, str
     struct nd_doctor_fault f = fault_of(ND_FAULT_CHANNEL_ZERO_POINT, part, shift, predict_shift);
     if (shift != 0 && !is_whole)
         nd_doctor_try(d, &f, "the zero point of channel %zu is off by %+g", part->channel, shift);
-    enum nd_status status = find_factor(d, part, &factor, err);
-    if (status != ND_OK || factor == 1 || factor <= 0)
+    enum nd_status status = find_factor(d, part, 0, &factor, err);
+    if (status != ND_OK)
         return status;
+    if (factor == 1 || factor <= 0)
+        return d->out->is_found ? ND_OK : try_encoding(d, part, err);
     f = fault_of(is_whole ? ND_FAULT_SCALE : ND_FAULT_CHANNEL_SCALE, part, factor, predict_scale);
     if (is_whole)
         nd_doctor_try(d, &f, "codes are as of another scale, %.5g times as large", factor);
     else
         nd_doctor_try(d, &f, "codes of channel %zu are as of another scale, %.5g times as large", part->channel,
                       factor);
-    return ND_OK;
+    return d->out->is_found ? ND_OK : try_encoding(d, part, err); /* each alone is a special case */
 }
 
 /* The channel that holds 99 % of the codes that are no rounding of the value, or SIZE_MAX. */

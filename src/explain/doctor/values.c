@@ -10,8 +10,8 @@
 #include "base/memory.h"
 #include "explain/doctor/values_internal.h"
 
-/* Chosen: far off is an eighth of the reference's spread and four steps. Healthy devices, with 8 bits through some
- * sixty layers, stay below in nearly every element. */
+/* Chosen: far off is an eighth of the reference's spread and four steps. Healthy devices, with 8 bits through
+ * some sixty layers, stay below in nearly every element. */
 static const double far_of_spread = 1.0 / 8, far_steps = 4;
 /* Chosen: a value that a fault predicts lies within a quarter of the distance between its prediction and the
  * reference; then chance gives less than one in four. */
@@ -109,7 +109,8 @@ void nd_values_add(const struct nd_values_look *look, const struct nd_finding *f
 }
 
 struct score {
-    size_t n_decisive, n_right, n_broken, n_beside; /* n_broken: of n_beside, elements that the fault leaves alone */
+    size_t n_decisive, n_right, n_broken,
+        n_beside; /* n_broken: of n_beside, elements that the fault leaves alone */
     size_t n_far, n_explained;
     double low, high; /* of the reference in decisive elements: alike ones are no independent evidence */
 };
@@ -151,7 +152,8 @@ bool nd_values_holds(const struct nd_values_look *look, nd_values_predict predic
     *explained = score.n_far > 0 ? (double)score.n_explained / (double)score.n_far : 0;
     *chance = (double)score.n_decisive * log10(near_of_distance);
     return score.n_decisive >= ND_VALUES_MIN_DECISIVE && score.n_right * 100 >= score.n_decisive * 99 &&
-           score.n_broken * 100 <= score.n_beside && *explained >= 0.95 && score.high - score.low > look->far / 2;
+           score.n_broken * 100 <= score.n_beside && *explained >= 0.95 &&
+           score.high - score.low > look->far / 2;
 }
 
 static void measure(struct nd_values_look *look)
@@ -221,7 +223,8 @@ static enum nd_status examine(const struct nd_values *values, bool is_gross_only
     return status;
 }
 
-enum nd_status nd_values_examine(const struct nd_values *values, struct nd_value_findings *out, struct nd_error *err)
+enum nd_status nd_values_examine(const struct nd_values *values, struct nd_value_findings *out,
+                                 struct nd_error *err)
 {
     return examine(values, false, out, err);
 }

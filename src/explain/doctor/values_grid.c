@@ -141,7 +141,8 @@ static const struct grid *grid_of(const struct nd_values_look *look)
 
 struct cuts {
     size_t n, n_right[N_DIRECTIONS]; /* elements that the direction gives */
-    size_t n_deciding[N_DIRECTIONS]; /* where it and rounding to nearest are not the same, and the test is one of them */
+    size_t n_deciding[N_DIRECTIONS]; /* where it and rounding to nearest are not the same, and the test is one
+                                        of them */
     size_t n_deciding_right[N_DIRECTIONS];
 };
 
@@ -170,8 +171,8 @@ static struct cuts count_cuts(const struct nd_values_look *look, const struct gr
 
 static const char *const direction_names[N_DIRECTIONS] = {"to nearest", "toward zero", "down", "up"};
 
-/* Chosen: a cut gives 99 % of all elements and of at least 10 that decide. A gain of half a unit gives those that
- * decide too, but not the others. */
+/* Chosen: a cut gives 99 % of all elements and of at least 10 that decide. A gain of half a unit gives those
+ * that decide too, but not the others. */
 static void try_model(const struct nd_values_look *look, const struct grid *grid)
 {
     enum { MIN_DECIDING = 10 };

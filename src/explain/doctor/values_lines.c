@@ -83,11 +83,15 @@ static void say(const struct nd_values_look *look, const struct axis *axis, cons
     f.axis = axis->number;
     const char *name = name_lines(v, axis->number);
     if (is_constant)
-        nd_values_add(look, &f, "%zu of %zu %s (along axis %d) are one value each, the first is %zu; the reference's "
-                      "are not", n, axis->n_lines, name, axis->number, first);
+        nd_values_add(look, &f,
+                      "%zu of %zu %s (along axis %d) are one value each, the first is %zu; the reference's "
+                      "are not",
+                      n, axis->n_lines, name, axis->number, first);
     else
-        nd_values_add(look, &f, "%zu of %zu %s (along axis %d) repeat themselves after %zu elements, the first is "
-                      "%zu; the reference's do not", n, axis->n_lines, name, axis->number, lines->period, first);
+        nd_values_add(look, &f,
+                      "%zu of %zu %s (along axis %d) repeat themselves after %zu elements, the first is "
+                      "%zu; the reference's do not",
+                      n, axis->n_lines, name, axis->number, lines->period, first);
 }
 
 void nd_values_try_lines(const struct nd_values_look *look)

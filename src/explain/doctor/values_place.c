@@ -60,7 +60,8 @@ static void try_repeated(const struct nd_values_look *look)
     if (n_repeated == n_asked)
         nd_values_add(look, &f, "every sample holds the same values; the reference's samples differ");
     else
-        nd_values_add(look, &f, "%zu of %zu samples repeat the output of the sample before, the first is sample %zu",
+        nd_values_add(look, &f,
+                      "%zu of %zu samples repeat the output of the sample before, the first is sample %zu",
                       n_repeated, n_asked, first);
 }
 
@@ -118,7 +119,8 @@ static double predict_operand(const struct nd_values_look *look, const void *fau
     return o->mode == 0 ? ref + (before - now) : ref - (before - now);
 }
 
-/* An Add, Sub or Mul of which one operand is late. Codes are clipped and tell nothing there: the judge leaves 1 %. */
+/* An Add, Sub or Mul of which one operand is late. Codes are clipped and tell nothing there: the judge leaves 1
+ * %. */
 void nd_values_try_operand(const struct nd_values_look *look)
 {
     double explained, chance;
@@ -135,8 +137,8 @@ void nd_values_try_operand(const struct nd_values_look *look)
 
 /* ---- windows ---- */
 
-/* The elements of all samples that are far off lie in one window of at most half the tensor, and fill half of it. What
- * it holds is the same in every sample. */
+/* The elements of all samples that are far off lie in one window of at most half the tensor, and fill half of
+ * it. What it holds is the same in every sample. */
 void nd_values_try_window(const struct nd_values_look *look)
 {
     const struct nd_values *v = look->v;
@@ -163,7 +165,8 @@ void nd_values_try_window(const struct nd_values_look *look)
         return;
     struct nd_finding f = nd_values_finding(look, ND_FAULT_UNWRITTEN_WINDOW, (double)(end - first), 1, 0);
     if (is_constant)
-        nd_values_add(look, &f, "elements %zu to %zu hold %.6g, all others are right", first, end - 1, v->test[first]);
+        nd_values_add(look, &f, "elements %zu to %zu hold %.6g, all others are right", first, end - 1,
+                      v->test[first]);
     else
         nd_values_add(look, &f, "elements %zu to %zu are the same in every sample, all others are right", first,
                       end - 1);
@@ -202,8 +205,8 @@ static void say_launches(const struct changes *c, bool is_first_apart, const dou
                          struct nd_value_findings *out)
 {
     bool is_window = (c->end - c->first) * 2 <= n && c->n * 2 >= c->end - c->first && c->n >= 2;
-    struct nd_finding f = {is_window ? ND_FAULT_UNWRITTEN_WINDOW : ND_FAULT_FIRST_LAUNCH, SIZE_MAX, -1, 0, 1, c->n, "",
-                           0};
+    struct nd_finding f = {
+        is_window ? ND_FAULT_UNWRITTEN_WINDOW : ND_FAULT_FIRST_LAUNCH, SIZE_MAX, -1, 0, 1, c->n, "", 0};
     if (!is_window && !is_first_apart)
         return;
     f.amount = is_window ? (double)(c->end - c->first) : (double)c->n;
@@ -214,12 +217,15 @@ static void say_launches(const struct changes *c, bool is_first_apart, const dou
     if (is_constant && is_first_apart)
         snprintf(held, sizeof held, "; the first run holds %.6g there", x[c->first]);
     if (is_window)
-        snprintf(f.text, sizeof f.text, "elements %zu to %zu %s of the same input, all others do not%s", c->first,
-                 c->end - 1, is_first_apart ? "differ between the first and all later runs" : "change from run to run",
+        snprintf(f.text, sizeof f.text, "elements %zu to %zu %s of the same input, all others do not%s",
+                 c->first, c->end - 1,
+                 is_first_apart ? "differ between the first and all later runs" : "change from run to run",
                  held);
     else
-        snprintf(f.text, sizeof f.text, "the first run differs from all later ones of the same input in %zu of %zu "
-                 "values, by up to %.3g", c->n, n, c->most);
+        snprintf(f.text, sizeof f.text,
+                 "the first run differs from all later ones of the same input in %zu of %zu "
+                 "values, by up to %.3g",
+                 c->n, n, c->most);
     out->items[out->n++] = f;
 }
 
@@ -238,7 +244,8 @@ void nd_values_compare_launches(const double *const *launches, size_t n_launches
         c = k > 1 ? compare_runs(launches[1], launches[k], n) : (struct changes){0};
         later.n += c.n;
     }
-    /* One more run than two shows that the later ones are stable. Rounding that depends on the run is no fault. */
+    /* One more run than two shows that the later ones are stable. Rounding that depends on the run is no fault.
+     */
     bool is_first_apart = later.n == 0 && n_launches > 2;
     double noise = step > 0 ? 2 * step : ldexp(largest(launches[n_launches - 1], n), -6);
     if (all.n > 0 && all.most > noise)

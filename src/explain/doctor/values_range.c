@@ -86,7 +86,8 @@ void nd_values_try_clamp(const struct nd_values_look *look)
     c.gain = find_gain(look, &c);
     bool has_gain = fabs(c.gain - 1) > 0.02 && c.gain > 0, has_clamp = c.has_low || c.has_high;
     c.gain = has_gain ? c.gain : 1;
-    if ((!has_gain && !has_clamp) || !is_sharp(look, &c) || !nd_values_holds(look, predict_clamp, &c, &explained, &chance))
+    if ((!has_gain && !has_clamp) || !is_sharp(look, &c) ||
+        !nd_values_holds(look, predict_clamp, &c, &explained, &chance))
         return;
     bool is_end = has_gain && is_end_of_type(look, &c);
     has_clamp = has_clamp && !is_end;
@@ -156,7 +157,8 @@ static double sharpen(double period, double unit, int *n_bits)
 static bool try_period(const struct nd_values_look *look, double period, int n_bits)
 {
     const struct nd_values *v = look->v;
-    double unit = v->step > 0 ? v->step : 1, zero = v->step > 0 ? -v->step * v->zero_point : 0, explained, chance;
+    double unit = v->step > 0 ? v->step : 1, zero = v->step > 0 ? -v->step * v->zero_point : 0, explained,
+           chance;
     const double lows[] = {zero, zero - period / 2, look->test_low};
     for (size_t k = 0; k < sizeof lows / sizeof lows[0]; k++) {
         const struct wrap w = {period, lows[k]};
@@ -174,8 +176,8 @@ static bool try_period(const struct nd_values_look *look, double period, int n_b
     return false;
 }
 
-/* Codes of fewer bits than their type: all lie in one window of 2^8 or 2^16 steps, the reference's do not, and the low
- * bits are the reference's, up to four steps, in 99 % of the elements. */
+/* Codes of fewer bits than their type: all lie in one window of 2^8 or 2^16 steps, the reference's do not, and
+ * the low bits are the reference's, up to four steps, in 99 % of the elements. */
 static bool try_low_bits(const struct nd_values_look *look, int n_bits)
 {
     const struct nd_values *v = look->v;
@@ -219,8 +221,8 @@ void nd_values_try_wrap(const struct nd_values_look *look)
 
 /* ---- cliffs ---- */
 
-/* From a value of x on, in the tensor itself or in another, elements are one constant or lost. mode 1: up, -1: down,
- * 0: magnitudes up. */
+/* From a value of x on, in the tensor itself or in another, elements are one constant or lost. mode 1: up, -1:
+ * down, 0: magnitudes up. */
 struct cliff {
     const double *x;
     int mode;
@@ -240,8 +242,8 @@ static bool is_behind(const struct nd_values_look *look, size_t i, double consta
     return isfinite(constant) ? x == constant : !isfinite(x);
 }
 
-/* Whether the broken elements and the right ones part at one value of x. Elements that hold the constant and are not
- * far off belong to neither. */
+/* Whether the broken elements and the right ones part at one value of x. Elements that hold the constant and
+ * are not far off belong to neither. */
 static bool is_parted(const struct nd_values_look *look, double constant, struct cliff *c)
 {
     c->right = -HUGE_VAL;
@@ -300,8 +302,8 @@ static const struct {
     {3.38953e38, "bfloat16 ends at 3.39e38"},
 };
 
-/* The limit between the last right value and the first broken one; the nearest to them where there are several. A gap
- * of more than a factor of 4 says too little. */
+/* The limit between the last right value and the first broken one; the nearest to them where there are several.
+ * A gap of more than a factor of 4 says too little. */
 static const char *explain_limit(const struct cliff *c)
 {
     double right = fabs(c->right), broken = fabs(c->broken);
@@ -344,8 +346,8 @@ static bool try_cliff(const struct nd_values_look *look, double constant, const 
     struct nd_finding f = nd_values_finding(look, ND_FAULT_HARD_CLIFF, sign * c->broken,
                                             (double)c->n_broken / (double)look->n_far, chance);
     nd_values_add(look, &f, "%s where the %s%s is %.6g or %s (right up to %.6g)%s%s",
-                  name_constant(look, constant, number), c->mode == 0 ? "magnitude" : "value", of, sign * c->broken,
-                  c->mode < 0 ? "less" : "more", sign * c->right, limit != NULL ? ": " : "",
+                  name_constant(look, constant, number), c->mode == 0 ? "magnitude" : "value", of,
+                  sign * c->broken, c->mode < 0 ? "less" : "more", sign * c->right, limit != NULL ? ": " : "",
                   limit != NULL ? limit : "");
     return true;
 }

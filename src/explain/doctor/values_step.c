@@ -143,7 +143,8 @@ static void say_step(const struct nd_values_look *look, const char *function, co
                      size_t n)
 {
     struct nd_finding f = nd_values_finding(look, ND_FAULT_STEP, most, 1, 0);
-    nd_values_add(look, &f, "%s amplifies: its input '%.40s' differs by at most %.3g in the %zu elements that differ",
+    nd_values_add(look, &f,
+                  "%s amplifies: its input '%.40s' differs by at most %.3g in the %zu elements that differ",
                   function, name, most, n);
 }
 

@@ -178,6 +178,7 @@ struct nd_explained_fault {
  *     scale, channel-scale             another scale than the model's [the capture's over the model's]
  *     zero-point, channel-zero-point,
  *     offset-256, offset-sign          another zero point [the capture's less the model's]
+ *     scale-and-zero-point             both, all channels alike [the capture's scale over the model's]
  *     wrong-type                       signed where the model is unsigned or the reverse, but the bits are the
  *                                      model's codes; the step is not examined [0]
  *     off-grid                         floats that are no codes: computed in floats [their share]

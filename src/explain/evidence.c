@@ -110,7 +110,7 @@ static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
     return nd_exam_collect(exam, err);
 }
 
-enum { MOST_HYPOTHESES = 1 + ND_EXAM_FUSIONS + ND_EXAM_OPERANDS };
+enum { MOST_HYPOTHESES = 2 + ND_EXAM_FUSIONS + ND_EXAM_OPERANDS };
 
 struct hypotheses {
     size_t n;
@@ -145,6 +145,9 @@ static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
     for (size_t k = 0; k < exam->n_operands && !exam->is_forced; k++)
         add_hypothesis(h, ND_FAULT_STALE_OPERAND, exam->stale[k], "computed with '%.100s' of the previous sample",
                        nd_model_edge(model, exam->operands[k])->name);
+    if (exam->transposed != NULL && !exam->is_forced)
+        add_hypothesis(h, ND_FAULT_TRANSPOSED_WEIGHTS, exam->transposed, "%s",
+                       "its weights are transposed: their bytes are read in the other order");
 }
 
 static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "exact/programs/transposed.h"
 
 enum {
     MOST_SAMPLES = 64, /* of a unit */
@@ -113,6 +114,23 @@ static enum nd_status make_other(struct nd_exam *exam, const struct nd_exact_uni
     return status;
 }
 
+/* What the unit would give with its weights transposed. */
+static enum nd_status keep_transposed(struct nd_exam *exam, const struct nd_exact_unit *unit, struct nd_error *err)
+{
+    struct nd_array codes;
+    enum nd_status status = nd_unit_transposed(unit, exam->unit_program, &exam->usual, &codes, err);
+    if (status == ND_OK && codes.n > 0 && codes.n == exam->n) {
+        if (exam->transposed == NULL)
+            exam->transposed = nd_calloc(exam->n_samples * exam->n, sizeof *exam->transposed);
+        if (exam->transposed == NULL)
+            status = nd_fail_memory(err);
+        else
+            memcpy(exam->transposed + exam->slot * exam->n, codes.x, codes.n * sizeof *codes.x);
+    }
+    nd_array_deinit(&codes);
+    return status;
+}
+
 static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
                                       bool *is_made, struct nd_error *err)
 {
@@ -120,6 +138,11 @@ static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit 
     struct nd_exam *exam = context;
     bool is_covered;
     *is_made = false;
+    if (unit->edge == exam->edge && exam->to == NULL && !exam->is_forced) {
+        enum nd_status status = keep_transposed(exam, unit, err);
+        if (status != ND_OK)
+            return status;
+    }
     if (exam->is_other && (unit->edge == exam->edge || unit->edge == exam->helper))
         return make_other(exam, unit, err);
     nd_array_deinit(&exam->made);
@@ -413,6 +436,7 @@ void nd_exam_deinit(struct nd_exam *exam)
     free(exam->values);
     free(exam->expected);
     free(exam->others);
+    free(exam->transposed);
     for (size_t k = 0; k < ND_EXAM_FUSIONS; k++)
         free(exam->fusions[k]);
     for (size_t k = 0; k < ND_EXAM_OPERANDS; k++) {

@@ -6,8 +6,9 @@ import unittest
 
 import numpy as np
 
+import onnx_bytes
 import support
-from support import npudiff
+from support import MODELS, npudiff
 
 SEED = 20261123
 SCALE = 0.05
@@ -83,6 +84,76 @@ class Labels(unittest.TestCase):
         self.assertIn("'test' does not state their scale", pair["reason"])
         recalibrated = np.clip((self.codes.astype(np.int64) - 128) / 1.3 + 128, 0, 255).round().astype(np.uint8)
         self.assertIsNone(self.pair(recalibrated, SCALE * 1.3, 128, code=3)["label"])
+
+
+class Layers(unittest.TestCase):
+    """What `explain` says of dumps of a whole model: every tensor but one is what the model gives."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.shared = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.shared.cleanup)
+        cls.path = pathlib.Path(cls.shared.name)
+        cls.dumps = {m: cls.dump(MODELS / m) for m in ("cnn.w8a8.onnx", "vit.w8a8.onnx")}
+
+    @classmethod
+    def dump(cls, model):
+        support.capture(model, ["cpu"], ["uniform:6"], cls.path / "real.h5", "-f")
+        with support.Capture(cls.path / "real.h5") as capture:
+            np.savez(cls.path / f"{model.name}.in.npz", image=capture.file["probes/uniform/inputs/image"][:])
+            return {name: capture.values("uniform", name) for name in capture.edges}
+
+    def explain(self, model, arrays, expect=1):
+        np.savez(self.path / "o.npz", **arrays)
+        npudiff("import", "numpy", self.path / "o.npz", "--model", MODELS / model, "--inputs", self.path / f"{model}.in.npz",
+                "--probe", "uniform", "-o", self.path / "o.h5", "-f", "-q")
+        report = json.loads(npudiff("explain", "--quantised", MODELS / model, self.path / "o.h5", "--json", expect=expect))
+        return {f["unit"]: f for f in report["devices"][0]["faulty"]}
+
+    def changed(self, model, changes):
+        """The dump of the model with other bytes for some initializers."""
+        data = bytearray((MODELS / model).read_bytes())
+        found = onnx_bytes.initializers(bytes(data))
+        for name, change in changes.items():
+            dims, begin, end = found[name]
+            data[begin:end] = change(bytes(data[begin:end]), dims)
+        (self.path / model.replace(".", "-changed.", 1)).write_bytes(bytes(data))
+        return self.dump(self.path / model.replace(".", "-changed.", 1))
+
+    def test_what_is_as_it_should_be_has_no_fault(self):
+        for model, arrays in self.dumps.items():
+            self.assertEqual(self.explain(model, arrays, expect=0), {})
+
+    def test_transposed_weights(self):
+        def turn(data, dims):
+            return np.ascontiguousarray(np.frombuffer(data, np.int8).reshape(dims).T).tobytes()
+        faults = self.explain("vit.w8a8.onnx", self.changed("vit.w8a8.onnx", {"block1/attn/v.weight_quantized": turn}))
+        found, = faults.items()
+        self.assertIn("block1/attn/v", found[0])
+        self.assertEqual(found[1]["kind"], "transposed-weights")
+        self.assertIn("weights are transposed", found[1]["text"])
+
+    def test_an_encoding_of_another_tensor(self):
+        arrays = dict(self.dumps["cnn.w8a8.onnx"])
+        dump = self.changed("cnn.w8a8.onnx", {
+            "pointwise/relu_scale": lambda data, _: (np.frombuffer(data, np.float32) * np.float32(1.25)).tobytes(),
+            "pointwise/relu_zero_point": lambda data, _: bytes([21])})
+        arrays["pointwise/relu"] = dump["pointwise/relu"]
+        faults = self.explain("cnn.w8a8.onnx", arrays)
+        self.assertEqual(faults["pointwise/relu"]["kind"], "scale-and-zero-point")
+        self.assertAlmostEqual(faults["pointwise/relu"]["amount"], 0.8, delta=0.01)
+        self.assertIn("+21", faults["pointwise/relu"]["text"])
+
+    def test_permuted_axes_beside_single_steps(self):
+        rng = np.random.default_rng(SEED)
+        arrays = dict(self.dumps["cnn.w8a8.onnx"])
+        codes = arrays["depthwise/relu"]  # [S, 1, C, H, W] as [S, 1, H, W, C]
+        moved = np.moveaxis(codes, 2, -1).reshape(codes.shape).astype(np.int64)
+        steps = (rng.integers(0, 10, moved.shape) == 0) * rng.choice([-1, 1], moved.shape)
+        arrays["depthwise/relu"] = np.clip(moved + steps, 0, 255).astype(np.uint8)
+        faults = self.explain("cnn.w8a8.onnx", arrays)
+        self.assertEqual(faults["depthwise/relu"]["kind"], "axis-permutation")
+        self.assertIn("single steps besides", faults["depthwise/relu"]["text"])
 
 
 if __name__ == "__main__":

@@ -18,16 +18,17 @@ enum nd_fault_kind {
     ND_FAULT_ROUNDING,            /* a hypothesis of the caller; amount 0 */
     ND_FAULT_FALLBACK,            /* the same */
     ND_FAULT_FUSION,              /* the same */
+    ND_FAULT_TRANSPOSED_WEIGHTS,  /* the same */
     ND_FAULT_STOCHASTIC_ROUNDING, /* up with the probability of the fraction; amount: chi-square per bin */
     ND_FAULT_FLIPS,              /* runs differ by a step, whatever the fraction; amount: share that is wrong */
     ND_FAULT_SCALE,              /* amount: factor by which code - zero point is too large */
     ND_FAULT_CHANNEL_SCALE,      /* the same of one channel */
     ND_FAULT_ZERO_POINT,         /* amount: codes too high */
     ND_FAULT_CHANNEL_ZERO_POINT, /* the same of one channel */
-    ND_FAULT_ENCODING,    /* scale and zero point together, of all or of one channel; amount: the factor */
-    ND_FAULT_OFFSET_256,         /* amount: 256 or -256; 8 bit codes that wrap where they should clip: 0 */
-    ND_FAULT_OFFSET_SIGN,        /* real = s (q + z) for s (q - z); amount: codes too high, 2 z or -2 z */
-    ND_FAULT_AXIS_PERMUTATION,   /* stored in another layout; amount 0 */
+    ND_FAULT_ENCODING,         /* scale and zero point together, of all or of one channel; amount: the factor */
+    ND_FAULT_OFFSET_256,       /* amount: 256 or -256; 8 bit codes that wrap where they should clip: 0 */
+    ND_FAULT_OFFSET_SIGN,      /* real = s (q + z) for s (q - z); amount: codes too high, 2 z or -2 z */
+    ND_FAULT_AXIS_PERMUTATION, /* stored in another layout; amount 0 */
     ND_FAULT_CHANNEL_PERMUTATION, /* amount: channels that are elsewhere */
     ND_FAULT_STALE,               /* amount: samples that the codes are late; 0: all are the first sample's */
     ND_FAULT_SHIFTED,             /* amount: elements (or samples, as the text says) further back in memory */
@@ -65,7 +66,8 @@ bool nd_fault_is_note(enum nd_fault_kind kind);
 
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */
 struct nd_hypothesis {
-    enum nd_fault_kind kind; /* ND_FAULT_ROUNDING, _FALLBACK, _FUSION or _STALE_OPERAND */
+    enum nd_fault_kind kind; /* ND_FAULT_ROUNDING, _FALLBACK, _FUSION, _STALE_OPERAND or
+                                _TRANSPOSED_WEIGHTS */
     const char *text;        /* "fused with 'x'", "in float32", "rounded by floor" */
     const double *codes;     /* [n_samples][n]; NaN where it says nothing */
 };
@@ -99,7 +101,8 @@ struct nd_finding {
     double explained; /* share of the codes that were wrong and are right under the fault */
     size_t n_wrong;
     char text[160];
-    double chance; /* that values of an innocent device look so: base 10 logarithm, at most 0; 0 where it is not stated */
+    double chance; /* that values of an innocent device look so: base 10 logarithm, at most 0; 0 where it is not
+                      stated */
 };
 
 enum { ND_MAX_RIVALS = 4 };
@@ -130,10 +133,10 @@ void nd_doctor_compare_floats(const float *ref, const float *test, size_t n, con
 
 /* What a capture says of an edge's quantisation against what the model says: ND_FAULT_SCALE or _CHANNEL_SCALE
  * (amount: capture / model), _ZERO_POINT or _CHANNEL_ZERO_POINT (capture - model), _OFFSET_256, _OFFSET_SIGN.
- * The fault of the first channel that differs; `channel` is SIZE_MAX when all differ alike. Where all scales and all
- * zero points differ alike it is ND_FAULT_ENCODING (amount: capture / model of the scale); else a wrong scale comes
- * before a wrong zero point, which is then a rival. Arrays of length 1 stand for all channels; when one side is
- * not quantised nothing is found. */
+ * The fault of the first channel that differs; `channel` is SIZE_MAX when all differ alike. Where all scales
+ * and all zero points differ alike it is ND_FAULT_ENCODING (amount: capture / model of the scale); else a wrong
+ * scale comes before a wrong zero point, which is then a rival. Arrays of length 1 stand for all channels; when
+ * one side is not quantised nothing is found. */
 void nd_doctor_encoding(const struct nd_quant *model, const struct nd_quant *capture, struct nd_diagnosis *out);
 
 #endif

@@ -67,6 +67,9 @@ bool nd_doctor_is_wrong(const struct nd_doctor *d, size_t i);
 bool nd_doctor_is_hard(const struct nd_doctor *d, size_t i);
 /* Clipped neither as expected nor as given: only such an element measures anything. */
 bool nd_doctor_is_inside(const struct nd_doctor *d, size_t i);
+/* Codes are further off than by the single steps that other arithmetic makes. Only then a fault may be held
+ * against the codes with room for these: it would fit many a tensor of few codes. */
+bool nd_doctor_is_far_off(const struct nd_doctor *d);
 struct nd_doctor_span nd_doctor_exactly(double code);
 /* The codes that a program of the usual kind may give for a value, clipped. */
 struct nd_doctor_span nd_doctor_of_value(const struct nd_doctor *d, double value);

@@ -43,6 +43,17 @@ double nd_doctor_zero_point(const struct nd_doctor *d, size_t j)
     return (double)quant->zero_point[j / inner % quant->n];
 }
 
+bool nd_doctor_is_far_off(const struct nd_doctor *d)
+{
+    enum {
+        MIN_FAR = 16
+    }; /* elements; chosen, as are two steps and a quarter: chance is then out of the question */
+    size_t n_far = 0;
+    for (size_t i = 0; i < d->e->n_samples * d->e->n; i++)
+        n_far += nd_doctor_is_known(d, i) && fabs(d->e->codes[i] - d->e->expected[i]) > 2;
+    return n_far >= MIN_FAR && n_far * 4 >= d->n_wrong;
+}
+
 struct nd_doctor_span nd_doctor_exactly(double code)
 {
     return (struct nd_doctor_span){true, code, code};

@@ -185,17 +185,6 @@ static enum nd_status try_channels(struct nd_doctor *d, const struct nd_doctor_a
     return ND_OK;
 }
 
-/* With single steps besides, a permutation fits many a tensor of few codes: it must explain codes that are
- * further off. Chosen: enough elements that chance is out of the question, and a quarter of what is wrong. */
-static bool is_far_off(const struct nd_doctor *d)
-{
-    enum { MIN_FAR = 16 };
-    size_t n_far = 0;
-    for (size_t i = 0; i < d->e->n_samples * d->e->n; i++)
-        n_far += nd_doctor_is_known(d, i) && fabs(d->e->codes[i] - d->e->expected[i]) > 2;
-    return n_far >= MIN_FAR && n_far * 4 >= d->n_wrong;
-}
-
 static enum nd_status try_all(struct nd_doctor *d, double room, struct nd_error *err)
 {
     struct nd_doctor_axis axes[ND_DOCTOR_AXES];
@@ -211,7 +200,7 @@ enum nd_status nd_doctor_try_layouts(struct nd_doctor *d, struct nd_error *err)
 {
     bool was_found = d->out->is_found;
     enum nd_status status = try_all(d, 0, err);
-    if (status == ND_OK && !was_found && !d->out->is_found && is_far_off(d))
+    if (status == ND_OK && !was_found && !d->out->is_found && nd_doctor_is_far_off(d))
         status = try_all(d, 1, err);
     return status;
 }

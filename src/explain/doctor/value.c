@@ -2,6 +2,7 @@
  * elements allow: each allows an interval of factors, and where most intervals overlap is a sharp answer even
  * when single codes are off (a least-squares fit would be pulled by them and blunted by rounding). */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -59,7 +60,10 @@ static struct nd_doctor_span predict_encoding(const struct nd_doctor *d, const s
     if (!is_touched(f, j))
         return nd_doctor_exactly(d->e->expected[i]);
     double zero_point = nd_doctor_zero_point(d, j);
-    return nd_doctor_of_value(d, zero_point + f->mode + f->amount * (d->e->values[i] - zero_point));
+    struct nd_doctor_span span =
+        nd_doctor_of_value(d, zero_point + f->mode + f->amount * (d->e->values[i] - zero_point));
+    return (struct nd_doctor_span){true, nd_doctor_clip(d, span.low - f->room),
+                                   nd_doctor_clip(d, span.high + f->room)};
 }
 
 /* Codes that lack the clip: 8 bits of a wider integer. */
@@ -276,29 +280,53 @@ static bool find_line(struct point *points, size_t n, double *factor, double *sh
     return true;
 }
 
+/* The line as a fault: of one number where the other is as it should be. room: single steps besides. */
+static bool say_encoding(struct nd_doctor *d, const struct part *part, double factor, double shift, double room)
+{
+    static const double same_scale =
+        1.0 / 1024; /* relative; a quarter of a step at the end of 8 bits; chosen */
+    const char *besides = room > 0 ? "; single steps besides" : "";
+    bool is_whole = part->channel == SIZE_MAX, is_scale = fabs(factor - 1) > same_scale, is_point = shift != 0;
+    if (!is_scale && !is_point)
+        return false;
+    enum nd_fault_kind kind = is_scale && is_point ? ND_FAULT_ENCODING
+                              : is_scale           ? (is_whole ? ND_FAULT_SCALE : ND_FAULT_CHANNEL_SCALE)
+                              : is_whole           ? ND_FAULT_ZERO_POINT
+                                                   : ND_FAULT_CHANNEL_ZERO_POINT;
+    struct nd_doctor_fault f = fault_of(kind, part, is_scale ? factor : 1, predict_encoding);
+    f.mode = (int)shift;
+    f.room = room;
+    char where[48] = "";
+    if (!is_whole)
+        snprintf(where, sizeof where, " of channel %zu", part->channel);
+    bool holds =
+        is_scale && is_point
+            ? nd_doctor_try(d, &f,
+                            "scale and zero point%s are wrong together: %.5g times as large, and off by %+g%s",
+                            where, factor, shift, besides)
+        : is_scale ? nd_doctor_try(d, &f, "codes%s are as of another scale, %.5g times as large%s", where,
+                                   factor, besides)
+                   : nd_doctor_try(d, &f, "the zero point%s is off by %+g%s", where, shift, besides);
+    if (holds && !is_scale && d->out->best.kind == kind)
+        d->out->best.amount = shift;
+    return holds;
+}
+
 static enum nd_status try_encoding(struct nd_doctor *d, const struct part *part, struct nd_error *err)
 {
     double factor = 0, shift = 0;
     size_t n = 0;
     enum nd_status status;
     struct point *points = list_points(d, part, &n, &status, err);
-    bool is_line = points != NULL && find_line(points, n, &factor, &shift) && factor > 0 && shift != 0 &&
+    bool is_line = points != NULL && find_line(points, n, &factor, &shift) && factor > 0 &&
                    fabs(shift) < 65536 && count_codes(points, n) >= MIN_LINE_CODES;
     free(points);
     if (status == ND_OK && is_line)
         status = find_factor(d, part, shift, &factor, err);
-    if (status != ND_OK || !is_line || factor <= 0 || factor == 1)
+    if (status != ND_OK || !is_line || factor <= 0)
         return status;
-    struct nd_doctor_fault f = fault_of(ND_FAULT_ENCODING, part, factor, predict_encoding);
-    f.mode = (int)shift;
-    if (part->channel == SIZE_MAX)
-        nd_doctor_try(d, &f,
-                      "scale and zero point are wrong together: codes are as of a scale %.5g times as large, "
-                      "and a zero point that is off by %+g",
-                      factor, shift);
-    else
-        nd_doctor_try(d, &f, "scale and zero point of channel %zu are wrong together: %.5g times as large, %+g",
-                      part->channel, factor, shift);
+    if (!say_encoding(d, part, factor, shift, 0) && nd_doctor_is_far_off(d))
+        say_encoding(d, part, factor, shift, 1); /* other arithmetic, or codes that were quantised twice */
     return ND_OK;
 }
 

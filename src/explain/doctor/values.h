@@ -1,18 +1,19 @@
-/* Values beside what they should be: which fault makes a whole tensor of one device differ from the reference's.
+/* Values beside what they should be: which fault makes a whole tensor of one device differ from the
+ * reference's.
  *
- * It looks at real numbers, so it judges codes (as multiples of their step) and floats of every type alike. It knows
- * nothing of models: the reference is what another device, the quantised reference or the float model has in the same
- * elements. The diagnoses stand in one table (values.c); a file for each group holds their tests:
+ * It looks at real numbers, so it judges codes (as multiples of their step) and floats of every type alike. It
+ * knows nothing of models: the reference is what another device, the quantised reference or the float model has
+ * in the same elements. The diagnoses stand in one table (values.c); a file for each group holds their tests:
  *   values_grid.c    the grid that floats lie on; cut to it instead of rounded
  *   values_range.c   clamps with a gain, cliffs, wrap-around
  *   values_lines.c   constant and periodic lines along an axis
  *   values_place.c   right values at the wrong time or place: the previous sample's, an input's, nobody's
  *   values_step.c    ties of a quantiser, step functions
  *
- * Every diagnosis is held against the innocent explanations. An element counts as far off only beyond an eighth of
- * the spread of the reference and four steps. A fault must predict 99 % of the elements in which it says something
- * else than the reference, at least 12 of them, each to a quarter of the distance between the two: by chance that
- * happens in less than 4^-12 of all cases. What the reference has too is no finding.
+ * Every diagnosis is held against the innocent explanations. An element counts as far off only beyond an eighth
+ * of the spread of the reference and four steps. A fault must predict 99 % of the elements in which it says
+ * something else than the reference, at least 12 of them, each to a quarter of the distance between the two: by
+ * chance that happens in less than 4^-12 of all cases. What the reference has too is no finding.
  *
  * All functions are pure and safe to call from any thread on data that nobody changes. */
 #ifndef ND_EXPLAIN_DOCTOR_VALUES_H
@@ -20,20 +21,23 @@
 
 #include "explain/doctor/doctor.h"
 
-/* Another tensor of the same samples and elements: an input of the probe, or what a different operator gives. */
+/* Another tensor of the same samples and elements: an input of the probe, or what a different operator gives.
+ */
 struct nd_values_other {
     const char *name;
     const double *ref, *test; /* [n_samples][n] */
 };
 
-/* NaN in ref: nothing is known of the element. NaN or infinity in test where ref is finite: the value is lost. */
+/* NaN in ref: nothing is known of the element. NaN or infinity in test where ref is finite: the value is lost.
+ */
 struct nd_values {
-    size_t n_samples, n;   /* n: elements of a sample */
-    struct nd_shape shape; /* of one sample, batch dimension included; rank -1 when the n elements are a selection */
-    enum nd_dtype dtype;   /* of the test's values as they are stored */
-    double step;           /* real units of a code of the test; 0: floats */
-    double zero_point;     /* of the test */
-    double ref_step;       /* of the reference; 0: floats */
+    size_t n_samples, n; /* n: elements of a sample */
+    struct nd_shape
+        shape; /* of one sample, batch dimension included; rank -1 when the n elements are a selection */
+    enum nd_dtype dtype;      /* of the test's values as they are stored */
+    double step;              /* real units of a code of the test; 0: floats */
+    double zero_point;        /* of the test */
+    double ref_step;          /* of the reference; 0: floats */
     const double *ref, *test; /* [n_samples][n] real numbers */
     const struct nd_values_other *others;
     size_t n_others;
@@ -48,9 +52,10 @@ struct nd_value_findings {
     struct nd_finding items[ND_MAX_VALUE_FINDINGS];
 };
 
-/* Gross errors first, of which only the simplest explanation is kept; then what small differences show. Nothing is
- * found in empty tensors. ND_ERR_MEMORY is the only failure. Memory: four doubles for each element. */
-enum nd_status nd_values_examine(const struct nd_values *values, struct nd_value_findings *out, struct nd_error *err);
+/* Gross errors first, of which only the simplest explanation is kept; then what small differences show. Nothing
+ * is found in empty tensors. ND_ERR_MEMORY is the only failure. Memory: four doubles for each element. */
+enum nd_status nd_values_examine(const struct nd_values *values, struct nd_value_findings *out,
+                                 struct nd_error *err);
 
 /* The gross errors alone. */
 enum nd_status nd_values_examine_gross(const struct nd_values *values, struct nd_value_findings *out,
@@ -97,14 +102,14 @@ const char *nd_growth_name(enum nd_growth growth);
 
 struct nd_growth_law {
     enum nd_growth growth;
-    size_t n;      /* layers with an error */
-    double factor; /* ND_GROWTH_RATE: per layer; else 1 */
+    size_t n;           /* layers with an error */
+    double factor;      /* ND_GROWTH_RATE: per layer; else 1 */
     double first, last; /* the law's error in the first and the last layer; NaN when unknown */
 };
 
-/* errors[k] is the relative error of the layer at depth k + 1; what is not a positive number is left out. A law is
- * named from 6 layers on. Growth needs a law that leaves half the variance of the logarithms or less; of two laws the
- * better one must leave three quarters of the other's. */
+/* errors[k] is the relative error of the layer at depth k + 1; what is not a positive number is left out. A law
+ * is named from 6 layers on. Growth needs a law that leaves half the variance of the logarithms or less; of two
+ * laws the better one must leave three quarters of the other's. */
 void nd_values_find_growth(const double *errors, size_t n, struct nd_growth_law *out);
 
 #endif

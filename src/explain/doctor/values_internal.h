@@ -14,7 +14,7 @@ struct nd_values_look {
     double spread; /* root mean square of the reference about its mean */
     double far;    /* a larger difference is no rounding */
     size_t n_known, n_differing, n_far;
-    size_t n_lost;             /* of n_far: the test is not finite where the reference is */
+    size_t n_lost;              /* of n_far: the test is not finite where the reference is */
     double test_low, test_high; /* of its finite values */
     double *scratch, *scratch2; /* [n_total] each */
     struct nd_value_findings *out;
@@ -26,10 +26,11 @@ bool nd_values_is_known(const struct nd_values_look *look, size_t i);
 bool nd_values_is_far(const struct nd_values_look *look, size_t i);
 
 /* What the test would hold in element j of a sample under a fault; NaN: the fault says nothing of it. */
-typedef double (*nd_values_predict)(const struct nd_values_look *look, const void *fault, size_t sample, size_t j);
+typedef double (*nd_values_predict)(const struct nd_values_look *look, const void *fault, size_t sample,
+                                    size_t j);
 
-/* Whether the fault predicts the values, as values.h says. *explained: share of the far elements that it explains;
- * *chance as in struct nd_finding. */
+/* Whether the fault predicts the values, as values.h says. *explained: share of the far elements that it
+ * explains; *chance as in struct nd_finding. */
 bool nd_values_holds(const struct nd_values_look *look, nd_values_predict predict, const void *fault,
                      double *explained, double *chance);
 

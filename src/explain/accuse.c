@@ -17,15 +17,44 @@ static const double of_covered = 1, of_uncovered = 2;
  * tables of 8 bits (HTP.md): an operator that nobody knows may do so, and is then off by two steps of 8 bits. */
 static const double of_covered_wide = 16, of_uncovered_wide = 512;
 
+/* Layers that read an operand in an encoding that the provider forces, and products of two operands that are calculated: what
+ * the provider does there is known in part only (HTP.md). */
+static bool is_known_in_part(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_model_unit *unit = nd_explain_unit_of(job->model, job->out->steps[step].edge);
+    size_t program = job->unit_program[device], n_calculated = 0;
+    if (program == SIZE_MAX || unit == NULL)
+        return false;
+    bool is_product = strncmp(unit->op_types, "MatMul", strlen("MatMul")) == 0;
+    for (size_t i = 0; i < unit->n_inputs; i++) {
+        if (job->alternatives.forced[unit->inputs[i]] != NULL)
+            return true;
+        n_calculated += nd_explain_unit_of(job->model, unit->inputs[i]) != NULL;
+    }
+    return is_product && n_calculated > 1;
+}
+
+/* Whether the device's arithmetic says what every value of the layer is. */
+static bool is_known(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
+    size_t program = job->unit_program[device];
+    if (program == SIZE_MAX)
+        return habit->program != SIZE_MAX;
+    return job->out->devices[device].units[step].is_covered && habit->units->doubt[program] < 1 &&
+           !is_known_in_part(job, device, step);
+}
+
 double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_explain_source *source = &job->sources[device];
-    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     const struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
     bool is_wide = nd_dtype_size_bytes(nd_model_edge(job->model, job->out->steps[step].edge)->dtype) > 1;
     if (job->unit_program[device] == SIZE_MAX && source->expectation == ND_EXPECT_ANY && habit->program != SIZE_MAX)
         return 0; /* rounding of a known kind, and nothing else: complete */
-    if (unit->is_covered || source->expectation == ND_EXPECT_FLOAT)
+    if (habit->tally->n_open == 0 && is_known(job, device, step))
+        return 0; /* it only moves codes: there is nothing to round */
+    if (is_known(job, device, step) || source->expectation == ND_EXPECT_FLOAT)
         return is_wide ? of_covered_wide : of_covered;
     return is_wide ? of_uncovered_wide : of_uncovered;
 }
@@ -35,9 +64,8 @@ double nd_explain_allowance(const struct nd_explain_job *job, size_t device, siz
 /* Values further off than the allowance that a fault takes; chosen: fewer are predicted by chance. */
 enum { FEWEST_BEYOND = 8, FEWEST_OF_COMPLETE = 3 };
 
-/* Values on which the device's arithmetic and exact rounding differ, all of which are those of exact rounding; chosen.
- * Against a placement that says NPU: overwhelming. */
-enum { FEWEST_FALLBACK = 20, FEWEST_AGAINST_PLACEMENT = 200 };
+/* Values on which the device's arithmetic and a simple rounding differ, all of which are those of the latter; chosen. */
+enum { FEWEST_FALLBACK = 20 };
 
 static bool is_placed_on_npu(const struct nd_explain_job *job, size_t device, size_t step)
 {
@@ -63,9 +91,13 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
     case ND_FAULT_STOCHASTIC_ROUNDING: /* beside arithmetic that is not known to be complete it proves nothing */
         return is_complete && size->n_wrong >= fewest;
     case ND_FAULT_FALLBACK:
-        return size->n_wrong >= (is_complete                             ? FEWEST_OF_COMPLETE
-                                 : is_placed_on_npu(job, device, step) ? FEWEST_AGAINST_PLACEMENT
-                                                                       : FEWEST_FALLBACK);
+        return is_known(job, device, step) && !is_placed_on_npu(job, device, step) &&
+               size->n_wrong >= (is_complete ? FEWEST_OF_COMPLETE : FEWEST_FALLBACK);
+    case ND_FAULT_SCALE: /* arithmetic that nobody knows may be off by a factor or by a term */
+    case ND_FAULT_CHANNEL_SCALE:
+    case ND_FAULT_ZERO_POINT:
+    case ND_FAULT_CHANNEL_ZERO_POINT:
+        return is_known(job, device, step) && size->n_beyond >= fewest;
     default:
         return size->n_beyond >= fewest;
     }
@@ -77,8 +109,11 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
  * any table or operand of few bits makes it. Root mean square, LSB of 8 and of 16 bits; chosen: 4 bits are lost. */
 static const double gross = 8, gross_wide = 2048;
 
-static bool is_gross(const struct nd_explain_job *job, size_t step, const struct nd_explain_error_size *size)
+static bool is_gross(const struct nd_explain_job *job, size_t device, size_t step,
+                     const struct nd_explain_error_size *size)
 {
+    if (is_known_in_part(job, device, step))
+        return false;
     bool is_wide = nd_dtype_size_bytes(nd_model_edge(job->model, job->out->steps[step].edge)->dtype) > 1;
     return size->n >= ND_EXPLAIN_FEWEST_GROSS && size->energy >= size->signal && sqrt(size->energy) >= (is_wide ? gross_wide : gross);
 }
@@ -91,12 +126,7 @@ static bool is_common(const struct nd_explain_error_size *size, size_t n)
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
                             const struct nd_explain_error_size *size)
 {
-    const struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
-    size_t program = job->unit_program[device];
-    bool is_known = program != SIZE_MAX ? job->out->devices[device].units[step].is_covered &&
-                                              habit->units->doubt[program] < 1
-                                        : habit->program != SIZE_MAX;
-    return is_known && is_common(size, size->n_beyond);
+    return is_known(job, device, step) && is_common(size, size->n_beyond);
 }
 
 /* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its largest
@@ -223,9 +253,12 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
         return accuse_of_kind(unit, size, diagnosis, err);
     if (kind == ND_FAULT_FUSION)
         return follow(unit, "fused", diagnosis->best.text, err);
-    if (kind == ND_FAULT_FALLBACK)
-        return follow(unit, unit->local.n_differing == 0 ? "exact" : "float-rounding", NULL, err);
-    if (is_gross(job, step, size))
+    if (kind == ND_FAULT_FALLBACK && unit->local.n_differing == 0)
+        return follow(unit, "exact", NULL, err);
+    bool is_simple = kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING;
+    if (is_simple && size->n_wrong >= FEWEST_FALLBACK && job->unit_program[device] != SIZE_MAX)
+        return follow(unit, "arithmetic", diagnosis->best.text, err);
+    if (is_gross(job, device, step, size))
         return accuse_of_size(unit, size, err);
     if (is_common(size, size->n_past))
         return accuse_of_reach(unit, size, err);

@@ -18,7 +18,8 @@ enum { MOST_UNITS = 24 }; /* of a device: those with the greatest effect */
 static struct nd_explain_error_size measure(const struct nd_exam *exam)
 {
     const struct nd_explain_job *job = exam->worker->job;
-    double allowance = nd_explain_allowance(job, exam->device, exam->step), sum = 0, squares = 0, energy = 0;
+    double allowance = nd_explain_allowance(job, exam->device, exam->step), squares = 0, energy = 0;
+    const struct nd_quant *quant = nd_exam_quant(exam);
     struct nd_explain_error_size size = {.n = 0};
     for (size_t i = 0; i < exam->n_samples * exam->n; i++) {
         double expected = exam->expected[i], off = fabs(exam->codes[i] - expected);
@@ -29,12 +30,13 @@ static struct nd_explain_error_size measure(const struct nd_exam *exam)
         size.n_beyond += off > allowance;
         size.max = fmax(size.max, off);
         energy += off * off;
-        sum += expected;
-        squares += expected * expected;
+        size_t channel = nd_exact_channel(quant, &job->shapes[exam->step], i % exam->n);
+        double signal = expected - (double)quant->zero_point[channel];
+        squares += signal * signal;
     }
     double n = size.n > 0 ? (double)size.n : 1;
     size.energy = energy / n;
-    size.signal = fmax(squares / n - (sum / n) * (sum / n), 0);
+    size.signal = squares / n;
     return size;
 }
 

@@ -30,7 +30,7 @@ struct nd_explain_error_size {
                          that was not measured */
     double max;       /* LSB */
     double energy;    /* mean square of the error, LSB^2 */
-    double signal;    /* variance of what is expected, LSB^2 */
+    double signal;    /* mean square of what is expected, less the zero point, LSB^2 */
 };
 
 /* By how many LSB arithmetic that nobody knows may move a value of the layer: 0 where the arithmetic of the device is

@@ -101,13 +101,18 @@ class Capture:
 
 # ---- one capture explained ----
 
+NOTED = {"fused": "fusion", "noise": "flips"}  # layers that follow known arithmetic, in a way that is told
+
 
 def explain(model, capture):
-    """By npudiff explain from this capture alone: {unit: kind} of the units that do something else than the device does
-    elsewhere, in graph order, and where codes begin to differ from the exact units at all."""
+    """By npudiff explain from this capture alone: {unit: kind} of the layers that it names, in graph order: those that are
+    faulty or unexplained, and those that it says are fused or change from run to run, which are no faults. And where codes
+    begin to differ from the exact units at all."""
     report = npudiff("explain", "--quantised", model_path(model), capture, "--threads", "1", "--json", codes=(0, 1, 4))
     device = json.loads(report)["devices"][0]
-    return {f["unit"]: f.get("kind") or "" for f in device["faulty"]}, device["sources"]
+    named = {f["unit"]: f.get("kind") or "" for f in device["faulty"] + device["unexplained"]}
+    named |= {u["name"]: NOTED[u["why_follows"]] for u in device["units"] if u["why_follows"] in NOTED}
+    return {u["name"]: named[u["name"]] for u in device["units"] if u["name"] in named}, device["sources"]
 
 
 # ---- what others do with the same captures ----

@@ -222,42 +222,34 @@ static const struct cli_option options[] = {
 
 const struct cli_command cmd_explain = {
     .name = "explain",
-    .summary = "split quantisation from divergence, and made here from inherited",
+    .summary = "say whether a device is healthy, which layer is faulty, and what is quantisation",
     .synopsis = "--quantised MODEL [--float MODEL] CAPTURE.h5 ... [-p PROBE] [--samples N]",
     .details =
-        "Evaluates the quantised model exactly, once from the probe's inputs (the quantised reference) "
-        "and once per "
-        "device and unit from the codes that the device itself had there. A code that the unit's own "
-        "inputs do not "
-        "give is a local mismatch; the rest of a difference is inherited. Where local mismatches begin "
-        "is named.\n"
-        "With the float model, the error at the outputs is split into quantisation and the device's own "
-        "part. The "
-        "shares are of the sum of their two energies; how far they cancel is told as interaction.\n"
-        "Units that are not linear (Softmax, LayerNormalization, Gelu) are evaluated in double "
-        "precision: single "
-        "steps in less than 1% of their codes are told, but held against no device.\n"
-        "Before all that, captures are held against the model: another scale or zero point, codes called "
-        "by another type, floats where codes should be or on the grid of a narrower type, codes that "
-        "pile up at the end of their type or never change. That is said first and does not change the "
-        "exit code.\n"
-        "Every unit is also held against the programs of whole units that are known: the integer "
-        "arithmetic of Qualcomm's HTP, bit for bit (htp-v69, htp-v73). A unit that does what its device does "
-        "everywhere is explained, whatever its size, and is no suspect; one that does not, while its like do, "
-        "is "
-        "out of line; of units of which the program says nothing the remainder is stated. Why two devices with "
-        "such programs differ is said first.\n"
-        "With --identify every code is held against the whole table of programs (rounding, double rounding, "
-        "multiplier bits, granules, accumulators, floats, chance). What is told is the set that is not "
-        "excluded, "
-        "never a guess of one: 'single' when one class is left and leaves at most 1 in 1000 of what round half "
-        "to even leaves, 'several', 'none' with the nearest, or 'too-few' codes.\n"
-        "Where a unit ran is told from its values and the capture's placement, each with a weight in "
-        "bits; where they contradict each other, both are shown. A run that calls itself an NPU's, but "
-        "was computed by the CPU, is named. This does not change the exit code either.\n"
-        "Exit code 0: no local mismatch; 1: some; 2: trouble; 3: captures of another model, or of other "
-        "inputs; 4: "
-        "intermediates are missing, or an operator cannot be evaluated; 5: a device had failed.",
+        "Says of every device whether its layers do what they should. HEALTHY: every layer follows known "
+        "arithmetic, however large the chip's part of the error is. FAULTY: a layer's values are those that a "
+        "fault predicts, or are further off than any rounding can bring them; the layer and the fault are named. "
+        "UNEXPLAINED: some layer does not follow known arithmetic, and nothing shows a fault. INCONCLUSIVE: not "
+        "every layer could be examined.\n"
+        "The quantised model is evaluated exactly, once from the probe's inputs (the quantised reference) and once "
+        "per device and layer from the values that the device itself had there. What the layer's own inputs do not "
+        "give was made there; the rest of a difference is inherited. The capture's chipset says which arithmetic is "
+        "expected: v69 or v73 of Qualcomm's HTP, bit for bit, or floats of a CPU. Values may refute that, but do not "
+        "choose a different arithmetic; without a chipset the values identify it. Layers that a provider runs as "
+        "one, encodings that it forces, and differences from run to run are tried before a layer is accused.\n"
+        "With the float model, the error at the outputs is split into quantisation and the device's own part. The "
+        "shares are of the sum of their two energies.\n"
+        "Captures are held against the model, too: another scale or zero point, values called by another type, "
+        "floats where quantised values should be, values that pile up at the end of their type or never change. "
+        "That does not change the exit code.\n"
+        "With --identify every value is held against the whole table of programs (rounding, double rounding, "
+        "multiplier bits, granules, accumulators, floats, chance). What is reported is the set that is not excluded, "
+        "never a guess of one: 'single' when one class is left and leaves at most 1 in 1000 of what round half to "
+        "even leaves, 'several', 'none' with the nearest, or 'too-few' values.\n"
+        "Where a layer ran is judged from its values and the capture's placement, each with a weight in bits; where "
+        "they contradict each other, both are shown. This does not change the exit code either.\n"
+        "Exit code 0: healthy; 1: faulty or unexplained; 2: trouble; 3: captures of another model, or of other "
+        "inputs; 4: inconclusive; 5: a device had failed. Of several devices the worst counts: failed, faulty, "
+        "unexplained, inconclusive, healthy.",
     .options = options,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,

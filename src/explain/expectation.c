@@ -26,7 +26,7 @@ static bool is_one_of(const char *kind, const char *const *names, size_t n)
 
 enum nd_explain_expectation nd_explain_expect(const struct nd_capture *capture)
 {
-    static const char *const in_floats[] = {"cpu", "exact"}, *const of_their_own[] = {"emu", "float64"};
+    static const char *const in_floats[] = {"cpu"}, *const of_their_own[] = {"emu", "exact", "float64"};
     const char *kind = nd_capture_string(capture, "device", "kind");
     const char *arch = nd_capture_string(capture, "device", "arch");
     const char *sm = nd_capture_string(capture, "device", "chipset");

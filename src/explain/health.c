@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "explain/noise.h"
 
 /* ---- words ---- */
 
@@ -112,6 +113,56 @@ static enum nd_status try_alternatives(struct nd_explain_job *job, size_t device
     return ND_OK;
 }
 
+/* ---- what changes from run to run ---- */
+
+/* LSB; chosen: a result that lies next to a tie may fall either way, in each of two runs. More is no rounding. */
+static const double single_step = 1, between_runs = 2;
+/* A layer that changes is held against one of its runs: what that is off may be a few times what runs differ by. */
+static const double more_than_noise = 3;
+
+static bool is_noise(const struct nd_explain_job *job, size_t device, size_t step,
+                     const struct nd_explain_noise *noise)
+{
+    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
+    size_t program = job->unit_program[device];
+    double max = program != SIZE_MAX && unit->is_covered ? habit->units->max[program] : unit->local.max;
+    return max <= single_step &&
+           (double)unit->n_unexplained <= more_than_noise * noise->share * (double)unit->n_codes;
+}
+
+/* Single steps are the device's own noise, and no difference. More than that is a fault by itself. */
+static enum nd_status settle_noise(struct nd_explain_job *job, size_t device, size_t step, struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    struct nd_explain_noise noise;
+    struct nd_strbuf text = {0};
+    enum nd_status status = nd_explain_measure_noise(job, device, step, &noise, err);
+    if (status != ND_OK || noise.n_repeats == 0)
+        return status;
+    nd_strbuf_printf(&text, "%.3g%% of its values change from run to run, by up to %g LSB, while its inputs do not",
+                     100 * noise.share, noise.max);
+    if (noise.max > between_runs) {
+        unit->state = ND_LAYER_FAULTY;
+        unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_FLIPS),
+                                                  .text = nd_strdup("its values change from run to run"),
+                                                  .channel = SIZE_MAX,
+                                                  .amount = noise.share,
+                                                  .explained = 1};
+        unit->evidence = nd_strbuf_take(&text);
+        return unit->evidence != NULL && unit->fault.text != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    if (!is_noise(job, device, step, &noise)) {
+        nd_strbuf_deinit(&text);
+        return ND_OK;
+    }
+    unit->state = ND_LAYER_FOLLOWS;
+    unit->why_follows = "noise";
+    free(unit->follows_text);
+    unit->follows_text = nd_strbuf_take(&text);
+    return unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
 static enum nd_status settle_layer(struct nd_explain_job *job, size_t device, size_t step, struct nd_error *err)
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
@@ -124,7 +175,7 @@ static enum nd_status settle_layer(struct nd_explain_job *job, size_t device, si
         status = try_alternatives(job, device, step, err);
     if (unit->why_follows != NULL)
         unit->state = ND_LAYER_FOLLOWS;
-    return status;
+    return status == ND_OK ? settle_noise(job, device, step, err) : status;
 }
 
 bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step)

@@ -267,12 +267,9 @@ int main(void)
         cmocka_unit_test(strbuf_collects_and_hands_over),
         cmocka_unit_test(sha256_matches_the_standard_vector),
         cmocka_unit_test(file_publishing_never_replaces_unasked),
-<<<<<<< HEAD
         cmocka_unit_test(the_nearest_word_is_the_one_with_the_fewest_changes),
-=======
         cmocka_unit_test(file_over_the_limit_is_refused_before_it_is_read),
         cmocka_unit_test(file_put_leaves_the_temporary_of_another_writer),
->>>>>>> 3f0f29d (base, device, import: mend six faults that other people's machines meet)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

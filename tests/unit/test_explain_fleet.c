@@ -105,8 +105,10 @@ static void unit_out_of_line_is_told_from_the_device(void **state)
     explain_ok(&f);
     const struct nd_explained_device *device = &f.e->devices[0];
     assert_string_equal(device->program, "floor");
-    assert_int_equal(device->n_faulty, 1);
-    assert_int_equal(device->faulty[0], find_step(&f, "residual/conv"));
+    assert_int_equal(device->n_faulty, 0); /* one value, off by one, proves no fault */
+    assert_int_equal(device->n_unexplained, 1);
+    assert_int_equal(device->unexplained[0], find_step(&f, "residual/conv"));
+    assert_int_equal(device->health, ND_HEALTH_UNEXPLAINED);
     assert_int_equal(unit_of(&f, "residual/conv")->n_unexplained, 1);
     assert_int_equal(unit_of(&f, "residual/conv")->n_programs, 0);
     assert_true(unit_of(&f, "residual/conv")->explained_fraction > 0.99);

@@ -16,7 +16,7 @@ run explain --identify --quantised cnn.w8a8.onnx double.h5 --json --threads 1 >o
 python - <<'END'
 import json
 def read(name):
-    return json.loads("".join(open(name).readlines()[1:-1]))
+    return json.loads("".join(line for line in open(name).readlines()[1:] if not line.startswith("exit ")))
 one, many = read("one.json")["identification"], read("all.json")["identification"]
 device, = many["devices"]
 unit = next(u for u in device["units"] if u["name"] == "residual/conv")

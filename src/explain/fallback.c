@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "explain/doctor/doctor.h"
 
 struct fallback {
     struct nd_explain_job *job;
@@ -101,21 +102,47 @@ static void lend_spread(struct fallback *f, size_t device)
     }
 }
 
+/* A fault says nothing of where a layer ran: a wrong scale or a permutation is off everywhere. Nor does an error that no
+ * rounding makes, whether it has a name or not. */
+static bool is_spoilt(const struct fallback *f, size_t device, size_t step)
+{
+    /* LSB of 8 and of 16 bits; chosen: 4 bits of the 8 or 16 are lost, which no HTP operator was seen to do alone. */
+    static const double most = 16, most_wide = 4096;
+    const struct nd_explained_unit *unit = &f->job->out->devices[device].units[step];
+    bool is_place = unit->fault.kind == nd_fault_name(ND_FAULT_FALLBACK) ||
+                    unit->fault.kind == nd_fault_name(ND_FAULT_ROUNDING);
+    if (unit->state == ND_LAYER_FAULTY && !is_place)
+        return true;
+    return unit->state == ND_LAYER_UNEXPLAINED &&
+           unit->local.max > (f->counts[at(f, device, step)].is_wide ? most_wide : most);
+}
+
 /* What the NPU does in this very unit on other runs, or in units of the kind on this one: as far as that is
  * plain from the operator alone. */
+enum { MOST_SIBLINGS = 32 };
 struct siblings {
-    double n, n_off; /* codes */
-    size_t n_units;
+    double rates[MOST_SIBLINGS]; /* of codes that are off, sorted */
+    size_t n_units;              /* at most MOST_SIBLINGS */
     bool is_same_unit;
 };
 
-static void add_sibling(const struct fallback *f, size_t k, struct siblings *siblings)
+static void add_sibling(const struct fallback *f, size_t device, size_t step, struct siblings *siblings)
 {
-    if (f->alone[k] < ND_FALLBACK_DECISION)
+    size_t k = at(f, device, step), i = siblings->n_units;
+    if (f->alone[k] < ND_FALLBACK_DECISION || f->counts[k].n <= 0 || i == MOST_SIBLINGS ||
+        is_spoilt(f, device, step))
         return;
+    double rate = f->counts[k].n_off / f->counts[k].n;
+    for (; i > 0 && siblings->rates[i - 1] > rate; i--)
+        siblings->rates[i] = siblings->rates[i - 1];
+    siblings->rates[i] = rate;
     siblings->n_units++;
-    siblings->n += f->counts[k].n;
-    siblings->n_off += f->counts[k].n_off;
+}
+
+/* The median, the lower one of two: one run that is broken must not set what is expected of the others. */
+static double usual_rate(const struct siblings *siblings)
+{
+    return siblings->rates[(siblings->n_units - 1) / 2];
 }
 
 static struct siblings find_siblings(const struct fallback *f, size_t device, size_t step)
@@ -124,7 +151,7 @@ static struct siblings find_siblings(const struct fallback *f, size_t device, si
     const struct nd_explained_step *steps = f->job->out->steps;
     for (size_t d = 0; d < f->job->n_devices; d++)
         if (d != device && f->job->sources[d].same_as != f->job->sources[device].same_as)
-            add_sibling(f, at(f, d, step), &siblings);
+            add_sibling(f, d, step, &siblings);
     if (siblings.n_units > 0)
         return siblings;
     siblings.is_same_unit = false;
@@ -132,7 +159,7 @@ static struct siblings find_siblings(const struct fallback *f, size_t device, si
     for (size_t s = 0; s < f->job->n_steps; s++)
         if (s != step && strcmp(steps[s].op_types, steps[step].op_types) == 0 &&
             f->counts[at(f, device, s)].is_wide == is_wide)
-            add_sibling(f, at(f, device, s), &siblings);
+            add_sibling(f, device, s, &siblings);
     return siblings;
 }
 
@@ -168,12 +195,14 @@ static enum nd_status judge_codes(struct fallback *f, size_t device, size_t step
     const struct nd_fallback_counts *counts = &f->counts[at(f, device, step)];
     struct nd_fallback_rates rates = nd_fallback_rates_of(f->job->out->steps[step].op_types, counts->is_wide);
     bool is_told = false;
+    if (is_spoilt(f, device, step))
+        return ND_OK;
     enum nd_status status = judge_by_program(f, device, step, &is_told, err);
     if (status != ND_OK || is_told)
         return status;
     struct siblings siblings = find_siblings(f, device, step);
     if (siblings.n_units > 0)
-        nd_fallback_learn(&rates, siblings.n_off / siblings.n, siblings.n_units, siblings.is_same_unit);
+        nd_fallback_learn(&rates, usual_rate(&siblings), siblings.n_units, siblings.is_same_unit);
     double weight = nd_fallback_weigh(counts, &rates);
     f->values[at(f, device, step)] = weight;
     const char *base = siblings.n_units == 0   ? "as in such units on simulated NPUs"
@@ -201,12 +230,15 @@ static enum nd_status judge_floats(struct fallback *f, size_t device, size_t ste
     /* A runtime may hand what the CPU computed through a piece of the NPU's that only moves it: in one of five
      * units next to one it did. So being on the grid says little, and being off it much. */
     static const double passed_on = 0.2, off_on_npu = 0.002, rounded_off = 0.02;
+    /* Shares of the floats on the grid: at most the first is off it, the second or more is on it, anything between is
+     * neither; chosen. */
+    static const double off_grid = 0.5, on_grid = 0.98;
     const struct nd_fallback_floats *floats = &f->floats[at(f, device, step)];
     struct nd_explained_execution *execution = execution_of(f, device, step);
     double share = floats->n > 0 ? (double)floats->n_on_grid / (double)floats->n : 0, weight;
-    if (floats->n < FEWEST || (share > 0.5 && share < 0.98))
+    if (floats->n < FEWEST || (share > off_grid && share < on_grid))
         return ND_OK;
-    if (share <= 0.5) {
+    if (share <= off_grid) {
         f->values[at(f, device, step)] = log2(off_on_npu);
         return nd_fallback_add(execution, "off-fp16-grid", log2(off_on_npu), err,
                                "%zu of %zu floats have more bits than half precision",
@@ -287,6 +319,8 @@ static const char *why_unknown(const struct fallback *f, size_t device, size_t s
         return "its floats would be these wherever it ran";
     if (!f->job->out->steps[step].is_unit || !unit->is_examined)
         return "it was not examined";
+    if (is_spoilt(f, device, step))
+        return "its values are spoilt, which says nothing of where it ran";
     if (unit->execution.n_deciding == 0)
         return "it only moves codes: they are the same wherever it runs";
     return "its codes may be these wherever it runs";

@@ -10,6 +10,8 @@
 static const double plain_off[2] = {2e-5, 1e-3};
 /* Of one that does not; and the chance that a code that no float arithmetic gives comes from one that does. */
 static const double other_off = 0.1, far_on_cpu = 1e-6;
+/* Share of units that may be off by any share of their codes, more than others of their kind; chosen. */
+static const double by_anything = 0.1;
 
 struct row {
     const char *op_type;
@@ -93,8 +95,7 @@ double nd_fallback_weigh(const struct nd_fallback_counts *counts, const struct n
     double n = counts->n / counts->spread, k = counts->n_off / counts->spread;
     double as_floats =
         log_chance(k, n, plain_off[counts->is_wide], 1) + (counts->n_far > 0 ? log(far_on_cpu) : 0);
-    /* A unit may be off by more than others of its kind are: one in ten is taken to be off by anything. */
-    double off = log_mixture(0.1, log_chance(k, n, 0.5, 1), log_chance(k, n, rates->off, 2));
+    double off = log_mixture(by_anything, log_chance(k, n, 0.5, 1), log_chance(k, n, rates->off, 2));
     double on_npu = log_mixture(rates->exact, as_floats, off);
     double on_cpu = log_mixture(rates->other, log_chance(k, n, other_off, 1), as_floats);
     double bits = (on_npu - on_cpu) / log(2);
@@ -105,7 +106,8 @@ double nd_fallback_weigh_program(uint64_t n_apart, uint64_t n_as_made, uint64_t 
 {
     /* An NPU that has the program in some units has it in all that it covers, but for what the program is not
      * complete in; a CPU has codes of it next to ties only. */
-    static const double nearly_all = 0.95, of_one = 6.6;
+    static const double nearly_all = 0.95; /* of the codes; chosen */
+    static const double of_one = 6.6;      /* bits: one code in a hundred otherwise; chosen, not measured (FALLBACK.md) */
     double n = (double)n_apart;
     if (n_apart == 0)
         return 0;

@@ -17,24 +17,31 @@ static bool differs(const struct nd_qualification *q, const struct nd_qualify_mo
            found->comparison->devices[found->devices[device]].first_edge != SIZE_MAX;
 }
 
-static void put_source(struct nd_strbuf *out, const struct nd_explanation *e,
+/* A fault first, with its evidence; else where the difference begins, which is no accusation. */
+static void put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
                        const struct nd_explained_device *device)
 {
-    const struct nd_explained_step *first = &e->steps[device->sources[0]];
-    const struct nd_explained_unit *unit = &device->units[device->sources[0]];
-    nd_strbuf_printf(out, "differs from '%s' (%s) on", first->name, first->op_types);
-    if (device->n_sources > 1)
-        nd_strbuf_printf(out, ", %zu units begin a difference", device->n_sources);
-    if (device->program != NULL)
-        nd_strbuf_printf(out, "; most units do '%s'", device->program);
-    for (size_t i = 0; i < device->n_faulty && i < 1; i++) {
-        const struct nd_explained_unit *faulty = &device->units[device->faulty[i]];
-        nd_strbuf_printf(out, "; '%s' is out of line%s%s", e->steps[device->faulty[i]].name,
-                         faulty->fault.kind != NULL ? ": " : "",
-                         faulty->fault.kind != NULL ? faulty->fault.text : "");
+    nd_strbuf_printf(out, "%s", nd_health_name(device->health));
+    if (device->n_faulty > 0) {
+        const struct nd_explained_step *step = &e->steps[device->faulty[0]];
+        const struct nd_explained_unit *unit = &device->units[device->faulty[0]];
+        nd_strbuf_printf(out, ": '%s' (%s): %s%s%s", step->name, step->op_types,
+                         unit->fault.kind != NULL ? unit->fault.kind : "", unit->fault.kind != NULL ? ": " : "",
+                         unit->evidence);
+    } else if (device->n_unexplained > 0) {
+        const struct nd_explained_step *step = &e->steps[device->unexplained[0]];
+        nd_strbuf_printf(out, ": %zu of %zu layers do not follow known arithmetic, first of all '%s' (%s): %s",
+                         device->n_unexplained, e->n_steps, step->name, step->op_types,
+                         device->units[device->unexplained[0]].evidence);
+    } else if (device->health == ND_HEALTH_HEALTHY) {
+        const char *arithmetic = device->expected != NULL && !device->is_refuted ? device->expected
+                                 : device->program != NULL                      ? device->program
+                                                                                : "known";
+        nd_strbuf_printf(out, ": all %zu layers follow %s arithmetic", e->n_steps, arithmetic);
     }
-    if (device->n_faulty == 0 && unit->fault.kind != NULL)
-        nd_strbuf_printf(out, "; %s", unit->fault.text);
+    if (device->n_sources > 0)
+        nd_strbuf_printf(out, "; it differs from exact rounding from '%s' (%s) on",
+                         e->steps[device->sources[0]].name, e->steps[device->sources[0]].op_types);
 }
 
 static char *sentence_of(const struct nd_explanation *e, const struct nd_explained_device *device)
@@ -42,11 +49,8 @@ static char *sentence_of(const struct nd_explanation *e, const struct nd_explain
     struct nd_strbuf out = {0};
     if (device->failure != NULL)
         nd_strbuf_printf(&out, "failed: %s", device->failure);
-    else if (device->n_sources > 0)
-        put_source(&out, e, device);
     else
-        nd_strbuf_printf(&out, "%s: no unit was found that makes a difference of its own",
-                         nd_verdict_name(device->verdict));
+        put_layers(&out, e, device);
     if (device->output.n_codes > 0 && !isnan(device->own_share))
         nd_strbuf_printf(&out, "; %.2f%% of its error at the outputs is its own, the rest quantisation",
                          100 * device->own_share);

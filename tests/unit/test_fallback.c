@@ -209,6 +209,29 @@ static void exact_capture_was_not_computed_by_an_npu(void **state)
     close_fixture(&f);
 }
 
+/* A device beside one of which a layer is permuted: what is expected of it is not what the broken one has. */
+static void broken_run_sets_no_rate_for_its_siblings(void **state)
+{
+    (void)state;
+    static const char *const faults[] = {"htp-v73,permute@residual/conv=3", "htp-v73,scale@residual/conv=*:1.3"};
+    for (size_t k = 0; k < 2; k++) {
+        struct fixture f = {.model = load("cnn.w8a8")};
+        add_device(&f, &(struct mc_device){.emulated = "double:8"});
+        add_device(&f, &(struct mc_device){.emulated = faults[k]});
+        explain_ok(&f);
+        size_t step = find_step(&f, "residual/conv");
+        const struct nd_explained_unit *good = &f.e->devices[0].units[step], *broken = &f.e->devices[1].units[step];
+        assert_int_equal(good->state, ND_LAYER_FOLLOWS);
+        assert_int_equal(broken->state, ND_LAYER_FAULTY);
+        for (size_t i = 0; i < good->execution.n_evidence; i++)
+            assert_null(strstr(good->execution.evidence[i].text, "on other runs of this comparison"));
+        for (size_t i = 0; i < broken->execution.n_evidence; i++) /* nor is it evidence for itself */
+            assert_string_equal(broken->execution.evidence[i].kind, "neighbours");
+        assert_int_equal(broken->execution.verdict, ND_EXECUTION_UNKNOWN);
+        close_fixture(&f);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_verdict_takes_a_hundred_to_one),
         cmocka_unit_test(contradictions_of_like_weight_are_unknown),
         cmocka_unit_test_setup_teardown(exact_capture_was_not_computed_by_an_npu, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(broken_run_sets_no_rate_for_its_siblings, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -167,7 +167,6 @@ static void scales_along_different_dimensions_contradict(void **state)
     float scale[4] = {0.5f, 0.25f, 0.125f, 1}, other_scale[4] = {0.5f, 0.25f, 0.125f, 2};
     int64_t zero_point[4] = {0, 1, 2, 3};
     struct nd_qnr_stated a = {.file = (char *)(uintptr_t) "t", .shape = {.rank = 2, .dims = {4, 4}}};
-    struct nd_error err = {0};
     a.quant = (struct nd_quant){.n = 4, .axis = 0, .scale = scale, .zero_point = zero_point};
     struct nd_qnr_stated b = a;
     assert_int_equal(nd_qnr_agree(&a, "a.json", &b, "b.json", &err), ND_OK);

@@ -33,6 +33,11 @@ capture cnn.w8a8 -d emu:flip@residual/conv=0.01,flip@residual/relu=0.01,flip@ave
 capture cnn.w8a8 -d emu:flip@residual/conv=0.01,flip@residual/relu=0.01,flip@average=0.2 -p zeros -p uniform:2 -o d.h5
 tell golden add long c.h5
 tell golden check long d.h5
+# One that is inconclusive, and one that differs: the difference stands, in either order.
+capture cnn.w8a8 -d emu:flip@logits=0.5 -p zeros -p uniform:2 --edges logits -o two.h5
+code_of golden check long two.h5
+code_of golden check long two.h5 d.h5
+code_of golden check long d.h5 two.h5
 # Equal, and both wrong on every sample.
 python - "$GOLDEN/models/digits-test.npz" <<'PY'
 import sys, numpy

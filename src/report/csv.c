@@ -1,3 +1,4 @@
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +25,8 @@ static void put_value(struct nd_strbuf *out, const json_t *value, bool is_last)
     }
     if (json_is_real(value))
         nd_format_real(json_real_value(value), number);
-    else if (json_is_integer(value))
-        nd_format_count((uint64_t)json_integer_value(value), number);
+    else if (json_is_integer(value)) /* every digit: programs read it */
+        snprintf(number, sizeof number, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     put_cell(out, number, is_last);
 }
 

@@ -16,10 +16,10 @@ char *nd_format_share(uint64_t n, uint64_t total, char buf[static ND_NUMBER_BYTE
         return strcpy(buf, "-");
     if (n == 0 || n == total)
         return strcpy(buf, n == 0 ? "0%" : "100%");
-    unsigned __int128 scaled = (unsigned __int128)n * 10000;
-    unsigned hundredths = (unsigned)(scaled / total); /* of a percent, cut */
+    unsigned __int128 scaled = (unsigned __int128)n * 10000; /* in hundredths of a percent: rounded, half up */
+    unsigned hundredths = (unsigned)((2 * scaled + total) / ((unsigned __int128)total * 2));
     unsigned tenths = (unsigned)((scaled + (unsigned __int128)total * 5) / ((unsigned __int128)total * 10));
-    if (hundredths == 0)
+    if (scaled < total)
         return strcpy(buf, "<0.01%");
     if (tenths >= 1000)
         return strcpy(buf, ">99.9%");

@@ -6,8 +6,9 @@
 
 enum { ND_NUMBER_BYTES = 32 };
 
-/* Share of n in total in percent: "12.3%", "0.02%", "<0.01%" for anything above zero, ">99.9%" for anything
- * below all, "0%" and "100%" only when exact; "-" when total is 0. */
+/* Share of n in total in percent, rounded half up: "12.3%", "0.02%", "<0.01%" for anything above zero and below
+ * that, ">99.9%" for anything below all that would be rounded to all, "0%" and "100%" only when exact; "-" when
+ * total is 0. */
 char *nd_format_share(uint64_t n, uint64_t total, char buf[static ND_NUMBER_BYTES]);
 
 /* Four significant digits; "NaN", "Infinity", "-Infinity". For people only. */

@@ -135,6 +135,16 @@ static void add_element(struct nd_table *table, const struct nd_shape *shape,
     nd_strbuf_deinit(&text);
 }
 
+/* As it is stored, a whole number has every digit: a code of 36127 is not 3.613e+04. */
+static void add_value(struct nd_table *table, bool is_stored, double value)
+{
+    const double most = 0x1p63; /* of the integer types; above it floats only */
+    if (is_stored && isfinite(value) && fabs(value) <= most && value == floor(value))
+        nd_table_addf(table, "%.0f", value);
+    else
+        nd_text_add_short(table, value);
+}
+
 static void add_worst(struct nd_table *table, const struct nd_comparison *c,
                       const struct nd_compared_edge *edge, size_t test)
 {
@@ -147,11 +157,11 @@ static void add_worst(struct nd_table *table, const struct nd_comparison *c,
         nd_table_addf(table, "%zu", worst->place.sample);
         add_element(table, &edge->shape, &worst->place);
         nd_text_add_short(table, worst->abs_error);
-        nd_text_add_short(table, worst->ref_real);
-        nd_text_add_short(table, worst->test_real);
+        add_value(table, !edge->is_quantised, worst->ref_real);
+        add_value(table, !edge->is_quantised, worst->test_real);
         if (edge->is_quantised) {
-            nd_text_add_short(table, worst->ref);
-            nd_text_add_short(table, worst->test);
+            add_value(table, true, worst->ref);
+            add_value(table, true, worst->test);
         } else {
             nd_table_add(table, "");
             nd_table_add(table, "");

@@ -39,6 +39,24 @@ static void put_labelled(const struct nd_text_report *report, const struct nd_to
     nd_strbuf_deinit(&title);
 }
 
+/* "zeros", "ramp": of the probes without labels; which they are must be said, since others have theirs. */
+static void put_unlabelled_title(const struct nd_text_report *report, struct nd_strbuf *title)
+{
+    const struct nd_comparison *c = report->comparison;
+    const char *comma = "";
+    nd_strbuf_puts(title, "\ntop-1 agreement with the reference, probes without labels (");
+    for (size_t p = 0; p < c->n_probes; p++) {
+        bool is_unlabelled = false;
+        for (size_t i = 0; i < c->n_top1; i++)
+            is_unlabelled = is_unlabelled || (c->top1[i].probe == p && !c->top1[i].has_labels);
+        if (!is_unlabelled)
+            continue;
+        nd_strbuf_printf(title, "%s'%s'", comma, c->probes[p].name);
+        comma = ", ";
+    }
+    nd_strbuf_puts(title, "):");
+}
+
 /* Rows without labels: one table for all of them, with the pairs that do not agree everywhere. */
 static void put_unlabelled(const struct nd_text_report *report)
 {
@@ -67,10 +85,18 @@ static void put_unlabelled(const struct nd_text_report *report)
         }
     }
     bool has_lines = table.n_cells > table.n_columns;
-    nd_text_put_table(report, &table, table.n_columns, 3,
-                      "\ntop-1 agreement with the reference (without labels):");
+    struct nd_strbuf title = {0};
+    put_unlabelled_title(report, &title);
     if (n_rows > 0 && !has_lines)
-        nd_strbuf_puts(report->out, "\ntop-1 agreement with the reference (without labels): 100% everywhere\n");
+        nd_strbuf_puts(&title, " 100% everywhere");
+    nd_text_put_table(report, &table, table.n_columns, 3, title.text != NULL ? title.text : "");
+    if (n_rows > 0 && !has_lines && title.text != NULL) {
+        nd_strbuf_puts(report->out, "\n");
+        nd_text_put_wrapped(report, title.text + 1, 2);
+        nd_strbuf_puts(report->out, "\n");
+    }
+    report->out->failed = report->out->failed || title.failed;
+    nd_strbuf_deinit(&title);
 }
 
 void nd_text_top1(const struct nd_text_report *report)

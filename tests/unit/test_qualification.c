@@ -109,6 +109,19 @@ static void csv_quotes_what_it_must(void **state)
     free(csv);
 }
 
+/* Programs read it: a count of a million and more has every digit. */
+static void csv_counts_have_every_digit(void **state)
+{
+    (void)state;
+    char many[sizeof result + 8], *csv = NULL;
+    const char *at = strstr(result, "4282");
+    assert_non_null(at);
+    snprintf(many, sizeof many, "%.*s1712345%s", (int)(at - result), result, at + 4);
+    assert_int_equal(nd_report_qualification_csv(many, &csv, NULL), ND_OK);
+    assert_holds(csv, ",700,1712345,");
+    free(csv);
+}
+
 static void text_ends_with_the_verdict(void **state)
 {
     (void)state;
@@ -145,7 +158,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(junit_of_every_verdict_is_valid), cmocka_unit_test(junit_schema_refuses_what_is_none),
-        cmocka_unit_test(csv_quotes_what_it_must),         cmocka_unit_test(text_ends_with_the_verdict),
+        cmocka_unit_test(csv_quotes_what_it_must),
+        cmocka_unit_test(csv_counts_have_every_digit),         cmocka_unit_test(text_ends_with_the_verdict),
         cmocka_unit_test(what_is_no_result_is_refused),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);

@@ -324,7 +324,9 @@ static void share_never_rounds_to_none_or_all(void **state)
                 {99, 10000, "0.99%"}, {1, 100, "1.0%"},
                 {1, 3, "33.3%"},      {2, 3, "66.7%"},
                 {999, 1000, "99.9%"}, {99999, 100000, ">99.9%"},
-                {199, 1000, "19.9%"}, {UINT64_MAX - 1, UINT64_MAX, ">99.9%"}};
+                {80, 51200, "0.16%"}, {6, 100000, "<0.01%"},
+                {995, 100000, "1.0%"}, {994, 100000, "0.99%"},
+                {15, 100000, "0.02%"}, {199, 1000, "19.9%"}, {UINT64_MAX - 1, UINT64_MAX, ">99.9%"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_string_equal(nd_format_share(rows[i].n, rows[i].total, buf), rows[i].expected);
 }

@@ -93,6 +93,47 @@ static void text_of_outputs_shows_the_signal(void **state)
     free(text);
 }
 
+static void worst_codes_have_every_digit(void **state)
+{
+    (void)state;
+    struct fake_comparison fake;
+    fake_init(&fake);
+    fake_fill(&fake, FAKE_CONV, 0)->n_worst = 1;
+    struct nd_worst *worst = fake.pairs[FAKE_CONV][0].total.difference.worst;
+    *worst = (struct nd_worst){.place = {.has_index = true}, .abs_error = 0.5, .ref = 36127, .test = 36131};
+    worst->ref_real = 1.5;
+    worst->test_real = 2;
+    char *text = text_of(&fake, &(struct nd_report_options){.worst = true});
+    assert_has(text, "     36127      36131\n");
+    assert_has_not(text, "e+04");
+    free(text);
+    fake.edges[FAKE_CONV].is_quantised = false; /* plain integers: what is stored is what they are worth */
+    worst->ref_real = worst->ref = 1234567;
+    worst->test_real = worst->test = 1234568;
+    text = text_of(&fake, &(struct nd_report_options){.worst = true});
+    assert_has(text, "1234567  1234568");
+    free(text);
+}
+
+/* No edge is counted twice: one device fails where another stays within its gate. */
+static void verdict_counts_each_edge_once(void **state)
+{
+    (void)state;
+    struct fake_comparison fake;
+    fake_init(&fake);
+    fake.comparison.has_gates = true;
+    fake.comparison.n_pairs = FAKE_DEVICES - 1;
+    for (size_t e = 0; e < FAKE_COMPARED_EDGES; e++) {
+        fake_differ(&fake, e, 0)->n_failing = 0;
+        fake_differ(&fake, e, 1);
+        fake.pairs[e][0].verdict = ND_VERDICT_WITHIN;
+    }
+    fake.pairs[FAKE_CONV][1].verdict = ND_VERDICT_WITHIN;
+    char *text = text_of(&fake, NULL);
+    assert_has(text, "\nverdict: differs (1 of 2 edges fail their gate; 1 of 2 edges differ only within their gate)");
+    free(text);
+}
+
 static void text_of_patterns_names_the_elements(void **state)
 {
     (void)state;
@@ -366,6 +407,8 @@ int main(void)
         cmocka_unit_test(channels_are_listed_worst_first),
         cmocka_unit_test(text_of_outputs_shows_the_signal),
         cmocka_unit_test(diagnoses_are_said_once),
+        cmocka_unit_test(worst_codes_have_every_digit),
+        cmocka_unit_test(verdict_counts_each_edge_once),
         cmocka_unit_test(text_of_patterns_names_the_elements),
         cmocka_unit_test(text_of_repeats_says_how_sure_it_is),
         cmocka_unit_test(text_names_the_odd_one_and_where_tests_part),

@@ -362,6 +362,8 @@ struct nd_top1 {
     size_t edge;
     size_t probe;
     bool has_labels;
+    size_t n_classes; /* elements of the output */
+    size_t max_label; /* the largest label; with labels only */
     char *labels_missing_reason;    /* why labels that exist are not used, or NULL */
     struct nd_top1_device *devices; /* [n_devices] */
     struct nd_top1_pair *pairs;     /* [n_devices - 1] */
@@ -421,6 +423,10 @@ struct nd_comparison {
     char *classes_text;        /* "cpu | gen1 | gen3 = gen4" over all edges */
     char *output_classes_text; /* the same over the model's outputs */
     size_t first_edge;         /* first edge on which devices differ, or SIZE_MAX */
+    /* An entry of top1 in which every capture, the reference included, is right no more often than by chance, and no
+     * labelled output says otherwise: the reference, the labels or the inputs are broken. SIZE_MAX: none. Section
+     * 18. */
+    size_t broken_top1;
     size_t first_test;         /* the first device that differs from the reference there, or SIZE_MAX */
     size_t n_diagnoses, n_depths;
     struct nd_compared_diagnosis *diagnoses; /* [n_diagnoses] by device, then by edge; none until they are asked for */

@@ -97,6 +97,16 @@ static enum nd_status find_labels(const struct work *work, size_t n_classes, con
     return ND_OK;
 }
 
+/* Every sample has a label: find_labels has seen to that. None is negative. */
+static size_t largest_label(const struct work *work, const int64_t *labels)
+{
+    int64_t most = 0;
+    for (size_t c = 0; c < work->alignment->n_captures; c++)
+        for (size_t i = 0; i < n_samples_of(work, c); i++)
+            most = labels[i] > most ? labels[i] : most;
+    return (size_t)most;
+}
+
 static void count_device(const int64_t *classes, const int64_t *labels, size_t n, struct nd_top1_device *out)
 {
     *out = (struct nd_top1_device){.exists = true, .n_samples = n};
@@ -164,6 +174,9 @@ enum nd_status nd_accuracy_count(const struct nd_alignment *alignment, const str
         status = nd_shape_n_elems(&comparison->edges[entry->edge].shape, &n_classes, err);
         if (status == ND_OK)
             status = find_labels(&work, n_classes, &labels, &entry->labels_missing_reason, err);
+        entry->n_classes = status == ND_OK ? n_classes : 0;
+        if (status == ND_OK && labels != NULL)
+            entry->max_label = largest_label(&work, labels);
         if (status == ND_OK)
             status = fill_entry(&work, entry, labels, err);
     }

@@ -54,4 +54,7 @@ enum nd_status nd_accuracy_count(const struct nd_alignment *alignment, const str
 /* Shares, p-values and significance from the counts. */
 void nd_accuracy_conclude(struct nd_comparison *comparison);
 
+/* Whether every capture, the reference too, is right no more often than by chance: comparison->broken_top1. */
+void nd_chance_conclude(struct nd_comparison *comparison);
+
 #endif

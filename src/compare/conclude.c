@@ -168,5 +168,8 @@ enum nd_status nd_result_conclude(struct nd_comparison *comparison, const struct
             comparison->verdict = ND_VERDICT_FAILED;
     comparison->odd_one_out = find_odd(comparison, NULL);
     nd_accuracy_conclude(comparison);
+    nd_chance_conclude(comparison);
+    if (comparison->broken_top1 != SIZE_MAX) /* that they agree on nonsense is no result */
+        comparison->verdict = nd_verdict_worse(comparison->verdict, ND_VERDICT_INCONCLUSIVE);
     return status == ND_OK ? find_partings(comparison, err) : status;
 }

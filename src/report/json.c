@@ -228,6 +228,22 @@ static void put_top1(struct nd_json *json, const struct nd_comparison *c, const 
     nd_json_close(json, '}');
 }
 
+static void put_broken(struct nd_json *json, const struct nd_comparison *c)
+{
+    if (c->broken_top1 == SIZE_MAX) {
+        nd_json_null(json, "reference_broken");
+        return;
+    }
+    const struct nd_top1 *row = &c->top1[c->broken_top1];
+    nd_json_open_line(json, "reference_broken", '{');
+    nd_json_text(json, "edge", c->edges[row->edge].name);
+    nd_json_text(json, "probe", c->probes[row->probe].name);
+    nd_json_count(json, "correct", row->devices[0].n_correct);
+    nd_json_count(json, "samples", row->devices[0].n_samples);
+    nd_json_real(json, "chance", 1 / (double)row->n_classes);
+    nd_json_close(json, '}');
+}
+
 static void put_lists(struct nd_json *json, const struct nd_comparison *c)
 {
     nd_json_open(json, "devices", '[');
@@ -239,6 +255,7 @@ static void put_lists(struct nd_json *json, const struct nd_comparison *c)
         put_edge(json, c, &c->edges[e]);
     nd_json_close(json, ']');
     put_first_difference(json, c);
+    put_broken(json, c);
     nd_json_open(json, "accuracy", '[');
     for (size_t i = 0; i < c->n_top1; i++)
         put_top1(json, c, &c->top1[i]);

@@ -174,6 +174,10 @@ static void put_verdict(const struct nd_text_report *report)
         if (!is_fitting)
             break;
     }
+    if (separator[0] == ' ' && c->broken_top1 != SIZE_MAX) {
+        nd_strbuf_puts(&line, " (the reference is broken");
+        separator = "; ";
+    }
     if (separator[0] == ' ' && c->n_edges == 1)
         nd_strbuf_printf(&line, " (the edge is bit-equal on all %zu devices", c->n_devices);
     else if (separator[0] == ' ')

@@ -93,6 +93,28 @@ uint64_t nd_text_samples_both_nan(const struct nd_comparison *c, const struct nd
     return most;
 }
 
+/* No verdict about agreement means anything where every capture is right by chance only. */
+static void put_broken(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    if (c->broken_top1 == SIZE_MAX)
+        return;
+    const struct nd_top1 *row = &c->top1[c->broken_top1];
+    struct nd_strbuf line = {0};
+    nd_strbuf_printf(&line,
+                     "THE REFERENCE IS BROKEN: every capture, '%s' too, is right no more often than by chance at "
+                     "'%s' with probe '%s': '%s' in %zu of %zu samples, chance is 1 of %zu. That captures agree "
+                     "says nothing then. Check the model, the labels and what was fed.",
+                     c->devices[0].label, c->edges[row->edge].name, c->probes[row->probe].name,
+                     c->devices[0].label, row->devices[0].n_correct, row->devices[0].n_samples, row->n_classes);
+    nd_strbuf_puts(report->out, "\n");
+    if (line.text != NULL)
+        nd_text_put_wrapped(report, line.text, 2);
+    nd_strbuf_puts(report->out, "\n");
+    report->out->failed = report->out->failed || line.failed;
+    nd_strbuf_deinit(&line);
+}
+
 void nd_text_numbers(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -100,6 +122,7 @@ void nd_text_numbers(const struct nd_text_report *report)
         .n_columns = 3, .is_left = {true, true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
     size_t n = 0;
     bool is_uncompared = false;
+    put_broken(report);
     for (size_t e = 0; e < c->n_edges; e++) {
         add_edge(&table, report, &c->edges[e], &n);
         is_uncompared = is_uncompared || nd_text_samples_both_nan(c, &c->edges[e]) > 0;

@@ -107,6 +107,7 @@ static inline void fake_init(struct fake_comparison *fake)
                                               .classes_text = fake_text("cpu = gen1 = gen3"),
                                               .output_classes_text = fake_text("cpu = gen1 = gen3"),
                                               .first_edge = SIZE_MAX,
+                                              .broken_top1 = SIZE_MAX,
                                               .first_test = SIZE_MAX};
 }
 

@@ -328,7 +328,7 @@ SAME = {"Flatten", "Reshape", "Transpose", "MaxPool", "Split"}  # output has the
 class Quantiser:
     def __init__(self, network, spans, code, groups, per_channel, symmetric):
         self.n, self.spans, self.code, self.groups, self.per_channel = network, spans, code, groups, per_channel
-        self.symmetric = symmetric
+        del symmetric
         self.nodes, self.constants, self.read, self.encoding = [], [], {}, {}
 
     def put(self, name, array):

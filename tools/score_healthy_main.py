@@ -5,7 +5,7 @@ tools/score_healthy make DIR [--n N] [--seed S]   draws N random networks as qua
 tools/score_healthy healthy DIR        explains every capture: no layer of a healthy device may be called faulty; how many are
                        unexplained is reported.
 tools/score_healthy faults DIR [--n N] [--seed S]   spoils the values of one layer in copies of captures of the simulator (stale,
-                       zero window, permuted channels, shifted, clamped, another scale, all zero), and counts how often explain
+                       zero window, permuted channels, shifted, clamped, another scale, all zero, all values mixed up), and counts how often explain
                        names that layer. What reads the layer is not in the copy: it would be at odds with the layer, too.
 
 Exit code 0: no false alarm, and at least 90 % of the spoilt layers named; 1: not so; 2: trouble."""
@@ -151,7 +151,12 @@ def zero(rng, x, low, high):
     return x * 0
 
 
-FAULTS = {"stale": stale, "window": window, "permute": permute, "shift": shift, "clamp": clamp, "scale": scale, "zero": zero}
+def noise(rng, x, low, high):
+    """Nothing of what it should be: each value is another one's."""
+    return rng.permuted(x.reshape(-1)).reshape(x.shape)
+
+
+FAULTS = {"stale": stale, "noise": noise, "window": window, "permute": permute, "shift": shift, "clamp": clamp, "scale": scale, "zero": zero}
 
 
 def digest_of():

@@ -19,19 +19,25 @@ static const double of_covered_wide = 16, of_uncovered_wide = 512;
 
 /* Layers that read an operand in an encoding that the provider forces, and products of two operands that are calculated: what
  * the provider does there is known in part only (HTP.md). */
+static bool reads_forced(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_model_unit *unit = nd_explain_unit_of(job->model, job->out->steps[step].edge);
+    bool is_forced = false;
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
+        is_forced = is_forced || job->alternatives.forced[unit->inputs[i]] != NULL;
+    return is_forced && job->unit_program[device] != SIZE_MAX;
+}
+
 static bool is_known_in_part(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_model_unit *unit = nd_explain_unit_of(job->model, job->out->steps[step].edge);
-    size_t program = job->unit_program[device], n_calculated = 0;
-    if (program == SIZE_MAX || unit == NULL)
+    size_t n_calculated = 0;
+    if (job->unit_program[device] == SIZE_MAX || unit == NULL)
         return false;
-    bool is_product = strncmp(unit->op_types, "MatMul", strlen("MatMul")) == 0;
-    for (size_t i = 0; i < unit->n_inputs; i++) {
-        if (job->alternatives.forced[unit->inputs[i]] != NULL)
-            return true;
+    for (size_t i = 0; i < unit->n_inputs; i++)
         n_calculated += nd_explain_unit_of(job->model, unit->inputs[i]) != NULL;
-    }
-    return is_product && n_calculated > 1;
+    bool is_product = strncmp(unit->op_types, "MatMul", strlen("MatMul")) == 0;
+    return reads_forced(job, device, step) || (is_product && n_calculated > 1);
 }
 
 /* Whether the device's arithmetic says what every value of the layer is. */
@@ -105,17 +111,19 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
 
 /* ---- errors that no rounding makes ---- */
 
-/* The error is as large as the layer's signal, so that its values say nothing of what they should be, and larger than
- * any table or operand of few bits makes it. Root mean square, LSB of 8 and of 16 bits; chosen: 4 bits are lost. */
-static const double gross = 8, gross_wide = 2048;
+/* The error is as large as the layer's signal, which the values do not follow, and larger than any table or operand of
+ * few bits makes it. Root mean square, LSB of 8 and of 16 bits; chosen: 4 bits are lost. Correlation; chosen: a quarter of the
+ * variance. Unknown arithmetic that is off by a factor follows the signal closely. */
+static const double gross = 8, gross_wide = 2048, follows_signal = 0.5;
 
 static bool is_gross(const struct nd_explain_job *job, size_t device, size_t step,
                      const struct nd_explain_error_size *size)
 {
-    if (is_known_in_part(job, device, step))
+    if (reads_forced(job, device, step))
         return false;
     bool is_wide = nd_dtype_size_bytes(nd_model_edge(job->model, job->out->steps[step].edge)->dtype) > 1;
-    return size->n >= ND_EXPLAIN_FEWEST_GROSS && size->energy >= size->signal && sqrt(size->energy) >= (is_wide ? gross_wide : gross);
+    return size->n >= ND_EXPLAIN_FEWEST_GROSS && size->energy >= size->signal && size->correlation < follows_signal &&
+           sqrt(size->energy) >= (is_wide ? gross_wide : gross);
 }
 
 static bool is_common(const struct nd_explain_error_size *size, size_t n)
@@ -237,8 +245,9 @@ static enum nd_status accuse_of_size(struct nd_explained_unit *unit, const struc
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
-    nd_strbuf_printf(&text, "; the error is %.3g times as large as the layer's own signal, which no rounding makes",
-                     size->signal > 0 ? sqrt(size->energy / size->signal) : HUGE_VAL);
+    nd_strbuf_printf(&text, "; the error is %.3g times as large as the layer's own signal, and the values do not follow that "
+                     "(correlation %.2f): no rounding makes it",
+                     size->signal > 0 ? sqrt(size->energy / size->signal) : HUGE_VAL, size->correlation);
     unit->state = ND_LAYER_FAULTY;
     return keep_evidence(unit, &text, err);
 }

@@ -18,8 +18,8 @@ enum { MOST_UNITS = 24 }; /* of a device: those with the greatest effect */
 static struct nd_explain_error_size measure(const struct nd_exam *exam)
 {
     const struct nd_explain_job *job = exam->worker->job;
-    double allowance = nd_explain_allowance(job, exam->device, exam->step), squares = 0, energy = 0;
-    const struct nd_quant *quant = nd_exam_quant(exam);
+    double allowance = nd_explain_allowance(job, exam->device, exam->step), energy = 0;
+    double sums[2] = {0}, squares[2] = {0}, product = 0; /* of what is expected, and of the values */
     struct nd_explain_error_size size = {.n = 0};
     for (size_t i = 0; i < exam->n_samples * exam->n; i++) {
         double expected = exam->expected[i], off = fabs(exam->codes[i] - expected);
@@ -30,13 +30,19 @@ static struct nd_explain_error_size measure(const struct nd_exam *exam)
         size.n_beyond += off > allowance;
         size.max = fmax(size.max, off);
         energy += off * off;
-        size_t channel = nd_exact_channel(quant, &job->shapes[exam->step], i % exam->n);
-        double signal = expected - (double)quant->zero_point[channel];
-        squares += signal * signal;
+        sums[0] += expected;
+        sums[1] += exam->codes[i];
+        squares[0] += expected * expected;
+        squares[1] += exam->codes[i] * exam->codes[i];
+        product += expected * exam->codes[i];
     }
     double n = size.n > 0 ? (double)size.n : 1;
-    size.energy = energy / n;
-    size.signal = squares / n;
+    size.signal = fmax(squares[0] / n - (sums[0] / n) * (sums[0] / n), 0);
+    double bias = (sums[1] - sums[0]) / n; /* a term is what unknown arithmetic may add */
+    size.energy = fmax(energy / n - bias * bias, 0);
+    double variance = fmax(squares[1] / n - (sums[1] / n) * (sums[1] / n), 0);
+    if (size.signal > 0 && variance > 0)
+        size.correlation = (product / n - sums[0] / n * sums[1] / n) / sqrt(size.signal * variance);
     return size;
 }
 
@@ -80,7 +86,7 @@ static enum nd_status say_forced(const struct nd_exam *exam, struct nd_error *er
     return out->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Whether the encodings that the provider forces, on a chip, leave fewer gross errors: then they are taken. */
+/* Whether the encodings that the provider forces, on a chip, halve the largest error or better: then they are taken. */
 static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->worker->job;
@@ -90,8 +96,8 @@ static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
     bool has_any = a->is_forced_here[exam->edge];
     for (size_t i = 0; i < unit->n_inputs; i++)
         has_any = has_any || a->forced[unit->inputs[i]] != NULL;
-    size_t n_beyond = measure(exam).n_beyond;
-    if (!has_any || n_beyond == 0 || expectation == ND_EXPECT_FLOAT)
+    double max = measure(exam).max;
+    if (!has_any || max <= 1 || expectation == ND_EXPECT_FLOAT)
         return ND_OK;
     const struct nd_exam before = *exam;
     exam->is_forced = true;
@@ -101,7 +107,7 @@ static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
     exam->n_fusions = 0;
     nd_array_deinit(&exam->made);
     enum nd_status status = nd_exam_collect(exam, err);
-    if (status != ND_OK || 2 * measure(exam).n_beyond < n_beyond)
+    if (status != ND_OK || 2 * measure(exam).max <= max)
         return status;
     exam->is_forced = false;
     exam->is_other = before.is_other;

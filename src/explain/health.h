@@ -29,8 +29,9 @@ struct nd_explain_error_size {
     size_t n_past;    /* of these, further off than inputs that were not rounded, nor clipped, could bring them; 0 where
                          that was not measured */
     double max;       /* LSB */
-    double energy;    /* mean square of the error, LSB^2 */
-    double signal;    /* mean square of what is expected, less the zero point, LSB^2 */
+    double energy;    /* variance of the error, LSB^2 */
+    double signal;    /* variance of what is expected, LSB^2 */
+    double correlation; /* of the values and what is expected, about their means; 0 where one of them is constant */
 };
 
 /* By how many LSB arithmetic that nobody knows may move a value of the layer: 0 where the arithmetic of the device is

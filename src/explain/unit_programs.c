@@ -204,7 +204,8 @@ void nd_explain_find_unit_habits(struct nd_explain_habit *habits, size_t n,
                : expectation == ND_EXPECT_ANY ? choose(habits, n)
                                               : choose_of(habits, n, expectation, is_refuted);
     for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
-        is_possible[p] = *program != SIZE_MAX;
+        bool is_asked_for = expectation == ND_EXPECT_ANY || is_of(p, expectation);
+        is_possible[p] = *program != SIZE_MAX && is_asked_for;
         for (size_t i = 0; i < n && is_possible[p]; i++)
             is_possible[p] = !nd_explain_follows(&habits[i], *program) || nd_explain_follows(&habits[i], p);
     }

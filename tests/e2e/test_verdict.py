@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Healthy or faulty: the verdict of npudiff explain on the simulator's own captures, and on the same with one layer spoilt."""
+import json
+import os
+import pathlib
+import shutil
+import sys
+
+import h5py
+import numpy as np
+
+from support import Scratch, capture, main, npudiff
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODELS = ROOT / "golden" / "verdict"
+sys.path.insert(0, str(ROOT / "tools"))
+import score_healthy_main as study
+
+SEED = int(os.environ.get("NPUDIFF_SEED", "16"))
+CHIPS = {"gen1": "v69", "gen3": "v73"}
+
+
+def explain(model, *captures, expect):
+    done = npudiff("explain", "--quantised", MODELS / f"{model}.onnx", "--float", MODELS / f"{model.partition('.')[0]}.float.onnx",
+                   "--json", *captures, expect=expect)  # fmt: skip
+    return json.loads(done)
+
+
+def layers(device):
+    return {u["name"]: u for u in device["units"]}
+
+
+class Verdicts(Scratch):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        print(f"# seed {SEED}: NPUDIFF_SEED sets another one")
+        for model in ("conv_relu.u8", "silu.u8", "tanh.u16"):
+            capture(MODELS / f"{model}.onnx", ["cpu", *(f"htp-sim:{c}" for c in CHIPS)], [f"x={MODELS / model}.npz"], cls.shared / model)
+        study.NPUDIFF = os.environ["NPUDIFF"]
+        cls.digest = staticmethod(study.digest_of())
+
+    def path(self, model, name):
+        return self.shared / model / f"{name}.h5"
+
+    def test_healthy_chips_are_healthy_whatever_share_is_theirs(self):
+        for model, layer in (("conv_relu.u8", "Relu_1"), ("silu.u8", "Mul_1")):
+            for name, arch in CHIPS.items():
+                report = explain(model, self.path(model, name), expect=0)
+                device = report["devices"][0]
+                self.assertEqual((report["verdict"], device["verdict"], device["difference"]), ("healthy", "healthy", "differs"))
+                self.assertEqual((device["expected_arithmetic"], device["is_refuted"]), (arch, False))
+                self.assertGreater(device["energy"]["own_share"], 0.05)
+                self.assertEqual((layers(device)[layer]["state"], layers(device)[layer]["why_follows"]), ("follows", "fused"))
+            device = explain(model, self.path(model, "cpu"), expect=0)["devices"][0]
+            self.assertEqual((device["verdict"], device["expected_arithmetic"], device["program"]), ("healthy", "float", "half-even"))
+
+    def test_forced_encodings_accuse_nobody(self):
+        for name in CHIPS:
+            device = explain("tanh.u16", self.path("tanh.u16", name), expect=1)["devices"][0]
+            self.assertEqual(device["faulty"], [])
+            conv = layers(device)["Conv_1"]
+            self.assertEqual((conv["state"], conv["why_follows"]), ("follows", "forced-encoding"))
+            self.assertRegex(conv["follows_text"], r"the provider reads 'Tanh_1' with scale 1/32768 with zero point 32768, not with the model's")
+            self.assertRegex(layers(device)["Tanh_1"]["follows_text"], r"writes its codes with scale 1/32768")
+
+    def spoilt(self, model, name, layer, fault, number=0):
+        """A copy of the capture with one layer spoilt, without what reads it."""
+        copy = self.folder / f"{name}-{layer}-{fault}-{number}.h5"
+        rng = np.random.default_rng([SEED, number])
+        readers = {"Conv_1": ["Relu_1"], "Relu_1": ["Conv_2"]}
+        for _ in range(200):
+            made = study.spoil(self.path(model, name), copy, fault, rng, lambda n: readers.get(n, []), self.digest)
+            if made is not None and made[0] == layer:
+                return copy
+        self.fail(f"{layer} cannot be spoilt by {fault}, seed {SEED}")
+
+    def test_spoilt_layer_is_named_first_with_its_evidence(self):
+        kinds = {"stale": "stale", "window": "unwritten-window", "permute": "channel-permutation", "clamp": "saturation",
+                 "zero": "all-zero", "noise": None}  # fmt: skip
+        for fault, kind in kinds.items():
+            for layer in ("Relu_1", "Conv_2"):
+                copy = self.spoilt("conv_relu.u8", "gen3", layer, fault)
+                device = explain("conv_relu.u8", copy, expect=1)["devices"][0]
+                self.assertEqual(device["verdict"], "faulty", (fault, layer))
+                self.assertEqual([f["unit"] for f in device["faulty"]], [layer], fault)
+                if kind is not None:
+                    self.assertEqual(device["faulty"][0]["kind"], kind, layer)
+                self.assertRegex(device["faulty"][0]["evidence"], r"of its values are wrong, by up to \d+ LSB; ")
+                text = npudiff("explain", "--quantised", MODELS / "conv_relu.u8.onnx", copy, "--width", 400, expect=1)
+                first = text.split("\n\n")[1].splitlines()[0]
+                self.assertRegex(first, rf"^htp-sim:SM8650\S*: FAULTY: '{layer}' \(")
+                self.assertLess(text.index("faulty: "), text.index("begins in"))
+
+    def test_values_that_follow_nothing_are_an_error_that_no_rounding_makes(self):
+        device = explain("conv_relu.u8", self.spoilt("conv_relu.u8", "gen1", "Conv_2", "noise"), expect=1)["devices"][0]
+        self.assertRegex(device["faulty"][0]["evidence"], "no rounding makes it|further off than any rounding")
+
+    def test_chipset_decides_and_values_choose_no_other(self):
+        copy = self.folder / "relabelled.h5"
+        shutil.copyfile(self.path("conv_relu.u8", "gen1"), copy)
+        with h5py.File(copy, "r+") as file:
+            device = file["device"].attrs
+            for key, value in (("arch", b"v75"), ("chipset", b"SM8650"), ("uri", b"htp-sim:SM8650@x")):
+                device.modify(key, np.bytes_(value))
+        device = explain("conv_relu.u8", copy, expect=1)["devices"][0]
+        self.assertEqual((device["expected_arithmetic"], device["verdict"], device["faulty"]), ("v73", "unexplained", []))
+        self.assertNotIn("htp-v69", device["programs"])
+
+    def test_single_steps_between_runs_are_noise_and_more_is_a_fault(self):
+        model = ROOT / "golden" / "models" / "cnn.w8a8.onnx"
+        path = self.folder / "flip.h5"
+        capture(model, ["emu:double:8,flip@residual/conv=0.05"], ["uniform:6"], path, "--repeats", 3)
+        device = json.loads(npudiff("explain", "--quantised", model, "--json", path))["devices"][0]
+        self.assertEqual((device["verdict"], layers(device)["residual/conv"]["why_follows"]), ("healthy", "noise"))
+        self.assertRegex(layers(device)["residual/conv"]["follows_text"], r"of its values change from run to run, by up to [12] LSB")
+        with h5py.File(path, "r+") as file:  # runs that are far from the first one
+            stored = file["probes/uniform/repeats/residual%2Fconv"]
+            stored[...] = 255 - stored[()]
+        device = json.loads(npudiff("explain", "--quantised", model, "--json", path, expect=1))["devices"][0]
+        self.assertEqual([(f["unit"], f["kind"]) for f in device["faulty"]], [("residual/conv", "flips")])
+
+    def test_worst_device_counts(self):
+        good, bad = self.path("conv_relu.u8", "gen1"), self.spoilt("conv_relu.u8", "gen3", "Conv_2", "stale")
+        report = explain("conv_relu.u8", good, bad, expect=1)
+        self.assertEqual([report["verdict"], *(d["verdict"] for d in report["devices"])], ["faulty", "healthy", "faulty"])
+
+
+if __name__ == "__main__":
+    main()

@@ -87,6 +87,8 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
                         const struct nd_explain_error_size *size, enum nd_fault_kind kind)
 {
     bool is_complete = nd_explain_allowance(job, device, step) == 0;
+    if (nd_fault_is_note(kind))
+        return false;
     size_t fewest = is_complete ? FEWEST_OF_COMPLETE : FEWEST_BEYOND;
     switch (kind) {
     case ND_FAULT_UNEXPLAINED:
@@ -99,6 +101,7 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
     case ND_FAULT_FALLBACK:
         return is_known(job, device, step) && !is_placed_on_npu(job, device, step) &&
                size->n_wrong >= (is_complete ? FEWEST_OF_COMPLETE : FEWEST_FALLBACK);
+    case ND_FAULT_ENCODING:
     case ND_FAULT_SCALE: /* arithmetic that nobody knows may be off by a factor or by a term */
     case ND_FAULT_CHANNEL_SCALE:
     case ND_FAULT_ZERO_POINT:

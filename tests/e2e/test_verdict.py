@@ -37,8 +37,6 @@ class Verdicts(Scratch):
         print(f"# seed {SEED}: NPUDIFF_SEED sets another one")
         for model in ("conv_relu.u8", "silu.u8", "tanh.u16"):
             capture(MODELS / f"{model}.onnx", ["cpu", *(f"htp-sim:{c}" for c in CHIPS)], [f"x={MODELS / model}.npz"], cls.shared / model)
-        study.NPUDIFF = os.environ["NPUDIFF"]
-        cls.digest = staticmethod(study.digest_of())
 
     def path(self, model, name):
         return self.shared / model / f"{name}.h5"
@@ -70,7 +68,7 @@ class Verdicts(Scratch):
         rng = np.random.default_rng([SEED, number])
         readers = {"Conv_1": ["Relu_1"], "Relu_1": ["Conv_2"]}
         for _ in range(200):
-            made = study.spoil(self.path(model, name), copy, fault, rng, lambda n: readers.get(n, []), self.digest)
+            made = study.spoil(self.path(model, name), copy, fault, rng, lambda n: readers.get(n, []))
             if made is not None and made[0] == layer:
                 return copy
         self.fail(f"{layer} cannot be spoilt by {fault}, seed {SEED}")
@@ -103,6 +101,7 @@ class Verdicts(Scratch):
             device = file["device"].attrs
             for key, value in (("arch", b"v75"), ("chipset", b"SM8650"), ("uri", b"htp-sim:SM8650@x")):
                 device.modify(key, np.bytes_(value))
+            study.seal(file)
         device = explain("conv_relu.u8", copy, expect=1)["devices"][0]
         self.assertEqual((device["expected_arithmetic"], device["verdict"], device["faulty"]), ("v73", "unexplained", []))
         self.assertNotIn("htp-v69", device["programs"])
@@ -117,6 +116,7 @@ class Verdicts(Scratch):
         with h5py.File(path, "r+") as file:  # runs that are far from the first one
             stored = file["probes/uniform/repeats/residual%2Fconv"]
             stored[...] = 255 - stored[()]
+            study.seal(file)
         device = json.loads(npudiff("explain", "--quantised", model, "--json", path, expect=1))["devices"][0]
         self.assertEqual([(f["unit"], f["kind"]) for f in device["faulty"]], [("residual/conv", "flips")])
 

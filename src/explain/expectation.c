@@ -26,12 +26,14 @@ static bool is_one_of(const char *kind, const char *const *names, size_t n)
 
 enum nd_explain_expectation nd_explain_expect(const struct nd_capture *capture)
 {
-    static const char *const in_floats[] = {"cpu"}, *const of_their_own[] = {"emu", "exact", "float64"};
+    static const char *const in_floats[] = {"cpu"},
+                             *const of_their_own[] = {"emu", "exact", "float64", "gpu", "reference"};
     const char *kind = nd_capture_string(capture, "device", "kind");
     const char *arch = nd_capture_string(capture, "device", "arch");
     const char *sm = nd_capture_string(capture, "device", "chipset");
+    bool is_import = nd_capture_string(capture, "import", "format") != NULL;
     if (kind != NULL && is_one_of(kind, in_floats, sizeof in_floats / sizeof *in_floats))
-        return ND_EXPECT_FLOAT;
+        return is_import ? ND_EXPECT_ANY : ND_EXPECT_FLOAT; /* other runtimes compute in integers on a CPU, too */
     if (kind != NULL && is_one_of(kind, of_their_own, sizeof of_their_own / sizeof *of_their_own))
         return ND_EXPECT_ANY;
     if (arch != NULL && arch[0] != '\0')

@@ -11,7 +11,8 @@ enum nd_explain_expectation {
     ND_EXPECT_V73,   /* htp-v73: HTP v73 and later */
 };
 
-/* From `kind`, `arch` and `chipset` of the capture's device. Emulated devices have any arithmetic. */
+/* From `kind`, `arch` and `chipset` of the capture's device. Emulated devices, GPUs, references, and CPUs that an import
+ * states, have any arithmetic. */
 enum nd_explain_expectation nd_explain_expect(const struct nd_capture *capture);
 /* "float", "v69", "v73"; NULL for ND_EXPECT_ANY. Static storage. */
 const char *nd_explain_expectation_name(enum nd_explain_expectation expectation);

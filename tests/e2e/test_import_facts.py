@@ -382,6 +382,13 @@ class NotAnNpu(Case):
             if kind in ("cpu", "reference"):
                 self.assertEqual(run["verdict"], "not-npu")
                 self.assertIn("stated", [e["kind"] for e in run["evidence"]])
+            self.assertEqual(report["devices"][0]["expected_arithmetic"], None)
+            self.make("numpy", o, "--model", CNN, "--inputs", i, "--probe", "uniform", "--chipset", "gen3", *flags)
+            done = npudiff("explain", "--quantised", CNN, self.out, "--json", expect=None)
+            on_chip = json.loads(done.stdout)["devices"][0]
+            self.assertEqual(on_chip["expected_arithmetic"], None if kind in ("cpu", "reference") else "v73")
+            if kind in ("cpu", "reference"):  # the CPU of a phone is no NPU
+                self.assertEqual((done.returncode, on_chip["verdict"]), (0, "healthy"))
             placed = json.loads(npudiff("placement", CNN, "-d", self.out, "--json", expect=None).stdout or "{}")
             if placed.get("devices"):
                 self.assertEqual(placed["devices"][0]["is_npu"], {"npu": True, None: None}.get(kind, False))

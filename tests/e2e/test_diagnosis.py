@@ -8,6 +8,7 @@ import numpy as np
 
 from support import MODELS, Scratch, capture, main, npudiff, some_digits, stored_name, text
 from test_doctor import Changed
+from write_capture import digest
 
 SEED = 20261122
 SAMPLES = 6
@@ -252,10 +253,34 @@ class Captures(Scratch):
         self.assertEqual(faulty["residual/relu"]["kind"], "stale-operand", device["faulty"])
         self.assertIn("'pool' of the previous sample", faulty["residual/relu"]["text"])
 
-    def test_a_first_launch_that_is_apart(self):
-        capture("cnn.w8a8.onnx", ["cpu"], [self.probe], self.folder / "c", "--repeats", 3)
-        found = json.loads(npudiff("compare", self.folder / "c/cpu.h5", self.folder / "c/cpu.h5", "--json"))
-        self.assertEqual(found["diagnoses"], [])
+    def runs(self, path):
+        """What is said of the runs of one device. Both sides are the same file."""
+        report = json.loads(npudiff("compare", path, path, "--json", expect=None).stdout)
+        self.assertTrue(all(d["of_runs"] for d in report["diagnoses"]))
+        return [d for d in report["diagnoses"] if d["device"] == 0]
+
+    def test_a_window_that_the_first_run_does_not_write(self):
+        capture("cnn.w8a8.onnx", ["emu:flip@pool=0.5"], [self.probe], self.folder / "c", "--repeats", 3)
+        path = next((self.folder / "c").iterdir())
+        self.assertEqual(self.runs(path), [])  # single steps in any element are noise
+        with h5py.File(path, "r+") as file:
+            probe, name = file["probes/digits"], stored_name("pool")
+            right = np.full_like(probe[f"outputs/{name}"][()], 70)
+            right += (np.arange(right[0].size) % 50).astype(np.uint8).reshape(right[0].shape)
+            first = right.copy()
+            first.reshape(len(first), -1)[:, 20:36] = 0
+            probe[f"outputs/{name}"][...] = first
+            stored = probe[f"repeat_index/{name}"][()]
+            self.assertEqual(len(stored), 2 * len(right))
+            probe[f"repeats/{name}"][...] = right[stored[:, 0]]
+            digests = probe[f"digests/{name}"][()]
+            for sample in range(len(right)):
+                digests[sample] = [digest(first[sample])] + 2 * [digest(right[sample])]
+            probe[f"digests/{name}"][...] = digests
+        found = self.runs(path)
+        self.assertEqual([(d["edge"], d["kind"]) for d in found], [("pool", "unwritten-window")])
+        self.assertIn("elements 20 to 35 differ between the first and all later runs", found[0]["text"])
+        self.assertIn("the first run holds", found[0]["text"])
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-/* What the values of a comparison show (npudiff/explain.h): reads a window of samples of every tensor that differs,
- * as real numbers, and lets the doctor look at them. The runs of each device are looked at in diagnose_runs.c. */
+/* What the values of a comparison show (npudiff/explain.h): reads a window of samples of every tensor that
+ * differs, as real numbers, and lets the doctor look at them. The runs of each device are looked at in
+ * diagnose_runs.c. */
 #include "explain/diagnose.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -14,10 +14,10 @@
 /* Chosen: what is read of a tensor and of those beside it, so that large captures cost seconds. */
 enum {
     MOST_SAMPLES = 16,
-    MOST_VALUES = 1 << 18, /* of a tensor, all samples together; one sample is always read */
+    MOST_VALUES = 1 << 18,   /* of a tensor, all samples together; one sample is always read */
     MOST_ELEMENTS = 1 << 22, /* of a sample: larger tensors are left out */
-    MOST_EDGES = 128,      /* of a device, the first that differ */
-    MOST_OTHERS = 6,       /* tensors of the same shape, the nearest ones */
+    MOST_EDGES = 128,        /* of a device, the first that differ */
+    MOST_OTHERS = 6,         /* tensors of the same shape, the nearest ones */
     MOST_INPUTS = 2,
 };
 
@@ -115,8 +115,8 @@ static enum nd_status add_other(struct exam *exam, const char *name, struct nd_e
         return ND_OK;
     enum nd_status status = read_pair(exam, ref, test, err);
     if (status == ND_OK)
-        exam->others[exam->n_others++] = (struct nd_values_other){name, exam->values[exam->n_values - 2],
-                                                                  exam->values[exam->n_values - 1]};
+        exam->others[exam->n_others++] =
+            (struct nd_values_other){name, exam->values[exam->n_values - 2], exam->values[exam->n_values - 1]};
     return status;
 }
 
@@ -201,7 +201,8 @@ static bool open_exam(const struct nd_comparison *c, const struct nd_capture *co
     exam->n = size_bytes / nd_dtype_size_bytes(e->dtype);
     if (exam->n == 0 || exam->n > MOST_ELEMENTS)
         return false;
-    size_t most = MOST_VALUES / exam->n < 1 ? 1 : MOST_VALUES / exam->n, first = d->has_first ? d->first.sample : 0;
+    size_t most = MOST_VALUES / exam->n < 1 ? 1 : MOST_VALUES / exam->n,
+           first = d->has_first ? d->first.sample : 0;
     most = most < MOST_SAMPLES ? most : MOST_SAMPLES;
     exam->range.n = d->n_samples < most ? (size_t)d->n_samples : most;
     /* The sample before the first that differs may be what it holds. */
@@ -211,7 +212,8 @@ static bool open_exam(const struct nd_comparison *c, const struct nd_capture *co
     return true;
 }
 
-/* Codes: the step of their scale, the largest where channels have their own; whole numbers without a scale: 1. */
+/* Codes: the step of their scale, the largest where channels have their own; whole numbers without a scale: 1.
+ */
 static double step_of(const struct nd_edge *edge)
 {
     double step = 0;
@@ -274,8 +276,8 @@ static enum nd_status try_argmax(struct exam *exam, size_t ref, size_t test, int
 {
     const struct nd_edge *x = nd_capture_edge(exam->ref, ref);
     struct exam values = *exam;
-    struct nd_values_argmax argmax = {x->name, exam->range.n, (size_t)x->shape.dims[axis], 1, exam->values[0],
-                                      exam->values[1], NULL, NULL};
+    struct nd_values_argmax argmax = {
+        x->name, exam->range.n, (size_t)x->shape.dims[axis], 1, exam->values[0], exam->values[1], NULL, NULL};
     for (int k = 0; k < x->shape.rank; k++) {
         argmax.n_outer *= k < axis ? (size_t)x->shape.dims[k] : 1;
         argmax.inner *= k > axis ? (size_t)x->shape.dims[k] : 1;
@@ -296,13 +298,14 @@ static enum nd_status try_argmax(struct exam *exam, size_t ref, size_t test, int
 }
 
 /* Indices beside the nearest tensors before that they may be of. */
-static enum nd_status examine_indices(struct exam *exam, const struct nd_comparison *c, struct nd_value_findings *found,
-                                      struct nd_error *err)
+static enum nd_status examine_indices(struct exam *exam, const struct nd_comparison *c,
+                                      struct nd_value_findings *found, struct nd_error *err)
 {
     const struct nd_edge *y = nd_capture_edge(exam->ref, exam->ref_edge);
     bool is_index = nd_dtype_is_integer(y->dtype) && y->quant.n == 0;
     enum nd_status status = ND_OK;
-    for (size_t k = exam->edge, n = 0; is_index && k-- > 0 && n < MOST_OTHERS && found->n == 0 && status == ND_OK;) {
+    for (size_t k = exam->edge, n = 0;
+         is_index && k-- > 0 && n < MOST_OTHERS && found->n == 0 && status == ND_OK;) {
         size_t ref = nd_capture_find_edge(exam->ref, c->edges[k].name);
         size_t test = nd_capture_find_edge(exam->test, c->edges[k].name);
         if (ref == SIZE_MAX || test == SIZE_MAX)
@@ -319,59 +322,7 @@ static enum nd_status examine_indices(struct exam *exam, const struct nd_compari
     return status;
 }
 
-/* ---- what is kept ---- */
-
-enum nd_status nd_diagnose_add(struct nd_comparison *c, size_t device, size_t edge, const struct nd_finding *finding,
-                               bool is_of_runs, struct nd_error *err)
-{
-    struct nd_compared_diagnosis *grown = realloc(c->diagnoses, (c->n_diagnoses + 1) * sizeof *grown);
-    if (grown == NULL)
-        return nd_fail_memory(err);
-    c->diagnoses = grown;
-    grown[c->n_diagnoses] = (struct nd_compared_diagnosis){.device = device,
-                                                           .edge = edge,
-                                                           .kind = nd_fault_name(finding->kind),
-                                                           .text = nd_strdup(finding->text),
-                                                           .is_note = nd_fault_is_note(finding->kind),
-                                                           .is_of_runs = is_of_runs,
-                                                           .amount = finding->amount,
-                                                           .explained = finding->explained,
-                                                           .chance = finding->chance < 0 ? finding->chance : NAN};
-    if (grown[c->n_diagnoses].text == NULL)
-        return nd_fail_memory(err);
-    c->n_diagnoses++;
-    return ND_OK;
-}
-
-static void count_later(struct nd_comparison *c)
-{
-    for (size_t i = 0; i < c->n_diagnoses; i++)
-        for (size_t k = i + 1; k < c->n_diagnoses; k++)
-            c->diagnoses[i].n_later += c->diagnoses[k].device == c->diagnoses[i].device &&
-                                       strcmp(c->diagnoses[k].kind, c->diagnoses[i].kind) == 0;
-}
-
-/* A device that is bit-equal to an earlier one has what that has. */
-static enum nd_status copy_diagnoses(struct nd_comparison *c, size_t from, size_t to, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    size_t n = c->n_diagnoses;
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
-        if (c->diagnoses[i].device != from || c->diagnoses[i].is_of_runs)
-            continue;
-        struct nd_finding none = {0};
-        status = nd_diagnose_add(c, to, c->diagnoses[i].edge, &none, false, err);
-        if (status != ND_OK)
-            break;
-        struct nd_compared_diagnosis *copy = &c->diagnoses[c->n_diagnoses - 1], made = *copy;
-        *copy = c->diagnoses[i];
-        copy->device = to;
-        copy->text = nd_strdup(c->diagnoses[i].text);
-        free(made.text);
-        status = copy->text != NULL ? ND_OK : nd_fail_memory(err);
-    }
-    return status;
-}
+/* ---- all of it ---- */
 
 static size_t earlier_equal(const struct nd_comparison *c, size_t device)
 {
@@ -388,7 +339,7 @@ static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_c
     struct nd_values_history history = {0};
     enum nd_status status = ND_OK;
     if (same != SIZE_MAX)
-        return copy_diagnoses(c, same, device, err);
+        return nd_diagnose_copy(c, same, device, err);
     for (size_t e = 0; e < c->n_edges && n_examined < MOST_EDGES && status == ND_OK; e++) {
         struct exam exam;
         struct nd_value_findings found = {0};
@@ -405,8 +356,8 @@ static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_c
     return status;
 }
 
-enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison, const struct nd_capture *const *captures,
-                                      struct nd_error *err)
+enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison,
+                                      const struct nd_capture *const *captures, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t d = 0; d < comparison->n_devices && status == ND_OK; d++) {
@@ -417,6 +368,6 @@ enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison, const st
     }
     if (status == ND_OK)
         status = nd_diagnose_depths(comparison, captures, err);
-    count_later(comparison);
+    nd_diagnose_count_later(comparison);
     return status;
 }

@@ -64,7 +64,8 @@ static enum nd_status compare_runs(const struct nd_capture *capture, size_t prob
     return status;
 }
 
-/* Later tensors inherit what the first unstable one has: it alone is looked at, with those of the graph's outputs. */
+/* Later tensors inherit what the first unstable one has: it alone is looked at, with those of the graph's
+ * outputs. */
 enum nd_status nd_diagnose_runs(struct nd_comparison *comparison, const struct nd_capture *const *captures,
                                 size_t device, struct nd_error *err)
 {
@@ -78,7 +79,8 @@ enum nd_status nd_diagnose_runs(struct nd_comparison *comparison, const struct n
         if (nd_shape_size_bytes(&captured->shape, captured->dtype, &size_bytes, NULL) != ND_OK)
             continue;
         size_t n = size_bytes / nd_dtype_size_bytes(captured->dtype);
-        for (size_t p = 0; p < nd_capture_n_probes(capture) && n > 0 && n <= MOST_ELEMENTS && status == ND_OK; p++) {
+        for (size_t p = 0; p < nd_capture_n_probes(capture) && n > 0 && n <= MOST_ELEMENTS && status == ND_OK;
+             p++) {
             struct nd_value_findings found = {0};
             if (!nd_capture_has_outputs(capture, p, edge))
                 continue;
@@ -98,7 +100,8 @@ enum nd_status nd_diagnose_runs(struct nd_comparison *comparison, const struct n
 static double error_of(const struct nd_compared_pair *pair, bool is_share)
 {
     const struct nd_difference *d = &pair->total.difference;
-    if (pair->total.coverage == ND_COVERAGE_NONE || !d->has_values || d->n_differing == 0 || d->is_integer != is_share)
+    if (pair->total.coverage == ND_COVERAGE_NONE || !d->has_values || d->n_differing == 0 ||
+        d->is_integer != is_share)
         return NAN;
     return is_share ? d->share : pow(10, -d->sqnr_db / 20);
 }
@@ -106,7 +109,8 @@ static double error_of(const struct nd_compared_pair *pair, bool is_share)
 static bool has_half(const struct nd_comparison *c, const struct nd_capture *capture, size_t device)
 {
     for (size_t i = 0; i < c->n_diagnoses; i++)
-        if (c->diagnoses[i].device == device && strcmp(c->diagnoses[i].kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
+        if (c->diagnoses[i].device == device &&
+            strcmp(c->diagnoses[i].kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
             return true;
     for (size_t e = 0; e < nd_capture_n_edges(capture); e++)
         if (nd_capture_edge(capture, e)->dtype == ND_DTYPE_F16)
@@ -114,7 +118,8 @@ static bool has_half(const struct nd_comparison *c, const struct nd_capture *cap
     return false;
 }
 
-static void find_depth(const struct nd_comparison *c, size_t device, double *errors, struct nd_compared_depth *depth)
+static void find_depth(const struct nd_comparison *c, size_t device, double *errors,
+                       struct nd_compared_depth *depth)
 {
     size_t n_codes = 0, n_floats = 0, n = 0;
     *depth = (struct nd_compared_depth){.device = device, .largest = NAN};

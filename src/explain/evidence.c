@@ -140,11 +140,18 @@ static void ND_PRINTF(4, 5) add_hypothesis(struct hypotheses *h, enum nd_fault_k
 static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
 {
     const struct nd_model *model = exam->worker->job->model;
-    char name[ND_PROGRAM_NAME_BYTES];
+    char name[ND_PROGRAM_NAME_BYTES], usual[ND_PROGRAM_NAME_BYTES];
     bool is_float = exam->other.kind == ND_PROGRAM_FLOAT32 ||
                     (exam->other.kind == ND_PROGRAM_SINGLE && exam->other.rounding <= ND_ROUND_HALF_DOWN);
+    /* Two rules for ties alone: what differs lies on ties. */
+    bool is_tie = exam->unit_program == NULL && exam->usual.kind == ND_PROGRAM_SINGLE &&
+                  exam->other.kind == ND_PROGRAM_SINGLE && exam->usual.rounding <= ND_ROUND_HALF_DOWN &&
+                  exam->other.rounding <= ND_ROUND_HALF_DOWN;
     h->n = 0;
-    if (exam->has_other)
+    if (exam->has_other && is_tie)
+        add_hypothesis(h, ND_FAULT_FALLBACK, exam->others, "ties are rounded %s, not %s, as floats may be",
+                       nd_program_name(&exam->other, name), nd_program_name(&exam->usual, usual));
+    else if (exam->has_other)
         add_hypothesis(h, is_float ? ND_FAULT_FALLBACK : ND_FAULT_ROUNDING, exam->others,
                        is_float ? "rounded %s, as floats are" : "rounded by %s", nd_program_name(&exam->other, name));
     for (size_t k = 0; k < exam->n_fusions; k++)

@@ -7,7 +7,7 @@
 #include "explain/internal.h"
 
 enum {
-    ND_LOOK_SAMPLES = 4,     /* of the reference */
+    ND_LOOK_SAMPLES = 4,      /* of the reference */
     ND_LOOK_FLOATS = 1 << 16, /* kept of an edge, evenly over its elements */
     ND_LOOK_OTHERS = 6        /* edges of the same shape beside one, the nearest before it */
 };

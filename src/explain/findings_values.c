@@ -45,8 +45,9 @@ enum nd_status nd_look_at_values(const struct nd_value_look *look, struct nd_val
     for (size_t k = 0; k < look->n_others; k++) {
         if (look->others[k][0]->n != n || look->others[k][1]->n != n)
             continue;
-        others[values.n_others++] = (struct nd_values_other){look->names[k], widen(look->others[k][0], x + n_used * n),
-                                                             widen(look->others[k][1], x + (n_used + 1) * n)};
+        others[values.n_others++] =
+            (struct nd_values_other){look->names[k], widen(look->others[k][0], x + n_used * n),
+                                     widen(look->others[k][1], x + (n_used + 1) * n)};
         n_used += 2;
     }
     enum nd_status status = nd_values_examine(&values, out, err);

@@ -2,7 +2,8 @@
 
 #include <math.h>
 
-static void put_diagnosis(struct nd_json *json, const struct nd_comparison *c, const struct nd_compared_diagnosis *d)
+static void put_diagnosis(struct nd_json *json, const struct nd_comparison *c,
+                          const struct nd_compared_diagnosis *d)
 {
     nd_json_open_line(json, NULL, '{');
     nd_json_count(json, "device", d->device);

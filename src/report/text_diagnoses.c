@@ -17,7 +17,8 @@ static bool is_same_line(const struct nd_compared_diagnosis *a, const struct nd_
 static bool is_first_of_kind(const struct nd_comparison *c, size_t i)
 {
     for (size_t k = 0; k < i; k++)
-        if (c->diagnoses[k].device == c->diagnoses[i].device && strcmp(c->diagnoses[k].kind, c->diagnoses[i].kind) == 0)
+        if (c->diagnoses[k].device == c->diagnoses[i].device &&
+            strcmp(c->diagnoses[k].kind, c->diagnoses[i].kind) == 0)
             return false;
     return true;
 }
@@ -47,9 +48,8 @@ static void add_line(const struct nd_text_report *report, struct nd_table *table
 static void put_lines(const struct nd_text_report *report, bool is_note, const char *title)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_table table = {.n_columns = 3,
-                             .is_left = {true, true, true},
-                             .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
+    struct nd_table table = {
+        .n_columns = 3, .is_left = {true, true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};
     bool *is_said = nd_calloc(c->n_diagnoses, sizeof *is_said);
     size_t n = 0;
     report->out->failed = report->out->failed || (is_said == NULL && c->n_diagnoses > 0);
@@ -68,7 +68,8 @@ static void put_depths(const struct nd_text_report *report)
 {
     static const char *const titles[] = {"device", "grows", "tensors", "first", "last", "error"};
     const struct nd_comparison *c = report->comparison;
-    struct nd_table table = {.n_columns = 6, .is_left = {true, true, [5] = true}, .max_width = {ND_TEXT_LABEL_MAX}};
+    struct nd_table table = {
+        .n_columns = 6, .is_left = {true, true, [5] = true}, .max_width = {ND_TEXT_LABEL_MAX}};
     nd_text_add_titles(&table, titles);
     for (size_t i = 0; i < c->n_depths; i++) {
         const struct nd_compared_depth *d = &c->depths[i];
@@ -86,7 +87,8 @@ static void put_depths(const struct nd_text_report *report)
         nd_text_add_short(&table, d->last);
         nd_table_add(&table, d->is_share ? "share of values that differ" : "relative error");
     }
-    nd_text_put_table(report, &table, table.n_columns, 1, "\nhow the error grows over the tensors, in their order:");
+    nd_text_put_table(report, &table, table.n_columns, 1,
+                      "\nhow the error grows over the tensors, in their order:");
 }
 
 /* Whether the probe comes near where half precision ends. Chosen: a quarter of it. */
@@ -99,10 +101,12 @@ static void put_half_range(const struct nd_text_report *report)
             continue;
         char number[ND_NUMBER_BYTES];
         struct nd_strbuf line = {0};
-        nd_strbuf_printf(&line, "%s: the largest value compared is %s (%s); these probes %s the end of half precision, "
-                         "65504", c->devices[d->device].label, nd_format_short(d->largest, number),
-                         c->edges[d->largest_edge].name,
-                         d->largest < 65504.0 / 4 ? "do not come near" : "come near");
+        nd_strbuf_printf(
+            &line,
+            "%s: the largest value compared is %s (%s); these probes %s the end of half precision, "
+            "65504",
+            c->devices[d->device].label, nd_format_short(d->largest, number), c->edges[d->largest_edge].name,
+            d->largest < 65504.0 / 4 ? "do not come near" : "come near");
         nd_strbuf_puts(report->out, "\n");
         nd_text_put_wrapped(report, line.text != NULL ? line.text : "", 2);
         nd_strbuf_puts(report->out, "\n");
@@ -130,8 +134,9 @@ static void put_signs(const struct nd_text_report *report)
             nd_text_add_short(&table, d->signed_mean);
             nd_text_add_short(&table, d->abs.mean > 0 ? d->signed_mean / d->abs.mean : 0);
         }
-    nd_text_put_table(report, &table, table.n_columns, 2,
-                      "\nsigned differences (test - ref, real units; the last column is 1 or -1 where all have one sign):");
+    nd_text_put_table(
+        report, &table, table.n_columns, 2,
+        "\nsigned differences (test - ref, real units; the last column is 1 or -1 where all have one sign):");
 }
 
 void nd_text_diagnoses(const struct nd_text_report *report)

@@ -370,6 +370,41 @@ static void two_samples_show_a_stale_output(void **state)
 }
 
 /* 99 % of the wrong codes must become right, and hardly any right one wrong. */
+/* Rows of 16 codes that repeat their first four, and codes of a gain between two clamps: what whole tensors show. */
+static void whole_tensors_of_codes_are_judged(void **state)
+{
+    (void)state;
+    enum { ROW = 16, ROWS = 64, SAMPLES = 4, ALL = ROW * ROWS * SAMPLES };
+    static double codes[ALL], values[ALL];
+    uint64_t seed = first_seed();
+    struct trial t;
+    float scale = 1;
+    int64_t zero_point = 0;
+    const struct nd_quant quant = {1, -1, &scale, &zero_point};
+    struct nd_evidence e = {.name = "y",
+                            .n_samples = SAMPLES,
+                            .n = ROW * ROWS,
+                            .shape = {2, {ROWS, ROW}},
+                            .dtype = ND_DTYPE_U16,
+                            .quant = &quant,
+                            .codes = codes,
+                            .values = values,
+                            .expected = values};
+    struct nd_diagnosis found;
+    trial_open(&t, seed, 2, 1);
+    for (size_t i = 0; i < ALL; i++) {
+        values[i] = floor(trial_uniform(&t, 20000, 40000));
+        codes[i] = i % ROW < 4 ? values[i] : codes[i - 4];
+    }
+    assert_int_equal(nd_doctor_examine(&e, &found, NULL), ND_OK);
+    assert_named(&found, ND_FAULT_PERIODIC, SIZE_MAX, 4);
+    for (size_t i = 0; i < ALL; i++)
+        codes[i] = fmod(values[i], 256);
+    assert_int_equal(nd_doctor_examine(&e, &found, NULL), ND_OK);
+    assert_named(&found, ND_FAULT_WRAP, SIZE_MAX, 256);
+    trial_close(&t);
+}
+
 static void faults_that_explain_less_are_not_named(void **state)
 {
     (void)state;
@@ -594,6 +629,7 @@ int main(void)
         cmocka_unit_test(runs_that_differ_need_inputs_that_do_not),
         cmocka_unit_test(hypotheses_that_leave_the_least_win),
         cmocka_unit_test(two_samples_show_a_stale_output),
+        cmocka_unit_test(whole_tensors_of_codes_are_judged),
         cmocka_unit_test(faults_that_explain_less_are_not_named),
         cmocka_unit_test(hypotheses_that_break_right_codes_are_not_named),
         cmocka_unit_test(offset_of_the_other_sign_has_no_rival),

@@ -1,4 +1,5 @@
-/* Every diagnosis of values, on floats of three types and on codes: found where it is, and not where it nearly is. */
+/* Every diagnosis of values, on floats of three types and on codes: found where it is, and not where it nearly
+ * is. */
 #include "support/main.h"
 
 #include <math.h>
@@ -91,8 +92,12 @@ static void open_field(struct field *f, enum form form, uint64_t seed)
                               .n = N,
                               .shape = {4, {1, CHANNELS, SIDE, SIDE}},
                               .dtype = dtypes[form],
-                              .step = form == FORM_U8 ? 0.03125 : form == FORM_U16 ? 0.000244140625 : 0,
-                              .zero_point = form == FORM_U8 ? 121 : form == FORM_U16 ? 31000 : 0,
+                              .step = form == FORM_U8    ? 0.03125
+                                      : form == FORM_U16 ? 0.000244140625
+                                                         : 0,
+                              .zero_point = form == FORM_U8    ? 121
+                                            : form == FORM_U16 ? 31000
+                                                               : 0,
                               .ref = f->ref,
                               .test = f->test,
                               .others = &f->other,
@@ -134,8 +139,8 @@ static void assert_found(struct field *f, enum nd_fault_kind kind)
 {
     examine(f);
     if (find(f, kind) == NULL)
-        fail_msg("%s: '%s' is not found, but %zu others: %s", form_names[f->form], nd_fault_name(kind), f->found.n,
-                 f->found.n > 0 ? f->found.items[0].text : "");
+        fail_msg("%s: '%s' is not found, but %zu others: %s", form_names[f->form], nd_fault_name(kind),
+                 f->found.n, f->found.n > 0 ? f->found.items[0].text : "");
 }
 
 /* Nothing that accuses the device. */
@@ -541,8 +546,10 @@ static void truncation_is_told_from_rounding(void **state)
 static void grid_is_found_from_few_values(void **state)
 {
     (void)state;
-    double ref[4] = {0.123456789, 0.98765432, 3.3333333, 0.777777777}, half[4], plain[4] = {0.125, 1, 3.5, 0.75};
-    struct nd_values v = {.n_samples = 1, .n = 4, .shape = {1, {4}}, .dtype = ND_DTYPE_F32, .ref = ref, .test = half};
+    double ref[4] = {0.123456789, 0.98765432, 3.3333333, 0.777777777}, half[4],
+           plain[4] = {0.125, 1, 3.5, 0.75};
+    struct nd_values v = {
+        .n_samples = 1, .n = 4, .shape = {1, {4}}, .dtype = ND_DTYPE_F32, .ref = ref, .test = half};
     struct nd_value_findings found;
     struct nd_error err = {0};
     for (int k = 0; k < 4; k++)
@@ -604,7 +611,8 @@ static void step_function_amplifies(void **state)
         f.test[i] = ceil(f.x_test[i]);
     }
     assert_found(&f, ND_FAULT_STEP);
-    assert_non_null(strstr(find(&f, ND_FAULT_STEP)->text, "Ceil amplifies: its input 'x' differs by at most 2e-06"));
+    assert_non_null(
+        strstr(find(&f, ND_FAULT_STEP)->text, "Ceil amplifies: its input 'x' differs by at most 2e-06"));
     f.test[1] += 1; /* the device's own error */
     examine(&f);
     assert_null(find(&f, ND_FAULT_STEP));
@@ -623,8 +631,9 @@ static void argmax_amplifies(void **state)
     nd_values_try_argmax(&a, &found);
     assert_int_equal(found.n, 1);
     assert_int_equal(found.items[0].kind, ND_FAULT_STEP);
-    assert_string_equal(found.items[0].text, "ArgMax amplifies: where its index differs (1 times), the values of 'x' "
-                                             "are at most 0.0001 apart");
+    assert_string_equal(found.items[0].text,
+                        "ArgMax amplifies: where its index differs (1 times), the values of 'x' "
+                        "are at most 0.0001 apart");
     test[3] = 0; /* an index that its own values do not give */
     nd_values_try_argmax(&a, &found);
     assert_int_equal(found.n, 0);
@@ -648,8 +657,9 @@ static void launches_are_compared(void **state)
     nd_values_compare_launches(runs, 3, N, 0, &found);
     assert_int_equal(found.n, 1);
     assert_int_equal(found.items[0].kind, ND_FAULT_UNWRITTEN_WINDOW);
-    assert_string_equal(found.items[0].text, "elements 200 to 249 differ between the first and all later runs of the "
-                                             "same input, all others do not; the first run holds 0 there");
+    assert_string_equal(found.items[0].text,
+                        "elements 200 to 249 differ between the first and all later runs of the "
+                        "same input, all others do not; the first run holds 0 there");
     for (size_t j = 0; j < N; j += 3)
         first[j] = -first[j] - 1;
     nd_values_compare_launches(runs, 3, N, 0, &found);

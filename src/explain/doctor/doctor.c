@@ -129,7 +129,8 @@ static enum nd_status try_changes(struct nd_doctor *d, struct nd_error *err)
     return status;
 }
 
-/* What is judged by whole tensors, codes and floats alike: here the codes, in steps, beside the expected ones. */
+/* What is judged by whole tensors, codes and floats alike: here the codes, in steps, beside the expected ones.
+ */
 static enum nd_status try_whole(struct nd_doctor *d, struct nd_error *err)
 {
     const struct nd_evidence *e = d->e;
@@ -166,8 +167,8 @@ static void try_unexplained(struct nd_doctor *d)
                   is_random ? "; runs differ" : "");
 }
 
-/* Beside arithmetic that is not known. A scale or a zero point that is a little off is what such arithmetic may look
- * like, and chance cannot be told from it: only what moves or cuts off codes can. */
+/* Beside arithmetic that is not known. A scale or a zero point that is a little off is what such arithmetic may
+ * look like, and chance cannot be told from it: only what moves or cuts off codes can. */
 static enum nd_status try_changes_over_noise(struct nd_doctor *d, struct nd_error *err)
 {
     nd_doctor_try_constant(d);

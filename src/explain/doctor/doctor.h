@@ -45,10 +45,11 @@ enum nd_fault_kind {
     ND_FAULT_OFF_GRID,               /* floats that are no code of the quantised edge; amount: their share */
     ND_FAULT_SAME_CODE_OTHER_FLOAT,  /* amount: largest difference, in steps */
     /* These come from values.h alone. */
-    ND_FAULT_TRUNCATION,     /* cut to the grid, not rounded; amount: share of the values that differ */
-    ND_FAULT_ONE_SIDED,      /* codes that differ by a step to one side in half of the elements; amount: their share */
-    ND_FAULT_WRAP,           /* values wrap around; amount: the period, in steps of codes or in units of floats */
-    ND_FAULT_PERIODIC,       /* lines along an axis repeat themselves; amount: the period, in elements */
+    ND_FAULT_TRUNCATION, /* cut to the grid, not rounded; amount: share of the values that differ */
+    ND_FAULT_ONE_SIDED,  /* codes that differ by a step to one side in half of the elements; amount: their share
+                          */
+    ND_FAULT_WRAP,       /* values wrap around; amount: the period, in steps of codes or in units of floats */
+    ND_FAULT_PERIODIC,   /* lines along an axis repeat themselves; amount: the period, in elements */
     ND_FAULT_CONSTANT_LINES, /* lines along an axis are one value each; amount: how many lines */
     ND_FAULT_PASSED_THROUGH, /* the output is another tensor, unchanged; amount 0 */
     ND_FAULT_STALE_OPERAND,  /* one operand is the previous sample's; amount 0 */
@@ -82,8 +83,8 @@ struct nd_evidence {
     const double *codes;    /* [n_samples][n] the device's */
     const double *values;   /* [n_samples][n] before rounding and clipping, zero point included */
     const double *expected; /* [n_samples][n] what the device's usual program makes of values, clipped */
-    double noise; /* LSB by which the device may be off `expected` everywhere, as its arithmetic is not known; >= 0. Faults
-                     are first looked for as if there were none */
+    double noise; /* LSB by which the device may be off `expected` everywhere, as its arithmetic is not known;
+                     >= 0. Faults are first looked for as if there were none */
     const double *accumulator_step; /* [n_steps] steps of the output per unit of the accumulator; nullable */
     size_t n_steps;                 /* 1, or the channels */
     size_t n_repeats;

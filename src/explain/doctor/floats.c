@@ -74,7 +74,8 @@ static struct float_count count_floats(const float *values, size_t n)
     return count;
 }
 
-static void add_grid(struct nd_diagnosis *out, enum nd_fault_kind kind, size_t n, const char *name, double chance)
+static void add_grid(struct nd_diagnosis *out, enum nd_fault_kind kind, size_t n, const char *name,
+                     double chance)
 {
     char text[160];
     snprintf(text, sizeof text, "all floats are %s numbers (chance below 10^%.0f)", name, ceil(chance));

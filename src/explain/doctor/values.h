@@ -63,18 +63,19 @@ enum nd_status nd_values_examine_gross(const struct nd_values *values, struct nd
 
 /* Indices of the largest of n values along an axis (the first of equal ones), and these values. */
 struct nd_values_argmax {
-    const char *name;            /* of the values */
-    size_t n_outer, n, inner;    /* x is [n_outer][n][inner], indices are [n_outer][inner]; all samples together */
-    const double *ref, *test;    /* indices */
+    const char *name;         /* of the values */
+    size_t n_outer, n, inner; /* x is [n_outer][n][inner], indices are [n_outer][inner]; all samples together */
+    const double *ref, *test; /* indices */
     const double *x_ref, *x_test; /* values, finite */
 };
 
 /* Finds ND_FAULT_STEP when the indices of each side are those of its own values, everywhere, and differ. */
 void nd_values_try_argmax(const struct nd_values_argmax *argmax, struct nd_value_findings *out);
 
-/* What a device has far off in one tensor it hands on to the next ones, where it may look like anything. So the first
- * tensor of a device of which a hundredth is far off decides: a fault that is found there is followed through later
- * tensors, another one later is not told apart from what became of it. Zeroed before the first tensor. */
+/* What a device has far off in one tensor it hands on to the next ones, where it may look like anything. So the
+ * first tensor of a device of which a hundredth is far off decides: a fault that is found there is followed
+ * through later tensors, another one later is not told apart from what became of it. Zeroed before the first
+ * tensor. */
 struct nd_values_history {
     bool is_met;
     enum nd_fault_kind kind; /* ND_FAULT_UNEXPLAINED: none was found */
@@ -83,9 +84,10 @@ struct nd_values_history {
 /* How many of the first findings are to be left out, tensor after tensor in their order. */
 size_t nd_values_skip_inherited(struct nd_values_history *history, const struct nd_value_findings *found);
 
-/* Repeats of one sample that should be equal: launches[k] is the k-th run's, [n] each, two at least. step: of codes,
- * 0 for floats. Finds the first launch apart from all later ones (which are equal), and a window of elements that
- * alone changes from run to run. Single elements that change by a step or so are rounding noise: nothing is found. */
+/* Repeats of one sample that should be equal: launches[k] is the k-th run's, [n] each, two at least. step: of
+ * codes, 0 for floats. Finds the first launch apart from all later ones (which are equal), and a window of
+ * elements that alone changes from run to run. Single elements that change by a step or so are rounding noise:
+ * nothing is found. */
 void nd_values_compare_launches(const double *const *launches, size_t n_launches, size_t n, double step,
                                 struct nd_value_findings *out);
 

@@ -182,21 +182,22 @@ static void try_model(const struct nd_values_look *look, const struct grid *grid
         if (n < MIN_DECIDING || n_right * 100 < n * 99 || cuts.n_right[d] * 100 < cuts.n * 99)
             continue;
         double share = (double)look->n_differing / (double)look->n_known, chance = (double)n * log10(0.5);
-        struct nd_finding f =
-            nd_values_finding(look, ND_FAULT_TRUNCATION, share, (double)cuts.n_right[d] / (double)cuts.n, chance);
-        nd_values_add(look, &f,
-                      "cut %s to %s, not rounded: %zu of %zu values that tell the two apart, %zu of all against it "
-                      "(chance %s 10^%.0f)",
-                      direction_names[d], look->v->step > 0 ? "a code" : grid->name, n_right, n,
-                      cuts.n - cuts.n_right[d], chance < least_said ? "below" : "about", fmax(chance, least_said));
+        struct nd_finding f = nd_values_finding(look, ND_FAULT_TRUNCATION, share,
+                                                (double)cuts.n_right[d] / (double)cuts.n, chance);
+        nd_values_add(
+            look, &f,
+            "cut %s to %s, not rounded: %zu of %zu values that tell the two apart, %zu of all against it "
+            "(chance %s 10^%.0f)",
+            direction_names[d], look->v->step > 0 ? "a code" : grid->name, n_right, n, cuts.n - cuts.n_right[d],
+            chance < least_said ? "below" : "about", fmax(chance, least_said));
         return;
     }
 }
 
-/* Codes beside codes: nobody knows the fractions, but a cut is one step off in half of the elements, always to one
- * side. Chosen: half of 200 elements or more inside the range, within three standard deviations and 5 %, and 99.9 % of
- * the differences to that side. Healthy integer units that cut their sums were seen at 40 to 46 % (v73 MatMul): this
- * accuses nobody. */
+/* Codes beside codes: nobody knows the fractions, but a cut is one step off in half of the elements, always to
+ * one side. Chosen: half of 200 elements or more inside the range, within three standard deviations and 5 %,
+ * and 99.9 % of the differences to that side. Healthy integer units that cut their sums were seen at 40 to 46 %
+ * (v73 MatMul): this accuses nobody. */
 static void try_codes(const struct nd_values_look *look)
 {
     enum { MIN_CODES = 200 };
@@ -217,14 +218,16 @@ static void try_codes(const struct nd_values_look *look)
     }
     for (int d = TO_ZERO; d < N_DIRECTIONS && n >= MIN_CODES; d++) {
         double share = (double)n_side[NEAREST] / (double)n;
-        if (fabs(share - 0.5) > fmin(1.5 / sqrt((double)n), 0.05) || (double)n_side[d] < 0.999 * (double)n_side[NEAREST])
+        if (fabs(share - 0.5) > fmin(1.5 / sqrt((double)n), 0.05) ||
+            (double)n_side[d] < 0.999 * (double)n_side[NEAREST])
             continue;
         struct nd_finding f = nd_values_finding(look, ND_FAULT_ONE_SIDED, share, (double)n_step / (double)n,
                                                 (double)n_side[d] * log10(0.5));
-        nd_values_add(look, &f,
-                      "as if cut %s to a code, not rounded: %.0f %% of the values inside the range differ, %zu of %zu "
-                      "by one step to that side",
-                      direction_names[d], 100 * share, n_side[d], n_side[NEAREST]);
+        nd_values_add(
+            look, &f,
+            "as if cut %s to a code, not rounded: %.0f %% of the values inside the range differ, %zu of %zu "
+            "by one step to that side",
+            direction_names[d], 100 * share, n_side[d], n_side[NEAREST]);
         return;
     }
 }

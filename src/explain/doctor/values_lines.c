@@ -3,8 +3,8 @@
 
 #include "explain/doctor/values_internal.h"
 
-/* Chosen: three lines, and one of 64. A single flat row of an image that was resized is seen on healthy devices, and so is
- * one where the reference has flat rows, too. */
+/* Chosen: three lines, and one of 64. A single flat row of an image that was resized is seen on healthy
+ * devices, and so is one where the reference has flat rows, too. */
 enum { MIN_LINE = 8, MAX_LINE = 8192, MIN_LINES = 3, MOST_LINES_TO_ONE = 64 };
 
 /* Elements k = 0 .. n - 1 of a line are at first + k * inner. */

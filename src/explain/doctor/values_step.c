@@ -114,7 +114,8 @@ static bool is_result(double step, double exact, double value)
     return step > 0 ? fabs(exact - value) <= 0.5001 * step : exact == value;
 }
 
-/* Both sides are the step function of what each of them has in x, everywhere; x differs by little where they differ. */
+/* Both sides are the step function of what each of them has in x, everywhere; x differs by little where they
+ * differ. */
 static bool is_step(const struct nd_values_look *look, const struct nd_values_other *x, double (*f)(double),
                     double *most, size_t *n_differing)
 {
@@ -179,7 +180,8 @@ void nd_values_try_argmax(const struct nd_values_argmax *a, struct nd_value_find
     for (size_t o = 0; o < a->n_outer; o++)
         for (size_t i = 0; i < a->inner; i++) {
             const double *ref = a->x_ref + o * a->n * a->inner + i, *test = a->x_test + o * a->n * a->inner + i;
-            size_t j = o * a->inner + i, at_ref = argmax(ref, a->n, a->inner), at_test = argmax(test, a->n, a->inner);
+            size_t j = o * a->inner + i, at_ref = argmax(ref, a->n, a->inner),
+                   at_test = argmax(test, a->n, a->inner);
             if ((double)at_ref != a->ref[j] || (double)at_test != a->test[j])
                 return;
             if (at_ref == at_test)
@@ -190,8 +192,9 @@ void nd_values_try_argmax(const struct nd_values_argmax *a, struct nd_value_find
     if (n_differing == 0)
         return;
     struct nd_finding f = {ND_FAULT_STEP, SIZE_MAX, -1, most, 1, n_differing, "", 0};
-    snprintf(f.text, sizeof f.text,
-             "ArgMax amplifies: where its index differs (%zu times), the values of '%.32s' are at most %.3g apart",
-             n_differing, a->name, most);
+    snprintf(
+        f.text, sizeof f.text,
+        "ArgMax amplifies: where its index differs (%zu times), the values of '%.32s' are at most %.3g apart",
+        n_differing, a->name, most);
     out->items[out->n++] = f;
 }

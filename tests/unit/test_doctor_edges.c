@@ -370,11 +370,11 @@ static void two_samples_show_a_stale_output(void **state)
 }
 
 /* 99 % of the wrong codes must become right, and hardly any right one wrong. */
-/* Rows of 16 codes that repeat their first four, and codes of a gain between two clamps: what whole tensors show. */
+/* Columns of 16 codes that repeat their first four, and the low 8 bits of codes: what whole tensors show. */
 static void whole_tensors_of_codes_are_judged(void **state)
 {
     (void)state;
-    enum { ROW = 16, ROWS = 64, SAMPLES = 4, ALL = ROW * ROWS * SAMPLES };
+    enum { ROW = 64, ROWS = 16, SAMPLES = 4, ALL = ROW * ROWS * SAMPLES };
     static double codes[ALL], values[ALL];
     uint64_t seed = first_seed();
     struct trial t;
@@ -394,7 +394,7 @@ static void whole_tensors_of_codes_are_judged(void **state)
     trial_open(&t, seed, 2, 1);
     for (size_t i = 0; i < ALL; i++) {
         values[i] = floor(trial_uniform(&t, 20000, 40000));
-        codes[i] = i % ROW < 4 ? values[i] : codes[i - 4];
+        codes[i] = i / ROW % ROWS < 4 ? values[i] : codes[i - 4 * ROW];
     }
     assert_int_equal(nd_doctor_examine(&e, &found, NULL), ND_OK);
     assert_named(&found, ND_FAULT_PERIODIC, SIZE_MAX, 4);

@@ -112,6 +112,7 @@ struct score {
     size_t n_decisive, n_right, n_broken,
         n_beside; /* n_broken: of n_beside, elements that the fault leaves alone */
     size_t n_far, n_explained;
+    double sum, squares, rest; /* of the test in decisive elements, and of what the fault leaves */
     double low, high; /* of the reference in decisive elements: alike ones are no independent evidence */
 };
 
@@ -129,6 +130,11 @@ static void count(const struct nd_values_look *look, size_t i, double predicted,
     }
     score->n_decisive++;
     score->n_right += is_right;
+    if (isfinite(v->test[i])) {
+        score->sum += v->test[i];
+        score->squares += v->test[i] * v->test[i];
+        score->rest += is_right ? off * off : 0;
+    }
     score->low = fmin(score->low, v->ref[i]);
     score->high = fmax(score->high, v->ref[i]);
 }
@@ -149,10 +155,16 @@ bool nd_values_holds(const struct nd_values_look *look, nd_values_predict predic
             if (n_missed > 32 && n_missed * 4 > score.n_decisive) /* hopeless */
                 return false;
         }
+    /* What is squeezed together far away is near every prediction that lies there: the fault must also say how
+     * the test moves, but for a quarter of its variance and a step. */
+    double n = (double)score.n_decisive,
+           step = nd_values_spacing(look->v->dtype, look->v->step, look->test_high);
+    double variance = n > 0 ? score.squares / n - (score.sum / n) * (score.sum / n) : 0;
+    bool is_followed = score.rest <= n * (variance / 4 + step * step + 1e-12 * score.squares / fmax(n, 1));
     *explained = score.n_far > 0 ? (double)score.n_explained / (double)score.n_far : 0;
     *chance = (double)score.n_decisive * log10(near_of_distance);
     return score.n_decisive >= ND_VALUES_MIN_DECISIVE && score.n_right * 100 >= score.n_decisive * 99 &&
-           score.n_broken * 100 <= score.n_beside && *explained >= 0.95 &&
+           score.n_broken * 100 <= score.n_beside && *explained >= 0.95 && is_followed &&
            score.high - score.low > look->far / 2;
 }
 

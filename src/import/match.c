@@ -196,6 +196,15 @@ static enum nd_status check_values(const struct nd_imported_tensor *t, struct nd
     return ND_OK;
 }
 
+/* The same bits, called signed by one and unsigned by the other. */
+static bool is_other_sign(enum nd_dtype a, enum nd_dtype b)
+{
+    return nd_dtype_is_integer(a) && nd_dtype_is_integer(b) &&
+           nd_dtype_size_bytes(a) == nd_dtype_size_bytes(b) &&
+           nd_dtype_is_signed_integer(a) != nd_dtype_is_signed_integer(b) && nd_index_stored_dtype(a) == a &&
+           nd_index_stored_dtype(b) == b;
+}
+
 /* The map's type: the file's own, or what the file's integers stand for. */
 static enum nd_status apply_type(const struct matching *m, struct nd_error *err)
 {
@@ -203,7 +212,7 @@ static enum nd_status apply_type(const struct matching *m, struct nd_error *err)
     enum nd_dtype wanted = m->item != NULL ? m->item->dtype : ND_DTYPE_NONE;
     if (wanted == ND_DTYPE_NONE || wanted == t->dtype)
         return ND_OK;
-    if (nd_index_stored_dtype(wanted) != t->dtype)
+    if (nd_index_stored_dtype(wanted) != t->dtype && !is_other_sign(wanted, t->dtype))
         return nd_fail(err, ND_E_IMPORT_MISMATCH, t->name, "%s is %s, but %s says %s", t->where,
                        nd_dtype_name(t->dtype), m->item->where, nd_dtype_name(wanted));
     t->dtype = wanted;
@@ -226,6 +235,9 @@ static enum nd_status match_type(const struct matching *m, struct nd_error *err)
     if (status != ND_OK || m->model == NULL || m->model->dtype == ND_DTYPE_NONE || m->model->dtype == t->dtype)
         return status;
     bool is_float = nd_dtype_is_float(t->dtype);
+    if (is_other_sign(t->dtype, m->model->dtype) && m->side == ND_IMPORTED_OUTPUT)
+        return fact(m, "types", err, "the file: %s, where the model has %s: explain says which label is wrong",
+                    nd_dtype_name(t->dtype), nd_dtype_name(m->model->dtype));
     if (is_float && m->model->quant.n > 0)
         return fact(m, "types", err, "the file: %s, real values of what the model has as %s codes",
                     nd_dtype_name(t->dtype), nd_dtype_name(m->model->dtype));

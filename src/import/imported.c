@@ -22,6 +22,7 @@ void nd_imported_deinit(struct nd_imported *imported)
         for (size_t i = 0; i < imported->sides[s].n; i++)
             tensor_deinit(&imported->sides[s].items[i]);
         free(imported->sides[s].items);
+        nd_hashed_deinit(&imported->sides[s].names);
     }
     for (size_t i = 0; i < imported->n_facts; i++) {
         free(imported->facts[i].kind);
@@ -47,15 +48,23 @@ void nd_imported_deinit(struct nd_imported *imported)
     free(imported->cut_short);
     free(imported->labels);
     free(imported->facts);
+    nd_hashed_deinit(&imported->fact_keys);
     free(imported->logs);
     *imported = (struct nd_imported){0};
+}
+
+static uint64_t hash_of(const char *text)
+{
+    return nd_digest_bytes(text, strlen(text)).low;
 }
 
 struct nd_imported_tensor *nd_imported_find(const struct nd_imported *imported, enum nd_imported_side side,
                                             const char *name)
 {
     const struct nd_imported_list *list = &imported->sides[side];
-    for (size_t i = list->n; i-- > 0;) /* files that hold tensor after tensor ask for the last one */
+    uint64_t hash = hash_of(name);
+    size_t at = 0, i;
+    while ((i = nd_hashed_next(&list->names, hash, &at)) != SIZE_MAX)
         if (strcmp(list->items[i].name, name) == 0)
             return &list->items[i];
     return NULL;
@@ -96,7 +105,7 @@ static enum nd_status add_tensor(struct nd_imported *imported, enum nd_imported_
     *made = *like;
     made->name = nd_strdup(like->name);
     made->where = nd_strdup(like->where);
-    if (made->name == NULL || made->where == NULL) {
+    if (made->name == NULL || made->where == NULL || !nd_hashed_add(&list->names, hash_of(made->name))) {
         tensor_deinit(made);
         return nd_fail_memory(err);
     }
@@ -217,6 +226,11 @@ enum nd_status nd_imported_set_quant(struct nd_imported_tensor *tensor, const st
     return ND_OK;
 }
 
+static uint64_t hash_of_fact(const char *kind, const char *tensor)
+{
+    return hash_of(kind) * 3 + (tensor != NULL ? hash_of(tensor) : 0);
+}
+
 static bool is_same_text(const char *a, const char *b)
 {
     return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
@@ -226,7 +240,9 @@ enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, 
                                 const char *source, struct nd_error *err)
 {
     char *text = nd_strdup(source);
-    for (size_t i = 0; text != NULL && i < imported->n_facts; i++) {
+    uint64_t hash = hash_of_fact(kind, tensor);
+    size_t at = 0, i;
+    while (text != NULL && (i = nd_hashed_next(&imported->fact_keys, hash, &at)) != SIZE_MAX) {
         struct nd_imported_fact *fact = &imported->facts[i];
         if (strcmp(fact->kind, kind) != 0 || !is_same_text(fact->tensor, tensor))
             continue;
@@ -237,7 +253,8 @@ enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, 
     struct nd_imported_fact made = {nd_strdup(kind), nd_strdup(tensor), text};
     if (text == NULL || made.kind == NULL || (tensor != NULL && made.tensor == NULL) ||
         !nd_grow((void **)&imported->facts, &imported->facts_capacity, imported->n_facts + 1,
-                 sizeof *imported->facts)) {
+                 sizeof *imported->facts) ||
+        !nd_hashed_add(&imported->fact_keys, hash)) {
         free(made.kind);
         free(made.tensor);
         free(text);

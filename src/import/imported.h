@@ -16,6 +16,7 @@
 #define ND_IMPORT_IMPORTED_H
 
 #include "base/error.h"
+#include "import/hashed.h"
 #include "import/statements.h"
 #include "npudiff/import.h"
 
@@ -63,6 +64,7 @@ struct nd_imported_list {
     size_t n;
     size_t capacity;
     struct nd_imported_tensor *items;
+    struct nd_hashed names;
 };
 
 struct nd_imported {
@@ -72,6 +74,7 @@ struct nd_imported {
     size_t n_facts;
     size_t facts_capacity;
     struct nd_imported_fact *facts;
+    struct nd_hashed fact_keys; /* of kind and tensor */
     size_t n_logs;
     size_t logs_capacity;
     struct nd_imported_log *logs;

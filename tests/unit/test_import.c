@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "support/main.h"
@@ -301,6 +302,35 @@ static void four_bit_integers_are_unpacked_low_half_first(void **state)
     assert_int_equal(nd_tensorproto_describe(&proto, "x.pb", &dtype, &shape, &err), ND_ERR_FORMAT);
 }
 
+/* A stranger's file may hold very many tensors: comparing the texts of each pair of them took a minute. */
+static void very_many_tensors_are_added_in_seconds(void **state)
+{
+    (void)state;
+    enum { N = 60000 };
+    struct nd_imported imported = {0};
+    const struct nd_shape shape = {.rank = 1, .dims = {1}};
+    clock_t begun = clock();
+    for (int i = 0; i < N; i++) {
+        char name[120];
+        void *data;
+        snprintf(name, sizeof name, "a/long/path/that/all/names/of/a/model/begin/with/and/then/a/number/%d", i);
+        expect_ok(
+            nd_imported_array(&imported, ND_IMPORTED_OUTPUT, name, name, ND_DTYPE_U8, &shape, &data, &err),
+            &err);
+        expect_ok(nd_imported_fact(&imported, "names", name, "test", &err), &err);
+        expect_ok(nd_imported_fact(&imported, "types", name, "test", &err), &err);
+    }
+    double took_s = (double)(clock() - begun) / CLOCKS_PER_SEC;
+    assert_true(took_s < 10);
+    assert_int_equal(imported.n_facts, 2 * N);
+    assert_ptr_equal(nd_imported_find(&imported, ND_IMPORTED_OUTPUT,
+                                      "a/long/path/that/all/names/of/a/model/begin/with/and/then/a/number/7"),
+                     &imported.sides[ND_IMPORTED_OUTPUT].items[7]);
+    assert_null(nd_imported_find(&imported, ND_IMPORTED_OUTPUT, "a"));
+    print_message("# %d tensors: %.1f s\n", N, took_s);
+    nd_imported_deinit(&imported);
+}
+
 /* ---- the confined child ---- */
 
 static void a_confined_process_reads_and_writes_only_what_is_open(void **state)
@@ -341,6 +371,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(both_conventions_mean_the_same, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(short_forms_add_to_the_file, make_folder, remove_folder),
         cmocka_unit_test(four_bit_integers_are_unpacked_low_half_first),
+        cmocka_unit_test(very_many_tensors_are_added_in_seconds),
         cmocka_unit_test(a_confined_process_reads_and_writes_only_what_is_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,6 +48,7 @@ struct nd_capture {
     char *path;
     struct nd_index *index;
     enum nd_capture_status state;
+    bool is_trusted; /* nothing is held against digests */
     size_t n_attrs, n_edges, n_nodes, n_probes, n_logs, n_objects;
     struct nd_attr *attrs;
     struct nd_edge *edges;

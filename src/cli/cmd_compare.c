@@ -71,6 +71,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     enum nd_status status = compare_setup_init(values, &setup, &err);
     if (status == ND_OK)
         status = open_all(operands, n_operands, captures, &err);
+    for (size_t i = 0; status == ND_OK && values->trust_digests && i < n_operands; i++)
+        nd_capture_trust(captures[i]);
     if (status == ND_OK)
         status = nd_compare_captures((const struct nd_capture *const *)captures, n_operands, &setup.options,
                                      &comparison, &err);

@@ -106,7 +106,7 @@ static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_sampl
     for (size_t s = 0; status == ND_OK && s < n_samples; s += n_at_once) {
         size_t n = n_samples - s < n_at_once ? n_samples - s : n_at_once;
         for (size_t k = 0; status == ND_OK && k < 2; k++)
-            status = nd_capture_read_outputs(
+            status = nd_capture_read_verified(
                 a->captures[captures[k]], a->probes[probe * a->n_captures + captures[k]],
                 a->edges[l->edge * a->n_captures + captures[k]], s, n, buffers[k], err);
         if (status == ND_OK)

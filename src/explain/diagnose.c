@@ -55,7 +55,7 @@ enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, 
     if (bytes == NULL)
         return nd_fail_memory(err);
     if (range->repeat == 0)
-        status = nd_capture_read_outputs(capture, probe, edge, range->first, range->n, bytes, err);
+        status = nd_capture_read_verified(capture, probe, edge, range->first, range->n, bytes, err);
     else
         status = nd_capture_read_repeat(capture, probe, edge, range->first, range->repeat, bytes, err);
     if (status == ND_OK)

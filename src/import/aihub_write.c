@@ -131,7 +131,7 @@ static enum nd_status read_sample(const struct hub_file *hub, const struct hub_t
 {
     if (hub->inputs)
         return nd_capture_read_inputs(hub->capture, hub->probe, tensor->index, sample, 1, data, err);
-    return nd_capture_read_outputs(hub->capture, hub->probe, tensor->index, sample, 1, data, err);
+    return nd_capture_read_verified(hub->capture, hub->probe, tensor->index, sample, 1, data, err);
 }
 
 static enum nd_status put_samples(struct hub_file *hub, hid_t group, const struct hub_tensor *tensor,

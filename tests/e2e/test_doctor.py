@@ -8,6 +8,7 @@ import h5py
 import numpy as np
 
 from support import MODELS, Scratch, capture, main, npudiff, some_digits, stored_name, text
+from write_capture import seal
 
 N = 12
 N_VARIANTS = 20
@@ -21,7 +22,7 @@ def utf8(value):
 
 
 class Changed:
-    """A copy of a capture, and one of its edges to change. Digests are left as they were: only `verify` minds."""
+    """A copy of a capture, and one of its edges to change. Its digests follow: nothing is concluded from damage."""
 
     def __init__(self, source, path):
         shutil.copy(source, path)
@@ -35,6 +36,7 @@ class Changed:
         return self
 
     def __exit__(self, *_):
+        seal(self.file)
         self.file.close()
 
     def choose(self, edge):

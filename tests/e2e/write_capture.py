@@ -179,6 +179,22 @@ def content_digest(file):
     return digits(b"".join(text.encode() + b"\0" for text in stream))
 
 
+def seal(file):
+    """Makes the digests of a capture that was changed those of what it holds now: npudiff concludes nothing from another.
+    Repeats that were equal to the first stay so."""
+    for probe in file["probes"].values():
+        for name, data in probe.get("outputs", {}).items():
+            digests = probe["digests"][name]
+            table = digests[()]
+            for sample, values in enumerate(data[()]):
+                was = table[sample, 0].copy()
+                table[sample, (table[sample] == was).all(axis=1)] = digest(values)
+            digests[...] = table
+    text = content_digest(file)
+    file.attrs.pop("content_digest", None)
+    _text(file, content_digest=text)
+
+
 def write_capture(path, device, edges, probes, storage=None, digests_of=None):
     """probes: {name: {edge: tensor}}; digests_of: {edge: tensor} whose digests are written instead of the true ones."""
     with h5py.File(path, "w", libver="earliest") as file:

@@ -82,10 +82,15 @@ static bool is_placed_on_npu(const struct nd_explain_job *job, size_t device, si
            strcmp(provider, "CPUExecutionProvider") != 0;
 }
 
+/* Share of the wrong values that a fault must predict where the arithmetic is not known: the doctor's own limit. What it
+ * sees in some of the values may be what such arithmetic looks like. */
+static const double nearly_all = 0.99;
+
 /* Whether the diagnosis predicts values that are wrong beyond doubt. */
 static bool is_positive(const struct nd_explain_job *job, size_t device, size_t step,
-                        const struct nd_explain_error_size *size, enum nd_fault_kind kind)
+                        const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis)
 {
+    enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
     bool is_complete = nd_explain_allowance(job, device, step) == 0;
     if (nd_fault_is_note(kind))
         return false;
@@ -108,7 +113,8 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
     case ND_FAULT_CHANNEL_ZERO_POINT:
         return is_known(job, device, step) && size->n_beyond >= fewest;
     default:
-        return size->n_beyond >= fewest;
+        return size->n_beyond >= fewest &&
+               (is_known(job, device, step) || diagnosis->best.explained >= nearly_all);
     }
 }
 
@@ -261,7 +267,7 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
-    if (is_positive(job, device, step, size, kind))
+    if (is_positive(job, device, step, size, diagnosis))
         return accuse_of_kind(unit, size, diagnosis, err);
     if (kind == ND_FAULT_FUSION)
         return follow(unit, "fused", diagnosis->best.text, err);

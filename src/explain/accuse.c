@@ -261,12 +261,26 @@ static enum nd_status accuse_of_size(struct nd_explained_unit *unit, const struc
     return keep_evidence(unit, &text, err);
 }
 
+/* Of the provider, and not of this device: its arithmetic is not known there. */
+static enum nd_status say_defect(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                 const char *defect, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    nd_strbuf_printf(&text, "; %s", defect);
+    return keep_evidence(unit, &text, err);
+}
+
 enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,
                                  const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
                                  struct nd_error *err)
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
+    const char *defect = job->habits[device * job->n_steps + step].units->known_defect;
+    if (defect != NULL && job->unit_program[device] != SIZE_MAX &&
+        job->sources[device].expectation != ND_EXPECT_ANY)
+        return say_defect(unit, size, defect, err);
     if (is_positive(job, device, step, size, diagnosis))
         return accuse_of_kind(unit, size, diagnosis, err);
     if (kind == ND_FAULT_FUSION)

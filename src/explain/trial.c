@@ -179,6 +179,7 @@ enum nd_status nd_explain_trial_run(struct nd_explain_trial *trial, const struct
             status = run_others(trial, unit, p, err);
     }
     trial->edge = unit->edge;
+    trial->known_defect = nd_unit_known_defect(unit);
     /* What no program made has not been kept from before it was codes. */
     if (!trial->is_covered[0] || !is_same(&trial->made[0], given))
         nd_unit_memory_forget_edge(trial->memory, unit->edge);
@@ -221,6 +222,7 @@ void nd_explain_trial_count(const struct nd_explain_trial *trial, const double *
                             size_t n, struct nd_explain_unit_tally *tally)
 {
     count_others(trial, given, n, tally);
+    tally->known_defect = trial->known_defect;
     for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
         const struct nd_array *made = &trial->made[trial->alike[p]];
         if (!trial->is_covered[p] || made->n != n)
@@ -233,6 +235,8 @@ void nd_explain_trial_count(const struct nd_explain_trial *trial, const double *
 
 void nd_explain_unit_tally_merge(const struct nd_explain_unit_tally *from, struct nd_explain_unit_tally *to)
 {
+    if (from->known_defect != NULL)
+        to->known_defect = from->known_defect;
     for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
         to->n[p] += from->n[p];
         to->wrong[p] += from->wrong[p];

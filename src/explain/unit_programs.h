@@ -25,6 +25,7 @@ struct nd_explain_unit_tally {
     double max[ND_EXPLAIN_MAX_UNIT_PROGRAMS];              /* largest magnitude of what is wrong */
     double doubt[ND_EXPLAIN_MAX_UNIT_PROGRAMS];            /* the greatest of nd_unit_program_doubt */
     struct nd_explain_other_tally others[ND_N_ALTERNATIVES];
+    const char *known_defect; /* nd_unit_known_defect of the unit, or NULL */
 };
 void nd_explain_unit_tally_merge(const struct nd_explain_unit_tally *from, struct nd_explain_unit_tally *to);
 
@@ -42,6 +43,7 @@ struct nd_explain_trial {
     size_t n_edges;
     struct nd_explain_made others[ND_N_ALTERNATIVES]; /* of the unit at hand */
     struct nd_unit_memory *memory;                      /* of the sample at hand */
+    const char *known_defect;                           /* of the unit at hand; NULL: none */
     size_t edge;                                        /* SIZE_MAX: of none */
     struct nd_array made[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* not there where is_covered is false or alike less */
     size_t alike[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* the first program that makes the same of such units */

@@ -168,6 +168,9 @@ const struct nd_log_pattern nd_log_patterns[] = {
      "Some nodes were not assigned to the preferred execution providers which may or may not have an negative "
      "impact",
      "All nodes were assigned to the preferred execution providers"},
+    {ND_LOG_PLACEMENT, WARN, NO_STAGE, "All nodes placed on [CPUExecutionProvider]. Number of nodes: {count}",
+     "session_state.cc]  All nodes placed on [CPUExecutionProvider]. Number of nodes: 142",
+     " All nodes placed on [QNNExecutionProvider]. Number of nodes: 142"},
     {ND_LOG_PLACEMENT, NOTE, NO_STAGE, "All nodes placed on [{op}]. Number of nodes: {count}",
      " All nodes placed on [QNNExecutionProvider]. Number of nodes: 12", "All nodes placed on QNN"},
     {ND_LOG_PLACEMENT, NOTE, NO_STAGE, "Node(s) placed on [{op}]. Number of nodes: {count}",
@@ -255,6 +258,8 @@ const struct nd_log_pattern nd_log_patterns[] = {
     {ND_LOG_LIBRARY, BAD, NO_STAGE, "Could not load backend", "Could not load backend", "load backend"},
     {ND_LOG_LIBRARY, BAD, NO_STAGE, "Unable to load lib {tensor}", "Unable to load lib libQnnHtpV75Stub.so",
      "loaded lib libQnnHtpV75Stub.so"},
+    {ND_LOG_LIBRARY, BAD, NO_STAGE, "Unable to load Remote symbols {code}",
+     "QnnDsp <E> Unable to load Remote symbols 1008", "Remote symbols loaded"},
     {ND_LOG_LIBRARY, BAD, NO_STAGE, "Error while loading skel: {tensor}",
      "Error while loading skel: libQnnHtpV75Skel.so", "skel: loaded"},
     {ND_LOG_LIBRARY, BAD, NO_STAGE, "Skel.so not found", "libQnnHtpV75Skel.so not found", "Skel.so found"},

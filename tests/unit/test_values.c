@@ -236,6 +236,19 @@ static void repeated_output_is_found(void **state)
     check(repeated, ND_FAULT_STALE, nothing, N_FORMS);
 }
 
+/* Only sample 0 is computed: the others equal the one before, but that is not what is wrong. */
+static void only_the_first(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)j;
+    f->test[i] = s > 0 ? 0 : f->test[i];
+}
+
+static void samples_of_zeros_are_found(void **state)
+{
+    (void)state;
+    check(only_the_first, ND_FAULT_ALL_ZERO, nothing, N_FORMS);
+}
+
 static void passed(struct field *f, size_t s, size_t j, size_t i)
 {
     (void)s, (void)j;
@@ -723,6 +736,7 @@ int main(void)
         cmocka_unit_test(constant_output_is_found),
         cmocka_unit_test(output_of_the_previous_sample_is_found),
         cmocka_unit_test(repeated_output_is_found),
+        cmocka_unit_test(samples_of_zeros_are_found),
         cmocka_unit_test(output_equal_to_an_input_is_found),
         cmocka_unit_test(operand_of_the_previous_sample_is_found),
         cmocka_unit_test(saturation_with_a_gain_is_found),

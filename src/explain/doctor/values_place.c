@@ -41,6 +41,52 @@ static size_t count_apart(const struct nd_values_look *look, size_t a, size_t b)
     return n;
 }
 
+static bool is_one_value(const struct nd_values *v, size_t s)
+{
+    for (size_t j = 1; j < v->n; j++)
+        if (memcmp(&v->test[s * v->n + j], &v->test[s * v->n], sizeof *v->test) != 0)
+            return false;
+    return true;
+}
+
+static size_t count_far(const struct nd_values_look *look, size_t s)
+{
+    size_t n = 0;
+    for (size_t j = 0; j < look->v->n; j++)
+        n += nd_values_is_far(look, s * look->v->n + j);
+    return n;
+}
+
+/* Whole samples of one value, the same in each, as of a batch of which only a part is computed. They equal the
+ * sample before, too, but say nothing of it. */
+static bool try_constant_samples(const struct nd_values_look *look)
+{
+    const struct nd_values *v = look->v;
+    size_t n_constant = 0, first = 0, last = 0, n_far = 0;
+    for (size_t s = 0; s < v->n_samples; s++) {
+        size_t n = count_far(look, s);
+        if (n < 2 || n * 2 < v->n || !is_one_value(v, s))
+            continue;
+        first = n_constant++ == 0 ? s : first;
+        if (v->test[s * v->n] != v->test[first * v->n])
+            return false;
+        last = s;
+        n_far += n;
+    }
+    if (n_far < ND_VALUES_MIN_DECISIVE)
+        return false;
+    double value = v->test[first * v->n];
+    struct nd_finding f = nd_values_finding(look, value == 0 ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT, value,
+                                            (double)n_far / (double)look->n_far, 0);
+    if (n_constant == last - first + 1 && n_constant > 1)
+        nd_values_add(look, &f, "every value of samples %zu to %zu is %.6g; the reference's are not", first, last,
+                      value);
+    else
+        nd_values_add(look, &f, "every value of %zu of %zu samples is %.6g, the first is sample %zu", n_constant,
+                      v->n_samples, value, first);
+    return true;
+}
+
 /* Samples that are bit for bit the one before, while the reference's differ: whatever that one holds. */
 static void try_repeated(const struct nd_values_look *look)
 {
@@ -78,7 +124,7 @@ void nd_values_try_previous(const struct nd_values_look *look)
         nd_values_add(look, &f, "every sample holds what the sample %zu before it should have", back);
         return;
     }
-    if (look->out->n == n)
+    if (look->out->n == n && !try_constant_samples(look))
         try_repeated(look);
 }
 

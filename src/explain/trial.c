@@ -158,6 +158,16 @@ const struct nd_array *nd_explain_trial_other(const struct nd_explain_trial *tri
     return made->is_covered[program] ? &made->codes[program] : NULL;
 }
 
+/* A layer that may be made with the one before it has the defects of that. */
+static void note_defect(struct nd_explain_trial *trial, const struct nd_exact_unit *unit)
+{
+    const struct nd_explain_alternatives *a = trial->alternatives;
+    const char *defect = nd_unit_known_defect(unit);
+    trial->known_defect = defect != NULL ? defect : trial->kept[unit->edge].known_defect;
+    for (size_t e = a != NULL ? a->first_fused[unit->edge] : SIZE_MAX; e != SIZE_MAX; e = a->next_fused[e])
+        trial->kept[e].known_defect = defect;
+}
+
 enum nd_status nd_explain_trial_run(struct nd_explain_trial *trial, const struct nd_exact_unit *unit,
                                     const struct nd_array *given, struct nd_error *err)
 {
@@ -179,7 +189,7 @@ enum nd_status nd_explain_trial_run(struct nd_explain_trial *trial, const struct
             status = run_others(trial, unit, p, err);
     }
     trial->edge = unit->edge;
-    trial->known_defect = nd_unit_known_defect(unit);
+    note_defect(trial, unit);
     /* What no program made has not been kept from before it was codes. */
     if (!trial->is_covered[0] || !is_same(&trial->made[0], given))
         nd_unit_memory_forget_edge(trial->memory, unit->edge);

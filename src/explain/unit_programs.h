@@ -33,6 +33,7 @@ void nd_explain_unit_tally_merge(const struct nd_explain_unit_tally *from, struc
 struct nd_explain_made {
     struct nd_array codes[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
     bool is_covered[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
+    const char *known_defect; /* of the unit that made them */
 };
 
 /* What programs make of the unit at hand. One for each thread. */

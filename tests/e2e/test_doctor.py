@@ -281,7 +281,7 @@ class Doctor(Scratch):
             changed.encode(zero_point=5)
         lines = npudiff("explain", "--quantised", MODELS / "cnn.w8a8.onnx", changed.path).splitlines()
         at = [i for i, line in enumerate(lines) if line.startswith("cpu")][0]
-        self.assertEqual(lines[at + 1], "  the capture of 'pool' (MaxPool): zero-point: the zero point is 5 where the "
+        self.assertEqual(lines[at + 2], "  the capture of 'pool' (MaxPool): zero-point: the zero point is 5 where the "
                                         "model says 0")
 
 

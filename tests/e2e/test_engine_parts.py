@@ -1,4 +1,5 @@
 """A comparison that is cut into parts and merged is the comparison, byte for byte; other sets of parts are refused."""
+import json
 import os
 import subprocess
 
@@ -92,13 +93,19 @@ class Parts(Scratch):
     def test_channels_are_added_when_parts_are_merged(self):
         parts = [self.part(self.folder / f"{k}.json", "tensors", k, 2) for k in (1, 2)]
         self.assertEqual(self.merge(parts, "--per-channel", 0), self.run_compare("--json", "--per-channel", 0))
-        code, out, err = self.run_compare("--json", "--per-channel", 0, "--part", "1/2")
-        self.assertEqual((code, out), (2, b""), err)
+        self.assert_refused(*self.run_compare("--json", "--per-channel", 0, "--part", "1/2"))
+
+    def assert_refused(self, code, out, err):
+        """With --json an error is one JSON document on stdout, nothing else; stderr says the same in words."""
+        self.assertEqual(code, 2, err)
+        document = json.loads(out)
+        self.assertEqual(document["kind"], "error")
+        self.assertRegex(document["error"]["id"], r"^ND-\d+$")
+        self.assertIn(document["error"]["id"], err)
 
     def refused(self, parts, *options):
         code, out, err = self.merge(parts, *options)
-        self.assertEqual((code, out), (2, b""), err)
-        self.assertRegex(err, "ND-")
+        self.assert_refused(code, out, err)
         return err
 
     def test_wrong_sets_of_parts_are_refused(self):
@@ -123,7 +130,7 @@ class Parts(Scratch):
         merges = [a for p in parts for a in ("--merge", p)]
         for paths in ((self.paths[0], path, self.paths[2]), (self.paths[0], self.paths[2], self.paths[1]), self.paths[:2]):
             done = npudiff("compare", *paths, "--json", *merges, expect=None)
-            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assert_refused(done.returncode, done.stdout, done.stderr)
 
     def test_damaged_parts_are_refused(self):
         parts = [self.part(self.folder / f"{k}.json", "samples", k, 2) for k in (1, 2)]

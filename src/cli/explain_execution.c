@@ -73,7 +73,7 @@ static void print_unit(const struct nd_explained_step *step, const struct nd_exp
 static bool is_odd(const struct nd_explained_execution *run, const struct nd_explained_execution *unit)
 {
     enum nd_execution other = run->is_called_npu ? ND_EXECUTION_NOT_NPU : ND_EXECUTION_NPU;
-    return unit->verdict == other || unit->is_contradictory;
+    return unit->verdict == other || (unit->is_contradictory && unit->verdict == ND_EXECUTION_UNKNOWN);
 }
 
 static size_t count_odd(const struct nd_explanation *e, const struct nd_explained_device *device)

@@ -163,8 +163,20 @@ static struct siblings find_siblings(const struct fallback *f, size_t device, si
     return siblings;
 }
 
+/* A layer whose codes follow known arithmetic in another way, fused with its neighbour for instance, is no witness
+ * against the NPU. */
+static bool follows_otherwise(const struct nd_explained_unit *unit)
+{
+    return unit->state == ND_LAYER_FOLLOWS && unit->why_follows != NULL && strcmp(unit->why_follows, "exact") != 0;
+}
+
 /* Where the device has a program of whole units: the codes of the unit on which that and exact rounding differ.
- * *is_told stays false where there are none, or where they are neither's. */
+ * *is_told stays false where there are none, or where they are neither's. A handful of codes that are exact tells nothing: a
+ * fused layer may be exact by chance. Then the other weight, which is of the same codes, tells nothing either. */
+/* Codes; chosen, as in accuse.c. In 180 healthy networks on three chips of the simulator 22 of some 2 400 layers had 2 to 19
+ * codes apart from the program, all of them exact. */
+enum { FEWEST_AGAINST = 20 };
+
 static enum nd_status judge_by_program(struct fallback *f, size_t device, size_t step, bool *is_told,
                                        struct nd_error *err)
 {
@@ -180,6 +192,9 @@ static enum nd_status judge_by_program(struct fallback *f, size_t device, size_t
     if (weight == 0)
         return ND_OK;
     *is_told = true;
+    if (weight < 0 && (units->apart[program] < FEWEST_AGAINST ||
+                       follows_otherwise(&job->out->devices[device].units[step])))
+        return ND_OK;
     f->values[at(f, device, step)] = weight;
     const char *name = nd_unit_programs(&n_programs)[program].name;
     return nd_fallback_add(execution_of(f, device, step), "program", weight, err,

@@ -35,7 +35,7 @@ class Verdicts(Scratch):
     def setUpClass(cls):
         super().setUpClass()
         print(f"# seed {SEED}: NPUDIFF_SEED sets another one")
-        for model in ("conv_relu.u8", "silu.u8", "tanh.u16"):
+        for model in ("conv_relu.u8", "silu.u8", "tanh.u16", "squeeze.u8"):
             capture(MODELS / f"{model}.onnx", ["cpu", *(f"htp-sim:{c}" for c in CHIPS)], [f"x={MODELS / model}.npz"], cls.shared / model)
 
     def path(self, model, name):
@@ -52,6 +52,14 @@ class Verdicts(Scratch):
                 self.assertEqual((layers(device)[layer]["state"], layers(device)[layer]["why_follows"]), ("follows", "fused"))
             device = explain(model, self.path(model, "cpu"), expect=0)["devices"][0]
             self.assertEqual((device["verdict"], device["expected_arithmetic"], device["program"]), ("healthy", "float", "half-even"))
+
+    def test_a_handful_of_exact_values_is_no_cpu(self):
+        """A squeeze-and-excite block: 9 values that are exact were called a runtime that went to the CPU by itself."""
+        for name in CHIPS:
+            captures = ["--quantised", MODELS / "squeeze.u8.onnx", self.path("squeeze.u8", name)]
+            said = npudiff("explain", *captures, expect=None).stdout
+            self.assertNotRegex(said, "against the NPU|by the CPU|on the CPU by itself|fallback")
+            self.assertEqual(json.loads(npudiff("explain", *captures, "--json", expect=None).stdout)["devices"][0]["faulty"], [])
 
     def test_forced_encodings_accuse_nobody(self):
         for name in CHIPS:

@@ -189,6 +189,8 @@ def seal(file):
             for sample, values in enumerate(data[()]):
                 was = table[sample, 0].copy()
                 table[sample, (table[sample] == was).all(axis=1)] = digest(values)
+            for row, (sample, repeat) in enumerate(probe.get("repeat_index", {}).get(name, ())):
+                table[sample, repeat] = digest(probe["repeats"][name][row])
             digests[...] = table
     text = content_digest(file)
     file.attrs.pop("content_digest", None)

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "explain/health.h"
+#include "explain/input_quantiser.h"
 
 /* ---- how far unknown arithmetic may go ---- */
 
@@ -45,6 +46,8 @@ static bool is_known(const struct nd_explain_job *job, size_t device, size_t ste
 {
     const struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
     size_t program = job->unit_program[device];
+    if (nd_explain_is_input_quantiser(job, step))
+        return true; /* ONNX says it, and input_quantiser.c has what devices do besides */
     if (program == SIZE_MAX)
         return habit->program != SIZE_MAX;
     return job->out->devices[device].units[step].is_covered && habit->units->doubt[program] < 1 &&
@@ -56,9 +59,12 @@ double nd_explain_allowance(const struct nd_explain_job *job, size_t device, siz
     const struct nd_explain_source *source = &job->sources[device];
     const struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
     bool is_wide = nd_dtype_size_bytes(nd_model_edge(job->model, job->out->steps[step].edge)->dtype) > 1;
-    if (job->unit_program[device] == SIZE_MAX && source->expectation == ND_EXPECT_ANY && habit->program != SIZE_MAX)
+    bool is_input = nd_explain_is_input_quantiser(job, step), is_htp = job->unit_program[device] != SIZE_MAX;
+    if (!is_htp && source->expectation == ND_EXPECT_ANY && (is_input || habit->program != SIZE_MAX))
         return 0; /* rounding of a known kind, and nothing else: complete */
-    if (habit->tally->n_open == 0 && is_known(job, device, step))
+    if (!is_htp && source->expectation == ND_EXPECT_FLOAT && is_input)
+        return 0;
+    if (habit->tally->n_open == 0 && is_known(job, device, step) && !is_input)
         return 0; /* it only moves codes: there is nothing to round */
     if (is_known(job, device, step) || source->expectation == ND_EXPECT_FLOAT)
         return is_wide ? of_covered_wide : of_covered;
@@ -72,6 +78,8 @@ enum { FEWEST_BEYOND = 8, FEWEST_OF_COMPLETE = 3 };
 
 /* Values on which the device's arithmetic and a simple rounding differ, all of which are those of the latter; chosen. */
 enum { FEWEST_FALLBACK = 20 };
+/* Codes of an input that no known arithmetic gives and another rounding does; chosen, as above. */
+enum { FEWEST_ROUNDED = 20 };
 
 static bool is_placed_on_npu(const struct nd_explain_job *job, size_t device, size_t step)
 {
@@ -101,6 +109,9 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
     case ND_FAULT_FLIPS:
         return false;
     case ND_FAULT_ROUNDING:
+        if (nd_explain_is_input_quantiser(job, step)) /* no quantiser is known to cut off */
+            return size->n_wrong >= FEWEST_ROUNDED;
+        return is_complete && size->n_wrong >= fewest;
     case ND_FAULT_STOCHASTIC_ROUNDING: /* beside arithmetic that is not known to be complete it proves nothing */
         return is_complete && size->n_wrong >= fewest;
     case ND_FAULT_FALLBACK:
@@ -199,7 +210,8 @@ static enum nd_status keep_fault(struct nd_explained_unit *unit, const struct nd
     return unit->fault.text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static enum nd_status follow(struct nd_explained_unit *unit, const char *why, const char *text, struct nd_error *err)
+enum nd_status nd_explain_follow(struct nd_explained_unit *unit, const char *why, const char *text,
+                                 struct nd_error *err)
 {
     unit->state = ND_LAYER_FOLLOWS;
     unit->why_follows = why;
@@ -284,12 +296,13 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
     if (is_positive(job, device, step, size, diagnosis))
         return accuse_of_kind(unit, size, diagnosis, err);
     if (kind == ND_FAULT_FUSION)
-        return follow(unit, "fused", diagnosis->best.text, err);
+        return nd_explain_follow(unit, "fused", diagnosis->best.text, err);
     if (kind == ND_FAULT_FALLBACK && unit->local.n_differing == 0)
-        return follow(unit, "exact", NULL, err);
-    bool is_simple = kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING;
+        return nd_explain_follow(unit, "exact", NULL, err);
+    bool is_simple = (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) &&
+                     !nd_explain_is_input_quantiser(job, step);
     if (is_simple && size->n_wrong >= FEWEST_FALLBACK && job->unit_program[device] != SIZE_MAX)
-        return follow(unit, "arithmetic", diagnosis->best.text, err);
+        return nd_explain_follow(unit, "arithmetic", diagnosis->best.text, err);
     if (is_gross(job, device, step, size))
         return accuse_of_size(unit, size, err);
     if (is_common(size, size->n_past))

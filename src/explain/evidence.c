@@ -11,6 +11,7 @@
 #include "explain/doctor/doctor.h"
 #include "explain/exam.h"
 #include "explain/health.h"
+#include "explain/input_quantiser.h"
 
 enum { MOST_UNITS = 24 }; /* of a device: those with the greatest effect */
 
@@ -216,6 +217,67 @@ static enum nd_status diagnose_unit(struct nd_explain_worker *w, size_t device, 
     return status;
 }
 
+/* Values that are further off than float arithmetic of any kind brings a quantiser. */
+static size_t count_past(const struct nd_exam *exam, double allowance)
+{
+    /* LSB of 8 bits, and of 16 in half precision (11 bits); chosen: twice what that makes. */
+    static const double rounded = 1, rounded_wide = 32;
+    const struct nd_edge *edge = nd_model_edge(exam->worker->job->model, exam->edge);
+    double most = fmax(allowance, nd_dtype_size_bytes(edge->dtype) > 1 ? rounded_wide : rounded);
+    size_t n = 0;
+    for (size_t i = 0; i < exam->n_samples * exam->n; i++)
+        n += isfinite(exam->values[i]) && fabs(exam->codes[i] - exam->expected[i]) > most;
+    return n;
+}
+
+static enum nd_status ask_doctor_of_input(struct nd_input_exam *input, struct nd_error *err)
+{
+    const struct nd_exam *exam = &input->exam;
+    const struct nd_explain_job *job = exam->worker->job;
+    const struct nd_edge *edge = nd_model_edge(job->model, exam->edge);
+    const struct nd_explain_source *source = &job->sources[exam->device];
+    struct nd_explain_error_size size = measure(exam);
+    double allowance = nd_explain_allowance(job, exam->device, exam->step);
+    const struct nd_evidence evidence = {
+        .name = edge->name,
+        .n_samples = exam->n_samples,
+        .n = exam->n,
+        .shape = job->shapes[exam->step],
+        .dtype = edge->dtype,
+        .quant = &edge->quant,
+        .codes = exam->codes,
+        .values = exam->values,
+        .expected = exam->expected,
+        .noise = allowance,
+        .n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats,
+        .repeats_differ = nd_explain_differs_by_run(job, exam->device, exam->step),
+        .inputs_repeat_same = true,
+        .hypotheses = input->hypotheses,
+        .n_hypotheses = input->n_hypotheses,
+    };
+    struct nd_diagnosis diagnosis;
+    size.n_past = count_past(exam, allowance);
+    enum nd_status status = nd_doctor_examine(&evidence, &diagnosis, err);
+    return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
+}
+
+/* Of a quantiser of the model's inputs: its exact values are the probe's floats. */
+static enum nd_status diagnose_input(struct nd_explain_worker *w, size_t device, size_t step, struct nd_error *err)
+{
+    struct nd_input_exam input = {.exam = {.worker = w, .device = device, .step = step}};
+    struct nd_explained_unit *unit = &w->job->out->devices[device].units[step];
+    enum nd_status status = nd_input_exam_run(&input, err);
+    unit->n_unexplained = unit->local.n_differing;
+    if (status == ND_OK && input.follows != NULL)
+        status = nd_explain_follow(unit, input.why, input.follows[0] != '\0' ? input.follows : NULL, err);
+    else if (status == ND_OK)
+        status = ask_doctor_of_input(&input, err);
+    if (unit->state == ND_LAYER_FOLLOWS)
+        unit->n_unexplained = 0;
+    nd_input_exam_deinit(&input);
+    return status;
+}
+
 /* The unit to look at after `last` (SIZE_MAX: the first) in order of falling effect; of equals the earlier. */
 static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last)
 {
@@ -241,7 +303,8 @@ static enum nd_status diagnose_device(struct nd_explain_worker *w, size_t d, str
     while (n < MOST_UNITS && (step = next_worst(job, d, step)) != SIZE_MAX)
         order[n++] = step;
     for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = diagnose_unit(w, d, order[i], err);
+        status = job->out->steps[order[i]].is_unit ? diagnose_unit(w, d, order[i], err)
+                                                   : diagnose_input(w, d, order[i], err);
     free(order);
     return status;
 }

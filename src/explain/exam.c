@@ -196,7 +196,7 @@ static enum nd_status run_exam(struct nd_exam *exam, size_t fusing, double *to, 
     return nd_exact_graph_run(job->graph, w->inputs, &options, NULL, exam, err);
 }
 
-static enum nd_status load_sample(struct nd_exam *exam, size_t i, struct nd_error *err)
+enum nd_status nd_exam_load_sample(struct nd_exam *exam, size_t i, struct nd_error *err)
 {
     struct nd_explain_worker *w = exam->worker;
     enum nd_status status = ND_OK;
@@ -235,7 +235,7 @@ enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < exam->n_samples && status == ND_OK; i++) {
-        status = load_sample(exam, i, err);
+        status = nd_exam_load_sample(exam, i, err);
         if (status == ND_OK)
             status = run_exam(exam, SIZE_MAX, NULL, err);
         for (size_t k = 0; k < exam->n_fusions && status == ND_OK; k++)
@@ -302,7 +302,7 @@ enum nd_status nd_exam_find_reach(struct nd_exam *exam, double *reach, struct nd
     enum nd_status status = still != NULL && moved != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t k = 0; k <= PATTERNS && status == ND_OK; k++) {
         for (size_t i = 0; i < exam->n_samples && status == ND_OK; i++) {
-            status = load_sample(exam, i, err);
+            status = nd_exam_load_sample(exam, i, err);
             if (k > 0)
                 move_inputs(exam, k - 1);
             if (status == ND_OK)
@@ -402,14 +402,19 @@ static enum nd_status find_accumulator(struct nd_exam *exam, struct nd_error *er
     return exam->steps != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+size_t nd_exam_n_samples(const struct nd_explain_job *job, size_t n)
+{
+    size_t most = n > 0 ? MOST_CODES / n : 0;
+    most = most < 1 ? 1 : most > MOST_SAMPLES ? MOST_SAMPLES : most;
+    return job->n_samples < most ? job->n_samples : most;
+}
+
 enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->worker->job;
     exam->edge = job->out->steps[exam->step].edge;
     exam->n = exam->worker->reference[exam->step].n;
-    size_t most = exam->n > 0 ? MOST_CODES / exam->n : 0;
-    most = most < 1 ? 1 : most > MOST_SAMPLES ? MOST_SAMPLES : most;
-    exam->n_samples = job->n_samples < most ? job->n_samples : most;
+    exam->n_samples = nd_exam_n_samples(job, exam->n);
     choose_programs(exam);
     choose_fusions(exam);
     choose_operands(exam);

@@ -40,6 +40,11 @@ struct nd_exam {
     double *to;    /* NULL: values, expected codes and the device's are kept */
 };
 
+/* How many samples are looked at of a tensor of n elements. */
+size_t nd_exam_n_samples(const struct nd_explain_job *job, size_t n);
+/* Reads the i-th one, in order: the model's inputs and the device's codes, into the worker. */
+enum nd_status nd_exam_load_sample(struct nd_exam *exam, size_t i, struct nd_error *err);
+
 /* exam: worker, device, step and helper (SIZE_MAX) are given, the rest is zero. Chooses what the device's usual arithmetic
  * is and what it is held against. ND_ERR_MEMORY; deinit in any case. */
 enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err);

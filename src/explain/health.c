@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "explain/input_quantiser.h"
 #include "explain/noise.h"
 
 /* ---- words ---- */
@@ -180,7 +181,7 @@ static enum nd_status settle_layer(struct nd_explain_job *job, size_t device, si
 
 bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step)
 {
-    return job->out->steps[step].is_unit &&
+    return (job->out->steps[step].is_unit || nd_explain_is_input_quantiser(job, step)) &&
            job->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED;
 }
 

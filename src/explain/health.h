@@ -46,6 +46,10 @@ enum { ND_EXPLAIN_FEWEST_GROSS = 16 };
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
                             const struct nd_explain_error_size *size);
 
+/* The layer follows known arithmetic after all: why is static, text is copied and may be NULL. ND_ERR_MEMORY. */
+enum nd_status nd_explain_follow(struct nd_explained_unit *unit, const char *why, const char *text,
+                                 struct nd_error *err);
+
 /* Decides what may be said of a layer that was looked at: state, why_follows, fault and evidence of its unit.
  * ND_ERR_MEMORY. */
 enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,

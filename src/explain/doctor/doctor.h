@@ -55,6 +55,7 @@ enum nd_fault_kind {
     ND_FAULT_STALE_OPERAND,  /* one operand is the previous sample's; amount 0 */
     ND_FAULT_FIRST_LAUNCH,   /* the first run differs from all later ones; amount: elements */
     ND_FAULT_TIES,           /* all differences lie on ties of the quantiser; amount: how many */
+    ND_FAULT_MAGNITUDE,      /* a hypothesis of the caller: the sign of the value is dropped; amount 0 */
     ND_FAULT_STEP,           /* a step function amplifies a small difference; amount: the largest of these */
 };
 enum { ND_N_FAULT_KINDS = ND_FAULT_STEP + 1 };
@@ -67,7 +68,7 @@ bool nd_fault_is_note(enum nd_fault_kind kind);
 
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */
 struct nd_hypothesis {
-    enum nd_fault_kind kind; /* ND_FAULT_ROUNDING, _FALLBACK, _FUSION, _STALE_OPERAND or
+    enum nd_fault_kind kind; /* ND_FAULT_ROUNDING, _FALLBACK, _FUSION, _STALE_OPERAND, _MAGNITUDE or
                                 _TRANSPOSED_WEIGHTS */
     const char *text;        /* "fused with 'x'", "in float32", "rounded by floor" */
     const double *codes;     /* [n_samples][n]; NaN where it says nothing */

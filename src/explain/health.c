@@ -239,6 +239,8 @@ static enum nd_status sum_up(struct nd_explain_job *job, size_t d, struct nd_err
     device->unexplained = nd_calloc(job->n_steps, sizeof *device->unexplained);
     if (device->faulty == NULL || device->unexplained == NULL)
         return nd_fail_memory(err);
+    if (device->failure == NULL)
+        status = nd_explain_accuse_labels(job, d, err);
     for (size_t s = 0; s < job->n_steps && device->failure == NULL && status == ND_OK; s++) {
         struct nd_explained_unit *unit = &device->units[s];
         unit->is_faulty = unit->state == ND_LAYER_FAULTY;

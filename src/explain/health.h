@@ -56,6 +56,10 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
                                  const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
                                  struct nd_error *err);
 
+/* labels.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero point; and those that
+ * cannot be examined and are one code throughout. ND_ERR_MEMORY. */
+enum nd_status nd_explain_accuse_labels(struct nd_explain_job *job, size_t device, struct nd_error *err);
+
 /* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their units' evidence.
  * ND_ERR_MEMORY. */
 enum nd_status nd_explain_find_health(struct nd_explain_job *job, struct nd_error *err);

@@ -279,10 +279,20 @@ class Doctor(Scratch):
         with Changed(self.shared / "cnn.w8a8/cpu.h5", self.folder / "changed.h5") as changed:
             changed.choose("pool")
             changed.encode(zero_point=5)
-        lines = npudiff("explain", "--quantised", MODELS / "cnn.w8a8.onnx", changed.path).splitlines()
+        lines = npudiff("explain", "--quantised", MODELS / "cnn.w8a8.onnx", changed.path, expect=1).splitlines()
         at = [i for i, line in enumerate(lines) if line.startswith("cpu")][0]
         self.assertEqual(lines[at + 2], "  the capture of 'pool' (MaxPool): zero-point: the zero point is 5 where the "
                                         "model says 0")
+        self.assertRegex(lines[at], "FAULTY: 'pool' .*the zero point is 5 where the model says 0")
+        self.assertTrue(lines[at + 3].startswith("  faulty: 'pool' (MaxPool), zero-point: "), lines[at + 3])
+
+    def test_scale_written_with_few_digits_accuses_nobody(self):
+        with Changed(self.shared / "cnn.w8a8/cpu.h5", self.folder / "changed.h5") as changed:
+            changed.choose("pool")
+            changed.encode(scale=changed.file["edges/scale"][changed.at] * (1 + 1e-4))
+        device, = self.explain("cnn.w8a8", changed.path)
+        self.assertEqual([f["kind"] for f in device["findings"]], ["scale"])
+        self.assertEqual(device["faulty"], [])
 
 
 if __name__ == "__main__":

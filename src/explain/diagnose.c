@@ -236,6 +236,7 @@ static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, 
         return status;
     const struct nd_values values = {.n_samples = exam->range.n,
                                      .n = exam->n,
+                                     .first_sample = exam->range.first,
                                      .shape = ref->shape,
                                      .dtype = test->dtype,
                                      .step = step_of(test),

@@ -247,6 +247,38 @@ static void samples_of_zeros_are_found(void **state)
 {
     (void)state;
     check(only_the_first, ND_FAULT_ALL_ZERO, nothing, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_F32, 3);
+    f.v.first_sample = 20; /* a part of a probe: samples have the numbers they have there */
+    lay(&f, only_the_first);
+    examine(&f);
+    assert_string_equal(f.found.items[0].text, "every value of samples 21 to 25 is 0; the reference's are not");
+    for (size_t i = 0; i < TOTAL; i++) /* one value each: neither stale nor all zero */
+        f.test[i] = i / N == 1 ? 0.5 : i / N > 1 ? -0.5 : f.test[i];
+    examine(&f);
+    assert_null(find(&f, ND_FAULT_STALE));
+    close_field(&f);
+}
+
+/* Bytes in a buffer of floats: what is not nonsense is not written. */
+static void bytes_in_floats(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = j < N / 4 ? store(f, uniform(f, -3, 3)) : 0;
+}
+
+/* The reference ends in zeros, too. */
+static void both_end_in_zeros(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = j < N / 4 ? f->test[i] : 0;
+    f->ref[i] = j < N / 4 ? f->ref[i] : 0;
+}
+
+static void unwritten_end_is_found(void **state)
+{
+    (void)state;
+    check(bytes_in_floats, ND_FAULT_UNWRITTEN_WINDOW, both_end_in_zeros, N_FORMS);
 }
 
 static void passed(struct field *f, size_t s, size_t j, size_t i)
@@ -737,6 +769,7 @@ int main(void)
         cmocka_unit_test(output_of_the_previous_sample_is_found),
         cmocka_unit_test(repeated_output_is_found),
         cmocka_unit_test(samples_of_zeros_are_found),
+        cmocka_unit_test(unwritten_end_is_found),
         cmocka_unit_test(output_equal_to_an_input_is_found),
         cmocka_unit_test(operand_of_the_previous_sample_is_found),
         cmocka_unit_test(saturation_with_a_gain_is_found),

@@ -30,6 +30,7 @@ static const struct {
     {"wrap-around", nd_values_try_wrap, true},
     {"cliff", nd_values_try_cliff, true},
     {"window", nd_values_try_window, true},
+    {"unwritten beginning or end", nd_values_try_unwritten, true},
     {"lines", nd_values_try_lines, true},
     {"grid", nd_values_try_grid, false},
     {"truncation", nd_values_try_truncation, false},

@@ -52,6 +52,7 @@ double nd_values_spacing(enum nd_dtype dtype, double step, double x);
 void nd_values_try_grid(const struct nd_values_look *look);
 void nd_values_try_truncation(const struct nd_values_look *look);
 void nd_values_try_constant(const struct nd_values_look *look);
+void nd_values_try_unwritten(const struct nd_values_look *look);
 void nd_values_try_previous(const struct nd_values_look *look);
 void nd_values_try_passed(const struct nd_values_look *look);
 void nd_values_try_operand(const struct nd_values_look *look);

@@ -79,21 +79,22 @@ static bool try_constant_samples(const struct nd_values_look *look)
     struct nd_finding f = nd_values_finding(look, value == 0 ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT, value,
                                             (double)n_far / (double)look->n_far, 0);
     if (n_constant == last - first + 1 && n_constant > 1)
-        nd_values_add(look, &f, "every value of samples %zu to %zu is %.6g; the reference's are not", first, last,
-                      value);
+        nd_values_add(look, &f, "every value of samples %zu to %zu is %.6g; the reference's are not",
+                      v->first_sample + first, v->first_sample + last, value);
     else
-        nd_values_add(look, &f, "every value of %zu of %zu samples is %.6g, the first is sample %zu", n_constant,
-                      v->n_samples, value, first);
+        nd_values_add(look, &f, "every value of %zu of %zu samples is %.6g, the first is sample %zu",
+                      n_constant, v->n_samples, value, v->first_sample + first);
     return true;
 }
 
-/* Samples that are bit for bit the one before, while the reference's differ: whatever that one holds. */
+/* Samples that are bit for bit the one before, while the reference's differ: whatever that one holds. A sample
+ * of one value is no evidence: a device that gives nothing gives it twice. */
 static void try_repeated(const struct nd_values_look *look)
 {
     const struct nd_values *v = look->v;
     size_t n_repeated = 0, n_asked = 0, first = 0, n_apart = 0;
     for (size_t s = 1; s < v->n_samples; s++) {
-        size_t n = count_apart(look, s, s - 1);
+        size_t n = is_one_value(v, s) ? 0 : count_apart(look, s, s - 1);
         n_asked += n > 0;
         if (n == 0 || !is_equal(v, s, s - 1))
             continue;
@@ -108,7 +109,7 @@ static void try_repeated(const struct nd_values_look *look)
     else
         nd_values_add(look, &f,
                       "%zu of %zu samples repeat the output of the sample before, the first is sample %zu",
-                      n_repeated, n_asked, first);
+                      n_repeated, n_asked, v->first_sample + first);
 }
 
 void nd_values_try_previous(const struct nd_values_look *look)

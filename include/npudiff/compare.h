@@ -193,10 +193,11 @@ struct nd_difference {
     uint64_t n_samples;           /* compared */
     uint64_t n_samples_differing; /* whose digests differ */
     uint64_t n_elems;             /* compared, the equal ones included */
-    bool has_values;      /* false: samples differ whose values are not stored; only the fields above hold */
-    bool is_mixed;        /* other types on the two sides: section 12 */
+    bool has_values; /* false: samples differ whose values are not stored; only the fields above hold */
+    bool is_mixed;   /* other types on the two sides: section 12 */
     /* Codes against floats: elements whose values differ by no more than the rounding of code to float, and the
-     * largest of these differences in steps. They are equal after dequantisation, and not differing. Section 12. */
+     * largest of these differences in steps. They are equal after dequantisation, and not differing.
+     * Section 12. */
     uint64_t n_dequantised;
     double dequantised_steps;
     uint64_t n_differing; /* elements whose bits differ */
@@ -259,7 +260,9 @@ struct nd_compared_pair {
     enum nd_verdict verdict;
     char *label; /* both sides store the same bytes, and the labels (type, scale, zero point) give them other
                     values: one label is wrong. The verdict is `differs`. NULL: not so */
-    bool within_noise; /* it differs by no more than repeats of one of the two devices do. Section 17 */
+    bool is_unrecorded_input; /* a model input that one of the two did not record: not comparable, and no part
+                                 of the verdict of the whole */
+    bool within_noise;        /* it differs by no more than repeats of one of the two devices do. Section 17 */
     struct nd_compared_part total;
     struct nd_compared_part *probes; /* [nd_comparison.n_probes] */
     size_t n_channels;               /* with per_channel, where the edge has that axis */
@@ -362,8 +365,8 @@ struct nd_top1 {
     size_t edge;
     size_t probe;
     bool has_labels;
-    size_t n_classes; /* elements of the output */
-    size_t max_label; /* the largest label; with labels only */
+    size_t n_classes;               /* elements of the output */
+    size_t max_label;               /* the largest label; with labels only */
     char *labels_missing_reason;    /* why labels that exist are not used, or NULL */
     struct nd_top1_device *devices; /* [n_devices] */
     struct nd_top1_pair *pairs;     /* [n_devices - 1] */
@@ -379,8 +382,8 @@ struct nd_compared_diagnosis {
     bool is_of_runs;  /* it is about repeats of the device alone */
     double amount;    /* what it is depends on the kind */
     double explained; /* share of what is wrong that it explains */
-    double chance;    /* base 10 logarithm of the probability that an innocent device looks so; NaN: not stated */
-    size_t n_later;   /* later tensors of the device of which the same kind holds */
+    double chance;  /* base 10 logarithm of the probability that an innocent device looks so; NaN: not stated */
+    size_t n_later; /* later tensors of the device of which the same kind holds */
 };
 
 /* How the error of a test grows over the tensors, in their order. Filled by nd_diagnose_comparison. */
@@ -423,14 +426,15 @@ struct nd_comparison {
     char *classes_text;        /* "cpu | gen1 | gen3 = gen4" over all edges */
     char *output_classes_text; /* the same over the model's outputs */
     size_t first_edge;         /* first edge on which devices differ, or SIZE_MAX */
-    /* An entry of top1 in which every capture, the reference included, is right no more often than by chance, and no
-     * labelled output says otherwise: the reference, the labels or the inputs are broken. SIZE_MAX: none. Section
-     * 18. */
+    /* An entry of top1 in which every capture, the reference included, is right no more often than by chance,
+     * and no labelled output says otherwise: the reference, the labels or the inputs are broken. SIZE_MAX:
+     * none. Section 18. */
     size_t broken_top1;
-    size_t first_test;         /* the first device that differs from the reference there, or SIZE_MAX */
+    size_t first_test; /* the first device that differs from the reference there, or SIZE_MAX */
     size_t n_diagnoses, n_depths;
-    struct nd_compared_diagnosis *diagnoses; /* [n_diagnoses] by device, then by edge; none until they are asked for */
-    struct nd_compared_depth *depths;        /* [n_depths] */
+    struct nd_compared_diagnosis
+        *diagnoses;                   /* [n_diagnoses] by device, then by edge; none until they are asked for */
+    struct nd_compared_depth *depths; /* [n_depths] */
 };
 
 /* Compares captures[1..n-1] with captures[0]. Everything in *out is owned by it: the captures may be closed.

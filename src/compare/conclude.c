@@ -84,12 +84,16 @@ static enum nd_status judge_edge(struct nd_comparison *comparison, size_t e, con
     for (size_t p = 0; p < comparison->n_pairs && status == ND_OK; p++) {
         struct nd_compared_pair *pair = &edge->pairs[p];
         status = sum_up_coverage(pair, comparison->n_probes, err);
+        pair->is_unrecorded_input =
+            edge->is_model_input && (!edge->devices[pair->ref].exists || !edge->devices[pair->test].exists);
         pair->verdict = judge_pair(pair, gate.bitwise);
     }
     return status;
 }
 
-static void conclude_edge(struct nd_comparison *comparison, size_t e)
+/* A model input that one side did not record is no loss: what was fed is compared by the probes. has_counted:
+ * of every device. */
+static void conclude_edge(struct nd_comparison *comparison, size_t e, bool *has_counted)
 {
     struct nd_compared_edge *edge = &comparison->edges[e];
     edge->comparable = true;
@@ -100,6 +104,10 @@ static void conclude_edge(struct nd_comparison *comparison, size_t e)
         struct nd_compared_device *device = &comparison->devices[t];
         edge->comparable = edge->comparable && pair->total.coverage == ND_COVERAGE_FULL;
         edge->verdict = nd_verdict_worse(edge->verdict, pair->verdict);
+        if (!pair->is_unrecorded_input) {
+            comparison->verdict = nd_verdict_worse(comparison->verdict, pair->verdict);
+            has_counted[t] = true;
+        }
         if (pair->total.difference.n_samples_differing == 0)
             continue;
         if (device->first_edge == SIZE_MAX)
@@ -155,14 +163,18 @@ static enum nd_status find_partings(struct nd_comparison *comparison, struct nd_
 enum nd_status nd_result_conclude(struct nd_comparison *comparison, const struct nd_gates *gates,
                                   struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    comparison->verdict = comparison->n_edges > 0 ? ND_VERDICT_SAME : ND_VERDICT_NOT_COMPARABLE;
+    bool *has_counted = nd_calloc(comparison->n_devices, sizeof *has_counted);
+    enum nd_status status = has_counted != NULL ? ND_OK : nd_fail_memory(err);
+    comparison->verdict = ND_VERDICT_SAME;
     comparison->first_edge = comparison->first_test = SIZE_MAX;
     for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
         status = judge_edge(comparison, e, gates, err);
-        conclude_edge(comparison, e);
-        comparison->verdict = nd_verdict_worse(comparison->verdict, comparison->edges[e].verdict);
+        conclude_edge(comparison, e, has_counted);
     }
+    for (size_t t = 1; t < comparison->n_devices && status == ND_OK; t++)
+        if (!has_counted[t]) /* nothing of it was compared */
+            comparison->verdict = nd_verdict_worse(comparison->verdict, ND_VERDICT_NOT_COMPARABLE);
+    free(has_counted);
     for (size_t c = 0; c < comparison->n_devices; c++)
         if (comparison->devices[c].status == ND_CAPTURE_FAILED)
             comparison->verdict = ND_VERDICT_FAILED;

@@ -12,6 +12,7 @@ static void put_pair(struct nd_json *json, const struct nd_comparison *c, const 
     nd_json_count(json, "ref", pair->ref);
     nd_json_count(json, "test", pair->test);
     nd_json_text(json, "verdict", nd_verdict_name(pair->verdict));
+    nd_json_bool(json, "unrecorded_input", pair->is_unrecorded_input);
     nd_json_bool(json, "within_noise", pair->within_noise);
     nd_json_text(json, "label", pair->label);
     nd_json_put_part(json, c, edge, &pair->total);

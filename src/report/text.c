@@ -105,17 +105,26 @@ void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value)
     nd_table_add(table, exists ? nd_format_near_one(value, number) : "-");
 }
 
+/* Of a pair that counts. */
 static bool has_verdict(const struct nd_comparison *c, const struct nd_compared_edge *edge,
                         enum nd_verdict verdict)
 {
     for (size_t t = 1; t < c->n_devices; t++)
-        if (edge->pairs[t - 1].verdict == verdict)
+        if (edge->pairs[t - 1].verdict == verdict && !edge->pairs[t - 1].is_unrecorded_input)
             return true;
     return false;
 }
 
-/* What is said of an edge: one thing for all tests, so that no edge is counted twice in a sentence. What could not
- * be compared is counted apart. */
+static bool is_unrecorded(const struct nd_comparison *c, const struct nd_compared_edge *edge)
+{
+    size_t t = 1;
+    while (t < c->n_devices && !edge->pairs[t - 1].is_unrecorded_input)
+        t++;
+    return t < c->n_devices;
+}
+
+/* What is said of an edge: one thing for all tests, so that no edge is counted twice in a sentence. What could
+ * not be compared is counted apart. */
 enum said { SAID_DIFFERS, SAID_NAN, SAID_WITHIN, SAID_DEQUANTISED, SAID_OTHER_TYPE, SAID_EQUAL, N_SAID };
 
 static enum said what_is_said(const struct nd_comparison *c, const struct nd_compared_edge *edge)
@@ -140,12 +149,13 @@ static void put_verdict(const struct nd_text_report *report)
 {
     enum { PART_BYTES = 128 };
     const struct nd_comparison *c = report->comparison;
-    size_t n_failed = 0, n_not_comparable = 0, n[N_SAID] = {0};
+    size_t n_failed = 0, n_not_comparable = 0, n_unrecorded = 0, n[N_SAID] = {0};
     for (size_t i = 0; i < c->n_devices; i++)
         n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
     for (size_t e = 0; e < c->n_edges; e++) {
         n[what_is_said(c, &c->edges[e])]++;
         n_not_comparable += has_verdict(c, &c->edges[e], ND_VERDICT_NOT_COMPARABLE);
+        n_unrecorded += is_unrecorded(c, &c->edges[e]);
     }
     const struct {
         size_t n;
@@ -159,6 +169,7 @@ static void put_verdict(const struct nd_text_report *report)
         {n[SAID_DEQUANTISED], c->n_edges, "edges are equal after dequantisation"},
         {n[SAID_OTHER_TYPE], c->n_edges, "edges have equal values in different types"},
         {n_not_comparable, c->n_edges, "edges not or only partly comparable"},
+        {n_unrecorded, c->n_edges, "edges are model inputs that not every capture has"},
     };
     struct nd_strbuf line = {0};
     const char *separator = " (";

@@ -141,7 +141,8 @@ static bool is_help_at_hand(const struct nd_comparison *c)
     for (size_t e = 0; e < c->n_edges; e++) {
         bool is_missing = false;
         for (size_t i = 0; i < c->n_devices; i++)
-            is_missing |= !c->edges[e].devices[i].exists && c->devices[i].status != ND_CAPTURE_FAILED;
+            is_missing |= !c->edges[e].is_model_input && !c->edges[e].devices[i].exists &&
+                          c->devices[i].status != ND_CAPTURE_FAILED;
         n_missing += is_missing;
     }
     return n_missing > 0 && n_missing < c->n_edges;
@@ -164,6 +165,28 @@ static void put_labels(const struct nd_text_report *report)
     nd_text_put_more(report, n);
 }
 
+/* In one line: it decides nothing. */
+static void put_unrecorded(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    size_t n = 0, test = 0, edge = 0;
+    for (size_t t = c->n_devices; t-- > 1;)
+        for (size_t e = c->n_edges; e-- > 0;) {
+            if (!c->edges[e].pairs[t - 1].is_unrecorded_input)
+                continue;
+            n++;
+            test = t;
+            edge = e;
+        }
+    if (n == 0)
+        return;
+    nd_strbuf_printf(report->out, "\nleft out: the model input '%s', which '%s' did not record",
+                     c->edges[edge].name, c->devices[c->edges[edge].devices[test].exists ? 0 : test].label);
+    if (n > 1)
+        nd_strbuf_printf(report->out, ", and %zu more like it", n - 1);
+    nd_strbuf_puts(report->out, "\n");
+}
+
 void nd_text_problems(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -181,12 +204,14 @@ void nd_text_problems(const struct nd_text_report *report)
         for (size_t e = 0; e < c->n_edges; e++) {
             const char *reason = c->edges[e].pairs[t - 1].total.reason;
             bool is_label = c->edges[e].pairs[t - 1].label != NULL;
-            if (reason != NULL && !is_label && n++ < nd_text_list_limit(report))
+            bool is_counted = !is_label && !c->edges[e].pairs[t - 1].is_unrecorded_input;
+            if (reason != NULL && is_counted && n++ < nd_text_list_limit(report))
                 add_line(&table, c->edges[e].name, c->devices[t].label, reason);
         }
     }
     nd_text_put_table(report, &table, 0, 1, "\nnot or only partly comparable:");
     nd_text_put_more(report, n);
+    put_unrecorded(report);
     if (is_help_at_hand(c))
         nd_strbuf_puts(report->out, "  to compare only what all have: --edges outputs, or --edges NAME,...\n");
 }

@@ -189,6 +189,40 @@ static void edge_missing_or_other_is_never_equal(void **state)
     fleet_stop(&f);
 }
 
+/* Floats of an untouched run have no codes of the model's inputs. */
+static void model_input_that_is_not_recorded_decides_nothing(void **state)
+{
+    (void)state;
+    struct fleet f;
+    fleet_start(&f, 3);
+    for (size_t i = 0; i < 3; i++)
+        f.captures[i]->edges[FLEET_SCORES].is_model_input = true;
+    size_t n_edges = f.captures[0]->n_edges;
+    for (size_t lacking = 0; lacking < 3; lacking++) {
+        f.captures[lacking]->n_edges--;
+        const struct nd_comparison *c = fleet_compare(&f);
+        assert_int_equal(c->verdict, ND_VERDICT_SAME);
+        assert_int_equal(c->edges[FLEET_SCORES].verdict, ND_VERDICT_NOT_COMPARABLE);
+        for (size_t t = 1; t < 3; t++)
+            assert_int_equal(c->edges[FLEET_SCORES].pairs[t - 1].is_unrecorded_input,
+                             lacking == 0 || lacking == t);
+        f.captures[lacking]->n_edges = n_edges;
+    }
+    f.captures[2]->n_edges--; /* what else differs or is missing decides as ever */
+    f.captures[1]->outputs[0][FLEET_CONV][30] ^= 1;
+    assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_DIFFERS);
+    f.captures[1]->outputs[0][FLEET_CONV][30] ^= 1;
+    f.captures[0]->edges[FLEET_SCORES].is_model_input = false; /* the first that has it says what it is */
+    assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_NOT_COMPARABLE);
+    for (size_t i = 0; i < 3; i++)
+        for (size_t e = 0; e < n_edges; e++)
+            f.captures[i]->edges[e].is_model_input = true;
+    f.captures[2]->n_edges = 0; /* nothing of the third is compared */
+    assert_int_equal(fleet_compare(&f)->verdict, ND_VERDICT_NOT_COMPARABLE);
+    f.captures[2]->n_edges = n_edges;
+    fleet_stop(&f);
+}
+
 static void probe_missing_or_fed_otherwise_is_never_equal(void **state)
 {
     (void)state;
@@ -490,6 +524,7 @@ int main(void)
         cmocka_unit_test(captures_swapped_mirror),
         cmocka_unit_test(accuracy_of_a_device_is_counted_against_the_labels),
         cmocka_unit_test(edge_missing_or_other_is_never_equal),
+        cmocka_unit_test(model_input_that_is_not_recorded_decides_nothing),
         cmocka_unit_test(probe_missing_or_fed_otherwise_is_never_equal),
         cmocka_unit_test(probes_are_counted_apart_and_together),
         cmocka_unit_test(capture_that_stopped_early_is_compared_in_part_and_failed),

@@ -135,6 +135,14 @@ class Layers(unittest.TestCase):
         self.assertEqual(found[1]["kind"], "transposed-weights")
         self.assertIn("weights are transposed", found[1]["text"])
 
+    def test_output_alone_that_is_one_code(self):
+        """No layer can be examined, but no arithmetic makes one code of all samples."""
+        logits = self.dumps["cnn.w8a8.onnx"]["logits"]
+        for arrays, code, health in (({"logits": logits}, 4, "inconclusive"), ({"logits": np.zeros_like(logits)}, 1, "faulty")):
+            self.explain("cnn.w8a8.onnx", arrays, expect=None)
+            report = json.loads(npudiff("explain", "--quantised", MODELS / "cnn.w8a8.onnx", self.path / "o.h5", "--json", expect=code))
+            self.assertEqual(report["verdict"], health)
+
     def test_unsigned_codes_called_signed(self):
         arrays = dict(self.dumps["cnn.w8a8.onnx"])
         arrays["pointwise/relu"] = arrays["pointwise/relu"].view(np.int8)
@@ -142,6 +150,8 @@ class Layers(unittest.TestCase):
         self.assertIn("int8, where the model has uint8", support.info(self.path / "o.h5")["attributes"]["import"]["types"])
         report = json.loads(npudiff("explain", "--quantised", MODELS / "cnn.w8a8.onnx", self.path / "o.h5", "--json", expect=None).stdout)
         self.assertEqual([(f["edge"], f["kind"]) for f in report["devices"][0]["findings"]], [("pointwise/relu", "wrong-type")])
+        self.assertEqual(report["verdict"], "faulty")
+        self.assertEqual([u["name"] for u in report["devices"][0]["units"] if u["state"] == "faulty"][:1], ["pointwise/relu"])
         np.savez(self.path / "o.npz", **arrays)
         (self.path / "map.yaml").write_text(json.dumps({"tensors": [{"name": "pointwise/relu", "dtype": "uint8"}]}))
         npudiff("import", "numpy", self.path / "o.npz", "--model", MODELS / "cnn.w8a8.onnx", "--map", self.path / "map.yaml",

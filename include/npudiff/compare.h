@@ -399,6 +399,18 @@ struct nd_compared_depth {
     bool is_half; /* the device computes in half precision: values of 65504 and more would overflow */
 };
 
+/* Few words that tell the wrong tensors of a test from the right ones, or of a wrong tensor the samples that
+ * differ from those that do not, exactly and not by chance. Section 22. */
+struct nd_compared_predicate {
+    size_t device;
+    size_t edge; /* whose samples; SIZE_MAX: it is about whole tensors */
+    size_t n_wrong, n;
+    size_t n_conditions;
+    char *conditions[2]; /* "of type uint8", "with n >= 5"; all hold */
+    char *text;
+    double log2_chance; /* base 2 logarithm of a bound on the probability that chance alone is told so */
+};
+
 struct nd_comparison {
     size_t struct_size;
     enum nd_verdict verdict;
@@ -435,6 +447,8 @@ struct nd_comparison {
     struct nd_compared_diagnosis
         *diagnoses;                   /* [n_diagnoses] by device, then by edge; none until they are asked for */
     struct nd_compared_depth *depths; /* [n_depths] */
+    size_t n_predicates;
+    struct nd_compared_predicate *predicates; /* by device; at most one of each */
 };
 
 /* Compares captures[1..n-1] with captures[0]. Everything in *out is owned by it: the captures may be closed.

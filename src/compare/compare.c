@@ -8,6 +8,7 @@
 #include "compare/gates.h"
 #include "compare/labels.h"
 #include "compare/part.h"
+#include "compare/predicates.h"
 #include "compare/repeats.h"
 #include "compare/result.h"
 
@@ -173,6 +174,8 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
         status = nd_result_conclude(comparison, options->gates, err);
     if (status == ND_OK)
         status = check_common(comparison, err);
+    if (status == ND_OK && options->cut == ND_CUT_NONE)
+        status = nd_predicates_find(&alignment, comparison, err);
     if (status == ND_OK) {
         *out = comparison;
         comparison = NULL;

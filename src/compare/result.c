@@ -192,6 +192,12 @@ void nd_comparison_destroy(struct nd_comparison **comparison)
         free(c->diagnoses[i].text);
     free(c->diagnoses);
     free(c->depths);
+    for (size_t i = 0; i < c->n_predicates; i++) {
+        free(c->predicates[i].conditions[0]);
+        free(c->predicates[i].conditions[1]);
+        free(c->predicates[i].text);
+    }
+    free(c->predicates);
     free(c->classes_text);
     free(c->output_classes_text);
     free(c);

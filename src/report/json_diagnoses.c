@@ -36,6 +36,24 @@ static void put_depth(struct nd_json *json, const struct nd_comparison *c, const
     nd_json_close(json, '}');
 }
 
+static void put_predicate(struct nd_json *json, const struct nd_comparison *c,
+                          const struct nd_compared_predicate *p)
+{
+    nd_json_open_line(json, NULL, '{');
+    nd_json_count(json, "device", p->device);
+    nd_json_text(json, "edge", p->edge != SIZE_MAX ? c->edges[p->edge].name : NULL);
+    nd_json_text(json, "of", p->edge != SIZE_MAX ? "samples" : "tensors");
+    nd_json_count(json, "wrong", p->n_wrong);
+    nd_json_count(json, "compared", p->n);
+    nd_json_open(json, "conditions", '[');
+    for (size_t i = 0; i < p->n_conditions; i++)
+        nd_json_text(json, NULL, p->conditions[i]);
+    nd_json_close(json, ']');
+    nd_json_text(json, "text", p->text);
+    nd_json_real(json, "log2_chance", p->log2_chance);
+    nd_json_close(json, '}');
+}
+
 void nd_json_put_diagnoses(struct nd_json *json, const struct nd_comparison *comparison)
 {
     nd_json_open(json, "diagnoses", '[');
@@ -45,5 +63,9 @@ void nd_json_put_diagnoses(struct nd_json *json, const struct nd_comparison *com
     nd_json_open(json, "depth", '[');
     for (size_t i = 0; i < comparison->n_depths; i++)
         put_depth(json, comparison, &comparison->depths[i]);
+    nd_json_close(json, ']');
+    nd_json_open(json, "predicate", '[');
+    for (size_t i = 0; i < comparison->n_predicates; i++)
+        put_predicate(json, comparison, &comparison->predicates[i]);
     nd_json_close(json, ']');
 }

@@ -5,7 +5,7 @@
 #include "npudiff/compare.h"
 #include "report/json_out.h"
 
-/* The members "diagnoses" and "depth" of the object at hand. */
+/* The members "diagnoses", "depth" and "predicate" of the object at hand. */
 void nd_json_put_diagnoses(struct nd_json *json, const struct nd_comparison *comparison);
 
 #endif

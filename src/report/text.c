@@ -207,6 +207,7 @@ static void put_sections(const struct nd_text_report *report)
     nd_text_numbers(report);
     nd_text_classes(report);
     nd_text_first_differences(report);
+    nd_text_predicates(report);
     nd_text_edges(report);
     nd_text_gates(report);
     nd_text_repeats(report);

@@ -56,6 +56,7 @@ void nd_text_worst(const struct nd_text_report *report);
 
 /* text_diagnoses.c: what makes values differ, and how errors grow. */
 void nd_text_diagnoses(const struct nd_text_report *report);
+void nd_text_predicates(const struct nd_text_report *report);
 
 /* text_top1.c: accuracy and agreement. */
 void nd_text_top1(const struct nd_text_report *report);

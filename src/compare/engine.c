@@ -147,8 +147,13 @@ static enum nd_status run(struct engine *engine, struct nd_error *err)
     for (size_t i = 0; i < engine->n_jobs && status == ND_OK && engine->options->merge == NULL; i++)
         if (engine->jobs[i]->n_units > 0)
             status = nd_deliver_check(engine->jobs[i], err);
-    for (size_t c = 0; c < engine->alignment->n_captures && status == ND_OK; c++)
-        status = nd_capture_check_unchanged(engine->alignment->captures[c], err);
+    /* What looks damaged in a file that was changed meanwhile is no damage: the change is the error. */
+    bool may_be_changed = status == ND_OK || status == ND_ERR_FORMAT;
+    for (size_t c = 0; c < engine->alignment->n_captures && may_be_changed; c++) {
+        enum nd_status unchanged = nd_capture_check_unchanged(engine->alignment->captures[c], err);
+        may_be_changed = unchanged == ND_OK;
+        status = unchanged != ND_OK ? unchanged : status;
+    }
     return status;
 }
 

@@ -270,7 +270,8 @@ class Changing(Scratch):
     def check(self, change, text):
         code, out, err = self.interrupted(change)
         self.assertEqual(code, 2, err)
-        self.assertEqual(json.loads(out)["kind"], "error")
+        if out:  # a bus error is told by a signal handler, which can write no JSON
+            self.assertEqual(json.loads(out)["kind"], "error")
         self.assertRegex(err, text)
 
     def test_truncated(self):

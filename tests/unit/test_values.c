@@ -499,6 +499,59 @@ static void constant_rows_are_found(void **state)
     check(constant_rows, ND_FAULT_CONSTANT_LINES, both_constant_rows, N_FORMS);
 }
 
+/* Planes of 256 are padded by 3 and read as dense; what is in the pads is nobody's. */
+static void padded(struct field *f, size_t s, size_t j, size_t i)
+{
+    size_t plane = j / (SIDE * SIDE + 3), at = j % (SIDE * SIDE + 3);
+    f->test[i] = at < SIDE * SIDE ? healthy(f, f->ref[s * N + plane * SIDE * SIDE + at]) : 0;
+}
+
+/* Rows backwards: no law that is known, but no other values. */
+static void backwards(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = f->ref[i - j % SIDE + (SIDE - 1 - j % SIDE)];
+}
+
+/* As good as the same, but for a value that is in no place: it was computed otherwise. */
+static void nearly_backwards(struct field *f, size_t s, size_t j, size_t i)
+{
+    backwards(f, s, j, i);
+    if (j == 7)
+        f->test[i] += f->v.step > 0 ? f->v.step : 1e-3;
+}
+
+static void values_at_other_places_are_found(void **state)
+{
+    (void)state;
+    check(padded, ND_FAULT_SHIFTED, nothing, N_FORMS);
+    check(backwards, ND_FAULT_OTHER_PLACES, nearly_backwards, N_FORMS);
+}
+
+/* Too short for one row to be evidence; all six together are. */
+static void few_equal_rows_are_found(void **state)
+{
+    (void)state;
+    struct field f;
+    open_field(&f, FORM_F32, 9);
+    f.v.n_samples = 1;
+    f.v.n = 18;
+    f.v.n_others = 0;
+    f.v.shape = (struct nd_shape){2, {6, 3}};
+    for (size_t i = 0; i < 18; i++)
+        f.test[i] = f.ref[i % 3];
+    examine(&f);
+    assert_int_equal(f.found.n_gross, 1);
+    assert_string_equal(f.found.items[0].text, "all 6 rows (along axis 0) are equal; the reference's are not");
+    f.test[4] = nextafter(f.test[4], 9); /* one value of them is another */
+    assert_innocent(&f);
+    for (size_t i = 0; i < 18; i++) /* the reference's rows are equal, too */
+        f.test[i] = 2 * (f.ref[i] = f.ref[i % 3]);
+    examine(&f);
+    assert_null(find(&f, ND_FAULT_CONSTANT_LINES));
+    close_field(&f);
+}
+
 static void periodic_rows(struct field *f, size_t s, size_t j, size_t i)
 {
     (void)s;
@@ -779,6 +832,8 @@ int main(void)
         cmocka_unit_test(overflow_explains_a_cliff),
         cmocka_unit_test(unwritten_window_is_found),
         cmocka_unit_test(constant_rows_are_found),
+        cmocka_unit_test(few_equal_rows_are_found),
+        cmocka_unit_test(values_at_other_places_are_found),
         cmocka_unit_test(periodic_lines_are_found),
         cmocka_unit_test(truncation_is_told_from_rounding),
         cmocka_unit_test(grid_is_found_from_few_values),

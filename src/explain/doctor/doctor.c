@@ -47,6 +47,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_CONSTANT_LINES] = "constant-lines",
     [ND_FAULT_PASSED_THROUGH] = "passed-through",
     [ND_FAULT_STALE_OPERAND] = "stale-operand",
+    [ND_FAULT_OTHER_PLACES] = "other-places",
     [ND_FAULT_FIRST_LAUNCH] = "first-launch",
     [ND_FAULT_TIES] = "ties",
     [ND_FAULT_MAGNITUDE] = "magnitude",

@@ -53,6 +53,7 @@ enum nd_fault_kind {
     ND_FAULT_CONSTANT_LINES, /* lines along an axis are one value each; amount: how many lines */
     ND_FAULT_PASSED_THROUGH, /* the output is another tensor, unchanged; amount 0 */
     ND_FAULT_STALE_OPERAND,  /* one operand is the previous sample's; amount 0 */
+    ND_FAULT_OTHER_PLACES,   /* the right values at other places of the sample; amount: elements */
     ND_FAULT_FIRST_LAUNCH,   /* the first run differs from all later ones; amount: elements */
     ND_FAULT_TIES,           /* all differences lie on ties of the quantiser; amount: how many */
     ND_FAULT_MAGNITUDE,      /* a hypothesis of the caller: the sign of the value is dropped; amount 0 */

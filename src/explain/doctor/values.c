@@ -26,6 +26,8 @@ static const struct {
     {"of the previous sample", nd_values_try_previous, true},
     {"equal to another tensor", nd_values_try_passed, true},
     {"an operand of the previous sample", nd_values_try_operand, true},
+    {"padded, read as dense", nd_values_try_padded, true},
+    {"at other places", nd_values_try_elsewhere, true},
     {"clamp and gain", nd_values_try_clamp, true},
     {"wrap-around", nd_values_try_wrap, true},
     {"cliff", nd_values_try_cliff, true},

@@ -8,6 +8,7 @@
  *   values_range.c   clamps with a gain, cliffs, wrap-around
  *   values_blank.c   the beginning or the end of every sample, of one value
  *   values_lines.c   constant and periodic lines along an axis
+ *   values_moved.c   right values at other places of their sample
  *   values_place.c   right values at the wrong time or place: the previous sample's, an input's, nobody's
  *   values_step.c    ties of a quantiser, step functions
  *

@@ -53,6 +53,8 @@ void nd_values_try_grid(const struct nd_values_look *look);
 void nd_values_try_truncation(const struct nd_values_look *look);
 void nd_values_try_constant(const struct nd_values_look *look);
 void nd_values_try_unwritten(const struct nd_values_look *look);
+void nd_values_try_padded(const struct nd_values_look *look);
+void nd_values_try_elsewhere(const struct nd_values_look *look);
 void nd_values_try_previous(const struct nd_values_look *look);
 void nd_values_try_passed(const struct nd_values_look *look);
 void nd_values_try_operand(const struct nd_values_look *look);

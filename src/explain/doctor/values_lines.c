@@ -5,7 +5,7 @@
 
 /* Chosen: three lines, and one of 64. A single flat row of an image that was resized is seen on healthy
  * devices, and so is one where the reference has flat rows, too. */
-enum { MIN_LINE = 8, MAX_LINE = 8192, MIN_LINES = 3, MOST_LINES_TO_ONE = 64 };
+enum { MIN_LINE = 8, MAX_LINE = 8192, MIN_LINES = 3, MOST_LINES_TO_ONE = 64, MIN_SLICES = 4 };
 
 /* Elements k = 0 .. n - 1 of a line are at first + k * inner. */
 struct axis {
@@ -94,6 +94,41 @@ static void say(const struct nd_values_look *look, const struct axis *axis, cons
                       n, axis->n_lines, name, axis->number, lines->period, first);
 }
 
+/* Elements of the reference that move by more than half precision rounds away and by four steps, from one slice
+ * to the next. */
+static size_t count_moves(const struct nd_values_look *look, const struct axis *axis)
+{
+    const double *ref = look->v->ref;
+    double steps = 4 * fmax(look->v->step, look->v->ref_step);
+    size_t n = 0;
+    for (size_t line = 0; line < axis->n_lines; line++)
+        for (size_t k = 1; k < axis->n; k++) {
+            size_t i = line_start(axis, line) + k * axis->inner;
+            n += fabs(ref[i] - ref[i - axis->inner]) > fmax(steps, ldexp(fabs(ref[i]), -7));
+        }
+    return n;
+}
+
+/* Every line along an axis is one value: the slices across it (rows, for the last axis but one) are equal. All
+ * of them at once, where half of the values are far off, are evidence even when one line is too short to be
+ * any. */
+static bool try_equal_slices(const struct nd_values_look *look, const struct axis *axis)
+{
+    const struct nd_values *v = look->v;
+    for (size_t line = 0; line < axis->n_lines; line++)
+        if (find_period(v->test, axis, line_start(axis, line)) != 1)
+            return false;
+    size_t n_moves = count_moves(look, axis), n_pairs = axis->n_lines * (axis->n - 1);
+    if (axis->n_lines < MIN_LINES || look->n_far < ND_VALUES_MIN_DECISIVE || look->n_far * 2 < look->n_known ||
+        n_moves < ND_VALUES_MIN_DECISIVE || n_moves * 4 < n_pairs)
+        return false;
+    struct nd_finding f = nd_values_finding(look, ND_FAULT_CONSTANT_LINES, (double)axis->n_lines, 1, 0);
+    f.axis = axis->number;
+    nd_values_add(look, &f, "all %zu %s (along axis %d) are equal; the reference's are not", axis->n,
+                  axis->number == v->shape.rank - 2 ? "rows" : "slices", axis->number);
+    return true;
+}
+
 void nd_values_try_lines(const struct nd_values_look *look)
 {
     const struct nd_values *v = look->v;
@@ -102,7 +137,11 @@ void nd_values_try_lines(const struct nd_values_look *look)
         size_t dim = (size_t)v->shape.dims[a];
         const struct axis axis = {a, dim, inner, dim > 0 ? look->n_total / dim : 0};
         inner *= dim;
-        if (dim < MIN_LINE || dim > MAX_LINE)
+        if (dim < MIN_SLICES || dim > MAX_LINE)
+            continue;
+        if (try_equal_slices(look, &axis))
+            return;
+        if (dim < MIN_LINE)
             continue;
         struct lines lines = count_lines(look, &axis);
         size_t n = lines.n_constant + lines.n_periodic;

@@ -313,6 +313,13 @@ static void units_without_evidence_are_not_covered(void **state)
     ask(&a, "Add", ND_DTYPE_U8);
     a.scales[0] = 1e9F; /* no room for a multiplier */
     assert_false(is_covered(&a));
+    const struct nd_shape one = {.rank = 0};
+    for (int wide = 0; wide < 2; wide++) { /* a scalar: known of uint16 alone */
+        ask(&a, "Add", wide ? ND_DTYPE_U16 : ND_DTYPE_U8);
+        nd_array_deinit(&a.values[1]);
+        assert_int_equal(nd_array_make(&a.values[1], a.unit.dtype, &one, NULL), ND_OK);
+        assert_true(is_covered(&a) == (wide == 1));
+    }
     ask(&a, "Add", ND_DTYPE_U8);
     a.inputs[1].quant = NULL; /* floats */
     assert_false(is_covered(&a));

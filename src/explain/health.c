@@ -214,8 +214,12 @@ static enum nd_status say_evidence(struct nd_explained_unit *unit, struct nd_err
     if (unit->evidence != NULL || unit->state != ND_LAYER_UNEXPLAINED)
         return ND_OK;
     double share = unit->n_codes > 0 ? 100 * (double)unit->n_unexplained / (double)unit->n_codes : 0;
-    nd_strbuf_printf(&text, "%.3g%% of its values differ from known arithmetic; they are off exact rounding by up to %g LSB",
-                     share, unit->local.max);
+    if (unit->n_unexplained == 0 && unit->n_codes > 0) /* a rounding predicts them that the device has nowhere else */
+        nd_strbuf_printf(&text, "%.3g%% of its values differ from exact rounding, by up to %g LSB, in a way that the device has in no other layer",
+                         100 * (double)unit->local.n_differing / (double)unit->n_codes, unit->local.max);
+    else
+        nd_strbuf_printf(&text, "%.3g%% of its values differ from known arithmetic; they are off exact rounding by up to %g LSB",
+                         share, unit->local.max);
     unit->evidence = nd_strbuf_take(&text);
     return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
 }

@@ -299,8 +299,8 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
         return nd_explain_follow(unit, "fused", diagnosis->best.text, err);
     if (kind == ND_FAULT_FALLBACK && unit->local.n_differing == 0)
         return nd_explain_follow(unit, "exact", NULL, err);
-    bool is_simple = (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) &&
-                     !nd_explain_is_input_quantiser(job, step);
+    /* Where the arithmetic is known a layer that rounds otherwise does not follow it. */
+    bool is_simple = (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) && !is_known(job, device, step);
     if (is_simple && size->n_wrong >= FEWEST_FALLBACK && job->unit_program[device] != SIZE_MAX)
         return nd_explain_follow(unit, "arithmetic", diagnosis->best.text, err);
     if (is_gross(job, device, step, size))

@@ -75,7 +75,8 @@ class Emulated(Scratch):
         """The same device from a file; its text and digest are in the capture."""
         profile = self.folder / "odd device.yaml"
         profile.write_text("# two faults\nitems: [ \"round=double:8\",\n  \"flip@residual/conv=0.02\" ]\nseed: 7\n")
-        capture(CNN, [f"emu:{profile}", "emu:round=double:8,flip@residual/conv=0.02,seed=7"], PROBES, self.folder)
+        for device in (f"emu:{profile}", "emu:round=double:8,flip@residual/conv=0.02,seed=7"):
+            capture(CNN, [device], PROBES, self.folder)  # in one run they are one and the same
         from_file = self.folder / "emu-odd-device.yaml.h5"
         (from_uri,) = [p for p in self.folder.glob("*.h5") if p != from_file]
         self.assertEqual(truth(from_file), truth(from_uri))
@@ -131,7 +132,10 @@ class Emulated(Scratch):
         """Short names that tell them apart, and digits where characters do not."""
         devices = ["emu:flip@pool=0.1,zero@pool", "emu:flip@pool=0.1,zero@pool,seed=2",
                    "emu:" + ",".join(f"scale@residual/conv={c}:1.0{c}" for c in range(8))]
-        capture(CNN, [*devices, "emu:round=floor", "emu:floor"], ["zeros"], self.folder)
+        for name, word in (("a b.yaml", "floor"), ("a-b.yaml", "ceil")):
+            (self.folder / name).write_text(f"items: [round={word}]\n")
+            devices.append(f"emu:{self.folder / name}")
+        capture(CNN, devices, ["zeros"], self.folder)
         names = sorted(p.name for p in self.folder.glob("*.h5"))
         self.assertEqual(len(names), 5, names)
         self.assertTrue(all(len(n) <= 115 for n in names), names)

@@ -31,7 +31,7 @@ class Fingerprint(Scratch):
             self.assertEqual(entry["provider"], "QNNExecutionProvider")
             self.assertEqual(len(entry["answers"]), 64)
         # Kept answers give the same bytes, and no model is run again.
-        again, _ = self.take("htp-sim:gen3", "--keep", kept, *SECTIONS)
+        again, _ = self.take("htp-sim:gen3", "--keep", kept, "--force", *SECTIONS)
         self.assertEqual(again.read_bytes(), path.read_bytes())
         self.compare_with_reference(path)
 

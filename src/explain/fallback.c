@@ -170,13 +170,13 @@ static bool follows_otherwise(const struct nd_explained_unit *unit)
     return unit->state == ND_LAYER_FOLLOWS && unit->why_follows != NULL && strcmp(unit->why_follows, "exact") != 0;
 }
 
+/* Codes; chosen, as in accuse.c. Of 180 healthy networks (seeds 5000 to 5179) 16 layers of gen3 had 2 to 19 codes apart from the
+ * program, all of them exact. */
+enum { FEWEST_AGAINST = 20 };
+
 /* Where the device has a program of whole units: the codes of the unit on which that and exact rounding differ.
  * *is_told stays false where there are none, or where they are neither's. A handful of codes that are exact tells nothing: a
  * fused layer may be exact by chance. Then the other weight, which is of the same codes, tells nothing either. */
-/* Codes; chosen, as in accuse.c. In 180 healthy networks on three chips of the simulator 22 of some 2 400 layers had 2 to 19
- * codes apart from the program, all of them exact. */
-enum { FEWEST_AGAINST = 20 };
-
 static enum nd_status judge_by_program(struct fallback *f, size_t device, size_t step, bool *is_told,
                                        struct nd_error *err)
 {

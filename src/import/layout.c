@@ -100,6 +100,16 @@ static bool fits_channels_last(const struct nd_shape *array, const struct nd_sha
     return expected->rank > 2 && split_as_expected(array, &last, &sample, &n);
 }
 
+/* The array is n samples of that shape. */
+static void part(struct nd_imported_tensor *tensor, struct nd_shape sample, size_t n)
+{
+    if (n > 0)
+        tensor->sample_bytes /= n;
+    tensor->shape = sample;
+    tensor->n_samples = n;
+    tensor->is_array = false;
+}
+
 enum nd_status nd_layout_find_samples(struct nd_imported_tensor *tensor, enum nd_import_samples samples,
                                       const struct nd_shape *expected, struct nd_error *err)
 {
@@ -122,11 +132,7 @@ enum nd_status nd_layout_find_samples(struct nd_imported_tensor *tensor, enum nd
             "%s is a scalar: it has no dimension of samples; with --samples-axis none it is one sample",
             tensor->where);
     }
-    if (n > 0)
-        tensor->sample_bytes /= n;
-    tensor->shape = sample;
-    tensor->n_samples = n;
-    tensor->is_array = false;
+    part(tensor, sample, n);
     return ND_OK;
 }
 
@@ -177,11 +183,7 @@ enum nd_status nd_layout_batch_axis(struct nd_imported_tensor *tensor, int axis,
     size_t n = (size_t)tensor->shape.dims[axis];
     if (status != ND_OK)
         return status;
-    if (n > 0)
-        tensor->sample_bytes /= n;
-    tensor->shape = sample;
-    tensor->n_samples = n;
-    tensor->is_array = false;
+    part(tensor, sample, n);
     return ND_OK;
 }
 

@@ -20,7 +20,7 @@ cd "$(dirname "$0")/.."
 need() { command -v "$1" >/dev/null || { echo "check: '$1' is needed" >&2; exit 2; }; }
 
 # The order of design and of src/meson.build.
-order="base tensor logs model encodings runtime exact probe spool agent capture import device evidence compare explain fingerprint reduce judge report cli"
+order="base stats logs model encodings runtime eval arith emulator probe spool agent capture config sdk remote device qnn record import placement latency compare explain fingerprint reduce judge report cli"
 
 check_layers() {
     seen=""

@@ -1,15 +1,16 @@
 /* Whether the reference itself is broken: METRICS.md section 18. */
 #include "compare/accuracy.h"
-#include "compare/binomial.h"
+#include "stats/binomial.h"
 
 /* Chosen: how sure each of both bounds is. */
 static const double LEVEL = 0.01;
 
-/* Chosen: so far above chance an accuracy may be that nobody would use. Too few samples exclude no such model. */
+/* Chosen: so far above chance an accuracy may be that nobody would use. Too few samples exclude no such model.
+ */
 static const double USABLE = 0.2;
 
-/* A score that chance explains, and so many samples that no usable model would have it. Fewer right than by chance
- * count, too: shifted labels. */
+/* A score that chance explains, and so many samples that no usable model would have it. Fewer right than by
+ * chance count, too: shifted labels. */
 static bool is_chance(const struct nd_top1_device *device, double chance)
 {
     double low = nd_binomial_lower(device->n_correct, device->n_samples, LEVEL);

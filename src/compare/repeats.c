@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "compare/binomial.h"
 #include "compare/metrics/sample.h"
+#include "stats/binomial.h"
 
 double nd_repeats_bound(uint64_t k, uint64_t n)
 {

@@ -2,10 +2,10 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/digest_stream.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "compare/unit_internal.h"
-#include "tensor/digest_stream.h"
 
 /* Of one stream and sample. */
 struct part_digest {

@@ -9,8 +9,22 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "device/internal.h"
-#include "exact/emulate.h"
+#include "emulator/emulate.h"
 #include "runtime/runtime.h"
+
+void nd_capture_options_init(struct nd_capture_options *options)
+{
+    *options = (struct nd_capture_options){
+        .struct_size = sizeof *options,
+        .n_repeats = 1,
+        .deflate_level = 1,
+        .log_severity = 2,
+        .time_limit_s = 3600,
+        .stall_limit_s = 600,
+        .link_limit_s = 60,
+        .memory_limit_bytes = (size_t)8 << 30,
+    };
+}
 
 static const char *edge_spec(const struct nd_capture_job *capture)
 {

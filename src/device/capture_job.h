@@ -5,7 +5,7 @@
 #include "npudiff/device.h"
 #include "spool/job.h"
 
-struct nd_remote; /* device/remote/remote.h */
+struct nd_remote; /* remote/remote.h */
 
 /* What was asked for (borrowed), and what is made of it. */
 struct nd_capture_job {

@@ -8,9 +8,9 @@
 #include "device/device_options.h"
 #include "device/emulated.h"
 #include "device/internal.h"
-#include "device/remote/phones.h"
-#include "device/remote/remote_uri.h"
-#include "device/remote/resolve.h"
+#include "device/resolve.h"
+#include "remote/phones.h"
+#include "remote/remote_uri.h"
 
 const struct nd_device_syntax *nd_device_syntaxes(void)
 {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 #include "npudiff/parse.h"
 #include "runtime/runtime.h"
 

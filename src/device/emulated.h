@@ -1,8 +1,8 @@
-/* The profile of an emulated device (exact/emulate.h): from the URI or from a YAML file. */
+/* The profile of an emulated device (emulator/emulate.h): from the URI or from a YAML file. */
 #ifndef ND_DEVICE_EMULATED_H
 #define ND_DEVICE_EMULATED_H
 
-#include "exact/emulate.h"
+#include "emulator/emulate.h"
 #include "npudiff/device.h"
 
 /* What a profile file said, for the capture. */

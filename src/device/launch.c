@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/internal.h"
-#include "device/watch.h"
+#include "spool/watch.h"
 
 enum { EXIT_CANNOT_STORE = 3 }; /* of npudiff-agent */
 static const long watch_interval_ns = 50L * 1000 * 1000;

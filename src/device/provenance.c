@@ -10,9 +10,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "device/remote/identity.h"
-#include "device/remote/remote_uri.h"
 #include "npudiff/parse.h"
+#include "remote/identity.h"
+#include "remote/remote_uri.h"
 
 static struct nd_attr *add(struct nd_provenance *provenance, const char *group, const char *key)
 {

@@ -5,7 +5,7 @@
 #include "npudiff/capture.h"
 #include "npudiff/device.h"
 
-struct nd_identity; /* device/remote/identity.h */
+struct nd_identity; /* remote/identity.h */
 
 struct nd_provenance {
     struct nd_attr *attrs;

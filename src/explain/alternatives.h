@@ -1,14 +1,15 @@
-/* What a provider may make of layers of a quantised graph other than one operator at a time with the model's encodings:
- * innocent explanations that are tried before a layer is called anything. HTP.md has what each was seen on.
+/* What a provider may make of layers of a quantised graph other than one operator at a time with the model's
+ * encodings: innocent explanations that are tried before a layer is called anything. HTP.md has what each was
+ * seen on.
  *
- *     fused    the layer's codes are what the operator before it makes with this layer's encoding (Conv, then Relu with a
- *              quantiser of its own); or x times a gate of x is one function (SiLU, HardSwish)
- *     forced   the layer reads an operand with the encoding that the provider forces on its maker (uint16 Tanh, Sigmoid),
+ *     fused    the layer's codes are what the operator before it makes with this layer's encoding (Conv, then
+ * Relu with a quantiser of its own); or x times a gate of x is one function (SiLU, HardSwish) forced   the
+ * layer reads an operand with the encoding that the provider forces on its maker (uint16 Tanh, Sigmoid),
  *              whatever the model says */
 #ifndef ND_EXPLAIN_ALTERNATIVES_H
 #define ND_EXPLAIN_ALTERNATIVES_H
 
-#include "exact/programs/unit_other.h"
+#include "arith/unit_other.h"
 #include "npudiff/model.h"
 
 enum nd_explain_alternative { ND_ALTERNATIVE_FUSED, ND_ALTERNATIVE_FORCED };
@@ -31,11 +32,11 @@ struct nd_explain_alternatives {
     size_t *fused_from;  /* [n_edges] the edge before it, whose maker may make this one, too; SIZE_MAX: none */
     size_t *first_fused; /* [n_edges] the first edge that may be made by this one's maker; SIZE_MAX: none */
     size_t *next_fused;  /* [n_edges] and the one after that */
-    size_t *gated;      /* [n_edges] of a product of x and a gate of x the edge x; SIZE_MAX: none */
-    bool *is_hard;      /* [n_edges] the gate is HardSigmoid, else Sigmoid */
-    const struct nd_explain_forced **forced; /* [n_edges] of the operator that made its codes, however they were moved since;
-                                                NULL: none */
-    bool *is_forced_here; /* [n_edges] and that operator made the edge itself */
+    size_t *gated;       /* [n_edges] of a product of x and a gate of x the edge x; SIZE_MAX: none */
+    bool *is_hard;       /* [n_edges] the gate is HardSigmoid, else Sigmoid */
+    const struct nd_explain_forced **forced; /* [n_edges] of the operator that made its codes, however they were
+                                                moved since; NULL: none */
+    bool *is_forced_here;                    /* [n_edges] and that operator made the edge itself */
 };
 /* ND_ERR_MEMORY. deinit accepts a zeroed one. */
 enum nd_status nd_explain_alternatives_init(struct nd_explain_alternatives *alternatives,
@@ -43,7 +44,7 @@ enum nd_status nd_explain_alternatives_init(struct nd_explain_alternatives *alte
 void nd_explain_alternatives_deinit(struct nd_explain_alternatives *alternatives);
 
 /* Fills in encodings->inputs of operands that have a forced one; how many. */
-size_t nd_explain_force(const struct nd_explain_alternatives *alternatives, const size_t *input_edges, size_t n_inputs,
-                        struct nd_unit_encodings *encodings);
+size_t nd_explain_force(const struct nd_explain_alternatives *alternatives, const size_t *input_edges,
+                        size_t n_inputs, struct nd_unit_encodings *encodings);
 
 #endif

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "explain/internal.h"
-#include "explain/resample.h"
+#include "stats/resample.h"
 
 enum { N_STATISTICS = 4 };
 

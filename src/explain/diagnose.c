@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "exact/array.h"
+#include "eval/array.h"
 #include "explain/doctor/values.h"
 
 /* Chosen: what is read of a tensor and of those beside it, so that large captures cost seconds. */

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arith/transposed.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "exact/programs/transposed.h"
 
 enum {
     MOST_SAMPLES = 64, /* of a unit */
@@ -33,8 +33,9 @@ static double unrounded(const struct nd_exact_values *values, size_t i)
 const struct nd_quant *nd_exam_quant(const struct nd_exam *exam)
 {
     const struct nd_explain_alternatives *a = &exam->worker->job->alternatives;
-    return exam->is_forced && a->is_forced_here[exam->edge] ? &a->forced[exam->edge]->quant
-                                                             : &nd_model_edge(exam->worker->job->model, exam->edge)->quant;
+    return exam->is_forced && a->is_forced_here[exam->edge]
+               ? &a->forced[exam->edge]->quant
+               : &nd_model_edge(exam->worker->job->model, exam->edge)->quant;
 }
 
 /* From codes of one encoding to those of another, unrounded. */
@@ -47,7 +48,8 @@ static double recode(double code, const struct nd_quant *from, const struct nd_q
 /* What the unit should give in the encoding that is forced on it. */
 static void force_values(struct nd_exam *exam, enum nd_dtype dtype)
 {
-    const struct nd_quant *own = &nd_model_edge(exam->worker->job->model, exam->edge)->quant, *quant = nd_exam_quant(exam);
+    const struct nd_quant *own = &nd_model_edge(exam->worker->job->model, exam->edge)->quant,
+                          *quant = nd_exam_quant(exam);
     size_t at = exam->slot * exam->n;
     double low, high;
     nd_code_range(dtype, &low, &high);
@@ -103,8 +105,9 @@ static enum nd_status make_other(struct nd_exam *exam, const struct nd_exact_uni
     struct nd_explain_trial *trial = &exam->worker->trial;
     size_t program = exam->worker->job->unit_program[exam->device];
     enum nd_status status = nd_explain_trial_run(trial, unit, &exam->worker->given[unit->edge], err);
-    const struct nd_array *made =
-        status == ND_OK && unit->edge == exam->edge ? nd_explain_trial_other(trial, exam->alternative, program) : NULL;
+    const struct nd_array *made = status == ND_OK && unit->edge == exam->edge
+                                      ? nd_explain_trial_other(trial, exam->alternative, program)
+                                      : NULL;
     if (made == NULL)
         return status;
     nd_array_deinit(&exam->made);
@@ -115,7 +118,8 @@ static enum nd_status make_other(struct nd_exam *exam, const struct nd_exact_uni
 }
 
 /* What the unit would give with its weights transposed. */
-static enum nd_status keep_transposed(struct nd_exam *exam, const struct nd_exact_unit *unit, struct nd_error *err)
+static enum nd_status keep_transposed(struct nd_exam *exam, const struct nd_exact_unit *unit,
+                                      struct nd_error *err)
 {
     struct nd_array codes;
     enum nd_status status = nd_unit_transposed(unit, exam->unit_program, &exam->usual, &codes, err);
@@ -151,7 +155,8 @@ static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit 
     return nd_unit_program_run(exam->unit_program, unit, NULL, &exam->made, &is_covered, err);
 }
 
-/* What the unit reads, as it is read with the encodings that are forced. The sample is loaded anew for each run. */
+/* What the unit reads, as it is read with the encodings that are forced. The sample is loaded anew for each
+ * run. */
 static void force_inputs(struct nd_exam *exam)
 {
     struct nd_explain_worker *w = exam->worker;
@@ -322,7 +327,7 @@ enum nd_status nd_exam_find_reach(struct nd_exam *exam, double *reach, struct nd
 static void choose_way(struct nd_exam *exam, const struct nd_explain_habit *habit, size_t program)
 {
     const struct nd_explain_alternatives *a = &exam->worker->job->alternatives;
-    uint64_t fewest = program == SIZE_MAX                              ? 0
+    uint64_t fewest = program == SIZE_MAX                          ? 0
                       : habit->units->n[program] == habit->n_codes ? habit->units->wrong[program]
                                                                    : habit->n_codes;
     for (size_t k = 0; k < ND_N_ALTERNATIVES && program != SIZE_MAX; k++) {

@@ -2,7 +2,7 @@
  * that says nothing: only what is far from the reference counts. */
 #include <math.h>
 
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 #include "explain/findings_internal.h"
 
 /* Fewer codes are no evidence. */

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 
 /* ---- which edges ---- */
 
@@ -28,8 +28,8 @@ static size_t input_of(const struct nd_explain_job *job, size_t step)
 bool nd_explain_is_input_quantiser(const struct nd_explain_job *job, size_t step)
 {
     const struct nd_edge *edge = nd_model_edge(job->model, job->out->steps[step].edge);
-    return !job->out->steps[step].is_unit && nd_dtype_is_integer(edge->dtype) && nd_dtype_size_bytes(edge->dtype) <= 2 &&
-           edge->quant.n > 0 && input_of(job, step) != SIZE_MAX;
+    return !job->out->steps[step].is_unit && nd_dtype_is_integer(edge->dtype) &&
+           nd_dtype_size_bytes(edge->dtype) <= 2 && edge->quant.n > 0 && input_of(job, step) != SIZE_MAX;
 }
 
 /* ---- arithmetic that is known ---- */
@@ -42,8 +42,8 @@ struct arithmetic {
     const char *text;
 };
 
-/* Division in float32, half to even, is ONNX's. The HTP goes through half precision, or multiplies by 1 / scale, and rounds half
- * away from zero. */
+/* Division in float32, half to even, is ONNX's. The HTP goes through half precision, or multiplies by 1 /
+ * scale, and rounds half away from zero. */
 static const struct arithmetic arithmetics[ND_N_INPUT_ARITHMETICS] = {
     {BY_DIVISION, ND_ROUND_HALF_EVEN, NULL},
     {BY_DIVISION, ND_ROUND_HALF_AWAY, "ties are rounded half away from zero, not half to even: no fault"},
@@ -51,7 +51,8 @@ static const struct arithmetic arithmetics[ND_N_INPUT_ARITHMETICS] = {
     {BY_DIVISION, ND_ROUND_HALF_DOWN, "ties are rounded half down, not half to even: no fault"},
     {BY_DOUBLE, ND_ROUND_HALF_EVEN, "divided exactly, not in float32"},
     {BY_PRODUCT, ND_ROUND_HALF_EVEN, "multiplied by 1 / scale in float32, not divided by the scale"},
-    {BY_PRODUCT, ND_ROUND_HALF_AWAY, "multiplied by 1 / scale in float32 and rounded half away from zero, as the HTP does"},
+    {BY_PRODUCT, ND_ROUND_HALF_AWAY,
+     "multiplied by 1 / scale in float32 and rounded half away from zero, as the HTP does"},
     {BY_HALF, ND_ROUND_HALF_AWAY, "through half precision and rounded half away from zero, as the HTP does"},
 };
 
@@ -93,10 +94,12 @@ static const struct {
     const char *text;
 } faults[ND_N_INPUT_FAULTS] = {
     [ND_INPUT_TO_ZERO] = {ND_FAULT_ROUNDING, "truncated toward zero, not rounded"},
-    [ND_INPUT_CODE_CUT] = {ND_FAULT_ROUNDING, "truncated toward zero after the zero point is added, not rounded"},
+    [ND_INPUT_CODE_CUT] = {ND_FAULT_ROUNDING,
+                           "truncated toward zero after the zero point is added, not rounded"},
     [ND_INPUT_FLOOR] = {ND_FAULT_ROUNDING, "rounded down, not to the nearest"},
     [ND_INPUT_CEIL] = {ND_FAULT_ROUNDING, "rounded up, not to the nearest"},
-    [ND_INPUT_MAGNITUDE] = {ND_FAULT_MAGNITUDE, "negative values are stored as their magnitude: the sign is dropped"},
+    [ND_INPUT_MAGNITUDE] = {ND_FAULT_MAGNITUDE,
+                            "negative values are stored as their magnitude: the sign is dropped"},
 };
 
 double nd_input_fault_code(enum nd_input_fault fault, double steps, double zero_point)
@@ -166,7 +169,8 @@ static void count_sample(struct nd_input_exam *input, size_t which, size_t arith
         exam->codes[at + i] = code;
         exam->values[at + i] = steps + zero;
         for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++)
-            input->faults[f][at + i] = fmin(fmax(nd_input_fault_code((enum nd_input_fault)f, steps, zero), low), high);
+            input->faults[f][at + i] =
+                fmin(fmax(nd_input_fault_code((enum nd_input_fault)f, steps, zero), low), high);
         for (size_t a = 0; a < ND_N_INPUT_ARITHMETICS; a++) {
             double made = fmin(fmax(nd_input_arithmetic(a, x, scale) + zero, low), high);
             counts->n_wrong[a] += made != code && isfinite(x);
@@ -200,7 +204,8 @@ static void list_hypotheses(struct nd_input_exam *input)
     for (size_t f = 0; f < ND_N_INPUT_FAULTS; f++) {
         bool is_new = true;
         for (size_t before = 0; before < f; before++)
-            is_new = is_new && memcmp(input->faults[f], input->faults[before], n * sizeof *input->faults[f]) != 0;
+            is_new =
+                is_new && memcmp(input->faults[f], input->faults[before], n * sizeof *input->faults[f]) != 0;
         if (is_new)
             input->hypotheses[input->n_hypotheses++] =
                 (struct nd_hypothesis){faults[f].kind, faults[f].text, input->faults[f]};

@@ -1,11 +1,12 @@
-/* What a capture says wrongly of its tensors is a fault by itself: whoever reads the codes by these words gets other numbers. */
+/* What a capture says wrongly of its tensors is a fault by itself: whoever reads the codes by these words gets
+ * other numbers. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 #include "explain/health.h"
 
 static bool is_kind(const struct nd_explained_finding *finding, enum nd_fault_kind kind)
@@ -15,16 +16,17 @@ static bool is_kind(const struct nd_explained_finding *finding, enum nd_fault_ki
 
 static bool is_of_encoding(const struct nd_explained_finding *finding)
 {
-    static const enum nd_fault_kind kinds[] = {ND_FAULT_SCALE,      ND_FAULT_CHANNEL_SCALE, ND_FAULT_ZERO_POINT,
-                                               ND_FAULT_ENCODING,   ND_FAULT_OFFSET_256,    ND_FAULT_OFFSET_SIGN,
-                                               ND_FAULT_CHANNEL_ZERO_POINT};
+    static const enum nd_fault_kind kinds[] = {
+        ND_FAULT_SCALE,      ND_FAULT_CHANNEL_SCALE, ND_FAULT_ZERO_POINT,        ND_FAULT_ENCODING,
+        ND_FAULT_OFFSET_256, ND_FAULT_OFFSET_SIGN,   ND_FAULT_CHANNEL_ZERO_POINT};
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (is_kind(finding, kinds[i]))
             return true;
     return false;
 }
 
-/* A scale that was written with few digits: a value at the end of the codes is off by less than that many steps. Chosen. */
+/* A scale that was written with few digits: a value at the end of the codes is off by less than that many
+ * steps. Chosen. */
 static bool is_rounded_scale(const struct nd_explain_job *job, const struct nd_explained_finding *finding)
 {
     static const double steps = 0.25;
@@ -50,8 +52,8 @@ static const char *prove(const struct nd_explain_job *job, const struct nd_expla
     return is_one_code && !unit->is_examined ? "no arithmetic makes one code of these inputs" : NULL;
 }
 
-static enum nd_status accuse(struct nd_explained_unit *unit, const struct nd_explained_fault *fault, const char *proof,
-                             struct nd_error *err)
+static enum nd_status accuse(struct nd_explained_unit *unit, const struct nd_explained_fault *fault,
+                             const char *proof, struct nd_error *err)
 {
     char *text = nd_strdup(fault->text), *evidence = nd_strdup(proof);
     if (text == NULL || evidence == NULL) {

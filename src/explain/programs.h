@@ -4,7 +4,7 @@
 #ifndef ND_EXPLAIN_PROGRAMS_H
 #define ND_EXPLAIN_PROGRAMS_H
 
-#include "exact/graph.h"
+#include "eval/graph.h"
 #include "explain/expectation.h"
 
 struct nd_explain_unit_tally;
@@ -46,7 +46,7 @@ struct nd_explain_habit {
     bool follows;   /* out: the unit does that; true where nothing is known */
     enum nd_explain_standing standing; /* out, of unit_programs.h */
     bool is_of_values;                 /* out: and that is by `program`, which all units of its kind follow */
-    bool is_suspect; /* out, of judge.c: known arithmetic does not give all of its codes */
+    bool is_suspect;                   /* out, of judge.c: known arithmetic does not give all of its codes */
 };
 /* The program of a device is the one that most of its units follow; operator types of which most units follow
  * another one have their own. Plain rounding to the nearest beside units of a fixed point program is no program

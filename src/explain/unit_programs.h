@@ -1,9 +1,9 @@
-/* Programs of whole units (exact/programs/htp.h) beside those of values: what each makes of the device's own
+/* Programs of whole units (arith/htp.h) beside those of values: what each makes of the device's own
  * input codes, which of them a device has, and which of its units do not follow it. */
 #ifndef ND_EXPLAIN_UNIT_PROGRAMS_H
 #define ND_EXPLAIN_UNIT_PROGRAMS_H
 
-#include "exact/programs/htp.h"
+#include "arith/htp.h"
 #include "explain/alternatives.h"
 #include "explain/programs.h"
 
@@ -42,7 +42,7 @@ struct nd_explain_trial {
     const struct nd_explain_alternatives *alternatives; /* of the model; NULL: none is tried */
     struct nd_explain_made *kept; /* [n_edges] made for an edge by the maker of the one before it */
     size_t n_edges;
-    struct nd_explain_made others[ND_N_ALTERNATIVES]; /* of the unit at hand */
+    struct nd_explain_made others[ND_N_ALTERNATIVES];   /* of the unit at hand */
     struct nd_unit_memory *memory;                      /* of the sample at hand */
     const char *known_defect;                           /* of the unit at hand; NULL: none */
     size_t edge;                                        /* SIZE_MAX: of none */
@@ -69,9 +69,10 @@ void nd_explain_trial_count(const struct nd_explain_trial *trial, const double *
 
 /* Beside what nd_explain_find_habits has found (habits.c): whether that is a program of units; *program is
  * SIZE_MAX if it is none. Where an arithmetic is expected only programs of that one are thought of, and one of
- * them is found unless the units plainly follow something else: then *is_refuted. is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS]: all those that every unit that follows
- * *program follows, too. Then habits of units that it covers lose their program of values, and of the others
- * only kinds that follow one keep it. */
+ * them is found unless the units plainly follow something else: then *is_refuted.
+ * is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS]: all those that every unit that follows *program follows, too. Then
+ * habits of units that it covers lose their program of values, and of the others only kinds that follow one
+ * keep it. */
 void nd_explain_find_unit_habits(struct nd_explain_habit *habits, size_t n,
                                  enum nd_explain_expectation expectation, size_t *program, bool *is_possible,
                                  bool *is_refuted);

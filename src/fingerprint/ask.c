@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "exact/ops.h"
+#include "eval/ops.h"
 
 enum { OPSET = 21 };
 

@@ -22,7 +22,7 @@
 
 #include <stdint.h>
 
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 #include "fingerprint/trial.h"
 
 enum nd_elementwise_op { ND_ELEMENTWISE_ADD, ND_ELEMENTWISE_SUB, ND_ELEMENTWISE_MUL };

@@ -11,8 +11,8 @@
 #ifndef ND_FINGERPRINT_MEAN_H
 #define ND_FINGERPRINT_MEAN_H
 
+#include "arith/requantise.h"
 #include "base/error.h"
-#include "exact/programs/requantise.h"
 
 enum { ND_MEAN_MAX_SIDE = 8, ND_MEAN_MAX_STAGES = 3, ND_MEAN_NO_SHIFT = -1, ND_MEAN_NAME_BYTES = 160 };
 

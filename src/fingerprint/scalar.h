@@ -14,7 +14,7 @@
 #define ND_FINGERPRINT_SCALAR_H
 
 #include "base/error.h"
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 
 enum nd_scalar_value {
     ND_SCALAR_EXACT,

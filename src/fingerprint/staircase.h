@@ -8,8 +8,8 @@
 #ifndef ND_FINGERPRINT_STAIRCASE_H
 #define ND_FINGERPRINT_STAIRCASE_H
 
+#include "arith/requantise.h"
 #include "base/error.h"
-#include "exact/programs/requantise.h"
 
 /* One staircase: codes of the accumulators first, first + 1, ... Borrowed. */
 struct nd_staircase {

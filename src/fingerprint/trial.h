@@ -5,7 +5,7 @@
 #ifndef ND_FINGERPRINT_TRIAL_H
 #define ND_FINGERPRINT_TRIAL_H
 
-#include "exact/array.h"
+#include "eval/array.h"
 #include "model/compose.h"
 #include "npudiff/device.h"
 

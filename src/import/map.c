@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "import/yaml_map.h"
+#include "base/yaml_map.h"
 #include "npudiff/parse.h"
 
 enum { MAX_MAP_BYTES = 64 << 20 };

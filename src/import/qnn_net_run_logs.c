@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/yaml_map.h"
 #include "import/qnn_net_run.h"
-#include "import/yaml_map.h"
 #include "npudiff/parse.h"
 
 enum { MAX_YAML_BYTES = 64 << 20, MAX_LOG_BYTES = 256 << 20, MAX_HEADER_LINES = 50 };

@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "base/yaml_map.h"
 #include "import/formats.h"
-#include "import/yaml_map.h"
 #include "npudiff/parse.h"
 #include "probe/source.h"
 

@@ -6,7 +6,7 @@
 #ifndef ND_IMPORT_STATEMENTS_H
 #define ND_IMPORT_STATEMENTS_H
 
-#include "import/yaml_map.h"
+#include "base/yaml_map.h"
 
 /* In the order of the table in statements.c. */
 enum nd_stated_key {

@@ -4,9 +4,9 @@
 #define ND_JUDGE_ACCURACY_H
 
 #include "judge/churn.h"
-#include "judge/paired.h"
 #include "judge/spread.h"
 #include "npudiff/capture.h"
+#include "stats/paired.h"
 
 /* The top-1 class of every sample (the lowest index of equals; -1: no number among the values) in new memory,
  * [n_samples] of the capture's probe. ND_ERR_NOT_FOUND: only digests are stored. */

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/resample.h"
+#include "stats/resample.h"
 
 size_t nd_churn_pair_index(size_t n_devices, size_t ref, size_t test)
 {

@@ -5,8 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "judge/paired.h"
-#include "judge/proportion.h"
+#include "stats/paired.h"
+#include "stats/proportion.h"
 
 struct nd_predictions {
     size_t n_devices, n_samples; /* n_samples < 2^32 */

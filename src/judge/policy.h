@@ -2,7 +2,7 @@
 #ifndef ND_JUDGE_POLICY_H
 #define ND_JUDGE_POLICY_H
 
-#include "import/yaml_map.h"
+#include "base/yaml_map.h"
 #include "npudiff/probe.h"
 
 enum nd_policy_gate {

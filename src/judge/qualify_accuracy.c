@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "judge/multiplicity.h"
 #include "judge/qualify.h"
-#include "judge/sequential.h"
+#include "stats/multiplicity.h"
+#include "stats/sequential.h"
 
 /* ---- reading ---- */
 

@@ -6,9 +6,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/resample.h"
-#include "judge/normal.h"
 #include "judge/patterns.h"
+#include "stats/normal.h"
+#include "stats/resample.h"
 
 /* Families of contrasts; the intervals of a family hold together. */
 enum family { PAIRS, OWN, COMMON, QUANTISED, BEYOND, N_FAMILIES };

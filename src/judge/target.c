@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "compare/kernels/softmath.h"
-#include "explain/resample.h"
+#include "stats/resample.h"
+#include "stats/softmath.h"
 
 enum { N_STATISTICS = 6 };
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 #include "explain/doctor/doctor.h"
 
 enum { TRIAL_SAMPLES = 8 };

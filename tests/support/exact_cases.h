@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "exact/ops.h"
+#include "eval/ops.h"
 
 enum { MAX_TENSORS = 8 };
 

@@ -7,10 +7,10 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "explain/resample.h"
-#include "judge/paired.h"
-#include "judge/sequential.h"
 #include "judge/spread.h"
+#include "stats/paired.h"
+#include "stats/resample.h"
+#include "stats/sequential.h"
 
 /* What is true of every sample of a study of two devices. */
 struct study {

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "evidence/series.h"
+#include "stats/series.h"
 
 static inline double series_normal(uint64_t *state)
 {

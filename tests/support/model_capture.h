@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "capture/write.h"
-#include "exact/emulate.h"
+#include "emulator/emulate.h"
 
 enum { MC_MAX_EDGES = 96, MC_SAMPLES = 10 };
 
@@ -18,8 +18,9 @@ struct mc_device {
     const char *wrong_edge;   /* sample 3, element 5 is a step off; NULL: none */
     const char *missing_edge; /* not captured; NULL: none */
     enum nd_capture_status state;
-    float brightness;     /* of the inputs; 0 stands for 1 */
-    const char *emulated; /* what exact/emulate.h reads, in the place of rounding and wrong_edge; NULL: none */
+    float brightness; /* of the inputs; 0 stands for 1 */
+    const char
+        *emulated; /* what emulator/emulate.h reads, in the place of rounding and wrong_edge; NULL: none */
 };
 
 struct mc_run {

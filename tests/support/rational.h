@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 
 /* n / d in lowest terms, d > 0. */
 struct rational {

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exact/programs/accumulate.h"
+#include "arith/accumulate.h"
 
 enum { N = 32 };
 

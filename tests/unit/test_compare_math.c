@@ -3,9 +3,9 @@
 
 #include "compare/accuracy.h"
 #include "compare/classes.h"
-#include "compare/kernels/softmath.h"
 #include "compare/metrics/distribution.h"
 #include "compare/repeats.h"
+#include "stats/softmath.h"
 #include "support/pair_check.h"
 
 static void assert_within(long double actual, long double expected, long double relative)

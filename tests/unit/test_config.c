@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "evidence/config.h"
+#include "config/config.h"
 #include "support/assert_text.h"
 #include "support/scratch.h"
 

@@ -12,9 +12,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/internal.h"
-#include "device/remote/remote_uri.h"
-#include "device/remote/resolve.h"
+#include "device/resolve.h"
 #include "npudiff/device.h"
+#include "remote/remote_uri.h"
 #include "support/scratch.h"
 
 static void put_text(const char *name, const char *text, bool is_program)

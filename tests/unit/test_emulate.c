@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "exact/emulate.h"
+#include "emulator/emulate.h"
 
 /* ---- items ---- */
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "exact/graph.h"
+#include "eval/graph.h"
 
 enum { MAX_EDGES = 96 };
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "exact/program.h"
+#include "eval/program.h"
 #include "support/assert_bits.h"
 
 static uint64_t next_random(uint64_t *seed)

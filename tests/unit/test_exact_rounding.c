@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 
 enum { N_ROUNDINGS = ND_ROUND_TO_ZERO + 1 };
 

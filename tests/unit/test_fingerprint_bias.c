@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arith/requantise.h"
 #include "base/error.h"
-#include "exact/programs/requantise.h"
 #include "fingerprint/bias.h"
 #include "fingerprint/random.h"
 #include "fingerprint/section.h"

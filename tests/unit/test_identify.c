@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exact/emulate.h"
+#include "emulator/emulate.h"
 #include "explain/identify/identify.h"
 
 static uint64_t seed = 20261121;

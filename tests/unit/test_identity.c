@@ -7,8 +7,8 @@
 
 #include "base/process.h"
 #include "base/strbuf.h"
-#include "device/remote/identity.h"
-#include "device/remote/identity_text.h"
+#include "remote/identity.h"
+#include "remote/identity_text.h"
 #include "support/scratch.h"
 
 #define MARKER "mark-7"

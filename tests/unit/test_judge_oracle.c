@@ -7,11 +7,11 @@
 
 #include "support/main.h"
 
-#include "judge/multiplicity.h"
-#include "judge/normal.h"
-#include "judge/paired.h"
-#include "judge/proportion.h"
-#include "judge/sequential.h"
+#include "stats/multiplicity.h"
+#include "stats/normal.h"
+#include "stats/paired.h"
+#include "stats/proportion.h"
+#include "stats/sequential.h"
 
 enum { MAX_LIST = 16 };
 

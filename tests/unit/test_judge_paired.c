@@ -7,8 +7,8 @@
 #include "support/judge_study.h"
 #include "support/main.h"
 
-#include "judge/multiplicity.h"
-#include "judge/proportion.h"
+#include "stats/multiplicity.h"
+#include "stats/proportion.h"
 
 static struct nd_question question_of(enum nd_question_kind kind, double margin)
 {

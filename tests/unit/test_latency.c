@@ -7,10 +7,10 @@
 
 #include "base/error.h"
 #include "capture/write.h"
-#include "evidence/change.h"
-#include "evidence/latency.h"
-#include "evidence/mixture.h"
+#include "latency/latency.h"
 #include "npudiff/evidence.h"
+#include "stats/change.h"
+#include "stats/mixture.h"
 #include "support/latency_series.h"
 #include "support/scratch.h"
 
@@ -174,7 +174,8 @@ static void verdicts_on_series_of_known_truth_hold(void **state)
     }
 }
 
-static enum nd_latency_verdict verdict_of(void (*draw)(double *, size_t, uint64_t *), size_t n, size_t n_warm_up)
+static enum nd_latency_verdict verdict_of(void (*draw)(double *, size_t, uint64_t *), size_t n,
+                                          size_t n_warm_up)
 {
     double us[RUNS];
     uint64_t random = seed;
@@ -203,7 +204,8 @@ static void overwhelming_evidence_needs_no_200_runs(void **state)
     assert_int_equal(verdict_of(series_two_5, 150, ND_LATENCY_DETECT), ND_LATENCY_TWO_MODES);
     assert_int_equal(verdict_of(series_lognormal, 150, ND_LATENCY_DETECT), ND_LATENCY_TOO_FEW);
     assert_int_equal(verdict_of(series_outliers, 100, ND_LATENCY_DETECT), ND_LATENCY_TOO_FEW);
-    struct nd_latency few = {.n = 60, .n_timed = 59, .n_warm_up = 1, .join = {.state = ND_JOIN_KNOWN, .p = 3e-48}};
+    struct nd_latency few = {
+        .n = 60, .n_timed = 59, .n_warm_up = 1, .join = {.state = ND_JOIN_KNOWN, .p = 3e-48}};
     struct nd_latency_options options;
     nd_latency_options_init(&options);
     nd_latency_conclude(&options, &few);

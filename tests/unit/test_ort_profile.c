@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evidence/ort_profile.h"
-#include "evidence/qnn_csv.h"
+#include "placement/ort_profile.h"
+#include "placement/qnn_csv.h"
 
 static uint64_t next_random(uint64_t *seed)
 {

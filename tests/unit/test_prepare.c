@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "device/prepare/prepare_internal.h"
+#include "qnn/prepare_internal.h"
 #include "support/scratch.h"
 
 /* ---- names ---- */

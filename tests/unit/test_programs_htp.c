@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exact/linear.h"
-#include "exact/programs/htp.h"
+#include "arith/htp.h"
+#include "eval/linear.h"
 #include "support/assert_bits.h"
 
 enum { MAX_INPUTS = 3, MAX_BYTES = 1 << 18 };

@@ -11,9 +11,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "device/remote/remote.h"
-#include "device/remote/remote_script.h"
-#include "device/remote/remote_session.h"
+#include "remote/remote.h"
+#include "remote/remote_script.h"
+#include "remote/remote_session.h"
 #include "support/fake_run.h"
 #include "support/scratch.h"
 

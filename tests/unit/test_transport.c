@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sha256.h"
-#include "device/remote/transport.h"
+#include "remote/transport.h"
 #include "support/scratch.h"
 
 /* `sh` on this machine, and for what only a tool can do wrong a stand-in of ssh: a script that gets the words

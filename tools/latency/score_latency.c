@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "evidence/mixture.h"
 #include "npudiff/evidence.h"
 #include "npudiff/parse.h"
+#include "stats/mixture.h"
 #include "support/latency_series.h"
 
 enum { MOST_RUNS = 2000 };

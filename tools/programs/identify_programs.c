@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "exact/emulate.h"
+#include "emulator/emulate.h"
 #include "explain/identify/identify.h"
 #include "npudiff/probe.h"
 

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "compare/kernels/softmath.h"
+#include "stats/softmath.h"
 
 static const struct nd_field fields[] = {
     {ND_FIELD_COUNT, offsetof(struct nd_distribution_state, n_samples), 0},

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 #include "explain/doctor/internal.h"
 
 /* A program that rounds twice, or through a multiplier of few bits, misses the nearest code only where the

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "exact/rounding.h"
+#include "eval/rounding.h"
 #include "explain/doctor/values_internal.h"
 
 /* ---- clamps and a gain ---- */

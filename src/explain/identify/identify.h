@@ -1,4 +1,4 @@
-/* Which programs (exact/programs/programs.h) the codes of a unit leave possible: a set, never a guess of one.
+/* Which programs (arith/programs.h) the codes of a unit leave possible: a set, never a guess of one.
  *
  *     struct nd_identify_tally tally = {0};                    one per unit, or thread and unit
  *     ... nd_identify_unit(&tally, &unit, err) for every sample, in any order ...
@@ -21,9 +21,9 @@
 #ifndef ND_EXPLAIN_IDENTIFY_IDENTIFY_H
 #define ND_EXPLAIN_IDENTIFY_IDENTIFY_H
 
+#include "arith/programs.h"
 #include "base/strbuf.h"
-#include "exact/graph.h"
-#include "exact/programs/programs.h"
+#include "eval/graph.h"
 
 enum {
     ND_IDENTIFY_BINS = 32,     /* of the fraction */

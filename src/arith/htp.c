@@ -1,0 +1,129 @@
+#include "arith/htp.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "arith/htp_internal.h"
+
+static const struct nd_unit_program programs[] = {
+    {"htp-v73", "HTP v73, v75, v79 and v81, QAIRT 2.47 and 2.51", ND_HTP_V73, false},
+    {"htp-v69", "HTP v68 and v69, QAIRT 2.47 and 2.51", ND_HTP_V69, false},
+    {"htp-v73:2.48", "HTP v73, v75, v79 and v81, QAIRT 2.48 to 2.50", ND_HTP_V73, true},
+    {"htp-v69:2.48", "HTP v68 and v69, QAIRT 2.48 to 2.50", ND_HTP_V69, true},
+};
+
+static const struct {
+    const char *op_type;
+    nd_htp_family *family;
+} families[] = {
+    {"Conv", nd_htp_linear},
+    {"Gemm", nd_htp_linear},
+    {"MatMul", nd_htp_linear},
+    {"Add", nd_htp_add},
+    {"Mul", nd_htp_mul},
+    {"GlobalAveragePool", nd_htp_mean},
+    {"ReduceMean", nd_htp_mean},
+    {"LayerNormalization", nd_htp_norm},
+    {"Abs", nd_htp_table},
+    {"Elu", nd_htp_table},
+    {"Exp", nd_htp_table},
+    {"Gelu", nd_htp_table},
+    {"HardSwish", nd_htp_table},
+    {"Relu", nd_htp_table},
+    {"Sigmoid", nd_htp_table},
+    {"Sin", nd_htp_table},
+    {"Sqrt", nd_htp_table},
+    {"Tanh", nd_htp_table},
+    {"Concat", nd_htp_move},
+    {"DepthToSpace", nd_htp_move},
+    {"Flatten", nd_htp_move},
+    {"Gather", nd_htp_move},
+    {"Identity", nd_htp_move},
+    {"MaxPool", nd_htp_move},
+    {"GlobalMaxPool", nd_htp_move},
+    {"Reshape", nd_htp_move},
+    {"Slice", nd_htp_move},
+    {"SpaceToDepth", nd_htp_move},
+    {"Split", nd_htp_move},
+    {"Squeeze", nd_htp_move},
+    {"Transpose", nd_htp_move},
+    {"Unsqueeze", nd_htp_move},
+};
+
+const struct nd_unit_program *nd_unit_programs(size_t *n)
+{
+    *n = sizeof programs / sizeof programs[0];
+    return programs;
+}
+
+const struct nd_unit_program *nd_unit_program_from_name(const char *name)
+{
+    for (size_t i = 0; i < sizeof programs / sizeof programs[0]; i++)
+        if (strcmp(programs[i].name, name) == 0)
+            return &programs[i];
+    return NULL;
+}
+
+static bool is_plain(const struct nd_quant *quant)
+{
+    return quant != NULL && quant->n == 1 && quant->scale[0] > 0 && isfinite(quant->scale[0]);
+}
+
+const struct nd_quant *nd_htp_plain(const struct nd_htp_job *job, size_t i)
+{
+    if (!nd_linear_has(job->call, i) || !is_plain(job->call->inputs[i].quant))
+        return NULL;
+    return job->call->inputs[i].quant;
+}
+
+const struct nd_quant *nd_htp_plain_output(const struct nd_htp_job *job)
+{
+    return is_plain(job->call->out_quant) ? job->call->out_quant : NULL;
+}
+
+bool nd_htp_all_are(const struct nd_htp_job *job, size_t n, enum nd_dtype dtype)
+{
+    bool are = job->unit->dtype == dtype && nd_htp_plain_output(job) != NULL;
+    for (size_t i = 0; i < n && are; i++)
+        are = nd_htp_plain(job, i) != NULL && job->call->inputs[i].values->dtype == dtype;
+    return are;
+}
+
+struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job)
+{
+    struct nd_htp_bounds bounds;
+    const struct nd_quant *quant = job->call->out_quant;
+    nd_code_range(job->unit->dtype, &bounds.low, &bounds.high);
+    double scale = (double)quant->scale[0], zero = (double)quant->zero_point[0], most = bounds.high;
+    if (job->call->low > -HUGE_VAL)
+        bounds.low = fmin(fmax(bounds.low, rint(job->call->low / scale) + zero), most);
+    if (job->call->high < HUGE_VAL)
+        bounds.high = fmax(fmin(bounds.high, rint(job->call->high / scale) + zero), bounds.low);
+    return bounds;
+}
+
+enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                                   struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
+                                   struct nd_error *err)
+{
+    const struct nd_htp_job job = {program, unit, unit->call, memory, codes, is_covered};
+    const Onnx__NodeProto *node = unit->call->node;
+    *is_covered = false;
+    if (node == NULL || nd_onnx_domain(node->domain)[0] != '\0' ||
+        (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16))
+        return ND_OK;
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        if (strcmp(nd_onnx_text(node->op_type), families[i].op_type) != 0)
+            continue;
+        struct nd_error why;
+        enum nd_status status = families[i].family(&job, &why);
+        if (status == ND_ERR_UNSUPPORTED) { /* its operator is not evaluated */
+            nd_array_deinit(codes);
+            return ND_OK;
+        }
+        if (status != ND_OK && err != NULL)
+            *err = why;
+        return status;
+    }
+    return ND_OK;
+}

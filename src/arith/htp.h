@@ -1,0 +1,76 @@
+/* Programs of whole units: what the HTP (its simulator, QAIRT 2.47 to 2.51) makes of the codes that a unit
+ * reads, bit for bit. Formulas, and the evidence for each: HTP.md.
+ *
+ *     struct nd_exact_options options = {.struct_size = sizeof options, .make = ..., .given = device_codes};
+ *     static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+ *                                bool *is_made, struct nd_error *err)
+ *     {
+ *         return nd_unit_program_run(program, unit, memory, codes, is_made, err);
+ *     }
+ *
+ * With a device's codes given, what the program makes of each unit is compared with what the device made of the
+ * same inputs; without, the graph is what such a device would show. */
+#ifndef ND_ARITH_HTP_H
+#define ND_ARITH_HTP_H
+
+#include "eval/graph.h"
+
+enum nd_htp_arch {
+    ND_HTP_V69, /* and v68 */
+    ND_HTP_V73, /* and v75, v79, v81 */
+};
+
+struct nd_unit_program {
+    const char *name; /* static */
+    const char *summary;
+    enum nd_htp_arch arch;
+    bool rounds_products; /* uint8 Mul adds a half before its first shift: QAIRT 2.48 to 2.50 */
+};
+
+/* All of them. "htp-v69" and "htp-v73" are QAIRT 2.47 and 2.51; ":2.48" behind the name is 2.48 to 2.50. */
+const struct nd_unit_program *nd_unit_programs(size_t *n);
+/* NULL: none is called that. */
+const struct nd_unit_program *nd_unit_program_from_name(const char *name);
+
+/* What units of one sample made that the codes of their edges do not show: a MatMul whose second operand is the
+ * sum of a uint8 Add reads that sum with another zero point, from before it was clipped to the codes (HTP.md,
+ * "Operands that are calculated"). One for each run at a time. */
+struct nd_unit_memory;
+enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err);
+void nd_unit_memory_destroy(struct nd_unit_memory **memory);
+void nd_unit_memory_forget(struct nd_unit_memory *memory); /* before the next sample */
+/* The codes that the edge has are not those that a program made: then nothing else is known of it, either. */
+void nd_unit_memory_forget_edge(struct nd_unit_memory *memory, size_t edge);
+
+/* Makes the codes of one unit: codes, zeroed before, are an array of the output's shape, to be freed by the
+ * caller on success and failure. *is_covered false: the program does not say what the device makes of such a
+ * unit, and codes are left as they were; that is so for operators, quantisations and attributes on which there
+ * is no evidence. ND_ERR_FORMAT where shapes do not fit, ND_ERR_MEMORY. Threads may call at the same time
+ * with a memory each. memory NULL: none, then such a MatMul takes the codes for what was calculated. */
+enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                                   struct nd_unit_memory *memory, struct nd_array *codes, bool *is_covered,
+                                   struct nd_error *err);
+
+/* Whether the two make the same of every unit of the same operator and type. */
+bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                            const struct nd_exact_unit *unit);
+
+/* Which share of the codes of a unit that it covers the program may have off by one on a device that does
+ * follow it, as the formula is not complete (HTP.md); 0 where no code differed. 1: nothing is known of how an
+ * operand is brought there, and codes that differ say nothing. Asked before the next unit is run with that
+ * memory (NULL: none). */
+double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                             const struct nd_unit_memory *memory);
+
+/* What tells two programs apart in units of the operator with such codes. */
+struct nd_unit_difference {
+    const char *name;  /* "zero-point", "multiplier-bits", ...: stable */
+    const char *a, *b; /* what each does: "keeps 10 bits of the multiplier" */
+};
+enum { ND_UNIT_MOST_DIFFERENCES = 8 };
+/* out[ND_UNIT_MOST_DIFFERENCES]; how many. Texts are static. op_type may be several, joined by '+': the first
+ * counts. */
+size_t nd_unit_program_differences(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                                   const char *op_type, enum nd_dtype dtype, struct nd_unit_difference *out);
+
+#endif

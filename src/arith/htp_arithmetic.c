@@ -1,0 +1,11 @@
+/* What a sum of products becomes. */
+#include "arith/htp_internal.h"
+
+#include <math.h>
+
+double nd_htp_scale(const struct nd_htp_scaling *s, double a, const struct nd_htp_bounds *bounds)
+{
+    double q = floor((a + s->beta) / s->step);
+    double y = floor(s->c * s->step * (q + s->half) + 0.5) + s->zero;
+    return fmin(fmax(y, bounds->low), bounds->high);
+}

@@ -1,0 +1,113 @@
+/* What tells programs apart, and how far each is to be believed. HTP.md has the formulas and the evidence. */
+#include <string.h>
+
+#include "arith/htp_internal.h"
+
+/* What of a program decides the codes of a unit. */
+enum aspect {
+    NOTHING, /* all programs are one there */
+    BYTE_PRODUCTS,
+    WORD_PRODUCTS,
+    BYTE_MUL,
+};
+
+static bool begins_with(const char *op_types, const char *op_type)
+{
+    size_t n = strlen(op_type);
+    return strncmp(op_types, op_type, n) == 0 && (op_types[n] == '\0' || op_types[n] == '+');
+}
+
+static bool is_product(const char *op_type)
+{
+    return begins_with(op_type, "Conv") || begins_with(op_type, "Gemm") || begins_with(op_type, "MatMul");
+}
+
+static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
+{
+    if (is_product(op_type))
+        return dtype == ND_DTYPE_U8 ? BYTE_PRODUCTS : WORD_PRODUCTS;
+    return begins_with(op_type, "Mul") ? BYTE_MUL : NOTHING;
+}
+
+static const char *op_type_of(const struct nd_exact_unit *unit)
+{
+    return nd_onnx_text(unit->call->node != NULL ? unit->call->node->op_type : NULL);
+}
+
+bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                            const struct nd_exact_unit *unit)
+{
+    switch (aspect_of(op_type_of(unit), unit->dtype)) {
+    case BYTE_PRODUCTS:
+    case WORD_PRODUCTS:
+        return a->arch == b->arch;
+    case BYTE_MUL:
+        return a->rounds_products == b->rounds_products;
+    case NOTHING:
+        break;
+    }
+    return true;
+}
+
+double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                             const struct nd_unit_memory *memory)
+{
+    /* Twice what was seen at most, and codes of which too few were seen. */
+    static const double of_norms = 0.015, of_wide_means = 1e-4, of_wide_sums = 0.025;
+    const char *op_type = op_type_of(unit);
+    bool is_wide = unit->dtype == ND_DTYPE_U16;
+    if (strcmp(op_type, "LayerNormalization") == 0)
+        return of_norms;
+    if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))
+        return of_wide_means;
+    if (!is_product(op_type) || unit->call->n_inputs < 2 || unit->origins[1] != ND_EXACT_FROM_UNIT)
+        return 0;
+    if (is_wide)
+        return program->arch == ND_HTP_V69 ? of_wide_sums : 0;
+    return memory != NULL && nd_htp_recall_edge(memory, unit->input_edges[1]) != NULL ? 0 : 1;
+}
+
+static const struct {
+    enum aspect aspect;
+    const char *name;
+    const char *texts[2]; /* by enum nd_htp_arch */
+} properties[] = {
+    {BYTE_PRODUCTS,
+     "zero-point",
+     {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},
+    {BYTE_PRODUCTS, "multiplier-bits", {"keeps 10 bits of the multiplier", "keeps 11 bits of the multiplier"}},
+    {BYTE_PRODUCTS,
+     "half-granule",
+     {"multiplies what the first shift leaves", "adds half a granule to what the first shift leaves"}},
+    {BYTE_PRODUCTS,
+     "bias",
+     {"rounds the bias together with the zero point", "cuts the bias to a whole number in float32"}},
+    {WORD_PRODUCTS,
+     "zero-point",
+     {"folds the zero point into the sum before the shift", "adds the zero point after the shift"}},
+    {WORD_PRODUCTS,
+     "multiplier-bits",
+     {"keeps 10 bits of the multiplier, rounded half to even",
+      "keeps 21 bits of the multiplier, rounded half up"}},
+    {WORD_PRODUCTS,
+     "half-granule",
+     {"multiplies the whole sum", "multiplies the sum in granules, with half a granule added"}},
+};
+
+size_t nd_unit_program_differences(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                                   const char *op_type, enum nd_dtype dtype, struct nd_unit_difference *out)
+{
+    enum aspect aspect = aspect_of(op_type, dtype);
+    size_t n = 0;
+    for (size_t i = 0; i < sizeof properties / sizeof properties[0]; i++)
+        if (properties[i].aspect == aspect && a->arch != b->arch)
+            out[n++] = (struct nd_unit_difference){properties[i].name, properties[i].texts[a->arch],
+                                                   properties[i].texts[b->arch]};
+    if (aspect == BYTE_MUL && a->rounds_products != b->rounds_products) {
+        static const char *const texts[2] = {"cuts off the bits that the first shift of a product drops",
+                                             "rounds by the bits that the first shift of a product drops"};
+        out[n++] = (struct nd_unit_difference){"product-rounding", texts[a->rounds_products],
+                                               texts[b->rounds_products]};
+    }
+    return n;
+}

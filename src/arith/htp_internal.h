@@ -1,0 +1,88 @@
+/* What the families of the HTP's programs share. F(.) in comments is one float32 operation, z are zero points,
+ * s scales; x, w, y are codes. */
+#ifndef ND_ARITH_HTP_INTERNAL_H
+#define ND_ARITH_HTP_INTERNAL_H
+
+#include "arith/htp.h"
+#include "eval/linear_internal.h"
+
+/* One unit at work. */
+struct nd_htp_job {
+    const struct nd_unit_program *program;
+    const struct nd_exact_unit *unit;
+    const struct nd_linear_call *call; /* of the unit */
+    struct nd_unit_memory *memory;     /* nullable */
+    struct nd_array *codes;            /* to be made */
+    bool *is_covered;
+};
+
+typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
+nd_htp_family nd_htp_linear; /* htp_linear.c: Conv, Gemm, MatMul */
+nd_htp_family nd_htp_add;    /* htp_elementwise.c */
+nd_htp_family nd_htp_mul;    /* htp_elementwise.c: uint8 */
+nd_htp_family nd_htp_mean;   /* htp_pool.c: GlobalAveragePool, ReduceMean */
+nd_htp_family nd_htp_norm;   /* htp_norm.c: LayerNormalization */
+nd_htp_family nd_htp_table;  /* htp_table.c: uint8 functions of one input */
+nd_htp_family nd_htp_move;   /* htp_move.c: what moves codes or takes the greatest */
+
+/* ---- htp.c ---- */
+
+/* Input i as codes with one scale and one zero point, or NULL. */
+const struct nd_quant *nd_htp_plain(const struct nd_htp_job *job, size_t i);
+/* The same of the output. */
+const struct nd_quant *nd_htp_plain_output(const struct nd_htp_job *job);
+/* Whether the inputs from..n - 1 and the output are plain and of that type. */
+bool nd_htp_all_are(const struct nd_htp_job *job, size_t n, enum nd_dtype dtype);
+/* The bounds of codes, narrowed by Relu and Clip inside of the unit. */
+struct nd_htp_bounds {
+    double low, high;
+};
+struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job);
+
+/* ---- htp_memory.c ---- */
+
+/* What an edge is as signed 8-bit numbers, NULL where it is not known; and telling it, which takes the array.
+ */
+const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i);
+const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge);
+void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
+
+/* ---- htp_arithmetic.c ---- */
+
+/* floor(c step (floor((a + beta) / step) + half) + 1/2) + zero: what a sum of products becomes. */
+struct nd_htp_scaling {
+    double beta, c, step, half, zero;
+};
+double nd_htp_scale(const struct nd_htp_scaling *scaling, double a, const struct nd_htp_bounds *bounds);
+
+/* ---- htp_weights.c ---- */
+
+/* The second operand of a product as signed 8-bit weights, by column: all that goes into one output channel. */
+struct nd_htp_weights {
+    struct nd_array w8;
+    size_t n_columns, n_rows, n_inner; /* column of element i: see nd_htp_column */
+    double *r;                         /* [n_columns] what the weights were divided by; 1 where they fit */
+    double *sums;                      /* [n_columns] of w8 */
+    double scale;                      /* of uint16 operands: of the 8-bit codes that they become; else 0 */
+};
+/* *is_covered false: not weights that are known to be handled like this. Deinit in any case. */
+enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,
+                                   struct nd_error *err);
+void nd_htp_weights_deinit(struct nd_htp_weights *weights);
+
+/* ---- htp_linear.c, htp_linear16.c ---- */
+
+/* What goes into the output channel of a column: the bias is a code. */
+struct nd_htp_column {
+    double scale_x, scale_w, scale_y, zero_x, zero_y;
+    double r, sum;
+    double bias, bias_scale; /* bias_scale 0: no bias */
+    /* Of all columns, where weights have scales per channel, else scale_w, and 0 */
+    double largest_scale_w;
+    double largest_bias_scale, largest_bias; /* greatest |F(bias largest_bias_scale)| */
+    bool is_per_channel;
+};
+struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
+struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
+
+#endif

@@ -1,0 +1,70 @@
+/* Second operands of products as their makers made them. */
+#include <stdlib.h>
+
+#include "arith/htp_internal.h"
+#include "base/memory.h"
+
+struct nd_unit_memory {
+    size_t n_edges;
+    struct nd_array *bytes; /* [n_edges], without elements where nothing is known */
+};
+
+enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err)
+{
+    struct nd_unit_memory *memory = nd_calloc(1, sizeof *memory);
+    if (memory == NULL)
+        return nd_fail_memory(err);
+    memory->bytes = nd_calloc(n_edges, sizeof *memory->bytes);
+    if (memory->bytes == NULL) {
+        free(memory);
+        return nd_fail_memory(err);
+    }
+    memory->n_edges = n_edges;
+    *out = memory;
+    return ND_OK;
+}
+
+void nd_unit_memory_forget(struct nd_unit_memory *memory)
+{
+    for (size_t e = 0; e < memory->n_edges; e++)
+        nd_array_deinit(&memory->bytes[e]);
+}
+
+void nd_unit_memory_forget_edge(struct nd_unit_memory *memory, size_t edge)
+{
+    if (edge < memory->n_edges)
+        nd_array_deinit(&memory->bytes[edge]);
+}
+
+void nd_unit_memory_destroy(struct nd_unit_memory **memory)
+{
+    if (*memory == NULL)
+        return;
+    nd_unit_memory_forget(*memory);
+    free((*memory)->bytes);
+    free(*memory);
+    *memory = NULL;
+}
+
+const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge)
+{
+    if (memory == NULL || edge >= memory->n_edges || memory->bytes[edge].n == 0)
+        return NULL;
+    return &memory->bytes[edge];
+}
+
+const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
+{
+    return job->memory != NULL ? nd_htp_recall_edge(job->memory, job->unit->input_edges[i]) : NULL;
+}
+
+void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes)
+{
+    if (job->memory != NULL && job->unit->edge < job->memory->n_edges) {
+        nd_array_deinit(&job->memory->bytes[job->unit->edge]);
+        job->memory->bytes[job->unit->edge] = *bytes;
+    } else {
+        nd_array_deinit(bytes);
+    }
+    *bytes = (struct nd_array){0};
+}

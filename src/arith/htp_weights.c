@@ -1,0 +1,116 @@
+/* The weights of products: what the HTP multiplies with are signed 8-bit numbers. HTP.md, "Weights". */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arith/htp_internal.h"
+#include "arith/requantise.h"
+#include "base/memory.h"
+
+enum { LEAST_WEIGHT = -128, GREATEST_WEIGHT = 127, R_BITS = 11 };
+
+/* uint16 codes as 8-bit ones of 257 times the scale, by a 15-bit multiplier, less their zero point. */
+static double code_of_word(int64_t code, int64_t zero)
+{
+    enum { MULTIPLIER = 32640 /* 2^23 / 257 */, STEP = 257 };
+    int64_t offset = -((zero * MULTIPLIER) >> 16); /* arithmetic shifts: floor */
+    int64_t y = (((code * MULTIPLIER - 1) >> 16) + offset + 64) >> 7;
+    int64_t zero8 = (2 * zero + STEP) / (2 * STEP);
+    return (double)(y < -zero8 ? -zero8 : y > 255 - zero8 ? 255 - zero8 : y);
+}
+
+static double clip_weight(double w)
+{
+    return fmin(fmax(w, LEAST_WEIGHT), GREATEST_WEIGHT);
+}
+
+/* Codes less zero point, as they are before they have to fit 8 bits. */
+static enum nd_status read_weights(struct nd_htp_weights *weights, const struct nd_htp_job *job,
+                                   struct nd_error *err)
+{
+    const struct nd_linear_input *input = &job->call->inputs[1];
+    bool is_word = input->values->dtype == ND_DTYPE_U16;
+    double largest;
+    if (!is_word) {
+        enum nd_status status = nd_linear_wholes(job->call, 1, &weights->w8, &largest, err);
+        bool is_calculated = job->unit->origins[1] == ND_EXACT_FROM_UNIT;
+        const struct nd_array *bytes = nd_htp_recall(job, 1);
+        bool is_known = bytes != NULL && bytes->n == weights->w8.n;
+        for (size_t i = 0; is_calculated && status == ND_OK && i < weights->w8.n; i++)
+            weights->w8.x[i] = is_known ? bytes->x[i] : clip_weight(weights->w8.x[i]);
+        return status;
+    }
+    enum nd_status status = nd_array_copy(input->values, &weights->w8, err);
+    weights->w8.dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
+    weights->scale = (double)(257.0F * input->quant->scale[0]);
+    for (size_t i = 0; status == ND_OK && i < weights->w8.n; i++)
+        weights->w8.x[i] = code_of_word((int64_t)weights->w8.x[i], input->quant->zero_point[0]);
+    return status;
+}
+
+/* Element i is in row i / n_inner % n_rows of column i / (n_inner n_rows) n_inner + i % n_inner. */
+static void find_columns(struct nd_htp_weights *weights, const struct nd_htp_job *job)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    const struct nd_shape *shape = &weights->w8.shape;
+    const char *op_type = job->call->node->op_type;
+    bool is_first =
+        strcmp(op_type, "Conv") == 0 || (strcmp(op_type, "Gemm") == 0 && nd_op_i(&op_call, "transB", 0) != 0);
+    if (is_first) {
+        weights->n_inner = 1;
+        weights->n_columns = (size_t)shape->dims[0];
+        weights->n_rows = nd_dims_product(shape, 1, shape->rank);
+    } else {
+        weights->n_inner = (size_t)shape->dims[shape->rank - 1];
+        weights->n_rows = (size_t)shape->dims[shape->rank - 2];
+        weights->n_columns = nd_dims_product(shape, 0, shape->rank - 2) * weights->n_inner;
+    }
+}
+
+/* Makes the weights of one column fit, which its own data decide, not its encoding. */
+static void fit_column(struct nd_htp_weights *weights, size_t column)
+{
+    double most = 0, least = 0, sum = 0;
+    size_t n_inner = weights->n_inner, n_rows = weights->n_rows;
+    double *w = weights->w8.x + column / n_inner * n_inner * n_rows + column % n_inner;
+    for (size_t row = 0; row < n_rows; row++) {
+        most = fmax(most, w[row * n_inner]);
+        least = fmin(least, w[row * n_inner]);
+    }
+    double r = 1;
+    if (most > GREATEST_WEIGHT || least < LEAST_WEIGHT) {
+        r = nd_multiplier_round(fmax(most / GREATEST_WEIGHT, least / LEAST_WEIGHT), R_BITS, ND_ROUND_HALF_EVEN);
+        double factor = rint(0x1p16 / r) * 0x1p-16;
+        for (size_t row = 0; row < n_rows; row++)
+            w[row * n_inner] = clip_weight(floor(w[row * n_inner] * factor + 0.5));
+    }
+    for (size_t row = 0; row < n_rows; row++)
+        sum += w[row * n_inner];
+    weights->r[column] = r;
+    weights->sums[column] = sum;
+}
+
+enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,
+                                   struct nd_error *err)
+{
+    *weights = (struct nd_htp_weights){0};
+    enum nd_status status = read_weights(weights, job, err);
+    if (status != ND_OK)
+        return status;
+    find_columns(weights, job);
+    weights->r = nd_calloc(weights->n_columns, sizeof *weights->r);
+    weights->sums = nd_calloc(weights->n_columns, sizeof *weights->sums);
+    if (weights->r == NULL || weights->sums == NULL)
+        return nd_fail_memory(err);
+    for (size_t c = 0; c < weights->n_columns; c++)
+        fit_column(weights, c);
+    return ND_OK;
+}
+
+void nd_htp_weights_deinit(struct nd_htp_weights *weights)
+{
+    nd_array_deinit(&weights->w8);
+    free(weights->r);
+    free(weights->sums);
+    *weights = (struct nd_htp_weights){0};
+}

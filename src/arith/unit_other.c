@@ -1,0 +1,98 @@
+#include "arith/unit_other.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "eval/linear_internal.h"
+
+const char *nd_unit_known_defect(const struct nd_exact_unit *unit)
+{
+    const struct nd_linear_call *call = unit->call;
+    if (call->node == NULL || strcmp(nd_onnx_text(call->node->op_type), "Conv") != 0 ||
+        !nd_linear_has(call, 0) || !nd_linear_has(call, 1))
+        return NULL;
+    const struct nd_shape *x = &call->inputs[0].values->shape, *w = &call->inputs[1].values->shape;
+    bool is_depthwise = x->rank == 4 && w->rank == 4 && x->dims[1] > 1 && w->dims[1] == 1;
+    /* tools/score_healthy, QAIRT 2.51: seeds 1018, 1020, 1021, 2003, 2029, 2031 and 3031, v69 and v75. */
+    return is_depthwise && w->dims[2] == 1 && w->dims[3] == 1
+               ? "the provider is known to compute depthwise 1x1 convolutions wrongly, on every chip"
+               : NULL;
+}
+
+size_t nd_unit_n_inputs(const struct nd_exact_unit *unit)
+{
+    return unit->call->n_inputs;
+}
+
+enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                                const struct nd_unit_encodings *encodings, struct nd_array *codes,
+                                bool *is_covered, struct nd_error *err)
+{
+    struct nd_linear_input inputs[ND_UNIT_MOST_INPUTS];
+    struct nd_linear_call call = *unit->call;
+    struct nd_exact_unit other = *unit;
+    *is_covered = false;
+    if (call.n_inputs > ND_UNIT_MOST_INPUTS)
+        return ND_OK;
+    for (size_t i = 0; i < call.n_inputs; i++) {
+        inputs[i] = call.inputs[i];
+        if (encodings->inputs[i] != NULL && inputs[i].quant != NULL)
+            inputs[i].quant = encodings->inputs[i];
+    }
+    call.inputs = inputs;
+    other.call = &call;
+    if (encodings->output != NULL) {
+        call.out_quant = encodings->output;
+        other.dtype = encodings->dtype;
+    }
+    return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
+}
+
+void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes)
+{
+    const struct nd_quant *quant = unit->call->out_quant;
+    double lowest, highest, low = unit->call->low, high = unit->call->high;
+    nd_code_range(unit->dtype, &lowest, &highest);
+    if (quant->n != 1)
+        return;
+    if (unit->call->node != NULL)
+        nd_linear_fold(unit->call->node, unit->call->n_inputs, unit->call->inputs, &low, &high);
+    double scale = (double)quant->scale[0], zero = (double)quant->zero_point[0];
+    if (low > -HUGE_VAL)
+        lowest = fmin(fmax(lowest, rint(low / scale) + zero), highest);
+    if (high < HUGE_VAL)
+        highest = fmax(fmin(highest, rint(high / scale) + zero), lowest);
+    for (size_t i = 0; i < codes->n; i++)
+        codes->x[i] = fmin(fmax(codes->x[i], lowest), highest);
+}
+
+static double gate_of(double x, bool is_hard)
+{
+    return is_hard ? fmin(fmax(x / 6 + 0.5, 0), 1) : 1 / (1 + exp(-x));
+}
+
+/* A value of the function in float32, times the reciprocal of the scale. */
+static double gated_code(const struct nd_exact_unit *unit, const struct nd_quant *from, double code,
+                         bool is_hard)
+{
+    const struct nd_quant *to = unit->call->out_quant;
+    double low, high, x = (double)((float)(code - (double)from->zero_point[0]) * from->scale[0]);
+    nd_code_range(unit->dtype, &low, &high);
+    float inverse = 1 / to->scale[0], y = (float)(x * gate_of(x, is_hard));
+    return fmin(fmax((double)rintf(y * inverse) + (double)to->zero_point[0], low), high);
+}
+
+enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, size_t i, bool is_hard,
+                                 struct nd_array *codes, bool *is_covered, struct nd_error *err)
+{
+    const struct nd_linear_input *input = &unit->call->inputs[i];
+    *is_covered = false;
+    if (input->values == NULL || input->quant == NULL || input->quant->n != 1 ||
+        unit->call->out_quant->n != 1 || input->values->dtype != ND_DTYPE_U8 || unit->dtype != ND_DTYPE_U8)
+        return ND_OK;
+    enum nd_status status = nd_array_make(codes, unit->dtype, &input->values->shape, err);
+    for (size_t k = 0; status == ND_OK && k < codes->n; k++)
+        codes->x[k] = gated_code(unit, input->quant, input->values->x[k], is_hard);
+    *is_covered = status == ND_OK;
+    return status;
+}

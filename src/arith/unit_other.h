@@ -1,0 +1,36 @@
+/* Units made in another way than one operator with the model's encodings: with other encodings of what is read
+ * or made, narrowed by what comes after, or two operators as one function. */
+#ifndef ND_ARITH_UNIT_OTHER_H
+#define ND_ARITH_UNIT_OTHER_H
+
+#include "arith/htp.h"
+
+enum { ND_UNIT_MOST_INPUTS = 8 };
+
+/* Encodings that take the place of a unit's own, each of one scale; NULL: its own. Borrowed. */
+struct nd_unit_encodings {
+    const struct nd_quant *inputs[ND_UNIT_MOST_INPUTS];
+    const struct nd_quant *output;
+    enum nd_dtype dtype; /* of the output, where that is given */
+};
+
+/* What the provider is known to compute wrongly of such a unit on every chip, as a sentence; NULL: nothing.
+ * Static. */
+const char *nd_unit_known_defect(const struct nd_exact_unit *unit);
+
+size_t nd_unit_n_inputs(const struct nd_exact_unit *unit);
+
+/* As nd_unit_program_run, without a memory. A unit with more than ND_UNIT_MOST_INPUTS inputs is not covered. */
+enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                                const struct nd_unit_encodings *encodings, struct nd_array *codes,
+                                bool *is_covered, struct nd_error *err);
+
+/* Narrows codes of the unit's encoding to what its own Relu or Clip leaves. */
+void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes);
+
+/* x times Sigmoid(x), or where is_hard HardSigmoid(x) with alpha 1/6 and beta 1/2, as one function of input i
+ * of the unit (HTP.md, "Tables"). uint8 only: else *is_covered is false. ND_ERR_MEMORY. */
+enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, size_t i, bool is_hard,
+                                 struct nd_array *codes, bool *is_covered, struct nd_error *err);
+
+#endif

@@ -1,0 +1,59 @@
+/* What the files of the evaluation share: graph.c prepares a model, graph_run.c takes a sample through it,
+ * graph_unit.c works out one unit. */
+#ifndef ND_EVAL_GRAPH_INTERNAL_H
+#define ND_EVAL_GRAPH_INTERNAL_H
+
+#include "eval/graph.h"
+#include "eval/ops_internal.h"
+#include "model/internal.h"
+#include "model/quant.h"
+
+struct nd_exact_graph {
+    const struct nd_model *model;
+    size_t *unit_of_node;         /* the QuantizeLinear into whose unit a node falls, or ND_NO_INDEX */
+    struct nd_array *constants;   /* [n_tensors]: rank < 0 where a tensor is none */
+    struct nd_node_quant *quants; /* [n_nodes]: of Q and DQ nodes */
+    size_t *last_use;             /* [n_tensors]: the node after which nobody reads the tensor */
+};
+
+/* One sample on its way. */
+struct nd_exact_run {
+    const struct nd_exact_graph *g;
+    const struct nd_graph *graph;
+    const struct nd_exact_options *options;
+    struct nd_array *values; /* [n_tensors]: rank < 0 while not computed */
+    bool *is_missed;         /* [n_tensors]: edges that could not be evaluated, and are not given; NULL: none */
+    bool is_ended;           /* a callback returned an error: no unit's own fault */
+    nd_exact_found *found;
+    void *context;
+};
+
+enum { ND_EXACT_MAX_OPERANDS = 256 };
+
+/* Stands for a tensor that has no values. */
+struct nd_array nd_exact_none(void);
+
+/* Input or output i of a node: a tensor, or ND_NO_INDEX. */
+size_t nd_exact_used(const struct nd_graph *graph, size_t node, size_t i);
+size_t nd_exact_made(const struct nd_graph *graph, size_t node, size_t i);
+
+/* The tensor's values, computed or constant; NULL while there are none. */
+const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t tensor);
+
+/* Runs one node, and before it what its inputs need; a unit's inner operators are run only when the unit is not
+ * linear. */
+enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct nd_error *err);
+enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
+
+/* Whether the edge that the tensor is, or stands for, is given and need not be computed; and its codes. */
+bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t tensor);
+enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err);
+
+/* Tells of the edge that the tensor is, if it is one, and puts the given values in its place. */
+enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_exact_way way,
+                             struct nd_error *err);
+
+/* Codes of a QuantizeLinear: of a unit by its exact values, of a graph input as ONNX has it. */
+enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, struct nd_error *err);
+
+#endif

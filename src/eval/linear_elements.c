@@ -1,0 +1,143 @@
+/* Units that work element by element: real inputs are exact doubles, and so are sums and products of two as
+ * wide numbers. */
+#include "eval/linear_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+static bool is_op(const struct nd_linear_call *call, const char *op_type)
+{
+    return strcmp(call->node->op_type, op_type) == 0;
+}
+
+/* The shape that all inputs are repeated to. */
+static enum nd_status common_shape(const struct nd_linear_call *call, struct nd_shape *shape,
+                                   struct nd_error *err)
+{
+    const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
+    enum nd_status status = ND_OK;
+    if (call->opset < 7)
+        return nd_linear_unsupported(call, err, "broadcasting before opset 7");
+    *shape = call->inputs[0].values->shape;
+    for (size_t i = 1; i < call->n_inputs && status == ND_OK; i++)
+        status = !nd_linear_has(call, i)
+                     ? nd_linear_unsupported(call, err, "an operand that is missing")
+                     : nd_op_broadcast(&op_call, &call->inputs[i].values->shape, shape, err);
+    return status;
+}
+
+static void add_operand(const struct nd_array *operand, double sign, struct nd_linear_result *result)
+{
+    struct nd_walk walk = {0};
+    for (int axis = 0; axis < result->shape.rank; axis++)
+        nd_walk_axis(&walk, result->shape.dims[axis], nd_broadcast_stride(operand, &result->shape, axis), 0, 0);
+    struct nd_ratio *v = result->v;
+    for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
+        for (ptrdiff_t i = 0; i < walk.n; i++, v++)
+            v->numerator =
+                nd_wide_add(v->numerator, nd_wide_from(sign * operand->x[walk.at[0] + i * walk.step[0]]));
+}
+
+enum nd_status nd_linear_sum(const struct nd_linear_call *call, struct nd_linear_result *result,
+                             struct nd_error *err)
+{
+    struct nd_shape shape;
+    struct nd_array operand = {0};
+    enum nd_status status = common_shape(call, &shape, err);
+    if (status == ND_OK)
+        status = nd_linear_make(result, &shape, err);
+    for (size_t i = 0; i < call->n_inputs && status == ND_OK; i++) {
+        status = nd_linear_reals(call, i, &operand, err);
+        if (status == ND_OK)
+            add_operand(&operand, i > 0 && is_op(call, "Sub") ? -1 : 1, result);
+    }
+    nd_array_deinit(&operand);
+    return status;
+}
+
+static struct nd_ratio product_of(double a, double b)
+{
+    return (struct nd_ratio){nd_wide_product(a, b), nd_wide_from(1)};
+}
+
+static struct nd_ratio quotient_of(double a, double b)
+{
+    return b < 0 ? nd_ratio_of(-a, -b) : nd_ratio_of(a, b);
+}
+
+static struct nd_ratio prelu_of(double x, double slope)
+{
+    return x < 0 ? product_of(x, slope) : nd_ratio_of(x, 1);
+}
+
+static void combine(struct nd_ratio (*function)(double a, double b), const struct nd_array *a,
+                    const struct nd_array *b, struct nd_linear_result *result)
+{
+    struct nd_walk walk = {0};
+    for (int axis = 0; axis < result->shape.rank; axis++)
+        nd_walk_axis(&walk, result->shape.dims[axis], nd_broadcast_stride(a, &result->shape, axis),
+                     nd_broadcast_stride(b, &result->shape, axis), 0);
+    struct nd_ratio *v = result->v;
+    for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
+        for (ptrdiff_t i = 0; i < walk.n; i++)
+            *v++ = function(a->x[walk.at[0] + i * walk.step[0]], b->x[walk.at[1] + i * walk.step[1]]);
+}
+
+enum nd_status nd_linear_pair(const struct nd_linear_call *call, struct nd_linear_result *result,
+                              struct nd_error *err)
+{
+    struct nd_shape shape;
+    struct nd_array a = {0}, b = {0};
+    if (call->n_inputs != 2)
+        return nd_linear_unsupported(call, err, "another number of inputs than two");
+    enum nd_status status = common_shape(call, &shape, err);
+    if (status == ND_OK)
+        status = nd_linear_reals(call, 0, &a, err);
+    if (status == ND_OK)
+        status = nd_linear_reals(call, 1, &b, err);
+    if (status == ND_OK)
+        status = nd_linear_make(result, &shape, err);
+    if (status == ND_OK)
+        combine(is_op(call, "Mul") ? product_of : is_op(call, "Div") ? quotient_of : prelu_of, &a, &b, result);
+    nd_array_deinit(&a);
+    nd_array_deinit(&b);
+    return status;
+}
+
+static struct nd_wide clamped(struct nd_wide x, double low, double high)
+{
+    if (nd_wide_compare(x, nd_wide_from(low)) < 0)
+        return nd_wide_from(low);
+    return nd_wide_compare(x, nd_wide_from(high)) > 0 ? nd_wide_from(high) : x;
+}
+
+/* x (x + 3) / 6 between -3 and 3: the 1/6 of the specification as the number that it is. */
+static struct nd_ratio hard_swish_of(double x)
+{
+    if (fabs(x) >= 3)
+        return nd_ratio_of(x > 0 ? x : 0, 1);
+    return (struct nd_ratio){nd_wide_add(nd_wide_product(x, x), nd_wide_product(3, x)), nd_wide_from(6)};
+}
+
+enum nd_status nd_linear_unary(const struct nd_linear_call *call, struct nd_linear_result *result,
+                               struct nd_error *err)
+{
+    const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
+    bool is_sigmoid = is_op(call, "HardSigmoid"), is_swish = is_op(call, "HardSwish");
+    double alpha = nd_op_f(&op_call, "alpha", (double)(is_sigmoid ? 0.2f : 0.01f));
+    double beta = nd_op_f(&op_call, "beta", 0.5);
+    struct nd_array x = {0};
+    enum nd_status status = nd_linear_reals(call, 0, &x, err);
+    if (status == ND_OK)
+        status = nd_linear_make(result, &x.shape, err);
+    for (size_t i = 0; status == ND_OK && i < x.n; i++)
+        if (is_swish)
+            result->v[i] = hard_swish_of(x.x[i]);
+        else if (is_sigmoid)
+            result->v[i].numerator =
+                clamped(nd_wide_add(nd_wide_product(alpha, x.x[i]), nd_wide_from(beta)), 0, 1);
+        else
+            result->v[i] = prelu_of(x.x[i], alpha);
+    nd_array_deinit(&x);
+    return status;
+}

@@ -1,0 +1,141 @@
+/* The inputs of linear units as arrays that operators take. */
+#include "eval/linear_internal.h"
+
+#include <math.h>
+
+#include "base/memory.h"
+#include "model/graph.h"
+
+/* Of codes that a float32 scale can be multiplied with in a double: 53 - 24 bits. */
+static const double largest_code = 0x1p29;
+
+enum nd_status nd_linear_unsupported(const struct nd_linear_call *call, struct nd_error *err, const char *text)
+{
+    const char *name = call->node != NULL ? nd_graph_node_name(call->node) : "";
+    const char *op_type = call->node != NULL ? nd_onnx_text(call->node->op_type) : "requantise";
+    return nd_fail(err, ND_E_EXACT_OPERATOR, name, "node '%s' (%s): %s", name, op_type, text);
+}
+
+bool nd_linear_has(const struct nd_linear_call *call, size_t i)
+{
+    return i < call->n_inputs && call->inputs[i].values != NULL;
+}
+
+size_t nd_linear_n_scales(const struct nd_linear_input *input)
+{
+    return input->quant != NULL ? input->quant->n : 1;
+}
+
+double nd_linear_scale(const struct nd_linear_input *input, size_t channel)
+{
+    if (input->quant == NULL)
+        return 1;
+    return (double)input->quant->scale[input->quant->n == 1 ? 0 : channel];
+}
+
+enum nd_status nd_linear_layout(const struct nd_quant *quant, const struct nd_shape *shape, int *axis,
+                                size_t *n_inner, struct nd_error *err)
+{
+    *axis = -1;
+    *n_inner = nd_dims_product(shape, 0, shape->rank);
+    if (quant == NULL || quant->n == 1)
+        return ND_OK;
+    int counted = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
+    if (counted < 0 || counted >= shape->rank || (size_t)shape->dims[counted] != quant->n) {
+        char text[128];
+        return nd_fail(err, ND_E_EXACT_SHAPE, NULL, "%zu scales along axis %d do not fit a tensor of %s",
+                       quant->n, quant->axis, nd_shape_format(shape, text, sizeof text));
+    }
+    *axis = counted;
+    *n_inner = nd_dims_product(shape, counted + 1, shape->rank);
+    return ND_OK;
+}
+
+/* out = (values - zero point), times the scale where it is wanted. */
+static enum nd_status dequantise(const struct nd_linear_input *input, bool is_scaled, struct nd_array *out,
+                                 struct nd_error *err)
+{
+    const struct nd_array *values = input->values;
+    int axis;
+    size_t n_inner;
+    enum nd_status status = nd_linear_layout(input->quant, &values->shape, &axis, &n_inner, err);
+    if (status == ND_OK)
+        status = nd_array_make(out, ND_DTYPE_F32, &values->shape, err);
+    if (status != ND_OK)
+        return status;
+    size_t n_scales = nd_linear_n_scales(input), channel = 0;
+    for (size_t start = 0; start < values->n; start += n_inner, channel = (channel + 1) % n_scales) {
+        double zero = (double)input->quant->zero_point[channel];
+        double scale = is_scaled ? nd_linear_scale(input, channel) : 1;
+        for (size_t i = start; i < start + n_inner; i++)
+            out->x[i] = (values->x[i] - zero) * scale;
+    }
+    return ND_OK;
+}
+
+static double largest_of(const struct nd_array *array)
+{
+    double largest = 0;
+    for (size_t i = 0; i < array->n; i++)
+        largest = fmax(largest, fabs(array->x[i]));
+    return largest;
+}
+
+static bool is_whole(const struct nd_array *array)
+{
+    for (size_t i = 0; i < array->n; i++)
+        if (array->x[i] != rint(array->x[i])) /* NaN, too */
+            return false;
+    return true;
+}
+
+enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+                                double *largest, struct nd_error *err)
+{
+    const struct nd_linear_input *input = &call->inputs[i];
+    enum nd_status status =
+        input->quant != NULL ? dequantise(input, false, out, err) : nd_array_copy(input->values, out, err);
+    if (status != ND_OK)
+        return status;
+    if (!is_whole(out))
+        return nd_linear_unsupported(call, err, "an input that is neither codes nor whole numbers");
+    out->dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
+    *largest = largest_of(out);
+    return ND_OK;
+}
+
+enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, struct nd_array *out,
+                               struct nd_error *err)
+{
+    const struct nd_linear_input *input = &call->inputs[i];
+    if (input->quant == NULL)
+        return nd_array_copy(input->values, out, err);
+    double largest = 0;
+    enum nd_status status = nd_linear_wholes(call, i, out, &largest, err);
+    if (status != ND_OK)
+        return status;
+    if (largest > largest_code)
+        return nd_linear_unsupported(call, err, "codes of more than 29 bits");
+    return dequantise(input, true, out, err);
+}
+
+enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__NodeProto *node,
+                             const struct nd_array *const *inputs, size_t n_inputs, struct nd_array *out,
+                             struct nd_error *err)
+{
+    enum { MAX_OUTPUTS = 64 };
+    struct nd_array first = {0}; /* is always made */
+    struct nd_array *outputs[MAX_OUTPUTS] = {&first};
+    if (call->output >= node->n_output || node->n_output > MAX_OUTPUTS)
+        return nd_linear_unsupported(call, err, "too many outputs");
+    outputs[call->output] = out;
+    const struct nd_op_call op_call = {.node = node,
+                                       .opset = call->opset,
+                                       .n_inputs = n_inputs,
+                                       .n_outputs = node->n_output,
+                                       .inputs = inputs,
+                                       .outputs = outputs};
+    enum nd_status status = nd_op_run(&op_call, err);
+    nd_array_deinit(&first);
+    return status;
+}

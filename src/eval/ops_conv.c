@@ -1,0 +1,212 @@
+/* Convolution and its transpose. */
+#include "eval/window.h"
+
+#include <string.h>
+
+/* out += weight * in along a row: the innermost loop of both. */
+static void add_row(double *restrict out, ptrdiff_t out_step, const double *restrict in, ptrdiff_t in_step,
+                    double weight, ptrdiff_t n)
+{
+    if (out_step == 1 && in_step == 1)
+        for (ptrdiff_t i = 0; i < n; i++)
+            out[i] += weight * in[i];
+    else
+        for (ptrdiff_t i = 0; i < n; i++)
+            out[i * out_step] += weight * in[i * in_step];
+}
+
+/* One tap of the kernel between the plane of windows (out) and the plane that they slide over (in). Forward
+ * adds to out, transposed to in. */
+struct tap {
+    ptrdiff_t k[ND_WINDOW_AXES];
+    double weight;
+    bool is_transposed;
+};
+
+static void add_tap(const struct nd_window *w, const struct tap *tap, double *out, double *in)
+{
+    ptrdiff_t from[ND_WINDOW_AXES], to[ND_WINDOW_AXES], offset[ND_WINDOW_AXES];
+    for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
+        nd_window_range(w, axis, tap->k[axis], &from[axis], &to[axis]);
+        offset[axis] = tap->k[axis] * w->dilation[axis] - w->pad_begin[axis];
+        if (from[axis] >= to[axis])
+            return;
+    }
+    for (ptrdiff_t d = from[0]; d < to[0]; d++)
+        for (ptrdiff_t h = from[1]; h < to[1]; h++) {
+            double *out_row = out + (d * w->out[1] + h) * w->out[2] + from[2];
+            double *in_row =
+                in + ((d * w->stride[0] + offset[0]) * w->in[1] + h * w->stride[1] + offset[1]) * w->in[2] +
+                from[2] * w->stride[2] + offset[2];
+            if (tap->is_transposed)
+                add_row(in_row, w->stride[2], out_row, 1, tap->weight, to[2] - from[2]);
+            else
+                add_row(out_row, 1, in_row, w->stride[2], tap->weight, to[2] - from[2]);
+        }
+}
+
+/* All taps of one kernel between two planes. */
+static void add_kernel(const struct nd_window *w, const double *kernel, bool is_transposed, double *out,
+                       double *in)
+{
+    struct tap tap = {.is_transposed = is_transposed};
+    for (tap.k[0] = 0; tap.k[0] < w->kernel[0]; tap.k[0]++)
+        for (tap.k[1] = 0; tap.k[1] < w->kernel[1]; tap.k[1]++)
+            for (tap.k[2] = 0; tap.k[2] < w->kernel[2]; tap.k[2]++) {
+                tap.weight = *kernel++;
+                add_tap(w, &tap, out, in);
+            }
+}
+
+/* Rows of a pointwise kernel follow each other in memory: one long row. */
+static void merge_pointwise(struct nd_window *w)
+{
+    for (int axis = 0; axis < ND_WINDOW_AXES; axis++)
+        if (w->kernel[axis] != 1 || w->stride[axis] != 1 || w->pad_begin[axis] != 0 ||
+            w->in[axis] != w->out[axis])
+            return;
+    w->in[2] = w->out[2] = w->n_in;
+    w->in[0] = w->in[1] = w->out[0] = w->out[1] = 1;
+}
+
+static void add_bias(const struct nd_array *bias, struct nd_array *y)
+{
+    size_t n_planes = bias == NULL || y->n == 0 ? 0 : (size_t)(y->shape.dims[0] * y->shape.dims[1]);
+    for (size_t plane = 0; plane < n_planes; plane++) {
+        size_t n = y->n / n_planes;
+        for (size_t i = 0; i < n; i++)
+            y->x[plane * n + i] += bias->x[plane % bias->n];
+    }
+}
+
+/* The kernel's size is the weight's, whatever kernel_shape says; but it must not say something else. */
+static enum nd_status check_weight(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0], *weight = call->inputs[1];
+    const int64_t *kernel = NULL;
+    size_t n = nd_op_ints(call, "kernel_shape", &kernel);
+    if (weight->shape.rank != x->shape.rank || x->shape.rank < 3)
+        return nd_op_misfit(call, err, "a tensor of %d and a weight of %d dimensions", x->shape.rank,
+                            weight->shape.rank);
+    for (size_t i = 0; i < n; i++)
+        if (n != (size_t)x->shape.rank - 2 || kernel[i] != weight->shape.dims[2 + i])
+            return nd_op_misfit(call, err, "kernel_shape is not the weight's");
+    if (nd_op_i(call, "group", 1) < 1)
+        return nd_op_misfit(call, err, "group is %lld", (long long)nd_op_i(call, "group", 1));
+    return ND_OK;
+}
+
+enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *bias = nd_op_in(call, 2);
+    struct nd_window w;
+    enum nd_status status = check_weight(call, err);
+    if (status == ND_OK)
+        status = nd_window_read(call, &x->shape, &weight->shape.dims[2], &w, err);
+    if (status == ND_OK)
+        status = nd_window_fit(call, &w, err);
+    if (status != ND_OK)
+        return status;
+    int64_t n_groups = nd_op_i(call, "group", 1), n_out = weight->shape.dims[0], n_in = weight->shape.dims[1];
+    if (x->shape.dims[1] % n_groups != 0 || x->shape.dims[1] / n_groups != n_in || n_out % n_groups != 0 ||
+        (bias != NULL && (int64_t)bias->n != n_out))
+        return nd_op_misfit(call, err, "%lld channels in %lld groups, a weight of %lld x %lld",
+                            (long long)x->shape.dims[1], (long long)n_groups, (long long)n_out,
+                            (long long)n_in);
+    struct nd_shape shape = nd_window_shape(&w, x->shape.dims[0], n_out);
+    struct nd_array *y = call->outputs[0];
+    status = nd_op_make(call, 0, x->dtype, &shape, err);
+    if (status != ND_OK || y->n == 0 || x->n == 0)
+        return status;
+    merge_pointwise(&w);
+    for (int64_t n = 0; n < x->shape.dims[0]; n++)
+        for (int64_t m = 0; m < n_out; m++) {
+            const double *kernels = weight->x + m * n_in * w.n_kernel;
+            double *in = x->x + (n * n_in * n_groups + m / (n_out / n_groups) * n_in) * w.n_in;
+            for (int64_t c = 0; c < n_in; c++)
+                add_kernel(&w, kernels + c * w.n_kernel, false, y->x + (n * n_out + m) * w.n_out,
+                           in + c * w.n_in);
+        }
+    add_bias(bias, y);
+    return nd_op_wrap(call, y, err);
+}
+
+/* Of the transpose, the windows lie on the input and slide over the output: w->out is the input's size already,
+ * and this finds w->in. Pads are given, or follow from output_shape or auto_pad. */
+static enum nd_status fit_transposed(const struct nd_op_call *call, struct nd_window *w, struct nd_error *err)
+{
+    char mode[16];
+    const int64_t *extra = NULL, *wanted = NULL;
+    size_t n = (size_t)w->n_axes, n_extra = nd_op_ints(call, "output_padding", &extra);
+    size_t n_wanted = nd_op_ints(call, "output_shape", &wanted);
+    nd_op_text(call, "auto_pad", mode, sizeof mode);
+    bool is_same = strcmp(mode, "SAME_UPPER") == 0 || strcmp(mode, "SAME_LOWER") == 0;
+    if ((n_extra != 0 && n_extra != n) || (n_wanted != 0 && n_wanted != n))
+        return nd_op_misfit(call, err, "output_padding or output_shape of another length");
+    for (size_t i = 0; i < n; i++) {
+        size_t axis = ND_WINDOW_AXES - n + i;
+        int64_t add = n_extra != 0 ? extra[i] : 0;
+        if (add < 0 || add > ND_WINDOW_MOST || (n_wanted != 0 && (wanted[i] < 1 || wanted[i] > ND_WINDOW_MOST)))
+            return nd_op_misfit(call, err, "output_padding or output_shape out of range");
+        ptrdiff_t full =
+            (w->out[axis] - 1) * w->stride[axis] + (w->kernel[axis] - 1) * w->dilation[axis] + 1 + add;
+        if (strcmp(mode, "VALID") == 0)
+            w->pad_begin[axis] = w->pad_end[axis] = 0;
+        w->in[axis] = full - w->pad_begin[axis] - w->pad_end[axis];
+        if (n_wanted != 0 || is_same) {
+            w->in[axis] = n_wanted != 0 ? (ptrdiff_t)wanted[i] : w->out[axis] * w->stride[axis];
+            ptrdiff_t total = full - w->in[axis];
+            w->pad_begin[axis] = strcmp(mode, "SAME_UPPER") == 0 ? total / 2 : total - total / 2;
+            if (total < 0) /* what no window reaches is at the end */
+                w->pad_begin[axis] = 0;
+        }
+        if (w->in[axis] < 1)
+            return nd_op_misfit(call, err, "an output of %td elements", w->in[axis]);
+    }
+    return ND_OK;
+}
+
+static enum nd_status transposed_window(const struct nd_op_call *call, struct nd_window *w,
+                                        struct nd_error *err)
+{
+    enum nd_status status =
+        nd_window_read(call, &call->inputs[0]->shape, &call->inputs[1]->shape.dims[2], w, err);
+    if (status != ND_OK)
+        return status;
+    memcpy(w->out, w->in, sizeof w->out);
+    status = fit_transposed(call, w, err);
+    return status;
+}
+
+enum nd_status nd_op_conv_transpose(const struct nd_op_call *call, struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *bias = nd_op_in(call, 2);
+    struct nd_window w, reversed;
+    enum nd_status status = check_weight(call, err);
+    if (status == ND_OK)
+        status = transposed_window(call, &w, err);
+    if (status != ND_OK)
+        return status;
+    int64_t n_groups = nd_op_i(call, "group", 1), n_in = x->shape.dims[1], n_out = weight->shape.dims[1];
+    if (weight->shape.dims[0] != n_in || n_in % n_groups != 0 ||
+        (bias != NULL && (int64_t)bias->n != n_out * n_groups))
+        return nd_op_misfit(call, err, "%lld channels in %lld groups, a weight of %lld x %lld", (long long)n_in,
+                            (long long)n_groups, (long long)weight->shape.dims[0], (long long)n_out);
+    reversed = w;
+    memcpy(reversed.out, w.in, sizeof w.in);
+    struct nd_shape shape = nd_window_shape(&reversed, x->shape.dims[0], n_out * n_groups);
+    struct nd_array *y = call->outputs[0];
+    status = nd_op_make(call, 0, x->dtype, &shape, err);
+    if (status != ND_OK || y->n == 0 || x->n == 0)
+        return status;
+    nd_window_close(&w);
+    for (int64_t n = 0; n < x->shape.dims[0]; n++)
+        for (int64_t c = 0; c < n_in; c++)
+            for (int64_t m = 0; m < n_out; m++) {
+                int64_t plane = n * n_out * n_groups + c / (n_in / n_groups) * n_out + m;
+                add_kernel(&w, weight->x + (c * n_out + m) * w.n_kernel, true, x->x + (n * n_in + c) * w.n_out,
+                           y->x + plane * w.n_in);
+            }
+    add_bias(bias, y);
+    return nd_op_wrap(call, y, err);
+}

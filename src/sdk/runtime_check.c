@@ -1,0 +1,323 @@
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/sha256.h"
+#include "device/internal.h"
+#include "sdk/elf_facts.h"
+#include "sdk/runtime_manifest.h"
+#include "sdk/runtime_trial.h"
+
+/* One runtime being looked at; `row` is its part of the report. */
+struct check {
+    const struct nd_runtime_checking *how;
+    const struct nd_runtime_info *info;
+    json_t *row, *problems, *files, *needs, *digests;
+};
+
+static json_t *text_or_mark(const char *text)
+{
+    json_t *string = json_string(text);
+    return string != NULL ? string : json_string("(not UTF-8)");
+}
+
+static void add_problem(struct check *check, const char *fmt, ...) ND_PRINTF(2, 3);
+static void add_problem(struct check *check, const char *fmt, ...)
+{
+    char text[1536];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    json_array_append_new(check->problems, text_or_mark(text));
+}
+
+static void tell(const struct check *check, const char *what)
+{
+    if (check->how->progress != NULL)
+        check->how->progress(check->how->progress_context, check->info->id, what);
+}
+
+/* ---- files ---- */
+
+/* The path below the runtime's folder, which the manifest uses. */
+static const char *relative_to(const char *folder, const char *path)
+{
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && path[n] == '/' ? path + n + 1 : path;
+}
+
+/* Whether the runtime brings the library itself. */
+static bool is_own(const struct nd_runtime_info *info, const char *library)
+{
+    for (size_t i = 0; i < info->n_files; i++)
+        if (strcmp(nd_path_base(info->files[i]), library) == 0)
+            return nd_path_exists(info->files[i]);
+    return false;
+}
+
+/* Skeletons take theirs from the NPU's own system, which is no library of the device that could be missing. */
+static void note_needs(struct check *check, const struct nd_elf_facts *facts)
+{
+    if (facts->abi == NULL || strcmp(facts->abi, "hexagon") == 0)
+        return;
+    for (size_t i = 0; i < facts->n_needed; i++) {
+        bool is_known = is_own(check->info, facts->needed[i]);
+        for (size_t k = 0; !is_known && k < json_array_size(check->needs); k++)
+            is_known = strcmp(json_string_value(json_array_get(check->needs, k)), facts->needed[i]) == 0;
+        json_t *name = is_known ? NULL : json_string(facts->needed[i]);
+        if (name != NULL)
+            json_array_append_new(check->needs, name);
+    }
+}
+
+/* "ok", or what is wrong with the bytes. */
+static const char *state_of_bytes(const struct check *check, const char *path, const char *relative)
+{
+    const char *recorded = json_string_value(json_object_get(check->digests, relative));
+    char hex[ND_SHA256_HEX_BYTES];
+    if (recorded == NULL)
+        return "not recorded";
+    return nd_sha256_file(path, hex, NULL) == ND_OK && strcmp(hex, recorded) == 0 ? "ok" : "changed";
+}
+
+static void check_file(struct check *check, const char *path)
+{
+    const struct nd_runtime_info *info = check->info;
+    const char *relative = relative_to(info->folder, path);
+    struct nd_elf_facts facts = {0};
+    struct nd_error why = {0};
+    struct stat file;
+    bool is_elf = false;
+    json_t *row = json_pack("{s:o}", "path", text_or_mark(relative));
+    const char *state = "gone";
+    json_array_append_new(check->files, row);
+    if (stat(path, &file) == 0) {
+        json_object_set_new(row, "bytes", json_integer((json_int_t)file.st_size));
+        state = state_of_bytes(check, path, relative);
+        if (strcmp(state, "changed") == 0)
+            add_problem(check, "'%s' is not what was added: its digest differs", relative);
+        if (nd_elf_read(path, &is_elf, &facts, &why) != ND_OK || !is_elf) {
+            state = "damaged";
+            if (why.id != 0)
+                add_problem(check, "%s", why.message);
+            else
+                add_problem(check, "'%s' is no library", relative);
+        } else if (facts.abi == NULL ||
+                   (strcmp(facts.abi, info->abi) != 0 && strcmp(facts.abi, "hexagon") != 0)) {
+            add_problem(check, "'%s' is for %s, not for %s", relative, facts.machine, info->abi);
+        }
+    } else {
+        add_problem(check, "'%s' is gone", relative);
+    }
+    json_object_set_new(row, "machine", is_elf ? json_string(facts.machine) : json_null());
+    json_object_set_new(row, "gnu_build_id",
+                        facts.build_id != NULL ? json_string(facts.build_id) : json_null());
+    json_object_set_new(row, "state", json_string(state));
+    note_needs(check, &facts);
+    nd_elf_deinit(&facts);
+}
+
+static enum nd_status check_build(struct check *check, struct nd_error *err)
+{
+    const struct nd_runtime_info *info = check->info;
+    char *found = NULL;
+    enum nd_status status = ND_OK;
+    if (info->backend_library != NULL)
+        status = nd_elf_find_qnn_build(info->backend_library, &found, err);
+    if (status != ND_OK)
+        return status;
+    if (info->build_id != NULL && (found == NULL || strcmp(found, info->build_id) != 0))
+        add_problem(check, "its backend is build %s, not %s", found != NULL ? found : "(none)", info->build_id);
+    json_object_set_new(check->row, "build_id", found != NULL ? json_string(found) : json_null());
+    free(found);
+    return ND_OK;
+}
+
+static void check_files(struct check *check)
+{
+    const struct nd_runtime_info *info = check->info;
+    char *path = nd_path_join(info->folder, ND_RUNTIME_MANIFEST);
+    json_t *manifest = path != NULL ? json_load_file(path, 0, NULL) : NULL;
+    check->digests = json_object_get(manifest, "sha256");
+    for (size_t i = 0; i < info->n_files; i++)
+        check_file(check, info->files[i]);
+    if (info->missing != NULL && json_array_size(check->problems) == 0)
+        add_problem(check, "%s", info->missing);
+    check->digests = NULL;
+    json_decref(manifest);
+    free(path);
+}
+
+/* ---- running ---- */
+
+/* The reason without the lines of a stack that follow. */
+static json_t *reason_of(const struct nd_error *failure)
+{
+    json_t *line = json_stringn(failure->message, strcspn(failure->message, "\n"));
+    return line != NULL ? line : text_or_mark("(not UTF-8)");
+}
+
+static enum nd_status run_cpu(struct check *check, struct nd_runtime_trial *trial, bool *loads,
+                              struct nd_error *err)
+{
+    char version[64] = "";
+    struct nd_error failure = {0};
+    const char *said = check->info->ort_version;
+    tell(check, "cpu");
+    enum nd_status status =
+        nd_runtime_trial_run(trial, check->info->id, NULL, version, sizeof version, &failure, err);
+    if (status != ND_OK)
+        return status;
+    *loads = failure.id == 0;
+    if (!*loads)
+        add_problem(check, "a small model does not run on the CPU: %s", failure.message);
+    else if (strcmp(said, "unknown") != 0 && strcmp(said, version) != 0)
+        add_problem(check, "its ONNX Runtime is version %s, not %s", version, said);
+    return ND_OK;
+}
+
+static enum nd_status run_chipsets(struct check *check, struct nd_runtime_trial *trial, json_t *rows,
+                                   struct nd_error *err)
+{
+    size_t n, n_running = 0;
+    const struct nd_chipset *chipsets = nd_chipsets(&n);
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        struct nd_error failure = {0};
+        tell(check, chipsets[i].sm);
+        status = nd_runtime_trial_run(trial, check->info->id, &chipsets[i], NULL, 0, &failure, err);
+        if (status != ND_OK)
+            break;
+        bool runs = failure.id == 0;
+        n_running += runs;
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:o}", "chipset", chipsets[i].sm, "arch",
+                                              chipsets[i].arch, "state", runs ? "runs" : "fails", "reason",
+                                              runs ? json_null() : reason_of(&failure)));
+    }
+    if (status == ND_OK && n_running == 0)
+        add_problem(check, "no chipset runs on its simulator");
+    return status;
+}
+
+static enum nd_status run_here(struct check *check, json_t *chipsets, struct nd_error *err)
+{
+    struct nd_runtime_trial trial = {0};
+    bool loads = false;
+    enum nd_status status = nd_runtime_trial_open(check->how, &trial, err);
+    if (status == ND_OK)
+        status = run_cpu(check, &trial, &loads, err);
+    if (status == ND_OK)
+        json_object_set_new(check->row, "loads", json_boolean(loads));
+    if (status == ND_OK && loads && check->info->provider_library != NULL &&
+        check->info->backend_library != NULL && strcmp(check->info->abi, ND_ABI_DEFAULT) == 0)
+        status = run_chipsets(check, &trial, chipsets, err);
+    nd_runtime_trial_close(&trial);
+    return status;
+}
+
+/* Of an NPU that is elsewhere: which chipsets there is code for. */
+static void list_chipsets(const struct check *check, json_t *chipsets)
+{
+    size_t n;
+    const struct nd_chipset *known = nd_chipsets(&n);
+    for (size_t i = 0; check->info->backend_library != NULL && i < n; i++) {
+        char skeleton[64], stub[64];
+        const char *arch = known[i].arch + 1; /* behind the v */
+        snprintf(skeleton, sizeof skeleton, "libQnnHtpV%sSkel.so", arch);
+        snprintf(stub, sizeof stub, "libQnnHtpV%sStub.so", arch);
+        bool has_skeleton = is_own(check->info, skeleton), has_stub = is_own(check->info, stub);
+        char reason[128] = "";
+        if (!has_skeleton || !has_stub)
+            snprintf(reason, sizeof reason, "%s is not there", has_skeleton ? stub : skeleton);
+        json_array_append_new(chipsets,
+                              json_pack("{s:s, s:s, s:s, s:o}", "chipset", known[i].sm, "arch", known[i].arch,
+                                        "state", reason[0] == '\0' ? "has code" : "no code", "reason",
+                                        reason[0] == '\0' ? json_null() : json_string(reason)));
+    }
+}
+
+/* ---- one runtime, all runtimes ---- */
+
+static enum nd_status check_one(const struct nd_runtime_checking *how, const struct nd_runtime_info *info,
+                                json_t *runtimes, bool *is_fine, struct nd_error *err)
+{
+    json_t *chipsets = json_array();
+    struct check check = {
+        .how = how, .info = info, .problems = json_array(), .files = json_array(), .needs = json_array()};
+    bool is_here = strcmp(info->abi, nd_abi_here()) == 0;
+    check.row =
+        json_pack("{s:s, s:s, s:o, s:s, s:s, s:n, s:o, s:n, s:o, s:o, s:o, s:o}", "runtime", info->id, "abi",
+                  info->abi, "folder", text_or_mark(info->folder), "onnxruntime", info->ort_version,
+                  "onnxruntime_qnn", info->provider_version, "build_id", "uses", nd_runtime_uses(info), "loads",
+                  "needs", check.needs, "files", check.files, "chipsets", chipsets, "problems", check.problems);
+    if (check.row == NULL)
+        return nd_fail_memory(err);
+    json_array_append_new(runtimes, check.row);
+    tell(&check, "files");
+    check_files(&check);
+    enum nd_status status = check_build(&check, err);
+    if (status == ND_OK && is_here && info->missing == NULL && info->ort_library != NULL && !how->files_only)
+        status = run_here(&check, chipsets, err);
+    else if (status == ND_OK && !is_here)
+        list_chipsets(&check, chipsets);
+    bool is_ok = json_array_size(check.problems) == 0;
+    json_object_set_new(check.row, "state", json_string(is_ok ? "ok" : "failed"));
+    *is_fine = *is_fine && is_ok;
+    return status;
+}
+
+static enum nd_status check_all(const char *id, const struct nd_runtime_checking *how, json_t *runtimes,
+                                bool *is_fine, struct nd_error *err)
+{
+    struct nd_runtime_list list;
+    const char *missing = NULL;
+    enum nd_status status = nd_runtimes_list(&list, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; status == ND_OK && i < list.n; i++) {
+        const struct nd_runtime_info *info = &list.items[i];
+        if (id != NULL && strcmp(info->id, id) != 0)
+            continue;
+        missing = info->missing;
+        if (nd_path_exists(info->folder)) /* else it is only known */
+            status = check_one(how, info, runtimes, is_fine, err);
+    }
+    if (status == ND_OK && json_array_size(runtimes) == 0) {
+        if (id != NULL && missing != NULL)
+            status = nd_fail(err, ND_E_RUNTIME_MISSING, id, "runtime '%s' cannot be checked: %s", id, missing);
+        else if (id != NULL)
+            status = nd_fail(err, ND_E_RUNTIME_MISSING, id,
+                             "there is no runtime '%s'; 'npudiff runtimes' lists those there are", id);
+        else
+            status = nd_fail(err, ND_E_RUNTIME_MISSING, NULL,
+                             "no runtime is installed; install one with 'tools/setup'");
+    }
+    nd_runtimes_deinit(&list);
+    return status;
+}
+
+enum nd_status nd_runtimes_check(const char *id, const struct nd_runtime_checking *how, char **report,
+                                 enum nd_exit *exit_code, struct nd_error *err)
+{
+    bool is_fine = true;
+    json_t *runtimes = json_array();
+    enum nd_status status = runtimes != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = check_all(id, how, runtimes, &is_fine, err);
+    json_t *root = json_pack("{s:o}", "runtimes", runtimes);
+    char *text = status == ND_OK && root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_decref(root);
+    if (status == ND_OK && text == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK) {
+        *report = text;
+        *exit_code = is_fine ? ND_EXIT_SAME : ND_EXIT_DEVICE_FAILED;
+    }
+    return status;
+}

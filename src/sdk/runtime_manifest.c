@@ -1,0 +1,277 @@
+#include "sdk/runtime_manifest.h"
+
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+
+bool nd_abi_is_known(const char *abi)
+{
+    return strcmp(abi, "x86_64-linux") == 0 || strcmp(abi, "aarch64-linux") == 0 ||
+           strcmp(abi, "aarch64-android") == 0;
+}
+
+/* ---- JSON ---- */
+
+json_t *nd_runtime_uses(const struct nd_runtime_info *info)
+{
+    json_t *uses = json_array();
+    bool has_backend = info->backend_library != NULL;
+    if (info->ort_library != NULL)
+        json_array_append_new(uses, json_string("cpu"));
+    if (info->ort_library != NULL && info->provider_library != NULL && has_backend)
+        json_array_append_new(uses, json_string(strcmp(info->abi, ND_ABI_DEFAULT) == 0 ? "htp-sim" : "htp"));
+    if (info->net_run != NULL && has_backend)
+        json_array_append_new(uses, json_string("qnn-net-run"));
+    return uses;
+}
+
+json_t *nd_runtime_words(const char *text)
+{
+    json_t *words = json_array();
+    while (text != NULL && *text != '\0') {
+        size_t n = strcspn(text, " ");
+        json_array_append_new(words, json_stringn(text, n));
+        text += n + (text[n] == ' ');
+    }
+    return words;
+}
+
+/* ---- what a name says ---- */
+
+int nd_runtime_arch_of(const char *name, const char *what)
+{
+    static const char start[] = "libQnnHtpV";
+    if (strncmp(name, start, strlen(start)) != 0)
+        return 0;
+    const char *at = name + strlen(start);
+    int arch = 0;
+    while (*at >= '0' && *at <= '9' && arch < 1000)
+        arch = 10 * arch + (*at++ - '0');
+    if (strncmp(at, what, strlen(what)) != 0 || strcmp(at + strlen(what), ".so") != 0)
+        return 0;
+    return arch;
+}
+
+bool nd_runtime_is_needed(const char *name)
+{
+    /* Measured with the dynamic linker's trace: a run on the simulator loads libQnnHtp.so, one that makes or
+     * reads contexts libQnnSystem.so as well; libHtpPrepare.so, Gpu, Saver, Ir and Genie are never loaded.
+     * Devices prepare with libQnnHtpPrepare.so. */
+    static const char *const names[] = {"libQnnHtp.so",
+                                        "libQnnSystem.so",
+                                        "libQnnHtpPrepare.so",
+                                        "libQnnHtpNetRunExtensions.so",
+                                        "libonnxruntime_providers_qnn.so",
+                                        "libonnxruntime_providers_shared.so"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return nd_runtime_arch_of(name, "Stub") > 0 || nd_runtime_arch_of(name, "Skel") > 0 ||
+           strncmp(name, "libc++", 6) == 0 || strncmp(name, "libunwind", 9) == 0;
+}
+
+/* ---- files ---- */
+
+static bool set_string(char **at, const char *text)
+{
+    free(*at);
+    *at = nd_strdup(text);
+    return *at != NULL;
+}
+
+/* Takes path over. */
+static bool add_file(struct nd_runtime_info *info, size_t *capacity, char *path)
+{
+    for (size_t i = 0; path != NULL && i < info->n_files; i++)
+        if (strcmp(info->files[i], path) == 0) {
+            free(path);
+            return true;
+        }
+    if (path == NULL || !nd_grow((void **)&info->files, capacity, info->n_files + 1, sizeof *info->files)) {
+        free(path);
+        return false;
+    }
+    info->files[info->n_files++] = path;
+    return true;
+}
+
+static bool is_library(const char *name)
+{
+    const char *so = strstr(name, ".so");
+    return so != NULL && (so[3] == '\0' || so[3] == '.');
+}
+
+/* Of a folder with libraries: those that are needed, or all of them. */
+static bool add_folder(struct nd_runtime_info *info, size_t *capacity, const char *folder, bool all)
+{
+    DIR *dir = opendir(folder);
+    const struct dirent *entry;
+    bool is_whole = true;
+    while (is_whole && dir != NULL && (entry = readdir(dir)) != NULL)
+        if (entry->d_name[0] != '.' && is_library(entry->d_name) &&
+            (all || nd_runtime_is_needed(entry->d_name)))
+            is_whole = add_file(info, capacity, nd_path_join(folder, entry->d_name));
+    if (dir != NULL)
+        closedir(dir);
+    return is_whole;
+}
+
+/* The libraries beside `library`, and those that its wheel brought for it in "<folder>.libs". */
+static bool add_beside(struct nd_runtime_info *info, size_t *capacity, const char *library)
+{
+    if (library == NULL)
+        return true;
+    struct nd_strbuf name = {0};
+    char *folder = nd_path_dir(library);
+    if (folder != NULL)
+        nd_strbuf_printf(&name, "%s.libs", folder);
+    char *libs = nd_strbuf_take(&name);
+    bool is_whole = folder != NULL && libs != NULL && add_file(info, capacity, nd_strdup(library)) &&
+                    add_folder(info, capacity, folder, false) && add_folder(info, capacity, libs, true);
+    free(libs);
+    free(folder);
+    return is_whole;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* What the manifest lists, or what the rule finds; *gone is set when a listed one is not there. */
+static bool find_files(struct nd_runtime_info *info, const json_t *manifest, bool *gone)
+{
+    const json_t *listed = json_object_get(manifest, "files");
+    size_t capacity = 0;
+    bool is_whole = true;
+    for (size_t i = 0; is_whole && i < json_array_size(listed); i++) {
+        const char *relative = json_string_value(json_array_get(listed, i));
+        if (relative == NULL)
+            continue;
+        is_whole = add_file(info, &capacity, nd_path_join(info->folder, relative));
+        if (is_whole && !nd_path_exists(info->files[info->n_files - 1]))
+            *gone = true;
+    }
+    if (is_whole && !json_is_array(listed))
+        is_whole = add_beside(info, &capacity, info->ort_library) &&
+                   add_beside(info, &capacity, info->provider_library) &&
+                   add_beside(info, &capacity, info->backend_library) &&
+                   add_beside(info, &capacity, info->net_run);
+    if (is_whole && info->n_files > 1)
+        qsort(info->files, info->n_files, sizeof *info->files, by_text);
+    return is_whole;
+}
+
+/* The architectures of the skeletons among the files, which are sorted. */
+static bool find_archs(struct nd_runtime_info *info)
+{
+    struct nd_strbuf text = {0};
+    for (int arch = 1; arch < 1000; arch++)
+        for (size_t i = 0; i < info->n_files; i++)
+            if (nd_runtime_arch_of(nd_path_base(info->files[i]), "Skel") == arch) {
+                nd_strbuf_printf(&text, "%sv%d", text.len > 0 ? " " : "", arch);
+                break;
+            }
+    if (text.len == 0)
+        return true;
+    info->archs = nd_strbuf_take(&text);
+    return info->archs != NULL;
+}
+
+/* ---- the manifest ---- */
+
+/* The library that the manifest calls `key`, as a full path; *gone is set when it names one that does not
+ * exist. */
+static char *library_path(const json_t *manifest, const char *key, const char *folder, bool *gone)
+{
+    const char *relative = json_string_value(json_object_get(manifest, key));
+    char *path = relative != NULL ? nd_path_join(folder, relative) : NULL;
+    if (path == NULL || nd_path_exists(path))
+        return path;
+    *gone = true;
+    free(path);
+    return NULL;
+}
+
+/* A text of the manifest, or another one. */
+static bool take_text(char **at, const json_t *manifest, const char *key, const char *otherwise)
+{
+    const char *text = json_string_value(json_object_get(manifest, key));
+    if (text == NULL)
+        text = otherwise;
+    return text == NULL || set_string(at, text);
+}
+
+static bool read_facts(struct nd_runtime_info *info, const json_t *manifest, bool *gone)
+{
+    const char *made_by = json_string_value(json_object_get(manifest, "made_by"));
+    const char *abi = json_string_value(json_object_get(manifest, "abi"));
+    info->is_added = made_by != NULL && strcmp(made_by, ND_RUNTIME_MADE_BY) == 0;
+    info->ort_library = library_path(manifest, "ort_library", info->folder, gone);
+    info->provider_library = library_path(manifest, "provider_library", info->folder, gone);
+    info->backend_library = library_path(manifest, "backend_library", info->folder, gone);
+    info->net_run = library_path(manifest, "net_run", info->folder, gone);
+    bool has_provider = json_is_string(json_object_get(manifest, "provider_library"));
+    /* A manifest that names no provider is of an ONNX Runtime alone, and says so by what it holds. */
+    return set_string(&info->abi, abi != NULL ? abi : ND_ABI_DEFAULT) &&
+           take_text(&info->ort_version, manifest, "onnxruntime", "unknown") &&
+           take_text(&info->provider_version, manifest, "onnxruntime_qnn", has_provider ? "unknown" : "none") &&
+           take_text(&info->build_id, manifest, "build_id", NULL) && find_files(info, manifest, gone) &&
+           find_archs(info);
+}
+
+char *nd_runtimes_folder(void)
+{
+    const char *folder = getenv("NPUDIFF_RUNTIMES");
+    if (folder != NULL && folder[0] != '\0') {
+        /* An absolute path: agents, which load from there, work in folders of their own. */
+        char *here = folder[0] != '/' ? getcwd(NULL, 0) : NULL;
+        char *path = here != NULL ? nd_path_join(here, folder) : nd_strdup(folder);
+        free(here);
+        return path;
+    }
+    const char *cache = getenv("XDG_CACHE_HOME");
+    if (cache != NULL && cache[0] == '/')
+        return nd_path_join(cache, "npudiff/runtimes");
+    const char *home = getenv("HOME");
+    return nd_path_join(home != NULL && home[0] != '\0' ? home : "/", ".cache/npudiff/runtimes");
+}
+
+/* The id is the folder's name without the ABI behind it. */
+static void cut_abi(struct nd_runtime_info *info)
+{
+    size_t n_id = strlen(info->id), n_abi = strlen(info->abi);
+    if (n_id > n_abi + 1 && info->id[n_id - n_abi - 1] == '.' &&
+        strcmp(info->id + n_id - n_abi, info->abi) == 0)
+        info->id[n_id - n_abi - 1] = '\0';
+}
+
+bool nd_runtime_manifest_read(struct nd_runtime_info *info)
+{
+    char *path = nd_path_join(info->folder, ND_RUNTIME_MANIFEST);
+    if (path == NULL)
+        return false;
+    json_error_t problem;
+    bool gone = false;
+    json_t *manifest = json_load_file(path, 0, &problem);
+    free(path);
+    if (manifest == NULL) {
+        info->missing = nd_runtime_explain_missing(
+            info->id, nd_path_exists(info->folder) ? "installed only in part" : "not installed");
+        return info->missing != NULL && set_string(&info->abi, ND_ABI_DEFAULT);
+    }
+    bool is_whole = read_facts(info, manifest, &gone);
+    json_decref(manifest);
+    if (!is_whole)
+        return false;
+    cut_abi(info);
+    if (!gone && (info->ort_library != NULL || info->net_run != NULL))
+        return true;
+    info->missing = nd_runtime_explain_missing(info->id, "a library of it is gone");
+    return info->missing != NULL;
+}

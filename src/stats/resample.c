@@ -1,0 +1,40 @@
+#include "stats/resample.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+size_t nd_random_below(uint64_t *state, size_t n)
+{
+    assert(n > 0 && n <= UINT32_MAX);
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    z ^= z >> 31;
+    return (size_t)((z >> 32) * n >> 32);
+}
+
+static int compare_reals(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
+static size_t rank_of(size_t n, double share)
+{
+    double rank = ceil((double)n * share * (1 - 0x1p-50)); /* 2000 * 0.95 is 1900, not 1901 */
+    return rank < 1 ? 0 : rank > (double)n ? n - 1 : (size_t)rank - 1;
+}
+
+struct nd_interval nd_percentiles(double *draws, size_t n, double confidence)
+{
+    qsort(draws, n, sizeof *draws, compare_reals);
+    size_t high = rank_of(n, 1 - (1 - confidence) / 2);
+    return (struct nd_interval){draws[n - 1 - high], draws[high]};
+}
+
+double nd_quantile(double *draws, size_t n, double share)
+{
+    qsort(draws, n, sizeof *draws, compare_reals);
+    return draws[rank_of(n, share)];
+}

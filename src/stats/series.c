@@ -1,0 +1,146 @@
+#include "stats/series.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+uint64_t nd_series_random(uint64_t *state)
+{
+    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+
+double nd_series_uniform(uint64_t *state)
+{
+    return (double)(nd_series_random(state) >> 11) * 0x1p-53;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+void nd_series_sort(double *values, size_t n)
+{
+    if (n > 1)
+        qsort(values, n, sizeof *values, by_value);
+}
+
+double nd_series_quantile(const double *sorted, size_t n, double q)
+{
+    assert(n > 0 && q >= 0 && q <= 1);
+    double at = q * (double)(n - 1), below = floor(at);
+    size_t i = (size_t)below;
+    return i + 1 < n ? sorted[i] + (at - below) * (sorted[i + 1] - sorted[i]) : sorted[n - 1];
+}
+
+static void swap(double *a, double *b)
+{
+    double kept = *a;
+    *a = *b;
+    *b = kept;
+}
+
+/* Reorders values so that values[k] is what sorting would put there, and nothing before it is greater (Hoare's
+ * selection; where the pivots are bad for long, sorting). */
+static void select_place(double *values, size_t n, size_t k)
+{
+    size_t low = 0, high = n - 1;
+    for (int round = 0; low < high; round++) {
+        if (round == 100) {
+            nd_series_sort(values + low, high - low + 1);
+            return;
+        }
+        double pivot = values[low + (high - low) / 2];
+        size_t i = low, j = high;
+        for (;;) {
+            while (values[i] < pivot)
+                i++;
+            while (values[j] > pivot)
+                j--;
+            if (i >= j)
+                break;
+            swap(&values[i++], &values[j--]);
+        }
+        /* low .. j is not above the pivot, the rest is not below it. */
+        if (k <= j)
+            high = j;
+        else
+            low = j + 1;
+    }
+}
+
+double nd_series_median(double *values, size_t n)
+{
+    assert(n > 0);
+    size_t k = (n - 1) / 2;
+    select_place(values, n, k);
+    if (n % 2 == 1)
+        return values[k];
+    double above = values[k + 1];
+    for (size_t i = k + 2; i < n; i++)
+        above = values[i] < above ? values[i] : above;
+    return values[k] + 0.5 * (above - values[k]); /* as nd_series_quantile */
+}
+
+double nd_series_autocorrelation(const double *values, size_t n)
+{
+    double sum = 0, square = 0, product = 0;
+    if (n < 3)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        sum += values[i];
+    double mean = sum / (double)n;
+    for (size_t i = 0; i < n; i++) {
+        square += (values[i] - mean) * (values[i] - mean);
+        product += i > 0 ? (values[i] - mean) * (values[i - 1] - mean) : 0;
+    }
+    /* What is left of a constant series is rounding. */
+    return sqrt(square / (double)n) > 1e-12 * fabs(mean) && square > 0 ? product / square : 0;
+}
+
+/* A coarser grid would be a strange timer, and two values far apart are no grid. */
+static const double coarsest_tick = 0.25;
+
+double nd_series_tick(const double *sorted, size_t n)
+{
+    double tick = INFINITY;
+    size_t n_equal = 0;
+    for (size_t i = 1; i < n; i++) {
+        double step = sorted[i] - sorted[i - 1];
+        n_equal += step <= 0;
+        /* What a conversion of units rounds is no step. */
+        if (step > 1e-12 * sorted[i] && step < tick)
+            tick = step;
+    }
+    if (n_equal == 0 || !(tick < coarsest_tick * sorted[n / 2]))
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        double steps = sorted[i] / tick;
+        /* Past 2^22 ticks the tick is not known well enough to tell. */
+        if (steps > 0x1p22 || fabs(steps - nearbyint(steps)) > 0.01)
+            return 0;
+    }
+    return tick;
+}
+
+/* The 99 % points of sqrt(n) times the dip of uniform series (tools/score_latency dip); between them linear in
+ * 1 / sqrt(n). */
+double nd_series_dip_limit(size_t n)
+{
+    static const struct {
+        double n, scaled;
+    } points[] = {{10, 0.5078},  {20, 0.5376},   {50, 0.5741},   {100, 0.5906},  {200, 0.6059},
+                  {500, 0.6170}, {1000, 0.6191}, {5000, 0.6241}, {20000, 0.6263}};
+    const size_t last = sizeof points / sizeof *points - 1;
+    double size = (double)n, scaled = size <= points[0].n ? points[0].scaled : points[last].scaled;
+    for (size_t i = 0; i < last; i++)
+        if (size >= points[i].n && size <= points[i + 1].n) {
+            double a = 1 / sqrt(points[i].n), b = 1 / sqrt(points[i + 1].n), at = 1 / sqrt(size);
+            scaled = points[i].scaled + (points[i + 1].scaled - points[i].scaled) * (at - a) / (b - a);
+        }
+    return scaled / sqrt(size);
+}

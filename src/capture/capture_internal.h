@@ -1,7 +1,7 @@
 /* The reader's parts: capture.c (open, accessors); load_attrs.c, load_tables.c, load_probe.c and load_repeats.c
  * (what the index holds, checked and in memory); read.c (tensors); verify.c. */
-#ifndef ND_CAPTURE_INTERNAL_H
-#define ND_CAPTURE_INTERNAL_H
+#ifndef ND_CAPTURE_CAPTURE_INTERNAL_H
+#define ND_CAPTURE_CAPTURE_INTERNAL_H
 
 #include "base/error.h"
 #include "capture/index.h"

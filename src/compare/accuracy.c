@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "compare/text.h"
+#include "stats/mcnemar.h"
 
 void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,
                         struct nd_top1_pair *out)

@@ -22,9 +22,6 @@ void nd_best_offer(struct nd_best *best, const struct nd_layout *layout, const s
                    const unsigned char *bytes, size_t first, size_t n);
 void nd_best_merge(struct nd_best *best, const struct nd_best *other);
 
-/* Two-sided mid-p McNemar of n_lost against n_gained discordant samples; 1 when there are none. */
-double nd_mcnemar_mid_p(size_t n_lost, size_t n_gained);
-
 /* Counts one pair from the top-1 classes of n samples (-1: none); labels may be NULL. Sets the counts only. */
 void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,
                         struct nd_top1_pair *out);

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "device/internal.h"
+#include "device/device_options.h"
 #include "emulator/emulate.h"
 #include "runtime/runtime.h"
 

@@ -7,10 +7,10 @@
 #include "base/strbuf.h"
 #include "device/device_options.h"
 #include "device/emulated.h"
-#include "device/internal.h"
 #include "device/resolve.h"
 #include "remote/phones.h"
 #include "remote/remote_uri.h"
+#include "sdk/sdk.h"
 
 const struct nd_device_syntax *nd_device_syntaxes(void)
 {

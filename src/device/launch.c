@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "device/internal.h"
+#include "device/launch.h"
 #include "spool/watch.h"
 
 enum { EXIT_CANNOT_STORE = 3 }; /* of npudiff-agent */

@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "device/device_options.h"
-#include "device/internal.h"
 #include "remote/remote_uri.h"
+#include "sdk/sdk.h"
 
 /* ---- when the URI is read ---- */
 

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "device/internal.h"
+#include "npudiff/device.h"
 #include "qnn/prepare_internal.h"
 
 void nd_prepare_options_init(struct nd_prepare_options *options)

@@ -10,9 +10,10 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "device/capture_job.h"
-#include "device/internal.h"
+#include "device/launch.h"
 #include "npudiff/parse.h"
 #include "qnn/prepare_internal.h"
+#include "sdk/sdk.h"
 #include "spool/fields.h"
 
 static const char stripped_model[] = "model.onnx";

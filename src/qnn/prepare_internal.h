@@ -1,6 +1,6 @@
 /* Shared by prepare*.c only: a prepared folder in the making. */
-#ifndef ND_DEVICE_PREPARE_INTERNAL_H
-#define ND_DEVICE_PREPARE_INTERNAL_H
+#ifndef ND_QNN_PREPARE_INTERNAL_H
+#define ND_QNN_PREPARE_INTERNAL_H
 
 #include "base/sha256.h"
 #include "model/native.h"

@@ -1,11 +1,11 @@
 /* A capture by qnn-net-run on another machine: the folder is prepared here, run there, and what comes back is
  * put down as an agent would have. */
-#ifndef ND_DEVICE_PREPARE_REMOTE_H
-#define ND_DEVICE_PREPARE_REMOTE_H
+#ifndef ND_QNN_PREPARE_REMOTE_H
+#define ND_QNN_PREPARE_REMOTE_H
 
 #include "device/capture_job.h"
-#include "device/internal.h"
 #include "remote/remote.h"
+#include "spool/watch.h"
 
 /* One run of a prepared folder. */
 struct nd_prepared_run {

@@ -1,4 +1,5 @@
 #include "record/capture_agent.h"
+#include "device/device_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

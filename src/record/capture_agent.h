@@ -4,7 +4,7 @@
 #define ND_RECORD_CAPTURE_AGENT_H
 
 #include "device/capture_job.h"
-#include "device/internal.h"
+#include "device/launch.h"
 
 /* Runs the job in one pass; where exposing the edges moved nodes off the NPU, again in several. *folder: where
  * the run that counts left its spool and output, in new memory. Errors as nd_agent_launch. */

@@ -8,14 +8,14 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "capture/assemble.h"
-#include "device/internal.h"
-#include "device/provenance.h"
 #include "device/resolve.h"
 #include "npudiff/capture.h"
 #include "qnn/prepare_remote.h"
 #include "record/capture_agent.h"
+#include "record/provenance.h"
 #include "remote/remote.h"
 #include "spool/fields.h"
+#include "spool/watch.h"
 
 /* ---- which prefix failed ---- */
 
@@ -60,7 +60,7 @@ static enum nd_status find_failed_prefix(const struct nd_capture_job *capture, c
 /* ---- the capture ---- */
 
 static enum nd_status collect_provenance(const struct nd_capture_job *capture, const struct nd_edge *failed,
-                                         struct nd_provenance *out, struct nd_error *err)
+                                         struct nd_attr_list *out, struct nd_error *err)
 {
     enum nd_status status = nd_provenance_collect(capture->device, capture->model, capture->options,
                                                   capture->job.n_passes, out, err);
@@ -91,7 +91,7 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
                                struct nd_error *err)
 {
     const struct nd_edge *failed = NULL;
-    struct nd_provenance provenance = {0};
+    struct nd_attr_list provenance = {0};
     char *spool_path = nd_path_join(folder, "spool.nds");
     char *stdout_path = nd_path_join(folder, "stdout.txt");
     const struct nd_edge **edges = nd_calloc(capture->n_edges, sizeof *edges);
@@ -135,13 +135,13 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         .n_libraries = capture->remote != NULL ? capture->remote->n_libraries : 0,
         .logcat = capture->remote != NULL ? capture->remote->identity.logcat : NULL,
         .logcat_bytes = capture->remote != NULL ? capture->remote->identity.logcat_bytes : 0,
-        .is_reproducible = nd_provenance_is_reproducible(),
+        .is_reproducible = nd_is_reproducible(),
     };
     if (status == ND_OK)
         status = nd_capture_assemble(&assembly, out, err);
     if (status == ND_OK && failed != NULL)
         nd_error_context(&out->failure, "edge '%s'", failed->name);
-    nd_provenance_deinit(&provenance);
+    nd_attr_list_deinit(&provenance);
     free(edges);
     free(spool_path);
     free(stdout_path);

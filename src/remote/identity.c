@@ -58,7 +58,7 @@ char *nd_identity_question_after(const char *marker, int64_t since_s)
 /* ---- facts ---- */
 
 struct facts {
-    struct nd_provenance *out;
+    struct nd_attr_list *out;
     struct nd_piece properties;
     bool is_whole;
 };
@@ -84,14 +84,14 @@ static bool put(struct facts *facts, const char *key, struct nd_piece value)
     char *text = nd_piece_copy(value, MAX_TEXT_BYTES);
     bool is_there = text != NULL && text[0] != '\0';
     facts->is_whole = facts->is_whole && text != NULL &&
-                      (!is_there || nd_provenance_add_text(facts->out, "device", key, text));
+                      (!is_there || nd_attr_list_add_text(facts->out, "device", key, text));
     free(text);
     return is_there;
 }
 
 static void put_word(struct facts *facts, const char *key, const char *word)
 {
-    facts->is_whole = facts->is_whole && nd_provenance_add_text(facts->out, "device", key, word);
+    facts->is_whole = facts->is_whole && nd_attr_list_add_text(facts->out, "device", key, word);
 }
 
 /* The value of KEY=value of /etc/os-release, without its quotes. */
@@ -322,7 +322,7 @@ void nd_identity_deinit(struct nd_identity *identity)
     free(identity->abi);
     free(identity->said_abi);
     free(identity->logcat);
-    nd_provenance_deinit(&identity->facts);
-    nd_provenance_deinit(&identity->warmth);
+    nd_attr_list_deinit(&identity->facts);
+    nd_attr_list_deinit(&identity->warmth);
     *identity = (struct nd_identity){0};
 }

@@ -4,10 +4,10 @@
  * Everything is read by one command before the run and one after it. What does not come, or makes no sense, is
  * left out: an unknown fact stays unknown, and a device that says nothing of itself can still be captured.
  * Texts are cut and cleaned, whatever the device prints: valid UTF-8 without control characters. */
-#ifndef ND_DEVICE_IDENTITY_H
-#define ND_DEVICE_IDENTITY_H
+#ifndef ND_REMOTE_IDENTITY_H
+#define ND_REMOTE_IDENTITY_H
 
-#include "device/provenance.h"
+#include "capture/attr_list.h"
 
 struct nd_transport;
 
@@ -17,9 +17,9 @@ struct nd_identity {
     char *abi;      /* "aarch64-android", "aarch64-linux", "x86_64-linux"; NULL: none that is known */
     char *said_abi; /* as the machine calls it ("arm64-v8a"); "" when it does not say */
     bool is_android;
-    int64_t clock_s;             /* the machine's own clock when it was read; 0: unknown */
-    struct nd_provenance facts;  /* attributes of /device that stay: phone, firmware, ... */
-    struct nd_provenance warmth; /* those that change: battery and temperatures, before and after */
+    int64_t clock_s;            /* the machine's own clock when it was read; 0: unknown */
+    struct nd_attr_list facts;  /* attributes of /device that stay: phone, firmware, ... */
+    struct nd_attr_list warmth; /* those that change: battery and temperatures, before and after */
     char *logcat; /* NUL-terminated, of the time between reading and finishing; NULL where there is none */
     size_t logcat_bytes;
 };

@@ -1,6 +1,6 @@
 /* Reading what a machine printed of itself: parts, lines and names in bytes that may be anything. */
-#ifndef ND_DEVICE_IDENTITY_TEXT_H
-#define ND_DEVICE_IDENTITY_TEXT_H
+#ifndef ND_REMOTE_IDENTITY_TEXT_H
+#define ND_REMOTE_IDENTITY_TEXT_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -23,7 +23,7 @@ void nd_warmth_question(struct nd_strbuf *question, const char *marker)
 /* ---- attributes ---- */
 
 struct sink {
-    struct nd_provenance *out;
+    struct nd_attr_list *out;
     const char *when;
     bool is_whole;
 };
@@ -39,7 +39,7 @@ static void put_text(struct sink *sink, const char *what, const char *name, stru
     char key[64];
     char *text = nd_piece_copy(value, MAX_LIST_BYTES);
     sink->is_whole = sink->is_whole && text != NULL &&
-                     nd_provenance_add_text(sink->out, "device", name_key(key, sink, what, name), text);
+                     nd_attr_list_add_text(sink->out, "device", name_key(key, sink, what, name), text);
     free(text);
 }
 
@@ -51,15 +51,15 @@ static void put_word(struct sink *sink, const char *what, const char *name, cons
 static void put_number(struct sink *sink, const char *what, const char *name, int64_t number)
 {
     char key[64];
-    sink->is_whole = sink->is_whole &&
-                     nd_provenance_add_number(sink->out, "device", name_key(key, sink, what, name), number);
+    sink->is_whole =
+        sink->is_whole && nd_attr_list_add_number(sink->out, "device", name_key(key, sink, what, name), number);
 }
 
 static void put_real(struct sink *sink, const char *what, const char *name, double real)
 {
     char key[64];
     sink->is_whole =
-        sink->is_whole && nd_provenance_add_real(sink->out, "device", name_key(key, sink, what, name), real);
+        sink->is_whole && nd_attr_list_add_real(sink->out, "device", name_key(key, sink, what, name), real);
 }
 
 /* Sensors that are not there say 0 K, or numbers of their own. */
@@ -259,7 +259,7 @@ static void read_zones(struct nd_piece part, struct sink *sink)
     put_sensors(sink, &sensors, "/sys/class/thermal");
 }
 
-bool nd_warmth_parse(const char *marker, struct nd_piece answer, const char *when, struct nd_provenance *out)
+bool nd_warmth_parse(const char *marker, struct nd_piece answer, const char *when, struct nd_attr_list *out)
 {
     struct sink sink = {.out = out, .when = when, .is_whole = true};
     if (!read_service_battery(nd_piece_part(answer, marker, "battery"), &sink))

@@ -1,9 +1,9 @@
 /* Battery and temperatures, as Android's services or the kernel's files tell them. */
-#ifndef ND_DEVICE_IDENTITY_WARMTH_H
-#define ND_DEVICE_IDENTITY_WARMTH_H
+#ifndef ND_REMOTE_IDENTITY_WARMTH_H
+#define ND_REMOTE_IDENTITY_WARMTH_H
 
 #include "base/strbuf.h"
-#include "device/provenance.h"
+#include "capture/attr_list.h"
 #include "remote/identity_text.h"
 
 /* Appends the commands that ask for them; each part begins with a line of the marker. Uses $T, what a command
@@ -12,6 +12,6 @@ void nd_warmth_question(struct nd_strbuf *question, const char *marker);
 
 /* Adds what the answer says as attributes "battery_<when>_..." and "thermal_<when>_..." of /device. when:
  * "before", "after". False when out of memory. */
-bool nd_warmth_parse(const char *marker, struct nd_piece answer, const char *when, struct nd_provenance *out);
+bool nd_warmth_parse(const char *marker, struct nd_piece answer, const char *when, struct nd_attr_list *out);
 
 #endif

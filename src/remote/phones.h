@@ -1,6 +1,6 @@
 /* Which phone a URI means: the serial that it names, the only one there is, or all of them. */
-#ifndef ND_DEVICE_PHONES_H
-#define ND_DEVICE_PHONES_H
+#ifndef ND_REMOTE_PHONES_H
+#define ND_REMOTE_PHONES_H
 
 #include "npudiff/device.h"
 

@@ -12,14 +12,15 @@
  * What nothing has used for a month goes when it is left. The agent runs without the link, which may break and
  * come back.
  */
-#ifndef ND_DEVICE_REMOTE_H
-#define ND_DEVICE_REMOTE_H
+#ifndef ND_REMOTE_REMOTE_H
+#define ND_REMOTE_REMOTE_H
 
 #include "capture/assemble.h"
-#include "device/internal.h"
 #include "remote/identity.h"
 #include "remote/remote_bundle.h"
+#include "sdk/sdk.h"
 #include "spool/job.h"
+#include "spool/watch.h"
 
 /* Zeroed is closed. It stays where it is while it is open: the transport points to it. */
 struct nd_remote {

@@ -1,7 +1,7 @@
 /* Files that a machine elsewhere keeps between runs: sets of them under names that follow from what is in them,
  * so that nothing is sent twice. */
-#ifndef ND_DEVICE_REMOTE_BUNDLE_H
-#define ND_DEVICE_REMOTE_BUNDLE_H
+#ifndef ND_REMOTE_REMOTE_BUNDLE_H
+#define ND_REMOTE_REMOTE_BUNDLE_H
 
 #include "base/sha256.h"
 #include "remote/transport.h"

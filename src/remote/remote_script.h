@@ -1,7 +1,7 @@
 /* The texts for sh with which a run elsewhere is made, started, looked at, stopped and removed, and what its
  * answers mean. All are in new memory, NULL without any; all may be run twice. */
-#ifndef ND_DEVICE_REMOTE_SCRIPT_H
-#define ND_DEVICE_REMOTE_SCRIPT_H
+#ifndef ND_REMOTE_REMOTE_SCRIPT_H
+#define ND_REMOTE_REMOTE_SCRIPT_H
 
 #include <stdbool.h>
 #include <stddef.h>

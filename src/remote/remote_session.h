@@ -1,6 +1,6 @@
 /* Shared by remote_run.c and remote_look.c: one run elsewhere while it is followed. */
-#ifndef ND_DEVICE_REMOTE_SESSION_H
-#define ND_DEVICE_REMOTE_SESSION_H
+#ifndef ND_REMOTE_REMOTE_SESSION_H
+#define ND_REMOTE_REMOTE_SESSION_H
 
 #include "remote/remote.h"
 #include "remote/remote_script.h"

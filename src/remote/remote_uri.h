@@ -5,8 +5,8 @@
  * DEVICE is what runs there, with its own @RUNTIME and ?options; "htp" unless it is given, and then these may
  * follow what is before ("adb:SERIAL?vtcm_mb=4"). An '@' before the first '/' belongs to the host of ssh
  * ("ssh:root@board"), and begins a runtime for adb. No SERIAL: the only phone there is; "*": every phone. */
-#ifndef ND_DEVICE_REMOTE_URI_H
-#define ND_DEVICE_REMOTE_URI_H
+#ifndef ND_REMOTE_REMOTE_URI_H
+#define ND_REMOTE_REMOTE_URI_H
 
 #include "npudiff/device.h"
 

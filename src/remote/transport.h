@@ -4,8 +4,8 @@
  * broke never looks like a command that failed: without the trailer the link is lost. What it prints begins
  * behind a mark of its own, since a login may talk first. One transport belongs to one thread at a time;
  * several transports work at once. */
-#ifndef ND_DEVICE_TRANSPORT_H
-#define ND_DEVICE_TRANSPORT_H
+#ifndef ND_REMOTE_TRANSPORT_H
+#define ND_REMOTE_TRANSPORT_H
 
 #include "base/process.h"
 #include "base/strbuf.h"

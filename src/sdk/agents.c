@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "device/internal.h"
+#include "sdk/sdk.h"
 
 static const char agent_name[] = "npudiff-agent";
 

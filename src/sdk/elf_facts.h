@@ -1,6 +1,6 @@
 /* What an ELF file says of itself: for which machine it is, and what it needs. A name says nothing of that. */
-#ifndef ND_DEVICE_ELF_FACTS_H
-#define ND_DEVICE_ELF_FACTS_H
+#ifndef ND_SDK_ELF_FACTS_H
+#define ND_SDK_ELF_FACTS_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -12,9 +12,9 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
-#include "device/internal.h"
 #include "sdk/runtime_adding.h"
 #include "sdk/runtime_manifest.h"
+#include "sdk/sdk.h"
 
 static const char *const abis[ND_N_ABIS] = {"x86_64-linux", "aarch64-linux", "aarch64-android"};
 

@@ -1,6 +1,6 @@
 /* Between the files of one call of nd_runtimes_add: what was found, and the folder that is made of it. */
-#ifndef ND_DEVICE_RUNTIME_ADDING_H
-#define ND_DEVICE_RUNTIME_ADDING_H
+#ifndef ND_SDK_RUNTIME_ADDING_H
+#define ND_SDK_RUNTIME_ADDING_H
 
 #include <jansson.h>
 

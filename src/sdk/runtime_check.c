@@ -8,10 +8,10 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sha256.h"
-#include "device/internal.h"
 #include "sdk/elf_facts.h"
 #include "sdk/runtime_manifest.h"
 #include "sdk/runtime_trial.h"
+#include "sdk/sdk.h"
 
 /* One runtime being looked at; `row` is its part of the report. */
 struct check {

@@ -10,8 +10,8 @@
  *   "made_by"   "npudiff runtimes add" of those that 'npudiff runtimes remove' may remove
  * The folder's name is the id, with ".<abi>" behind it where the ABI is not x86_64-linux: an id may exist for
  * several. tools/setup writes the same file. */
-#ifndef ND_DEVICE_RUNTIME_MANIFEST_H
-#define ND_DEVICE_RUNTIME_MANIFEST_H
+#ifndef ND_SDK_RUNTIME_MANIFEST_H
+#define ND_SDK_RUNTIME_MANIFEST_H
 
 #include <jansson.h>
 

@@ -1,6 +1,6 @@
 /* Which of the files in wheels, folders and SDKs make a runtime, ABI by ABI. */
-#ifndef ND_DEVICE_RUNTIME_PICK_H
-#define ND_DEVICE_RUNTIME_PICK_H
+#ifndef ND_SDK_RUNTIME_PICK_H
+#define ND_SDK_RUNTIME_PICK_H
 
 #include "sdk/elf_facts.h"
 #include "sdk/runtime_source.h"

@@ -1,6 +1,6 @@
 /* Where a runtime is taken from: an archive (a wheel, an AAR: both are zip files) or a folder. */
-#ifndef ND_DEVICE_RUNTIME_SOURCE_H
-#define ND_DEVICE_RUNTIME_SOURCE_H
+#ifndef ND_SDK_RUNTIME_SOURCE_H
+#define ND_SDK_RUNTIME_SOURCE_H
 
 #include <stdbool.h>
 #include <stddef.h>

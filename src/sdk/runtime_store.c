@@ -13,7 +13,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "device/internal.h"
+#include "npudiff/device.h"
 #include "sdk/runtime_manifest.h"
 
 static const char work_start[] = ".add.";

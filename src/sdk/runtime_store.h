@@ -1,7 +1,7 @@
 /* The folder that holds the runtimes, while something in it is changed: one process at a time, and what comes
  * in is whole. */
-#ifndef ND_DEVICE_RUNTIME_STORE_H
-#define ND_DEVICE_RUNTIME_STORE_H
+#ifndef ND_SDK_RUNTIME_STORE_H
+#define ND_SDK_RUNTIME_STORE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,6 +1,6 @@
 /* Running a small model with a runtime, to see that it works. */
-#ifndef ND_DEVICE_RUNTIME_TRIAL_H
-#define ND_DEVICE_RUNTIME_TRIAL_H
+#ifndef ND_SDK_RUNTIME_TRIAL_H
+#define ND_SDK_RUNTIME_TRIAL_H
 
 #include "base/error.h"
 #include "npudiff/device.h"

@@ -5,9 +5,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "device/internal.h"
 #include "sdk/elf_facts.h"
 #include "sdk/runtime_manifest.h"
+#include "sdk/sdk.h"
 
 /* The runtimes that tools/setup can install; tools/runtimes/<id>.txt pins their wheels. */
 static const struct {

@@ -6,6 +6,15 @@
 #include "npudiff/device.h"
 #include "spool/spool.h"
 
+/* How an agent process ended. */
+struct nd_agent_exit {
+    struct nd_error
+        error; /* id 0 unless it was killed by a signal or one of the host's limits, or left with an error */
+    double elapsed_s;
+    const char *stage; /* of an agent elsewhere that never wrote a record: "connect", "push", "start"; static */
+    bool can_resume;   /* what it had done until then is safe, and a next run can go on from there */
+};
+
 struct nd_watch {
     const struct nd_capture_options *options; /* borrowed, as are label and spool */
     const char *label;

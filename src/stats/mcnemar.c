@@ -1,7 +1,7 @@
 #include <math.h>
 
-#include "compare/accuracy.h"
 #include "stats/binomial.h"
+#include "stats/mcnemar.h"
 #include "stats/softmath.h"
 
 /* The binomial probability P(X = k), X ~ Bin(n, 1/2), as mantissa * 2^exponent so that no n underflows on the

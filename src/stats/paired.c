@@ -3,8 +3,8 @@
 #include <assert.h>
 #include <math.h>
 
-#include "compare/accuracy.h"
 #include "stats/binomial.h"
+#include "stats/mcnemar.h"
 #include "stats/normal.h"
 #include "stats/proportion.h"
 

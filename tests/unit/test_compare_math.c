@@ -5,6 +5,7 @@
 #include "compare/classes.h"
 #include "compare/metrics/distribution.h"
 #include "compare/repeats.h"
+#include "stats/mcnemar.h"
 #include "stats/softmath.h"
 #include "support/pair_check.h"
 

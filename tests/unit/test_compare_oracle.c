@@ -10,6 +10,7 @@
 #include "compare/accuracy.h"
 #include "compare/metrics/permutation.h"
 #include "compare/metrics/sample.h"
+#include "stats/mcnemar.h"
 #include "support/oracle_case.h"
 
 enum { N_MODES = 2 };

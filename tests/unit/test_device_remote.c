@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "device/internal.h"
 #include "device/resolve.h"
 #include "npudiff/device.h"
 #include "remote/remote_uri.h"
+#include "sdk/sdk.h"
 #include "support/scratch.h"
 
 static void put_text(const char *name, const char *text, bool is_program)

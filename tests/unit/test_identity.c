@@ -7,6 +7,7 @@
 
 #include "base/process.h"
 #include "base/strbuf.h"
+#include "npudiff/device.h"
 #include "remote/identity.h"
 #include "remote/identity_text.h"
 #include "support/scratch.h"
@@ -49,7 +50,7 @@ static const char thermal[] = "\n" MARKER " thermal\n"
                               "Current cooling devices from HAL:\n"
                               "\tCoolingDevice{mValue=99, mType=0, mName=fan}\n";
 
-static const struct nd_attr *find(const struct nd_provenance *facts, const char *key)
+static const struct nd_attr *find(const struct nd_attr_list *facts, const char *key)
 {
     const struct nd_attr *found = NULL;
     for (size_t i = 0; i < facts->n; i++) {
@@ -62,7 +63,7 @@ static const struct nd_attr *find(const struct nd_provenance *facts, const char 
     return found;
 }
 
-static void expect_text(const struct nd_provenance *facts, const char *key, const char *expected)
+static void expect_text(const struct nd_attr_list *facts, const char *key, const char *expected)
 {
     const struct nd_attr *attr = find(facts, key);
     if (expected == NULL) {
@@ -76,7 +77,7 @@ static void expect_text(const struct nd_provenance *facts, const char *key, cons
     assert_string_equal(attr->string, expected);
 }
 
-static void expect_number(const struct nd_provenance *facts, const char *key, int64_t expected)
+static void expect_number(const struct nd_attr_list *facts, const char *key, int64_t expected)
 {
     const struct nd_attr *attr = find(facts, key);
     if (attr == NULL)
@@ -85,7 +86,7 @@ static void expect_number(const struct nd_provenance *facts, const char *key, in
     assert_int_equal(attr->i64, expected);
 }
 
-static void expect_real(const struct nd_provenance *facts, const char *key, double expected)
+static void expect_real(const struct nd_attr_list *facts, const char *key, double expected)
 {
     const struct nd_attr *attr = find(facts, key);
     if (attr == NULL)
@@ -129,7 +130,7 @@ static void phone_is_known_by_its_properties(void **state)
                                  "\n" MARKER " end\n",
                                  NULL};
     struct nd_identity identity = parse_text(parts);
-    const struct nd_provenance *facts = &identity.facts, *warmth = &identity.warmth;
+    const struct nd_attr_list *facts = &identity.facts, *warmth = &identity.warmth;
     assert_string_equal(identity.abi, "aarch64-android");
     assert_true(identity.is_android);
     assert_string_equal(identity.soc, "SM8650-AC");
@@ -181,7 +182,7 @@ static void board_is_known_by_its_files(void **state)
                                  "\n" MARKER " end\n",
                                  NULL};
     struct nd_identity identity = parse_text(parts);
-    const struct nd_provenance *facts = &identity.facts, *warmth = &identity.warmth;
+    const struct nd_attr_list *facts = &identity.facts, *warmth = &identity.warmth;
     assert_string_equal(identity.abi, "aarch64-linux");
     assert_int_equal(identity.clock_s, 0);
     assert_string_equal(identity.chipset->sm, "QCS8550");
@@ -295,7 +296,7 @@ static void after_a_run_comes_what_was_logged(void **state)
 
 /* ---- whatever a device prints ---- */
 
-static void expect_clean(const struct nd_provenance *facts)
+static void expect_clean(const struct nd_attr_list *facts)
 {
     for (size_t i = 0; i < facts->n; i++) {
         if (facts->attrs[i].type != ND_ATTR_STRING)

@@ -9,8 +9,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "device/internal.h"
+#include "device/launch.h"
 #include "npudiff/capture.h"
+#include "sdk/sdk.h"
 #include "spool/spool.h"
 
 /* Agents are small scripts here, which do what real ones do when they go wrong. */

@@ -8,11 +8,11 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "device/internal.h"
 #include "npudiff/device.h"
 #include "npudiff/model.h"
 #include "runtime/ort.h"
 #include "runtime/runtime.h"
+#include "sdk/sdk.h"
 
 enum { N_CODES = 256 };
 

@@ -7,11 +7,11 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
-#include "device/internal.h"
 #include "runtime/runtime.h"
 #include "sdk/elf_facts.h"
 #include "sdk/runtime_manifest.h"
 #include "sdk/runtime_store.h"
+#include "sdk/sdk.h"
 #include "support/scratch.h"
 
 static uint64_t seed;

@@ -1,10 +1,10 @@
 /* Logs of ONNX Runtime, QNN, qnn-net-run and Android's logcat: what they say of fallback, failures and
  * versions.
  *
- * Lines are matched by their text, never by their tag, against the table in src/logs/patterns.c. What a line
- * says becomes a finding; a line that the table does not know is counted, and handed out on request. Nothing
- * here fails on what a log contains: any bytes, lines of any length and files of any size are read in bounded
- * memory. */
+ * Lines are matched by their text, never by their tag, against the table in src/logs/log_patterns.c. What a
+ * line says becomes a finding; a line that the table does not know is counted, and handed out on request.
+ * Nothing here fails on what a log contains: any bytes, lines of any length and files of any size are read in
+ * bounded memory. */
 #ifndef NPUDIFF_LOGS_H
 #define NPUDIFF_LOGS_H
 

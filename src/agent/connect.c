@@ -1,7 +1,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/internal.h"
+#include "agent/agent.h"
 #include "base/memory.h"
 
 /* Whether data of shape `data` can feed an input of shape `input`, whose open dimensions are -1. */

@@ -2,8 +2,8 @@
 #ifndef ND_AGENT_RESUME_H
 #define ND_AGENT_RESUME_H
 
-#include "agent/store.h"
-#include "spool/job.h"
+#include "agent/result_store.h"
+#include "spool/job_file.h"
 
 struct nd_resume_records {
     struct nd_record *items;

@@ -3,11 +3,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/internal.h"
+#include "agent/agent.h"
 #include "agent/stop.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "spool/fields.h"
+#include "spool/record_fields.h"
 
 static enum nd_status enter_stage(struct nd_agent *agent, const char *stage, struct nd_error *err)
 {

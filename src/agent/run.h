@@ -3,7 +3,7 @@
 #define ND_AGENT_RUN_H
 
 #include "agent/resume.h"
-#include "spool/job.h"
+#include "spool/job_file.h"
 
 /* Does the whole job and writes the spool, or what resume (nullable) leaves of it. A failure of the device is
  * itself recorded (ND_RECORD_FAILURE) and returned. */

@@ -13,7 +13,7 @@
 #ifndef ND_ARITH_HTP_H
 #define ND_ARITH_HTP_H
 
-#include "eval/graph.h"
+#include "eval/eval_graph.h"
 
 enum nd_htp_arch {
     ND_HTP_V69, /* and v68 */

@@ -4,7 +4,7 @@
 #define ND_ARITH_HTP_INTERNAL_H
 
 #include "arith/htp.h"
-#include "eval/linear_internal.h"
+#include "eval/linear_families.h"
 
 /* One unit at work. */
 struct nd_htp_job {

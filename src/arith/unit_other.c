@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "eval/linear_internal.h"
+#include "eval/linear_families.h"
 
 const char *nd_unit_known_defect(const struct nd_exact_unit *unit)
 {

@@ -10,10 +10,10 @@
 #include "base/sha256.h"
 #include "capture/assemble_graph.h"
 #include "capture/assemble_outputs.h"
-#include "capture/failure.h"
+#include "capture/failure_logs.h"
 #include "capture/spool_index.h"
 #include "capture/write.h"
-#include "spool/fields.h"
+#include "spool/record_fields.h"
 
 static const long max_stdout_bytes = 8L << 20;
 enum { MAX_FINDINGS = 50000 }; /* that are kept in memory; the table takes fewer */

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "spool/fields.h"
+#include "spool/record_fields.h"
 
 static void free_nodes(struct nd_capture_node *nodes, size_t n)
 {

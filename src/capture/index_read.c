@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "capture/decode.h"
+#include "capture/chunk_decode.h"
 #include "capture/index.h"
 
 enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "capture/capture_internal.h"
-#include "capture/names.h"
+#include "capture/link_names.h"
 
 static const struct {
     const char *group;

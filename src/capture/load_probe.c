@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "capture/capture_internal.h"
-#include "capture/names.h"
+#include "capture/link_names.h"
 
 void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges)
 {

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "capture/capture_internal.h"
-#include "capture/names.h"
+#include "capture/link_names.h"
 
 enum { MAX_EDGES = 1000000 };
 

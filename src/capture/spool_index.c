@@ -7,8 +7,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "spool/fields.h"
-#include "spool/job.h"
+#include "spool/job_file.h"
+#include "spool/record_fields.h"
 
 /* Memory that is out does not make a record a bad one, at which the spool would end: *status tells them apart.
  */

@@ -3,7 +3,7 @@
 
 #include "base/memory.h"
 #include "capture/index.h"
-#include "capture/names.h"
+#include "capture/link_names.h"
 #include "capture/write_internal.h"
 
 enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path, hid_t type,

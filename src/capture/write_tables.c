@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "capture/names.h"
+#include "capture/link_names.h"
 #include "capture/write_internal.h"
 
 /* An attribute lies in an object header, whose messages are shorter than 64 KiB. */

@@ -44,7 +44,7 @@
 #include "arith/htp.h"
 #include "arith/programs.h"
 #include "base/strbuf.h"
-#include "eval/graph.h"
+#include "eval/eval_graph.h"
 
 enum nd_emu_word {
     ND_EMU_ROUND,

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "encodings/internal.h"
+#include "encodings/building.h"
 
 struct entry {
     bool is_float;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "encodings/internal.h"
+#include "encodings/building.h"
 
 /* Adds what is only listed, when it is: *is_done tells. */
 static enum nd_status pass_over(struct nd_encodings *encodings, const char *name, enum nd_encoding_role role,

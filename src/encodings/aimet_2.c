@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "encodings/internal.h"
+#include "encodings/building.h"
 #include "npudiff/parse.h"
 
 /* "int8", "uint16"; false for every other type, which are floats. */

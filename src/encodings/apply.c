@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "encodings/internal.h"
+#include "encodings/building.h"
 
 enum nd_status nd_encodings_match(const struct nd_encodings *encodings, const struct nd_model *model,
                                   struct nd_encodings_match *out, struct nd_error *err)

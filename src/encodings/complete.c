@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "encodings/internal.h"
-#include "model/internal.h"
+#include "encodings/building.h"
+#include "model/loaded.h"
 
 /* Operators whose output holds values of their first input only: their codes can only be the same. */
 static const char *const movers[] = {"DepthToSpace", "Expand",    "Flatten", "Gather",   "Identity",

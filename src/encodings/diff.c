@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "encodings/internal.h"
+#include "encodings/building.h"
 
 /* The zero point counted from the lowest code, which does not depend on whether codes are signed. */
 static int64_t zero_from_low(const struct nd_encoding *item, size_t i)

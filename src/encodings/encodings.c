@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "encodings/internal.h"
+#include "encodings/building.h"
 
 const char *nd_encoding_role_name(enum nd_encoding_role role)
 {

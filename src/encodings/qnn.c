@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "encodings/internal.h"
+#include "encodings/building.h"
 
 struct data_type {
     const char *name;

@@ -3,9 +3,9 @@
 #ifndef ND_EVAL_GRAPH_INTERNAL_H
 #define ND_EVAL_GRAPH_INTERNAL_H
 
-#include "eval/graph.h"
+#include "eval/eval_graph.h"
 #include "eval/ops_internal.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 #include "model/quant.h"
 
 struct nd_exact_graph {

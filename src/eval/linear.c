@@ -1,4 +1,4 @@
-#include "eval/linear_internal.h"
+#include "eval/linear_families.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Units that move values or choose among them: the exact real numbers go through the operator unharmed. */
-#include "eval/linear_internal.h"
+#include "eval/linear_families.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* Units that work element by element: real inputs are exact doubles, and so are sums and products of two as
  * wide numbers. */
-#include "eval/linear_internal.h"
+#include "eval/linear_families.h"
 
 #include <math.h>
 #include <string.h>

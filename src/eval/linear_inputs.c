@@ -1,5 +1,5 @@
 /* The inputs of linear units as arrays that operators take. */
-#include "eval/linear_internal.h"
+#include "eval/linear_families.h"
 
 #include <math.h>
 

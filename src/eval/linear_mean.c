@@ -1,6 +1,6 @@
 /* Means: a sum of whole numbers, and how many they are. The operator's own mean of whole numbers is within an
  * ulp or two, so that times their count it rounds to their sum. */
-#include "eval/linear_internal.h"
+#include "eval/linear_families.h"
 
 #include <math.h>
 #include <string.h>

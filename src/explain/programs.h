@@ -4,7 +4,7 @@
 #ifndef ND_EXPLAIN_PROGRAMS_H
 #define ND_EXPLAIN_PROGRAMS_H
 
-#include "eval/graph.h"
+#include "eval/eval_graph.h"
 #include "explain/expectation.h"
 
 struct nd_explain_unit_tally;

@@ -5,9 +5,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "import/layout.h"
-#include "import/names.h"
+#include "import/edge_names.h"
 #include "import/qnn_net_run.h"
+#include "import/sample_layout.h"
 #include "probe/source.h"
 
 enum { MAX_LIST_BYTES = 256 << 20 };

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "encodings/internal.h"
+#include "encodings/building.h"
 #include "import/qnn_net_run.h"
 
 enum { MAX_JSON_BYTES = 512 << 20 };

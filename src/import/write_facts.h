@@ -4,7 +4,7 @@
 #define ND_IMPORT_WRITE_FACTS_H
 
 #include "capture/write.h"
-#include "import/match.h"
+#include "import/edge_match.h"
 
 struct nd_import_writing {
     struct nd_capture_writer *writer;

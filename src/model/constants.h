@@ -3,7 +3,7 @@
 #define ND_MODEL_CONSTANTS_H
 
 #include "base/memory.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 
 struct nd_float_constant {
     float *values; /* owned */

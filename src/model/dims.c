@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 
 typedef Onnx__TensorShapeProto__Dimension dimension;
 

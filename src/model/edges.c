@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 #include "model/quant.h"
 
 struct finder {

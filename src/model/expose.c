@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 
 struct copy {
     const struct nd_model *source;

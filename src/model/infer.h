@@ -3,7 +3,7 @@
 #ifndef ND_MODEL_INFER_H
 #define ND_MODEL_INFER_H
 
-#include "model/internal.h"
+#include "model/loaded.h"
 
 struct nd_tensor_info {
     enum nd_dtype dtype;   /* ND_DTYPE_NONE: not known */

@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 
 /* Protobuf's own limit, so no ONNX file is larger. */
 static const size_t max_file_bytes = INT_MAX;

@@ -1,7 +1,7 @@
 /* What a loaded model tells of itself. */
 #include <assert.h>
 
-#include "model/internal.h"
+#include "model/loaded.h"
 
 const char *nd_model_path(const struct nd_model *model)
 {

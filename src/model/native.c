@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 
 static const size_t max_model_bytes = (size_t)2 << 30;
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 #include "npudiff/parse.h"
 
 enum { BLOCK_BYTES = 1 << 20, OVERLAP_BYTES = 64 };

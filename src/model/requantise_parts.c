@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "model/requantise.h"
+#include "model/requantise_model.h"
 
 static const char contrib_domain[] = "com.microsoft";
 

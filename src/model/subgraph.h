@@ -2,7 +2,7 @@
 #ifndef ND_MODEL_SUBGRAPH_H
 #define ND_MODEL_SUBGRAPH_H
 
-#include "model/internal.h"
+#include "model/loaded.h"
 
 enum nd_subgraph_end { ND_SUBGRAPH_INSIDE, ND_SUBGRAPH_INPUT, ND_SUBGRAPH_OUTPUT };
 

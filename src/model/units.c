@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 
 static size_t quantised_tensor(const struct nd_graph *graph, size_t quantize)
 {

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "qnn/prepare_internal.h"
 #include "qnn/prepare_remote.h"
-#include "spool/fields.h"
+#include "spool/record_fields.h"
 
 /* The last line of what it said that tells of an error, or the last at all. */
 static const char *last_word(char *said)

@@ -9,12 +9,12 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "device/capture_job.h"
+#include "device/capture_request.h"
 #include "device/launch.h"
 #include "npudiff/parse.h"
 #include "qnn/prepare_internal.h"
 #include "sdk/sdk.h"
-#include "spool/fields.h"
+#include "spool/record_fields.h"
 
 static const char stripped_model[] = "model.onnx";
 

@@ -3,7 +3,7 @@
 #ifndef ND_QNN_PREPARE_REMOTE_H
 #define ND_QNN_PREPARE_REMOTE_H
 
-#include "device/capture_job.h"
+#include "device/capture_request.h"
 #include "remote/remote.h"
 #include "spool/watch.h"
 

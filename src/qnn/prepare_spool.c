@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "agent/store.h"
+#include "agent/result_store.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "qnn/prepare_internal.h"

@@ -8,9 +8,9 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "record/plan.h"
+#include "record/pass_plan.h"
 #include "remote/remote.h"
-#include "spool/fields.h"
+#include "spool/record_fields.h"
 
 void nd_capture_report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s)
 {

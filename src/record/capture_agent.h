@@ -3,7 +3,7 @@
 #ifndef ND_RECORD_CAPTURE_AGENT_H
 #define ND_RECORD_CAPTURE_AGENT_H
 
-#include "device/capture_job.h"
+#include "device/capture_request.h"
 #include "device/launch.h"
 
 /* Runs the job in one pass; where exposing the edges moved nodes off the NPU, again in several. *folder: where

@@ -14,7 +14,7 @@
 #include "record/capture_agent.h"
 #include "record/provenance.h"
 #include "remote/remote.h"
-#include "spool/fields.h"
+#include "spool/record_fields.h"
 #include "spool/watch.h"
 
 /* ---- which prefix failed ---- */

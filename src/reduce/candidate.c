@@ -6,9 +6,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "reduce/candidate_failure.h"
 #include "reduce/difference.h"
-#include "reduce/failure.h"
-#include "reduce/npz.h"
+#include "reduce/npz_write.h"
 #include "reduce/reducer.h"
 
 /* ---- sessions ---- */

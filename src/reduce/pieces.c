@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 
 bool nd_node_is_operator(const struct nd_model *model, size_t node)
 {

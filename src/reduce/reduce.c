@@ -11,7 +11,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 #include "reduce/reducer.h"
 
 void nd_reduce_options_init(struct nd_reduce_options *options)

@@ -4,8 +4,8 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "model/internal.h"
-#include "reduce/failure.h"
+#include "model/loaded.h"
+#include "reduce/candidate_failure.h"
 #include "reduce/reducer.h"
 
 enum { MAX_GUESSES = 4, MAX_NEIGHBOURHOODS = 2 };

@@ -6,9 +6,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "model/internal.h"
+#include "model/loaded.h"
+#include "reduce/candidate_failure.h"
 #include "reduce/difference.h"
-#include "reduce/failure.h"
 #include "reduce/reducer.h"
 
 static enum nd_status run_whole(struct nd_reducer *reducer, const struct nd_device *device, const char *edges,

@@ -19,7 +19,7 @@
 #include "remote/identity.h"
 #include "remote/remote_bundle.h"
 #include "sdk/sdk.h"
-#include "spool/job.h"
+#include "spool/job_file.h"
 #include "spool/watch.h"
 
 /* Zeroed is closed. It stays where it is while it is open: the transport points to it. */

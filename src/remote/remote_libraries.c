@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "remote/remote.h"
-#include "spool/fields.h"
+#include "spool/record_fields.h"
 
 enum { MAX_LIBRARIES = 1000, HEX_DIGITS = ND_SHA256_HEX_BYTES - 1 };
 

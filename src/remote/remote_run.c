@@ -11,7 +11,7 @@
 #include "remote/remote.h"
 #include "remote/remote_script.h"
 #include "remote/remote_session.h"
-#include "spool/fields.h"
+#include "spool/record_fields.h"
 
 enum { ID_DIGITS = 32 };
 enum { EXIT_CANNOT_STORE = 3, EXIT_CANNOT_RESUME = 4 }; /* of npudiff-agent */

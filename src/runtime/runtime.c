@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "runtime/internal.h"
+#include "runtime/ort_runtime.h"
 
 static void forward_log(void *context, int severity, const char *category, const char *log_id,
                         const char *code_location, const char *message)

@@ -10,7 +10,7 @@
 
 #include <hdf5.h>
 
-#include "capture/names.h"
+#include "capture/link_names.h"
 #include "support/capture_fixture.h"
 #include "support/scratch.h"
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "eval/graph.h"
+#include "eval/eval_graph.h"
 
 enum { MAX_EDGES = 96 };
 

@@ -8,7 +8,7 @@
 #include <zlib.h>
 
 #include "base/error.h"
-#include "eval/graph.h"
+#include "eval/eval_graph.h"
 #include "support/scratch.h"
 
 enum { MAX_EDGES = 64, MAX_INPUTS = 4 };

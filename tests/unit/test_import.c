@@ -17,10 +17,10 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "capture/confine.h"
+#include "import/edge_names.h"
 #include "import/facts.h"
-#include "import/layout.h"
 #include "import/map.h"
-#include "import/names.h"
+#include "import/sample_layout.h"
 #include "import/tensorproto.h"
 
 static struct nd_error err;

@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/strbuf.h"
-#include "logs/patterns.h"
+#include "logs/log_patterns.h"
 #include "npudiff/parse.h"
 
 /* ---- reading ---- */
@@ -504,13 +504,21 @@ static void unknown_lines_with_an_error_code_are_errors(void **state)
         {"[ERROR] new thing: Error code: 4711 at here.cc:3", 4711, ND_LOG_BAD},
         {"E tag: cannot do it, error = -22", -22, ND_LOG_BAD},
         {"QnnNew_call done. status 0x1771", 0x1771, ND_LOG_BAD},
-        {"[WARNING] [Qnn ExecuTorch]:  <W> Failed to create new env handle with error 1100", 1100, ND_LOG_WARNING},
+        {"[WARNING] [Qnn ExecuTorch]:  <W> Failed to create new env handle with error 1100", 1100,
+         ND_LOG_WARNING},
     };
     static const char *const harmless[] = {
-        "QnnDevice_getInfrastructure done. status 0x0", "done, err: 0",          "no error 404.5 found",
-        "largest error 1e-07 of 3",                     "error 5 % of values",   "HTTP status 200",
-        "terror 1002",                                  "3 errors 1002x seen",   "error 12ms late",
-        "mean error: 0.25",                             "QNN_COMMON_NO_ERROR",
+        "QnnDevice_getInfrastructure done. status 0x0",
+        "done, err: 0",
+        "no error 404.5 found",
+        "largest error 1e-07 of 3",
+        "error 5 % of values",
+        "HTTP status 200",
+        "terror 1002",
+        "3 errors 1002x seen",
+        "error 12ms late",
+        "mean error: 0.25",
+        "QNN_COMMON_NO_ERROR",
     };
     struct nd_log_findings findings;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

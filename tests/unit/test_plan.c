@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "record/plan.h"
+#include "record/pass_plan.h"
 
 /* 8 passes of at most 8 rounds and 32 ways back, and the one that finds that it is too many. */
 enum { MAX_PAIRS = 64, MAX_TRIALS = 8 * (8 + 32) + 8 };

@@ -11,9 +11,9 @@
 #include "base/memory.h"
 #include "capture/write.h"
 #include "npudiff/probe.h"
+#include "reduce/candidate_failure.h"
 #include "reduce/difference.h"
-#include "reduce/failure.h"
-#include "reduce/npz.h"
+#include "reduce/npz_write.h"
 #include "reduce/reducer.h"
 #include "support/scratch.h"
 

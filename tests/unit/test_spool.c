@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "spool/fields.h"
-#include "spool/job.h"
+#include "spool/job_file.h"
+#include "spool/record_fields.h"
 
 struct place {
     char *folder;

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "model/internal.h"
+#include "model/loaded.h"
 #include "support/scratch.h"
 
 static struct nd_model *load(const char *name)

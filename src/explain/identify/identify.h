@@ -23,7 +23,7 @@
 
 #include "arith/programs.h"
 #include "base/strbuf.h"
-#include "eval/graph.h"
+#include "eval/eval_graph.h"
 
 enum {
     ND_IDENTIFY_BINS = 32,     /* of the fraction */

@@ -1,0 +1,51 @@
+/* One capture in the making: the edges to record and the job that records them. */
+#ifndef ND_DEVICE_CAPTURE_REQUEST_H
+#define ND_DEVICE_CAPTURE_REQUEST_H
+
+#include "npudiff/device.h"
+#include "spool/job_file.h"
+
+struct nd_remote; /* remote/remote.h */
+
+/* What was asked for (borrowed), and what is made of it. */
+struct nd_capture_job {
+    const struct nd_model *model;
+    const struct nd_device *device;
+    const struct nd_probe *const *probes;
+    size_t n_probes;
+    const struct nd_capture_options *options;
+    uint64_t begun_ns;        /* nd_clock_ns when the capture began */
+    const char *folder;       /* temporary: models and runs go there */
+    struct nd_remote *remote; /* the machine that runs it; NULL: this one */
+    size_t *selected;         /* indices into the model's edges */
+    struct nd_edge *edges;    /* copies of them, as they will be recorded */
+    size_t n_edges;
+    size_t *pass_of_edge;
+    char *moved;       /* nodes that fell to the CPU only because tensors were recorded, one a line, or NULL */
+    struct nd_job job; /* complete but for passes and edges, which nd_capture_job_set_passes makes */
+};
+
+/* Whether the model is run as it is, outputs and all (--edges none). */
+bool nd_capture_job_is_untouched(const struct nd_capture_job *capture);
+
+/* Chooses the edges and fills the job; the request's fields are set by the caller. One pass records everything,
+ * or with options->prefixes each edge has one of its own. */
+enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_error *err);
+void nd_capture_job_deinit(struct nd_capture_job *capture);
+
+/* Writes the model of each pass and makes the job's passes and edges of pass_of_edge. with_checks[p] says
+ * whether pass p > 0 exposes the model's outputs again, to be compared with those of pass 0; NULL: none does. A
+ * pass that records no edge exposes all of them. */
+enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
+                                         const bool *with_checks, struct nd_error *err);
+
+/* A job that only tries the placement of a session exposing n of the model's edges: no samples. Freed by the
+ * caller with nd_capture_job_free_trial. */
+enum nd_status nd_capture_job_trial(const struct nd_capture_job *capture, const size_t *edges, size_t n,
+                                    struct nd_job *trial, struct nd_error *err);
+void nd_capture_job_free_trial(struct nd_job *trial);
+
+/* Samples of all probes. */
+size_t nd_capture_job_n_samples(const struct nd_capture_job *capture);
+
+#endif

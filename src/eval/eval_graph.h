@@ -1,0 +1,111 @@
+/* A whole model evaluated on one sample, in double precision and, where units are linear in codes, exactly.
+ *
+ * A float model is evaluated as it is written: the float reference. Of a quantised model every unit is worked
+ * out from the codes of its inputs and rounded once by a program: the quantised reference with round half to
+ * even. Where codes of edges are *given* (a device's), what reads an edge reads those instead of what was just
+ * computed: then every unit is re-executed on the device's own inputs, and what is computed less what was given
+ * is its local error. */
+#ifndef ND_EVAL_EVAL_GRAPH_H
+#define ND_EVAL_EVAL_GRAPH_H
+
+#include "eval/array.h"
+#include "eval/program.h"
+#include "npudiff/model.h"
+
+struct nd_exact_graph;
+struct nd_linear_call;
+
+/* The channel of element i where scales are per channel, else 0. */
+size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *shape, size_t i);
+
+/* How a unit was evaluated. */
+enum nd_exact_way {
+    ND_EXACT_AS_RATIO,  /* its exact value as a quotient of exact numbers, rounded once */
+    ND_EXACT_AS_DOUBLE, /* its operators in double precision, then rounded */
+    ND_EXACT_AS_MADE,   /* by nd_exact_options.make */
+};
+
+/* The exact values of one unit, in steps of its output. Borrowed for the call. */
+struct nd_exact_values {
+    size_t edge;
+    const struct nd_shape *shape;
+    size_t n;
+    const struct nd_ratio *v;     /* [n] */
+    const struct nd_quant *quant; /* of the output */
+    enum nd_dtype dtype;          /* of the codes */
+    enum nd_exact_way way;
+};
+/* Where an input of a unit comes from, however it was moved about on the way (Reshape, Transpose...). */
+enum nd_exact_origin {
+    ND_EXACT_FROM_CONSTANT,
+    ND_EXACT_FROM_INPUT, /* of the graph */
+    ND_EXACT_FROM_UNIT,  /* an operator that calculates */
+};
+/* One unit with its inputs, for who makes its codes without exact values. Borrowed for the call. */
+struct nd_exact_unit {
+    size_t edge;
+    const struct nd_linear_call *call;   /* eval/linear.h: operator, codes of inputs, quantisations, bounds */
+    const enum nd_exact_origin *origins; /* [call->n_inputs]; of an omitted input ND_EXACT_FROM_CONSTANT */
+    const size_t *input_edges;           /* [call->n_inputs] the edges that are read, SIZE_MAX for constants */
+    enum nd_dtype dtype;                 /* of the codes */
+};
+/* Makes the codes of a unit (an array that is zeroed before and freed by who asked), or leaves *is_made false:
+ * then the unit is worked out and rounded as always. */
+typedef enum nd_status nd_exact_make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                                     bool *is_made, struct nd_error *err);
+
+/* Makes the codes of a unit, whole numbers within the type: codes->x[n], made by the caller. Fractions are
+ * allowed, too: a value that was not requantised. */
+typedef enum nd_status nd_exact_round(void *context, const struct nd_exact_values *values,
+                                      struct nd_array *codes, struct nd_error *err);
+
+/* Told of an edge that cannot be evaluated, and of the reason: its operator is not covered, or refuses what it
+ * reads (ND_ERR_UNSUPPORTED, ND_ERR_FORMAT), or what is given for the edge has another shape; or, under
+ * ND_E_EXACT_UNKNOWN, it reads `object`, a tensor that is not known. What it returns other than ND_OK ends the
+ * run. */
+typedef enum nd_status nd_exact_missed(void *context, size_t edge, const struct nd_error *why,
+                                       struct nd_error *err);
+
+struct nd_exact_options {
+    size_t struct_size;
+    enum nd_rounding rounding; /* of every unit */
+    nd_exact_round *round;     /* takes the place of rounding; called with the context of the run. NULL: none */
+    nd_exact_make *make;       /* asked first, for every unit that reads codes; called with the context of the
+                                  run. NULL: none */
+    const struct nd_array *given; /* [n_edges] or NULL: codes (or floats) that are read in place of computed
+                                     ones; n = 0 with shape.rank < 0: none for that edge. Borrowed. */
+    const bool *is_skipped;       /* [n_edges] or NULL: units that are given and need not be computed: neither
+                                     round nor found nor missed is called for them */
+    nd_exact_missed *missed;      /* called in the place of found; then the edge has the values that are given,
+                                     or else is not known, nor is what reads it. NULL: such an edge ends the run */
+};
+
+/* Prepares a model: constants are decoded, and what is computed from constants only is computed. All dimensions
+ * must be fixed. The model is borrowed and must outlive the graph. An operator that is not covered is met in
+ * the run, constant or not. ND_ERR_FORMAT, ND_ERR_IO, ND_ERR_MEMORY; ND_ERR_UNSUPPORTED where
+ * dimensions are open. */
+enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exact_graph **out,
+                                     struct nd_error *err);
+void nd_exact_graph_destroy(struct nd_exact_graph **graph);
+
+/* What a step of the integer accumulator of a unit is worth, sum (x - zero) (w - zero) + bias of a Conv, Gemm
+ * or MatMul: the product of the two scales. *out[*n], by output channel (Conv: axis 1, else the last) or one
+ * for all, is freed by the caller. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): the edge is not made by such a
+ * unit. */
+enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *graph, size_t edge, struct nd_wide **out,
+                                          size_t *n, struct nd_error *err);
+
+/* Evaluates one sample. inputs[nd_model_n_inputs]: arrays of the inputs' shapes (codes where an input is of
+ * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,
+ * values, way) is called with the codes (or floats) of that edge; values are borrowed for the call. An error
+ * that it returns ends the run and is returned. found may be NULL. Several threads may run one graph. options
+ * NULL: round half to even, nothing given. ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR): an operator that is not
+ * covered, the message names the node; with options.missed that costs the edges that depend on it, not the run.
+ * ND_ERR_FORMAT, ND_ERR_MEMORY. */
+typedef enum nd_status nd_exact_found(void *context, size_t edge, const struct nd_array *values,
+                                      enum nd_exact_way way, struct nd_error *err);
+enum nd_status nd_exact_graph_run(const struct nd_exact_graph *graph, const struct nd_array *inputs,
+                                  const struct nd_exact_options *options, nd_exact_found *found, void *context,
+                                  struct nd_error *err);
+
+#endif

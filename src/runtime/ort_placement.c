@@ -1,0 +1,54 @@
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "runtime/ort_runtime.h"
+
+static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_subgraph *subgraph, size_t number,
+                                struct nd_placement **list, size_t *capacity, size_t *n, struct nd_error *err)
+{
+    static const char doing[] = "reading placement";
+    const char *provider = NULL;
+    const struct ort_ep_node *const *nodes = NULL;
+    size_t n_nodes = 0;
+    enum nd_status status =
+        nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err);
+    if (status == ND_OK)
+        status = nd_ort_check(ort, ort->EpAssignedSubgraph_GetNodes(subgraph, &nodes, &n_nodes), doing, err);
+    if (status == ND_OK && !nd_grow((void **)list, capacity, *n + n_nodes, sizeof **list))
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n_nodes; i++) {
+        struct nd_placement *row = &(*list)[*n];
+        row->provider = provider;
+        row->subgraph = number;
+        status = nd_ort_check(ort, ort->EpAssignedNode_GetName(nodes[i], &row->name), doing, err);
+        if (status == ND_OK)
+            status = nd_ort_check(ort, ort->EpAssignedNode_GetDomain(nodes[i], &row->domain), doing, err);
+        if (status == ND_OK)
+            status =
+                nd_ort_check(ort, ort->EpAssignedNode_GetOperatorType(nodes[i], &row->op_type), doing, err);
+        if (status == ND_OK)
+            (*n)++;
+    }
+    return status;
+}
+
+enum nd_status nd_session_placement(const struct nd_session *session, struct nd_placement **out, size_t *n,
+                                    struct nd_error *err)
+{
+    const struct nd_ort *ort = &session->runtime->ort;
+    const struct ort_ep_subgraph *const *subgraphs = NULL;
+    size_t n_subgraphs = 0, n_rows = 0, capacity = 0;
+    struct nd_placement *list = NULL;
+    enum nd_status status =
+        nd_ort_check(ort, ort->Session_GetEpGraphAssignmentInfo(session->handle, &subgraphs, &n_subgraphs),
+                     "reading placement", err);
+    for (size_t i = 0; status == ND_OK && i < n_subgraphs; i++)
+        status = add_nodes(ort, subgraphs[i], i, &list, &capacity, &n_rows, err);
+    if (status != ND_OK) {
+        free(list);
+        return status;
+    }
+    *out = list;
+    *n = n_rows;
+    return ND_OK;
+}

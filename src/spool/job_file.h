@@ -1,0 +1,96 @@
+/* The job that a host hands to an agent: what to run, on which runtime, with which inputs, and what to store.
+ */
+#ifndef ND_SPOOL_JOB_FILE_H
+#define ND_SPOOL_JOB_FILE_H
+
+#include "npudiff/tensor.h"
+#include "spool/spool.h"
+
+enum nd_store { ND_STORE_FULL, ND_STORE_DIGEST };
+
+struct nd_job_pair {
+    char *key;
+    char *value;
+};
+
+/* One output of a session that is to be recorded. */
+struct nd_job_edge {
+    char *output;        /* name of the graph output */
+    enum nd_dtype dtype; /* what it must be; ND_DTYPE_NONE: whatever comes */
+    size_t pass;         /* in which it is an output */
+};
+
+/* One session over all samples. A provider may place nodes elsewhere when too many tensors are made visible at
+ * once: then several passes expose some edges each. */
+struct nd_job_pass {
+    char *model;
+    size_t *checks; /* edges of pass 0 that this pass (> 0) has as outputs too: they must come out equal */
+    size_t n_checks;
+};
+
+struct nd_job_target {
+    char *name;
+    enum nd_dtype dtype;
+    struct nd_shape shape; /* of one sample */
+    size_t sample_bytes;
+};
+
+struct nd_job_probe {
+    char *name;
+    size_t n_samples;
+    const void *
+        *inputs; /* per target: n_samples * sample_bytes; borrowed from the map or from the host's probe */
+};
+
+struct nd_job {
+    char *ort_library;
+    char *provider_name; /* "" or NULL: the CPU provider alone */
+    char *provider_library;
+    char *profile_prefix;  /* "" or NULL: none */
+    char *context_binary;  /* that the session makes, to be described; "" or NULL: none */
+    char *context_library; /* libQnnSystem.so, which can */
+    uint64_t optimisation; /* enum nd_optimisation */
+    uint64_t n_threads;
+    uint64_t n_repeats;
+    uint64_t deflate_level;
+    uint64_t store; /* enum nd_store */
+    uint64_t log_severity;
+    uint64_t is_fallback_allowed;
+    struct nd_job_pair *provider_options;
+    size_t n_provider_options;
+    struct nd_job_pair *config;
+    size_t n_config;
+    char **io_nodes; /* nodes that may run on the CPU: quantisation of the graph's own inputs and outputs */
+    size_t n_io_nodes;
+    struct nd_job_pass *passes;
+    size_t n_passes;
+    struct nd_job_edge *edges;
+    size_t n_edges;
+    struct nd_job_target *targets;
+    size_t n_targets;
+    struct nd_job_probe *probes;
+    size_t n_probes;
+    struct nd_spool_reader reader; /* of a job that was read: keeps the map that inputs point into */
+    struct nd_digest digest;       /* of its bytes; zero for a job that was not read */
+};
+
+/* Writes the job to a new file. */
+enum nd_status nd_job_write(const struct nd_job *job, const char *path, struct nd_error *err);
+
+/* Reads it back; nothing in the file is trusted. ND_E_SPOOL_FORMAT when a part is missing or sizes contradict.
+ */
+enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error *err);
+
+/* Frees what the job owns (but not inputs, which are borrowed). Accepts the zeroed. */
+void nd_job_deinit(struct nd_job *job);
+
+/* Whether the node of that name may run on the CPU although the device is an NPU. */
+bool nd_job_is_io_node(const struct nd_job *job, const char *name);
+
+/* What an OUTPUT record says of its edge; false when it is not understood. */
+bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, struct nd_shape *shape);
+
+/* "1x8x8" and back; "scalar" is rank 0. */
+bool nd_dims_parse(const char *text, struct nd_shape *out);
+
+#endif

@@ -123,13 +123,15 @@ static void print_arithmetic(const struct nd_explanation *e, const struct nd_exp
     if (device->n_programs > 0)
         explain_print_program(e, device, width);
     else if (device->program == NULL && n_known == 0)
-        explain_print_wrapped(
-            width, 2,
-            "arithmetic: none that is known; only gross faults can be told");
+        explain_print_wrapped(width, 2, "arithmetic: none that is known; only gross faults can be told");
     else
-        explain_print_wrapped(width, 2,
-                              "arithmetic: %s; %zu of %zu units examined do what the device does in such units",
-                              device->program != NULL ? device->program : "by operator type", n_known, n_units);
+        explain_print_wrapped(
+            width, 2, "arithmetic: %s%s; %zu of %zu units examined do what the device does in such units",
+            device->program != NULL ? device->program : "by operator type",
+            device->program != NULL && strncmp(device->program, "double:", strlen("double:")) == 0
+                ? " (every value is rounded twice)"
+                : "",
+            n_known, n_units);
 }
 
 static void print_not_examined(const struct nd_explanation *e, const struct nd_explained_device *device,

@@ -1,5 +1,6 @@
-/* What may be said of a layer that does not follow known arithmetic. A fault is named where one predicts the values, and
- * where the error is larger than arithmetic that nobody knows may make; anything else is unexplained. */
+/* What may be said of a layer that does not follow known arithmetic. A fault is named where one predicts the
+ * values, and where the error is larger than arithmetic that nobody knows may make; anything else is
+ * unexplained. */
 #include <math.h>
 #include <string.h>
 
@@ -11,15 +12,17 @@
 
 /* ---- how far unknown arithmetic may go ---- */
 
-/* LSB of 8 bits; chosen. What a program covers it is wrong about by a bias or a multiplier that is rounded otherwise,
- * which moves a value of 8 bits by one. Operators without a program are off by two: two roundings, each away. */
+/* LSB of 8 bits; chosen. What a program covers it is wrong about by a bias or a multiplier that is rounded
+ * otherwise, which moves a value of 8 bits by one. Operators without a program are off by two: two roundings,
+ * each away. */
 static const double of_covered = 1, of_uncovered = 2;
-/* The same in LSB of 16 bits; chosen. The HTP brings second operands of products to 8 bits and takes some functions from
- * tables of 8 bits (HTP.md): an operator that nobody knows may do so, and is then off by two steps of 8 bits. */
+/* The same in LSB of 16 bits; chosen. The HTP brings second operands of products to 8 bits and takes some
+ * functions from tables of 8 bits (HTP.md): an operator that nobody knows may do so, and is then off by two
+ * steps of 8 bits. */
 static const double of_covered_wide = 16, of_uncovered_wide = 512;
 
-/* Layers that read an operand in an encoding that the provider forces, and products of two operands that are calculated: what
- * the provider does there is known in part only (HTP.md). */
+/* Layers that read an operand in an encoding that the provider forces, and products of two operands that are
+ * calculated: what the provider does there is known in part only (HTP.md). */
 static bool reads_forced(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_model_unit *unit = nd_explain_unit_of(job->model, job->out->steps[step].edge);
@@ -76,7 +79,8 @@ double nd_explain_allowance(const struct nd_explain_job *job, size_t device, siz
 /* Values further off than the allowance that a fault takes; chosen: fewer are predicted by chance. */
 enum { FEWEST_BEYOND = 8, FEWEST_OF_COMPLETE = 3 };
 
-/* Values on which the device's arithmetic and a simple rounding differ, all of which are those of the latter; chosen. */
+/* Values on which the device's arithmetic and a simple rounding differ, all of which are those of the latter;
+ * chosen. */
 enum { FEWEST_FALLBACK = 20 };
 /* Codes of an input that no known arithmetic gives and another rounding does; chosen, as above. */
 enum { FEWEST_ROUNDED = 20 };
@@ -90,8 +94,42 @@ static bool is_placed_on_npu(const struct nd_explain_job *job, size_t device, si
            strcmp(provider, "CPUExecutionProvider") != 0;
 }
 
-/* Share of the wrong values that a fault must predict where the arithmetic is not known: the doctor's own limit. What it
- * sees in some of the values may be what such arithmetic looks like. */
+/* Whether a program that rounds twice gives every value of the layer. */
+static bool rounds_twice(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_explain_tally *tally = job->habits[device * job->n_steps + step].tally;
+    size_t n;
+    const struct nd_program *programs = nd_programs(&n);
+    for (size_t p = 0; p < n; p++)
+        if (programs[p].kind == ND_PROGRAM_DOUBLE && tally->wrong[p] == 0)
+            return true;
+    return false;
+}
+
+static bool is_only_one_of_its_kind(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_explain_habit *habits = &job->habits[device * job->n_steps];
+    for (size_t s = 0; s < job->n_steps; s++)
+        if (s != step && habits[s].is_counted && habits[s].tally->n_open > 0 &&
+            strcmp(habits[s].op_types, habits[step].op_types) == 0)
+            return false;
+    return true;
+}
+
+/* Of a capture that does not say that an NPU made it nothing says that all layers were made in one place, or by
+ * one kernel: the only layer of its kind may round once while the others round twice, or the reverse. */
+static bool is_own_rounding(const struct nd_explain_job *job, size_t device, size_t step,
+                            enum nd_fault_kind kind)
+{
+    bool is_rounding =
+        kind == ND_FAULT_FALLBACK || (kind == ND_FAULT_ROUNDING && rounds_twice(job, device, step));
+    return is_rounding && job->out->steps[step].is_unit && job->unit_program[device] == SIZE_MAX &&
+           !nd_explain_can_fall_back(job->sources[device].capture) &&
+           is_only_one_of_its_kind(job, device, step);
+}
+
+/* Share of the wrong values that a fault must predict where the arithmetic is not known: the doctor's own
+ * limit. What it sees in some of the values may be what such arithmetic looks like. */
 static const double nearly_all = 0.99;
 
 /* Whether the diagnosis predicts values that are wrong beyond doubt. */
@@ -111,12 +149,17 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
     case ND_FAULT_ROUNDING:
         if (nd_explain_is_input_quantiser(job, step)) /* no quantiser is known to cut off */
             return size->n_wrong >= FEWEST_ROUNDED;
-        return is_complete && size->n_wrong >= fewest;
-    case ND_FAULT_STOCHASTIC_ROUNDING: /* beside arithmetic that is not known to be complete it proves nothing */
+        return is_complete && size->n_wrong >= fewest &&
+               (nd_explain_can_fall_back(job->sources[device].capture) || !rounds_twice(job, device, step));
+    case ND_FAULT_STOCHASTIC_ROUNDING: /* beside arithmetic that is not known to be complete it proves nothing
+                                        */
         return is_complete && size->n_wrong >= fewest;
     case ND_FAULT_FALLBACK:
         return is_known(job, device, step) && !is_placed_on_npu(job, device, step) &&
-               size->n_wrong >= (is_complete ? FEWEST_OF_COMPLETE : FEWEST_FALLBACK);
+               nd_explain_can_fall_back(job->sources[device].capture) &&
+               size->n_wrong >= (is_complete && nd_explain_is_emulated(job->sources[device].capture)
+                                     ? FEWEST_OF_COMPLETE
+                                     : FEWEST_FALLBACK);
     case ND_FAULT_ENCODING:
     case ND_FAULT_SCALE: /* arithmetic that nobody knows may be off by a factor or by a term */
     case ND_FAULT_CHANNEL_SCALE:
@@ -131,9 +174,10 @@ static bool is_positive(const struct nd_explain_job *job, size_t device, size_t 
 
 /* ---- errors that no rounding makes ---- */
 
-/* The error is as large as the layer's signal, which the values do not follow, and larger than any table or operand of
- * few bits makes it. Root mean square, LSB of 8 and of 16 bits; chosen: 4 bits are lost. Correlation; chosen: a quarter of the
- * variance. Unknown arithmetic that is off by a factor follows the signal closely. */
+/* The error is as large as the layer's signal, which the values do not follow, and larger than any table or
+ * operand of few bits makes it. Root mean square, LSB of 8 and of 16 bits; chosen: 4 bits are lost.
+ * Correlation; chosen: a quarter of the variance. Unknown arithmetic that is off by a factor follows the signal
+ * closely. */
 static const double gross = 8, gross_wide = 2048, follows_signal = 0.5;
 
 static bool is_gross(const struct nd_explain_job *job, size_t device, size_t step,
@@ -142,8 +186,8 @@ static bool is_gross(const struct nd_explain_job *job, size_t device, size_t ste
     if (reads_forced(job, device, step))
         return false;
     bool is_wide = nd_dtype_size_bytes(nd_model_edge(job->model, job->out->steps[step].edge)->dtype) > 1;
-    return size->n >= ND_EXPLAIN_FEWEST_GROSS && size->energy >= size->signal && size->correlation < follows_signal &&
-           sqrt(size->energy) >= (is_wide ? gross_wide : gross);
+    return size->n >= ND_EXPLAIN_FEWEST_GROSS && size->energy >= size->signal &&
+           size->correlation < follows_signal && sqrt(size->energy) >= (is_wide ? gross_wide : gross);
 }
 
 static bool is_common(const struct nd_explain_error_size *size, size_t n)
@@ -157,10 +201,11 @@ bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, siz
     return is_known(job, device, step) && is_common(size, size->n_beyond);
 }
 
-/* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its largest
- * a quarter (chosen: siblings differ by their inputs only). NULL: no sibling says so. */
+/* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its
+ * largest a quarter (chosen: siblings differ by their inputs only). NULL: no sibling says so. */
 static const struct nd_explained_device *find_better_sibling(const struct nd_explain_job *job, size_t device,
-                                                             size_t step, const struct nd_explain_error_size *size)
+                                                             size_t step,
+                                                             const struct nd_explain_error_size *size)
 {
     static const double energies = 100, largest = 4;
     const struct nd_explained_part *own = &job->out->devices[device].units[step].local;
@@ -190,7 +235,8 @@ static void put_size(const struct nd_explain_error_size *size, struct nd_strbuf 
         nd_strbuf_printf(text, "%.3g%% of its values are wrong, by up to %g LSB", share, size->max);
 }
 
-static enum nd_status keep_evidence(struct nd_explained_unit *unit, struct nd_strbuf *text, struct nd_error *err)
+static enum nd_status keep_evidence(struct nd_explained_unit *unit, struct nd_strbuf *text,
+                                    struct nd_error *err)
 {
     unit->evidence = nd_strbuf_take(text);
     return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
@@ -244,19 +290,21 @@ static enum nd_status accuse_of_reach(struct nd_explained_unit *unit, const stru
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
-    nd_strbuf_printf(&text, "; %.3g%% are further off than any rounding of this layer or of its inputs can bring them",
+    nd_strbuf_printf(&text,
+                     "; %.3g%% are further off than any rounding of this layer or of its inputs can bring them",
                      100 * (double)size->n_past / (double)size->n);
     unit->state = ND_LAYER_FAULTY;
     return keep_evidence(unit, &text, err);
 }
 
 static enum nd_status accuse_beside(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
-                                    const struct nd_explained_device *sibling, size_t step, struct nd_error *err)
+                                    const struct nd_explained_device *sibling, size_t step,
+                                    struct nd_error *err)
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
-    nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB", sibling->uri,
-                     sibling->units[step].local.max);
+    nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB",
+                     sibling->uri, sibling->units[step].local.max);
     unit->state = ND_LAYER_FAULTY;
     return keep_evidence(unit, &text, err);
 }
@@ -266,9 +314,11 @@ static enum nd_status accuse_of_size(struct nd_explained_unit *unit, const struc
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
-    nd_strbuf_printf(&text, "; the error is %.3g times as large as the layer's own signal, and the values do not follow that "
-                     "(correlation %.2f): no rounding makes it",
-                     size->signal > 0 ? sqrt(size->energy / size->signal) : HUGE_VAL, size->correlation);
+    nd_strbuf_printf(
+        &text,
+        "; the error is %.3g times as large as the layer's own signal, and the values do not follow that "
+        "(correlation %.2f): no rounding makes it",
+        size->signal > 0 ? sqrt(size->energy / size->signal) : HUGE_VAL, size->correlation);
     unit->state = ND_LAYER_FAULTY;
     return keep_evidence(unit, &text, err);
 }
@@ -299,6 +349,8 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
         return nd_explain_follow(unit, "fused", diagnosis->best.text, err);
     if (kind == ND_FAULT_FALLBACK && unit->local.n_differing == 0)
         return nd_explain_follow(unit, "exact", NULL, err);
+    if (is_own_rounding(job, device, step, kind))
+        return nd_explain_follow(unit, "arithmetic", diagnosis->best.text, err);
     /* Where the arithmetic is known a layer that rounds otherwise does not follow it. */
     bool is_simple = (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) && !is_known(job, device, step);
     if (is_simple && size->n_wrong >= FEWEST_FALLBACK && job->unit_program[device] != SIZE_MAX)

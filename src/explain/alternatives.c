@@ -8,8 +8,8 @@
 
 const char *nd_explain_alternative_name(enum nd_explain_alternative alternative)
 {
-    static const char *const names[] = {[ND_ALTERNATIVE_FUSED] = "fused",
-                                        [ND_ALTERNATIVE_FORCED] = "forced-encoding"};
+    static const char *const names[] = {
+        [ND_ALTERNATIVE_FUSED] = "fused", [ND_ALTERNATIVE_FORCED] = "forced-encoding"};
     return names[alternative];
 }
 
@@ -43,7 +43,7 @@ static bool is_one_of(const char *op_types, const char *const *names, size_t n)
 
 static bool moves(const char *op_types)
 {
-    static const char *const names[] = {"Flatten", "Gather", "Identity", "Reshape", "Slice",
+    static const char *const names[] = {"Flatten", "Gather",  "Identity",  "Reshape",  "Slice",
                                         "Split",   "Squeeze", "Transpose", "Unsqueeze"};
     return is_one_of(op_types, names, sizeof names / sizeof *names);
 }
@@ -96,7 +96,8 @@ enum nd_status nd_explain_alternatives_init(struct nd_explain_alternatives *a, c
                                           .is_hard = nd_calloc(n, sizeof *a->is_hard),
                                           .is_forced_here = nd_calloc(n, sizeof *a->is_forced_here),
                                           .forced = nd_calloc(n, sizeof *a->forced)};
-    if (a->fused_from == NULL || a->first_fused == NULL || a->next_fused == NULL || a->gated == NULL || a->is_hard == NULL || a->forced == NULL || a->is_forced_here == NULL)
+    if (a->fused_from == NULL || a->first_fused == NULL || a->next_fused == NULL || a->gated == NULL ||
+        a->is_hard == NULL || a->forced == NULL || a->is_forced_here == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
         a->fused_from[e] = a->first_fused[e] = a->next_fused[e] = a->gated[e] = SIZE_MAX;
@@ -127,6 +128,45 @@ void nd_explain_alternatives_deinit(struct nd_explain_alternatives *a)
     free(a->forced);
     free(a->is_forced_here);
     *a = (struct nd_explain_alternatives){.n_edges = 0};
+}
+
+/* Whether every operator of the unit is one of these, and the first of them is one of the first `n_first`. */
+static bool is_chain_of(const char *op_types, const char *const *names, size_t n, size_t n_first)
+{
+    for (size_t at = 0, k = 0; op_types[at] != '\0'; k++) {
+        size_t length = strcspn(op_types + at, "+"), i = 0;
+        while (i < n && (strlen(names[i]) != length || strncmp(names[i], op_types + at, length) != 0))
+            i++;
+        if (i == n || (k == 0 && i >= n_first))
+            return false;
+        at += length + (op_types[at + length] == '+');
+    }
+    return op_types[0] != '\0';
+}
+
+bool nd_explain_is_table(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    /* Not Relu, Clip and the like by themselves: a multiplier brings these to their scale. */
+    static const char *const names[] = {
+        "Cos",        "Elu",  "Erf",      "Exp",       "Gelu",     "HardSigmoid", "HardSwish", "Log", "Mish",
+        "Reciprocal", "Selu", "Sigmoid",  "Sin",       "Softplus", "Softsign",    "Sqrt",      "Tan", "Tanh",
+        "Abs",        "Clip", "Identity", "LeakyRelu", "Neg",      "Relu",        "Reshape"};
+    enum { N = sizeof names / sizeof *names, N_FUNCTIONS = 18 };
+    if (unit == NULL || unit->n_inputs != 1 ||
+        nd_dtype_size_bytes(nd_model_edge(model, unit->edge)->dtype) != 1)
+        return false;
+    const struct nd_edge *from = nd_model_edge(model, unit->inputs[0]);
+    return nd_dtype_is_integer(from->dtype) && nd_dtype_size_bytes(from->dtype) == 1 &&
+           is_chain_of(unit->op_types, names, N, N_FUNCTIONS);
+}
+
+bool nd_explain_is_mean(const struct nd_model_unit *unit)
+{
+    static const char *const names[] = {"AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum",
+                                        "Clip",        "Flatten",           "Relu",       "Reshape",
+                                        "Squeeze"};
+    enum { N = sizeof names / sizeof *names, N_MEANS = 4 };
+    return unit != NULL && unit->n_inputs == 1 && is_chain_of(unit->op_types, names, N, N_MEANS);
 }
 
 size_t nd_explain_force(const struct nd_explain_alternatives *a, const size_t *input_edges, size_t n_inputs,

@@ -43,6 +43,14 @@ enum nd_status nd_explain_alternatives_init(struct nd_explain_alternatives *alte
                                             const struct nd_model *model, struct nd_error *err);
 void nd_explain_alternatives_deinit(struct nd_explain_alternatives *alternatives);
 
+/* Whether the unit is a function of one tensor of 8 bits, element by element: integer devices make it from a
+ * table, the entries of which are worked out in floats and rounded once, however the device multiplies
+ * elsewhere. */
+bool nd_explain_is_table(const struct nd_model *model, const struct nd_model_unit *unit);
+
+/* Whether the unit is a mean or a sum over elements of one tensor. */
+bool nd_explain_is_mean(const struct nd_model_unit *unit);
+
 /* Fills in encodings->inputs of operands that have a forced one; how many. */
 size_t nd_explain_force(const struct nd_explain_alternatives *alternatives, const size_t *input_edges,
                         size_t n_inputs, struct nd_unit_encodings *encodings);

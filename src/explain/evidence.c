@@ -12,6 +12,7 @@
 #include "explain/exam.h"
 #include "explain/health.h"
 #include "explain/input_quantiser.h"
+#include "explain/rounded_twice.h"
 
 enum { MOST_UNITS = 24 }; /* of a device: those with the greatest effect */
 
@@ -51,18 +52,18 @@ static struct nd_explain_error_size measure(const struct nd_exam *exam)
 static enum nd_status find_past(struct nd_exam *exam, struct nd_explain_error_size *size, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->worker->job;
-    /* Of the largest move that was seen of the value, and of the root mean square of all; chosen: a sum of many inputs moves
-       further in one of a million cases than in four tries. */
+    /* Of the largest move that was seen of the value, and of the root mean square of all; chosen: a sum of many
+       inputs moves further in one of a million cases than in four tries. */
     static const double of_own = 2, of_all = 4;
     size_t n = exam->n_samples * exam->n;
     double *reach = nd_calloc(n, sizeof *reach), squares = 0;
     enum nd_status status = reach != NULL ? nd_exam_find_reach(exam, reach, err) : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++)
         squares += isfinite(reach[i]) ? reach[i] * reach[i] : 0;
-    double allowance = nd_explain_allowance(job, exam->device, exam->step), all = n > 0 ? sqrt(squares / (double)n) : 0;
+    double allowance = nd_explain_allowance(job, exam->device, exam->step),
+           all = n > 0 ? sqrt(squares / (double)n) : 0;
     for (size_t i = 0; status == ND_OK && i < n; i++)
-        size->n_past +=
-            fabs(exam->codes[i] - exam->expected[i]) > allowance + of_own * reach[i] + of_all * all;
+        size->n_past += fabs(exam->codes[i] - exam->expected[i]) > allowance + of_own * reach[i] + of_all * all;
     free(reach);
     return status;
 }
@@ -79,15 +80,17 @@ static enum nd_status say_forced(const struct nd_exam *exam, struct nd_error *er
                          a->forced[exam->edge]->text);
     for (size_t i = 0; i < unit->n_inputs; i++)
         if (a->forced[unit->inputs[i]] != NULL)
-            nd_strbuf_printf(&text, "%sthe provider reads '%s' with scale %s, not with the model's", text.len > 0 ? "; " : "",
-                             nd_model_edge(job->model, unit->inputs[i])->name, a->forced[unit->inputs[i]]->text);
+            nd_strbuf_printf(&text, "%sthe provider reads '%s' with scale %s, not with the model's",
+                             text.len > 0 ? "; " : "", nd_model_edge(job->model, unit->inputs[i])->name,
+                             a->forced[unit->inputs[i]]->text);
     struct nd_explained_unit *out = &job->out->devices[exam->device].units[exam->step];
     free(out->follows_text);
     out->follows_text = nd_strbuf_take(&text);
     return out->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Whether the encodings that the provider forces, on a chip, halve the largest error or better: then they are taken. */
+/* Whether the encodings that the provider forces, on a chip, halve the largest error or better: then they are
+ * taken. */
 static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->worker->job;
@@ -127,8 +130,8 @@ struct hypotheses {
     char texts[MOST_HYPOTHESES][160];
 };
 
-static void ND_PRINTF(4, 5) add_hypothesis(struct hypotheses *h, enum nd_fault_kind kind, const double *codes,
-                                           const char *fmt, ...)
+static void ND_PRINTF(4, 5)
+    add_hypothesis(struct hypotheses *h, enum nd_fault_kind kind, const double *codes, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -154,12 +157,14 @@ static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
                        nd_program_name(&exam->other, name), nd_program_name(&exam->usual, usual));
     else if (exam->has_other)
         add_hypothesis(h, is_float ? ND_FAULT_FALLBACK : ND_FAULT_ROUNDING, exam->others,
-                       is_float ? "rounded %s, as floats are" : "rounded by %s", nd_program_name(&exam->other, name));
+                       is_float ? "rounded %s, as floats are" : "rounded by %s",
+                       nd_program_name(&exam->other, name));
     for (size_t k = 0; k < exam->n_fusions; k++)
         add_hypothesis(h, ND_FAULT_FUSION, exam->fusions[k], "fused with '%.120s'",
                        nd_model_edge(model, exam->fused[k])->name);
     for (size_t k = 0; k < exam->n_operands && !exam->is_forced; k++)
-        add_hypothesis(h, ND_FAULT_STALE_OPERAND, exam->stale[k], "computed with '%.100s' of the previous sample",
+        add_hypothesis(h, ND_FAULT_STALE_OPERAND, exam->stale[k],
+                       "computed with '%.100s' of the previous sample",
                        nd_model_edge(model, exam->operands[k])->name);
     if (exam->transposed != NULL && !exam->is_forced)
         add_hypothesis(h, ND_FAULT_TRANSPOSED_WEIGHTS, exam->transposed, "%s",
@@ -202,6 +207,15 @@ static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)
     return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
 }
 
+/* Known arithmetic after all: nothing of it is left unexplained. */
+static enum nd_status follow_rounding(const struct nd_exam *exam, const char *text, struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &exam->worker->job->out->devices[exam->device].units[exam->step];
+    unit->n_unexplained = 0;
+    unit->explained_fraction = 1;
+    return nd_explain_follow(unit, "rounded-twice", text, err);
+}
+
 static enum nd_status diagnose_unit(struct nd_explain_worker *w, size_t device, size_t step,
                                     struct nd_error *err)
 {
@@ -209,9 +223,13 @@ static enum nd_status diagnose_unit(struct nd_explain_worker *w, size_t device, 
     enum nd_status status = nd_exam_make(&exam, err);
     if (status == ND_OK)
         status = nd_exam_collect(&exam, err);
-    if (status == ND_OK)
+    char text[ND_ROUNDED_TWICE_TEXT_BYTES];
+    bool rounds_twice = status == ND_OK && nd_explain_rounds_twice(&exam, text);
+    if (rounds_twice)
+        status = follow_rounding(&exam, text, err);
+    if (status == ND_OK && !rounds_twice)
         status = try_forced(&exam, err);
-    if (status == ND_OK)
+    if (status == ND_OK && !rounds_twice)
         status = ask_doctor(&exam, err);
     nd_exam_deinit(&exam);
     return status;
@@ -262,7 +280,8 @@ static enum nd_status ask_doctor_of_input(struct nd_input_exam *input, struct nd
 }
 
 /* Of a quantiser of the model's inputs: its exact values are the probe's floats. */
-static enum nd_status diagnose_input(struct nd_explain_worker *w, size_t device, size_t step, struct nd_error *err)
+static enum nd_status diagnose_input(struct nd_explain_worker *w, size_t device, size_t step,
+                                     struct nd_error *err)
 {
     struct nd_input_exam input = {.exam = {.worker = w, .device = device, .step = step}};
     struct nd_explained_unit *unit = &w->job->out->devices[device].units[step];
@@ -287,7 +306,8 @@ static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last
     for (size_t s = 0; s < job->n_steps; s++) {
         double x = nd_explain_badness(&units[s]);
         bool is_next = last == SIZE_MAX || x < limit || (x == limit && s > last);
-        if (nd_explain_needs_exam(job, d, s) && is_next && (best == SIZE_MAX || x > nd_explain_badness(&units[best])))
+        if (nd_explain_needs_exam(job, d, s) && is_next &&
+            (best == SIZE_MAX || x > nd_explain_badness(&units[best])))
             best = s;
     }
     return best;

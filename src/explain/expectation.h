@@ -11,9 +11,14 @@ enum nd_explain_expectation {
     ND_EXPECT_V73,   /* htp-v73: HTP v73 and later */
 };
 
-/* From `kind`, `arch` and `chipset` of the capture's device. Emulated devices, GPUs, references, and CPUs that an import
- * states, have any arithmetic. */
+/* From `kind`, `arch` and `chipset` of the capture's device. Emulated devices, GPUs, references, and CPUs that
+ * an import states, have any arithmetic. */
 enum nd_explain_expectation nd_explain_expect(const struct nd_capture *capture);
+/* Whether the capture's device is an emulated one: one arithmetic makes everything, tables too. */
+bool nd_explain_is_emulated(const struct nd_capture *capture);
+/* Whether values alone may show that a layer was computed elsewhere, in floats: not of an import that does not
+ * say that an NPU made it, nor of one that states a CPU, a GPU or a reference. */
+bool nd_explain_can_fall_back(const struct nd_capture *capture);
 /* "float", "v69", "v73"; NULL for ND_EXPECT_ANY. Static storage. */
 const char *nd_explain_expectation_name(enum nd_explain_expectation expectation);
 

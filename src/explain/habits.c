@@ -18,12 +18,49 @@ static bool is_fixed_point(size_t program)
 /* Only units whose codes could tell programs apart have a say. */
 static bool is_informed(const struct nd_explain_habit *habit)
 {
-    return habit->is_counted && habit->tally->n_open > 0;
+    return habit->is_counted && habit->tally->n_open > 0 && !habit->is_apart;
 }
 
 static bool fits(const struct nd_explain_habit *habit, size_t program, bool is_exact)
 {
     return (is_exact ? habit->tally->wrong : habit->tally->far)[program] == 0;
+}
+
+/* The plain program that gives all codes of it, or all that floats can; SIZE_MAX: none. */
+static size_t plain_of(const struct nd_explain_habit *habit, bool *is_exact)
+{
+    size_t n_programs;
+    nd_programs(&n_programs);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t p = 0; p < n_programs; p++)
+            if (nd_explain_is_plain(p) && fits(habit, p, k == 0)) {
+                *is_exact = k == 0;
+                return p;
+            }
+    return SIZE_MAX;
+}
+
+/* Tables of plain rounding say nothing of how the device multiplies, as long as other units do. */
+static void set_tables_apart(struct nd_explain_habit *habits, size_t n)
+{
+    bool is_exact, has_others = false;
+    for (size_t i = 0; i < n; i++)
+        habits[i].is_apart = false;
+    for (size_t i = 0; i < n; i++)
+        has_others = has_others || (is_informed(&habits[i]) && !habits[i].is_table);
+    for (size_t i = 0; i < n; i++)
+        habits[i].is_apart = has_others && habits[i].is_table && is_informed(&habits[i]) &&
+                             plain_of(&habits[i], &is_exact) != SIZE_MAX;
+}
+
+/* The device's program where that gives every code of the table, or else the rounding of its entries. */
+static void settle_table(struct nd_explain_habit *habit, size_t device)
+{
+    habit->follows = true;
+    if (device != SIZE_MAX && fits(habit, device, habit->is_exact))
+        habit->program = device;
+    else
+        habit->program = plain_of(habit, &habit->is_exact);
 }
 
 /* A share of a device's units: those of one operator type, or all. */
@@ -148,6 +185,7 @@ static size_t program_of_type(const struct group *group, size_t device)
 void nd_explain_find_habits(struct nd_explain_habit *habits, size_t n, size_t *device_program)
 {
     struct group all = {.habits = habits, .n = n, .is_exact = true};
+    set_tables_apart(habits, n);
     size_t device = program_of_device(&all);
     /* What rounds plainly may well compute in floats: it is held to what those can do. */
     if (device == SIZE_MAX || nd_explain_is_plain(device)) {
@@ -161,6 +199,8 @@ void nd_explain_find_habits(struct nd_explain_habit *habits, size_t n, size_t *d
         habits[i].is_exact = all.is_exact;
         habits[i].follows =
             habits[i].program == SIZE_MAX || fits(&habits[i], habits[i].program, habits[i].is_exact);
+        if (habits[i].is_apart)
+            settle_table(&habits[i], device);
     }
     *device_program = device;
 }

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -75,7 +76,8 @@ static const struct nd_explain_forced *find_forced(const struct nd_explain_job *
     return NULL;
 }
 
-static char *say_alternative(const struct nd_explain_job *job, size_t step, enum nd_explain_alternative alternative)
+static char *say_alternative(const struct nd_explain_job *job, size_t step,
+                             enum nd_explain_alternative alternative)
 {
     struct nd_strbuf text = {0};
     size_t edge = job->out->steps[step].edge, from = job->alternatives.fused_from[edge];
@@ -86,14 +88,17 @@ static char *say_alternative(const struct nd_explain_job *job, size_t step, enum
     else if (alternative == ND_ALTERNATIVE_FUSED)
         nd_strbuf_printf(&text, "fused with its gate: one function gives all of its values");
     else
-        nd_strbuf_printf(&text, "the provider reads '%s' with scale %s, not with the model's: the result is wrong in real "
-                                "units, as the provider makes it",
-                         nd_model_edge(job->model, edge)->name, forced != NULL ? forced->text : "of its own");
+        nd_strbuf_printf(
+            &text,
+            "the provider reads '%s' with scale %s, not with the model's: the result is wrong in real "
+            "units, as the provider makes it",
+            nd_model_edge(job->model, edge)->name, forced != NULL ? forced->text : "of its own");
     return nd_strbuf_take(&text);
 }
 
 /* What the device's program makes of it in another way. */
-static enum nd_status try_alternatives(struct nd_explain_job *job, size_t device, size_t step, struct nd_error *err)
+static enum nd_status try_alternatives(struct nd_explain_job *job, size_t device, size_t step,
+                                       struct nd_error *err)
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
@@ -116,9 +121,11 @@ static enum nd_status try_alternatives(struct nd_explain_job *job, size_t device
 
 /* ---- what changes from run to run ---- */
 
-/* LSB; chosen: a result that lies next to a tie may fall either way, in each of two runs. More is no rounding. */
+/* LSB; chosen: a result that lies next to a tie may fall either way, in each of two runs. More is no rounding.
+ */
 static const double single_step = 1, between_runs = 2;
-/* A layer that changes is held against one of its runs: what that is off may be a few times what runs differ by. */
+/* A layer that changes is held against one of its runs: what that is off may be a few times what runs differ
+ * by. */
 static const double more_than_noise = 3;
 
 static bool is_noise(const struct nd_explain_job *job, size_t device, size_t step,
@@ -141,7 +148,8 @@ static enum nd_status settle_noise(struct nd_explain_job *job, size_t device, si
     enum nd_status status = nd_explain_measure_noise(job, device, step, &noise, err);
     if (status != ND_OK || noise.n_repeats == 0)
         return status;
-    nd_strbuf_printf(&text, "%.3g%% of its values change from run to run, by up to %g LSB, while its inputs do not",
+    nd_strbuf_printf(&text,
+                     "%.3g%% of its values change from run to run, by up to %g LSB, while its inputs do not",
                      100 * noise.share, noise.max);
     if (noise.max > between_runs) {
         unit->state = ND_LAYER_FAULTY;
@@ -164,6 +172,22 @@ static enum nd_status settle_noise(struct nd_explain_job *job, size_t device, si
     return unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* A table of plain rounding on a device that rounds otherwise elsewhere. */
+static enum nd_status say_table(const struct nd_explain_job *job, size_t device, size_t step,
+                                struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_explain_habit *habit = &job->habits[device * job->n_steps + step];
+    const char *usual = job->out->devices[device].program;
+    if (!habit->is_apart || job->unit_program[device] != SIZE_MAX || unit->program == NULL || usual == NULL ||
+        strcmp(unit->program, usual) == 0)
+        return ND_OK;
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "rounded %s, as the entries of a table are", unit->program);
+    unit->follows_text = nd_strbuf_take(&text);
+    return unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
 static enum nd_status settle_layer(struct nd_explain_job *job, size_t device, size_t step, struct nd_error *err)
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
@@ -172,7 +196,9 @@ static enum nd_status settle_layer(struct nd_explain_job *job, size_t device, si
     if (!unit->is_examined)
         return ND_OK;
     unit->why_follows = find_why(job, device, step);
-    if (unit->why_follows == NULL)
+    if (unit->why_follows != NULL)
+        status = say_table(job, device, step, err);
+    else
         status = try_alternatives(job, device, step, err);
     if (unit->why_follows != NULL)
         unit->state = ND_LAYER_FOLLOWS;
@@ -214,12 +240,17 @@ static enum nd_status say_evidence(struct nd_explained_unit *unit, struct nd_err
     if (unit->evidence != NULL || unit->state != ND_LAYER_UNEXPLAINED)
         return ND_OK;
     double share = unit->n_codes > 0 ? 100 * (double)unit->n_unexplained / (double)unit->n_codes : 0;
-    if (unit->n_unexplained == 0 && unit->n_codes > 0) /* a rounding predicts them that the device has nowhere else */
-        nd_strbuf_printf(&text, "%.3g%% of its values differ from exact rounding, by up to %g LSB, in a way that the device has in no other layer",
+    if (unit->n_unexplained == 0 &&
+        unit->n_codes > 0) /* a rounding predicts them that the device has nowhere else */
+        nd_strbuf_printf(&text,
+                         "%.3g%% of its values differ from exact rounding, by up to %g LSB, in a way that the "
+                         "device has in no other layer",
                          100 * (double)unit->local.n_differing / (double)unit->n_codes, unit->local.max);
     else
-        nd_strbuf_printf(&text, "%.3g%% of its values differ from known arithmetic; they are off exact rounding by up to %g LSB",
-                         share, unit->local.max);
+        nd_strbuf_printf(
+            &text,
+            "%.3g%% of its values differ from known arithmetic; they are off exact rounding by up to %g LSB",
+            share, unit->local.max);
     unit->evidence = nd_strbuf_take(&text);
     return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
 }

@@ -141,6 +141,11 @@ static bool is_lossy(const struct nd_explain_habit *habit, const struct nd_expla
     return habit->standing == ND_STANDING_FOLLOWS && !habit->is_of_values && unit->local.max >= many_steps;
 }
 
+static bool is_table(const struct nd_explain_job *job, size_t step)
+{
+    return nd_explain_is_table(job->model, nd_explain_unit_of(job->model, job->out->steps[step].edge));
+}
+
 enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_error *err)
 {
     struct nd_explained_device *device = &job->out->devices[d];
@@ -148,6 +153,7 @@ enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_
     size_t program;
     bool is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
     enum nd_explain_expectation expectation = job->sources[d].expectation;
+    bool is_emulated = nd_explain_is_emulated(job->sources[d].capture);
     device->losses = nd_calloc(job->n_steps, sizeof *device->losses);
     if (device->losses == NULL)
         return nd_fail_memory(err);
@@ -157,7 +163,8 @@ enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_
                                       .is_counted = job->out->steps[s].is_unit && device->units[s].is_examined,
                                       .tally = &job->tally[d * job->n_steps + s],
                                       .units = &job->unit_tally[d * job->n_steps + s],
-                                      .n_codes = device->units[s].n_codes};
+                                      .n_codes = device->units[s].n_codes,
+                                      .is_table = !is_emulated && is_table(job, s)};
     if (expectation == ND_EXPECT_FLOAT)
         nd_explain_hold_to_float(habits, job->n_steps, &program);
     else

@@ -41,16 +41,20 @@ struct nd_explain_habit {
     const struct nd_explain_tally *tally;
     const struct nd_explain_unit_tally *units; /* of programs of units; nullable */
     uint64_t n_codes;                          /* of the unit */
+    bool is_table;  /* an integer device may make it from a table of 256 entries, which are worked out in floats
+                       (nd_explain_is_table) */
     size_t program; /* out: of nd_programs, what the device does in such units; SIZE_MAX: not known */
     bool is_exact;  /* out: in every code, else but for what float32 arithmetic can move */
     bool follows;   /* out: the unit does that; true where nothing is known */
     enum nd_explain_standing standing; /* out, of unit_programs.h */
     bool is_of_values;                 /* out: and that is by `program`, which all units of its kind follow */
-    bool is_suspect;                   /* out, of judge.c: known arithmetic does not give all of its codes */
+    bool is_apart;   /* out: it is a table of plain rounding, and has no say in what the other units do */
+    bool is_suspect; /* out, of judge.c: known arithmetic does not give all of its codes */
 };
 /* The program of a device is the one that most of its units follow; operator types of which most units follow
  * another one have their own. Plain rounding to the nearest beside units of a fixed point program is no program
- * of an operator type, but float arithmetic: fallback. *device_program is SIZE_MAX when there is none. */
+ * of an operator type, but float arithmetic: fallback; but for tables, which show how their entries were worked
+ * out, and not how the device multiplies. *device_program is SIZE_MAX when there is none. */
 void nd_explain_find_habits(struct nd_explain_habit *habits, size_t n, size_t *device_program);
 
 /* The same for a device that is known to compute in floats: no other program is thought of. */

@@ -13,12 +13,17 @@
 
 enum { MC_MAX_EDGES = 96, MC_SAMPLES = 10 };
 
+struct mc_run;
 struct mc_device {
     enum nd_rounding rounding;
     const char *wrong_edge;   /* sample 3, element 5 is a step off; NULL: none */
     const char *missing_edge; /* not captured; NULL: none */
     enum nd_capture_status state;
     float brightness; /* of the inputs; 0 stands for 1 */
+    /* Changes what is stored of an edge, not what lies behind it; run: what was stored so far of this sample.
+     * NULL: nothing */
+    void (*change)(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes);
+    const char *import; /* the kind that an import states; NULL: it is none. "import": it states nothing */
     const char
         *emulated; /* what emulator/emulate.h reads, in the place of rounding and wrong_edge; NULL: none */
 };
@@ -48,11 +53,23 @@ static enum nd_status mc_found(void *context, size_t e, const struct nd_array *v
     assert_int_equal(nd_array_copy(values, &copy, err), ND_OK);
     if (is_wrong)
         copy.x[5] += copy.x[5] < 255 ? 1 : -1;
+    if (run->device->change != NULL)
+        run->device->change(run, edge, &copy);
     nd_array_store(edge->dtype, copy.x, copy.n, run->codes[e] + run->sample * run->bytes[e]);
     if (is_wrong)
         memcpy(run->given[e].x, copy.x, copy.n * sizeof *copy.x);
     nd_array_deinit(&copy);
     return ND_OK;
+}
+
+/* The codes of that edge in the sample at hand: of an uint8 one that was stored already. */
+__attribute__((unused)) static const unsigned char *mc_codes(const struct mc_run *run, const char *name)
+{
+    size_t e = 0;
+    while (e < nd_model_n_edges(run->model) && strcmp(nd_model_edge(run->model, e)->name, name) != 0)
+        e++;
+    assert_true(e < nd_model_n_edges(run->model) && run->codes[e] != NULL);
+    return run->codes[e] + run->sample * run->bytes[e];
 }
 
 static void mc_text(struct nd_capture_writer *writer, const char *group, const char *key, const char *value)
@@ -117,6 +134,10 @@ static void mc_write(const struct mc_run *run, const char *path, const float *in
     expect_ok(nd_capture_writer_create(path, true, &writer, &err), &err);
     mc_text(writer, "model", "sha256", nd_model_sha256(run->model));
     mc_text(writer, "device", "uri", "test");
+    if (run->device->import != NULL || run->device->emulated != NULL)
+        mc_text(writer, "device", "kind", run->device->import != NULL ? run->device->import : "emu");
+    if (run->device->import != NULL)
+        mc_text(writer, "import", "format", "numpy");
     expect_ok(nd_capture_writer_edges(writer, edges, providers, n, &err), &err);
     expect_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
     expect_ok(nd_capture_writer_input(writer, &probe, 0, inputs, 0, &err), &err);

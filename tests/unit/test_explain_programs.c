@@ -41,7 +41,7 @@ static size_t index_of(const char *name)
 struct unit {
     const char *op_types, *program;
     size_t n, n_wrong;
-    bool is_u16, is_float; /* is_float: v is off by 2^-22 of the range when the device rounds it */
+    bool is_u16, is_float, is_table; /* is_float: v is off by 2^-22 of the range when the device rounds it */
 };
 
 static struct nd_explain_tally count(const struct unit *unit)
@@ -161,8 +161,10 @@ static void find(struct fleet *fleet, const struct unit *units, size_t n)
     fleet->n = n;
     for (size_t i = 0; i < n; i++) {
         fleet->tally[i] = count(&units[i]);
-        fleet->habits[i] = (struct nd_explain_habit){
-            .op_types = units[i].op_types, .is_counted = true, .tally = &fleet->tally[i]};
+        fleet->habits[i] = (struct nd_explain_habit){.op_types = units[i].op_types,
+                                                     .is_counted = true,
+                                                     .tally = &fleet->tally[i],
+                                                     .is_table = units[i].is_table};
     }
     nd_explain_find_habits(fleet->habits, n, &fleet->program);
 }
@@ -171,11 +173,11 @@ static void one_unit_that_is_off_is_found(void **state)
 {
     (void)state;
     seed_random();
-    const struct unit units[] = {{"Conv", "double:6", N, 0, false, false},
-                                 {"Conv", "double:6", N, 0, false, false},
-                                 {"Add", "double:6", N, 1, false, false},
-                                 {"Gemm", "double:6", N, 0, false, false},
-                                 {"Softmax", "double:6", 10, 0, false, false}};
+    const struct unit units[] = {{"Conv", "double:6", N, 0, false, false, false},
+                                 {"Conv", "double:6", N, 0, false, false, false},
+                                 {"Add", "double:6", N, 1, false, false, false},
+                                 {"Gemm", "double:6", N, 0, false, false, false},
+                                 {"Softmax", "double:6", 10, 0, false, false, false}};
     struct fleet fleet;
     find(&fleet, units, 5);
     assert_int_equal(fleet.program, index_of("double:6"));
@@ -188,11 +190,11 @@ static void float_units_of_a_fixed_point_device_are_fallback(void **state)
     (void)state;
     seed_random();
     /* Most of the units: what is left shows the device's own arithmetic. */
-    const struct unit units[] = {{"Conv", "half-even", N, 0, false, false},
-                                 {"Conv", "half-even", N, 0, false, false},
-                                 {"Conv", "half-even", N, 0, false, false},
-                                 {"Add", "double:6", N, 0, false, false},
-                                 {"Gemm", "double:6", N, 0, false, false}};
+    const struct unit units[] = {{"Conv", "half-even", N, 0, false, false, false},
+                                 {"Conv", "half-even", N, 0, false, false, false},
+                                 {"Conv", "half-even", N, 0, false, false, false},
+                                 {"Add", "double:6", N, 0, false, false, false},
+                                 {"Gemm", "double:6", N, 0, false, false, false}};
     struct fleet fleet;
     find(&fleet, units, 5);
     assert_int_equal(fleet.program, index_of("double:6"));
@@ -205,15 +207,38 @@ static void float_units_of_a_fixed_point_device_are_fallback(void **state)
     assert_true(fleet.habits[3].follows);
 }
 
+/* Tables of plain rounding neither choose the device's program nor are held to it. */
+static void tables_say_how_their_entries_were_rounded_and_no_more(void **state)
+{
+    (void)state;
+    seed_random();
+    const struct unit units[] = {
+        {"Sqrt", "half-even", N, 0, false, false, true}, {"Tanh", "half-even", N, 0, false, false, true},
+        {"Tanh", "half-even", N, 0, false, false, true}, {"ReduceMean", "double:1", N, 0, false, false, false},
+        {"Exp", "double:1", N, 0, false, false, true},   {"Exp", "half-even", N, 1, false, false, true}};
+    struct fleet fleet;
+    find(&fleet, units, 6);
+    assert_int_equal(fleet.program, index_of("double:1"));
+    for (size_t i = 0; i < 6; i++) {
+        assert_int_equal(fleet.habits[i].follows, i < 5);
+        assert_int_equal(fleet.habits[i].is_apart, i < 3);
+    }
+    assert_int_equal(fleet.habits[0].program, index_of("half-even"));
+    assert_int_equal(fleet.habits[4].program, index_of("double:1"));
+    find(&fleet, units, 3); /* nothing else is there to tell */
+    assert_true(fleet.program != SIZE_MAX && nd_explain_is_plain(fleet.program));
+    assert_true(fleet.habits[0].follows && !fleet.habits[0].is_apart);
+}
+
 static void operator_types_may_have_their_own_program(void **state)
 {
     (void)state;
     seed_random();
-    const struct unit units[] = {{"Conv", "double:6", N, 0, false, false},
-                                 {"Conv", "double:6", N, 0, false, false},
-                                 {"Conv", "double:6", N, 0, false, false},
-                                 {"Add", "floor", N, 0, false, false},
-                                 {"Add", "floor", N, 0, false, false}};
+    const struct unit units[] = {{"Conv", "double:6", N, 0, false, false, false},
+                                 {"Conv", "double:6", N, 0, false, false, false},
+                                 {"Conv", "double:6", N, 0, false, false, false},
+                                 {"Add", "floor", N, 0, false, false, false},
+                                 {"Add", "floor", N, 0, false, false, false}};
     struct fleet fleet;
     find(&fleet, units, 5);
     assert_int_equal(fleet.habits[0].program, index_of("double:6"));
@@ -227,11 +252,11 @@ static void floor_of_one_type_is_its_own(void **state)
 {
     (void)state;
     seed_random();
-    const struct unit units[] = {{"Conv", "half-even", N, 0, false, false},
-                                 {"Gemm", "half-even", N, 0, false, false},
-                                 {"Conv", "half-even", N, 0, false, false},
-                                 {"Add", "floor", N, 0, false, false},
-                                 {"Add", "floor", N, 0, false, false}};
+    const struct unit units[] = {{"Conv", "half-even", N, 0, false, false, false},
+                                 {"Gemm", "half-even", N, 0, false, false, false},
+                                 {"Conv", "half-even", N, 0, false, false, false},
+                                 {"Add", "floor", N, 0, false, false, false},
+                                 {"Add", "floor", N, 0, false, false, false}};
     struct fleet fleet;
     find(&fleet, units, 5);
     assert_true(fleet.program != SIZE_MAX && nd_explain_is_plain(fleet.program));
@@ -244,10 +269,10 @@ static void float_device_is_held_to_what_floats_can_do(void **state)
 {
     (void)state;
     seed_random();
-    const struct unit units[] = {{"Conv", "half-even", N, 0, true, true},
-                                 {"Add", "half-even", N, 0, true, true},
-                                 {"Gemm", "half-even", N, 3, true, true},
-                                 {"Add", "half-even", N, 0, true, true}};
+    const struct unit units[] = {{"Conv", "half-even", N, 0, true, true, false},
+                                 {"Add", "half-even", N, 0, true, true, false},
+                                 {"Gemm", "half-even", N, 3, true, true, false},
+                                 {"Add", "half-even", N, 0, true, true, false}};
     struct fleet fleet;
     find(&fleet, units, 4);
     assert_true(fleet.program != SIZE_MAX && nd_explain_is_plain(fleet.program));
@@ -259,11 +284,11 @@ static void unknown_arithmetic_accuses_nobody(void **state)
 {
     (void)state;
     seed_random();
-    const struct unit units[] = {{"Conv", "half-even", N, 50, false, false},
-                                 {"Conv", "half-even", N, 30, false, false},
-                                 {"Add", "half-even", N, 90, false, false},
-                                 {"Add", "half-even", N, 0, false, false},
-                                 {"Gemm", "half-even", N, 4, false, false}};
+    const struct unit units[] = {{"Conv", "half-even", N, 50, false, false, false},
+                                 {"Conv", "half-even", N, 30, false, false, false},
+                                 {"Add", "half-even", N, 90, false, false, false},
+                                 {"Add", "half-even", N, 0, false, false, false},
+                                 {"Gemm", "half-even", N, 4, false, false, false}};
     struct fleet fleet;
     find(&fleet, units, 5);
     assert_int_equal(fleet.program, SIZE_MAX);
@@ -279,6 +304,7 @@ int main(void)
         cmocka_unit_test(floats_are_forgiven_what_they_cannot_do),
         cmocka_unit_test(one_unit_that_is_off_is_found),
         cmocka_unit_test(float_units_of_a_fixed_point_device_are_fallback),
+        cmocka_unit_test(tables_say_how_their_entries_were_rounded_and_no_more),
         cmocka_unit_test(operator_types_may_have_their_own_program),
         cmocka_unit_test(floor_of_one_type_is_its_own),
         cmocka_unit_test(float_device_is_held_to_what_floats_can_do),

@@ -136,10 +136,13 @@ static enum nd_status conclude_device(struct nd_explain_job *job, size_t d, stru
     for (size_t s = 0; s < job->n_steps; s++) {
         sum_unit(job, d, s);
         device->units[s].gain = gain_of(job, device, s);
-        device->n_examined += device->units[s].is_examined;
     }
+    enum nd_status status = nd_explain_find_reused(job, d, err);
+    for (size_t s = 0; s < job->n_steps; s++)
+        device->n_examined += device->units[s].is_examined;
     device->n_not_examined = job->n_steps - device->n_examined;
-    enum nd_status status = nd_explain_judge(job, d, err);
+    if (status == ND_OK)
+        status = nd_explain_judge(job, d, err);
     for (size_t s = 0; s < job->n_steps && status == ND_OK; s++)
         device->units[s].is_within_step =
             device->units[s].is_examined &&

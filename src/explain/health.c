@@ -193,6 +193,10 @@ static enum nd_status settle_layer(struct nd_explain_job *job, size_t device, si
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     enum nd_status status = ND_OK;
     unit->state = unit->is_examined ? ND_LAYER_UNEXPLAINED : ND_LAYER_NOT_EXAMINED;
+    if (unit->fault.kind != NULL) { /* it shows what another layer wrote (reused.c) */
+        unit->state = ND_LAYER_FAULTY;
+        return ND_OK;
+    }
     if (!unit->is_examined)
         return ND_OK;
     unit->why_follows = find_why(job, device, step);

@@ -60,7 +60,7 @@ struct nd_explain_job {
     size_t *step_of_float;   /* [n_edges of float_model] or SIZE_MAX */
     struct nd_shape *shapes; /* [n_steps] */
     struct nd_explain_alternatives alternatives;
-    char **not_covered;      /* [n_steps] why the step cannot be evaluated, whatever it reads; NULL: it can */
+    char **not_covered; /* [n_steps] why the step cannot be evaluated, whatever it reads; NULL: it can */
     size_t n_steps, n_devices, n_samples, n_harm_samples;
     size_t leader; /* the device whose inputs are read: that of the first capture that did not fail */
     struct nd_explain_source *sources;           /* [n_devices] */
@@ -113,6 +113,10 @@ enum nd_status nd_explain_make_inputs(const struct nd_model *model, struct nd_ar
 /* observer.c: fills `observer` of the devices. */
 enum nd_status nd_explain_observe(struct nd_explain_job *job, const struct nd_capture *const *witnesses,
                                   size_t n_witnesses, struct nd_error *err);
+
+/* reused.c: tensors that show what a later layer wrote into their buffer get that fault, and layers that read
+ * them are not examined. Before nd_explain_judge, from the sums. ND_ERR_MEMORY. */
+enum nd_status nd_explain_find_reused(struct nd_explain_job *job, size_t device, struct nd_error *err);
 
 /* judge.c: finds the device's programs and the units that do not follow them. */
 enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t device, struct nd_error *err);

@@ -158,13 +158,14 @@ enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_
     if (device->losses == NULL)
         return nd_fail_memory(err);
     for (size_t s = 0; s < job->n_steps; s++)
-        habits[s] =
-            (struct nd_explain_habit){.op_types = job->out->steps[s].op_types,
-                                      .is_counted = job->out->steps[s].is_unit && device->units[s].is_examined,
-                                      .tally = &job->tally[d * job->n_steps + s],
-                                      .units = &job->unit_tally[d * job->n_steps + s],
-                                      .n_codes = device->units[s].n_codes,
-                                      .is_table = !is_emulated && is_table(job, s)};
+        habits[s] = (struct nd_explain_habit){.op_types = job->out->steps[s].op_types,
+                                              .is_counted = job->out->steps[s].is_unit &&
+                                                            device->units[s].is_examined &&
+                                                            device->units[s].fault.kind == NULL,
+                                              .tally = &job->tally[d * job->n_steps + s],
+                                              .units = &job->unit_tally[d * job->n_steps + s],
+                                              .n_codes = device->units[s].n_codes,
+                                              .is_table = !is_emulated && is_table(job, s)};
     if (expectation == ND_EXPECT_FLOAT)
         nd_explain_hold_to_float(habits, job->n_steps, &program);
     else

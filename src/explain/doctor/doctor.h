@@ -57,7 +57,9 @@ enum nd_fault_kind {
     ND_FAULT_FIRST_LAUNCH,   /* the first run differs from all later ones; amount: elements */
     ND_FAULT_TIES,           /* all differences lie on ties of the quantiser; amount: how many */
     ND_FAULT_MAGNITUDE,      /* a hypothesis of the caller: the sign of the value is dropped; amount 0 */
-    ND_FAULT_STEP,           /* a step function amplifies a small difference; amount: the largest of these */
+    ND_FAULT_REUSED_BUFFER, /* of the caller: the capture shows what a later layer wrote into the buffer; amount
+                               0 */
+    ND_FAULT_STEP,          /* a step function amplifies a small difference; amount: the largest of these */
 };
 enum { ND_N_FAULT_KINDS = ND_FAULT_STEP + 1 };
 

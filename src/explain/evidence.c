@@ -122,7 +122,7 @@ static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
     return nd_exam_collect(exam, err);
 }
 
-enum { MOST_HYPOTHESES = 2 + ND_EXAM_FUSIONS + ND_EXAM_OPERANDS };
+enum { MOST_HYPOTHESES = 3 + ND_EXAM_FUSIONS + ND_EXAM_OPERANDS };
 
 struct hypotheses {
     size_t n;
@@ -169,6 +169,10 @@ static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
     if (exam->transposed != NULL && !exam->is_forced)
         add_hypothesis(h, ND_FAULT_TRANSPOSED_WEIGHTS, exam->transposed, "%s",
                        "its weights are transposed: their bytes are read in the other order");
+    if (exam->other_scales != NULL && !exam->is_forced)
+        add_hypothesis(h, ND_FAULT_SCALES_AXIS, exam->other_scales,
+                       "the scales of its weights are taken along axis %d; they belong to axis %d", exam->other_axis,
+                       exam->own_axis);
 }
 
 static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "arith/other_axis.h"
 #include "arith/transposed.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -117,20 +118,32 @@ static enum nd_status make_other(struct nd_exam *exam, const struct nd_exact_uni
     return status;
 }
 
-/* What the unit would give with its weights transposed. */
-static enum nd_status keep_transposed(struct nd_exam *exam, const struct nd_exact_unit *unit,
-                                      struct nd_error *err)
+/* Copies the codes of the sample at hand to *all, which is allocated where there are any. */
+static enum nd_status keep_codes(const struct nd_exam *exam, const struct nd_array *codes, double **all, struct nd_error *err)
+{
+    if (codes->n == 0 || codes->n != exam->n)
+        return ND_OK;
+    if (*all == NULL)
+        *all = nd_calloc(exam->n_samples * exam->n, sizeof **all);
+    if (*all == NULL)
+        return nd_fail_memory(err);
+    memcpy(*all + exam->slot * exam->n, codes->x, codes->n * sizeof *codes->x);
+    return ND_OK;
+}
+
+/* What the unit would give with its weights transposed, or with their scales along another axis. */
+static enum nd_status keep_misread(struct nd_exam *exam, const struct nd_exact_unit *unit, struct nd_error *err)
 {
     struct nd_array codes;
     enum nd_status status = nd_unit_transposed(unit, exam->unit_program, &exam->usual, &codes, err);
-    if (status == ND_OK && codes.n > 0 && codes.n == exam->n) {
-        if (exam->transposed == NULL)
-            exam->transposed = nd_calloc(exam->n_samples * exam->n, sizeof *exam->transposed);
-        if (exam->transposed == NULL)
-            status = nd_fail_memory(err);
-        else
-            memcpy(exam->transposed + exam->slot * exam->n, codes.x, codes.n * sizeof *codes.x);
-    }
+    if (status == ND_OK)
+        status = keep_codes(exam, &codes, &exam->transposed, err);
+    nd_array_deinit(&codes);
+    if (status != ND_OK)
+        return status;
+    status = nd_unit_other_axis(unit, &exam->usual, &codes, &exam->own_axis, &exam->other_axis, err);
+    if (status == ND_OK)
+        status = keep_codes(exam, &codes, &exam->other_scales, err);
     nd_array_deinit(&codes);
     return status;
 }
@@ -143,7 +156,7 @@ static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit 
     bool is_covered;
     *is_made = false;
     if (unit->edge == exam->edge && exam->to == NULL && !exam->is_forced) {
-        enum nd_status status = keep_transposed(exam, unit, err);
+        enum nd_status status = keep_misread(exam, unit, err);
         if (status != ND_OK)
             return status;
     }
@@ -447,6 +460,7 @@ void nd_exam_deinit(struct nd_exam *exam)
     free(exam->expected);
     free(exam->others);
     free(exam->transposed);
+    free(exam->other_scales);
     for (size_t k = 0; k < ND_EXAM_FUSIONS; k++)
         free(exam->fusions[k]);
     for (size_t k = 0; k < ND_EXAM_OPERANDS; k++) {

@@ -31,6 +31,8 @@ struct nd_exam {
     struct nd_array before[ND_EXAM_OPERANDS];  /* their codes in the previous sample */
     double *stale[ND_EXAM_OPERANDS];           /* codes made with that operand late; NaN in the first sample */
     double *transposed; /* made with the bytes of the weights transposed; NULL: there is no such matrix */
+    double *other_scales; /* made with the scales of the weights along other_axis and not own_axis; NULL: no axis is as long */
+    int own_axis, other_axis;
     double *steps; /* of the accumulator, in steps of the output; NULL for other operators */
     size_t n_steps;
     /* of the run at hand */
@@ -53,7 +55,7 @@ void nd_exam_deinit(struct nd_exam *exam);
 /* The encoding in which the unit's codes are. */
 const struct nd_quant *nd_exam_quant(const struct nd_exam *exam);
 
-/* Fills codes, values, expected, others, fusions, stale and transposed. */
+/* Fills codes, values, expected, others, fusions, stale, transposed and other_scales. */
 enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err);
 
 /* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have taken

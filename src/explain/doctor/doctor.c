@@ -15,6 +15,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_FALLBACK] = "fallback",
     [ND_FAULT_FUSION] = "fusion",
     [ND_FAULT_TRANSPOSED_WEIGHTS] = "transposed-weights",
+    [ND_FAULT_SCALES_AXIS] = "scales-of-other-axis",
     [ND_FAULT_STOCHASTIC_ROUNDING] = "stochastic-rounding",
     [ND_FAULT_FLIPS] = "flips",
     [ND_FAULT_SCALE] = "scale",

@@ -141,6 +141,15 @@ static void ND_PRINTF(4, 5)
     h->n++;
 }
 
+static void add_pairs(const struct nd_exam *exam, struct hypotheses *h)
+{
+    char text[ND_PAIR_SUM_TEXT_BYTES];
+    bool is_wrapping = nd_pair_sums()[exam->pairs.chosen].is_wrapping;
+    nd_explain_pairs_text(&exam->pairs, text);
+    add_hypothesis(h, is_wrapping ? ND_FAULT_PAIR_WRAP : ND_FAULT_PAIR_SATURATION, exam->pairs.codes, "%s",
+                   text);
+}
+
 static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
 {
     const struct nd_model *model = exam->worker->job->model;
@@ -171,8 +180,10 @@ static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
                        "its weights are transposed: their bytes are read in the other order");
     if (exam->other_scales != NULL && !exam->is_forced)
         add_hypothesis(h, ND_FAULT_SCALES_AXIS, exam->other_scales,
-                       "the scales of its weights are taken along axis %d; they belong to axis %d", exam->other_axis,
-                       exam->own_axis);
+                       "the scales of its weights are taken along axis %d; they belong to axis %d",
+                       exam->other_axis, exam->own_axis);
+    if (exam->pairs.codes != NULL && !exam->is_forced)
+        add_pairs(exam, h);
 }
 
 static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)

@@ -119,7 +119,8 @@ static enum nd_status make_other(struct nd_exam *exam, const struct nd_exact_uni
 }
 
 /* Copies the codes of the sample at hand to *all, which is allocated where there are any. */
-static enum nd_status keep_codes(const struct nd_exam *exam, const struct nd_array *codes, double **all, struct nd_error *err)
+static enum nd_status keep_codes(const struct nd_exam *exam, const struct nd_array *codes, double **all,
+                                 struct nd_error *err)
 {
     if (codes->n == 0 || codes->n != exam->n)
         return ND_OK;
@@ -148,6 +149,16 @@ static enum nd_status keep_misread(struct nd_exam *exam, const struct nd_exact_u
     return status;
 }
 
+/* What the unit would give with sums of pairs in 16 bits. The HTP has none, and its programs are not linear. */
+static enum nd_status keep_pairs(struct nd_exam *exam, const struct nd_exact_unit *unit, struct nd_error *err)
+{
+    const struct nd_array *given = &exam->worker->given[exam->edge];
+    double *codes = exam->pairs.codes != NULL ? exam->pairs.codes + exam->slot * exam->n : NULL;
+    if (exam->unit_program != NULL || exam->is_other || given->n != exam->n)
+        return ND_OK;
+    return nd_explain_pairs_look(&exam->pairs, unit, &exam->usual, given, codes, err);
+}
+
 static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
                                       bool *is_made, struct nd_error *err)
 {
@@ -157,6 +168,8 @@ static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit 
     *is_made = false;
     if (unit->edge == exam->edge && exam->to == NULL && !exam->is_forced) {
         enum nd_status status = keep_misread(exam, unit, err);
+        if (status == ND_OK)
+            status = keep_pairs(exam, unit, err);
         if (status != ND_OK)
             return status;
     }
@@ -249,6 +262,22 @@ static enum nd_status run_late(struct nd_exam *exam, size_t k, struct nd_error *
     return status;
 }
 
+/* Once more, for the codes of the sum of pairs that fits best, if there is one. */
+static enum nd_status collect_pairs(struct nd_exam *exam, struct nd_error *err)
+{
+    bool is_worth = false;
+    size_t n_wrong = 0, n = exam->n_samples * exam->n;
+    for (size_t i = 0; i < n; i++)
+        n_wrong += exam->codes[i] != exam->expected[i];
+    enum nd_status status = nd_explain_pairs_choose(&exam->pairs, n_wrong, n, &is_worth, err);
+    for (size_t i = 0; i < exam->n_samples && is_worth && status == ND_OK; i++) {
+        status = nd_exam_load_sample(exam, i, err);
+        if (status == ND_OK)
+            status = run_exam(exam, SIZE_MAX, NULL, err);
+    }
+    return status;
+}
+
 enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -261,7 +290,7 @@ enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err)
         for (size_t k = 0; k < exam->n_operands && !exam->is_forced && status == ND_OK; k++)
             status = run_late(exam, k, err);
     }
-    return status;
+    return status == ND_OK && !exam->is_forced ? collect_pairs(exam, err) : status;
 }
 
 /* ---- how far inputs can bring it ---- */
@@ -433,6 +462,7 @@ enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err)
     exam->edge = job->out->steps[exam->step].edge;
     exam->n = exam->worker->reference[exam->step].n;
     exam->n_samples = nd_exam_n_samples(job, exam->n);
+    nd_explain_pairs_init(&exam->pairs);
     choose_programs(exam);
     choose_fusions(exam);
     choose_operands(exam);
@@ -461,6 +491,7 @@ void nd_exam_deinit(struct nd_exam *exam)
     free(exam->others);
     free(exam->transposed);
     free(exam->other_scales);
+    nd_explain_pairs_deinit(&exam->pairs);
     for (size_t k = 0; k < ND_EXAM_FUSIONS; k++)
         free(exam->fusions[k]);
     for (size_t k = 0; k < ND_EXAM_OPERANDS; k++) {

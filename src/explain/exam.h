@@ -1,8 +1,9 @@
-/* One unit of one device looked at once more: its codes and exact values are kept, for some samples, and what other
- * arithmetic would have given. */
+/* One unit of one device looked at once more: its codes and exact values are kept, for some samples, and what
+ * other arithmetic would have given. */
 #ifndef ND_EXPLAIN_EXAM_H
 #define ND_EXPLAIN_EXAM_H
 
+#include "explain/pairs.h"
 #include "explain/worker.h"
 
 enum {
@@ -22,18 +23,21 @@ struct nd_exam {
     bool is_other;                              /* it is made in another way, */
     enum nd_explain_alternative alternative;    /* in this one, for which */
     size_t helper;                              /* the edge before it is worked out, too; SIZE_MAX: none */
-    bool is_forced; /* worked out exactly, with the encodings that the provider forces on what it reads and makes */
+    bool is_forced; /* worked out exactly, with the encodings that the provider forces on what it reads and
+                       makes */
     size_t n_fusions;
     size_t fused[ND_EXAM_FUSIONS]; /* edges */
     double *codes, *values, *expected, *others, *fusions[ND_EXAM_FUSIONS];
-    size_t n_operands;                         /* 0 of units with one input: what they make late is late as a whole */
-    size_t operands[ND_EXAM_OPERANDS];         /* edges */
-    struct nd_array before[ND_EXAM_OPERANDS];  /* their codes in the previous sample */
-    double *stale[ND_EXAM_OPERANDS];           /* codes made with that operand late; NaN in the first sample */
-    double *transposed; /* made with the bytes of the weights transposed; NULL: there is no such matrix */
-    double *other_scales; /* made with the scales of the weights along other_axis and not own_axis; NULL: no axis is as long */
+    size_t n_operands;                 /* 0 of units with one input: what they make late is late as a whole */
+    size_t operands[ND_EXAM_OPERANDS]; /* edges */
+    struct nd_array before[ND_EXAM_OPERANDS]; /* their codes in the previous sample */
+    double *stale[ND_EXAM_OPERANDS];          /* codes made with that operand late; NaN in the first sample */
+    double *transposed;   /* made with the bytes of the weights transposed; NULL: there is no such matrix */
+    double *other_scales; /* made with the scales of the weights along other_axis and not own_axis; NULL: no
+                             axis is as long */
     int own_axis, other_axis;
-    double *steps; /* of the accumulator, in steps of the output; NULL for other operators */
+    struct nd_explain_pairs pairs; /* made with sums of pairs in 16 bits */
+    double *steps;                 /* of the accumulator, in steps of the output; NULL for other operators */
     size_t n_steps;
     /* of the run at hand */
     size_t slot;
@@ -47,8 +51,8 @@ size_t nd_exam_n_samples(const struct nd_explain_job *job, size_t n);
 /* Reads the i-th one, in order: the model's inputs and the device's codes, into the worker. */
 enum nd_status nd_exam_load_sample(struct nd_exam *exam, size_t i, struct nd_error *err);
 
-/* exam: worker, device, step and helper (SIZE_MAX) are given, the rest is zero. Chooses what the device's usual arithmetic
- * is and what it is held against. ND_ERR_MEMORY; deinit in any case. */
+/* exam: worker, device, step and helper (SIZE_MAX) are given, the rest is zero. Chooses what the device's usual
+ * arithmetic is and what it is held against. ND_ERR_MEMORY; deinit in any case. */
 enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err);
 void nd_exam_deinit(struct nd_exam *exam);
 
@@ -58,8 +62,8 @@ const struct nd_quant *nd_exam_quant(const struct nd_exam *exam);
 /* Fills codes, values, expected, others, fusions, stale, transposed and other_scales. */
 enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err);
 
-/* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have taken
- * from it: reach[n_samples * n], in LSB. */
+/* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have
+ * taken from it: reach[n_samples * n], in LSB. */
 enum nd_status nd_exam_find_reach(struct nd_exam *exam, double *reach, struct nd_error *err);
 
 #endif

@@ -20,6 +20,8 @@ enum nd_fault_kind {
     ND_FAULT_FUSION,              /* the same */
     ND_FAULT_TRANSPOSED_WEIGHTS,  /* the same */
     ND_FAULT_SCALES_AXIS,         /* the same */
+    ND_FAULT_PAIR_SATURATION,     /* the same: two products are added in 16 bits (arith/pairs.h) */
+    ND_FAULT_PAIR_WRAP,           /* the same */
     ND_FAULT_STOCHASTIC_ROUNDING, /* up with the probability of the fraction; amount: chi-square per bin */
     ND_FAULT_FLIPS,              /* runs differ by a step, whatever the fraction; amount: share that is wrong */
     ND_FAULT_SCALE,              /* amount: factor by which code - zero point is too large */
@@ -73,7 +75,7 @@ bool nd_fault_is_note(enum nd_fault_kind kind);
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */
 struct nd_hypothesis {
     enum nd_fault_kind kind; /* ND_FAULT_ROUNDING, _FALLBACK, _FUSION, _STALE_OPERAND, _MAGNITUDE,
-                                _SCALES_AXIS or _TRANSPOSED_WEIGHTS */
+                                _SCALES_AXIS, _TRANSPOSED_WEIGHTS, _PAIR_SATURATION or _PAIR_WRAP */
     const char *text;        /* "fused with 'x'", "in float32", "rounded by floor" */
     const double *codes;     /* [n_samples][n]; NaN where it says nothing */
 };

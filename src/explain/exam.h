@@ -3,7 +3,7 @@
 #ifndef ND_EXPLAIN_EXAM_H
 #define ND_EXPLAIN_EXAM_H
 
-#include "explain/pairs.h"
+#include "explain/pair_sums.h"
 #include "explain/worker.h"
 
 enum {

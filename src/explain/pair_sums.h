@@ -1,7 +1,7 @@
 /* Which sum of pairs in 16 bits (arith/pairs.h) gives the codes of a layer on a device. Two passes over the
  * samples: the first counts what each leaves wrong, the second keeps the codes of the best. */
-#ifndef ND_EXPLAIN_PAIRS_H
-#define ND_EXPLAIN_PAIRS_H
+#ifndef ND_EXPLAIN_PAIR_SUMS_H
+#define ND_EXPLAIN_PAIR_SUMS_H
 
 #include "arith/pairs.h"
 

@@ -1,4 +1,4 @@
-#include "explain/pairs.h"
+#include "explain/pair_sums.h"
 
 #include <stdio.h>
 #include <stdlib.h>

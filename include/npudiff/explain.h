@@ -239,6 +239,10 @@ struct nd_explained_unit {
     double gain; /* inherited energy over the total energy of the unit's inputs; NaN without any */
     struct nd_decomposition quality;         /* n_codes = 0 without a float reference */
     struct nd_explained_execution execution; /* of what is not an input, nor its quantisation */
+    /* Of a layer that follows known arithmetic: all n_ties values that differ from exact rounding lie on ties, and this rule
+     * gives them: "half up", "half away from zero", ... NULL: the values show none. Static. */
+    const char *tie_rule;
+    uint64_t n_ties;
 };
 
 /* What the devices have in common at the outputs: the code that most lineages have, element by element. Devices

@@ -1,6 +1,7 @@
 /* The verdict of a device, first line first: what the layers' values say, and what of the error at the outputs is the
  * chip's. */
 #include <ctype.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@ enum { N_LISTED = 12, N_UNEXPLAINED = 4 };
 struct layers {
     size_t n, n_follow, n_unexplained, n_not_examined; /* operators with their quantisers, and inputs' quantisers */
     uint64_t n_values, n_off; /* of those that are unexplained */
+    bool has_tie_rule;        /* a layer rounds ties by a rule of its own */
 };
 
 static struct layers count(const struct nd_explanation *e, const struct nd_explained_device *device)
@@ -21,6 +23,7 @@ static struct layers count(const struct nd_explanation *e, const struct nd_expla
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_unit *unit = &device->units[s];
         x.n_follow += unit->state == ND_LAYER_FOLLOWS;
+        x.has_tie_rule = x.has_tie_rule || unit->tie_rule != NULL;
         x.n_not_examined += unit->state == ND_LAYER_NOT_EXAMINED;
         if (unit->state != ND_LAYER_UNEXPLAINED)
             continue;
@@ -42,7 +45,8 @@ static void name_arithmetic(const struct nd_explained_device *device, char *out,
 
 static void say_healthy(const struct layers *layers, const char *arithmetic, char *out, size_t size)
 {
-    snprintf(out, size, "all %zu layers follow %s arithmetic", layers->n, arithmetic);
+    snprintf(out, size, "all %zu layers follow %s arithmetic%s", layers->n, arithmetic,
+             layers->has_tie_rule ? ", but for ties" : "");
 }
 
 static void say_inconclusive(const struct nd_explained_device *device, const struct layers *layers, char *out,
@@ -172,11 +176,34 @@ static void print_remarks(const struct nd_explanation *e, const struct nd_explai
         printf("  and %zu more layers like these\n", n - N_LISTED);
 }
 
+/* Rules for ties: the first layer of each rule, and how many more follow it. */
+static void print_ties(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+{
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_unit *unit = &device->units[s];
+        char more[64] = "";
+        size_t n_before = 0, n_after = 0;
+        for (size_t k = 0; k < e->n_steps && unit->tie_rule != NULL; k++) {
+            bool is_same = device->units[k].tie_rule != NULL && strcmp(device->units[k].tie_rule, unit->tie_rule) == 0;
+            n_before += is_same && k < s;
+            n_after += is_same && k > s;
+        }
+        if (unit->tie_rule == NULL || n_before > 0)
+            continue;
+        if (n_after > 0)
+            snprintf(more, sizeof more, "; so do %zu more layer%s", n_after, n_after == 1 ? "" : "s");
+        explain_print_wrapped(width, 2, "'%s' (%s) rounds ties %s, not half to even: all %" PRIu64
+                              " values that differ lie on ties, no fault%s",
+                              e->steps[s].name, e->steps[s].op_types, unit->tie_rule, unit->n_ties, more);
+    }
+}
+
 void explain_print_layers(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
 {
     print_faulty(e, device, width);
     print_unexplained(e, device, width);
     print_remarks(e, device, width);
+    print_ties(e, device, width);
     if (device->is_refuted)
         explain_print_wrapped(width, 2, "its values do not follow %s arithmetic, which its chipset asks for",
                               device->expected);

@@ -77,6 +77,8 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     json_object_set_new(row, "why_follows", text_or_null(unit->why_follows));
     json_object_set_new(row, "follows_text", text_or_null(unit->follows_text));
     json_object_set_new(row, "evidence", text_or_null(unit->evidence));
+    json_object_set_new(row, "tie_rule", text_or_null(unit->tie_rule));
+    json_object_set_new(row, "ties", unit->tie_rule != NULL ? json_integer((json_int_t)unit->n_ties) : json_null());
     json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
     json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
     json_object_set_new(row, "local", is_examined ? part(&unit->local) : json_null());

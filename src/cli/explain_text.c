@@ -154,7 +154,7 @@ static void print_within(const struct nd_explanation *e, const struct nd_explain
     size_t n = 0, worst = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_unit *unit = &device->units[s], *known = &device->units[worst];
-        if (!unit->is_within_step)
+        if (!unit->is_within_step || unit->tie_rule != NULL)
             continue;
         if (n++ == 0 || unit->local.n_differing * known->n_codes > known->local.n_differing * unit->n_codes)
             worst = s;

@@ -206,6 +206,8 @@ static enum nd_status settle_layer(struct nd_explain_job *job, size_t device, si
         status = try_alternatives(job, device, step, err);
     if (unit->why_follows != NULL)
         unit->state = ND_LAYER_FOLLOWS;
+    if (unit->is_within_step && unit->state == ND_LAYER_FOLLOWS)
+        nd_explain_find_tie_rule(&job->tally[device * job->n_steps + step], unit);
     return status == ND_OK ? settle_noise(job, device, step, err) : status;
 }
 

@@ -50,6 +50,9 @@ bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, siz
 enum nd_status nd_explain_follow(struct nd_explained_unit *unit, const char *why, const char *text,
                                  struct nd_error *err);
 
+/* ties.c: which rule gives every value of a layer that follows known arithmetic but for ties: tie_rule and n_ties. */
+void nd_explain_find_tie_rule(const struct nd_explain_tally *tally, struct nd_explained_unit *unit);
+
 /* Decides what may be said of a layer that was looked at: state, why_follows, fault and evidence of its unit.
  * ND_ERR_MEMORY. */
 enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "explain/health.h"
 #include "explain/programs.h"
 
 enum { N = 4000, MAX_UNITS = 12 };
@@ -296,6 +297,52 @@ static void unknown_arithmetic_accuses_nobody(void **state)
         assert_true(fleet.habits[i].follows);
 }
 
+/* What ties of a layer show: n values that are multiples of 1/4 from low on, which float arithmetic may have
+ * moved before they are rounded. */
+static const char *tie_rule(const char *program, size_t n, double low, double moved)
+{
+    static struct nd_ratio v[N];
+    static double given[N];
+    struct nd_explain_tally tally = {0};
+    struct nd_explained_unit unit = {.n_codes = n};
+    float scale = 1;
+    int64_t zero = 100;
+    const struct nd_quant quant = {.scale = &scale, .zero_point = &zero, .n = 1, .axis = -1};
+    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)n}};
+    size_t n_programs;
+    const struct nd_program *rule = &nd_programs(&n_programs)[index_of(program)];
+    for (size_t i = 0; i < n; i++) {
+        double value = low + floor(uniform() * 200) / 4;
+        const struct nd_ratio off = nd_ratio_of(value + (uniform() - 0.5) * moved, 1);
+        const struct nd_place place = nd_place_of(&off);
+        v[i] = nd_ratio_of(value, 1);
+        given[i] = nd_program_round(rule, &off, &place) + (double)zero;
+        unit.local.n_differing += given[i] != rint(value) + (double)zero;
+    }
+    const struct nd_exact_values values = {.shape = &shape, .n = n, .v = v, .quant = &quant, .dtype = ND_DTYPE_U8};
+    nd_explain_tally_codes(&tally, &values, given);
+    nd_explain_tally_finish(&tally);
+    nd_explain_find_tie_rule(&tally, &unit);
+    assert_int_equal(unit.n_ties, unit.tie_rule != NULL ? unit.local.n_differing : 0);
+    return unit.tie_rule;
+}
+
+static void ties_show_their_rule(void **state)
+{
+    (void)state;
+    seed_random();
+    assert_string_equal(tie_rule("half-up", N, -25, 0), "half up");
+    assert_string_equal(tie_rule("half-down", N, -25, 0), "half down");
+    assert_string_equal(tie_rule("half-away", N, -25, 0), "half away from zero");
+    assert_string_equal(tie_rule("half-up", N, 0, 0), "half up or half away from zero");
+    assert_string_equal(tie_rule("half-down", N, -60, 0), "half down or half away from zero");
+    assert_null(tie_rule("half-even", N, -25, 0));
+    assert_null(tie_rule("half-even", N, -25, 1e-9)); /* either way, as floats do */
+    assert_null(tie_rule("half-up", N, -25, 0.01));
+    assert_null(tie_rule("floor", N, -25, 0));
+    assert_null(tie_rule("half-up", 40, -25, 0)); /* one in eight differs: too few */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -309,6 +356,7 @@ int main(void)
         cmocka_unit_test(floor_of_one_type_is_its_own),
         cmocka_unit_test(float_device_is_held_to_what_floats_can_do),
         cmocka_unit_test(unknown_arithmetic_accuses_nobody),
+        cmocka_unit_test(ties_show_their_rule),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -70,7 +70,8 @@ struct exam {
     size_t ref_probe, test_probe, ref_edge, test_edge; /* of the captures */
     size_t device, edge;                               /* of the comparison */
     struct nd_diagnose_range range;
-    size_t n; /* elements of a sample */
+    bool is_part; /* there are more samples */
+    size_t n;     /* elements of a sample */
     double *values[2 * (1 + MOST_OTHERS + MOST_INPUTS)];
     size_t n_values;
     struct nd_values_other others[MOST_OTHERS + MOST_INPUTS];
@@ -205,6 +206,7 @@ static bool open_exam(const struct nd_comparison *c, const struct nd_capture *co
            first = d->has_first ? d->first.sample : 0;
     most = most < MOST_SAMPLES ? most : MOST_SAMPLES;
     exam->range.n = d->n_samples < most ? (size_t)d->n_samples : most;
+    exam->is_part = exam->range.n < d->n_samples;
     /* The sample before the first that differs may be what it holds. */
     exam->range.first = most > 1 && first > 0 ? first - 1 : first;
     if (exam->range.first + exam->range.n > d->n_samples)
@@ -237,6 +239,7 @@ static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, 
     const struct nd_values values = {.n_samples = exam->range.n,
                                      .n = exam->n,
                                      .first_sample = exam->range.first,
+                                     .is_part = exam->is_part,
                                      .shape = ref->shape,
                                      .dtype = test->dtype,
                                      .step = step_of(test),

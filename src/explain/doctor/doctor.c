@@ -56,6 +56,7 @@ static const char *const names[ND_N_FAULT_KINDS] = {
     [ND_FAULT_MAGNITUDE] = "magnitude",
     [ND_FAULT_REUSED_BUFFER] = "reused-buffer",
     [ND_FAULT_STEP] = "step",
+    [ND_FAULT_COMMON_STEP] = "common-step",
 };
 
 const char *nd_fault_name(enum nd_fault_kind kind)
@@ -67,7 +68,7 @@ const char *nd_fault_name(enum nd_fault_kind kind)
 bool nd_fault_is_note(enum nd_fault_kind kind)
 {
     return kind == ND_FAULT_FP16_GRID || kind == ND_FAULT_BF16_GRID || kind == ND_FAULT_TIES ||
-           kind == ND_FAULT_STEP || kind == ND_FAULT_ONE_SIDED;
+           kind == ND_FAULT_STEP || kind == ND_FAULT_ONE_SIDED || kind == ND_FAULT_COMMON_STEP;
 }
 
 static struct nd_doctor_span predict_hypothesis(const struct nd_doctor *d, const struct nd_doctor_fault *f,

@@ -63,13 +63,15 @@ enum nd_fault_kind {
     ND_FAULT_REUSED_BUFFER, /* of the caller: the capture shows what a later layer wrote into the buffer; amount
                                0 */
     ND_FAULT_STEP,          /* a step function amplifies a small difference; amount: the largest of these */
+    ND_FAULT_COMMON_STEP, /* floats of both sides are multiples of one step; amount: the largest difference, in
+                             steps */
 };
-enum { ND_N_FAULT_KINDS = ND_FAULT_STEP + 1 };
+enum { ND_N_FAULT_KINDS = ND_FAULT_COMMON_STEP + 1 };
 
 /* "axis-permutation", "channel-scale", ...: stable, for JSON and for the truth of a capture. Static. */
 const char *nd_fault_name(enum nd_fault_kind kind);
 
-/* Kinds that describe the arithmetic of a healthy device, and accuse nobody: a float grid, ties, a step. */
+/* Kinds that describe the arithmetic of a healthy device, and accuse nobody: a grid, ties, a step. */
 bool nd_fault_is_note(enum nd_fault_kind kind);
 
 /* Something else that the device may have computed, worked out by the caller. Put the simplest first. */

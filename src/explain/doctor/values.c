@@ -35,6 +35,7 @@ static const struct {
     {"unwritten beginning or end", nd_values_try_unwritten, true},
     {"lines", nd_values_try_lines, true},
     {"grid", nd_values_try_grid, false},
+    {"multiples of a step", nd_values_try_multiples, false},
     {"truncation", nd_values_try_truncation, false},
     {"ties", nd_values_try_ties, false},
     {"step", nd_values_try_step, false},

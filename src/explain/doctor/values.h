@@ -8,6 +8,7 @@
  *   values_range.c   clamps with a gain, cliffs, wrap-around
  *   values_blank.c   the beginning or the end of every sample, of one value
  *   values_lines.c   constant and periodic lines along an axis
+ *   values_multiples.c  floats that all are multiples of one step
  *   values_moved.c   right values at other places of their sample
  *   values_place.c   right values at the wrong time or place: the previous sample's, an input's, nobody's
  *   values_step.c    ties of a quantiser, step functions
@@ -35,6 +36,7 @@ struct nd_values_other {
 struct nd_values {
     size_t n_samples, n; /* n: elements of a sample */
     size_t first_sample; /* what the first of them is called; 0 unless it is a part of more */
+    bool is_part;        /* there are more samples than these */
     struct nd_shape
         shape; /* of one sample, batch dimension included; rank -1 when the n elements are a selection */
     enum nd_dtype dtype;      /* of the test's values as they are stored */

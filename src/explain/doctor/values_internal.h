@@ -50,6 +50,7 @@ double nd_values_spacing(enum nd_dtype dtype, double step, double x);
 
 /* The tests of the table, each adds what it finds. */
 void nd_values_try_grid(const struct nd_values_look *look);
+void nd_values_try_multiples(const struct nd_values_look *look);
 void nd_values_try_truncation(const struct nd_values_look *look);
 void nd_values_try_constant(const struct nd_values_look *look);
 void nd_values_try_unwritten(const struct nd_values_look *look);

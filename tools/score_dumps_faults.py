@@ -202,7 +202,7 @@ FAULTS = {
     "wrap": (wrap, {"wrap"}), "periodic-rows": (periodic, {"periodic"}), "constant-rows": (constant_rows, {"constant-lines"}),
     "passed-through": (passed_through, {"passed-through"}), "stale": (stale, {"stale"}), "window": (window, {"unwritten-window"}),
     "first-launch": (first_launch, {"first-launch"}), "signedness": (signedness, {LABEL}), "scale-and-zero": (encoding, {LABEL}),
-    "axes": (axes, {"other-places", PERMUTED}), "axes-and-noise": (axes_noise, {"axis-permutation", "other-places", PERMUTED}),
+    "axes": (axes, {"axis-permutation", "other-places", PERMUTED}), "axes-and-noise": (axes_noise, {"axis-permutation", "other-places", PERMUTED}),
     "half-up": (half_up, {"ties"}), "zero-samples": (zero_samples, {"all-zero", "constant"}),
 }  # fmt: skip
 NOTES = {"ties", "one-sided"}  # arithmetic, which compare names beside the faults

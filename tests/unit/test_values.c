@@ -737,6 +737,205 @@ static void argmax_amplifies(void **state)
     assert_int_equal(found.n, 0);
 }
 
+/* ---- faults over a device's own differences ---- */
+
+/* A device that is off by much more than a step or a unit before it rounds, as codes of 16 bits are in deep
+ * models. */
+static double rough(struct field *f, double x)
+{
+    double most = f->form == FORM_U8 ? f->v.step : 0.01;
+    return store(f, x + most * uniform(f, -1, 1));
+}
+
+static void rough_cliff(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    double x = rough(f, f->ref[i]);
+    f->test[i] = fabs(x) > 1.5 ? 0 : x;
+}
+
+/* As many elements are zero, and as large ones, but some large ones are right far beyond the limit. */
+static void leaky_cliff(struct field *f, size_t s, size_t j, size_t i)
+{
+    rough_cliff(f, s, j, i);
+    if (uniform(f, 0, 1) < 0.2)
+        f->test[i] = rough(f, f->ref[i]);
+}
+
+static void cliff_at_the_device_s_own_values_is_found(void **state)
+{
+    (void)state;
+    check(rough_cliff, ND_FAULT_HARD_CLIFF, leaky_cliff, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_F16, 5);
+    lay(&f, rough_cliff);
+    assert_cliff(&f, " beside the limit");
+    close_field(&f);
+}
+
+/* Rows and columns change places in memory: planes are square. */
+static void swapped(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    size_t row = j / SIDE % SIDE, column = j % SIDE;
+    f->test[i] = rough(f, f->ref[i - row * SIDE - column + column * SIDE + row]);
+}
+
+static void nearly_swapped(struct field *f, size_t s, size_t j, size_t i)
+{
+    swapped(f, s, j, i);
+    if (j % 16 == 3) /* too many are nobody's */
+        f->test[i] = store(f, uniform(f, -2, 2));
+}
+
+static void permuted_axes_are_found_over_noise(void **state)
+{
+    (void)state;
+    check(swapped, ND_FAULT_AXIS_PERMUTATION, nearly_swapped, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_U8, 6);
+    lay(&f, swapped);
+    examine(&f);
+    assert_string_equal(f.found.items[0].text, "bytes of the axes in the order 1, 3, 2 are read as unpermuted");
+    /* Planes of one value each, and channels last: the order of rows and columns cannot be told, so none is
+     * picked. */
+    for (size_t i = 0; i < TOTAL; i++)
+        f.ref[i] = f.ref[i - i % (SIDE * SIDE)];
+    for (size_t i = 0; i < TOTAL; i++)
+        f.test[i] = rough(&f, f.ref[i - i % N + i % CHANNELS * SIDE * SIDE]);
+    examine(&f);
+    assert_int_equal(f.found.items[0].kind, ND_FAULT_AXIS_PERMUTATION);
+    assert_non_null(strstr(f.found.items[0].text, "which it is cannot be told"));
+    close_field(&f);
+}
+
+/* Zero where the magnitude is large, and rows of which most are large: lines that are constant as well. */
+static void flat_rows_behind_a_cliff(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    if (j / SIDE % 12 == 1)
+        f->ref[i] = store(f, 2 + 0.01 * (double)(j % SIDE) + uniform(f, 0, 1));
+    f->test[i] = f->ref[i] > 1 ? 0 : f->test[i];
+}
+
+static void fault_that_explains_most_is_named(void **state)
+{
+    (void)state;
+    for (enum form form = 0; form < N_FORMS; form++) {
+        struct field f;
+        open_field(&f, form, 20261122);
+        lay(&f, flat_rows_behind_a_cliff);
+        examine(&f);
+        assert_int_equal(f.found.n_gross, 1);
+        assert_int_equal(f.found.items[0].kind, ND_FAULT_HARD_CLIFF);
+        assert_true(f.found.items[0].explained > 0.95);
+        /* The rest of the tensor is at chance: rows that are a small part of what is wrong are not the fault.
+         */
+        open_field(&f, form, 20261122);
+        for (size_t i = 0; i < TOTAL; i++) {
+            f.test[i] = store(&f, uniform(&f, -2, 2));
+            if (i / SIDE % 16 == 1)
+                f.test[i] = f.test[i - i % SIDE];
+        }
+        examine(&f);
+        assert_null(find(&f, ND_FAULT_CONSTANT_LINES));
+        close_field(&f);
+    }
+}
+
+static void low_byte_of_noisy_codes_is_a_wrap(void **state)
+{
+    (void)state;
+    struct field f;
+    open_field(&f, FORM_U16, 7);
+    f.v.zero_point = 0;
+    for (size_t i = 0; i < TOTAL; i++) { /* off by some 40 steps of a period of 256 */
+        double code = floor(uniform(&f, 2000, 60000));
+        f.ref[i] = f.v.step * code;
+        f.test[i] = f.v.step * fmod(rint(code + 40 * normal(&f)), 256);
+    }
+    assert_found(&f, ND_FAULT_WRAP);
+    assert_non_null(strstr(find(&f, ND_FAULT_WRAP)->text, "modulo 2^8, besides differences of about"));
+    for (size_t i = 0; i < TOTAL; i++) /* the high byte instead: squeezed, and no wrap */
+        f.test[i] = f.v.step * floor(f.ref[i] / f.v.step / 256);
+    examine(&f);
+    assert_null(find(&f, ND_FAULT_WRAP));
+    close_field(&f);
+}
+
+/* What a Relu leaves, and the device leaves the Relu out. */
+static void relu_left_out(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = rough(f, f->ref[i]);
+    f->ref[i] = fmax(f->ref[i], 0);
+}
+
+/* A reference of codes that ends where its type does: the device is right. */
+static void reference_saturates(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->v.ref_step = 0.03125;
+    f->test[i] = rough(f, f->ref[i]);
+    f->ref[i] = fmax(f->ref[i], -1);
+}
+
+static void relu_that_is_left_out_is_found(void **state)
+{
+    (void)state;
+    check(relu_left_out, ND_FAULT_UNCLAMPED, reference_saturates, N_FORMS);
+    struct field f;
+    open_field(&f, FORM_F16,
+               8); /* its input is in the capture: the operator passed it through, zeros and all */
+    for (size_t i = 0; i < TOTAL; i++) {
+        f.ref[i] = fmax(f.x_ref[i], 0);
+        f.test[i] = f.x_test[i];
+    }
+    examine(&f);
+    assert_int_equal(f.found.items[0].kind, ND_FAULT_PASSED_THROUGH);
+    close_field(&f);
+}
+
+/* Half precision that is cut to bfloat16 keeps its type; the device's own values may differ a little before. */
+static void cut_below_its_type_is_told(void **state)
+{
+    (void)state;
+    static const double noises[] = {0, 2e-4};
+    for (size_t k = 0; k < sizeof noises / sizeof noises[0]; k++) {
+        struct field f;
+        open_field(&f, FORM_F16, 20261122 + k);
+        for (size_t i = 0; i < TOTAL; i++) {
+            f.ref[i] = to_bits(f.ref[i], 10, -14);
+            f.test[i] = cut_to_zero(f.ref[i] * (1 + noises[k] * normal(&f)), 7);
+        }
+        assert_found(&f, ND_FAULT_TRUNCATION);
+        assert_non_null(strstr(find(&f, ND_FAULT_TRUNCATION)->text, "cut toward zero to bfloat16"));
+        for (size_t i = 0; i < TOTAL; i++) /* rounded to nearest: nothing is wrong */
+            f.test[i] = to_bits(f.ref[i] * (1 + noises[k] * normal(&f)), 7, -126);
+        assert_innocent(&f);
+        for (size_t i = 0; i < TOTAL; i++) /* a third of a unit is missing, by a gain: no cut */
+            f.test[i] = to_bits(f.ref[i] * (1 - 0x1p-9 + noises[k] * normal(&f)), 7, -126);
+        assert_innocent(&f);
+        close_field(&f);
+    }
+}
+
+/* Samples of zeros where half of the reference's values are zero themselves. */
+static void zero_samples_of_sparse_values_are_found(void **state)
+{
+    (void)state;
+    for (enum form form = 0; form < N_FORMS; form++) {
+        struct field f;
+        open_field(&f, form, 9);
+        for (size_t i = 0; i < TOTAL; i++) {
+            f.ref[i] = fmax(f.ref[i] - 0.5, 0);
+            f.test[i] = i / N == 1 || i / N == 4 ? 0 : store(&f, f.ref[i]);
+        }
+        assert_found(&f, ND_FAULT_ALL_ZERO);
+        close_field(&f);
+    }
+}
+
 /* ---- runs ---- */
 
 static void launches_are_compared(void **state)
@@ -840,6 +1039,13 @@ int main(void)
         cmocka_unit_test(ties_are_named),
         cmocka_unit_test(step_function_amplifies),
         cmocka_unit_test(argmax_amplifies),
+        cmocka_unit_test(cliff_at_the_device_s_own_values_is_found),
+        cmocka_unit_test(permuted_axes_are_found_over_noise),
+        cmocka_unit_test(fault_that_explains_most_is_named),
+        cmocka_unit_test(low_byte_of_noisy_codes_is_a_wrap),
+        cmocka_unit_test(relu_that_is_left_out_is_found),
+        cmocka_unit_test(cut_below_its_type_is_told),
+        cmocka_unit_test(zero_samples_of_sparse_values_are_found),
         cmocka_unit_test(launches_are_compared),
         cmocka_unit_test(growth_over_depth_is_named),
     };

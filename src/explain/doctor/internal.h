@@ -56,7 +56,8 @@ struct nd_doctor_axis {
 };
 
 /* doctor_judge.c */
-void nd_doctor_prepare(const struct nd_evidence *e, double noise, struct nd_diagnosis *out, struct nd_doctor *d);
+void nd_doctor_prepare(const struct nd_evidence *e, double noise, struct nd_diagnosis *out,
+                       struct nd_doctor *d);
 double nd_doctor_zero_point(const struct nd_doctor *d, size_t j);
 double nd_doctor_clip(const struct nd_doctor *d, double code);
 /* The value and the expected code are finite. */
@@ -82,6 +83,12 @@ void nd_doctor_add(struct nd_doctor *d, const struct nd_doctor_fault *f, double 
 enum { ND_DOCTOR_AXES = 3 };
 size_t nd_doctor_axes(const struct nd_doctor *d, struct nd_doctor_axis out[ND_DOCTOR_AXES]);
 size_t nd_doctor_channel(const struct nd_doctor_axis *axis, size_t j);
+
+/* layout.c. The axes that are longer than 1, in their order, into out: the others cannot be told apart. Returns
+ * how many; none of a shape that is not known. */
+int nd_doctor_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK]);
+/* The next order of n numbers in lexicographic order; false after the last. */
+bool nd_doctor_next_permutation(int *p, int n);
 
 /* floats.c: numbers of the narrower type, or a unit in the last place of float32 beside one. */
 bool nd_doctor_is_bf16(float value);

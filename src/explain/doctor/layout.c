@@ -13,8 +13,7 @@
 /* A plane, the elements of a channel, must have something to recognise it by. */
 enum { MAX_AXES = 5, MIN_PLANE = 4, MAX_CHANNELS = 8192 };
 
-/* The axes that are longer than 1: the others cannot be told apart. */
-static int long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK])
+int nd_doctor_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK])
 {
     int n = 0;
     for (int k = 0; k < shape->rank; k++) {
@@ -47,8 +46,7 @@ static struct nd_doctor_span predict_axes(const struct nd_doctor *d, const struc
     return around(d, f, d->e->expected[s * d->e->n + from]);
 }
 
-/* The next one in lexicographic order; false after the last. */
-static bool next_permutation(int *p, int n)
+bool nd_doctor_next_permutation(int *p, int n)
 {
     int i = n - 2, j = n - 1;
     while (i >= 0 && p[i] > p[i + 1])
@@ -81,7 +79,7 @@ static void say_ambiguous(struct nd_doctor *d, const char *first, size_t n_other
 static void try_axes(struct nd_doctor *d, double room)
 {
     int p[ND_MAX_RANK] = {0};
-    int n = long_axes(&d->e->shape, p);
+    int n = nd_doctor_long_axes(&d->e->shape, p);
     size_t n_found = 0;
     char first[64] = "";
     struct nd_doctor_fault f = {.kind = ND_FAULT_AXIS_PERMUTATION,
@@ -91,7 +89,7 @@ static void try_axes(struct nd_doctor *d, double room)
                                 .mode = n,
                                 .room = room,
                                 .permutation = p};
-    while (n <= MAX_AXES && next_permutation(p, n)) {
+    while (n <= MAX_AXES && nd_doctor_next_permutation(p, n)) {
         char order[64] = "";
         for (int k = 0, at = 0; k < n; k++)
             at += snprintf(order + at, sizeof order - (size_t)at, k == 0 ? "%d" : ", %d", p[k]);

@@ -5,8 +5,11 @@
  * knows nothing of models: the reference is what another device, the quantised reference or the float model has
  * in the same elements. The diagnoses stand in one table (values.c); a file for each group holds their tests:
  *   values_grid.c    the grid that floats lie on; cut to it instead of rounded
- *   values_range.c   clamps with a gain, cliffs, wrap-around
+ *   values_range.c   clamps with a gain, a clamp that only the reference has
+ *   values_cliff.c   cliffs
+ *   values_wrap.c    wrap-around
  *   values_blank.c   the beginning or the end of every sample, of one value
+ *   values_axes.c    permuted axes
  *   values_lines.c   constant and periodic lines along an axis
  *   values_multiples.c  floats that all are multiples of one step
  *   values_moved.c   right values at other places of their sample

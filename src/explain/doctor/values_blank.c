@@ -22,7 +22,7 @@ static struct span find_span(const struct nd_values *v, bool is_at_end)
 /* What is outside the span may be right or wrong: bytes may have been written into a buffer of floats. Chosen:
  * the span is an eighth of the sample at least, and half of it is far off, in samples of which the reference
  * moves. */
-static bool is_unwritten(const struct nd_values_look *look, const struct span *span)
+static bool is_unwritten(const struct nd_values_look *look, const struct span *span, size_t *out_n_far)
 {
     const struct nd_values *v = look->v;
     size_t n_far = 0, n_span = span->end - span->first;
@@ -35,6 +35,7 @@ static bool is_unwritten(const struct nd_values_look *look, const struct span *s
             low = fmin(low, v->ref[i]);
             high = fmax(high, v->ref[i]);
         }
+    *out_n_far = n_far;
     return n_span < v->n && n_span * 8 >= v->n && n_far >= ND_VALUES_MIN_DECISIVE &&
            n_far * 2 >= n_span * v->n_samples && high - low > look->far;
 }
@@ -43,10 +44,12 @@ void nd_values_try_unwritten(const struct nd_values_look *look)
 {
     for (int is_at_end = 1; is_at_end >= 0; is_at_end--) {
         struct span span = find_span(look->v, is_at_end != 0);
-        if (!is_unwritten(look, &span))
+        size_t n_far;
+        if (!is_unwritten(look, &span, &n_far))
             continue;
         struct nd_finding f =
-            nd_values_finding(look, ND_FAULT_UNWRITTEN_WINDOW, (double)(span.end - span.first), 1, 0);
+            nd_values_finding(look, ND_FAULT_UNWRITTEN_WINDOW, (double)(span.end - span.first),
+                              nd_values_share_of_far(look, n_far), 0);
         nd_values_add(look, &f, "elements %zu to %zu hold %.6g in every sample, as if nobody wrote them",
                       span.first, span.end - 1, look->v->test[span.first]);
         return;

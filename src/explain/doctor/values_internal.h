@@ -16,7 +16,7 @@ struct nd_values_look {
     size_t n_known, n_differing, n_far;
     size_t n_lost;              /* of n_far: the test is not finite where the reference is */
     double test_low, test_high; /* of its finite values */
-    double *scratch, *scratch2; /* [n_total] each */
+    double *scratch, *scratch2; /* [n_total] each, one behind the other */
     struct nd_value_findings *out;
 };
 
@@ -38,7 +38,10 @@ bool nd_values_holds(const struct nd_values_look *look, nd_values_predict predic
 void nd_values_add(const struct nd_values_look *look, const struct nd_finding *finding, const char *fmt, ...)
     ND_PRINTF(3, 4);
 
-/* A finding of the whole tensor. */
+/* n_far of the far elements, as the share that a finding explains. */
+double nd_values_share_of_far(const struct nd_values_look *look, size_t n_far);
+
+/* A finding of the whole tensor; explained: the share of the far elements. */
 struct nd_finding nd_values_finding(const struct nd_values_look *look, enum nd_fault_kind kind, double amount,
                                     double explained, double chance);
 
@@ -54,12 +57,14 @@ void nd_values_try_multiples(const struct nd_values_look *look);
 void nd_values_try_truncation(const struct nd_values_look *look);
 void nd_values_try_constant(const struct nd_values_look *look);
 void nd_values_try_unwritten(const struct nd_values_look *look);
+void nd_values_try_axes(const struct nd_values_look *look);
 void nd_values_try_padded(const struct nd_values_look *look);
 void nd_values_try_elsewhere(const struct nd_values_look *look);
 void nd_values_try_previous(const struct nd_values_look *look);
 void nd_values_try_passed(const struct nd_values_look *look);
 void nd_values_try_operand(const struct nd_values_look *look);
 void nd_values_try_clamp(const struct nd_values_look *look);
+void nd_values_try_unclamped(const struct nd_values_look *look);
 void nd_values_try_wrap(const struct nd_values_look *look);
 void nd_values_try_cliff(const struct nd_values_look *look);
 void nd_values_try_window(const struct nd_values_look *look);

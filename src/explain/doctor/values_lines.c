@@ -43,8 +43,17 @@ static bool is_moving(const struct nd_values_look *look, const struct axis *axis
 
 struct lines {
     size_t n_constant, n_periodic, period, first_constant, first_periodic;
-    size_t n_of_ref; /* lines of the reference that repeat themselves */
+    size_t n_far_constant, n_far_periodic; /* far elements in them */
+    size_t n_of_ref;                       /* lines of the reference that repeat themselves */
 };
+
+static size_t count_far(const struct nd_values_look *look, const struct axis *axis, size_t start)
+{
+    size_t n = 0;
+    for (size_t k = 0; k < axis->n; k++)
+        n += nd_values_is_far(look, start + k * axis->inner);
+    return n;
+}
 
 static struct lines count_lines(const struct nd_values_look *look, const struct axis *axis)
 {
@@ -54,10 +63,13 @@ static struct lines count_lines(const struct nd_values_look *look, const struct 
         lines.n_of_ref += find_period(look->v->ref, axis, start) != 0;
         if (p == 0 || !is_moving(look, axis, start, p))
             continue;
+        size_t n_far = count_far(look, axis, start);
         if (p == 1) {
             lines.first_constant = lines.n_constant++ == 0 ? line : lines.first_constant;
+            lines.n_far_constant += n_far;
             continue;
         }
+        lines.n_far_periodic += n_far;
         lines.first_periodic = lines.n_periodic == 0 ? line : lines.first_periodic;
         lines.period = lines.n_periodic == 0 || p < lines.period ? p : lines.period;
         lines.n_periodic++;
@@ -77,9 +89,10 @@ static void say(const struct nd_values_look *look, const struct axis *axis, cons
     bool is_constant = lines->n_constant >= lines->n_periodic;
     size_t n = is_constant ? lines->n_constant : lines->n_periodic;
     size_t first = is_constant ? lines->first_constant : lines->first_periodic;
+    size_t n_far = is_constant ? lines->n_far_constant : lines->n_far_periodic;
     struct nd_finding f = nd_values_finding(look, is_constant ? ND_FAULT_CONSTANT_LINES : ND_FAULT_PERIODIC,
                                             is_constant ? (double)n : (double)lines->period,
-                                            (double)n / (double)axis->n_lines, 0);
+                                            nd_values_share_of_far(look, n_far), 0);
     f.axis = axis->number;
     const char *name = name_lines(v, axis->number);
     if (is_constant)

@@ -65,7 +65,10 @@ static bool try_constant_samples(const struct nd_values_look *look)
     size_t n_constant = 0, first = 0, last = 0, n_far = 0;
     for (size_t s = 0; s < v->n_samples; s++) {
         size_t n = count_far(look, s);
-        if (n < 2 || n * 2 < v->n || !is_one_value(v, s))
+        /* Many values are right by themselves when half of the reference's are zero, as a Relu leaves them.
+         * Chosen. */
+        bool is_many = n * 2 >= v->n || (n >= ND_VALUES_MIN_DECISIVE && n * 8 >= v->n);
+        if (n < 2 || !is_many || !is_one_value(v, s))
             continue;
         first = n_constant++ == 0 ? s : first;
         if (v->test[s * v->n] != v->test[first * v->n])
@@ -77,7 +80,7 @@ static bool try_constant_samples(const struct nd_values_look *look)
         return false;
     double value = v->test[first * v->n];
     struct nd_finding f = nd_values_finding(look, value == 0 ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT, value,
-                                            (double)n_far / (double)look->n_far, 0);
+                                            nd_values_share_of_far(look, n_far), 0);
     if (n_constant == last - first + 1 && n_constant > 1)
         nd_values_add(look, &f, "every value of samples %zu to %zu is %.6g; the reference's are not",
                       v->first_sample + first, v->first_sample + last, value);
@@ -92,18 +95,21 @@ static bool try_constant_samples(const struct nd_values_look *look)
 static void try_repeated(const struct nd_values_look *look)
 {
     const struct nd_values *v = look->v;
-    size_t n_repeated = 0, n_asked = 0, first = 0, n_apart = 0;
+    size_t n_repeated = 0, n_asked = 0, first = 0, n_apart = 0, n_far = 0;
     for (size_t s = 1; s < v->n_samples; s++) {
         size_t n = is_one_value(v, s) ? 0 : count_apart(look, s, s - 1);
         n_asked += n > 0;
         if (n == 0 || !is_equal(v, s, s - 1))
             continue;
         n_apart += n;
+        n_far += count_far(look, s);
         first = n_repeated++ == 0 ? s : first;
     }
     if (n_repeated == 0 || n_apart < ND_VALUES_MIN_DECISIVE)
         return;
-    struct nd_finding f = nd_values_finding(look, ND_FAULT_STALE, n_repeated == n_asked ? 0 : 1, 1, 0);
+    /* Where every sample holds the same values even the first may be wrong. */
+    double explained = n_repeated == n_asked ? 1 : nd_values_share_of_far(look, n_far);
+    struct nd_finding f = nd_values_finding(look, ND_FAULT_STALE, n_repeated == n_asked ? 0 : 1, explained, 0);
     if (n_repeated == n_asked)
         nd_values_add(look, &f, "every sample holds the same values; the reference's samples differ");
     else
@@ -184,8 +190,9 @@ void nd_values_try_operand(const struct nd_values_look *look)
 
 /* ---- windows ---- */
 
-/* The elements of all samples that are far off lie in one window of at most half the tensor, and fill half of
- * it. What it holds is the same in every sample. */
+/* The elements of all samples that are far off lie in one window of at most half the tensor, and fill a quarter
+ * of it (chosen: half of what a Relu gives is zero, and right by itself). What it holds is the same in every
+ * sample. */
 void nd_values_try_window(const struct nd_values_look *look)
 {
     const struct nd_values *v = look->v;
@@ -198,7 +205,7 @@ void nd_values_try_window(const struct nd_values_look *look)
         end = i % v->n >= end ? i % v->n + 1 : end;
     }
     size_t n_window = first < end ? (end - first) * v->n_samples : 0;
-    if (n_window < ND_VALUES_MIN_DECISIVE || (end - first) * 2 > v->n || look->n_far * 2 < n_window)
+    if (n_window < ND_VALUES_MIN_DECISIVE || (end - first) * 2 > v->n || look->n_far * 4 < n_window)
         return;
     for (size_t s = 0; s < v->n_samples; s++)
         for (size_t j = first; j < end; j++) {

@@ -15,15 +15,27 @@
 enum { MIN_ELEMENTS = 16, MIN_DISTINCT = 8 };
 static const double near_share = 0.99; /* of elements whose codes are at most one step apart */
 
+/* A device's own differences are one step of 8 bits, but many of 16. Chosen: codes that are apart by a 32nd of
+ * the spread of the reference's codes, or by one step, are near; it takes twice that to call real values apart.
+ */
+static const double steps_of_spread = 1.0 / 32;
+/* Of elements whose real values are near: where a device is rough, labels must be further off. Chosen. */
+static const double most_real_share = 0.9;
+
+/* Distances are counted up to 2^0, 2^1, ... steps. */
+enum { N_ROOMS = 17 };
+
 enum { BLOCK_BYTES = 1 << 20, N_SEEN = 1 << 16 };
 
 /* Scales that went through decimal text may be off in their last digits (explain/doctor/encoding.c). */
 static const double scale_tolerance = 1e-6;
 
 struct counts {
-    size_t n, n_same,
-        n_near; /* elements; of them, the same bits; codes that are at most one step apart as bits */
-    size_t n_real, n_real_near;     /* real values that are equal; at most one step apart */
+    size_t n, n_same;               /* elements; of them, the same bits */
+    size_t n_near[N_ROOMS];         /* codes that are at most 2^k steps apart as bits */
+    size_t n_real;                  /* real values that are equal */
+    size_t n_real_near[N_ROOMS];    /* that are at most 2^k steps apart */
+    double sum, squares;            /* of the reference's codes */
     double least_apart, most_apart; /* real values, in steps of the reference */
     double step;
     size_t n_distinct;
@@ -78,9 +90,14 @@ static void count(struct looking *l, const void *ref, const void *test, size_t n
         double y = real_of(l->test, code_of(l->test->dtype, b), channel, l->is_bare);
         double apart = fabs(x - y) / step, room = scale_tolerance * fmax(fabs(x), fabs(y)) / step;
         counts->n_same += a == b;
-        counts->n_near += (a > b ? a - b : b - a) <= 1;
         counts->n_real += apart <= room;
-        counts->n_real_near += apart <= 1 + room;
+        for (int k = 0; k < N_ROOMS; k++) {
+            counts->n_near[k] += (a > b ? a - b : b - a) <= (uint32_t)1 << k;
+            counts->n_real_near[k] += apart <= ldexp(1, k) + room;
+        }
+        double code = (double)code_of(l->ref->dtype, a);
+        counts->sum += code;
+        counts->squares += code * code;
         if (a == b) {
             counts->least_apart = fmin(counts->least_apart, apart);
             counts->most_apart = fmax(counts->most_apart, apart);
@@ -160,7 +177,7 @@ static void put_label(struct nd_strbuf *out, const struct nd_edge *edge, bool wi
     nd_strbuf_printf(out, " in '%s'", device);
 }
 
-static enum nd_status say_wrong(const struct looking *l, struct nd_comparison *comparison,
+static enum nd_status say_wrong(const struct looking *l, int room, struct nd_comparison *comparison,
                                 struct nd_compared_pair *pair, struct nd_error *err)
 {
     const struct counts *c = &l->counts;
@@ -168,9 +185,12 @@ static enum nd_status say_wrong(const struct looking *l, struct nd_comparison *c
     struct nd_strbuf text = {0};
     if (c->n_same == c->n)
         nd_strbuf_printf(&text, "the same bytes in all %zu elements", c->n);
-    else
+    else if (room == 0)
         nd_strbuf_printf(&text, "the same bytes in %zu of %zu elements, the rest mostly one step off",
                          c->n_same, c->n);
+    else
+        nd_strbuf_printf(&text, "nearly the same codes: %zu of %zu are at most %d steps apart", c->n_near[room],
+                         c->n, 1 << room);
     nd_strbuf_puts(&text, ", called ");
     put_label(&text, l->ref, with_type, comparison->devices[pair->ref].label);
     nd_strbuf_puts(&text, " and ");
@@ -210,6 +230,30 @@ static enum nd_status say_equal(const struct looking *l, const struct nd_compari
     return ND_OK;
 }
 
+/* The power of two of steps that a device may be off by itself. */
+static int find_room(const struct counts *c)
+{
+    double mean = c->sum / (double)c->n, variance = c->squares / (double)c->n - mean * mean;
+    double most = steps_of_spread * sqrt(fmax(variance, 0));
+    int room = 0;
+    while (room + 2 < N_ROOMS && ldexp(1, room + 1) <= most)
+        room++;
+    return room;
+}
+
+/* The codes are those of the reference, and what they are said to mean is not. */
+static bool is_wrong_label(const struct counts *c, int room)
+{
+    double n = (double)c->n, needed = near_share * n;
+    if (c->n < MIN_ELEMENTS || c->n_distinct < MIN_DISTINCT)
+        return false;
+    bool is_same = (double)c->n_near[0] >= needed && (double)c->n_same >= 0.5 * n;
+    if (is_same)
+        return c->n_same == c->n || (double)c->n_real_near[0] < needed;
+    return room > 0 && (double)c->n_near[room] >= needed &&
+           (double)c->n_real_near[room + 1] < most_real_share * n;
+}
+
 static enum nd_status judge(const struct looking *l, struct nd_comparison *comparison,
                             struct nd_compared_pair *pair, bool is_whole, struct nd_error *err)
 {
@@ -226,13 +270,14 @@ static enum nd_status judge(const struct looking *l, struct nd_comparison *compa
     if (c->n_real == c->n && !l->is_bare)
         return say_equal(l, comparison, pair, is_whole, err);
     bool is_told = c->n >= MIN_ELEMENTS && c->n_distinct >= MIN_DISTINCT;
-    bool is_same = (double)c->n_near >= needed && (double)c->n_same >= 0.5 * (double)c->n;
-    if (is_told && is_same && (c->n_same == c->n || (double)c->n_real_near < needed))
-        return say_wrong(l, comparison, pair, err);
-    if (is_told && !l->is_bare && (double)c->n_real_near >= needed)
+    bool is_step = (double)c->n_near[0] >= needed && (double)c->n_same >= 0.5 * (double)c->n;
+    int room = is_step ? 0 : find_room(c);
+    if (is_wrong_label(c, room))
+        return say_wrong(l, room, comparison, pair, err);
+    if (is_told && !l->is_bare && (double)c->n_real_near[0] >= needed)
         return nd_text_set(&pair->total.reason, err,
                            "%s; as real values %zu of %zu elements are equal and %zu at most one step apart",
-                           pair->total.reason, c->n_real, c->n, c->n_real_near - c->n_real);
+                           pair->total.reason, c->n_real, c->n, c->n_real_near[0] - c->n_real);
     return ND_OK;
 }
 

@@ -86,6 +86,24 @@ class Labels(unittest.TestCase):
         self.assertIsNone(self.pair(recalibrated, SCALE * 1.3, 128, code=3)["label"])
 
 
+    def test_codes_of_16_bits_that_are_many_steps_off(self):
+        """A device's own differences are some forty steps there: the labels are wrong all the same."""
+        rng = np.random.default_rng(SEED)
+        codes = np.clip(rng.normal(33000, 8000, (5, 64)), 0, 65535).astype(np.uint16)
+        rough = np.clip(codes + rng.normal(0, 40, codes.shape), 0, 65535).astype(np.uint16)
+        self.ref = self.make("ref", codes, SCALE, 128)
+        for scale, zero in ((SCALE * 2, 100), (SCALE * 0.8, 20), (SCALE, 4000)):
+            pair = self.pair(rough, scale, zero, code=1)
+            for part in ("nearly the same codes: ", "steps apart", f"scale {scale:g}, zero point {zero} in 'test'", "one label is wrong"):
+                self.assertIn(part, pair["label"])
+        for scale, zero in ((SCALE, 129), (SCALE * 1.002, 128)):  # less than what the device is off by: nobody is accused
+            self.assertIsNone(self.pair(rough, scale, zero, code=3)["label"])
+        recalibrated = np.clip((rough - 128.0) / 1.3 + 128, 0, 65535).round().astype(np.uint16)
+        self.assertIsNone(self.pair(recalibrated, SCALE * 1.3, 128, code=3)["label"])
+        self.ref = self.make("ref", codes)
+        self.assertIn("nearly the same codes: ", self.pair(rough.view(np.int16), code=1)["label"])
+
+
 class Layers(unittest.TestCase):
     """What `explain` says of dumps of a whole model: every tensor but one is what the model gives."""
 

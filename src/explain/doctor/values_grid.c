@@ -182,10 +182,11 @@ static double unit_of(const struct grid *grid, double step, double x)
     return ldexp(1, exponent - grid->bits);
 }
 
-/* How far, in units and in the direction of the cut, the test is from the reference. */
-static double depth_of(const struct nd_values *v, const struct grid *grid, enum direction direction, size_t i)
+/* How far, in units and in the direction of the cut, x is from the reference's element i. */
+static double depth_of(const struct nd_values *v, const struct grid *grid, enum direction direction, size_t i,
+                       double x)
 {
-    double depth = (v->ref[i] - v->test[i]) / unit_of(grid, v->step, v->ref[i]);
+    double depth = (v->ref[i] - x) / unit_of(grid, v->step, v->ref[i]);
     bool is_up = direction == UP || (direction == TO_ZERO && v->ref[i] < 0);
     return is_up ? -depth : depth;
 }
@@ -207,48 +208,58 @@ static bool is_finer(const struct nd_values_look *look, const struct grid *grid)
 
 struct depths {
     size_t n, n_within;
-    double mean;
+    double mean;         /* of those within */
+    double cut, nearest; /* what a cut of the reference takes on average, and what rounding takes */
 };
 
+/* Of floats those that are as large as the spread: the device's own differences are a small part of their unit.
+ */
 static struct depths measure_depths(const struct nd_values_look *look, const struct grid *grid,
                                     enum direction direction, double room)
 {
     const struct nd_values *v = look->v;
     struct depths depths = {0};
-    double sum = 0;
     for (size_t i = 0; i < look->n_total; i++) {
-        bool is_inside = v->step == 0 || (v->test[i] > look->test_low && v->test[i] < look->test_high);
+        bool is_inside = v->step == 0 ? fabs(v->ref[i]) >= look->spread
+                                      : v->test[i] > look->test_low && v->test[i] < look->test_high;
         if (!nd_values_is_known(look, i) || !isfinite(v->test[i]) || v->ref[i] == 0 || !is_inside)
             continue;
-        double depth = depth_of(v, grid, direction, i);
-        bool is_within = depth >= -room && depth <= 1 + room;
+        double depth = depth_of(v, grid, direction, i, v->test[i]);
         depths.n++;
-        depths.n_within += is_within;
-        sum += is_within ? depth : 0;
+        if (!(depth >= -room && depth <= 1 + room))
+            continue;
+        depths.n_within++;
+        depths.mean += depth;
+        depths.cut += depth_of(v, grid, direction, i, to_grid(grid, v->step, v->ref[i], direction));
+        depths.nearest += depth_of(v, grid, direction, i, to_grid(grid, v->step, v->ref[i], NEAREST));
     }
-    depths.mean = depths.n_within > 0 ? sum / (double)depths.n_within : 0;
-    return depths;
+    double n = depths.n_within > 0 ? (double)depths.n_within : 1;
+    return (struct depths){depths.n, depths.n_within, depths.mean / n, depths.cut / n, depths.nearest / n};
 }
 
 /* A device that cuts its own values, which are not quite the reference's: a cut takes between nothing and one
- * unit, a half on average; rounding takes nothing on average. Chosen: 200 values, 99 % of which lie between
- * those ends by a quarter of a unit, and a mean within 0.03 units and three standard deviations of a half. */
+ * unit, half of one on average; rounding takes nothing on average. Chosen: 200 values, 99 % of which lie
+ * between those ends by a quarter of a unit, and a mean that a cut has (by 0.08 units, which is what a device's
+ * own coarser values make, and three standard deviations) and that rounding is far from. */
 static void try_noisy_model(const struct nd_values_look *look, const struct grid *grid)
 {
     enum { MIN_NOISY = 200 };
-    static const double room = 0.25, most_off = 0.03,
+    static const double room = 0.25, most_off = 0.08,
                         deviation = 0.2887; /* of what a cut takes: 1 / sqrt(12) */
     for (int d = TO_ZERO; d < N_DIRECTIONS; d++) {
         struct depths depths = measure_depths(look, grid, (enum direction)d, room);
         double slack = most_off + 3 * deviation / sqrt((double)depths.n + 1);
-        if (depths.n < MIN_NOISY || depths.n_within * 100 < depths.n * 99 || fabs(depths.mean - 0.5) > slack)
+        if (depths.n < MIN_NOISY || depths.n_within * 100 < depths.n * 99 ||
+            fabs(depths.mean - depths.cut) > slack || depths.mean - depths.nearest < 2 * slack)
             continue;
         struct nd_finding f = nd_values_finding(look, ND_FAULT_TRUNCATION, depths.mean,
                                                 (double)depths.n_within / (double)depths.n, 0);
         nd_values_add(
             look, &f,
-            "cut %s to %s, not rounded: a cut takes half a unit on average, and %.2f are missing in %zu values",
-            direction_names[d], look->v->step > 0 ? "a code" : grid->name, depths.mean, depths.n);
+            "cut %s to %s, not rounded: %.2f units are missing on average of %zu values; a cut takes %.2f, "
+            "rounding %.2f",
+            direction_names[d], look->v->step > 0 ? "a code" : grid->name, depths.mean, depths.n, depths.cut,
+            depths.nearest);
         return;
     }
 }

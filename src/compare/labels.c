@@ -15,12 +15,14 @@
 enum { MIN_ELEMENTS = 16, MIN_DISTINCT = 8 };
 static const double near_share = 0.99; /* of elements whose codes are at most one step apart */
 
-/* A device's own differences are one step of 8 bits, but many of 16. Chosen: codes that are apart by a 32nd of
+/* A device's own differences are one step of 8 bits, but many of 16. Chosen: codes that are apart by a 16th of
  * the spread of the reference's codes, or by one step, are near; it takes twice that to call real values apart.
  */
-static const double steps_of_spread = 1.0 / 32;
-/* Of elements whose real values are near: where a device is rough, labels must be further off. Chosen. */
-static const double most_real_share = 0.9;
+static const double steps_of_spread = 1.0 / 16;
+/* Elements whose codes are near and whose real values are apart: 12, and twice the 1 % that may be neither.
+ * Chosen. */
+enum { MIN_TELLING = 12 };
+static const double telling_share = 0.02;
 
 /* Distances are counted up to 2^0, 2^1, ... steps. */
 enum { N_ROOMS = 17 };
@@ -185,12 +187,12 @@ static enum nd_status say_wrong(const struct looking *l, int room, struct nd_com
     struct nd_strbuf text = {0};
     if (c->n_same == c->n)
         nd_strbuf_printf(&text, "the same bytes in all %zu elements", c->n);
-    else if (room == 0)
+    else if (2 * c->n_same >= c->n && room == 0)
         nd_strbuf_printf(&text, "the same bytes in %zu of %zu elements, the rest mostly one step off",
                          c->n_same, c->n);
     else
-        nd_strbuf_printf(&text, "nearly the same codes: %zu of %zu are at most %d steps apart", c->n_near[room],
-                         c->n, 1 << room);
+        nd_strbuf_printf(&text, "nearly the same codes: %zu of %zu are at most %d step%s apart",
+                         c->n_near[room], c->n, 1 << room, room == 0 ? "" : "s");
     nd_strbuf_puts(&text, ", called ");
     put_label(&text, l->ref, with_type, comparison->devices[pair->ref].label);
     nd_strbuf_puts(&text, " and ");
@@ -250,8 +252,8 @@ static bool is_wrong_label(const struct counts *c, int room)
     bool is_same = (double)c->n_near[0] >= needed && (double)c->n_same >= 0.5 * n;
     if (is_same)
         return c->n_same == c->n || (double)c->n_real_near[0] < needed;
-    return room > 0 && (double)c->n_near[room] >= needed &&
-           (double)c->n_real_near[room + 1] < most_real_share * n;
+    double n_telling = (double)c->n_near[room] - (double)c->n_real_near[room + 1];
+    return (double)c->n_near[room] >= needed && n_telling >= MIN_TELLING && n_telling >= telling_share * n;
 }
 
 static enum nd_status judge(const struct looking *l, struct nd_comparison *comparison,

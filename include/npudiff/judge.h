@@ -54,8 +54,10 @@ ND_PUBLIC enum nd_status nd_golden_list(const struct nd_golden *store, char **js
 ND_PUBLIC enum nd_status nd_golden_check(const struct nd_golden *store, const char *capture, bool blame,
                                          char **json, enum nd_exit *exit_code, struct nd_error *err);
 
-/* Two entries by a label, or by an unambiguous start of the name or label. ND_ERR_NOT_FOUND
- * (ND_E_STORE_ENTRY): none, or several. */
+/* Two entries by a label, or by an unambiguous start of the name or label. "broken" and "test_broken" say why the
+ * first and the second cannot be right (null: nothing says so, or the entry keeps no values); what is equal to a
+ * broken first entry, or differs from it, has the verdict "reference broken" and is not comparable.
+ * ND_ERR_NOT_FOUND (ND_E_STORE_ENTRY): none, or several. */
 ND_PUBLIC enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, const char *test,
                                         char **json, enum nd_exit *exit_code, struct nd_error *err);
 

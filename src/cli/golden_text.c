@@ -178,7 +178,15 @@ static void print_blame(const json_t *report)
         return;
     }
     if (strcmp(verdict, "reference broken") == 0) {
-        printf("  verdict: equal, but the reference is broken: %s\n", cli_text_of(report, "broken"));
+        bool is_equal = json_array_size(json_object_get(report, "different")) == 0;
+        bool are_both = json_is_string(json_object_get(report, "test_broken"));
+        printf("  verdict: %s, but %s broken: %s\n", is_equal ? "equal" : "the two differ",
+               are_both ? "both are" : "the reference is", cli_text_of(report, "broken"));
+        return;
+    }
+    if (json_is_string(json_object_get(report, "test_broken"))) {
+        printf("  verdict: %s, and the second entry is broken: %s\n", verdict,
+               cli_text_of(report, "test_broken"));
         return;
     }
     printf("  verdict: %s", verdict);

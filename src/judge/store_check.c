@@ -271,21 +271,43 @@ static struct nd_capture *open_kept(const struct nd_golden *store, size_t entry)
     return kept;
 }
 
+/* Why the capture cannot be right goes into the report; *is_broken: it cannot. A capture that is not kept, or
+ * whose values cannot be read here, is judged by its digests alone. False: out of memory. */
+static bool put_broken(const struct nd_capture *capture, json_t *report, const char *key, bool *is_broken)
+{
+    char *why = NULL;
+    *is_broken = capture != NULL && nd_broken_find(capture, &why, NULL) == ND_OK && why != NULL;
+    bool is_whole = json_object_set_new(report, key, *is_broken ? nd_axes_text(why) : json_null()) == 0;
+    free(why);
+    return is_whole;
+}
+
+static bool call_reference_broken(json_t *report, enum nd_exit *code)
+{
+    *code = ND_EXIT_NOT_COMPARABLE;
+    return json_object_set_new(report, "verdict", json_string("reference broken")) == 0;
+}
+
 /* Two captures that are equal and cannot be right are not the same for whoever asks: both were made with the
  * same broken inputs, labels or runtime. False: out of memory. */
 static bool note_broken(const struct nd_capture *capture, json_t *report, enum nd_exit *code)
 {
-    char *why = NULL;
-    bool is_whole = true;
-    /* A capture whose values cannot be read here is judged by its digests alone. */
-    if (*code == ND_EXIT_SAME && nd_broken_find(capture, &why, NULL) == ND_OK && why != NULL) {
-        *code = ND_EXIT_NOT_COMPARABLE;
-        is_whole = json_object_set_new(report, "verdict", json_string("reference broken")) == 0;
-    }
-    is_whole =
-        is_whole && json_object_set_new(report, "broken", why != NULL ? nd_axes_text(why) : json_null()) == 0;
-    free(why);
-    return is_whole;
+    bool is_broken, is_whole = put_broken(*code == ND_EXIT_SAME ? capture : NULL, report, "broken", &is_broken);
+    return is_whole && (!is_broken || call_reference_broken(report, code));
+}
+
+/* Of two entries each may be broken: what is equal to a broken one, or differs from it, is no measure. Where
+ * they are equal one that is kept speaks for both. False: out of memory. */
+static bool note_both_broken(struct nd_capture *const kept[2], json_t *report, enum nd_exit *code)
+{
+    bool is_same = *code == ND_EXIT_SAME, is_ref_broken, is_test_broken;
+    const struct nd_capture *ref = is_same && kept[0] == NULL ? kept[1] : kept[0];
+    const struct nd_capture *test = is_same && kept[1] == NULL ? kept[0] : kept[1];
+    bool is_judged = is_same || *code == ND_EXIT_DIFFERS;
+    if (!put_broken(is_judged ? ref : NULL, report, "broken", &is_ref_broken) ||
+        !put_broken(is_judged ? test : NULL, report, "test_broken", &is_test_broken))
+        return false;
+    return !is_ref_broken || call_reference_broken(report, code);
 }
 
 /* The report on a capture whose nearest entry is found; NULL when memory is out. */
@@ -380,12 +402,13 @@ enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, co
     struct nd_capture *kept[] = {open_kept(store, a), open_kept(store, b)};
     status = comparison != NULL ? nd_store_measure(kept[1] != NULL ? kept[0] : NULL, kept[1], comparison, err)
                                 : nd_fail_memory(err);
-    nd_capture_close(&kept[0]);
-    nd_capture_close(&kept[1]);
     json_t *report = status == ND_OK ? make_verdict(comparison, right, true, &code) : NULL;
     json_decref(comparison);
+    bool is_whole = report == NULL || note_both_broken(kept, report, &code);
+    nd_capture_close(&kept[0]);
+    nd_capture_close(&kept[1]);
     if (report != NULL &&
-        (json_object_set_new(report, "entry", nd_store_describe(store, &store->entries[a])) != 0 ||
+        (!is_whole || json_object_set_new(report, "entry", nd_store_describe(store, &store->entries[a])) != 0 ||
          json_object_set_new(report, "test", nd_store_describe(store, &store->entries[b])) != 0)) {
         json_decref(report);
         report = NULL;

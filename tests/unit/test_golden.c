@@ -329,6 +329,42 @@ static void equal_captures_of_no_number_are_not_the_same(void **state)
     nd_golden_close(&store);
 }
 
+static json_t *diff(const struct nd_golden *store, const char *ref, const char *test, enum nd_exit expected)
+{
+    struct nd_error err;
+    enum nd_exit exit_code = ND_EXIT_TROUBLE;
+    char *text = NULL;
+    expect_ok(nd_golden_diff(store, ref, test, &text, &exit_code, &err), &err);
+    assert_int_equal(exit_code, expected);
+    return parsed(text);
+}
+
+static void entries_of_no_number_are_not_the_same(void **state)
+{
+    (void)state;
+    struct nd_golden *store = open_store(true);
+    static const char *const why = "every value of 'secret/out' with 'my-photos' is NaN";
+    add_quietly(store, &(struct gold){.is_nan = true});
+    add_quietly(store, &(struct gold){.is_nan = true, .sdk = "qairt-2"});
+    add_quietly(store, &(struct gold){.sdk = "qairt-3"});
+    json_t *report = diff(store, "SM8650@qairt-1", "SM8650@qairt-2", ND_EXIT_NOT_COMPARABLE);
+    assert_string_equal(text_of(report, "verdict"), "reference broken");
+    assert_string_equal(text_of(report, "broken"), why);
+    assert_string_equal(text_of(report, "test_broken"), why);
+    json_decref(report);
+    /* What differs from a broken entry is not wrong. */
+    report = diff(store, "SM8650@qairt-1", "SM8650@qairt-3", ND_EXIT_NOT_COMPARABLE);
+    assert_string_equal(text_of(report, "verdict"), "reference broken");
+    assert_true(json_is_null(json_object_get(report, "test_broken")));
+    json_decref(report);
+    report = diff(store, "SM8650@qairt-3", "SM8650@qairt-1", ND_EXIT_DIFFERS);
+    assert_string_equal(text_of(report, "verdict"), "differs");
+    assert_true(json_is_null(json_object_get(report, "broken")));
+    assert_string_equal(text_of(report, "test_broken"), why);
+    json_decref(report);
+    nd_golden_close(&store);
+}
+
 /* A probe that the entry lacks was not compared, and is no reason for what differs on another. */
 static void check_blames_no_probe_that_was_not_compared(void **state)
 {
@@ -666,6 +702,7 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(option_that_somebody_chose_is_a_change, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(check_takes_the_entry_of_the_very_chipset, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(entries_of_no_number_are_not_the_same, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(equal_captures_of_no_number_are_not_the_same, make_folder,
                                         remove_folder),
         cmocka_unit_test_setup_teardown(check_says_by_how_much_an_edge_differs, make_folder, remove_folder),

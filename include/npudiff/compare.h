@@ -408,7 +408,8 @@ struct nd_compared_predicate {
     size_t n_conditions;
     char *conditions[2]; /* "of type uint8", "with n >= 5"; all hold */
     char *text;
-    double log2_chance; /* base 2 logarithm of a bound on the probability that chance alone is told so */
+    double log2_chance; /* base 2 logarithm of a bound on the probability that chance alone is told so; NaN:
+                           samples that are listed one by one, which is no guess */
 };
 
 struct nd_comparison {

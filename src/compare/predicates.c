@@ -1,5 +1,6 @@
 #include "compare/predicates.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "compare/predicate.h"
+#include "compare/sample_sizes.h"
 
 /* Without gates a tensor is wrong when it differs by more than a rounding. 20 dB is an error of a tenth of the
  * signal: 8 bits give some 40 dB, half precision 60. A sum that is rounded otherwise moves a code by one step,
@@ -16,6 +18,9 @@ enum { ROUNDING_LSB = 2 };
 
 /* Tensors of a test whose samples are searched (chosen: the time of each is the same). */
 enum { MAX_SAMPLE_SEARCHES = 16 };
+
+/* Samples that are told one by one where no rule fits (chosen: they fit into a line). */
+enum { MOST_LISTED = 8 };
 
 bool nd_predicates_is_wrong(const struct nd_difference *d, bool has_gates)
 {
@@ -64,8 +69,26 @@ static enum nd_status add_tensor(struct nd_cells *cells, size_t cell, const stru
     return status == ND_OK ? add_shape(cells, cell, &edge->shape, err) : status;
 }
 
+/* What is asked: of the tensors of a device (edge: SIZE_MAX), or of the samples of one. */
+struct question {
+    size_t device, edge;
+    bool is_of_size; /* which samples are grossly wrong, not which differ */
+};
+
+static void put_subject(const struct nd_comparison *comparison, const struct question *q, size_t n_wrong,
+                        size_t n, struct nd_strbuf *text)
+{
+    const char *label = comparison->devices[q->device].label;
+    if (q->edge == SIZE_MAX)
+        nd_strbuf_printf(text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, n, label);
+    else
+        nd_strbuf_printf(text, "the %zu samples of %zu of '%s' that %s on %s are exactly those ", n_wrong, n,
+                         comparison->edges[q->edge].name,
+                         q->is_of_size ? "are wrong by more than rounding" : "differ", label);
+}
+
 /* Appends what was found, when anything was. */
-static enum nd_status note(struct nd_comparison *comparison, size_t device, size_t edge,
+static enum nd_status note(struct nd_comparison *comparison, const struct question *q,
                            const struct nd_cells *cells, struct nd_predicate *found, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
@@ -77,18 +100,13 @@ static enum nd_status note(struct nd_comparison *comparison, size_t device, size
         return nd_fail_memory(err);
     for (size_t i = 0; i < cells->n; i++)
         n_wrong += cells->is_wrong[i];
-    const char *label = comparison->devices[device].label;
-    if (edge == SIZE_MAX)
-        nd_strbuf_printf(&text, "the %zu wrong tensors of %zu on %s are exactly those ", n_wrong, cells->n,
-                         label);
-    else
-        nd_strbuf_printf(&text, "the %zu samples of %zu of '%s' that differ on %s are exactly those ", n_wrong,
-                         cells->n, comparison->edges[edge].name, label);
-    nd_strbuf_printf(&text, "%s%s%s", found->conditions[0], found->n_conditions > 1 ? " and " : "",
-                     found->n_conditions > 1 ? found->conditions[1] : "");
+    put_subject(comparison, q, n_wrong, cells->n, &text);
+    nd_strbuf_printf(&text, "%s%s%s%s", found->conditions[0], found->n_conditions > 1 ? " and " : "",
+                     found->n_conditions > 1 ? found->conditions[1] : "",
+                     q->is_of_size ? "; all others differ by rounding at most" : "");
     struct nd_compared_predicate *predicate = &comparison->predicates[comparison->n_predicates++];
-    *predicate = (struct nd_compared_predicate){.device = device,
-                                                .edge = edge,
+    *predicate = (struct nd_compared_predicate){.device = q->device,
+                                                .edge = q->edge,
                                                 .n_wrong = n_wrong,
                                                 .n = cells->n,
                                                 .n_conditions = found->n_conditions,
@@ -101,13 +119,34 @@ static enum nd_status note(struct nd_comparison *comparison, size_t device, size
     return predicate->text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-static enum nd_status find_and_note(struct nd_comparison *comparison, size_t device, size_t edge,
+/* No rule: a few samples are told one by one. That is no guess, so chance has no part in it. */
+static enum nd_status list_samples(const struct nd_cells *cells, struct nd_predicate *out, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    size_t n_wrong = 0, n_told = 0;
+    for (size_t i = 0; i < cells->n; i++)
+        n_wrong += cells->is_wrong[i];
+    if (n_wrong > MOST_LISTED || n_wrong * 2 > cells->n)
+        return ND_OK;
+    nd_strbuf_puts(&text, "with sample index ");
+    for (size_t i = 0; i < cells->n; i++)
+        if (cells->is_wrong[i])
+            nd_strbuf_printf(&text, "%s%zu", n_told++ == 0 ? "" : n_told == n_wrong ? " or " : ", ", i);
+    out->conditions[0] = nd_strbuf_take(&text);
+    out->n_conditions = out->conditions[0] != NULL;
+    out->log2_chance = NAN;
+    return out->n_conditions > 0 ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status find_and_note(struct nd_comparison *comparison, const struct question *q,
                                     struct nd_cells *cells, struct nd_error *err)
 {
     struct nd_predicate found;
     enum nd_status status = nd_predicate_find(cells, &found, err);
+    if (status == ND_OK && found.n_conditions == 0 && q->is_of_size && comparison->n_probes == 1)
+        status = list_samples(cells, &found, err);
     if (status == ND_OK)
-        status = note(comparison, device, edge, cells, &found, err);
+        status = note(comparison, q, cells, &found, err);
     nd_predicate_deinit(&found);
     return status;
 }
@@ -131,14 +170,37 @@ static enum nd_status search_tensors(const struct nd_alignment *alignment, struc
         if (is_cell(&comparison->edges[e], &comparison->edges[e].pairs[test - 1]))
             status = add_tensor(&cells, cell++, &comparison->edges[e], err);
     if (status == ND_OK)
-        status = find_and_note(comparison, test, SIZE_MAX, &cells, err);
+        status = find_and_note(comparison, &(struct question){test, SIZE_MAX, false}, &cells, err);
     nd_cells_deinit(&cells);
     return status;
 }
 
 /* ---- samples ---- */
 
-/* The samples of a tensor that differ. */
+/* Which samples are grossly wrong among others that differ by rounding, in place of which differ; false in
+ * *is_of_size: the sizes do not part them, or are not known. */
+static enum nd_status part_by_size(const struct nd_alignment *alignment, size_t test, size_t edge, size_t n,
+                                   bool *is_wrong, bool *is_of_size, struct nd_error *err)
+{
+    double *sizes = nd_calloc(n, sizeof *sizes);
+    bool *is_gross = nd_calloc(n, sizeof *is_gross), is_known = false;
+    enum nd_status status = sizes != NULL && is_gross != NULL
+                                ? nd_sample_sizes_read(alignment, edge, test, n, sizes, &is_known, err)
+                                : nd_fail_memory(err);
+    bool is_told = status == ND_OK && is_known && nd_sample_sizes_part(sizes, n, is_gross);
+    *is_of_size = false;
+    /* Where all that differ are gross, "differ" says it. */
+    for (size_t i = 0; i < n && is_told; i++)
+        *is_of_size = *is_of_size || (is_wrong[i] && !is_gross[i]);
+    for (size_t i = 0; i < n && *is_of_size; i++)
+        is_wrong[i] = is_gross[i];
+    free(sizes);
+    free(is_gross);
+    return status;
+}
+
+/* The samples of a tensor that differ; where some are grossly wrong among others that differ by rounding,
+ * these. */
 static enum nd_status search_samples(const struct nd_alignment *alignment, struct nd_comparison *comparison,
                                      size_t test, size_t edge, size_t n_searches, struct nd_error *err)
 {
@@ -161,14 +223,17 @@ static enum nd_status search_samples(const struct nd_alignment *alignment, struc
             cells.n++;
         }
     }
+    struct question question = {test, edge, false};
+    if (status == ND_OK && cells.n == n_samples)
+        status = part_by_size(alignment, test, edge, n_samples, is_wrong, &question.is_of_size, err);
     if (status == ND_OK)
-        status = find_and_note(comparison, test, edge, &cells, err);
+        status = find_and_note(comparison, &question, &cells, err);
     nd_cells_deinit(&cells);
     free(is_wrong);
     return status;
 }
 
-/* Some samples differ, others do not; and digests tell which. */
+/* Samples may be told apart: by digests, or by the sizes of their differences. */
 static enum nd_status is_searched(const struct nd_alignment *alignment, const struct nd_comparison *comparison,
                                   size_t test, size_t edge, bool *out, struct nd_error *err)
 {
@@ -176,7 +241,7 @@ static enum nd_status is_searched(const struct nd_alignment *alignment, const st
     const struct nd_difference *d = &pair->total.difference;
     *out = false;
     if (!is_cell(&comparison->edges[edge], pair) || !nd_predicates_is_wrong(d, comparison->has_gates) ||
-        d->n_samples_differing == d->n_samples || d->n_samples > ND_PREDICATE_MAX_CELLS)
+        d->n_samples < 2 || d->n_samples > ND_PREDICATE_MAX_CELLS)
         return ND_OK;
     return nd_align_is_alike(nd_aligned_edge(alignment, edge, 0), nd_aligned_edge(alignment, edge, test), out,
                              err);

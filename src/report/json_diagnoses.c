@@ -50,7 +50,7 @@ static void put_predicate(struct nd_json *json, const struct nd_comparison *c,
         nd_json_text(json, NULL, p->conditions[i]);
     nd_json_close(json, ']');
     nd_json_text(json, "text", p->text);
-    nd_json_real(json, "log2_chance", p->log2_chance);
+    nd_json_real_if(json, "log2_chance", !isnan(p->log2_chance), p->log2_chance);
     nd_json_close(json, '}');
 }
 

@@ -16,8 +16,9 @@ static void put_predicate(const struct nd_text_report *report, const struct nd_c
                          report->comparison->has_gates
                              ? "fails its gate"
                              : "SQNR below 20 dB, more than 2 LSB off, or NaN or infinity on one side");
-    nd_strbuf_printf(&line, "%sby chance in less than 1 of %.0f)", p->edge == SIZE_MAX ? "; " : " (",
-                     floor(exp2(bits)));
+    if (!isnan(p->log2_chance))
+        nd_strbuf_printf(&line, "%sby chance in less than 1 of %.0f)", p->edge == SIZE_MAX ? "; " : " (",
+                         floor(exp2(bits)));
     nd_text_put_wrapped(report, line.text != NULL ? line.text : "", 4);
     nd_strbuf_puts(report->out, "\n");
     report->out->failed = report->out->failed || line.failed;

@@ -7,6 +7,7 @@
 
 #include "compare/predicate.h"
 #include "compare/predicates.h"
+#include "compare/sample_sizes.h"
 #include "npudiff/report.h"
 #include "support/assert_text.h"
 #include "support/fleet_compare.h"
@@ -265,13 +266,65 @@ static void report_says_which_samples_differ(void **state)
     fleet_stop(&f);
 }
 
+/* Samples 3 and 11 are off by half the range, all others by a step in every fifth code. */
+static void gross_samples_among_rounded_ones_are_told(void **state)
+{
+    (void)state;
+    struct fleet f;
+    char *text = NULL, *json = NULL;
+    fleet_start(&f, 2);
+    for (size_t c = 0; c < 2; c++)
+        f.captures[c]->probes[0].n_samples = f.captures[c]->probes[0].n_samples_expected = FAKE_SAMPLES;
+    const size_t n_elems = 24;
+    for (size_t s = 0; s < FAKE_SAMPLES; s++)
+        for (size_t i = 0; i < n_elems; i++) {
+            size_t at = s * n_elems + i;
+            f.captures[0]->outputs[0][FLEET_CONV][at] = (unsigned char)(i * 37 + s * 11) & 0xfe;
+            f.captures[1]->outputs[0][FLEET_CONV][at] =
+                f.captures[0]->outputs[0][FLEET_CONV][at] ^ (i % 5 == 0);
+            if (s == 3 || s == 11)
+                f.captures[1]->outputs[0][FLEET_CONV][at] ^= 0x80;
+        }
+    const struct nd_comparison *c = fleet_compare(&f);
+    assert_int_equal(nd_report_text(c, NULL, &text, NULL), ND_OK);
+    assert_int_equal(nd_report_json(c, &json, NULL), ND_OK);
+    assert_int_equal(c->n_predicates, 1);
+    assert_int_equal(c->predicates[0].n_wrong, 2);
+    assert_has(c->predicates[0].text, "that are wrong by more than rounding on ");
+    assert_has(c->predicates[0].text,
+               " are exactly those with sample index 3 or 11; all others differ by rounding");
+    assert_has(json, "\"log2_chance\": null");
+    free(text);
+    free(json);
+    fleet_stop(&f);
+}
+
+static void sizes_part_only_with_a_gap(void **state)
+{
+    (void)state;
+    bool gross[4];
+    assert_true(nd_sample_sizes_part((const double[]){0.001, 0.5, 0, 0.002}, 4, gross));
+    assert_true(!gross[0] && gross[1] && !gross[2] && !gross[3]);
+    assert_true(nd_sample_sizes_part((const double[]){0.001, HUGE_VAL, 0, 0.002}, 4, gross));
+    assert_false(nd_sample_sizes_part((const double[]){0.06, 0.5, 0, 0.002}, 4, gross));   /* no gap */
+    assert_false(nd_sample_sizes_part((const double[]){0.5, 0.5, 0.6, 0.4}, 4, gross));    /* all of them */
+    assert_false(nd_sample_sizes_part((const double[]){0.001, 0.05, 0, 0.002}, 4, gross)); /* none is gross */
+    assert_false(nd_sample_sizes_part((const double[]){NAN, 0.5, 0, 0.002}, 4, gross));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(exact_patterns_are_told),       cmocka_unit_test(one_cell_that_contradicts_silences),
-        cmocka_unit_test(trivial_patterns_are_silent),   cmocka_unit_test(random_patterns_are_silent),
-        cmocka_unit_test(few_cells_are_silent),          cmocka_unit_test(samples_are_told_by_their_position),
-        cmocka_unit_test(wrong_is_more_than_a_rounding), cmocka_unit_test(report_says_which_samples_differ),
+        cmocka_unit_test(gross_samples_among_rounded_ones_are_told),
+        cmocka_unit_test(sizes_part_only_with_a_gap),
+        cmocka_unit_test(exact_patterns_are_told),
+        cmocka_unit_test(one_cell_that_contradicts_silences),
+        cmocka_unit_test(trivial_patterns_are_silent),
+        cmocka_unit_test(random_patterns_are_silent),
+        cmocka_unit_test(few_cells_are_silent),
+        cmocka_unit_test(samples_are_told_by_their_position),
+        cmocka_unit_test(wrong_is_more_than_a_rounding),
+        cmocka_unit_test(report_says_which_samples_differ),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,6 +18,8 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "support"))
+import hermetic # noqa: F401
 CASES = HERE / "cases"
 ROOT = HERE.parents[1]
 GOLDEN = ROOT / "golden"
@@ -51,8 +53,6 @@ def run_case(script, npudiff, version):
                            NPUDIFF_RUNTIMES=runtimes_folder(),
                            NPUDIFF_ADB="/nowhere/adb", NPUDIFF_SSH="/nowhere/ssh",  # cases bring their own
                            BASH_ENV=str(HERE / "helpers.sh"))
-        for name in ("SOURCE_DATE_EPOCH", "NPUDIFF_AGENT"):
-            environment.pop(name, None)
         try:
             done = subprocess.run(["bash", "-eu", str(script)], cwd=work, env=environment, capture_output=True,
                                   stdin=subprocess.DEVNULL, timeout=TIME_LIMIT_S)

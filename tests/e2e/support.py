@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import unittest
 
 import h5py
 import numpy as np
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import hermetic # noqa: F401
 
 NPUDIFF = os.environ["NPUDIFF"]
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
@@ -49,9 +53,7 @@ def compare(*captures, expect=1):
 
 def compare_bytes(*arguments, cpu=None):
     """What compare prints, without the paths of the captures. cpu: the best instructions it may use."""
-    environment = {k: v for k, v in os.environ.items() if k != "NPUDIFF_CPU"}
-    if cpu is not None:
-        environment["NPUDIFF_CPU"] = cpu
+    environment = dict(os.environ) if cpu is None else dict(os.environ, NPUDIFF_CPU=cpu)
     done = npudiff("compare", *arguments, expect=None, env=environment)
     if done.returncode not in (0, 1) or done.stderr:
         raise AssertionError(f"exit code {done.returncode}: {done.stderr}")
@@ -299,6 +301,12 @@ class Scratch(unittest.TestCase):
             raise AssertionError(f"{message}: {a.dtype}{a.shape} and {b.dtype}{b.shape} differ in {n} elements")
 
 
+def processor_time():
+    """Seconds of processor time that this process and its children that have ended have used."""
+    return sum(usage.ru_utime + usage.ru_stime
+               for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+
+
 class _TapResult(unittest.TestResult):
     """One line per test, or per group of tests that cannot be set up."""
 
@@ -307,6 +315,8 @@ class _TapResult(unittest.TestResult):
         self.number = 0
         self.problems = {}
         self.skipped_because = {}
+        self.took = []
+        self.since = (time.monotonic(), processor_time())
 
     def startTest(self, test):
         super().startTest(test)
@@ -314,6 +324,10 @@ class _TapResult(unittest.TestResult):
 
     def stopTest(self, test):
         super().stopTest(test)
+        now = (time.monotonic(), processor_time())
+        # The first case of a class includes what sets up the class.
+        self.took.append((now[0] - self.since[0], now[1] - self.since[1], test.id().removeprefix("__main__.")))
+        self.since = now
         self._line(test.id(), self.problems.pop(test), self.skipped_because.get(test))
 
     def _line(self, name, problems, reason=None):
@@ -367,4 +381,6 @@ def main():
     print(f"1..{n}")
     result = _TapResult()
     suite.run(result)
+    for wall_s, processor_s, name in result.took: # for tools/count_tests.py --times
+        print(f"# took {wall_s:.2f} s, {processor_s:.2f} s of processor time: {name}")
     sys.exit(not result.wasSuccessful() or result.number != n or n == 0)

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from support import MODELS, NPUDIFF, Scratch, capture, main
 
 SEED = 20260
-N_DRAWN = 16  # allocations of each command; NPUDIFF_MEMORY_ALL=1: all of them
+N_DRAWN = 16  # allocations of each command; ND_MEMORY_ALL=1: all of them
 ALLOCATOR = os.environ["FAILING_ALLOCATOR"]
 
 
@@ -43,7 +43,7 @@ class Memory(Scratch):
         self.assertIn(code, (0, 1), whole)
         self.assertEqual(self.run_once(command, 0)[1], out)  # else nothing could be concluded below
         drawn = range(1, n + 1)
-        if "NPUDIFF_MEMORY_ALL" not in os.environ:
+        if "ND_MEMORY_ALL" not in os.environ:
             drawn = sorted(random.Random(SEED).sample(drawn, min(n, N_DRAWN)))
         n_failed = 0
         with ThreadPoolExecutor(2) as pool:

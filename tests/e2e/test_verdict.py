@@ -16,7 +16,7 @@ MODELS = ROOT / "golden" / "verdict"
 sys.path.insert(0, str(ROOT / "tools"))
 import score_healthy_main as study
 
-SEED = int(os.environ.get("NPUDIFF_SEED", "16"))
+SEED = int(os.environ.get("ND_SEED", "16"))
 CHIPS = {"gen1": "v69", "gen3": "v73"}
 
 
@@ -34,7 +34,7 @@ class Verdicts(Scratch):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        print(f"# seed {SEED}: NPUDIFF_SEED sets another one")
+        print(f"# seed {SEED}: ND_SEED sets another one")
         for model in ("conv_relu.u8", "silu.u8", "tanh.u16", "squeeze.u8"):
             capture(MODELS / f"{model}.onnx", ["cpu", *(f"htp-sim:{c}" for c in CHIPS)], [f"x={MODELS / model}.npz"], cls.shared / model)
 

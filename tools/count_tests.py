@@ -11,6 +11,9 @@ import re
 import sys
 
 CASE = re.compile(r"^(not )?ok\b\s*\d*\s*-?\s*(.*?)(?:\s*#\s*(SKIP|TODO)\b\s*(.*))?$", re.IGNORECASE)
+# What tests/e2e/support.py and tests/cli/run.py print of each case when all have ended.
+TOOK = re.compile(r"^# took ([0-9.]+) s, ([0-9.]+) s of processor time: (.*)$")
+N_CASES = 40  # of which --times tells
 N_MESSAGE_LINES = 200  # of one failed case
 N_LAST_LINES = 30  # of a program that ended badly
 GOOD_ENDS = {"OK", "EXPECTEDFAIL", "SKIP"}
@@ -35,7 +38,7 @@ def cases_of(stdout):
             is_next_of_failed = bool(cases) and cases[-1].is_failed  # whose comments they are then
             cases.append(Case(found[2], is_failed, reason, waiting if is_failed and not is_next_of_failed else []))
             waiting = cases[-1].comments if is_failed else []
-        elif not re.match(r"^\d+\.\.\d+", line):
+        elif not re.match(r"^\d+\.\.\d+", line) and not TOOK.match(line):
             waiting.append(line.removeprefix("# "))
     return cases
 
@@ -99,9 +102,27 @@ def count(program):
     return n
 
 
+def show_times(programs):
+    """Two tables, the longest first: programs, and cases of those programs that tell what their cases took."""
+    begin = min(p["starttime"] for p in programs)
+    end = max(p["starttime"] + p["duration"] for p in programs)
+    found = {p["name"]: [TOOK.match(line) for line in p.get("stdout", "").splitlines() if TOOK.match(line)] for p in programs}
+    print(f"{end - begin:.0f} s for {len(programs)} programs, which took {sum(p['duration'] for p in programs):.0f} s together\n")
+    print(f"{'began':>8} {'took s':>8} {'processor s':>12}  program")
+    for p in sorted(programs, key=lambda p: -p["duration"]):
+        used = f"{sum(float(t[2]) for t in found[p['name']]):.1f}" if found[p["name"]] else "-"
+        print(f"{p['starttime'] - begin:8.1f} {p['duration']:8.1f} {used:>12}  {p['name']}")
+    cases = [(float(t[1]), float(t[2]), f"{name}: {t[3]}") for name, times in found.items() for t in times]
+    print(f"\n{'took s':>8} {'processor s':>12}  case")
+    for wall_s, processor_s, name in sorted(cases, reverse=True)[:N_CASES]:
+        print(f"{wall_s:8.1f} {processor_s:12.1f}  {name}")
+
+
 def main():
-    with open(sys.argv[1], encoding="utf-8", errors="replace") as file:
+    with open(sys.argv[-1], encoding="utf-8", errors="replace") as file:
         programs = [json.loads(line) for line in file if line.strip()]
+    if sys.argv[1] == "--times":
+        return show_times(programs)
     counts = [count(program) for program in programs]
     n_passed, n_failed, n_skipped = (sum(column) for column in zip(*counts)) if counts else (0, 0, 0)
     if n_skipped:

@@ -13,9 +13,11 @@ import importlib.util
 import os
 import pathlib
 import re
+import resource
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
@@ -44,6 +46,7 @@ def runtimes_folder():
 
 
 def run_case(script, npudiff, version):
+    since = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
         work, temporary, home = (pathlib.Path(scratch, name) for name in ("work", "tmp", "home"))
         for folder in (work, temporary, home):
@@ -64,7 +67,7 @@ def run_case(script, npudiff, version):
         left = "".join(f"{path.relative_to(scratch)}\n" for folder in (temporary, home)
                        for path in sorted(folder.rglob("*")) if not path.is_dir())
         return {".out": clean(out, names, version), ".err": clean(err, names, version), ".exit": f"{code}\n",
-                ".left": left}
+                ".left": left}, time.monotonic() - since
 
 
 def expectation(script, suffix):
@@ -99,7 +102,9 @@ def main():
     n_failed = 0
     pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     outcomes = pool.map(lambda script: run_case(script, npudiff, version), scripts)
-    for number, (script, results) in enumerate(zip(scripts, outcomes), 1):
+    took = []
+    for number, (script, (results, wall_s)) in enumerate(zip(scripts, outcomes), 1):
+        took.append((wall_s, script.stem))
         if "--update" in sys.argv:
             update(script, results)
         wrong = [suffix for suffix, text in results.items() if text != expectation(script, suffix)]
@@ -110,6 +115,11 @@ def main():
             show(f"{what}: expected", expectation(script, suffix))
             show(f"{what}: got", results[suffix])
         sys.stdout.flush()
+    # For tools/count_tests.py --times. Cases run beside each other, so which used the processors is known of all of them only.
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    for wall_s, name in took:
+        share = wall_s / sum(wall_s for wall_s, _ in took)
+        print(f"# took {wall_s:.2f} s, {share * (usage.ru_utime + usage.ru_stime):.2f} s of processor time: {name}")
     # A name that is no case, or a folder without cases, is no success.
     return n_failed > 0 or not scripts or len(scripts) < len(wanted)
 

@@ -14,3 +14,10 @@ sed -n 3,4p log.json >good.json
 "$PYTHON" "$ROOT/tools/count_tests.py" good.json && echo "exit code 0" || echo "exit code $?"
 : >empty.json
 "$PYTHON" "$ROOT/tools/count_tests.py" empty.json && echo "exit code 0" || echo "exit code $?"
+# What each took: the longest first.
+cat >times.json <<'EOF'
+{"name": "p:e2e / python", "result": "ERROR", "returncode": 1, "starttime": 101.5, "duration": 8.5, "stdout": "1..2\nok 1 - A.test_a\nnot ok 2 - A.test_b\n# AssertionError\n# took 1.50 s, 1.25 s of processor time: A.test_a\n# took 6.00 s, 0.50 s of processor time: A.test_b\n"}
+{"name": "p:unit / cmocka", "result": "OK", "returncode": 0, "starttime": 100.0, "duration": 12.0, "stdout": "1..1\nok 1 - one\n"}
+EOF
+"$PYTHON" "$ROOT/tools/count_tests.py" --times times.json
+"$PYTHON" "$ROOT/tools/count_tests.py" times.json || echo "exit code $?"

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Agents that die, hang or take too much: a failed cell with its reason and every acknowledged sample, never a missing or
 a damaged file. The random trials print their seed and take it from ND_SEED."""
+import math
 import os
 import random
 import signal
@@ -28,6 +29,10 @@ class Death(Scratch):
         with Capture(cls.shared / "whole.h5") as whole:
             cls.edges = whole.edges
             cls.whole = {edge: whole.values("uniform", edge) for edge in whole.edges}
+
+    def limit_s(self, least):
+        """A limit of time, in whole seconds, that loading does not reach on a machine that is busy with other work."""
+        return max(least, math.ceil(4 * self.duration_s))
 
     def start(self, number=0, *arguments, probe=PROBE, device="cpu", stop=None):
         """A capture in the background with an output folder and a TMPDIR of its own; stop: where its agent stops itself."""
@@ -135,24 +140,25 @@ class Death(Scratch):
 
     def test_hang_is_ended_by_the_stall_limit(self):
         """An agent that stops making progress is ended, and what it had acknowledged is kept."""
-        # A limit that loading does not reach on a machine that is busy with other work.
-        running, out, _ = self.start(0, "--stall-limit", "6", stop="acknowledged 100")
+        limit_s = self.limit_s(3)
+        running, out, _ = self.start(0, "--stall-limit", limit_s, stop="acknowledged 100")
         agent = running.stopped_agent()
         stopped = time.monotonic()
         code, said = running.finish()
         self.assertEqual(code, 5, said)
-        self.assertGreater(time.monotonic() - stopped, 5)
-        self.failed(out / "x.h5", said, "no progress for 6 s")
+        self.assertGreater(time.monotonic() - stopped, limit_s - 1)
+        self.failed(out / "x.h5", said, f"no progress for {limit_s} s")
         self.assertEqual(self.check_stored(out / "x.h5"), 100)
         self.assertFalse(is_alive(agent))
 
     def test_time_limit_keeps_what_was_done(self):
         """A run that is too long is ended after its time with the samples that were complete."""
-        running, out, _ = self.start(0, "--time-limit", "8", stop="acknowledged 1000")
+        limit_s = self.limit_s(5)
+        running, out, _ = self.start(0, "--time-limit", limit_s, stop="acknowledged 1000")
         agent = running.stopped_agent()
         code, said = running.finish()
         self.assertEqual(code, 5, said)
-        self.failed(out / "x.h5", said, "time limit of 8 s")
+        self.failed(out / "x.h5", said, f"time limit of {limit_s} s")
         self.assertEqual(self.check_stored(out / "x.h5"), 1000)
         self.assertFalse(is_alive(agent))
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Checks of the code itself, beside its tests. Usage: tools/check.sh [NAME ...]   names: see the list at the end
+# Checks of the code itself, beside its tests. Usage: tools/check.sh [NAME ...]   default: all of them
 #   layers     a folder of src/ includes only folders before it; the commands include public headers only
 #   headers    every public header compiles alone, in C and C++
 #   symbols    the library exports nothing but nd_ names
@@ -12,8 +12,9 @@
 #   neon       the kernels of aarch64 match their definition, under qemu
 #   locale     unit tests in a locale with decimal commas
 #   format     clang-format changes nothing
-# It does not install what it needs (clang, valgrind, clang-format, g++, gcc-aarch64-linux-gnu, qemu-user, musl-tools): it says
-# so and fails.
+# Every check runs, also after one that failed; the last line says which failed. CI runs 'ci': layers headers symbols clang
+# sanitize, for which tools/setup --checks installs all. What the others need it does not install (valgrind, clang-format,
+# gcc-aarch64-linux-gnu, qemu-user, musl-tools): such a check says so and fails.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -67,8 +68,8 @@ run_suite() { # folder, wrapper, options...
     folder=$1
     wrapper=$2
     shift 2
-    [ -f "$folder/build.ninja" ] || meson setup "$folder" "$@" >/dev/null
-    ninja -C "$folder" --quiet
+    [ -f "$folder/build.ninja" ] || meson setup "$folder" -Dtests=enabled "$@" >/dev/null
+    # It builds what these tests need.
     # shellcheck disable=SC2086
     meson test -C "$folder" --print-errorlogs --timeout-multiplier 10 ${wrapper:+--wrap "$wrapper"} \
         ${suites:---suite unit}
@@ -76,7 +77,7 @@ run_suite() { # folder, wrapper, options...
 
 check_clang() {
     need clang
-    [ -f build-clang/build.ninja ] || CC=clang meson setup build-clang -Dwerror=true >/dev/null
+    [ -f build-clang/build.ninja ] || CC=clang meson setup build-clang -Dtests=enabled -Dwerror=true -Ddebug=false >/dev/null
     ninja -C build-clang --quiet
 }
 
@@ -124,8 +125,26 @@ check_format() {
     git ls-files '*.c' '*.h' | xargs clang-format --dry-run -Werror
 }
 
-for name in ${*:-layers headers symbols agent android clang sanitize threads valgrind neon locale format}; do
-    echo "check: $name"
-    "check_$name"
+all="layers headers symbols agent android clang sanitize threads valgrind neon locale format"
+if [ "${1:-}" = --one ]; then
+    "check_$2"
+    exit
+fi
+names=${*:-$all}
+[ "$names" != ci ] || names="layers headers symbols clang sanitize"
+for name in $names; do
+    case " $all " in *" $name "*) ;; *) echo "check: '$name' is none of $all" >&2; exit 2 ;; esac
 done
-echo "check: all fine"
+failed=""
+for name in $names; do
+    echo "check: $name"
+    since=$(date +%s)
+    # Each in a shell of its own, which ends where one of its commands fails.
+    sh tools/check.sh --one "$name" || failed="$failed $name"
+    echo "check: $name took $(($(date +%s) - since)) s"
+done
+if [ -n "$failed" ]; then
+    echo "check: FAILED:$failed"
+    exit 1
+fi
+echo "check: all fine: $names"

@@ -12,18 +12,18 @@ static const struct {
     bool is_symmetric;
     bool is_of_differing; /* samples that are equal have no part in it */
 } metrics[] = {
-    [ND_MATRIX_SHARE] = {"share", "share of differing elements", true},
-    [ND_MATRIX_DIFFERING] = {"differing", "differing elements", true},
-    [ND_MATRIX_MAX_LSB] = {"max_lsb", "largest difference in LSB", true},
-    [ND_MATRIX_MEAN_LSB] = {"mean_lsb", "mean difference in LSB", true},
-    [ND_MATRIX_MAX_ULP] = {"max_ulp", "largest difference in ULP", true},
-    [ND_MATRIX_MAX_ABS] = {"max_abs", "largest |error| in real units", true},
-    [ND_MATRIX_RMSE] = {"rmse", "RMSE in real units", true},
+    [ND_MATRIX_SHARE] = {"share", "share of differing elements", true, false},
+    [ND_MATRIX_DIFFERING] = {"differing", "differing elements", true, false},
+    [ND_MATRIX_MAX_LSB] = {"max_lsb", "largest difference in LSB", true, false},
+    [ND_MATRIX_MEAN_LSB] = {"mean_lsb", "mean difference in LSB", true, false},
+    [ND_MATRIX_MAX_ULP] = {"max_ulp", "largest difference in ULP", true, false},
+    [ND_MATRIX_MAX_ABS] = {"max_abs", "largest |error| in real units", true, false},
+    [ND_MATRIX_RMSE] = {"rmse", "RMSE in real units", true, false},
     [ND_MATRIX_SQNR] = {"sqnr", "SQNR in dB", false, true},
     [ND_MATRIX_COSINE] = {"cosine", "cosine", true, true},
     [ND_MATRIX_NORM_RATIO] = {"norm_ratio", "norm of the test / norm of the reference", false, true},
     [ND_MATRIX_PEARSON] = {"pearson", "Pearson correlation", true, true},
-    [ND_MATRIX_KL] = {"kl", "KL divergence in nats", false},
+    [ND_MATRIX_KL] = {"kl", "KL divergence in nats", false, false},
 };
 enum { N_METRICS = sizeof metrics / sizeof metrics[0] };
 

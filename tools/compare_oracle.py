@@ -1,4 +1,5 @@
-"""What METRICS.md (sections 3 to 8, 10, 11, 12, 15) says of a pair of tensors, in exact rational arithmetic.
+"""What docs/reference/metrics.md#bits to #accounting, #structure, #worst, #mixed-types and #gates say of a pair of tensors,
+in exact rational arithmetic.
 
 Nothing here shares code with the C side. Values come from bits by the formula of their type, as fractions; distances from
 the rank of a value among those of its type; sums by lanes and blocks in double (Python's + * / and sqrt are IEEE double,

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Simulates studies and counts how often the statistics of the judge are right: the table of src/judge/STATISTICS.md
-# section 13. Usage: tools/coverage.sh [STUDIES [SEED]]     10000 studies a row take some minutes
+# Simulates studies and counts how often the statistics of the judge are right: the table of
+# docs/science/statistics.md#coverage. Usage: tools/coverage.sh [STUDIES [SEED]]     10000 studies a row take some minutes
 set -eu
 cd "$(dirname "$0")/.."
 [ -f build/build.ninja ] || meson setup build >/dev/null

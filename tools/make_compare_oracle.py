@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes golden/oracle/compare: what src/compare must find, worked out from METRICS.md by tools/compare_oracle.py.
+"""Makes golden/oracle/compare: what src/compare must find, worked out from docs/reference/metrics.md by
+tools/compare_oracle.py.
 
 pairs.json   pairs of tensors; tensors of more than a few elements as a recipe that tests/unit/test_compare_oracle.c follows,
              with a checksum of what must come out of it. "numbers" of a case are those that the first row names

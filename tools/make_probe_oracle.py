@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Oracle values for the probes: writes golden/oracle/probe and golden/bad/probes again, byte for byte.
 
-The generators are written here a second time from src/probe/GENERATORS.md, and the files come from NumPy itself
+The generators are written here a second time from docs/reference/probes.md, and the files come from NumPy itself
 (1.24 wrote the committed ones), so that the library is held to something that shares no code with it.
 
 usage: tools/make_probe_oracle.py [GOLDEN_FOLDER]
@@ -22,7 +22,7 @@ F32, F64 = np.float32, np.float64
 CODES = {"uint8": (0, 255), "int8": (-128, 127), "uint16": (0, 65535), "int16": (-32768, 32767)}
 
 
-# ---- Generators: sections 1 to 6 of GENERATORS.md ----
+# ---- Generators: docs/reference/probes.md#arithmetic to #ties ----
 
 def bfloat16_bits(value):
     """float32 to bfloat16, by comparing the distances to both neighbours in exact integers."""

@@ -1,4 +1,4 @@
-/* Reading captures: one HDF5 file per device, described in src/capture/FORMAT.md.
+/* Reading captures: one HDF5 file per device, described in docs/reference/capture-format.md.
  *
  * nd_capture_open reads names, shapes, attributes, tables, digests and the position of every stored chunk;
  * tensors are read later with plain reads, without libhdf5. After opening, a capture is immutable: reading it

@@ -1,6 +1,6 @@
 /* Comparing captures: which tensors are bit-equal on which devices, by how much the others differ, and whether
  * that passes the given gates. Every formula, with its NaN, infinity, zero and empty-tensor rule, is in
- * src/compare/METRICS.md.
+ * docs/reference/metrics.md.
  *
  * captures[0] is the reference, the others are tests; the two sides of a difference are always `ref` and
  * `test`, in that order, and signs are test - ref. A comparison is immutable after nd_compare_captures; several
@@ -15,7 +15,8 @@
 extern "C" {
 #endif
 
-/* What a comparison concludes. Of several the most severe counts (nd_verdict_worse, METRICS.md section 19). */
+/* What a comparison concludes. Of several the most severe counts (nd_verdict_worse,
+ * docs/reference/metrics.md#verdicts). */
 enum nd_verdict {
     ND_VERDICT_SAME,           /* bit-equal everywhere */
     ND_VERDICT_WITHIN,         /* not bit-equal, but every element passes the gates that were given */
@@ -35,7 +36,7 @@ ND_PUBLIC enum nd_exit nd_verdict_exit_code(enum nd_verdict verdict);
 /* The more severe of two, in the order of nd_exit_worse; within is more severe than same. */
 ND_PUBLIC enum nd_verdict nd_verdict_worse(enum nd_verdict a, enum nd_verdict b);
 
-/* Gates: what difference is allowed, by default and per tensor. METRICS.md section 15. */
+/* Gates: what difference is allowed, by default and per tensor. docs/reference/metrics.md#gates. */
 struct nd_gates;
 
 enum nd_gate_kind {
@@ -59,7 +60,8 @@ ND_PUBLIC void nd_gates_destroy(struct nd_gates **gates);
 ND_PUBLIC enum nd_status nd_gates_parse(struct nd_gates *gates, enum nd_gate_kind kind, const char *text,
                                         struct nd_error *err);
 
-/* Which part of a comparison is made, so that several machines may share it. METRICS.md section 20. */
+/* Which part of a comparison is made, so that several machines may share it.
+ * docs/reference/metrics.md#parts. */
 enum nd_cut { ND_CUT_NONE, ND_CUT_TENSORS, ND_CUT_SAMPLES };
 
 /* What parts of a comparison found, read back to be merged. */
@@ -188,7 +190,7 @@ struct nd_distribution {
 };
 
 /* The differences of one pair of tensors over some samples. Fields for integers hold for codes and plain
- * integers, fields for floats for floats; the others are 0. METRICS.md has every formula. */
+ * integers, fields for floats for floats; the others are 0. docs/reference/metrics.md has every formula. */
 struct nd_difference {
     uint64_t n_samples;           /* compared */
     uint64_t n_samples_differing; /* whose digests differ */

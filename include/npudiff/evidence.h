@@ -244,7 +244,7 @@ struct nd_latency {
     bool is_suspect; /* two modes, regimes in time, not steady, or slow runs that give other bits */
 };
 
-/* Examines n latencies in the order of the runs. src/evidence/LATENCY.md gives every formula and how often each
+/* Examines n latencies in the order of the runs. docs/science/latency.md gives every formula and how often each
  * verdict is wrong. NaN: not recorded, left out. n may be 0 (TOO_FEW). options NULL: the defaults. The result
  * depends on the values and options only. ND_ERR_FORMAT: a latency that is zero, negative or infinite (the
  * message has its index); ND_ERR_USAGE: options that contradict themselves, more than ND_LATENCY_MAX_RUNS

@@ -93,7 +93,7 @@ struct nd_execution_evidence {
     const char *kind; /* static */
     bool is_for_npu;
     double weight; /* bits: the base 2 logarithm of a likelihood ratio, > 0, at most 20
-                      (src/explain/FALLBACK.md) */
+                      (docs/science/fallback.md) */
     char *text;
 };
 
@@ -188,7 +188,7 @@ struct nd_explained_fault {
  *     saturation                       1 % of the codes or more are at an end of the type where the reference
  *                                      is well inside, 5 times as many as its own [the end]
  *     constant, all-zero               every code is the same, as the reference's are not [that code]
- *     truncation, stale, wrap, ...     what else the values of floats show: src/explain/DIAGNOSES.md
+ *     truncation, stale, wrap, ...     what else the values of floats show: docs/reference/diagnoses.md
  *
  * References are those of the first 4 samples. fault.explained is NaN where no other reading makes codes right.
  */
@@ -208,7 +208,7 @@ struct nd_explained_unit {
      * plainly and does so everywhere, or less than 1 % of the codes of a unit that is evaluated in double
      * precision. No evidence against the device; never a source. */
     bool is_within_step;
-    /* The judgement (src/explain/VERDICT.md). */
+    /* The judgement (docs/reference/verdicts.md). */
     enum nd_layer_state state;
     const char *why_follows; /* of a layer that follows: "exact" (no value differs), "arithmetic" (that of
                                 `program`), "float-rounding", "noise", "fused", "forced-encoding"; else NULL.
@@ -356,12 +356,12 @@ ND_PUBLIC enum nd_status nd_explain(const struct nd_model *model, const struct n
 /* Frees it and sets *explanation to NULL; NULL in *explanation is accepted. */
 ND_PUBLIC void nd_explanation_destroy(struct nd_explanation **explanation);
 
-/* Looks for what makes the values of the tests differ from the reference's, and the runs of a device from each other,
- * and for how errors grow over the tensors: fills diagnoses and depths of a comparison of these captures, without the
- * model. Reads at most 16 samples of each of the first 128 tensors of a device that differ, and of up to eight tensors
- * beside each. Codes and floats of all types are judged alike. The verdict does not depend on it. What each kind means,
- * and the criterion of each, is in src/explain/DIAGNOSES.md. Errors are those of nd_capture_read_outputs,
- * ND_ERR_MEMORY. Not to be called twice for one comparison. */
+/* Looks for what makes the values of the tests differ from the reference's, and the runs of a device from each
+ * other, and for how errors grow over the tensors: fills diagnoses and depths of a comparison of these
+ * captures, without the model. Reads at most 16 samples of each of the first 128 tensors of a device that
+ * differ, and of up to eight tensors beside each. Codes and floats of all types are judged alike. The verdict
+ * does not depend on it. What each kind means, and the criterion of each, is in docs/reference/diagnoses.md.
+ * Errors are those of nd_capture_read_outputs, ND_ERR_MEMORY. Not to be called twice for one comparison. */
 ND_PUBLIC enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison,
                                                 const struct nd_capture *const *captures, struct nd_error *err);
 

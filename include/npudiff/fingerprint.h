@@ -38,7 +38,7 @@ struct nd_fingerprint_options {
 };
 ND_PUBLIC void nd_fingerprint_options_init(struct nd_fingerprint_options *options);
 
-/* Takes the fingerprint. *json is the datasheet (src/fingerprint/DATASHEET.md), text with a final newline,
+/* Takes the fingerprint. *json is the datasheet (docs/reference/datasheet.md), text with a final newline,
  * freed by the caller. A device that refuses some of the models is a datasheet that says so. ND_ERR_NOT_FOUND:
  * no such section; ND_E_CANCELLED; ND_ERR_IO: the folder cannot be written; ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_fingerprint_take(const struct nd_device *device,

@@ -31,7 +31,7 @@ enum nd_import_samples {
     ND_IMPORT_SAMPLES_FILE,  /* every path is one sample, in the order given; an array is all of it (numpy) */
 };
 
-/* A fact that an option states: a key of src/import/FACTS.md. */
+/* A fact that an option states: a key of docs/reference/import-facts.md. */
 struct nd_import_stated {
     const char *key, *value;
     const char *option; /* for messages: "--kind" */
@@ -55,10 +55,10 @@ struct nd_import_options {
     const char *chipset;          /* as the user states it ("SM8750"); NULL: unknown */
     const char *probe;            /* name of the only probe; NULL: the format's name */
     const struct nd_model *model; /* whose edges the tensors are; NULL: they are what they say */
-    const char *map;              /* a YAML file: src/import/MAP.md; NULL: none */
+    const char *map;              /* a YAML file: docs/reference/import-map.md; NULL: none */
     const char *const *names;     /* TENSOR=EDGE each, the short form of a map */
     size_t n_names;
-    const char *facts;                     /* a YAML file of facts: src/import/FACTS.md; NULL: none */
+    const char *facts; /* a YAML file of facts: docs/reference/import-facts.md; NULL: none */
     const struct nd_import_stated *stated; /* facts that options state */
     size_t n_stated;
     /* Fills *out with what is known of the chipset called `name`, or gives false; NULL: no chipset is known. */

@@ -10,11 +10,11 @@ extern "C" {
 
 /* ---- the golden store ----
  *
- * A folder of accepted captures, described in src/judge/STORE.md. Every function that judges gives its report
- * as JSON text (indented, final newline, the caller frees it): what `npudiff golden --json` prints. The member
- * "problems" of a report lists entries that are damaged or of another format version; they are skipped, and
- * nothing is changed about them. A report is made also when there are such. Reading takes no lock and writes
- * nothing; writing waits for other writers. One store belongs to one thread at a time. */
+ * A folder of accepted captures, described in docs/reference/store.md. Every function that judges gives its
+ * report as JSON text (indented, final newline, the caller frees it): what `npudiff golden --json` prints. The
+ * member "problems" of a report lists entries that are damaged or of another format version; they are skipped,
+ * and nothing is changed about them. A report is made also when there are such. Reading takes no lock and
+ * writes nothing; writing waits for other writers. One store belongs to one thread at a time. */
 
 struct nd_golden;
 
@@ -106,7 +106,7 @@ struct nd_qualify_options {
 };
 
 struct nd_qualify_result {
-    char *json;       /* the whole result, described in src/judge/CAMPAIGN.md; indented, final newline */
+    char *json;       /* the whole result, described in docs/reference/campaign.md; indented, final newline */
     char *folder;     /* where it belongs */
     char *suggestion; /* the tightest policy that the captures pass: YAML */
     enum nd_exit exit_code;
@@ -114,7 +114,7 @@ struct nd_qualify_result {
     bool is_cached;    /* nothing has changed since the result in the folder was made */
 };
 
-/* Makes what a campaign (src/judge/CAMPAIGN.md) asks for: captures that are missing or stale, into
+/* Makes what a campaign (docs/reference/campaign.md) asks for: captures that are missing or stale, into
  * <folder>/captures/<model>/<device>.h5, comparisons, accuracies, explanations, and the policy's verdicts. A
  * device that fails, or differs, is a result. Writes nothing into the folder but captures and their keys.
  * ND_ERR_USAGE: the campaign or its policy cannot be followed (ND_E_CAMPAIGN_FORMAT with file, line and column;

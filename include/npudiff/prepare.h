@@ -30,10 +30,10 @@ struct nd_prepared_summary {
     size_t n_results; /* inferences: samples of all probes */
 };
 
-/* Writes the new folder that src/device/prepare/PREPARE.md describes: the model, with the edges made visible,
- * as a context binary for the chipset of `device` (an "htp-sim:CHIPSET", whose runtime makes it in an agent
- * process), and the samples of the probes as its inputs. Input i of a probe is that of the model's input i.
- * Quantisation of inputs and outputs is left out of the context: it takes and gives codes.
+/* Writes the new folder that docs/reference/prepared-folder.md describes: the model, with the edges made
+ * visible, as a context binary for the chipset of `device` (an "htp-sim:CHIPSET", whose runtime makes it in an
+ * agent process), and the samples of the probes as its inputs. Input i of a probe is that of the model's input
+ * i. Quantisation of inputs and outputs is left out of the context: it takes and gives codes.
  *
  * Nothing is left behind on failure. ND_E_FILE_EXISTS: the folder, or a file of its name, is there
  * (with `replace`: and is none that npudiff prepared);

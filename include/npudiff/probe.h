@@ -53,20 +53,24 @@ struct nd_probe {
     struct nd_probe_goal *goals; /* by output, each once */
 };
 
-/* Makes the probe that `spec` describes for these inputs. src/probe/GENERATORS.md gives every generated bit and
- * all rules for files. zeros | ones | ramp         one sample (integer inputs: codes 0, codes 1, rising codes)
- *   uniform[:SAMPLES[:SEED]]    default 8 samples, seed 1
- *   ties[:SAMPLES]              inputs that fall on rounding ties of the input's own quantiser; default 8
- * samples NAME=PATH[,labels=PATH]     user data: .npz (one array per input; "labels", "label" or "y" is taken
- * as labels, "target:OUTPUT" as what that output should be), .npy (a model with one input), a folder of
- * NAME.npy or of one .npz/.npy per sample, or a text list (one sample per line: PATH or INPUT:=PATH ...) User
- * data must have exactly the input's type, and samples of exactly its shape. ND_ERR_USAGE: spec not understood,
- * or `ties` where no input has a quantiser; ND_ERR_IO: a file is missing or cannot be read; ND_ERR_FORMAT:
- * damaged file, wrong type, wrong shape, an array too many, wrong labels (the message names file, input, what
- * was found and what was expected), a target or quantiser that contradicts itself; ND_ERR_NOT_FOUND: an input
- * has no data; ND_ERR_UNSUPPORTED: a quantiser whose codes have neither 8 nor 16 bits; ND_ERR_MEMORY: out of
- * memory, or more than ND_PROBE_MAX_BYTES. The caller destroys *out, which is untouched on failure.
- * Thread-safe. */
+/* Makes the probe that `spec` describes for these inputs. docs/reference/probes.md gives every generated bit
+ * and all rules for files.
+ *
+ *     zeros | ones | ramp        one sample (integer inputs: codes 0, codes 1, rising codes)
+ *     uniform[:SAMPLES[:SEED]]   default 8 samples, seed 1
+ *     ties[:SAMPLES]             inputs on rounding ties of the input's own quantiser; default 8 samples
+ *     NAME=PATH[,labels=PATH]    user data: .npz (one array per input; "labels", "label" or "y" is taken as
+ *                                labels, "target:OUTPUT" as what that output should be), .npy (a model with
+ *                                one input), a folder of NAME.npy or of one .npz or .npy per sample, or a text
+ *                                list (one sample per line: PATH or INPUT:=PATH ...)
+ *
+ * User data must have exactly the input's type, and samples of exactly its shape. ND_ERR_USAGE: spec not
+ * understood, or `ties` where no input has a quantiser; ND_ERR_IO: a file is missing or cannot be read;
+ * ND_ERR_FORMAT: damaged file, wrong type, wrong shape, an array too many, wrong labels (the message names
+ * file, input, what was found and what was expected), a target or quantiser that contradicts itself;
+ * ND_ERR_NOT_FOUND: an input has no data; ND_ERR_UNSUPPORTED: a quantiser whose codes have neither 8 nor 16
+ * bits; ND_ERR_MEMORY: out of memory, or more than ND_PROBE_MAX_BYTES. The caller destroys *out, which is
+ * untouched on failure. Thread-safe. */
 ND_PUBLIC enum nd_status nd_probe_create(const char *spec, const struct nd_probe_target *targets,
                                          size_t n_targets, struct nd_probe **out, struct nd_error *err);
 

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-/* What a matrix of devices shows of each pair. METRICS.md sections 3 to 9. */
+/* What a matrix of devices shows of each pair. docs/reference/metrics.md#bits to #distributions. */
 enum nd_matrix_metric {
     ND_MATRIX_SHARE,
     ND_MATRIX_DIFFERING,

@@ -1,5 +1,5 @@
 /* Programs of whole units: what the HTP (its simulator, QAIRT 2.47 to 2.51) makes of the codes that a unit
- * reads, bit for bit. Formulas, and the evidence for each: HTP.md.
+ * reads, bit for bit. Formulas, and the evidence for each: docs/science/htp-arithmetic.md.
  *
  *     struct nd_exact_options options = {.struct_size = sizeof options, .make = ..., .given = device_codes};
  *     static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
@@ -33,8 +33,8 @@ const struct nd_unit_program *nd_unit_programs(size_t *n);
 const struct nd_unit_program *nd_unit_program_from_name(const char *name);
 
 /* What units of one sample made that the codes of their edges do not show: a MatMul whose second operand is the
- * sum of a uint8 Add reads that sum with another zero point, from before it was clipped to the codes (HTP.md,
- * "Operands that are calculated"). One for each run at a time. */
+ * sum of a uint8 Add reads that sum with another zero point, from before it was clipped to the codes
+ * (docs/science/htp-arithmetic.md#operands-that-are-calculated). One for each run at a time. */
 struct nd_unit_memory;
 enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err);
 void nd_unit_memory_destroy(struct nd_unit_memory **memory);
@@ -56,9 +56,9 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
                             const struct nd_exact_unit *unit);
 
 /* Which share of the codes of a unit that it covers the program may have off by one on a device that does
- * follow it, as the formula is not complete (HTP.md); 0 where no code differed. 1: nothing is known of how an
- * operand is brought there, and codes that differ say nothing. Asked before the next unit is run with that
- * memory (NULL: none). */
+ * follow it, as the formula is not complete (docs/science/htp-arithmetic.md); 0 where no code differed. 1:
+ * nothing is known of how an operand is brought there, and codes that differ say nothing. Asked before the next
+ * unit is run with that memory (NULL: none). */
 double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                              const struct nd_unit_memory *memory);
 

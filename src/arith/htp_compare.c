@@ -1,4 +1,5 @@
-/* What tells programs apart, and how far each is to be believed. HTP.md has the formulas and the evidence. */
+/* What tells programs apart, and how far each is to be believed. docs/science/htp-arithmetic.md has the
+ * formulas and the evidence. */
 #include <string.h>
 
 #include "arith/htp_internal.h"

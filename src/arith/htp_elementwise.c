@@ -1,5 +1,5 @@
-/* Add and uint8 Mul: 16-bit multipliers, a first shift that drops bits, an offset with them. HTP.md,
- * "Elements". */
+/* Add and uint8 Mul: 16-bit multipliers, a first shift that drops bits, an offset with them.
+ * docs/science/htp-arithmetic.md#elements. */
 #include <math.h>
 
 #include "arith/htp_internal.h"

@@ -1,4 +1,5 @@
-/* Conv, Gemm and MatMul of 8-bit weights, constant or calculated. HTP.md, "Products". */
+/* Conv, Gemm and MatMul of 8-bit weights, constant or calculated.
+ * docs/science/htp-arithmetic.md#products-conv-gemm-matmul. */
 #include <math.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* LayerNormalization over the last axis: one multiplier of few bits per row, and a bias of whole codes. HTP.md,
- * "Norms". This is what is known, not all of it: 99.3 to 99.8 % of golden codes are the same, none is off by
- * more than 1. */
+/* LayerNormalization over the last axis: one multiplier of few bits per row, and a bias of whole codes.
+ * docs/science/htp-arithmetic.md#norms. This is what is known, not all of it: 99.3 to 99.8 % of golden codes
+ * are the same, none is off by more than 1. */
 #include <math.h>
 
 #include "arith/htp_internal.h"

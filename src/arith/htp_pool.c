@@ -1,4 +1,5 @@
-/* GlobalAveragePool and ReduceMean: a sum of all that is averaged, times a multiplier. HTP.md, "Means".
+/* GlobalAveragePool and ReduceMean: a sum of all that is averaged, times a multiplier.
+ * docs/science/htp-arithmetic.md#means.
  */
 #include <math.h>
 

@@ -1,5 +1,5 @@
-/* From the sum of a column to its code: bias, multiplier and shift. HTP.md, "Products". F is one operation on
- * float32. */
+/* From the sum of a column to its code: bias, multiplier and shift.
+ * docs/science/htp-arithmetic.md#products-conv-gemm-matmul. F is one operation on float32. */
 #include <math.h>
 
 #include "arith/htp_internal.h"

@@ -1,4 +1,4 @@
-/* uint8 functions of one input: a table of 256 entries. HTP.md, "Tables". */
+/* uint8 functions of one input: a table of 256 entries. docs/science/htp-arithmetic.md#tables. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,5 @@
-/* The weights of products: what the HTP multiplies with are signed 8-bit numbers. HTP.md, "Weights". */
+/* The weights of products: what the HTP multiplies with are signed 8-bit numbers.
+ * docs/science/htp-arithmetic.md#weights. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

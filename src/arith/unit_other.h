@@ -29,7 +29,7 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes);
 
 /* x times Sigmoid(x), or where is_hard HardSigmoid(x) with alpha 1/6 and beta 1/2, as one function of input i
- * of the unit (HTP.md, "Tables"). uint8 only: else *is_covered is false. ND_ERR_MEMORY. */
+ * of the unit (docs/science/htp-arithmetic.md#tables). uint8 only: else *is_covered is false. ND_ERR_MEMORY. */
 enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, size_t i, bool is_hard,
                                  struct nd_array *codes, bool *is_covered, struct nd_error *err);
 

@@ -1,5 +1,6 @@
 /* YAML mappings into structs: every key is known, occurs once and has its type, or the error says line and
- * column. For campaigns (judge/CAMPAIGN.md) and for what describes an import (MAP.md). */
+ * column. For campaigns (docs/reference/campaign.md) and for what describes an import
+ * (docs/reference/import-map.md). */
 #ifndef ND_BASE_YAML_MAP_H
 #define ND_BASE_YAML_MAP_H
 

@@ -1,5 +1,5 @@
-/* The content digest of a capture: XXH3-128 over the canonical stream that FORMAT.md ("Content digest")
- * defines. */
+/* The content digest of a capture: XXH3-128 over the canonical stream that
+ * docs/reference/capture-format.md#content-digest defines. */
 #ifndef ND_CAPTURE_CONTENT_H
 #define ND_CAPTURE_CONTENT_H
 

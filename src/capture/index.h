@@ -90,7 +90,8 @@ enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, 
  */
 enum nd_dtype nd_index_stored_dtype(enum nd_dtype dtype);
 
-/* "uint8", "text[12]": the type as FORMAT.md and the content digest spell it. Returns buf. */
+/* "uint8", "text[12]": the type as docs/reference/capture-format.md and the content digest spell it. Returns
+ * buf. */
 char *nd_index_type_name(enum nd_dtype dtype, size_t elem_bytes, char *buf, size_t buf_size);
 
 #endif

@@ -372,8 +372,8 @@ static const struct cli_option options[] = {
      .kind = CLI_LIST,
      .offset = offsetof(struct values, facts),
      .argument = "KEY=VALUE",
-     .help =
-         "any other fact: failed_stage, outputs, phone, provider, ... (src/import/FACTS.md); may be repeated"},
+     .help = "any other fact: failed_stage, outputs, phone, provider, ... (docs/reference/import-facts.md); "
+             "may be repeated"},
     {.name = "facts",
      .kind = CLI_TEXT,
      .offset = offsetof(struct values, facts_file),

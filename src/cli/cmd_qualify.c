@@ -153,7 +153,7 @@ const struct cli_command cmd_qualify = {
         "policy against each device. Writes DIR/result.json, result.txt, result.csv and junit.xml. Where "
         "nothing "
         "has changed the result is that of the last run; what was interrupted goes on where it stopped.\n"
-        "The campaign and its policy are described in src/judge/CAMPAIGN.md.\n"
+        "The campaign and its policy are described in docs/reference/campaign.md.\n"
         "Exit code 0: every gate passed; 1: one failed; 2: trouble, or a campaign or policy that cannot be "
         "followed; 3: something cannot be compared; 4: too few samples for a question; 5: a device failed. The "
         "worst of several, in the order 2, 5, 3, 1, 4.",

@@ -1,4 +1,4 @@
-/* Top-1 classes, accuracy, flips and their significance. METRICS.md section 18. */
+/* Top-1 classes, accuracy, flips and their significance. docs/reference/metrics.md#top-1. */
 #ifndef ND_COMPARE_ACCURACY_H
 #define ND_COMPARE_ACCURACY_H
 

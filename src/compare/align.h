@@ -1,4 +1,5 @@
-/* Which edge, probe and sample of one capture stands beside which of another. METRICS.md section 14. */
+/* Which edge, probe and sample of one capture stands beside which of another.
+ * docs/reference/metrics.md#alignment. */
 #ifndef ND_COMPARE_ALIGN_H
 #define ND_COMPARE_ALIGN_H
 

@@ -1,4 +1,4 @@
-/* Whether the reference itself is broken: METRICS.md section 18. */
+/* Whether the reference itself is broken: docs/reference/metrics.md#top-1. */
 #include "compare/accuracy.h"
 #include "stats/binomial.h"
 

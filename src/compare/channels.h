@@ -1,4 +1,4 @@
-/* Each coordinate of one axis as a tensor of its own. METRICS.md section 13. */
+/* Each coordinate of one axis as a tensor of its own. docs/reference/metrics.md#per-channel. */
 #ifndef ND_COMPARE_CHANNELS_H
 #define ND_COMPARE_CHANNELS_H
 

@@ -1,4 +1,4 @@
-/* Equality classes of devices, from digests alone. METRICS.md section 16. */
+/* Equality classes of devices, from digests alone. docs/reference/metrics.md#classes. */
 #ifndef ND_COMPARE_CLASSES_H
 #define ND_COMPARE_CLASSES_H
 

@@ -1,4 +1,5 @@
-/* From the states of jobs to the results of edges. METRICS.md sections 1, 8, 12 and 20. */
+/* From the states of jobs to the results of edges. docs/reference/metrics.md#elements, #accounting,
+ * #mixed-types and #parts. */
 #ifndef ND_COMPARE_DELIVER_H
 #define ND_COMPARE_DELIVER_H
 

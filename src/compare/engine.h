@@ -1,4 +1,5 @@
-/* Reads what must be read, on all threads, and fills the pairs of every edge. METRICS.md sections 1, 2 and 14.
+/* Reads what must be read, on all threads, and fills the pairs of every edge.
+ * docs/reference/metrics.md#elements, #sums and #alignment.
  */
 #ifndef ND_COMPARE_ENGINE_H
 #define ND_COMPARE_ENGINE_H

@@ -1,4 +1,4 @@
-/* The gates of one edge, worked out from the rules the user gave. METRICS.md section 15. */
+/* The gates of one edge, worked out from the rules the user gave. docs/reference/metrics.md#gates. */
 #ifndef ND_COMPARE_GATES_H
 #define ND_COMPARE_GATES_H
 

@@ -1,4 +1,4 @@
-/* Whether two captures fed a probe alike. METRICS.md section 14. */
+/* Whether two captures fed a probe alike. docs/reference/metrics.md#alignment. */
 #ifndef ND_COMPARE_INPUTS_H
 #define ND_COMPARE_INPUTS_H
 

@@ -1,5 +1,5 @@
-/* One edge of one probe: which tensors must be read, and which of them stand beside which. METRICS.md sections
- * 12, 14 and 20.
+/* One edge of one probe: which tensors must be read, and which of them stand beside which.
+ * docs/reference/metrics.md#mixed-types, #alignment and #parts.
  *
  * Captures that are bit-equal on the edge and probe (by digest) are one stream, read once; a pair of captures
  * is looked up as a pair of streams. So a fleet of forty phones in three classes costs three. */

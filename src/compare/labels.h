@@ -1,5 +1,5 @@
 /* Labels that are wrong: the same bytes, which two captures call by other types, scales or zero points.
- * METRICS.md section 21. */
+ * docs/reference/metrics.md#labels. */
 #ifndef ND_COMPARE_LABELS_H
 #define ND_COMPARE_LABELS_H
 

@@ -1,4 +1,4 @@
-/* Parts of a comparison that was cut. METRICS.md section 20. */
+/* Parts of a comparison that was cut. docs/reference/metrics.md#parts. */
 #ifndef ND_COMPARE_PART_H
 #define ND_COMPARE_PART_H
 

@@ -1,5 +1,5 @@
 /* Which few words tell the wrong cells from the right ones: "type uint8 and n >= 5". A cell is a tensor, or a
- * sample of one. METRICS.md section 22. */
+ * sample of one. docs/reference/metrics.md#predicate. */
 #ifndef ND_COMPARE_PREDICATE_H
 #define ND_COMPARE_PREDICATE_H
 

@@ -1,4 +1,4 @@
-/* Which tensors of a test are wrong, or which samples of a tensor. METRICS.md section 22. */
+/* Which tensors of a test are wrong, or which samples of a tensor. docs/reference/metrics.md#predicate. */
 #ifndef ND_COMPARE_PREDICATES_H
 #define ND_COMPARE_PREDICATES_H
 

@@ -1,4 +1,4 @@
-/* What a device does when it is asked twice. METRICS.md section 17. */
+/* What a device does when it is asked twice. docs/reference/metrics.md#repeats. */
 #ifndef ND_COMPARE_REPEATS_H
 #define ND_COMPARE_REPEATS_H
 

@@ -1,5 +1,5 @@
-/* One piece of a job, by one thread: every tensor in it is looked at once, block by block. METRICS.md sections
- * 1 and 2. */
+/* One piece of a job, by one thread: every tensor in it is looked at once, block by block.
+ * docs/reference/metrics.md#elements and #sums. */
 #ifndef ND_COMPARE_UNIT_H
 #define ND_COMPARE_UNIT_H
 

@@ -1,4 +1,4 @@
-/* What is read, held against the digests that the captures state. METRICS.md section 1. */
+/* What is read, held against the digests that the captures state. docs/reference/metrics.md#elements. */
 #include <pthread.h>
 #include <stdlib.h>
 

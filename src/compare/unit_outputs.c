@@ -1,5 +1,5 @@
-/* What is looked for in model outputs: the largest value, and what they say as probabilities. METRICS.md
- * sections 9 and 18. */
+/* What is looked for in model outputs: the largest value, and what they say as probabilities.
+ * docs/reference/metrics.md#distributions and #top-1. */
 #include <stdlib.h>
 
 #include "base/error.h"

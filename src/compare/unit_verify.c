@@ -1,4 +1,4 @@
-/* Reading what digests say is equal. METRICS.md section 1. */
+/* Reading what digests say is equal. docs/reference/metrics.md#elements. */
 #include <string.h>
 
 #include "base/error.h"

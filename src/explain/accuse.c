@@ -17,12 +17,12 @@
  * each away. */
 static const double of_covered = 1, of_uncovered = 2;
 /* The same in LSB of 16 bits; chosen. The HTP brings second operands of products to 8 bits and takes some
- * functions from tables of 8 bits (HTP.md): an operator that nobody knows may do so, and is then off by two
- * steps of 8 bits. */
+ * functions from tables of 8 bits (docs/science/htp-arithmetic.md): an operator that nobody knows may do so,
+ * and is then off by two steps of 8 bits. */
 static const double of_covered_wide = 16, of_uncovered_wide = 512;
 
 /* Layers that read an operand in an encoding that the provider forces, and products of two operands that are
- * calculated: what the provider does there is known in part only (HTP.md). */
+ * calculated: what the provider does there is known in part only (docs/science/htp-arithmetic.md). */
 static bool reads_forced(const struct nd_explain_job *job, size_t device, size_t step)
 {
     const struct nd_model_unit *unit = nd_explain_unit_of(job->model, job->out->steps[step].edge);

@@ -1,6 +1,6 @@
 /* What a provider may make of layers of a quantised graph other than one operator at a time with the model's
- * encodings: innocent explanations that are tried before a layer is called anything. HTP.md has what each was
- * seen on.
+ * encodings: innocent explanations that are tried before a layer is called anything.
+ * docs/science/htp-arithmetic.md has what each was seen on.
  *
  *     fused    the layer's codes are what the operator before it makes with this layer's encoding (Conv, then
  * Relu with a quantiser of its own); or x times a gate of x is one function (SiLU, HardSwish) forced   the

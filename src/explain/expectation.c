@@ -9,7 +9,9 @@
 
 static enum nd_explain_expectation of_arch(const char *arch)
 {
-    enum { LAST_OLD = 69 }; /* v68 and v69 share one arithmetic, as do v73 and later ones (HTP.md) */
+    enum {
+        LAST_OLD = 69
+    }; /* v68 and v69 share one arithmetic, as do v73 and later ones (docs/science/htp-arithmetic.md) */
     if (arch == NULL || arch[0] != 'v' || strspn(arch + 1, "0123456789") != strlen(arch + 1))
         return ND_EXPECT_ANY;
     int version = atoi(arch + 1);

@@ -1,6 +1,6 @@
-/* Where units were computed: an NPU or not, from their values, without what the vendor's tools say. FALLBACK.md
- * has the formulas and what was measured. Weights are bits: base 2 logarithms of likelihood ratios, positive
- * for the NPU. */
+/* Where units were computed: an NPU or not, from their values, without what the vendor's tools say.
+ * docs/science/fallback.md has the formulas and what was measured. Weights are bits: base 2 logarithms of
+ * likelihood ratios, positive for the NPU. */
 #ifndef ND_EXPLAIN_FALLBACK_H
 #define ND_EXPLAIN_FALLBACK_H
 

@@ -1,6 +1,6 @@
 /* How likely the codes of a unit are on an NPU, and on a CPU. Both are mixtures of beta-binomial distributions:
- * rates differ from unit to unit, and some units are exact by chance or by nature. FALLBACK.md says where the
- * numbers come from. */
+ * rates differ from unit to unit, and some units are exact by chance or by nature. docs/science/fallback.md
+ * says where the numbers come from. */
 #include <math.h>
 #include <string.h>
 
@@ -107,7 +107,8 @@ double nd_fallback_weigh_program(uint64_t n_apart, uint64_t n_as_made, uint64_t 
     /* An NPU that has the program in some units has it in all that it covers, but for what the program is not
      * complete in; a CPU has codes of it next to ties only. */
     static const double nearly_all = 0.95; /* of the codes; chosen */
-    static const double of_one = 6.6;      /* bits: one code in a hundred otherwise; chosen, not measured (FALLBACK.md) */
+    static const double of_one =
+        6.6; /* bits: one code in a hundred otherwise; chosen, not measured (docs/science/fallback.md) */
     double n = (double)n_apart;
     if (n_apart == 0)
         return 0;

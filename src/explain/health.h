@@ -1,5 +1,5 @@
-/* The verdict of each device, from what is known of its layers. VERDICT.md has the rules and where each constant is
- * from.
+/* The verdict of each device, from what is known of its layers. docs/reference/verdicts.md has the rules and
+ * where each constant is from.
  *
  *     nd_explain_settle_layers   layers that known arithmetic explains: their state is settled
  *     evidence.c                 looks at the others: which fault predicts their values, how large the error is

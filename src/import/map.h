@@ -1,4 +1,4 @@
-/* What the user says of the tensors of a foreign file: MAP.md. */
+/* What the user says of the tensors of a foreign file: docs/reference/import-map.md. */
 #ifndef ND_IMPORT_MAP_H
 #define ND_IMPORT_MAP_H
 

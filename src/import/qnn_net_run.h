@@ -1,8 +1,9 @@
 /* What qnn-net-run (and snpe-net-run, which writes alike) leaves in a folder, as imported tensors.
  *
- * Nothing is guessed: a type, shape, layout or scale is that of npudiff.json (device/prepare/PREPARE.md), of
- * the JSON of qnn-context-binary-utility, of a <name>_native.raw.json, of the model or of the map; where two of
- * them state it, they state the same. What none of them states is an error that says what to give. */
+ * Nothing is guessed: a type, shape, layout or scale is that of npudiff.json
+ * (docs/reference/prepared-folder.md), of the JSON of qnn-context-binary-utility, of a <name>_native.raw.json,
+ * of the model or of the map; where two of them state it, they state the same. What none of them states is an
+ * error that says what to give. */
 #ifndef ND_IMPORT_QNN_NET_RUN_H
 #define ND_IMPORT_QNN_NET_RUN_H
 

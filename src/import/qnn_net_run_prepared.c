@@ -166,7 +166,8 @@ static enum nd_status check_results(const struct nd_qnr *run, struct nd_error *e
 
 /* ---- the probes' floats ---- */
 
-/* Codes are QuantizeLinear of the probe's floats (PREPARE.md). NaN is whatever the runtime makes of it. */
+/* Codes are QuantizeLinear of the probe's floats (docs/reference/prepared-folder.md). NaN is whatever the
+ * runtime makes of it. */
 static bool is_quantised_as(const struct nd_qnr_stated *stated, const float *floats, const void *codes,
                             size_t n)
 {

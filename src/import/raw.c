@@ -1,4 +1,4 @@
-/* Bare bytes: a YAML file says which files hold which tensor (RAW.md). */
+/* Bare bytes: a YAML file says which files hold which tensor (docs/reference/import-raw.md). */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -238,6 +238,6 @@ static enum nd_status read_raw(const struct nd_import_options *options, struct n
 const struct nd_import_reader nd_import_raw = {
     .format = {"raw", "LIST.yaml...",
                "bare little-endian bytes in C order, described by a YAML list: name, dtype, shape "
-               "and file or files of every tensor (src/import/RAW.md)"},
+               "and file or files of every tensor (docs/reference/import-raw.md)"},
     .read = read_raw,
 };

@@ -23,7 +23,7 @@ struct row {
     const char *group, *attribute;
 };
 
-/* FACTS.md says what each means. */
+/* docs/reference/import-facts.md says what each means. */
 static const struct row rows[ND_N_STATED] = {
     [ND_STATED_KIND] = {"kind", WORD, "npu cpu gpu reference ", "device", "kind"},
     [ND_STATED_LABEL] = {"label", TEXT, NULL, "device", "label"},

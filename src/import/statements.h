@@ -1,5 +1,5 @@
-/* What the user states of an imported run: facts that the files of the tool do not hold. FACTS.md lists the
- * keys.
+/* What the user states of an imported run: facts that the files of the tool do not hold.
+ * docs/reference/import-facts.md lists the keys.
  *
  * A fact comes from an option, from a --facts file, or from the top level of a --map. The same fact may come
  * from several places as long as all of them say the same. */

@@ -1,5 +1,6 @@
 /* What a capture was made with, sorted into six axes, so that two captures can be told apart by what changed
- * between them. STORE.md, "Axes". An axis is a flat JSON object of texts; all six are members of one object. */
+ * between them. docs/reference/store.md#axes. An axis is a flat JSON object of texts; all six are members of
+ * one object. */
 #ifndef ND_JUDGE_AXES_H
 #define ND_JUDGE_AXES_H
 

@@ -1,4 +1,5 @@
-/* A campaign: which models on which devices with which probes must keep to which policy. CAMPAIGN.md. */
+/* A campaign: which models on which devices with which probes must keep to which policy.
+ * docs/reference/campaign.md. */
 #ifndef ND_JUDGE_CAMPAIGN_H
 #define ND_JUDGE_CAMPAIGN_H
 

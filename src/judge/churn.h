@@ -1,4 +1,4 @@
-/* On how many samples devices say something else, whatever is true. STATISTICS.md section 10. */
+/* On how many samples devices say something else, whatever is true. docs/science/statistics.md#churn. */
 #ifndef ND_JUDGE_CHURN_H
 #define ND_JUDGE_CHURN_H
 

@@ -1,4 +1,4 @@
-/* A policy: what a device must keep to for a model to ship. CAMPAIGN.md has every key. */
+/* A policy: what a device must keep to for a model to ship. docs/reference/campaign.md has every key. */
 #ifndef ND_JUDGE_POLICY_H
 #define ND_JUDGE_POLICY_H
 

@@ -1,4 +1,4 @@
-/* The whole result as JSON; CAMPAIGN.md describes it. */
+/* The whole result as JSON; docs/reference/campaign.md describes it. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Is the accuracy that was lost lost on all devices alike (the quantisation), or on some (the NPU)?
- * STATISTICS.md section 11. */
+ * docs/science/statistics.md#spread. */
 #ifndef ND_JUDGE_SPREAD_H
 #define ND_JUDGE_SPREAD_H
 

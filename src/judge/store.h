@@ -1,4 +1,4 @@
-/* A golden store in memory, and the little that reading, writing and judging share. STORE.md. */
+/* A golden store in memory, and the little that reading, writing and judging share. docs/reference/store.md. */
 #ifndef ND_JUDGE_STORE_H
 #define ND_JUDGE_STORE_H
 

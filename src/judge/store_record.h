@@ -1,5 +1,6 @@
 /* What an entry of the golden store, or a bundle, says of one capture: its axes and a digest of every edge.
- * STORE.md, "Entries". Records are JSON objects; every function that makes one gives a new reference. */
+ * docs/reference/store.md#entries. Records are JSON objects; every function that makes one gives a new
+ * reference. */
 #ifndef ND_JUDGE_STORE_RECORD_H
 #define ND_JUDGE_STORE_RECORD_H
 

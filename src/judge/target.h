@@ -1,5 +1,5 @@
 /* How far outputs are from a target tensor, and whether one device is farther than another: for models that do
- * not classify. STATISTICS.md section 12. */
+ * not classify. docs/science/statistics.md#targets. */
 #ifndef ND_JUDGE_TARGET_H
 #define ND_JUDGE_TARGET_H
 

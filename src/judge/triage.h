@@ -1,4 +1,4 @@
-/* Captures and bundles from the field. STORE.md, "Bundles". */
+/* Captures and bundles from the field. docs/reference/store.md#bundles. */
 #ifndef ND_JUDGE_TRIAGE_H
 #define ND_JUDGE_TRIAGE_H
 

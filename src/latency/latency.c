@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "stats/series.h"
 
-/* The rule of detected warm-up (LATENCY.md, section 1). */
+/* The rule of detected warm-up (docs/science/latency.md#warm-up). */
 enum { WARM_UP_PART = 10, WARM_UP_MOST = 50 };
 static const double warm_up_deviations = 3, warm_up_least = 0.02;
 
@@ -163,7 +163,7 @@ static bool has_enough(const struct nd_latency_options *options, const struct nd
 
 /* Evidence that needs no number of runs, chosen: odds of 10^6 against chance. p of a change is corrected for
  * its places, that of the join is exact; a BIC difference is twice the logarithm of odds. Measured on shorter
- * series: LATENCY.md, section 5. */
+ * series: docs/science/latency.md#verdict. */
 static const double overwhelming_p = 1e-6, overwhelming_bic = 27.6;
 
 /* Runs of the smaller mode: as many as a weight of 0.05 is of 200 runs. Fewer may be outliers of a tail. */

@@ -1,4 +1,4 @@
-/* Whether slow runs give other bits: LATENCY.md, section 6. */
+/* Whether slow runs give other bits: docs/science/latency.md#other-bits. */
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>

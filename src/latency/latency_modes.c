@@ -1,4 +1,4 @@
-/* Levels in time, then modes within them: LATENCY.md, sections 3 to 5. */
+/* Levels in time, then modes within them: docs/science/latency.md#levels to #verdict. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

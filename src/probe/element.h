@@ -1,5 +1,5 @@
-/* Writing generated values as elements of a model input, and the input's own quantiser. GENERATORS.md gives
- * every rounding. Everything here is a pure function of its arguments. */
+/* Writing generated values as elements of a model input, and the input's own quantiser.
+ * docs/reference/probes.md gives every rounding. Everything here is a pure function of its arguments. */
 #ifndef ND_PROBE_ELEMENT_H
 #define ND_PROBE_ELEMENT_H
 

@@ -1,4 +1,4 @@
-/* The generators of GENERATORS.md. Each fills n_samples samples of one input, of a type that
+/* The generators of docs/reference/probes.md. Each fills n_samples samples of one input, of a type that
  * nd_dtype_size_bytes knows, in memory that the caller allocated. A pure function of its arguments; an input of
  * no elements is left as it is. */
 #ifndef ND_PROBE_GENERATE_H

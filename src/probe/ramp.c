@@ -1,4 +1,5 @@
-/* zeros, ones and ramp: the probes that need neither samples nor a seed. GENERATORS.md sections 3 and 4. */
+/* zeros, ones and ramp: the probes that need neither samples nor a seed. docs/reference/probes.md#constants and
+ * #ramp. */
 #include "probe/element.h"
 #include "probe/generate.h"
 

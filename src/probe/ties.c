@@ -1,4 +1,4 @@
-/* ties: floats whose quotient by the scale lies half-way between two codes. GENERATORS.md section 6. */
+/* ties: floats whose quotient by the scale lies half-way between two codes. docs/reference/probes.md#ties. */
 #include <string.h>
 
 #include "probe/element.h"

@@ -1,5 +1,5 @@
-/* uniform: a counter-based generator, so that an element depends on nothing but its own place. GENERATORS.md
- * section 5. */
+/* uniform: a counter-based generator, so that an element depends on nothing but its own place.
+ * docs/reference/probes.md#uniform. */
 #include "probe/element.h"
 #include "probe/generate.h"
 

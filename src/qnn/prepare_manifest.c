@@ -1,4 +1,4 @@
-/* npudiff.json: PREPARE.md says what every key means. */
+/* npudiff.json: docs/reference/prepared-folder.md says what every key means. */
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>

@@ -146,7 +146,7 @@ static void put_numbers(struct nd_json *json, bool has_values, const struct nd_n
     nd_json_close(json, '}');
 }
 
-/* Sections 6 to 8 of METRICS.md. */
+/* docs/reference/metrics.md#errors to #accounting. */
 static void put_signal(struct nd_json *json, struct known known, const struct nd_difference *d)
 {
     bool has_values = known.has_values, has_signal = known.has_signal;

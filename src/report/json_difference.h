@@ -9,7 +9,7 @@
 void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparison,
                       const struct nd_compared_edge *edge, const struct nd_compared_part *part);
 
-/* Of one channel, as an object in one line: METRICS.md section 13. */
+/* Of one channel, as an object in one line: docs/reference/metrics.md#per-channel. */
 void nd_json_put_channel(struct nd_json *json, size_t channel, const struct nd_difference *difference);
 
 /* {probe, sample, index, coordinates}; null when nothing differs. */

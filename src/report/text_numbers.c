@@ -1,5 +1,5 @@
-/* What is not a number: before anything else is said, since nothing can be compared there. METRICS.md sections
- * 8 and 19. */
+/* What is not a number: before anything else is said, since nothing can be compared there.
+ * docs/reference/metrics.md#accounting and #verdicts. */
 #include "report/text.h"
 
 /* The NaNs of one device at one tensor. */

@@ -105,8 +105,8 @@ struct nd_output_view {
 enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err);
 
-/* What an emulated device did wrong up to now: the attributes of /truth in src/capture/FORMAT.md, one call
- * each. No call for devices that are real. The strings live for the call only. */
+/* What an emulated device did wrong up to now: the attributes of /truth in docs/reference/capture-format.md,
+ * one call each. No call for devices that are real. The strings live for the call only. */
 typedef void nd_truth_visit(void *context, const char *key, const char *value);
 enum nd_status nd_session_truth(const struct nd_session *session, nd_truth_visit *visit, void *context,
                                 struct nd_error *err);

@@ -1,4 +1,4 @@
-/* The binomial distribution, the same bits on every machine. src/judge/STATISTICS.md section 2. */
+/* The binomial distribution, the same bits on every machine. docs/science/statistics.md#numbers. */
 #ifndef ND_STATS_BINOMIAL_H
 #define ND_STATS_BINOMIAL_H
 

@@ -14,8 +14,8 @@ struct nd_change {
 };
 
 /* Finds at most max_changes changes of a series of logarithms, in increasing order of `at`; *n_changes says how
- * many. A change has p < 0.01 and moves the level by log_step or more. LATENCY.md, section 4. values is not
- * changed. ND_ERR_MEMORY. */
+ * many. A change has p < 0.01 and moves the level by log_step or more. docs/science/latency.md#modes. values is
+ * not changed. ND_ERR_MEMORY. */
 enum nd_status nd_change_find(const double *values, size_t n, double log_step, struct nd_change *changes,
                               size_t max_changes, size_t *n_changes, struct nd_error *err);
 

@@ -18,7 +18,7 @@ struct estimate {
     double cv, log_se;
 };
 
-/* LATENCY.md, section 2: by the delta method, with central moments of the relative values. */
+/* docs/science/latency.md#summary: by the delta method, with central moments of the relative values. */
 static struct estimate estimate_of(const double sums[static N_MOMENTS], double n)
 {
     double a = sums[0] / n, b = sums[1] / n, c = sums[2] / n, d = sums[3] / n;

@@ -1,5 +1,6 @@
-/* Many questions at once: what each may still say. STATISTICS.md section 7. A p-value that is NaN belongs to no
- * test: it stays NaN and does not count. adjusted may be p itself; compare it with alpha as if it were alone.
+/* Many questions at once: what each may still say. docs/science/statistics.md#multiplicity. A p-value that is
+ * NaN belongs to no test: it stays NaN and does not count. adjusted may be p itself; compare it with alpha as
+ * if it were alone.
  */
 #ifndef ND_STATS_MULTIPLICITY_H
 #define ND_STATS_MULTIPLICITY_H

@@ -1,4 +1,4 @@
-/* The quantile of the normal distribution. STATISTICS.md section 2. */
+/* The quantile of the normal distribution. docs/science/statistics.md#numbers. */
 #ifndef ND_STATS_NORMAL_H
 #define ND_STATS_NORMAL_H
 

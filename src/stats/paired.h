@@ -1,5 +1,5 @@
 /* Two devices, or a device and its reference, on the same labelled samples: the difference of their accuracies,
- * what it proves, and how many samples a proof needs. STATISTICS.md sections 4 to 6. */
+ * what it proves, and how many samples a proof needs. docs/science/statistics.md#paired to #margins. */
 #ifndef ND_STATS_PAIRED_H
 #define ND_STATS_PAIRED_H
 
@@ -58,7 +58,7 @@ struct nd_answer {
     double discordant; /* the share of samples on which one side alone is right, as it entered n_needed */
     bool is_discordant_bound; /* none was seen: it is the upper 95 % bound of that share, about 3 / n */
     uint64_t n_samples,
-        n_needed; /* n_needed: for this question if the difference is 0, STATISTICS.md section 6 */
+        n_needed; /* n_needed: for this question if the difference is 0, docs/science/statistics.md#margins */
 };
 
 void nd_paired_ask(const struct nd_paired *table, const struct nd_question *question, struct nd_answer *out);

@@ -1,4 +1,4 @@
-/* A probability and the interval of it that k of n trials leave. STATISTICS.md section 3. */
+/* A probability and the interval of it that k of n trials leave. docs/science/statistics.md#proportions. */
 #ifndef ND_STATS_PROPORTION_H
 #define ND_STATS_PROPORTION_H
 

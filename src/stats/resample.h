@@ -1,4 +1,5 @@
-/* Drawing samples with replacement, where an interval has no closed form. src/judge/STATISTICS.md section 9. */
+/* Drawing samples with replacement, where an interval has no closed form.
+ * docs/science/statistics.md#resampling. */
 #ifndef ND_STATS_RESAMPLE_H
 #define ND_STATS_RESAMPLE_H
 

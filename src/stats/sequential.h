@@ -1,5 +1,5 @@
 /* Evidence that one side is right more often than the other, which may be looked at after every sample:
- * stopping when it suffices does not spoil it. STATISTICS.md section 8. */
+ * stopping when it suffices does not spoil it. docs/science/statistics.md#sequential. */
 #ifndef ND_STATS_SEQUENTIAL_H
 #define ND_STATS_SEQUENTIAL_H
 

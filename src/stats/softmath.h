@@ -1,5 +1,5 @@
 /* exp and ln in plain double arithmetic: the same bits on every machine, which a C library does not promise.
- * METRICS.md section 9. */
+ * docs/reference/metrics.md#distributions. */
 #ifndef ND_STATS_SOFTMATH_H
 #define ND_STATS_SOFTMATH_H
 

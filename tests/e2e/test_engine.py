@@ -1,4 +1,5 @@
-"""The comparison on real files, written by h5py alone: its numbers are those of the oracle and of METRICS.md, whatever the
+"""The comparison on real files, written by h5py alone: its numbers are those of the oracle and of docs/reference/metrics.md,
+whatever the
 threads, the instruction set, the memory and the way the tensors are stored."""
 import json
 import math
@@ -75,7 +76,7 @@ def write_fleet(folder, edges, fleet, storages):
             for i, (device, probes, storage) in enumerate(zip(DEVICES, fleet, storages))]
 
 
-# ---- METRICS.md section 2, for tensors that are too large for exact fractions one by one ----
+# ---- docs/reference/metrics.md#sums, for tensors that are too large for exact fractions one by one ----
 
 def lane_sum(x):
     """By lanes and blocks; fsum rounds the exact sum of the blocks once."""

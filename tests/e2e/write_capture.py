@@ -1,4 +1,5 @@
-"""Writes captures with h5py alone, from what src/capture/FORMAT.md says: any values, stored in any way that it allows.
+"""Writes captures with h5py alone, from what docs/reference/capture-format.md says: any values, stored in any way that
+it allows.
 
 A tensor is a numpy array [samples, dims...] of the stored type (bfloat16 as uint16, float8 and uint4 as uint8, int4 as
 int8, bool as uint8).
@@ -156,7 +157,7 @@ def _type_name(item):
 
 
 def content_digest(file):
-    """The text of FORMAT.md, followed to the letter."""
+    """The text of docs/reference/capture-format.md, followed to the letter."""
     stream, paths = [], {"/": file}
     file.visititems(lambda path, item: paths.__setitem__(f"/{path}", item))
     for path in sorted(paths, key=str.encode):

@@ -353,7 +353,7 @@ static inline double combine_lanes(const double *lane, size_t n)
     return n == 1 ? lane[0] : combine_lanes(lane, n / 2) + combine_lanes(lane + n / 2, n / 2);
 }
 
-/* The sum of x[i] * y[i] (y NULL: of x[i]) by METRICS.md section 2. */
+/* The sum of x[i] * y[i] (y NULL: of x[i]) by docs/reference/metrics.md#sums. */
 static inline double lane_sum(const double *x, const double *y, size_t n)
 {
     double lane[ND_LANES];

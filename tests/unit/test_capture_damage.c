@@ -21,7 +21,8 @@ static char *golden(const char *name)
     return nd_strbuf_take(&path);
 }
 
-/* h5py wrote it from FORMAT.md alone: the format is not what our writer happens to do. */
+/* h5py wrote it from docs/reference/capture-format.md alone: the format is not what our
+ * writer happens to do. */
 static void capture_made_by_h5py_is_read(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* The engine against golden/oracle/compare, which tools/make_compare_oracle.py works out from METRICS.md in
- * exact arithmetic: every number to the bit, with every set of kernels. */
+/* The engine against golden/oracle/compare, which tools/make_compare_oracle.py works out from
+ * docs/reference/metrics.md in exact arithmetic: every number to the bit, with every set of kernels. */
 #include "support/main.h"
 
 #include <math.h>

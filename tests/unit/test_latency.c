@@ -55,7 +55,7 @@ static double dip_of(double *values, size_t n)
 }
 
 /* The examples are Hartigan's and those whose dip is plain; the whole was compared with an independent
- * implementation (LATENCY.md, section 5). */
+ * implementation (docs/science/latency.md#verdict). */
 static void dip_of_known_series_is_exact(void **state)
 {
     (void)state;

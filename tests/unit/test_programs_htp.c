@@ -169,7 +169,7 @@ static void products_of_words_are_bit_exact(void **state)
     assert_true(n_exact > 600);
 }
 
-/* HTP.md, "Open": where the folded zero point is just below a whole number. */
+/* docs/science/htp-arithmetic.md#open: where the folded zero point is just below a whole number. */
 static void products_of_calculated_words_are_nearly_exact_on_v69(void **state)
 {
     (void)state;

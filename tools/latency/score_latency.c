@@ -1,5 +1,5 @@
 /* How often the examination of latencies is right, over simulated series: the tables of
- * src/evidence/LATENCY.md. Usage: score_latency [SERIES [SEED]] | dip */
+ * docs/science/latency.md. Usage: score_latency [SERIES [SEED]] | dip */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

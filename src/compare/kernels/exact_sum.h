@@ -1,4 +1,5 @@
-/* Sums of doubles without rounding: a fixed-point number as wide as all of double. METRICS.md section 2.
+/* Sums of doubles without rounding: a fixed-point number as wide as all of double.
+ * docs/reference/metrics.md#sums.
  *
  * Adding and merging have no order: the same values give the same sum however they were split up. A struct of
  * zeros is the sum of nothing. There is room for 2^60 additions, those of merged sums counted. */

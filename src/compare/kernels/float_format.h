@@ -1,4 +1,4 @@
-/* Float types: their ranges, and rounding a double to one of them. METRICS.md section 5. */
+/* Float types: their ranges, and rounding a double to one of them. docs/reference/metrics.md#ulp. */
 #ifndef ND_COMPARE_FLOAT_FORMAT_H
 #define ND_COMPARE_FLOAT_FORMAT_H
 

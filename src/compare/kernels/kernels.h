@@ -2,8 +2,8 @@
  *
  * A block has at most ND_BLOCK elements and starts at a multiple of ND_BLOCK in its sample. Element i of a
  * block belongs to lane i % ND_LANES; in a lane elements are added in order, and lanes are combined by adding
- * neighbours (0+1, 2+3, ...) until one is left. So every instruction set gives the same bits. METRICS.md
- * section 2. Buffers of elements need no alignment; nothing is read beyond n elements. */
+ * neighbours (0+1, 2+3, ...) until one is left. So every instruction set gives the same bits.
+ * docs/reference/metrics.md#sums. Buffers of elements need no alignment; nothing is read beyond n elements. */
 #ifndef ND_COMPARE_KERNELS_H
 #define ND_COMPARE_KERNELS_H
 
@@ -57,7 +57,8 @@ struct nd_kernels {
     void (*load[ND_N_ELEM_KINDS])(const void *elems, size_t n, double zero, double *out);
     /* mask[i] = 1 where the bits of elements of 1 << log2_bytes bytes differ, else 0; returns how many do. */
     size_t (*mask[4])(const void *ref, const void *test, size_t n, uint8_t *mask);
-    /* Integers: |test - ref|, exact. Floats: how many floats of that type apart, as METRICS.md section 5 has it
+    /* Integers: |test - ref|, exact. Floats: how many floats of that type apart, as
+     * docs/reference/metrics.md#ulp has it
      * (+0 and -0 are 0 apart; infinities are the neighbours of the largest finite values; of NaNs any number).
      */
     void (*distance[ND_N_ELEM_KINDS])(const void *ref, const void *test, size_t n, uint64_t *out);

@@ -1,4 +1,4 @@
-/* How often values of which size were seen: bins of relative width 1/64. METRICS.md section 6.
+/* How often values of which size were seen: bins of relative width 1/64. docs/reference/metrics.md#errors.
  *
  * A bin holds the non-negative doubles with one exponent and one set of the six highest fraction bits, so that
  * every value is less than 1/64 above the lower edge of its bin and whole numbers below 128 have bins of their

@@ -1,4 +1,4 @@
-/* What must be counted before anything is averaged. METRICS.md section 8. */
+/* What must be counted before anything is averaged. docs/reference/metrics.md#accounting. */
 #include <math.h>
 
 #include "compare/metrics/account.h"

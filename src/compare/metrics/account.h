@@ -1,5 +1,5 @@
-/* One side of a pair, gathered block by block before the pairs that need it add it to their state. METRICS.md
- * section 8. */
+/* One side of a pair, gathered block by block before the pairs that need it add it to their state.
+ * docs/reference/metrics.md#accounting. */
 #ifndef ND_COMPARE_ACCOUNT_H
 #define ND_COMPARE_ACCOUNT_H
 

@@ -1,4 +1,4 @@
-/* Which elements differ at all. METRICS.md sections 1 and 3. */
+/* Which elements differ at all. docs/reference/metrics.md#elements and #bits. */
 #include "compare/metrics/states.h"
 
 static const struct nd_field fields[] = {

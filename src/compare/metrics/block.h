@@ -1,4 +1,5 @@
-/* One block of two tensors, worked out once for all metrics. METRICS.md sections 1, 5, 8 and 12. */
+/* One block of two tensors, worked out once for all metrics. docs/reference/metrics.md#elements, #ulp,
+ * #accounting and #mixed-types. */
 #ifndef ND_COMPARE_BLOCK_H
 #define ND_COMPARE_BLOCK_H
 

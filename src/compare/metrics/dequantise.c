@@ -1,4 +1,4 @@
-/* What is only the rounding of code to float. METRICS.md section 12. */
+/* What is only the rounding of code to float. docs/reference/metrics.md#mixed-types. */
 #include "compare/metrics/dequantise.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Codes against floats that stand for them: what is only the rounding of code to float. METRICS.md section 12.
+/* Codes against floats that stand for them: what is only the rounding of code to float.
+ * docs/reference/metrics.md#mixed-types.
  */
 #ifndef ND_COMPARE_DEQUANTISE_H
 #define ND_COMPARE_DEQUANTISE_H

@@ -1,4 +1,5 @@
-/* Model outputs as probabilities. METRICS.md section 9. Samples are added whole, by outputs.c. */
+/* Model outputs as probabilities. docs/reference/metrics.md#distributions. Samples are added whole, by
+ * outputs.c. */
 #include "compare/metrics/distribution.h"
 
 #include <math.h>

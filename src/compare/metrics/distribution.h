@@ -1,4 +1,4 @@
-/* One sample of a model output as probabilities. METRICS.md section 9. */
+/* One sample of a model output as probabilities. docs/reference/metrics.md#distributions. */
 #ifndef ND_COMPARE_DISTRIBUTION_H
 #define ND_COMPARE_DISTRIBUTION_H
 

@@ -1,4 +1,4 @@
-/* Absolute and relative errors. METRICS.md section 6. */
+/* Absolute and relative errors. docs/reference/metrics.md#errors. */
 #include <math.h>
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
 /* What the state of a metric is made of. Every kind of field merges by an operation without an order (exact
- * sums, extremes, unions), which is why results do not depend on threads or parts. METRICS.md section 20. */
+ * sums, extremes, unions), which is why results do not depend on threads or parts.
+ * docs/reference/metrics.md#parts. */
 #ifndef ND_COMPARE_FIELDS_H
 #define ND_COMPARE_FIELDS_H
 

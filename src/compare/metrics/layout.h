@@ -1,4 +1,5 @@
-/* One side of a pair: how its elements are stored and what they mean. METRICS.md sections 2 and 12. */
+/* One side of a pair: how its elements are stored and what they mean. docs/reference/metrics.md#sums and
+ * #mixed-types. */
 #ifndef ND_COMPARE_LAYOUT_H
 #define ND_COMPARE_LAYOUT_H
 

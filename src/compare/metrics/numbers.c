@@ -1,5 +1,5 @@
-/* Values that are no numbers, over all samples of what was read whole. METRICS.md section 8. Samples are added
- * by deliver.c. */
+/* Values that are no numbers, over all samples of what was read whole. docs/reference/metrics.md#accounting.
+ * Samples are added by deliver.c. */
 #include "compare/metrics/states.h"
 
 static const struct nd_field fields[] = {

@@ -1,4 +1,4 @@
-/* Tensors whose axes were exchanged. METRICS.md section 10. */
+/* Tensors whose axes were exchanged. docs/reference/metrics.md#structure. */
 #ifndef ND_COMPARE_PERMUTATION_H
 #define ND_COMPARE_PERMUTATION_H
 

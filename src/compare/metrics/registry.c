@@ -1,5 +1,5 @@
 /* The list of metrics, and what is done with all of them. A metric is a file, a line here, a state in states.h
- * and a section of METRICS.md. */
+ * and a section of docs/reference/metrics.md. */
 #include <stdlib.h>
 #include <string.h>
 

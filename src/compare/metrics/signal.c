@@ -1,4 +1,4 @@
-/* Energies of the signal and of the difference. METRICS.md section 7. */
+/* Energies of the signal and of the difference. docs/reference/metrics.md#signal. */
 #include <math.h>
 
 #include "compare/metrics/states.h"

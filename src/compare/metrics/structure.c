@@ -1,4 +1,4 @@
-/* Where the differing elements are. METRICS.md section 10. */
+/* Where the differing elements are. docs/reference/metrics.md#structure. */
 #include "base/error.h"
 #include "compare/metrics/permutation.h"
 #include "compare/metrics/states.h"

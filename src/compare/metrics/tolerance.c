@@ -1,4 +1,5 @@
-/* What fails the gates, and the smallest tolerance under which nothing would. METRICS.md sections 11 and 15. */
+/* What fails the gates, and the smallest tolerance under which nothing would. docs/reference/metrics.md#worst
+ * and #gates. */
 #include <math.h>
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* How many floats apart. METRICS.md section 5. */
+/* How many floats apart. docs/reference/metrics.md#ulp. */
 #include "compare/kernels/float_format.h"
 #include "compare/metrics/states.h"
 

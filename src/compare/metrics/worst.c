@@ -1,4 +1,4 @@
-/* The worst elements. METRICS.md section 11. */
+/* The worst elements. docs/reference/metrics.md#worst. */
 #include <math.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* What a unit's own mistakes do to the outputs: the quantised reference is run again with nothing but that
- * unit's local error put in. science.md 2.5: units are ranked by effect, and not by size. */
+ * unit's local error put in. Units are ranked by effect, and not by size. docs/science/theory.md#harm. */
 #ifndef ND_EXPLAIN_HARM_H
 #define ND_EXPLAIN_HARM_H
 

@@ -1,5 +1,5 @@
 /* Whether making intermediates visible changed what the device computes: its outputs are held against those of
- * a run of the model as it is. science.md 2.5. */
+ * a run of the model as it is. docs/science/theory.md#observer. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* What chipsets have in common. science.md 2.1: the plurality of their codes, element by element; lineages
- * vote, not devices, and where they do not agree the vote abstains. */
+/* What chipsets have in common: the plurality of their codes, element by element. Lineages vote, not devices,
+ * and where they do not agree the vote abstains. docs/science/theory.md#vote. */
 #ifndef ND_EXPLAIN_VOTE_H
 #define ND_EXPLAIN_VOTE_H
 

@@ -17,7 +17,7 @@
  * the device's.
  *
  * Programs that gave equal codes on everything seen are one class; a verdict is single when the set has one
- * class. What is not applicable to a unit is neither excluded nor counted. science.md 2.2 in other words. */
+ * class. What is not applicable to a unit is neither excluded nor counted. docs/science/theory.md#programs. */
 #ifndef ND_EXPLAIN_IDENTIFY_IDENTIFY_H
 #define ND_EXPLAIN_IDENTIFY_IDENTIFY_H
 

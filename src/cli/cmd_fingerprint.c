@@ -100,21 +100,43 @@ static void print_sheet(const json_t *sheet)
     }
 }
 
+/* A device that failed in every operator has no arithmetic that the datasheet could state. */
+static int judge_sheet(const json_t *sheet, const char *device)
+{
+    const char *section, *failure = NULL;
+    json_t *entries, *entry;
+    size_t i, n = 0, n_failed = 0;
+    json_object_foreach(json_object_get(sheet, "sections"), section, entries)
+    {
+        json_array_foreach(entries, i, entry)
+        {
+            bool has_failed = strcmp(cli_text_of(entry, "verdict"), "failed") == 0;
+            failure = failure == NULL && has_failed ? cli_text_of(entry, "failure") : failure;
+            n_failed += has_failed;
+            n++;
+        }
+    }
+    if (n_failed == 0 || n_failed < n)
+        return ND_EXIT_SAME;
+    cli_fail(CLI_E_RUNTIME_CALL, device, "device '%s' failed in all %zu operators that were tried: %s", device,
+             n, failure);
+    return ND_EXIT_DEVICE_FAILED;
+}
+
 static int finish(const struct values *values, const char *text)
 {
     if (values->output != NULL && cli_write_text(values->output, text, values->force) != 0)
         return ND_EXIT_TROUBLE;
-    if (values->json) {
-        cli_print_document(text);
-        return 0;
-    }
     json_t *sheet = json_loads(text, 0, NULL);
     if (sheet == NULL)
         return cli_fail_memory();
-    if (!values->quiet)
+    if (values->json)
+        cli_print_document(text);
+    else if (!values->quiet)
         print_sheet(sheet);
+    int exit_code = judge_sheet(sheet, values->device);
     json_decref(sheet);
-    return 0;
+    return exit_code;
 }
 
 static int take(const struct values *values)
@@ -296,7 +318,8 @@ const struct cli_command cmd_fingerprint = {
         "claimed was held against 100 000 fresh random codes; what could not be decided is said, with the "
         "probe "
         "that would decide it.\n"
-        "Exit code 0: done, or nothing differs; 1: the datasheets differ; 2: usage or I/O trouble.",
+        "Exit code 0: done, or nothing differs; 1: the datasheets differ; 2: usage or I/O trouble; 5: the "
+        "device failed in every operator.",
     .options = options,
     .min_operands = 0,
     .max_operands = 2,

@@ -5,28 +5,20 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "emulator/emulate_internal.h"
-
-/* The finaliser of splitmix64. */
-uint64_t nd_emu_mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
 
 uint64_t nd_emu_key(uint64_t seed, const char *name, uint64_t run)
 {
-    uint64_t key = nd_emu_mix(seed);
+    uint64_t key = nd_splitmix_hash(seed);
     for (; *name != '\0'; name++)
-        key = nd_emu_mix(key ^ (unsigned char)*name);
-    return nd_emu_mix(key ^ run);
+        key = nd_splitmix_hash(key ^ (unsigned char)*name);
+    return nd_splitmix_hash(key ^ run);
 }
 
 double nd_emu_uniform(uint64_t key, uint64_t i)
 {
-    return (double)(nd_emu_mix(key ^ nd_emu_mix(i)) >> 11) * 0x1p-53;
+    return nd_random_share(nd_splitmix_hash(key ^ nd_splitmix_hash(i)));
 }
 
 static double zero_point(const struct nd_exact_values *values, size_t i)
@@ -53,7 +45,7 @@ static size_t *make_cycle(size_t n, uint64_t seed)
     for (size_t c = 0; cycle != NULL && c < n; c++)
         cycle[c] = c;
     for (size_t c = n; cycle != NULL && c-- > 1;) {
-        size_t other = (size_t)(nd_emu_uniform(nd_emu_mix(seed), c) * (double)c), kept = cycle[c];
+        size_t other = (size_t)(nd_emu_uniform(nd_splitmix_hash(seed), c) * (double)c), kept = cycle[c];
         cycle[c] = cycle[other];
         cycle[other] = kept;
     }

@@ -80,7 +80,6 @@ struct nd_emulator {
 
 /* ---- randomness ---- */
 
-uint64_t nd_emu_mix(uint64_t x);
 /* What makes the numbers of one tensor in one run; uniform is in [0, 1). */
 uint64_t nd_emu_key(uint64_t seed, const char *name, uint64_t run);
 double nd_emu_uniform(uint64_t key, uint64_t i);

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "explain/internal.h"
 #include "stats/resample.h"
 
@@ -15,7 +16,7 @@ static void draw(const struct nd_explain_energies *samples, size_t n, uint64_t *
 {
     struct nd_explain_energies sum = {0};
     for (size_t i = 0; i < n; i++) {
-        const struct nd_explain_energies *s = &samples[nd_random_below(state, n)];
+        const struct nd_explain_energies *s = &samples[nd_splitmix_below(state, n)];
         sum.n_codes += s->n_codes;
         sum.quantisation += s->quantisation;
         sum.divergence += s->divergence;

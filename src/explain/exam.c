@@ -8,6 +8,7 @@
 #include "arith/transposed.h"
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
 
 enum {
     MOST_SAMPLES = 64, /* of a unit */
@@ -300,8 +301,7 @@ static double step_of(size_t pattern, uint64_t *random)
 {
     if (pattern < 2)
         return pattern == 0 ? 0.5 : -0.5;
-    *random = *random * 6364136223846793005u + 1442695040888963407u; /* Knuth's MMIX */
-    return *random >> 63 != 0 ? 0.5 : -0.5;
+    return nd_random_next(random) >> 30 != 0 ? 0.5 : -0.5; /* the highest of its 31 bits */
 }
 
 /* What such an operator leaves at the end of its codes was not cut off. */

@@ -1,28 +1,21 @@
 /* Random vectors that tell accumulators apart. */
+#include "base/random.h"
 #include "fingerprint/accumulator.h"
 
 #include <math.h>
 
 enum { N_TERMS = ND_BATTERY_TERMS };
 
-static uint64_t next(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15U;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-    return z ^ z >> 31;
-}
-
 /* low to high, both included. */
 static int between(uint64_t *state, int low, int high)
 {
-    return low + (int)(next(state) % (uint64_t)(high - low + 1));
+    return low + (int)(nd_splitmix_next(state) % (uint64_t)(high - low + 1));
 }
 
 /* +-1.xxx 2^exponent, of n_bits fraction bits; below 2^-14 cut to what half precision has there. */
 static float half_number(uint64_t *state, int exponent, int n_bits)
 {
-    uint64_t random = next(state);
+    uint64_t random = nd_splitmix_next(state);
     int fraction = (int)(random >> 32 & 1023) & ~((1 << (10 - n_bits)) - 1), significand = 1024 + fraction;
     if (exponent < -14) {
         significand >>= exponent < -25 ? 11 : -14 - exponent;
@@ -57,16 +50,16 @@ static void fill_row(uint64_t *state, uint64_t kind, float *x)
     for (int i = 0; i < N_TERMS; i++)
         x[i] = half_number(state, between(state, kinds[kind].low, kinds[kind].high), kinds[kind].n_bits);
     /* With gaps, so that few terms meet. */
-    if (next(state) % 4 == 0)
+    if (nd_splitmix_next(state) % 4 == 0)
         for (int i = 0; i < N_TERMS; i++)
-            x[i] = next(state) % 4 == 0 ? x[i] : 0;
+            x[i] = nd_splitmix_next(state) % 4 == 0 ? x[i] : 0;
 }
 
 static uint64_t start(uint64_t seed, uint64_t index, uint64_t stream)
 {
     uint64_t state = seed;
-    state = next(&state) ^ index;
-    return next(&state) ^ stream;
+    state = nd_splitmix_next(&state) ^ index;
+    return nd_splitmix_next(&state) ^ stream;
 }
 
 void nd_accumulator_random_weights(uint64_t seed, uint64_t index, float w[ND_BATTERY_TERMS])
@@ -92,5 +85,5 @@ void nd_accumulator_random_rows(uint64_t seed, uint64_t index, size_t n_rows, fl
 {
     uint64_t state = start(seed, index, 2);
     for (size_t i = 0; i < n_rows; i++)
-        fill_row(&state, next(&state) % 10, x + i * N_TERMS);
+        fill_row(&state, nd_splitmix_next(&state) % 10, x + i * N_TERMS);
 }

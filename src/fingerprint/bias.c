@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "fingerprint/fresh.h"
-#include "fingerprint/random.h"
 
 enum { ZERO_X = 128, LARGE = 127, N_COLUMNS = 128 };
 

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "fingerprint/fresh.h"
-#include "fingerprint/random.h"
 
 enum { MOST_GRIDS = ND_ELEMENTWISE_GRIDS + 10, SIDE = 256 };
 

@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/random.h"
 #include "fingerprint/elementwise.h"
-#include "fingerprint/random.h"
 
 static int64_t draw_code(uint64_t *seed, int64_t low, int64_t high)
 {
@@ -82,7 +82,7 @@ struct nd_elementwise_scales nd_elementwise_choose(enum nd_elementwise_op op, si
 
 static uint64_t mix(uint64_t hash, uint64_t value)
 {
-    return (hash ^ value) * 0x9E3779B97F4A7C15u + (hash >> 29);
+    return (hash ^ value) * ND_SPLITMIX_GAMMA + (hash >> 29);
 }
 
 /* Equal where the codes of all pairs are, as far as is looked at: of fixed point its numbers, otherwise the

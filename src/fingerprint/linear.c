@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "fingerprint/fresh.h"
-#include "fingerprint/random.h"
 
 enum {
     N_LARGE = 8,           /* weights of 127, for the coarse part of an accumulator */

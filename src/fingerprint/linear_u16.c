@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "fingerprint/ask.h"
-#include "fingerprint/random.h"
 
 enum { UNIT = 256, GREATEST_CODE = 65535 };
 

@@ -6,9 +6,9 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "fingerprint/ask.h"
 #include "fingerprint/linear.h"
-#include "fingerprint/random.h"
 #include "fingerprint/scalar.h"
 #include "fingerprint/section.h"
 

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "fingerprint/ask.h"
 #include "fingerprint/linear.h"
 #include "fingerprint/mean.h"
-#include "fingerprint/random.h"
 #include "fingerprint/section.h"
 
 static const char types[] = "u8 -> u8";

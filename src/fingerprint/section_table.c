@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "fingerprint/ask.h"
-#include "fingerprint/random.h"
 #include "fingerprint/scalar.h"
 #include "fingerprint/section.h"
 

@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "fingerprint/fresh.h"
-#include "fingerprint/random.h"
 
 enum { GREATEST_CODE = 255, ZERO_X = 128 };
 

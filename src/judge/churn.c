@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "stats/resample.h"
 
 size_t nd_churn_pair_index(size_t n_devices, size_t ref, size_t test)
@@ -86,7 +87,7 @@ static void mean_of(const double *n_pairs_differing, double confidence, uint64_t
     for (size_t d = 0; d < ND_DRAWS; d++) {
         double drawn = 0;
         for (size_t i = 0; i < n; i++)
-            drawn += n_pairs_differing[nd_random_below(&seed, n)];
+            drawn += n_pairs_differing[nd_splitmix_below(&seed, n)];
         draws[d] = drawn / size;
     }
     churn->mean_interval = nd_percentiles(draws, ND_DRAWS, confidence);

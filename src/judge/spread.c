@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "judge/patterns.h"
 #include "stats/normal.h"
 #include "stats/resample.h"
@@ -104,7 +105,7 @@ static void draw(struct work *w)
         for (size_t p = 0; p < w->patterns.n; p++)
             w->counts[p] = 0;
         for (size_t i = 0; i < n; i++)
-            w->counts[w->patterns.of_sample[nd_random_below(&state, n)]]++;
+            w->counts[w->patterns.of_sample[nd_splitmix_below(&state, n)]]++;
         for (enum family f = PAIRS; f < N_FAMILIES; f++)
             w->draws[f * ND_DRAWS + d] = largest_t(w, f);
     }

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "stats/resample.h"
 #include "stats/softmath.h"
 
@@ -75,7 +76,7 @@ static void draw(const struct nd_target_sums *ref, const struct nd_target_sums *
 {
     struct nd_target_sums drawn_ref = {0}, drawn_test = {0};
     for (size_t i = 0; i < n; i++) {
-        size_t sample = nd_random_below(state, n);
+        size_t sample = nd_splitmix_below(state, n);
         add(&drawn_ref, &ref[sample]);
         add(&drawn_test, &test[sample]);
     }

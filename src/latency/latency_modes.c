@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "latency/latency.h"
 #include "stats/change.h"
 #include "stats/mixture.h"
@@ -25,7 +26,7 @@ static void take_logarithms(struct nd_timed *timed, const struct nd_latency_opti
     uint64_t state = options->seed;
     for (size_t i = 0; i < timed->n; i++) {
         /* Two halves make a triangle: its sums over the grid have no steps for a mode to sit on. */
-        double jitter = tick > 0 ? (nd_series_uniform(&state) - nd_series_uniform(&state)) * tick : 0;
+        double jitter = tick > 0 ? (nd_splitmix_uniform(&state) - nd_splitmix_uniform(&state)) * tick : 0;
         timed->levels[i] = log(timed->us[i] + jitter);
     }
 }

@@ -1,17 +1,8 @@
 /* uniform: a counter-based generator, so that an element depends on nothing but its own place.
  * docs/reference/probes.md#uniform. */
+#include "base/random.h"
 #include "probe/element.h"
 #include "probe/generate.h"
-
-static const uint64_t golden_gamma = 0x9e3779b97f4a7c15u;
-
-/* The output function of SplitMix64. */
-static uint64_t mix(uint64_t z)
-{
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
 
 /* FNV-1a, 64 bits. */
 static uint64_t hash_name(const char *name)
@@ -30,7 +21,7 @@ static float uniform_float(uint64_t bits, const struct nd_quantiser *quantiser, 
     double scale = (double)quantiser->quant->scale[channel];
     double low = scale * (double)(quantiser->code_min - quantiser->quant->zero_point[channel]);
     double width = scale * (double)(quantiser->code_max - quantiser->code_min);
-    double share = (double)(bits >> 11) * 0x1p-53;
+    double share = nd_random_share(bits);
     double offset = share * width;
     return (float)(low + offset);
 }
@@ -50,11 +41,11 @@ enum nd_status nd_generate_uniform(const struct nd_probe_target *target, const s
     struct nd_code_range range = {0, 1, 1}; /* of bool */
     if (nd_dtype_is_integer(target->dtype))
         range = nd_code_range_of_input(target);
-    uint64_t stream = mix(mix(args->seed) ^ hash_name(target->name));
+    uint64_t stream = nd_splitmix_output(nd_splitmix_output(args->seed) ^ hash_name(target->name));
     for (size_t sample = 0; sample < args->n_samples; sample++) {
-        uint64_t state = mix(stream + sample * golden_gamma);
+        uint64_t state = nd_splitmix_output(stream + sample * ND_SPLITMIX_GAMMA);
         for (size_t i = 0; i < n; i++) {
-            uint64_t bits = mix(state + (i + 1) * golden_gamma);
+            uint64_t bits = nd_splitmix_output(state + (i + 1) * ND_SPLITMIX_GAMMA);
             if (is_float)
                 nd_element_put_float(target->dtype, data, sample * n + i, uniform_float(bits, &quantiser, i));
             else

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/random.h"
 #include "stats/series.h"
 
 enum { N_MOMENTS = 4 };
@@ -45,7 +46,7 @@ static struct estimate draw(const double *relative, size_t n, size_t block, uint
     double sums[N_MOMENTS] = {0};
     for (size_t taken = 0; taken < n;) {
         /* Unbiased enough: n is far below 2^32. */
-        size_t at = (size_t)(((nd_series_random(state) >> 32) * (uint64_t)n) >> 32);
+        size_t at = nd_splitmix_below(state, n);
         for (size_t k = 0; k < block && taken < n; k++, taken++) {
             add_powers(sums, relative[at]);
             at = at + 1 < n ? at + 1 : 0;

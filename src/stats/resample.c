@@ -4,16 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-size_t nd_random_below(uint64_t *state, size_t n)
-{
-    assert(n > 0 && n <= UINT32_MAX);
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    z ^= z >> 31;
-    return (size_t)((z >> 32) * n >> 32);
-}
-
 static int compare_reals(const void *a, const void *b)
 {
     const double *x = a, *y = b;

@@ -13,9 +13,6 @@ enum { ND_DRAWS = 2000 };
 /* Below this many samples that tell anything a bootstrap cannot know what it has not seen. */
 enum { ND_FEW = 10 };
 
-/* A number below n, 0 < n < 2^32, from splitmix64. */
-size_t nd_random_below(uint64_t *state, size_t n);
-
 /* The two-sided percentile interval of n > 0 draws; infinities allowed, no NaN. Sorts them. */
 struct nd_interval nd_percentiles(double *draws, size_t n, double confidence);
 

@@ -4,19 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-uint64_t nd_series_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-double nd_series_uniform(uint64_t *state)
-{
-    return (double)(nd_series_random(state) >> 11) * 0x1p-53;
-}
-
 static int by_value(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

@@ -8,12 +8,6 @@
 
 #include "base/error.h"
 
-/* The next number of SplitMix64. */
-uint64_t nd_series_random(uint64_t *state);
-
-/* Uniform in [0, 1), of 53 bits. */
-double nd_series_uniform(uint64_t *state);
-
 /* Sorts in increasing order; there is no NaN. */
 void nd_series_sort(double *values, size_t n);
 

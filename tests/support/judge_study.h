@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/random.h"
 #include "judge/spread.h"
 #include "stats/paired.h"
 #include "stats/resample.h"
@@ -20,7 +21,7 @@ struct study {
 
 static inline double study_uniform(uint64_t *state)
 {
-    return (double)nd_random_below(state, 0xffffffffu) / 0xffffffffu;
+    return (double)nd_splitmix_below(state, 0xffffffffu) / 0xffffffffu;
 }
 
 static inline struct nd_paired study_draw(const struct study *study, uint64_t *state)

@@ -8,17 +8,18 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "stats/series.h"
 
 static inline double series_normal(uint64_t *state)
 {
-    double u = 1 - nd_series_uniform(state), v = nd_series_uniform(state);
+    double u = 1 - nd_splitmix_uniform(state), v = nd_splitmix_uniform(state);
     return sqrt(-2 * log(u)) * cos(6.283185307179586 * v);
 }
 
 static inline double series_exponential(uint64_t *state)
 {
-    return -log(1 - nd_series_uniform(state));
+    return -log(1 - nd_splitmix_uniform(state));
 }
 
 /* What a run of one kind takes. */
@@ -52,7 +53,7 @@ static inline void series_lognormal(double *us, size_t n, uint64_t *state)
 static inline void series_outliers(double *us, size_t n, uint64_t *state)
 {
     for (size_t i = 0; i < n; i++)
-        us[i] = series_run(0.03, state) * (nd_series_uniform(state) < 0.02 ? 3 : 1);
+        us[i] = series_run(0.03, state) * (nd_splitmix_uniform(state) < 0.02 ? 3 : 1);
 }
 
 /* A normal core and exponential waiting on top. */
@@ -105,7 +106,7 @@ static inline void series_coarse_timer(double *us, size_t n, uint64_t *state)
 static inline void series_uniform(double *us, size_t n, uint64_t *state)
 {
     for (size_t i = 0; i < n; i++)
-        us[i] = 900 + 200 * nd_series_uniform(state);
+        us[i] = 900 + 200 * nd_splitmix_uniform(state);
 }
 
 /* ---- two kinds ---- */
@@ -113,7 +114,7 @@ static inline void series_uniform(double *us, size_t n, uint64_t *state)
 static inline void series_two(double *us, size_t n, double share, double sigmas, uint64_t *state)
 {
     for (size_t i = 0; i < n; i++)
-        us[i] = series_run(0.02, state) + (nd_series_uniform(state) < share ? 20 * sigmas : 0);
+        us[i] = series_run(0.02, state) + (nd_splitmix_uniform(state) < share ? 20 * sigmas : 0);
 }
 
 static inline void series_two_5(double *us, size_t n, uint64_t *state)
@@ -135,7 +136,7 @@ static inline void series_two_rare(double *us, size_t n, uint64_t *state)
 static inline void series_two_skewed(double *us, size_t n, uint64_t *state)
 {
     for (size_t i = 0; i < n; i++)
-        us[i] = 1000 * exp(0.15 * series_normal(state)) * (nd_series_uniform(state) < 0.4 ? 2 : 1);
+        us[i] = 1000 * exp(0.15 * series_normal(state)) * (nd_splitmix_uniform(state) < 0.4 ? 2 : 1);
 }
 
 /* As series_two_5 with 2 % of outliers. */
@@ -143,7 +144,7 @@ static inline void series_two_outliers(double *us, size_t n, uint64_t *state)
 {
     series_two(us, n, 0.2, 5, state);
     for (size_t i = 0; i < n; i++)
-        us[i] *= nd_series_uniform(state) < 0.02 ? 4 : 1;
+        us[i] *= nd_splitmix_uniform(state) < 0.02 ? 4 : 1;
 }
 
 /* Slow runs come in bursts: a run is as the one before it with probability 0.9. */
@@ -151,8 +152,8 @@ static inline void series_two_bursts(double *us, size_t n, uint64_t *state)
 {
     bool is_slow = false;
     for (size_t i = 0; i < n; i++) {
-        if (nd_series_uniform(state) < 0.1)
-            is_slow = nd_series_uniform(state) < 0.3;
+        if (nd_splitmix_uniform(state) < 0.1)
+            is_slow = nd_splitmix_uniform(state) < 0.3;
         us[i] = series_run(0.02, state) + (is_slow ? 200 : 0);
     }
 }

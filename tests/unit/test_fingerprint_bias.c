@@ -8,8 +8,8 @@
 
 #include "arith/requantise.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "fingerprint/bias.h"
-#include "fingerprint/random.h"
 #include "fingerprint/section.h"
 #include "support/scratch.h"
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "fingerprint/elementwise.h"
-#include "fingerprint/random.h"
 
 /* ---- formulas ---- */
 

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "fingerprint/linear_u16.h"
-#include "fingerprint/random.h"
 
 enum { N_CODES = 4096 };
 

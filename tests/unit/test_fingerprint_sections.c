@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "fingerprint/ask.h"
 #include "fingerprint/mean.h"
-#include "fingerprint/random.h"
 #include "fingerprint/scalar.h"
 #include "fingerprint/section.h"
 #include "support/assert_bits.h"

@@ -75,7 +75,7 @@ static void mean_churn_is_drawn_with_its_seed(void **state)
     uint64_t seed = 5;
     print_message("# seed %llu\n", (unsigned long long)seed);
     for (size_t i = 0; i < N_DEVICES * N_SAMPLES; i++)
-        classes[i] = nd_random_below(&seed, 20) == 0; /* two differ with probability 0.095 */
+        classes[i] = nd_splitmix_below(&seed, 20) == 0; /* two differ with probability 0.095 */
     struct nd_predictions in = {N_DEVICES, N_SAMPLES, classes, NULL};
     struct nd_churn a, b;
     assert_int_equal(nd_churn_measure(&in, 0.95, 1, &a, NULL), ND_OK);

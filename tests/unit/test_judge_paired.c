@@ -76,9 +76,9 @@ static void total_disagreement_reaches_the_end(void **state)
 
 static struct nd_paired random_table(uint64_t *state)
 {
-    size_t n = 1 + nd_random_below(state, 300);
-    return (struct nd_paired){nd_random_below(state, n), nd_random_below(state, n), nd_random_below(state, n),
-                              nd_random_below(state, n) + 1};
+    size_t n = 1 + nd_splitmix_below(state, 300);
+    return (struct nd_paired){nd_splitmix_below(state, n), nd_splitmix_below(state, n),
+                              nd_splitmix_below(state, n), nd_splitmix_below(state, n) + 1};
 }
 
 static void exchanged_sides_mirror(void **state)

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/error.h"
+#include "base/random.h"
 #include "capture/write.h"
 #include "latency/latency.h"
 #include "npudiff/evidence.h"
@@ -80,7 +81,7 @@ static void dip_limit_is_passed_by_one_uniform_series_in_a_hundred(void **state)
     print_message("# seed %llu\n", (unsigned long long)seed);
     for (size_t k = 0; k < 4000; k++) {
         for (size_t i = 0; i < 100; i++)
-            values[i] = nd_series_uniform(&random);
+            values[i] = nd_splitmix_uniform(&random);
         n_above += dip_of(values, 100) > nd_series_dip_limit(100);
     }
     assert_in_range(n_above, 20, 64); /* 40 expected, deviation 6.3 */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "npudiff/evidence.h"
 #include "npudiff/parse.h"
 #include "stats/mixture.h"
@@ -106,7 +107,7 @@ static int print_dip(void)
         size_t n = sizes[i], n_draws = n <= 1000 ? 20000 : 4000;
         for (size_t k = 0; k < n_draws; k++) {
             for (size_t j = 0; j < n; j++)
-                values[j] = nd_series_uniform(&state);
+                values[j] = nd_splitmix_uniform(&state);
             nd_series_sort(values, n);
             if (nd_series_dip(values, n, &dips[k], NULL) != ND_OK)
                 return 2;

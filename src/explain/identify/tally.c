@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/random.h"
 #include "explain/identify/internal.h"
 
 /* What the elements of one channel share, for every program. */
@@ -26,15 +27,6 @@ struct work {
 
 /* Whole numbers that all floats hold: every program gives them. */
 static const double largest_short = 256;
-
-/* The finaliser of splitmix64. */
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
 
 /* ---- channels ---- */
 
@@ -114,7 +106,7 @@ static uint64_t sign(const struct nd_arithmetic_outcome *outcome, uint64_t weigh
 {
     uint64_t token = (uint64_t)(int64_t)outcome->code;
     if (outcome->p > 0 && outcome->other != outcome->code)
-        token += mix((uint64_t)(outcome->p * 0x1p52) + (uint64_t)(int64_t)outcome->other);
+        token += nd_splitmix_hash((uint64_t)(outcome->p * 0x1p52) + (uint64_t)(int64_t)outcome->other);
     return token * weight;
 }
 
@@ -239,7 +231,8 @@ enum nd_status nd_identify_unit(struct nd_identify_tally *tally, const struct nd
             element.a = nd_arithmetic_accumulator(element.v, channel->scaling.scale,
                                                   &sample->steps[sample->n_steps > 1 ? c : 0]);
         tally->n++;
-        count_programs(&w, channel, &element, sample->given[i], mix(sample->key ^ mix(i)) | 1);
+        count_programs(&w, channel, &element, sample->given[i],
+                       nd_splitmix_hash(sample->key ^ nd_splitmix_hash(i)) | 1);
         count_threshold(&w, &channel->scaling, &element.place, sample->given[i], c);
     }
     free(w.channels);

@@ -1,20 +1,12 @@
 #include "npudiff/parse.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
-static locale_t c_locale;
-
-static void make_c_locale(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
+#include "base/c_locale.h"
 
 static bool has_only_digits(const char *text)
 {
@@ -49,9 +41,8 @@ bool nd_parse_double(const char *text, double *out)
 {
     if (text[0] == '\0' || text[strspn(text, "0123456789+-.eE")] != '\0')
         return false;
-    pthread_once(&c_locale_once, make_c_locale);
     char *end;
-    locale_t before = uselocale(c_locale);
+    locale_t before = nd_use_c_locale();
     double value = strtod(text, &end);
     uselocale(before);
     if (*end != '\0' || end == text || !isfinite(value))
@@ -66,8 +57,7 @@ char *nd_format_double(double value, char buf[])
         return strcpy(buf, "NaN");
     if (isinf(value))
         return strcpy(buf, value > 0 ? "Infinity" : "-Infinity");
-    pthread_once(&c_locale_once, make_c_locale);
-    locale_t before = uselocale(c_locale);
+    locale_t before = nd_use_c_locale();
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(buf, 32, "%.*g", digits, value);
         if (strtod(buf, NULL) == value)

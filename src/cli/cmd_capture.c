@@ -43,12 +43,6 @@ struct values {
 
 /* ---- preparing ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* Devices, and where their captures go. */
 static enum nd_status prepare_cells(const struct values *values, struct cli_fleet *fleet, int *usage,
                                     struct nd_error *err)
@@ -56,7 +50,7 @@ static enum nd_status prepare_cells(const struct values *values, struct cli_flee
     enum nd_status status = cli_fleet_set_devices(fleet, &values->devices, err);
     if (status != ND_OK)
         return status;
-    if (ends_with(values->output, ".h5")) {
+    if (cli_ends_with(values->output, ".h5")) {
         if (fleet->n_cells > 1) {
             *usage = cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'",
                                      values->output);
@@ -75,7 +69,7 @@ static int check_outputs(const struct values *values, const struct cli_fleet *fl
 {
     static const char remedy[] = "--force replaces it, --resume keeps what is complete and makes the rest";
     int exit_code = 0;
-    bool is_folder = !ends_with(values->output, ".h5");
+    bool is_folder = !cli_ends_with(values->output, ".h5");
     if (is_folder && access(values->output, F_OK) != 0)
         return 0; /* it is made */
     for (size_t i = 0; i < fleet->n_cells && exit_code == 0; i++)
@@ -147,7 +141,7 @@ static int capture_model(const struct values *values, struct nd_model *model, st
         status = cli_resume(&fleet, &err);
     if (status != ND_OK) {
         exit_code = usage != 0 ? usage : cli_report_error(&err);
-    } else if (ends_with(values->output, ".h5")) {
+    } else if (cli_ends_with(values->output, ".h5")) {
         exit_code = cli_fleet_capture(&fleet);
     } else if (cli_make_folder(values->output, &n_old)) {
         exit_code = cli_fleet_capture(&fleet);
@@ -165,7 +159,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_model *model = NULL;
     if (values->devices.n == 0 || values->output == NULL)
         return cli_usage_error("capture", "%s is needed", values->devices.n == 0 ? "-d DEVICE" : "-o DIR");
-    if (values->devices.n > 1 && ends_with(values->output, ".h5"))
+    if (values->devices.n > 1 && cli_ends_with(values->output, ".h5"))
         return cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'",
                                values->output);
     if (values->resume && values->force)

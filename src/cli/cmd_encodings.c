@@ -15,12 +15,6 @@ struct values {
     bool json;
 };
 
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), m = strlen(end);
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
-
 /* ---- what can state encodings ---- */
 
 static enum nd_status of_capture(const char *path, struct nd_encodings **out, struct nd_error *err)
@@ -52,9 +46,9 @@ static enum nd_status of_model(const char *path, struct nd_encodings **out, stru
 
 static enum nd_status read_any(const char *path, struct nd_encodings **out, struct nd_error *err)
 {
-    if (ends_with(path, ".onnx"))
+    if (cli_ends_with(path, ".onnx"))
         return of_model(path, out, err);
-    return ends_with(path, ".h5") ? of_capture(path, out, err) : nd_encodings_read(path, out, err);
+    return cli_ends_with(path, ".h5") ? of_capture(path, out, err) : nd_encodings_read(path, out, err);
 }
 
 /* ---- subcommands ---- */

@@ -87,18 +87,12 @@ static void print_json(const char *output, const struct nd_import_result *result
     json_decref(root);
 }
 
-static bool has_extension(const char *path, const char *extension)
-{
-    size_t n = strlen(path), m = strlen(extension);
-    return n > m && strcmp(path + n - m, extension) == 0;
-}
-
 /* Files are told from TENSOR=EDGE by their extension. The short forms move to the front of the list. */
 static int sort_maps(struct cli_list *maps, struct nd_import_options *options)
 {
     for (size_t i = 0; i < maps->n; i++) {
         const char *text = maps->items[i];
-        if (strchr(text, '=') != NULL && !has_extension(text, ".yaml") && !has_extension(text, ".yml"))
+        if (strchr(text, '=') != NULL && !cli_ends_with(text, ".yaml") && !cli_ends_with(text, ".yml"))
             maps->items[options->n_names++] = text;
         else if (options->map != NULL)
             return cli_usage_error("import", "--map takes one file; '%s' is the second", text);

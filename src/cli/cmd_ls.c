@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/rows.h"
 #include "npudiff/capture.h"
 #include "npudiff/model.h"
@@ -89,20 +90,13 @@ static int list_model(const struct values *values, const char *path)
     return cli_print_rows("edges", rows, columns, values->json);
 }
 
-static bool is_model(const char *path)
-{
-    static const char end[] = ".onnx";
-    size_t n = strlen(path);
-    return n >= strlen(end) && strcmp(path + n - strlen(end), end) == 0;
-}
-
 /* ---- the command ---- */
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     (void)n_operands;
     const struct values *values = context;
-    if (is_model(operands[0]))
+    if (cli_ends_with(operands[0], ".onnx"))
         return list_model(values, operands[0]);
     struct nd_error err = {0};
     struct nd_capture *capture = NULL;

@@ -31,6 +31,12 @@ int cli_write_text(const char *path, const char *text, bool replace)
     return is_written ? 0 : cli_fail(CLI_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
 }
 
+bool cli_ends_with(const char *text, const char *end)
+{
+    size_t n = strlen(text), n_end = strlen(end);
+    return n >= n_end && memcmp(text + n - n_end, end, n_end) == 0;
+}
+
 bool cli_is_hdf5(const char *path)
 {
     static const char signature[] = "\x89HDF\r\n\x1a\n";

@@ -23,4 +23,7 @@ int cli_check_output_folder(const char *path, bool is_forced, const char *remedy
  */
 bool cli_is_hdf5(const char *path);
 
+/* Whether text ends in `end`, such as ".h5". */
+bool cli_ends_with(const char *text, const char *end);
+
 #endif

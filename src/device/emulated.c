@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sha256.h"
+#include "base/text.h"
 
 /* A file being read. */
 struct profile {
@@ -127,8 +128,7 @@ static enum nd_status read_yaml(struct profile *profile, const char *text, size_
 
 static bool is_file_name(const char *what)
 {
-    size_t n = strlen(what);
-    return (n > 5 && strcmp(what + n - 5, ".yaml") == 0) || (n > 4 && strcmp(what + n - 4, ".yml") == 0);
+    return nd_stem_bytes(what, ".yaml") > 0 || nd_stem_bytes(what, ".yml") > 0;
 }
 
 enum nd_status nd_profile_read(const char *what, struct nd_emulation *out, struct nd_profile_file *file,

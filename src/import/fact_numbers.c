@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "import/grid.h"
 #include "import/npy_array.h"
 #include "npudiff/parse.h"
@@ -105,8 +106,8 @@ enum nd_status nd_stated_numbers(const struct nd_statements *statements, enum nd
     if (path == NULL)
         return nd_fail_memory(err);
     double *numbers = NULL;
-    enum nd_status status = nd_user_has_extension(path, ".npy") ? read_npy(path, &numbers, n, err)
-                                                                : read_text(path, &numbers, n, err);
+    enum nd_status status =
+        nd_ends_with(path, ".npy") ? read_npy(path, &numbers, n, err) : read_text(path, &numbers, n, err);
     if (status != ND_OK) {
         nd_error_context(err, "%s, '%s'", statement->where, nd_stated_name(key));
         free(numbers);

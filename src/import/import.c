@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "import/formats.h"
 #include "import/write_facts.h"
 #include "npudiff/probe.h"
@@ -70,7 +71,7 @@ static enum nd_status add_inputs(const struct nd_import_options *options, struct
         return nd_fail(err, ND_E_IMPORT_OPTION, options->inputs, "--inputs is given, but %s",
                        "the files hold inputs themselves");
     enum nd_status status;
-    if (nd_user_has_extension(options->inputs, ".h5"))
+    if (nd_ends_with(options->inputs, ".h5"))
         status = nd_aihub_add(imported, ND_IMPORTED_INPUT, options->inputs, err);
     else if (options->model != NULL)
         status = add_probe(options, imported, err);

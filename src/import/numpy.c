@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "capture/link_names.h"
 #include "import/formats.h"
 #include "import/npy_array.h"
@@ -75,9 +76,9 @@ static enum nd_status add_npz(const struct adding *to, const char *path, struct 
 
 static enum nd_status add_file(const struct adding *to, const char *path, struct nd_error *err)
 {
-    if (nd_user_has_extension(path, ".npz"))
+    if (nd_ends_with(path, ".npz"))
         return add_npz(to, path, err);
-    if (nd_user_has_extension(path, ".npy"))
+    if (nd_ends_with(path, ".npy"))
         return add_npy(to, path, err);
     return nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' is neither .npz nor .npy by its name", path);
 }
@@ -92,8 +93,7 @@ static enum nd_status add_folder(const struct adding *to, const char *path, stru
     enum nd_status status = ND_OK;
     for (int i = 0; i < n; i++) {
         const char *name = entries[i]->d_name;
-        bool is_array =
-            name[0] != '.' && (nd_user_has_extension(name, ".npy") || nd_user_has_extension(name, ".npz"));
+        bool is_array = name[0] != '.' && (nd_ends_with(name, ".npy") || nd_ends_with(name, ".npz"));
         if (is_array && status == ND_OK) {
             char *file = nd_path_join(path, name);
             status = file != NULL ? add_file(to, file, err) : nd_fail_memory(err);

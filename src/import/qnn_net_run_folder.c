@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "import/qnn_net_run.h"
 #include "npudiff/parse.h"
 
@@ -260,13 +261,6 @@ enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err)
 
 /* ---- tensors ---- */
 
-/* The bytes before the suffix, or 0. */
-static size_t stem_of(const char *name, const char *suffix)
-{
-    size_t n = strlen(name), m = strlen(suffix);
-    return n > m && strcmp(name + n - m, suffix) == 0 ? n - m : 0;
-}
-
 static struct nd_qnr_tensor *find_tensor(const struct nd_qnr *run, const char *stem)
 {
     for (size_t i = 0; i < run->n_tensors; i++)
@@ -287,11 +281,11 @@ static enum nd_status is_native_of(const struct nd_qnr *run, const char *name, b
                                    struct nd_error *err)
 {
     const struct nd_qnr_list *list = stated_outputs(run);
-    size_t n_native = stem_of(name, native_suffix);
+    size_t n_native = nd_stem_bytes(name, native_suffix);
     *is_native = n_native > 0;
     if (n_native == 0 || list == NULL)
         return ND_OK;
-    char *whole = strndup(name, stem_of(name, raw_suffix)), *stem = strndup(name, n_native);
+    char *whole = strndup(name, nd_stem_bytes(name, raw_suffix)), *stem = strndup(name, n_native);
     bool has_whole = whole != NULL && nd_qnr_find(list, whole) != NULL;
     bool has_stem = stem != NULL && nd_qnr_find(list, stem) != NULL;
     enum nd_status status = whole != NULL && stem != NULL ? ND_OK : nd_fail_memory(err);
@@ -307,13 +301,13 @@ static enum nd_status is_native_of(const struct nd_qnr *run, const char *name, b
 static enum nd_status add_file(struct nd_qnr *run, const char *name, struct nd_error *err)
 {
     bool is_native = false;
-    size_t n_sidecar = stem_of(name, sidecar_suffix), n_raw = stem_of(name, raw_suffix);
+    size_t n_sidecar = nd_stem_bytes(name, sidecar_suffix), n_raw = nd_stem_bytes(name, raw_suffix);
     if (n_sidecar == 0 && n_raw == 0)
         return nd_qnr_fact(run, "ignored", NULL, err, "'%s' and what else is no .raw file", name);
     enum nd_status status = n_sidecar > 0 ? ND_OK : is_native_of(run, name, &is_native, err);
     if (status != ND_OK)
         return status;
-    size_t n = n_sidecar > 0 ? n_sidecar : is_native ? stem_of(name, native_suffix) : n_raw;
+    size_t n = n_sidecar > 0 ? n_sidecar : is_native ? nd_stem_bytes(name, native_suffix) : n_raw;
     char *stem = strndup(name, n);
     struct nd_qnr_tensor *tensor = stem != NULL ? find_tensor(run, stem) : NULL;
     if (stem == NULL || (tensor == NULL && !nd_grow((void **)&run->tensors, &run->tensors_capacity,
@@ -376,7 +370,7 @@ static const char *first_lacking(const struct nd_qnr_files *of, const struct nd_
 {
     for (size_t i = 0; i < of->n; i++)
         if (!has_name(in, of->names[i]) &&
-            (stem_of(of->names[i], raw_suffix) > 0 || stem_of(of->names[i], sidecar_suffix) > 0))
+            (nd_stem_bytes(of->names[i], raw_suffix) > 0 || nd_stem_bytes(of->names[i], sidecar_suffix) > 0))
             return of->names[i];
     return NULL;
 }
@@ -400,7 +394,8 @@ static enum nd_status check_result(struct nd_qnr *run, const struct nd_qnr_files
         status =
             nd_fail(err, ND_E_QNN_FOLDER, path, "Result_%zu has '%s', which Result_0 lacks", result, extra);
     for (size_t i = 0; status == ND_OK && i < files.n; i++)
-        if (stem_of(files.names[i], raw_suffix) == 0 && stem_of(files.names[i], sidecar_suffix) == 0)
+        if (nd_stem_bytes(files.names[i], raw_suffix) == 0 &&
+            nd_stem_bytes(files.names[i], sidecar_suffix) == 0)
             status = nd_qnr_fact(run, "ignored", NULL, err, "'%s' of Result_%zu and what else is no .raw file",
                                  files.names[i], result);
     nd_qnr_files_deinit(&files);

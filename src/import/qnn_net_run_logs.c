@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "base/yaml_map.h"
 #include "import/qnn_net_run.h"
 #include "npudiff/parse.h"
@@ -242,12 +243,6 @@ static enum nd_status add_csv(struct nd_qnr *run, const char *path, const char *
     return status;
 }
 
-static bool has_suffix(const char *name, const char *suffix)
-{
-    size_t n = strlen(name), m = strlen(suffix);
-    return n > m && strcmp(name + n - m, suffix) == 0;
-}
-
 static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct nd_error *err)
 {
     struct nd_qnr_files files = {0};
@@ -255,15 +250,15 @@ static enum nd_status add_logs_of(struct nd_qnr *run, const char *folder, struct
     for (size_t i = 0; status == ND_OK && i < files.n; i++) {
         const char *name = files.names[i];
         char *path = nd_path_join(folder, name);
-        bool is_text =
-            has_suffix(name, ".log") || strcmp(name, "stdout.txt") == 0 || strcmp(name, "stderr.txt") == 0;
+        bool is_text = nd_stem_bytes(name, ".log") > 0 || strcmp(name, "stdout.txt") == 0 ||
+                       strcmp(name, "stderr.txt") == 0;
         if (path == NULL)
             status = nd_fail_memory(err);
         else if (is_text && !is_file(path))
             status = nd_fail(err, ND_E_QNN_FOLDER, path, "'%s' is no regular file", path);
         else if (is_text)
             status = add_text(run, path, name, err);
-        else if (has_suffix(name, ".csv") && is_file(path))
+        else if (nd_stem_bytes(name, ".csv") > 0 && is_file(path))
             status = add_csv(run, path, name, err);
         free(path);
     }

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "npudiff/device.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
@@ -105,9 +106,9 @@ static bool relocate_probe(const char *folder, char **spec)
 static char *name_of_file(const char *path)
 {
     char *name = nd_strdup(nd_path_base(path));
-    size_t n = name != NULL ? strlen(name) : 0;
-    if (n > 5 && strcmp(name + n - 5, ".onnx") == 0)
-        name[n - 5] = '\0';
+    size_t n_stem = name != NULL ? nd_stem_bytes(name, ".onnx") : 0;
+    if (n_stem > 0)
+        name[n_stem] = '\0';
     return name;
 }
 
@@ -258,10 +259,8 @@ static enum nd_status add_phones(struct reading *reading, const yaml_node_t *nod
 static enum nd_status add_uri(struct reading *reading, const yaml_node_t *node, const char *uri,
                               const yaml_node_t *prepared)
 {
-    static const char emulated[] = "emu:", yaml[] = ".yaml";
-    size_t n = strlen(uri);
-    if (strncmp(uri, emulated, strlen(emulated)) != 0 || n < strlen(yaml) ||
-        strcmp(uri + n - strlen(yaml), yaml) != 0)
+    static const char emulated[] = "emu:";
+    if (strncmp(uri, emulated, strlen(emulated)) != 0 || !nd_ends_with(uri, ".yaml"))
         return add_phones(reading, node, uri, prepared);
     char *path = nd_strdup(uri + strlen(emulated));
     struct nd_strbuf text = {0};

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "model/loaded.h"
 #include "model/quant.h"
 
@@ -195,9 +196,8 @@ static enum nd_status add_node_edges(struct finder *finder, size_t index, struct
 /* text without the suffix, in new memory; all of it when it does not end so. */
 static char *without_suffix(const char *text, const char *suffix)
 {
-    size_t n = strlen(text), n_suffix = strlen(suffix);
-    bool ends_so = n > n_suffix && strcmp(text + n - n_suffix, suffix) == 0;
-    return strndup(text, ends_so ? n - n_suffix : n);
+    size_t n_stem = nd_stem_bytes(text, suffix);
+    return n_stem > 0 ? strndup(text, n_stem) : nd_strdup(text);
 }
 
 /* Gives the edge a name that it owns if the name is free. False: out of memory. */

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "probe/roles.h"
 #include "probe/user.h"
 
@@ -33,7 +34,7 @@ static int compare_names(const void *a, const void *b)
 static enum nd_status listing_add(struct listing *listing, const char *path, const char *name,
                                   struct nd_error *err)
 {
-    if (!nd_user_has_extension(name, ".npy") && !nd_user_has_extension(name, ".npz"))
+    if (!nd_ends_with(name, ".npy") && !nd_ends_with(name, ".npz"))
         return nd_fail(err, ND_E_PROBE_FORMAT, path, "folder '%s' holds '%s', which is neither .npy nor .npz",
                        path, name);
     if (!nd_grow((void **)&listing->names, &listing->capacity, listing->n + 1, sizeof *listing->names))
@@ -76,7 +77,7 @@ static enum nd_status listing_read(struct listing *listing, const char *path, st
 static char *array_name(const char *file)
 {
     struct nd_strbuf name = {0};
-    size_t n = strlen(file) - (nd_user_has_extension(file, ".npy") ? 4 : 0);
+    size_t n = strlen(file) - (nd_ends_with(file, ".npy") ? 4 : 0);
     for (size_t i = 0; i < n; i++) {
         bool is_slash = strncmp(file + i, "%2F", 3) == 0;
         bool is_percent = strncmp(file + i, "%25", 3) == 0;
@@ -136,14 +137,14 @@ static enum nd_status load_inputs(struct nd_loader *loader, const char *path, co
 
 static bool is_labels(const char *file, const char *array)
 {
-    return nd_user_has_extension(file, ".npy") && nd_loader_is_label_name(array);
+    return nd_ends_with(file, ".npy") && nd_loader_is_label_name(array);
 }
 
 static enum nd_status load_sample(struct nd_loader *loader, const char *file, size_t sample,
                                   struct nd_error *err)
 {
     nd_loader_next_sample(loader);
-    if (nd_user_has_extension(file, ".npz"))
+    if (nd_ends_with(file, ".npz"))
         return nd_user_load_npz(loader, file, sample, err);
     if (loader->probe->n_inputs != 1)
         return nd_fail(

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/text.h"
 #include "probe/user.h"
 
 static const size_t max_list_bytes = (size_t)64 << 20;
@@ -86,9 +87,9 @@ static enum nd_status load_item(struct nd_loader *loader, const struct list *lis
     char *path = nd_path_join(list->folder, relative);
     if (path == NULL)
         status = nd_fail_memory(err);
-    else if (nd_user_has_extension(path, ".npy"))
+    else if (nd_ends_with(path, ".npy"))
         status = nd_user_load_npy(loader, path, input, sample, err);
-    else if (nd_user_has_extension(path, ".raw") || nd_user_has_extension(path, ".bin"))
+    else if (nd_ends_with(path, ".raw") || nd_ends_with(path, ".bin"))
         status = load_raw(loader, path, input, sample, err);
     else
         status = nd_fail(err, ND_E_PROBE_FORMAT, list->path, "'%s' is none of .npy, .raw and .bin", relative);

@@ -5,14 +5,9 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/text.h"
 #include "probe/npz.h"
 #include "probe/roles.h"
-
-bool nd_user_has_extension(const char *path, const char *extension)
-{
-    size_t n = strlen(path), m = strlen(extension);
-    return n >= m && strcmp(path + n - m, extension) == 0;
-}
 
 /* ---- .npy ---- */
 
@@ -139,7 +134,7 @@ static enum nd_status load_npz_labels(struct nd_loader *loader, const char *path
 
 enum nd_status nd_user_load_labels(struct nd_loader *loader, const char *path, struct nd_error *err)
 {
-    if (nd_user_has_extension(path, ".npz"))
+    if (nd_ends_with(path, ".npz"))
         return load_npz_labels(loader, path, err);
     struct nd_source source = {0};
     enum nd_status status = nd_source_open(&source, path, err);
@@ -166,9 +161,9 @@ enum nd_status nd_user_load(struct nd_probe *probe, const char *path, const char
         return status;
     if (is_folder(path))
         status = nd_folder_load(&loader, path, err);
-    else if (nd_user_has_extension(path, ".npy"))
+    else if (nd_ends_with(path, ".npy"))
         status = load_only_input(&loader, path, err);
-    else if (nd_user_has_extension(path, ".npz"))
+    else if (nd_ends_with(path, ".npz"))
         status = nd_user_load_npz(&loader, path, SIZE_MAX, err);
     else
         status = nd_list_load(&loader, path, err);

@@ -9,9 +9,6 @@
 enum nd_status nd_user_load(struct nd_probe *probe, const char *path, const char *labels_path,
                             struct nd_error *err);
 
-/* Whether path ends in the extension (".npy"). */
-bool nd_user_has_extension(const char *path, const char *extension);
-
 /* A .npz as the data of all samples, or, unless sample is SIZE_MAX, of that one. */
 enum nd_status nd_user_load_npz(struct nd_loader *loader, const char *path, size_t sample,
                                 struct nd_error *err);

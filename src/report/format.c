@@ -1,12 +1,11 @@
 #include "report/format.h"
 
-#include <locale.h>
 #include <math.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/c_locale.h"
 #include "base/memory.h"
 #include "npudiff/parse.h"
 
@@ -30,18 +29,9 @@ char *nd_format_share(uint64_t n, uint64_t total, char buf[static ND_NUMBER_BYTE
     return buf;
 }
 
-static pthread_once_t c_locale_once = PTHREAD_ONCE_INIT;
-static locale_t c_locale;
-
-static void make_c_locale(void)
-{
-    c_locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-}
-
 static char *format_digits(double value, int digits, char buf[static ND_NUMBER_BYTES])
 {
-    pthread_once(&c_locale_once, make_c_locale);
-    locale_t before = uselocale(c_locale);
+    locale_t before = nd_use_c_locale();
     snprintf(buf, ND_NUMBER_BYTES, "%.*g", digits, value);
     uselocale(before);
     return buf;
@@ -54,8 +44,7 @@ char *nd_format_short(double value, char buf[static ND_NUMBER_BYTES])
 
 char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES])
 {
-    pthread_once(&c_locale_once, make_c_locale);
-    locale_t before = uselocale(c_locale);
+    locale_t before = nd_use_c_locale();
     for (int digits = 15; digits <= 17; digits++) {
         snprintf(buf, ND_NUMBER_BYTES, "%.*g", digits, value);
         if (strtod(buf, NULL) == value)

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "sdk/runtime_manifest.h"
 
 /* ---- looking into files ---- */
@@ -24,12 +25,6 @@ static bool is_wanted(const char *base)
     return is_ort(base) || strcmp(base, "qnn-net-run") == 0 ||
            (strncmp(base, "lib", 3) == 0 && strstr(base, ".so") != NULL && nd_runtime_is_needed(base) &&
             strncmp(base, "libc++", 6) != 0 && strncmp(base, "libunwind", 9) != 0);
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text), n_end = strlen(end);
-    return n >= n_end && strcmp(text + n - n_end, end) == 0;
 }
 
 /* Where the bytes of a file can be read: in place, or taken out of its archive. */
@@ -111,8 +106,8 @@ enum nd_status nd_parts_find(struct nd_parts *parts, struct nd_error *err)
     for (size_t s = 0; status == ND_OK && s < parts->n_sources; s++)
         for (size_t f = 0; status == ND_OK && f < parts->sources[s].n; f++) {
             const char *base = nd_path_base(parts->sources[s].files[f].name);
-            parts->has_windows |= ends_with(base, ".dll");
-            parts->has_macos |= ends_with(base, ".dylib");
+            parts->has_windows |= nd_ends_with(base, ".dll");
+            parts->has_macos |= nd_ends_with(base, ".dylib");
             if (is_wanted(base))
                 status = add_part(parts, s, f, true, err);
         }

@@ -12,8 +12,10 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/random.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
+#include "base/text.h"
 #include "npudiff/parse.h"
 
 static void error_filled_carries_id_status_object_and_message(void **state)
@@ -254,6 +256,29 @@ static void file_put_leaves_the_temporary_of_another_writer(void **state)
     free(dir);
 }
 
+/* The reference program of SplitMix64, and MMIX by hand: 1442695040888963407 / 2^33 for the state 0. */
+static void random_numbers_are_those_of_the_published_generators(void **state)
+{
+    (void)state;
+    uint64_t seed = 1234567, other = 1234567, zero = 0;
+    assert_true(nd_splitmix_next(&seed) == 6457827717110365317u);
+    assert_true(nd_splitmix_next(&seed) == 3203168211198807973u);
+    assert_true(nd_splitmix_hash(1234567) == 6457827717110365317u);
+    assert_int_equal(nd_splitmix_below(&other, 1000), 350); /* 0.35008 of 1000 */
+    assert_true(nd_splitmix_output(0) == 0);
+    assert_int_equal(nd_random_next(&zero), 167951807);
+}
+
+static void ends_of_texts_are_told(void **state)
+{
+    (void)state;
+    assert_true(nd_ends_with("a.onnx", ".onnx") && nd_ends_with(".onnx", ".onnx"));
+    assert_false(nd_ends_with("onnx", ".onnx") || nd_ends_with("a.onnx ", ".onnx"));
+    assert_int_equal(nd_stem_bytes("a.onnx", ".onnx"), 1);
+    assert_int_equal(nd_stem_bytes(".onnx", ".onnx"), 0);
+    assert_int_equal(nd_stem_bytes("a.h5", ".onnx"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -270,6 +295,8 @@ int main(void)
         cmocka_unit_test(the_nearest_word_is_the_one_with_the_fewest_changes),
         cmocka_unit_test(file_over_the_limit_is_refused_before_it_is_read),
         cmocka_unit_test(file_put_leaves_the_temporary_of_another_writer),
+        cmocka_unit_test(random_numbers_are_those_of_the_published_generators),
+        cmocka_unit_test(ends_of_texts_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -45,18 +45,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, output),
-     .argument = "FILE.json",
-     .help = "the bundle"},
-    {.name = "force",
-     .letter = 'f',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, force),
-     .help = "replace a file that exists"},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.json"), "the bundle"),
+    OPT_FORCE(struct values, "replace a file that exists"),
+    OPT_JSON(struct values),
     {.name = NULL},
 };
 
@@ -65,12 +56,9 @@ const struct cli_command cmd_bundle = {
     .summary = "make a small field report of a capture, without data, names or model",
     .synopsis = "CAPTURE.h5 -o FILE.json",
     .details = "Writes some kilobytes for 'npudiff triage': what the device, its runtime, options and host "
-               "are, and one "
-               "digest per edge and probe. Names of edges and probes are replaced by the start of their "
-               "SHA-256, which "
-               "only a store that has the names can undo. No inputs, outputs, labels, shapes, operators, paths "
-               "or logs.\n"
-               "Exit code 0: written; 2: it cannot be.",
+               "are, and one digest per edge and probe. Names of edges and probes are replaced by the start of "
+               "their SHA-256, which only a store that has the names can undo. No inputs, outputs, labels, "
+               "shapes, operators, paths or logs.\nExit code 0: written; 2: it cannot be.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

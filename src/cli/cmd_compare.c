@@ -95,128 +95,51 @@ static const char *const float_types[] = {"float64",       "float32",     "float
                                           "float8_e4m3fn", "float8_e5m2", NULL};
 static const char *const cuts[] = {"tensors", "samples", NULL};
 
-#define GATE(gate, what)                                                                                       \
-    {                                                                                                          \
-        .name = #gate, .kind = CLI_LIST, .offset = offsetof(struct compare_values, gate),                      \
-        .argument = "N[,NAME:N...]", .help = what                                                              \
-    }
+#define GATE(gate, help) OPT_LIST(0, #gate, struct compare_values, gate, CLI_A_TEXT("N[,NAME:N...]"), help)
 
 static const struct cli_option options[] = {
-    {.name = "bitwise",
-     .kind = CLI_OPTIONAL,
-     .offset = offsetof(struct compare_values, bitwise),
-     .argument = "[=NAME,...]",
-     .help = "gate: not one bit may differ, in any tensor or in those of that name or pattern"},
+    OPT_OPTIONAL(0, "bitwise", struct compare_values, bitwise, "[=NAME,...]",
+                 "gate: not one bit may differ, in any tensor or in those of that name or pattern"),
     GATE(lsb, "gate for codes: at most N steps apart; NAME:N is for the tensors of that name or pattern"),
     GATE(ulp, "gate for floats: at most N floats apart"),
     GATE(atol, "gate: |test - ref| <= atol + rtol * |ref|, in real units"),
     GATE(rtol, "gate: see --atol"),
-    {.name = "edges",
-     .letter = 'e',
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct compare_values, edges),
-     .argument = "WHICH",
-     .help =
-         "compare only these: outputs (of the model), or name patterns with commas (all); without it an edge "
-         "that a capture lacks is not comparable"},
-    {.name = "allow-different-models",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct compare_values, different_models),
-     .help = "compare captures of different model files"},
-    {.name = "all-pairs",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct compare_values, all_pairs),
-     .help = "compare every test with every other, too"},
-    {.name = "matrix",
-     .kind = CLI_LIST,
-     .offset = offsetof(struct compare_values, matrices),
-     .argument = "METRIC[:NAME]",
-     .help = "show every device against every other at the model outputs, or at tensor NAME: share, differing, "
+    OPT_TEXT('e', "edges", struct compare_values, edges, CLI_A_TENSORS("WHICH"),
+             "compare only these: outputs (of the model), or name patterns with commas (all); without it an "
+             "edge that a capture lacks is not comparable"),
+    OPT_FLAG(0, "allow-different-models", struct compare_values, different_models,
+             "compare captures of different model files"),
+    OPT_FLAG(0, "all-pairs", struct compare_values, all_pairs, "compare every test with every other, too"),
+    OPT_LIST(0, "matrix", struct compare_values, matrices, CLI_A_TEXT("METRIC[:NAME]"),
+             "show every device against every other at the model outputs, or at tensor NAME: share, differing, "
              "max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr, cosine, norm_ratio, pearson, kl; --all-pairs is "
-             "implied; may be repeated"},
-    {.name = "ulp-in",
-     .kind = CLI_CHOICE,
-     .offset = offsetof(struct compare_values, ulp_in),
-     .argument = "TYPE",
-     .choices = float_types,
-     .help = "count ULP also in the type that the device computes in: float64, float32, float16, bfloat16, "
-             "float8_e4m3fn, float8_e5m2"},
-    {.name = "worst",
-     .kind = CLI_INTEGER,
-     .offset = offsetof(struct compare_values, worst),
-     .argument = "N",
-     .help = "show the N worst elements of each pair (kept for --json and -v: 5)",
-     .min = 0,
-     .max = 1000},
-    {.name = "per-channel",
-     .kind = CLI_INTEGER,
-     .offset = offsetof(struct compare_values, channel_axis),
-     .argument = "AXIS",
-     .help = "statistics of each coordinate of that axis of a sample, too; -1 is the last axis",
-     .min = -ND_MAX_RANK,
-     .max = ND_MAX_RANK - 1},
-    {.name = "verify-digests",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct compare_values, verify_digests),
-     .help = "read also the tensors whose digests are equal; other bytes are an error"},
-    {.name = "trust-digests",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct compare_values, trust_digests),
-     .help = "do not check the captures' tables, and the tensors that are read, against their digests"},
-    {.name = "threads",
-     .kind = CLI_NUMBER,
-     .offset = offsetof(struct compare_values, n_threads),
-     .argument = "N",
-     .help = "0: as many as the process may use (0); the result does not depend on it",
-     .min = 0,
-     .max = 256},
-    {.name = "memory",
-     .kind = CLI_NUMBER,
-     .offset = offsetof(struct compare_values, memory_mib),
-     .argument = "MIB",
-     .help = "for buffers (512)",
-     .min = 16,
-     .max = 1 << 20},
-    {.name = "part",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct compare_values, part),
-     .argument = "K/N",
-     .help = "make only the K-th of N parts (1/N to N/N) and print it for --merge; needs --json; exit code 0"},
-    {.name = "cut",
-     .kind = CLI_CHOICE,
-     .offset = offsetof(struct compare_values, cut),
-     .argument = "tensors|samples",
-     .choices = cuts,
-     .help = "what parts are made of (samples)"},
-    {.name = "merge",
-     .kind = CLI_LIST,
-     .offset = offsetof(struct compare_values, merge),
-     .argument = "FILE",
-     .help = "take the statistics from that part; once for each of the N, with the captures and options that "
-             "they were made with"},
-    {.name = "all",
-     .letter = 'a',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct compare_values, all_edges),
-     .help = "list bit-equal edges too, and never cut a list"},
-    {.name = "verbose",
-     .letter = 'v',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct compare_values, verbose),
-     .help = "show the worst elements, where differences are, and the gates that would pass"},
-    {.name = "width",
-     .kind = CLI_NUMBER,
-     .offset = offsetof(struct compare_values, width),
-     .argument = "N",
-     .help = "columns of the text (120)",
-     .min = 80,
-     .max = 1000},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct compare_values, json), .help = "print JSON"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct compare_values, quiet),
-     .help = "print nothing but errors: the exit code is the answer"},
+             "implied; may be repeated"),
+    OPT_CHOICE(0, "ulp-in", struct compare_values, ulp_in, "TYPE", float_types,
+               "count ULP also in the type that the device computes in: float64, float32, float16, bfloat16, "
+               "float8_e4m3fn, float8_e5m2"),
+    OPT_INTEGER(0, "worst", struct compare_values, worst, "N", 0, 1000,
+                "show the N worst elements of each pair (kept for --json and -v: 5)"),
+    OPT_INTEGER(0, "per-channel", struct compare_values, channel_axis, "AXIS", -ND_MAX_RANK, ND_MAX_RANK - 1,
+                "statistics of each coordinate of that axis of a sample, too; -1 is the last axis"),
+    OPT_FLAG(0, "verify-digests", struct compare_values, verify_digests,
+             "read also the tensors whose digests are equal; other bytes are an error"),
+    OPT_FLAG(0, "trust-digests", struct compare_values, trust_digests,
+             "do not check the captures' tables, and the tensors that are read, against their digests"),
+    OPT_THREADS(struct compare_values),
+    OPT_NUMBER(0, "memory", struct compare_values, memory_mib, "MIB", 16, 1 << 20, "for buffers (512)"),
+    OPT_TEXT(0, "part", struct compare_values, part, CLI_A_TEXT("K/N"),
+             "make only the K-th of N parts (1/N to N/N) and print it for --merge; needs --json; exit code 0"),
+    OPT_CHOICE(0, "cut", struct compare_values, cut, "tensors|samples", cuts,
+               "what parts are made of (samples)"),
+    OPT_LIST(0, "merge", struct compare_values, merge, CLI_A_FILE("FILE"),
+             "take the statistics from that part; once for each of the N, with the captures and options that "
+             "they were made with"),
+    OPT_FLAG('a', "all", struct compare_values, all_edges, "list bit-equal edges too, and never cut a list"),
+    OPT_FLAG('v', "verbose", struct compare_values, verbose,
+             "show the worst elements, where differences are, and the gates that would pass"),
+    OPT_NUMBER(0, "width", struct compare_values, width, "N", 80, 1000, "columns of the text (120)"),
+    OPT_JSON(struct compare_values),
+    OPT_QUIET_ANSWER(struct compare_values),
     {.name = NULL},
 };
 
@@ -224,15 +147,13 @@ const struct cli_command cmd_compare = {
     .name = "compare",
     .summary = "compare captures: bit classes, LSB and ULP, first difference, accuracy",
     .synopsis = "REF.h5 TEST.h5 ... [--bitwise] [--lsb N] [--ulp N] [--atol X] [--rtol X]",
-    .details =
-        "Aligns the captures by tensor, probe and sample and says which devices agree bit for bit, from which "
-        "tensor on the others differ, by how much, and what that does to accuracy. The first capture is the "
-        "reference.\n"
-        "Without a gate every differing bit counts. With gates, all of them must hold for every element.\n"
-        "Exit code 0: same or within the gates; 1: differs; 2: trouble; 3: not comparable; 4: inconclusive, "
-        "outputs are NaN on both sides; 5: a device had failed.\n"
-        "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment allows no better instructions than these; the "
-        "result does not depend on them.",
+    .details = "Aligns the captures by tensor, probe and sample and says which devices agree bit for bit, from "
+               "which tensor on the others differ, by how much, and what that does to accuracy. The first "
+               "capture is the reference.\nWithout a gate every differing bit counts. With gates, all of them "
+               "must hold for every element.\nExit code 0: same or within the gates; 1: differs; 2: trouble; "
+               "3: not comparable; 4: inconclusive, outputs are NaN on both sides; 5: a device had "
+               "failed.\nNPUDIFF_CPU=scalar|avx2|avx512|neon in the environment allows no better instructions "
+               "than these; the result does not depend on them.",
     .options = options,
     .min_operands = 2,
     .max_operands = CLI_ANY_NUMBER,

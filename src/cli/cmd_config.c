@@ -106,7 +106,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    OPT_JSON(struct values),
     {.name = NULL},
 };
 
@@ -117,12 +117,9 @@ const struct cli_command cmd_config = {
     .details =
         "Of one capture: chip, runtime, provider options, loaded libraries by build id, processor, and the HTP "
         "configuration stored with it ('npudiff capture --htp-config'), one setting a line. Of several: what "
-        "every "
-        "other one has set otherwise than the first; those that can change bits come first. Each setting is "
-        "marked "
-        "'can change bits' (the vendor's documentation says so, or it was measured), 'performance only' or "
-        "'not "
-        "known'. Exit code 0 when nothing differs, 1 otherwise.",
+        "every other one has set otherwise than the first; those that can change bits come first. Each setting "
+        "is marked 'can change bits' (the vendor's documentation says so, or it was measured), 'performance "
+        "only' or 'not known'. Exit code 0 when nothing differs, 1 otherwise.",
     .options = options,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,

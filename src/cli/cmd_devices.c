@@ -112,11 +112,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "no-phones",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, no_phones),
-     .help = "do not ask adb, which starts its server where none runs"},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    OPT_FLAG(0, "no-phones", struct values, no_phones,
+             "do not ask adb, which starts its server where none runs"),
+    OPT_JSON(struct values),
     {.name = NULL},
 };
 
@@ -125,11 +123,10 @@ const struct cli_command cmd_devices = {
     .summary = "list the devices that can be captured here, and what is missing",
     .synopsis = "[--no-phones] [--json]",
     .details =
-        "Lists how a device is named (-d of 'npudiff capture'), the chipsets the simulator can stand "
-        "for, by alias, SM number and QNN's soc_model, and the phones that adb knows of, with the chipset "
-        "that they say they have. Without adb, or with a phone that does not answer, the rest is listed "
-        "all the same.\n"
-        "$NPUDIFF_ADB and $NPUDIFF_SSH name other executables than adb and ssh.",
+        "Lists how a device is named (-d of 'npudiff capture'), the chipsets the simulator can stand for, by "
+        "alias, SM number and QNN's soc_model, and the phones that adb knows of, with the chipset that they "
+        "say they have. Without adb, or with a phone that does not answer, the rest is listed all the "
+        "same.\n$NPUDIFF_ADB and $NPUDIFF_SSH name other executables than adb and ssh.",
     .options = options,
     .values_bytes = sizeof(struct values),
     .run = run,

@@ -206,44 +206,19 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, output),
-     .argument = "QDQ.onnx",
-     .help = "apply: the model to write"},
-    {.name = "force",
-     .letter = 'f',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, force),
-     .help = "apply: replace the model that exists"},
-    {.name = "allow-unknown",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, allow_unknown),
-     .help = "apply: leave out encodings of tensors that the model does not have; without it they are an "
-             "error, and "
-             "nothing is written"},
-    {.name = "strict",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, strict),
-     .help = "apply: write nothing, and exit with 1, when an encoding cannot be applied"},
-    {.name = "complete",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, complete),
-     .help =
-         "apply: derive encodings that AIMET's older exports lack: int32 biases, and outputs of operators that "
-         "only move values; NPUs need them to run every node"},
-    {.name = "rtol",
-     .kind = CLI_REAL,
-     .offset = offsetof(struct values, rtol),
-     .argument = "R",
-     .help = "diff: scales may differ by this share of A's (0: the same float32)",
-     .min = 0,
-     .max = 1},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, json),
-     .help = "print JSON (everything)"},
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("QDQ.onnx"), "apply: the model to write"),
+    OPT_FORCE(struct values, "apply: replace the model that exists"),
+    OPT_FLAG(0, "allow-unknown", struct values, allow_unknown,
+             "apply: leave out encodings of tensors that the model does not have; without it they are an "
+             "error, and nothing is written"),
+    OPT_FLAG(0, "strict", struct values, strict,
+             "apply: write nothing, and exit with 1, when an encoding cannot be applied"),
+    OPT_FLAG(0, "complete", struct values, complete,
+             "apply: derive encodings that AIMET's older exports lack: int32 biases, and outputs of operators "
+             "that only move values; NPUs need them to run every node"),
+    OPT_REAL(0, "rtol", struct values, rtol, "R", 0, 1,
+             "diff: scales may differ by this share of A's (0: the same float32)"),
+    OPT_JSON_OF_ALL(struct values),
     {.name = NULL},
 };
 
@@ -253,28 +228,18 @@ const struct cli_command cmd_encodings = {
     .synopsis = "list FILE | apply FLOAT.onnx FILE -o QDQ.onnx | diff A B | check FILE CAPTURE.h5",
     .details =
         "A FILE is AIMET's JSON (0.6.1, 1.0.0, 2.0.0, 2.1.0), the JSON of qnn-context-binary-utility, a "
-        "quantised "
-        ".onnx, or a capture .h5. Everything is shown as ONNX counts: real = scale * (code - zero point).\n"
-        "'list' shows what a file says.\n"
-        "'apply' writes the float model with the encodings as QuantizeLinear and DequantizeLinear: the model "
-        "whose "
-        "capture on '-d exact' is the quantised reference. Weights become codes; a bias without an encoding "
-        "stays "
-        "float, as in AIMET's simulation (but see --complete). Floats and blocks are told on stderr and left "
-        "out. "
-        "Encodings of tensors that the model does not have belong to another model: nothing is written then, "
-        "and "
-        "the exit code is 2 (but see --allow-unknown).\n"
-        "'diff' compares two files tensor by tensor: ratio of scales (B over A) and difference of zero points, "
-        "counted "
-        "from the lowest code, so that int8 with 0 and uint8 with 128 are the same. Exit code 0 same, 1 "
-        "differs or "
-        "missing on a side.\n"
-        "'check' holds the encodings of activations against a capture: what its edges state, which share of "
-        "the "
-        "captured values lies at the lowest and at the highest code (saturation), and how much of the range of "
-        "codes "
-        "is used. Exit code 1 when an edge states something else, or is quantised and has no encoding.",
+        "quantised .onnx, or a capture .h5. Everything is shown as ONNX counts: real = scale * (code - zero "
+        "point).\n'list' shows what a file says.\n'apply' writes the float model with the encodings as "
+        "QuantizeLinear and DequantizeLinear: the model whose capture on '-d exact' is the quantised "
+        "reference. Weights become codes; a bias without an encoding stays float, as in AIMET's simulation "
+        "(but see --complete). Floats and blocks are told on stderr and left out. Encodings of tensors that "
+        "the model does not have belong to another model: nothing is written then, and the exit code is 2 (but "
+        "see --allow-unknown).\n'diff' compares two files tensor by tensor: ratio of scales (B over A) and "
+        "difference of zero points, counted from the lowest code, so that int8 with 0 and uint8 with 128 are "
+        "the same. Exit code 0 same, 1 differs or missing on a side.\n'check' holds the encodings of "
+        "activations against a capture: what its edges state, which share of the captured values lies at the "
+        "lowest and at the highest code (saturation), and how much of the range of codes is used. Exit code 1 "
+        "when an edge states something else, or is quantised and has no encoding.",
     .options = options,
     .min_operands = 1,
     .max_operands = 3,

@@ -144,79 +144,30 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "quantised",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, quantised),
-     .argument = "MODEL",
-     .help = "the ONNX model that was captured; needed unless that is the float model"},
-    {.name = "float",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, float_model),
-     .argument = "MODEL",
-     .help =
-         "the same before quantisation: tells quantisation error from divergence; alone: the captures are of "
-         "this one, and only the types of their floats are examined"},
-    {.name = "probe",
-     .letter = 'p',
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, probe),
-     .argument = "PROBE",
-     .help = "look at that one (the one with the most samples that all captures hold)"},
-    {.name = "untouched",
-     .kind = CLI_LIST,
-     .offset = offsetof(struct values, untouched),
-     .argument = "CAPTURE.h5",
-     .help = "a capture of the same device with --edges none or outputs: tells whether making intermediates "
-             "visible changes the outputs; may be given for every device"},
-    {.name = "samples",
-     .kind = CLI_NUMBER,
-     .offset = offsetof(struct values, n_samples),
-     .argument = "N",
-     .help = "look at the first N samples (all)",
-     .min = 1,
-     .max = 1e9},
-    {.name = "harm-samples",
-     .kind = CLI_INTEGER,
-     .offset = offsetof(struct values, n_harm_samples),
-     .argument = "N",
-     .help =
-         "measure in N of them what each unit's local error alone does to the outputs: one run of the model "
-         "for each (16; 0: do not)",
-     .min = 0,
-     .max = 1e9},
-    {.name = "threads",
-     .kind = CLI_NUMBER,
-     .offset = offsetof(struct values, n_threads),
-     .argument = "N",
-     .help = "0: as many as the process may use (0); the result does not depend on it",
-     .min = 0,
-     .max = 256},
-    {.name = "width",
-     .kind = CLI_NUMBER,
-     .offset = offsetof(struct values, width),
-     .argument = "N",
-     .help = "columns of the text (120)",
-     .min = 100,
-     .max = 1000},
-    {.name = "units",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, units),
-     .help = "print a table of all units, too"},
-    {.name = "hide-placement",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, hide_placement),
-     .help = "judge where units ran by values and times alone, without what the captures' placement says"},
-    {.name = "identify",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, identify),
-     .help = "name the programs that the captures leave possible, by operator type and device, with --units by "
-             "unit; from all probes or that of -p, and 32 samples of each or those of --samples"},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, quiet),
-     .help = "print nothing but errors: the exit code is the answer"},
+    OPT_TEXT(0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
+             "the ONNX model that was captured; needed unless that is the float model"),
+    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
+             "the same before quantisation: tells quantisation error from divergence; alone: the captures are "
+             "of this one, and only the types of their floats are examined"),
+    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE,
+             "look at that one (the one with the most samples that all captures hold)"),
+    OPT_LIST(0, "untouched", struct values, untouched, CLI_A_CAPTURE,
+             "a capture of the same device with --edges none or outputs: tells whether making intermediates "
+             "visible changes the outputs; may be given for every device"),
+    OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9, "look at the first N samples (all)"),
+    OPT_INTEGER(0, "harm-samples", struct values, n_harm_samples, "N", 0, 1e9,
+                "measure in N of them what each unit's local error alone does to the outputs: one run of the "
+                "model for each (16; 0: do not)"),
+    OPT_THREADS(struct values),
+    OPT_NUMBER(0, "width", struct values, width, "N", 100, 1000, "columns of the text (120)"),
+    OPT_FLAG(0, "units", struct values, units, "print a table of all units, too"),
+    OPT_FLAG(0, "hide-placement", struct values, hide_placement,
+             "judge where units ran by values and times alone, without what the captures' placement says"),
+    OPT_FLAG(0, "identify", struct values, identify,
+             "name the programs that the captures leave possible, by operator type and device, with --units by "
+             "unit; from all probes or that of -p, and 32 samples of each or those of --samples"),
+    OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -227,28 +178,27 @@ const struct cli_command cmd_explain = {
     .details =
         "Says of every device whether its layers do what they should. HEALTHY: every layer follows known "
         "arithmetic, however large the chip's part of the error is. FAULTY: a layer's values are those that a "
-        "fault predicts, or are further off than any rounding can bring them; the layer and the fault are named. "
-        "UNEXPLAINED: some layer does not follow known arithmetic, and nothing shows a fault. INCONCLUSIVE: not "
-        "every layer could be examined.\n"
-        "The quantised model is evaluated exactly, once from the probe's inputs (the quantised reference) and once "
-        "per device and layer from the values that the device itself had there. What the layer's own inputs do not "
-        "give was made there; the rest of a difference is inherited. The capture's chipset says which arithmetic is "
-        "expected: v69 or v73 of Qualcomm's HTP, bit for bit, or floats of a CPU. Values may refute that, but do not "
-        "choose a different arithmetic; without a chipset the values identify it. Layers that a provider runs as "
-        "one, encodings that it forces, and differences from run to run are tried before a layer is accused.\n"
-        "With the float model, the error at the outputs is split into quantisation and the device's own part. The "
-        "shares are of the sum of their two energies.\n"
-        "Captures are held against the model, too: another scale or zero point, values called by another type, "
-        "floats where quantised values should be, values that pile up at the end of their type or never change. "
-        "That does not change the exit code.\n"
-        "With --identify every value is held against the whole table of programs (rounding, double rounding, "
-        "multiplier bits, granules, accumulators, floats, chance). What is reported is the set that is not excluded, "
-        "never a guess of one: 'single' when one class is left and leaves at most 1 in 1000 of what round half to "
-        "even leaves, 'several', 'none' with the nearest, or 'too-few' values.\n"
-        "Where a layer ran is judged from its values and the capture's placement, each with a weight in bits; where "
-        "they contradict each other, both are shown. This does not change the exit code either.\n"
-        "Exit code 0: healthy; 1: faulty or unexplained; 2: trouble; 3: captures of another model, or of other "
-        "inputs; 4: inconclusive; 5: a device had failed. Of several devices the worst counts: failed, faulty, "
+        "fault predicts, or are further off than any rounding can bring them; the layer and the fault are "
+        "named. UNEXPLAINED: some layer does not follow known arithmetic, and nothing shows a fault. "
+        "INCONCLUSIVE: not every layer could be examined.\nThe quantised model is evaluated exactly, once from "
+        "the probe's inputs (the quantised reference) and once per device and layer from the values that the "
+        "device itself had there. What the layer's own inputs do not give was made there; the rest of a "
+        "difference is inherited. The capture's chipset says which arithmetic is expected: v69 or v73 of "
+        "Qualcomm's HTP, bit for bit, or floats of a CPU. Values may refute that, but do not choose a "
+        "different arithmetic; without a chipset the values identify it. Layers that a provider runs as one, "
+        "encodings that it forces, and differences from run to run are tried before a layer is accused.\nWith "
+        "the float model, the error at the outputs is split into quantisation and the device's own part. The "
+        "shares are of the sum of their two energies.\nCaptures are held against the model, too: another scale "
+        "or zero point, values called by another type, floats where quantised values should be, values that "
+        "pile up at the end of their type or never change. That does not change the exit code.\nWith "
+        "--identify every value is held against the whole table of programs (rounding, double rounding, "
+        "multiplier bits, granules, accumulators, floats, chance). What is reported is the set that is not "
+        "excluded, never a guess of one: 'single' when one class is left and leaves at most 1 in 1000 of what "
+        "round half to even leaves, 'several', 'none' with the nearest, or 'too-few' values.\nWhere a layer "
+        "ran is judged from its values and the capture's placement, each with a weight in bits; where they "
+        "contradict each other, both are shown. This does not change the exit code either.\nExit code 0: "
+        "healthy; 1: faulty or unexplained; 2: trouble; 3: captures of another model, or of other inputs; 4: "
+        "inconclusive; 5: a device had failed. Of several devices the worst counts: failed, faulty, "
         "unexplained, inconclusive, healthy.",
     .options = options,
     .min_operands = 1,

@@ -48,34 +48,15 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, output),
-     .argument = "OUT.h5",
-     .help = "the dataset to make"},
-    {.name = "probe",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, probe),
-     .argument = "NAME",
-     .help = "which probe (default: the only one)"},
-    {.name = "outputs",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, outputs),
-     .help = "what the device gave: the model's outputs, or all edges where the capture does not know them "
-             "(default)"},
-    {.name = "inputs", .kind = CLI_FLAG, .offset = offsetof(struct values, inputs), .help = "what it was fed"},
-    {.name = "force",
-     .letter = 'f',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, force),
-     .help = "replace OUT.h5"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, quiet),
-     .help = "print nothing but errors"},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("OUT.h5"), "the dataset to make"),
+    OPT_TEXT(0, "probe", struct values, probe, CLI_A_PROBE_NAME, "which probe (default: the only one)"),
+    OPT_FLAG(0, "outputs", struct values, outputs,
+             "what the device gave: the model's outputs, or all edges where the capture does not know them "
+             "(default)"),
+    OPT_FLAG(0, "inputs", struct values, inputs, "what it was fed"),
+    OPT_FORCE(struct values, "replace OUT.h5"),
+    OPT_QUIET(struct values),
+    OPT_JSON(struct values),
     {.name = NULL},
 };
 
@@ -83,11 +64,10 @@ const struct cli_command cmd_export = {
     .name = "export",
     .summary = "write a capture's tensors for another tool",
     .synopsis = "aihub CAPTURE.h5 -o OUT.h5 [--probe NAME] [--inputs|--outputs]",
-    .details =
-        "Writes a dataset as Qualcomm AI Hub's client reads and uploads it: names, types and shapes as in the "
-        "capture, every sample apart. Codes stay codes. Types that HDF5 lacks (bfloat16, 8-bit floats, 4-bit "
-        "integers) are refused.\n"
-        "Exit code 0, or 2 when something is missing or cannot be written; then nothing is left behind.",
+    .details = "Writes a dataset as Qualcomm AI Hub's client reads and uploads it: names, types and shapes as "
+               "in the capture, every sample apart. Codes stay codes. Types that HDF5 lacks (bfloat16, 8-bit "
+               "floats, 4-bit integers) are refused.\nExit code 0, or 2 when something is missing or cannot be "
+               "written; then nothing is left behind.",
     .options = options,
     .min_operands = 2,
     .max_operands = 2,

@@ -269,72 +269,30 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     return exit_code;
 }
 
-#define AT(member) offsetof(struct golden_values, member)
-
 static const struct cli_option options[] = {
-    {.name = "digest-only",
-     .kind = CLI_FLAG,
-     .offset = AT(digest_only),
-     .help = "add: keep some kilobytes of digests, not the capture"},
-    {.name = "note",
-     .kind = CLI_TEXT,
-     .offset = AT(note),
-     .argument = "TEXT",
-     .help = "add: why it is accepted"},
-    {.name = "by", .kind = CLI_TEXT, .offset = AT(by), .argument = "WHO", .help = "add: who accepts it"},
-    {.name = "blame",
-     .kind = CLI_FLAG,
-     .offset = AT(blame),
-     .help = "check: call it a difference also where two axes changed"},
-    {.name = "runtime",
-     .kind = CLI_TEXT,
-     .offset = AT(runtime),
-     .argument = "ID",
-     .help =
-         "check: capture again with this runtime what the newest entry of each chipset holds, and check it"},
-    {.name = "model",
-     .kind = CLI_TEXT,
-     .offset = AT(model),
-     .argument = "FILE.onnx",
-     .help = "the model to capture with --runtime"},
-    {.name = "probe",
-     .letter = 'p',
-     .kind = CLI_LIST,
-     .offset = AT(probes),
-     .argument = "PROBE",
-     .help = "inputs for --runtime, as 'npudiff capture' takes them; may be repeated"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_TEXT,
-     .offset = AT(output),
-     .argument = "DIR",
-     .help = "the folder for the captures of --runtime"},
-    {.name = "jobs",
-     .letter = 'j',
-     .kind = CLI_NUMBER,
-     .offset = AT(jobs),
-     .argument = "N",
-     .help = "capture on N devices at once (1)",
-     .min = 1,
-     .max = 256},
-    {.name = "force",
-     .letter = 'f',
-     .kind = CLI_FLAG,
-     .offset = AT(force),
-     .help = "check: with --runtime, replace captures of the folder"},
-    {.name = "resume",
-     .kind = CLI_FLAG,
-     .offset = AT(resume),
-     .help = "check: with --runtime, keep captures of the folder that are complete and of what is asked for"},
-    {.name = "keep",
-     .kind = CLI_NUMBER,
-     .offset = AT(keep),
-     .argument = "N",
-     .help = "prune: of equal axes keep the newest N entries (all)",
-     .min = 1,
-     .max = 1e6},
-    {.name = "dry-run", .kind = CLI_FLAG, .offset = AT(dry_run), .help = "prune: only say what would go"},
-    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
+    OPT_FLAG(0, "digest-only", struct golden_values, digest_only,
+             "add: keep some kilobytes of digests, not the capture"),
+    OPT_TEXT(0, "note", struct golden_values, note, CLI_A_TEXT("TEXT"), "add: why it is accepted"),
+    OPT_TEXT(0, "by", struct golden_values, by, CLI_A_TEXT("WHO"), "add: who accepts it"),
+    OPT_FLAG(0, "blame", struct golden_values, blame,
+             "check: call it a difference also where two axes changed"),
+    OPT_TEXT(
+        0, "runtime", struct golden_values, runtime, CLI_A_RUNTIME("ID"),
+        "check: capture again with this runtime what the newest entry of each chipset holds, and check it"),
+    OPT_TEXT(0, "model", struct golden_values, model, CLI_A_MODEL("FILE.onnx"),
+             "the model to capture with --runtime"),
+    OPT_LIST('p', "probe", struct golden_values, probes, CLI_A_PROBE,
+             "inputs for --runtime, as 'npudiff capture' takes them; may be repeated"),
+    OPT_TEXT('o', "output", struct golden_values, output, CLI_A_FOLDER("DIR"),
+             "the folder for the captures of --runtime"),
+    OPT_JOBS(struct golden_values, "capture on N devices at once (1)"),
+    OPT_FORCE(struct golden_values, "check: with --runtime, replace captures of the folder"),
+    OPT_FLAG(0, "resume", struct golden_values, resume,
+             "check: with --runtime, keep captures of the folder that are complete and of what is asked for"),
+    OPT_NUMBER(0, "keep", struct golden_values, keep, "N", 1, 1e6,
+               "prune: of equal axes keep the newest N entries (all)"),
+    OPT_FLAG(0, "dry-run", struct golden_values, dry_run, "prune: only say what would go"),
+    OPT_JSON(struct golden_values),
     {.name = NULL},
 };
 
@@ -343,18 +301,16 @@ const struct cli_command cmd_golden = {
     .summary = "keep accepted captures, and say what changed since: SDK, chipset, ...",
     .synopsis = "add|list|check|diff|prune STORE [CAPTURE.h5 ... | ENTRY ENTRY]",
     .details =
-        "add STORE CAPTURE.h5 ...: verifies captures and accepts them into the folder STORE.\n"
-        "check STORE CAPTURE.h5 ...: holds captures against the entry that differs in the fewest axes (sdk, "
-        "chipset, model, probes, options, host) and says which axis changed and which edges differ, in graph "
-        "order, and by how much. An entry of the same chipset stands before others; options that follow from "
-        "the chipset or the SDK are no change of their own. Where two axes changed it does not blame one.\n"
-        "check STORE --runtime ID --model FILE -p PROBE -o DIR: captures again with another runtime on every "
-        "chipset of the store, and shows what it changed.\n"
-        "diff STORE ENTRY ENTRY: two entries, by a start of their name or label. A first entry that cannot be "
-        "right (all NaN, no label right) is no measure: exit code 3.\n"
-        "prune STORE: removes leftovers of killed writers and captures without an entry.\n"
-        "Exit code 0: same; 1: differs; 2: usage or I/O trouble, or a damaged entry; 3: no entry of that model "
-        "and probe, or an equal one that cannot be right; 4: two axes changed; 5: a device failed.",
+        "add STORE CAPTURE.h5 ...: verifies captures and accepts them into the folder STORE.\ncheck STORE "
+        "CAPTURE.h5 ...: holds captures against the entry that differs in the fewest axes (sdk, chipset, "
+        "model, probes, options, host) and says which axis changed and which edges differ, in graph order, and "
+        "by how much. An entry of the same chipset stands before others; options that follow from the chipset "
+        "or the SDK are no change of their own. Where two axes changed it does not blame one.\ncheck STORE "
+        "--runtime ID --model FILE -p PROBE -o DIR: captures again with another runtime on every chipset of "
+        "the store, and shows what it changed.\ndiff STORE ENTRY ENTRY: two entries, by a start of their name "
+        "or label.\nprune STORE: removes leftovers of killed writers and captures without an entry.\nExit code "
+        "0: same; 1: differs; 2: usage or I/O trouble, or a damaged entry; 3: no entry of that model and "
+        "probe, or an equal one that cannot be right; 4: two axes changed; 5: a device failed.",
     .options = options,
     .min_operands = 2,
     .max_operands = CLI_ANY_NUMBER,

@@ -271,169 +271,68 @@ static const char *const axes[] = {"auto", "first", "batch", "none", "file", NUL
 static const char *const kinds[] = {"npu", "cpu", "gpu", "reference", NULL};
 
 static const struct cli_option options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, output),
-     .argument = "OUT.h5",
-     .help = "the capture to make"},
-    {.name = "model",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, model),
-     .argument = "M.onnx",
-     .help = "the model whose edges the tensors are: names, shapes, types and scales are held against it"},
-    {.name = "dim",
-     .kind = CLI_LIST,
-     .offset = offsetof(struct values, dims),
-     .argument = "NAME=N",
-     .help = "size of a dynamic dimension of the model's inputs; may be repeated"},
-    {.name = "map",
-     .kind = CLI_LIST,
-     .offset = offsetof(struct values, maps),
-     .argument = "FILE.yaml|TENSOR=EDGE",
-     .help = "what the files do not say: names, layout, scale and zero point or offset, type; TENSOR=EDGE only "
-             "names one and may be repeated"},
-    {.name = "inputs",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, inputs),
-     .argument = "PATH",
-     .help =
-         "what was fed, so that compare can check it: with --model as 'capture --probe NAME=PATH' reads it, "
-         "else .npz, .npy or a folder; or an .h5 of AI Hub"},
-    {.name = "probe",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, probe),
-     .argument = "NAME",
-     .help = "name of the probe in the capture: that of the capture to compare with (default: FORMAT)"},
-    {.name = "samples-axis",
-     .kind = CLI_CHOICE,
-     .offset = offsetof(struct values, samples_axis),
-     .argument = "WHICH",
-     .help = "where an array has its samples: 'first' dimension, which the tensor lacks; 'batch', the first "
-             "dimension, which is 1 in the tensor; 'none', the array is one sample; 'file', every PATH is one "
-             "sample; "
-             "'auto' (default) as the model says, else 'first'",
-     .choices = axes},
-    {.name = "label",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, label),
-     .argument = "TEXT",
-     .help = "what reports call it (default: the file's name)"},
-    {.name = "chipset",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, chipset),
-     .argument = "NAME",
-     .help = "which chipset it was, if you know it (SM8750, gen4); without it the capture says 'not stated'"},
-    {.name = "kind",
-     .kind = CLI_CHOICE,
-     .offset = offsetof(struct values, kind),
-     .argument = "WHAT",
-     .help = "what computed it: npu, cpu, gpu, or reference (another framework, a float run); without it "
-             "nothing is "
-             "assumed, and no fallback is looked for",
-     .choices = kinds},
-    {.name = "sdk",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, sdk),
-     .argument = "VERSION",
-     .help = "which SDK it was, if you know it (2.31.0)"},
-    {.name = "repeat",
-     .kind = CLI_LIST,
-     .offset = offsetof(struct values, repeats),
-     .argument = "PATH",
-     .help = "another run of the same samples, as PATH has the first; may be repeated"},
-    {.name = "labels",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, labels),
-     .argument = "FILE",
-     .help = "class of every sample: a .npy, or numbers in a text file"},
-    {.name = "latencies",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, latencies),
-     .argument = "FILE",
-     .help = "microseconds of every sample and repeat: a .npy, or numbers in a text file"},
-    {.name = "log",
-     .kind = CLI_LIST,
-     .offset = offsetof(struct values, logs),
-     .argument = "FILE",
-     .help = "a log of the run, kept and read for failures and fallbacks; may be repeated"},
-    {.name = "failed",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, failed),
-     .argument = "REASON",
-     .help = "the run failed: makes a failed capture of the samples that there are, or of none (no PATH)"},
-    {.name = "fact",
-     .kind = CLI_LIST,
-     .offset = offsetof(struct values, facts),
-     .argument = "KEY=VALUE",
-     .help = "any other fact: failed_stage, outputs, phone, provider, ... (docs/reference/import-facts.md); "
-             "may be repeated"},
-    {.name = "facts",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, facts_file),
-     .argument = "FILE.yaml",
-     .help = "a file of facts; the same keys may stand at the top level of a --map"},
-    {.name = "runner",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, runner),
-     .argument = "NAME",
-     .help = "polygraphy: which runner, if there are several"},
-    {.name = "context-json",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, context_json),
-     .argument = "FILE",
-     .help =
-         "qnn-net-run: what qnn-context-binary-utility prints of the context binary: types, shapes, scales"},
-    {.name = "graph",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, graph),
-     .argument = "NAME",
-     .help = "qnn-net-run: which graph, if there are several"},
-    {.name = "input-list",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, input_list),
-     .argument = "FILE",
-     .help = "qnn-net-run: the input list that it was given; paths in it are relative to it"},
-    {.name = "layout",
-     .kind = CLI_CHOICE,
-     .offset = offsetof(struct values, layout),
-     .argument = "WHICH",
-     .help =
-         "qnn-net-run: NHWC, channels are last in the files; NCHW, they are where the model has them; of all "
-         "tensors of which --map says nothing",
-     .choices = layouts},
-    {.name = "batch",
-     .kind = CLI_INTEGER,
-     .offset = offsetof(struct values, batch),
-     .argument = "N",
-     .help = "qnn-net-run: samples in every file (default: 1)",
-     .min = 1,
-     .max = 1000000},
-    {.name = "assume",
-     .kind = CLI_CHOICE,
-     .offset = offsetof(struct values, assume),
-     .argument = "TYPE",
-     .help = "qnn-net-run: float32: a .raw of which nothing states a shape is one dimension of float32",
-     .choices = assumptions},
-    {.name = "strict",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, strict),
-     .help = "qnn-net-run: a tensor that the model lacks is an error; without it it stays an edge of its own"},
-    {.name = "force",
-     .letter = 'f',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, force),
-     .help = "replace OUT.h5"},
-    {.name = "formats",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, formats),
-     .help = "list the formats and what is read of each"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, quiet),
-     .help = "print nothing but errors"},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("OUT.h5"), "the capture to make"),
+    OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("M.onnx"),
+             "the model whose edges the tensors are: names, shapes, types and scales are held against it"),
+    OPT_LIST(0, "dim", struct values, dims, CLI_A_TEXT("NAME=N"),
+             "size of a dynamic dimension of the model's inputs; may be repeated"),
+    OPT_LIST(0, "map", struct values, maps, CLI_A_TEXT("FILE.yaml|TENSOR=EDGE"),
+             "what the files do not say: names, layout, scale and zero point or offset, type; TENSOR=EDGE only "
+             "names one and may be repeated"),
+    OPT_TEXT(0, "inputs", struct values, inputs, CLI_A_FILE("PATH"),
+             "what was fed, so that compare can check it: with --model as 'capture --probe NAME=PATH' reads "
+             "it, else .npz, .npy or a folder; or an .h5 of AI Hub"),
+    OPT_TEXT(0, "probe", struct values, probe, CLI_A_PROBE_NAME,
+             "name of the probe in the capture: that of the capture to compare with (default: FORMAT)"),
+    OPT_CHOICE(0, "samples-axis", struct values, samples_axis, "WHICH", axes,
+               "where an array has its samples: 'first' dimension, which the tensor lacks; 'batch', the first "
+               "dimension, which is 1 in the tensor; 'none', the array is one sample; 'file', every PATH is "
+               "one sample; 'auto' (default) as the model says, else 'first'"),
+    OPT_TEXT(0, "label", struct values, label, CLI_A_TEXT("TEXT"),
+             "what reports call it (default: the file's name)"),
+    OPT_TEXT(0, "chipset", struct values, chipset, CLI_A_CHIPSET("NAME"),
+             "which chipset it was, if you know it (SM8750, gen4); without it the capture says 'not stated'"),
+    OPT_CHOICE(0, "kind", struct values, kind, "WHAT", kinds,
+               "what computed it: npu, cpu, gpu, or reference (another framework, a float run); without it "
+               "nothing is assumed, and no fallback is looked for"),
+    OPT_TEXT(0, "sdk", struct values, sdk, CLI_A_TEXT("VERSION"), "which SDK it was, if you know it (2.31.0)"),
+    OPT_LIST(0, "repeat", struct values, repeats, CLI_A_FILE("PATH"),
+             "another run of the same samples, as PATH has the first; may be repeated"),
+    OPT_TEXT(0, "labels", struct values, labels, CLI_A_FILE("FILE"),
+             "class of every sample: a .npy, or numbers in a text file"),
+    OPT_TEXT(0, "latencies", struct values, latencies, CLI_A_FILE("FILE"),
+             "microseconds of every sample and repeat: a .npy, or numbers in a text file"),
+    OPT_LIST(0, "log", struct values, logs, CLI_A_FILE("FILE"),
+             "a log of the run, kept and read for failures and fallbacks; may be repeated"),
+    OPT_TEXT(0, "failed", struct values, failed, CLI_A_TEXT("REASON"),
+             "the run failed: makes a failed capture of the samples that there are, or of none (no PATH)"),
+    OPT_LIST(0, "fact", struct values, facts, CLI_A_TEXT("KEY=VALUE"),
+             "any other fact: failed_stage, outputs, phone, provider, ... (docs/reference/import-facts.md); "
+             "may be repeated"),
+    OPT_TEXT(0, "facts", struct values, facts_file, CLI_A_FILE("FILE.yaml"),
+             "a file of facts; the same keys may stand at the top level of a --map"),
+    OPT_TEXT(0, "runner", struct values, runner, CLI_A_TEXT("NAME"),
+             "polygraphy: which runner, if there are several"),
+    OPT_TEXT(
+        0, "context-json", struct values, context_json, CLI_A_FILE("FILE"),
+        "qnn-net-run: what qnn-context-binary-utility prints of the context binary: types, shapes, scales"),
+    OPT_TEXT(0, "graph", struct values, graph, CLI_A_TEXT("NAME"),
+             "qnn-net-run: which graph, if there are several"),
+    OPT_TEXT(0, "input-list", struct values, input_list, CLI_A_FILE("FILE"),
+             "qnn-net-run: the input list that it was given; paths in it are relative to it"),
+    OPT_CHOICE(0, "layout", struct values, layout, "WHICH", layouts,
+               "qnn-net-run: NHWC, channels are last in the files; NCHW, they are where the model has them; of "
+               "all tensors of which --map says nothing"),
+    OPT_INTEGER(0, "batch", struct values, batch, "N", 1, 1000000,
+                "qnn-net-run: samples in every file (default: 1)"),
+    OPT_CHOICE(0, "assume", struct values, assume, "TYPE", assumptions,
+               "qnn-net-run: float32: a .raw of which nothing states a shape is one dimension of float32"),
+    OPT_FLAG(0, "strict", struct values, strict,
+             "qnn-net-run: a tensor that the model lacks is an error; without it it stays an edge of its own"),
+    OPT_FORCE(struct values, "replace OUT.h5"),
+    OPT_FLAG(0, "formats", struct values, formats, "list the formats and what is read of each"),
+    OPT_QUIET(struct values),
+    OPT_JSON(struct values),
     {.name = NULL},
 };
 
@@ -443,43 +342,28 @@ const struct cli_command cmd_import = {
     .synopsis = "FORMAT PATH... -o OUT.h5 [--model M.onnx] [--map FILE.yaml]",
     .details =
         "Reads outputs that were made elsewhere (NumPy, raw files, ONNX test data, AI Hub, Polygraphy; "
-        "--formats "
-        "lists all) into a capture, bit for bit, which every other command takes. Give --probe the name of the "
-        "probe in the capture to compare with, and --inputs what was fed.\n"
-        "With --model every tensor must be an edge of it: by its name, its ONNX name or its sanitised name "
-        "(what "
-        "fits several edges is an error), with its shape and type; integer codes get its scales. Floats that "
-        "are "
-        "all exactly real values of codes become those codes (--fact floats=keep: they stay), others are real "
-        "values. Without it names, types and shapes are those of the files, and scales are unknown "
-        "unless "
-        "a --map states them; compare then notes that the models are not known to be the same.\n"
-        "A map is YAML: under 'tensors:' (and 'inputs:') a list of items such as {name: conv1_out, edge: "
-        "conv1, layout: "
-        "NHWC, dtype: uint8, scale: 0.02, zero_point: 3}; 'axis: 1' goes with a list of scales, 'offset: -3' "
-        "with "
+        "--formats lists all) into a capture, bit for bit, which every other command takes. Give --probe the "
+        "name of the probe in the capture to compare with, and --inputs what was fed.\nWith --model every "
+        "tensor must be an edge of it: by its name, its ONNX name or its sanitised name (what fits several "
+        "edges is an error), with its shape and type; integer codes get its scales. Floats that are all "
+        "exactly real values of codes become those codes (--fact floats=keep: they stay), others are real "
+        "values. Without it names, types and shapes are those of the files, and scales are unknown unless a "
+        "--map states them; compare then notes that the models are not known to be the same.\nA map is YAML: "
+        "under 'tensors:' (and 'inputs:') a list of items such as {name: conv1_out, edge: conv1, layout: NHWC, "
+        "dtype: uint8, scale: 0.02, zero_point: 3}; 'axis: 1' goes with a list of scales, 'offset: -3' with "
         "'convention: qnn' (real = scale * (code + offset)), 'skip: yes' leaves a tensor out. A raw list is "
-        "YAML, too: "
-        "under 'tensors:' (and 'inputs:') items such as {name: conv1, dtype: uint8, shape: [1, 8, 14, 14], "
-        "files: "
-        "'Result_{}/conv1.raw', samples: 8}, where {} is the number of the sample, or 'file:' with all samples "
-        "in one.\n"
-        "What the files do not hold is stated as facts: --kind, --chipset, --sdk, --label, --labels, "
-        "--latencies, "
-        "--repeat, --log, --failed, any other as --fact KEY=VALUE, or all of them in a --facts FILE. A fact "
-        "that "
-        "contradicts a file, the model or another fact is an error that names both.\n"
-        "The capture records where every fact came from ('npudiff info' shows it under import); what nobody "
-        "states "
-        "stays unknown. Tensors without elements and scalars are read; what has no sample at all is an error.\n"
-        "Of qnn-net-run PATH is its output folder (with Result_0) or one that 'npudiff prepare' made and "
-        "run.sh "
-        "filled. The native file of a tensor counts; a float one beside it is held against it. Fewer results "
-        "than inferences asked for make a partial capture, an exit code of the tool other than 0 a failed "
-        "one.\n"
-        "Exit code 0; 2 when something is missing, damaged or contradicts itself: then nothing is written; 5 "
-        "when "
-        "the capture is partial or failed.",
+        "YAML, too: under 'tensors:' (and 'inputs:') items such as {name: conv1, dtype: uint8, shape: [1, 8, "
+        "14, 14], files: 'Result_{}/conv1.raw', samples: 8}, where {} is the number of the sample, or 'file:' "
+        "with all samples in one.\nWhat the files do not hold is stated as facts: --kind, --chipset, --sdk, "
+        "--label, --labels, --latencies, --repeat, --log, --failed, any other as --fact KEY=VALUE, or all of "
+        "them in a --facts FILE. A fact that contradicts a file, the model or another fact is an error that "
+        "names both.\nThe capture records where every fact came from ('npudiff info' shows it under import); "
+        "what nobody states stays unknown. Tensors without elements and scalars are read; what has no sample "
+        "at all is an error.\nOf qnn-net-run PATH is its output folder (with Result_0) or one that 'npudiff "
+        "prepare' made and run.sh filled. The native file of a tensor counts; a float one beside it is held "
+        "against it. Fewer results than inferences asked for make a partial capture, an exit code of the tool "
+        "other than 0 a failed one.\nExit code 0; 2 when something is missing, damaged or contradicts itself: "
+        "then nothing is written; 5 when the capture is partial or failed.",
     .options = options,
     .min_operands = 0,
     .max_operands = CLI_ANY_NUMBER,

@@ -262,20 +262,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, json),
-     .help = "print JSON (everything)"},
-    {.name = "log",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, log),
-     .argument = "NAME",
-     .help = "print one stored log instead: 'onnxruntime', 'stdout', 'profile'"},
-    {.name = "verbose",
-     .letter = 'v',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, verbose),
-     .help = "list the loaded libraries too"},
+    OPT_JSON_OF_ALL(struct values),
+    OPT_TEXT(0, "log", struct values, log, CLI_A_TEXT("NAME"),
+             "print one stored log instead: 'onnxruntime', 'stdout', 'profile'"),
+    OPT_FLAG('v', "verbose", struct values, verbose, "list the loaded libraries too"),
     {.name = NULL},
 };
 

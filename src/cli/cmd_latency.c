@@ -220,58 +220,22 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 static const char *const units[] = {"ns", "us", "ms", "s", NULL};
 
 static const struct cli_option options[] = {
-    {.name = "probe",
-     .letter = 'p',
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, probe),
-     .argument = "NAME",
-     .help = "of a capture: this probe only (all, each for itself)"},
-    {.name = "column",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, column),
-     .argument = "NAME",
-     .help = "of a list: the column of a CSV, the array of a .npz, or a dotted path in JSON (the only one)"},
-    {.name = "unit",
-     .kind = CLI_CHOICE,
-     .offset = offsetof(struct values, unit),
-     .argument = "ns|us|ms|s",
-     .choices = units,
-     .help = "of a list (us)"},
-    {.name = "warm-up",
-     .kind = CLI_INTEGER,
-     .offset = offsetof(struct values, warm_up),
-     .argument = "N",
-     .help = "set the first N runs apart (the first, and as many more as are slower than the later half by 3 "
-             "deviations and 2 %; at most 50 and a tenth)",
-     .min = 0,
-     .max = 1e7},
-    {.name = "min-runs",
-     .kind = CLI_NUMBER,
-     .offset = offsetof(struct values, min_runs),
-     .argument = "N",
-     .help = "runs, warm-up included, that a verdict needs; overwhelming evidence counts with fewer (200)",
-     .min = 2,
-     .max = 1e7},
-    {.name = "healthy-cv",
-     .kind = CLI_REAL,
-     .offset = offsetof(struct values, healthy_cv),
-     .argument = "X",
-     .help = "a coefficient of variation up to X is healthy (0.05)",
-     .min = 1e-6,
-     .max = 10},
-    {.name = "suspect-cv",
-     .kind = CLI_REAL,
-     .offset = offsetof(struct values, suspect_cv),
-     .argument = "X",
-     .help = "not steady where the upper end of its interval is above X (0.15)",
-     .min = 1e-6,
-     .max = 10},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, quiet),
-     .help = "print nothing but errors: the exit code is the answer"},
+    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE_NAME,
+             "of a capture: this probe only (all, each for itself)"),
+    OPT_TEXT(0, "column", struct values, column, CLI_A_TEXT("NAME"),
+             "of a list: the column of a CSV, the array of a .npz, or a dotted path in JSON (the only one)"),
+    OPT_CHOICE(0, "unit", struct values, unit, "ns|us|ms|s", units, "of a list (us)"),
+    OPT_INTEGER(0, "warm-up", struct values, warm_up, "N", 0, 1e7,
+                "set the first N runs apart (the first, and as many more as are slower than the later half by "
+                "3 deviations and 2 %; at most 50 and a tenth)"),
+    OPT_NUMBER(0, "min-runs", struct values, min_runs, "N", 2, 1e7,
+               "runs, warm-up included, that a verdict needs; overwhelming evidence counts with fewer (200)"),
+    OPT_REAL(0, "healthy-cv", struct values, healthy_cv, "X", 1e-6, 10,
+             "a coefficient of variation up to X is healthy (0.05)"),
+    OPT_REAL(0, "suspect-cv", struct values, suspect_cv, "X", 1e-6, 10,
+             "not steady where the upper end of its interval is above X (0.15)"),
+    OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -281,24 +245,16 @@ const struct cli_command cmd_latency = {
     .synopsis = "CAPTURE.h5|LIST ... [--column NAME] [--unit us]",
     .details =
         "Examines the latencies of captures, or lists that other tools measured: text with one number a line "
-        "('#' "
-        "comments), CSV with a header, a JSON array, an AI Hub profile job "
-        "(execution_summary.all_inference_times), "
-        ".npy, .npz. The first run and the warm-up are set apart.\n"
-        "Verdicts: unimodal; two modes (fallback in some runs); regimes in time (the level changes: clock, "
-        "throttling); not steady (the coefficient of variation may be above 15 %); too few. Two modes are told "
-        "from "
-        "a skewed or heavy tail, from drift and from a coarse timer; how often each verdict is wrong was "
-        "measured "
-        "and is in docs/science/latency.md.\n"
-        "Of a capture with repeats it says whether slow runs give other bits than the fast runs of the same "
-        "sample "
-        "('npudiff capture --repeats 300').\n"
-        "A verdict needs 200 runs, the warm-up among them; overwhelming evidence (p below 1e-6) counts with "
-        "fewer.\n"
-        "Exit code 0: unimodal; 1: suspect (any of the others, or slow runs give other bits); 2: trouble; 4: a "
-        "file "
-        "without a verdict: too few runs in every probe, or none recorded.",
+        "('#' comments), CSV with a header, a JSON array, an AI Hub profile job "
+        "(execution_summary.all_inference_times), .npy, .npz. The first run and the warm-up are set "
+        "apart.\nVerdicts: unimodal; two modes (fallback in some runs); regimes in time (the level changes: "
+        "clock, throttling); not steady (the coefficient of variation may be above 15 %); too few. Two modes "
+        "are told from a skewed or heavy tail, from drift and from a coarse timer; how often each verdict is "
+        "wrong was measured and is in docs/science/latency.md.\nOf a capture with repeats it says whether slow "
+        "runs give other bits than the fast runs of the same sample ('npudiff capture --repeats 300').\nA "
+        "verdict needs 200 runs, the warm-up among them; overwhelming evidence (p below 1e-6) counts with "
+        "fewer.\nExit code 0: unimodal; 1: suspect (any of the others, or slow runs give other bits); 2: "
+        "trouble; 4: a file without a verdict: too few runs in every probe, or none recorded.",
     .options = options,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,

@@ -91,7 +91,8 @@ static bool is_placed_well(const struct nd_capture *capture)
         const struct nd_capture_node *node = nd_capture_node(capture, i);
         bool is_quantisation =
             strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
-        if (!is_quantisation && (node->provider[0] == '\0' || strcmp(node->provider, "CPUExecutionProvider") == 0))
+        if (!is_quantisation &&
+            (node->provider[0] == '\0' || strcmp(node->provider, "CPUExecutionProvider") == 0))
             return false;
     }
     return nd_capture_n_nodes(capture) > 0;
@@ -396,28 +397,14 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "kind",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, kind),
-     .argument = "KIND",
-     .help =
-         "only these, notes too: fallback, placement, fusion, quantisation, preparation, failure, validation, "
-         "version, arch, library, device, memory, unknown-error"},
-    {.name = "model",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, model),
-     .argument = "MODEL.onnx",
-     .help = "the model that failed: tells which failed operators only follow another"},
-    {.name = "unknown",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, unknown),
-     .help = "the lines that no pattern knows, too"},
-    {.name = "verbose",
-     .letter = 'v',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, verbose),
-     .help = "notes, too: what is harmless or only told"},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    OPT_TEXT(0, "kind", struct values, kind, CLI_A_TEXT("KIND"),
+             "only these, notes too: fallback, placement, fusion, quantisation, preparation, failure, "
+             "validation, version, arch, library, device, memory, unknown-error"),
+    OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
+             "the model that failed: tells which failed operators only follow another"),
+    OPT_FLAG(0, "unknown", struct values, unknown, "the lines that no pattern knows, too"),
+    OPT_FLAG('v', "verbose", struct values, verbose, "notes, too: what is harmless or only told"),
+    OPT_JSON(struct values),
     {.name = NULL},
 };
 
@@ -428,13 +415,11 @@ const struct cli_command cmd_logs = {
     .details =
         "Reads logs of ONNX Runtime and QNN, output of qnn-net-run and Android's logcat, or those that "
         "captures store, and prints the lines that say something: fallback, refused and failed operators, "
-        "failed graphs with their codes, versions, libraries, memory. Lines are known by their text; "
-        "encoding and size do not matter. A line that npudiff does not know but that holds an error code is "
-        "told as an unknown error.\n"
-        "Of operators that could not be constructed it tells the root from those that only follow it: by "
-        "the operators' ids in the log and, with --model, by the graph.\n"
-        "Exit code 0: no failure and no fallback (there may be warnings); 1: one at least; 2: usage or I/O "
-        "trouble.",
+        "failed graphs with their codes, versions, libraries, memory. Lines are known by their text; encoding "
+        "and size do not matter. A line that npudiff does not know but that holds an error code is told as an "
+        "unknown error.\nOf operators that could not be constructed it tells the root from those that only "
+        "follow it: by the operators' ids in the log and, with --model, by the graph.\nExit code 0: no failure "
+        "and no fallback (there may be warnings); 1: one at least; 2: usage or I/O trouble.",
     .options = options,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,

@@ -115,15 +115,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "all",
-     .letter = 'a',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, all),
-     .help = "list tables, digests and logs too"},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, json),
-     .help = "print JSON (everything)"},
+    OPT_FLAG('a', "all", struct values, all, "list tables, digests and logs too"),
+    OPT_JSON_OF_ALL(struct values),
     {.name = NULL},
 };
 
@@ -131,10 +124,9 @@ const struct cli_command cmd_ls = {
     .name = "ls",
     .summary = "list the tensors of a capture, or the edges of a model",
     .synopsis = "CAPTURE.h5|MODEL.onnx [--all]",
-    .details =
-        "Lists the datasets of a capture with type, shape and stored size, under the names that h5ls and h5py "
-        "show; or, of an ONNX model, the edges that a capture records: name, operators, type of the codes, "
-        "quantisation and the tensor that is made visible.",
+    .details = "Lists the datasets of a capture with type, shape and stored size, under the names that h5ls "
+               "and h5py show; or, of an ONNX model, the edges that a capture records: name, operators, type "
+               "of the codes, quantisation and the tensor that is made visible.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

@@ -197,64 +197,19 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     return exit_code;
 }
 
-#define AT(member) offsetof(struct values, member)
-
 static const struct cli_option options[] = {
-    {.name = "device",
-     .letter = 'd',
-     .kind = CLI_LIST,
-     .offset = AT(devices),
-     .argument = "DEVICE",
-     .help = "a device to ask, such as htp-sim:gen3 ('npudiff devices'); may be repeated"},
-    {.name = "probe",
-     .letter = 'p',
-     .kind = CLI_TEXT,
-     .offset = AT(probe),
-     .argument = "PROBE",
-     .help = "input that is run ('npudiff probes') (zeros)"},
-    {.name = "runs",
-     .kind = CLI_NUMBER,
-     .offset = AT(runs),
-     .argument = "N",
-     .help = "run it N times; the first does not count for times (5)",
-     .min = 1,
-     .max = 10000},
-    {.name = "dim",
-     .kind = CLI_LIST,
-     .offset = AT(dims),
-     .argument = "NAME=N",
-     .help = "give a dynamic dimension of the model a size"},
-    {.name = "jobs",
-     .letter = 'j',
-     .kind = CLI_NUMBER,
-     .offset = AT(jobs),
-     .argument = "N",
-     .help = "ask N devices at once; their times then disturb one another (1)",
-     .min = 1,
-     .max = 256},
-    {.name = "time-limit",
-     .kind = CLI_REAL,
-     .offset = AT(time_limit_s),
-     .argument = "S",
-     .help = "stop a device after S seconds (3600)",
-     .min = 0.01,
-     .max = 1e7},
-    {.name = "agent",
-     .kind = CLI_TEXT,
-     .offset = AT(agent),
-     .argument = "PATH",
-     .help = "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)"},
-    {.name = "verbose",
-     .letter = 'v',
-     .kind = CLI_FLAG,
-     .offset = AT(verbose),
-     .help = "never cut a list, and list the nodes of unknown place"},
-    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = AT(quiet),
-     .help = "print nothing but errors: the exit code is the answer"},
+    OPT_LIST('d', "device", struct values, devices, CLI_A_DEVICE,
+             "a device to ask, such as htp-sim:gen3 ('npudiff devices'); may be repeated"),
+    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE, "input that is run ('npudiff probes') (zeros)"),
+    OPT_NUMBER(0, "runs", struct values, runs, "N", 1, 10000,
+               "run it N times; the first does not count for times (5)"),
+    OPT_DIM(struct values),
+    OPT_JOBS(struct values, "ask N devices at once; their times then disturb one another (1)"),
+    OPT_TIME_LIMIT(struct values, "stop a device after S seconds (3600)"),
+    OPT_AGENT(struct values),
+    OPT_FLAG('v', "verbose", struct values, verbose, "never cut a list, and list the nodes of unknown place"),
+    OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -262,21 +217,16 @@ const struct cli_command cmd_placement = {
     .name = "placement",
     .summary = "say which nodes of a model run on the NPU, per chipset, and what the cuts cost",
     .synopsis = "MODEL.onnx -d DEVICE [-d ...] [CAPTURE.h5 ...]",
-    .details =
-        "Makes a session of the untouched model on each device, lets nodes fall back to the CPU, runs one "
-        "sample "
-        "a few times and prints which operators run where: chipset by operator, then for every device the "
-        "share "
-        "of nodes, FLOPs and time on the NPU, the pieces that the graph is cut into, what is handed from one "
-        "to "
-        "the other, and every node that is not on the NPU. Captures of the model that exist already are "
-        "examined beside them; times need their --profile.\n"
-        "Nodes are told apart by what the runtime says of its assignment and by the provider of their kernels, "
-        "never by name. A node of which nothing is said is of unknown place; constants, which are folded away, "
-        "do not count, and neither does the quantisation of inputs and outputs, which runs on the CPU as "
-        "intended.\n"
-        "Exit code 0: all on the NPU; 1: something of an NPU device is not; 2: usage or I/O trouble; 3: a "
-        "capture is of another model; 5: a device failed.",
+    .details = "Makes a session of the untouched model on each device, lets nodes fall back to the CPU, runs "
+               "one sample a few times and prints which operators run where: chipset by operator, then for "
+               "every device the share of nodes, FLOPs and time on the NPU, the pieces that the graph is cut "
+               "into, what is handed from one to the other, and every node that is not on the NPU. Captures of "
+               "the model that exist already are examined beside them; times need their --profile.\nNodes are "
+               "told apart by what the runtime says of its assignment and by the provider of their kernels, "
+               "never by name. A node of which nothing is said is of unknown place; constants, which are "
+               "folded away, do not count, and neither does the quantisation of inputs and outputs, which runs "
+               "on the CPU as intended.\nExit code 0: all on the NPU; 1: something of an NPU device is not; 2: "
+               "usage or I/O trouble; 3: a capture is of another model; 5: a device failed.",
     .options = options,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,

@@ -129,78 +129,29 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const char *const level_choices[] = {"basic", "detailed", "backend", "client", NULL};
-#define AT(member) offsetof(struct values, member)
 
 static const struct cli_option options[] = {
-    {.name = "chipset",
-     .letter = 'c',
-     .kind = CLI_TEXT,
-     .offset = AT(chipset),
-     .argument = "C",
-     .help = "the chipset of the device: gen3, SM8650, ... ('npudiff devices')"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_TEXT,
-     .offset = AT(output),
-     .argument = "DIR",
-     .help = "the folder to make"},
-    {.name = "force",
-     .letter = 'f',
-     .kind = CLI_FLAG,
-     .offset = AT(force),
-     .help = "replace a prepared folder that exists"},
-    {.name = "probe",
-     .letter = 'p',
-     .kind = CLI_LIST,
-     .offset = AT(probes),
-     .argument = "PROBE",
-     .help = "inputs, as for 'npudiff capture'; may be repeated (zeros, ones, ramp, uniform)"},
-    {.name = "allow-nonfinite",
-     .kind = CLI_FLAG,
-     .offset = AT(allow_nonfinite),
-     .help = "feed probes that hold NaN or infinities"},
-    {.name = "edges",
-     .letter = 'e',
-     .kind = CLI_TEXT,
-     .offset = AT(edges),
-     .argument = "WHICH",
-     .help = "what the context gives: all, outputs, or name patterns with commas (all)"},
-    {.name = "runtime",
-     .kind = CLI_TEXT,
-     .offset = AT(runtime),
-     .argument = "ID",
-     .help = "the runtime whose SDK makes the context ('npudiff runtimes'); no newer than that on the device "
-             "(the newest)"},
-    {.name = "option",
-     .kind = CLI_LIST,
-     .offset = AT(options),
-     .argument = "KEY=VALUE",
-     .help = "an option of the provider, such as vtcm_mb=4; may be repeated"},
-    {.name = "profiling-level",
-     .kind = CLI_CHOICE,
-     .offset = AT(profiling_level),
-     .argument = "basic|detailed|backend|client",
-     .help = "let qnn-net-run profile",
-     .choices = level_choices},
-    {.name = "dim",
-     .kind = CLI_LIST,
-     .offset = AT(dims),
-     .argument = "NAME=N",
-     .help = "give a dynamic dimension of the model a size"},
-    {.name = "time-limit",
-     .kind = CLI_REAL,
-     .offset = AT(time_limit_s),
-     .argument = "S",
-     .help = "stop making the context after S seconds (3600)",
-     .min = 0.01,
-     .max = 1e7},
-    {.name = "agent",
-     .kind = CLI_TEXT,
-     .offset = AT(agent),
-     .argument = "PATH",
-     .help = "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)"},
-    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
-    {.name = "quiet", .letter = 'q', .kind = CLI_FLAG, .offset = AT(quiet), .help = "print nothing but errors"},
+    OPT_TEXT('c', "chipset", struct values, chipset, CLI_A_CHIPSET("C"),
+             "the chipset of the device: gen3, SM8650, ... ('npudiff devices')"),
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"), "the folder to make"),
+    OPT_FORCE(struct values, "replace a prepared folder that exists"),
+    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+             "inputs, as for 'npudiff capture'; may be repeated (zeros, ones, ramp, uniform)"),
+    OPT_ALLOW_NONFINITE(struct values),
+    OPT_TEXT('e', "edges", struct values, edges, CLI_A_TENSORS("WHICH"),
+             "what the context gives: all, outputs, or name patterns with commas (all)"),
+    OPT_TEXT(0, "runtime", struct values, runtime, CLI_A_RUNTIME("ID"),
+             "the runtime whose SDK makes the context ('npudiff runtimes'); no newer than that on the device "
+             "(the newest)"),
+    OPT_LIST(0, "option", struct values, options, CLI_A_TEXT("KEY=VALUE"),
+             "an option of the provider, such as vtcm_mb=4; may be repeated"),
+    OPT_CHOICE(0, "profiling-level", struct values, profiling_level, "basic|detailed|backend|client",
+               level_choices, "let qnn-net-run profile"),
+    OPT_DIM(struct values),
+    OPT_TIME_LIMIT(struct values, "stop making the context after S seconds (3600)"),
+    OPT_AGENT(struct values),
+    OPT_JSON(struct values),
+    OPT_QUIET(struct values),
     {.name = NULL},
 };
 
@@ -211,20 +162,14 @@ const struct cli_command cmd_prepare = {
     .details =
         "Makes the context binary of the model for the chipset with the SDK of an installed runtime, the very "
         "binary that a phone loads, with the edges made visible; every sample of the probes as the native "
-        "codes "
-        "that it takes; input list, configuration of the HTP backend, a script that runs qnn-net-run with all "
-        "of "
-        "it on Android or Linux, and a README for whoever has the phone. qnn-net-run itself and its libraries "
-        "come from Qualcomm's SDK.\n"
-        "npudiff.json in the folder says which file stands for what, for 'npudiff import qnn-net-run DIR', "
-        "which "
-        "makes a capture of what came back. Names of tensors in the context are those of the model with all "
-        "but "
-        "letters, digits and '_' made '_'.\n"
-        "The whole model has to run on the NPU as one graph; where nodes do not ('npudiff placement'), or only "
-        "not when every edge is visible (try --edges outputs), nothing is made.\n"
-        "Exit code 0: made; 2: usage or I/O trouble; 5: the provider refuses the model, or leaves nodes to the "
-        "CPU.",
+        "codes that it takes; input list, configuration of the HTP backend, a script that runs qnn-net-run "
+        "with all of it on Android or Linux, and a README for whoever has the phone. qnn-net-run itself and "
+        "its libraries come from Qualcomm's SDK.\nnpudiff.json in the folder says which file stands for what, "
+        "for 'npudiff import qnn-net-run DIR', which makes a capture of what came back. Names of tensors in "
+        "the context are those of the model with all but letters, digits and '_' made '_'.\nThe whole model "
+        "has to run on the NPU as one graph; where nodes do not ('npudiff placement'), or only not when every "
+        "edge is visible (try --edges outputs), nothing is made.\nExit code 0: made; 2: usage or I/O trouble; "
+        "5: the provider refuses the model, or leaves nodes to the CPU.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

@@ -24,7 +24,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    OPT_JSON(struct values),
     {.name = NULL},
 };
 

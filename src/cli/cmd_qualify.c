@@ -94,50 +94,19 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, output),
-     .argument = "DIR",
-     .help = "the folder of captures and results (the campaign's 'output')"},
-    {.name = "suggest",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, suggest),
-     .help = "print the tightest policy that the captures pass, as YAML for the campaign; a campaign without a "
-             "policy will do; exit code 0"},
-    {.name = "force",
-     .letter = 'f',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, force),
-     .help = "capture and judge everything again"},
-    {.name = "jobs",
-     .letter = 'j',
-     .kind = CLI_NUMBER,
-     .offset = offsetof(struct values, jobs),
-     .argument = "N",
-     .help =
-         "run N devices of this machine at once; latencies then disturb one another (1). Phones and boards run "
-         "at the same time in any case",
-     .min = 1,
-     .max = 256},
-    {.name = "threads",
-     .kind = CLI_NUMBER,
-     .offset = offsetof(struct values, n_threads),
-     .argument = "N",
-     .help =
-         "for comparing and explaining; 0: as many as the process may use (0); the result does not depend on "
-         "it",
-     .min = 0,
-     .max = 256},
-    {.name = "json",
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, json),
-     .help = "print result.json; with --suggest the policy as JSON"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, quiet),
-     .help = "print nothing but errors: the exit code is the answer"},
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"),
+             "the folder of captures and results (the campaign's 'output')"),
+    OPT_FLAG(0, "suggest", struct values, suggest,
+             "print the tightest policy that the captures pass, as YAML for the campaign; a campaign without a "
+             "policy will do; exit code 0"),
+    OPT_FORCE(struct values, "capture and judge everything again"),
+    OPT_JOBS(struct values, "run N devices of this machine at once; latencies then disturb one another (1). "
+                            "Phones and boards run at the same time in any case"),
+    OPT_NUMBER(0, "threads", struct values, n_threads, "N", 0, 256,
+               "for comparing and explaining; 0: as many as the process may use (0); the result does not "
+               "depend on it"),
+    OPT_FLAG(0, "json", struct values, json, "print result.json; with --suggest the policy as JSON"),
+    OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 

@@ -165,94 +165,36 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     return exit_code;
 }
 
-#define AT(member) offsetof(struct values, member)
-
 static const struct cli_option options[] = {
-    {.name = "device",
-     .letter = 'd',
-     .kind = CLI_TEXT,
-     .offset = AT(device),
-     .argument = "DEVICE",
-     .help = "the device that fails, or differs ('npudiff devices')"},
-    {.name = "output",
-     .letter = 'o',
-     .kind = CLI_TEXT,
-     .offset = AT(output),
-     .argument = "DIR",
-     .help = "write the reproducer there: reproducer.onnx, inputs.npz, captures of the device and of a "
-             "reference, README.txt"},
-    {.name = "force",
-     .letter = 'f',
-     .kind = CLI_FLAG,
-     .offset = AT(replace),
-     .help = "replace a reproducer that is in DIR"},
-    {.name = "replace", .kind = CLI_FLAG, .offset = AT(replace), .help = "the same as --force"},
-    {.name = "sessions",
-     .kind = CLI_NUMBER,
-     .offset = AT(n_sessions),
-     .argument = "N",
-     .help = "start at most N sessions, all told (60)",
-     .min = ND_REDUCE_MIN_SESSIONS,
-     .max = 1e6},
-    {.name = "probe",
-     .letter = 'p',
-     .kind = CLI_LIST,
-     .offset = AT(probes),
-     .argument = "PROBE",
-     .help = "inputs of the whole model, from which those of the parts are made ('npudiff probes'); may be "
-             "repeated (zeros)"},
-    {.name = "allow-nonfinite",
-     .kind = CLI_FLAG,
-     .offset = AT(allow_nonfinite),
-     .help = "feed probes that hold NaN or infinities"},
-    {.name = "samples",
-     .kind = CLI_NUMBER,
-     .offset = AT(n_samples),
-     .argument = "N",
-     .help = "feed the first N samples (4)",
-     .min = 1,
-     .max = ND_REDUCE_MAX_SAMPLES},
-    {.name = "differs",
-     .kind = CLI_TEXT,
-     .offset = AT(differs),
-     .argument = "Nlsb|N%",
-     .help =
-         "look for a difference instead of a failure: an output by more than N steps, or in more than N% of "
-         "its elements"},
-    {.name = "against",
-     .kind = CLI_TEXT,
-     .offset = AT(against),
-     .argument = "DEVICE",
-     .help = "differs from that one (exact, the quantised reference); another device takes a session more for "
-             "every part"},
-    {.name = "edge",
-     .kind = CLI_TEXT,
-     .offset = AT(edge),
-     .argument = "EDGE",
-     .help = "differs there (any output)"},
-    {.name = "dim",
-     .kind = CLI_LIST,
-     .offset = AT(dims),
-     .argument = "NAME=N",
-     .help = "give a dynamic dimension of the model a size"},
-    {.name = "allow-fallback",
-     .kind = CLI_FLAG,
-     .offset = AT(allow_fallback),
-     .help = "nodes of an NPU device that run on the CPU are no failure"},
-    {.name = "time-limit",
-     .kind = CLI_REAL,
-     .offset = AT(time_limit_s),
-     .argument = "S",
-     .help = "a session that takes longer has failed (300)",
-     .min = 0.01,
-     .max = 1e7},
-    {.name = "agent",
-     .kind = CLI_TEXT,
-     .offset = AT(agent),
-     .argument = "PATH",
-     .help = "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)"},
-    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
-    {.name = "quiet", .letter = 'q', .kind = CLI_FLAG, .offset = AT(quiet), .help = "print nothing but errors"},
+    OPT_TEXT('d', "device", struct values, device, CLI_A_DEVICE,
+             "the device that fails, or differs ('npudiff devices')"),
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"),
+             "write the reproducer there: reproducer.onnx, inputs.npz, captures of the device and of a "
+             "reference, README.txt"),
+    OPT_FLAG('f', "force", struct values, replace, "replace a reproducer that is in DIR"),
+    OPT_FLAG(0, "replace", struct values, replace, "the same as --force"),
+    OPT_NUMBER(0, "sessions", struct values, n_sessions, "N", ND_REDUCE_MIN_SESSIONS, 1e6,
+               "start at most N sessions, all told (60)"),
+    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+             "inputs of the whole model, from which those of the parts are made ('npudiff probes'); may be "
+             "repeated (zeros)"),
+    OPT_ALLOW_NONFINITE(struct values),
+    OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, ND_REDUCE_MAX_SAMPLES,
+               "feed the first N samples (4)"),
+    OPT_TEXT(0, "differs", struct values, differs, CLI_A_TEXT("Nlsb|N%"),
+             "look for a difference instead of a failure: an output by more than N steps, or in more than N% "
+             "of its elements"),
+    OPT_TEXT(0, "against", struct values, against, CLI_A_DEVICE,
+             "differs from that one (exact, the quantised reference); another device takes a session more for "
+             "every part"),
+    OPT_TEXT(0, "edge", struct values, edge, CLI_A_TENSOR("EDGE"), "differs there (any output)"),
+    OPT_DIM(struct values),
+    OPT_FLAG(0, "allow-fallback", struct values, allow_fallback,
+             "nodes of an NPU device that run on the CPU are no failure"),
+    OPT_TIME_LIMIT(struct values, "a session that takes longer has failed (300)"),
+    OPT_AGENT(struct values),
+    OPT_JSON(struct values),
+    OPT_QUIET(struct values),
     {.name = NULL},
 };
 
@@ -263,21 +205,15 @@ const struct cli_command cmd_reduce = {
     .details =
         "Runs the model once. Where the device refuses it (or crashes, or takes too long), parts of it are cut "
         "out and run, until none can be left out any more without the failure changing: the same stage, the "
-        "same "
-        "error, the same message but for names and numbers, the same first reason in the log. What the failure "
-        "names is tried first, then halves (delta debugging) over units, then over the operators of the unit "
-        "that is left.\n"
-        "A part reads codes where it was cut, and is fed with what a reference had there: the CPU, else the "
-        "quantised reference, else zeros. Every part runs in a process of its own; a part that was tried is "
-        "not "
-        "run again. What was found is run once more, so that a failure that does not happen every time is "
-        "told.\n"
-        "With --differs a part is kept while an output of it still differs from what the reference gives for "
-        "the "
-        "same inputs.\n"
-        "Exit code 0: reduced; 1: it fails, but no smaller part does; 2: usage or I/O trouble; 4: the whole "
-        "model "
-        "does not fail, or differ, on this device; 5: the device failed before it saw the model.",
+        "same error, the same message but for names and numbers, the same first reason in the log. What the "
+        "failure names is tried first, then halves (delta debugging) over units, then over the operators of "
+        "the unit that is left.\nA part reads codes where it was cut, and is fed with what a reference had "
+        "there: the CPU, else the quantised reference, else zeros. Every part runs in a process of its own; a "
+        "part that was tried is not run again. What was found is run once more, so that a failure that does "
+        "not happen every time is told.\nWith --differs a part is kept while an output of it still differs "
+        "from what the reference gives for the same inputs.\nExit code 0: reduced; 1: it fails, but no smaller "
+        "part does; 2: usage or I/O trouble; 4: the whole model does not fail, or differ, on this device; 5: "
+        "the device failed before it saw the model.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

@@ -319,33 +319,17 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     }
 }
 
-#define AT(member) offsetof(struct values, member)
-
 static const char *const abis[] = {"x86_64-linux", "aarch64-linux", "aarch64-android", NULL};
 
 static const struct cli_option options[] = {
-    {.name = "id",
-     .kind = CLI_TEXT,
-     .offset = AT(id),
-     .argument = "ID",
-     .help = "add: the runtime's id (from its versions: qairt-2.51.0, ort-1.31.1, qnn-2.51.0)"},
-    {.name = "with",
-     .kind = CLI_TEXT,
-     .offset = AT(with),
-     .argument = "RUNTIME",
-     .help = "add: take the ONNX Runtime and the provider that an SDK lacks from this one"},
-    {.name = "force", .kind = CLI_FLAG, .offset = AT(force), .help = "add: replace one that was added before"},
-    {.name = "abi",
-     .kind = CLI_CHOICE,
-     .offset = AT(abi),
-     .argument = "ABI",
-     .choices = abis,
-     .help = "remove: only what is for this ABI"},
-    {.name = "files-only",
-     .kind = CLI_FLAG,
-     .offset = AT(files_only),
-     .help = "check: look at the files, run nothing"},
-    {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "print JSON"},
+    OPT_TEXT(0, "id", struct values, id, CLI_A_TEXT("ID"),
+             "add: the runtime's id (from its versions: qairt-2.51.0, ort-1.31.1, qnn-2.51.0)"),
+    OPT_TEXT(0, "with", struct values, with, CLI_A_RUNTIME("RUNTIME"),
+             "add: take the ONNX Runtime and the provider that an SDK lacks from this one"),
+    OPT_FLAG(0, "force", struct values, force, "add: replace one that was added before"),
+    OPT_CHOICE(0, "abi", struct values, abi, "ABI", abis, "remove: only what is for this ABI"),
+    OPT_FLAG(0, "files-only", struct values, files_only, "check: look at the files, run nothing"),
+    OPT_JSON(struct values),
     {.name = NULL},
 };
 
@@ -355,26 +339,20 @@ const struct cli_command cmd_runtimes = {
     .synopsis = "[list | add WHEEL|FOLDER ... | remove ID | check [ID]]",
     .details =
         "A runtime is an ONNX Runtime with Qualcomm's provider and QNN libraries of one QAIRT version, on "
-        "x86-64 "
-        "with the HTP simulator. They are looked for in $NPUDIFF_RUNTIMES, by default "
+        "x86-64 with the HTP simulator. They are looked for in $NPUDIFF_RUNTIMES, by default "
         "${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes; tools/setup installs some for this machine. A device "
-        "takes the newest, or the one after '@'.\n"
-        "list: what is there, for which ABI, what it can be used for (cpu; htp-sim, the simulator; htp, an "
-        "NPU; "
-        "qnn-net-run) and for which Hexagon architectures it has code.\n"
-        "add WHEEL|FOLDER ...: copies libraries from wheels of onnxruntime and onnxruntime-qnn (of any "
-        "platform; "
-        "give both together), AARs, unpacked packages or a QAIRT SDK (lib/x86_64-linux-clang, "
+        "takes the newest, or the one after '@'.\nlist: what is there, for which ABI, what it can be used for "
+        "(cpu; htp-sim, the simulator; htp, an NPU; qnn-net-run) and for which Hexagon architectures it has "
+        "code.\nadd WHEEL|FOLDER ...: copies libraries from wheels of onnxruntime and onnxruntime-qnn (of any "
+        "platform; give both together), AARs, unpacked packages or a QAIRT SDK (lib/x86_64-linux-clang, "
         "lib/aarch64-android, lib/aarch64-oe-linux-*, lib/hexagon-v*/unsigned, bin/*/qnn-net-run). One id may "
         "be there for several ABIs; an SDK gives all that it has. An SDK without ONNX Runtime is for "
         "qnn-net-run alone, or takes it --with another runtime. For which machine a file is, its own header "
-        "tells.\n"
-        "check [ID]: whether files are as they were added, for which machine they are, their build ids, and "
-        "what they need of the device; runs a small model on the CPU and on the simulator of every chipset. "
-        "Runtimes for other machines are looked at, not run.\n"
-        "remove ID: what 'add' made.\n"
-        "Exit code 0: fine; 2: usage or I/O trouble, or nothing that makes a runtime; 5: check found a runtime "
-        "that does not work.",
+        "tells.\ncheck [ID]: whether files are as they were added, for which machine they are, their build "
+        "ids, and what they need of the device; runs a small model on the CPU and on the simulator of every "
+        "chipset. Runtimes for other machines are looked at, not run.\nremove ID: what 'add' made.\nExit code "
+        "0: fine; 2: usage or I/O trouble, or nothing that makes a runtime; 5: check found a runtime that does "
+        "not work.",
     .options = options,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),

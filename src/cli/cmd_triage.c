@@ -98,12 +98,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "against",
-     .kind = CLI_TEXT,
-     .offset = offsetof(struct values, against),
-     .argument = "STORE",
-     .help = "the golden store ('npudiff golden')"},
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
+    OPT_TEXT(0, "against", struct values, against, CLI_A_FOLDER("STORE"),
+             "the golden store ('npudiff golden')"),
+    OPT_JSON(struct values),
     {.name = NULL},
 };
 
@@ -111,14 +108,12 @@ const struct cli_command cmd_triage = {
     .name = "triage",
     .summary = "say which accepted class a capture or bundle from the field is",
     .synopsis = "FIELD.h5|BUNDLE.json --against STORE",
-    .details =
-        "Looks in a golden store for entries with the same digests: which chipsets and SDKs give these codes. "
-        "Where there is none it names the nearest, an entry of the same chipset if there is one, by the number "
-        "of equal edges, the share of differing codes where both sides keep them, and the first edge that "
-        "differs, and the command to run next. Codes that only another chipset gives are new for a chipset "
-        "that has entries of its own.\n"
-        "Exit code 0: known; 1: new; 2: usage or I/O trouble, or a damaged entry; 3: the store has nothing "
-        "comparable.",
+    .details = "Looks in a golden store for entries with the same digests: which chipsets and SDKs give these "
+               "codes. Where there is none it names the nearest, an entry of the same chipset if there is one, "
+               "by the number of equal edges, the share of differing codes where both sides keep them, and the "
+               "first edge that differs, and the command to run next. Codes that only another chipset gives "
+               "are new for a chipset that has entries of its own.\nExit code 0: known; 1: new; 2: usage or "
+               "I/O trouble, or a damaged entry; 3: the store has nothing comparable.",
     .options = options,
     .min_operands = 1,
     .max_operands = 1,

@@ -56,12 +56,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    {.name = "json", .kind = CLI_FLAG, .offset = offsetof(struct values, json), .help = "print JSON"},
-    {.name = "quiet",
-     .letter = 'q',
-     .kind = CLI_FLAG,
-     .offset = offsetof(struct values, quiet),
-     .help = "print nothing but errors"},
+    OPT_JSON(struct values),
+    OPT_QUIET(struct values),
     {.name = NULL},
 };
 
@@ -70,9 +66,8 @@ const struct cli_command cmd_verify = {
     .summary = "re-hash everything in captures against their digests",
     .synopsis = "CAPTURE.h5 ...",
     .details = "Reads every tensor again and compares it with the digest that was stored when it was captured, "
-               "and the "
-               "names, shapes, types and attributes with the content digest.\nExit code 0: sound; 1: damaged; "
-               "2: cannot be read.",
+               "and the names, shapes, types and attributes with the content digest.\nExit code 0: sound; 1: "
+               "damaged; 2: cannot be read.",
     .options = options,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/option_table.h"
 #include "cli/sigbus.h"
 
 /* In the order in which they are used. */
@@ -59,6 +60,8 @@ static int run(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
         return help(argc - 2, argv + 2);
+    if (strcmp(argv[1], "--option-table") == 0) /* for scripts of this project: in no help */
+        return cli_print_option_table(commands, N_COMMANDS);
     if (strcmp(argv[1], "--version") == 0) {
         printf("npudiff %s\n", nd_version());
         return 0;

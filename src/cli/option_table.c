@@ -1,0 +1,55 @@
+#include "cli/option_table.h"
+
+#include <string.h>
+
+#include "cli/rows.h"
+
+static const char *kind_name(enum cli_kind kind)
+{
+    static const char *const names[] = {"flag",   "text",    "list", "optional",
+                                        "number", "integer", "real", "choice"};
+    return names[kind];
+}
+
+/* What the value names; null where it names nothing that is known. */
+static json_t *value_name(const struct cli_option *option)
+{
+    static const char *const names[] = {"word",    "file",    "folder", "model",      "capture", "device",
+                                        "chipset", "runtime", "probe",  "probe-name", "tensor",  "tensors"};
+    bool is_text = option->kind == CLI_TEXT || option->kind == CLI_LIST;
+    return is_text && option->value != CLI_VALUE_WORD ? json_string(names[option->value]) : json_null();
+}
+
+static json_t *option_row(const struct cli_option *option)
+{
+    const char letter[] = {option->letter, '\0'};
+    json_t *row =
+        json_pack("{s:s, s:o, s:s, s:o, s:o, s:s}", "name", option->name, "letter",
+                  option->letter != 0 ? json_string(letter) : json_null(), "kind", kind_name(option->kind),
+                  "value", value_name(option), "argument",
+                  option->argument != NULL ? json_string(option->argument) : json_null(), "help", option->help);
+    bool is_number = option->kind == CLI_NUMBER || option->kind == CLI_INTEGER || option->kind == CLI_REAL;
+    if (is_number)
+        json_object_update_new(row, json_pack("{s:f, s:f}", "min", option->min, "max", option->max));
+    if (option->kind == CLI_CHOICE) {
+        json_t *choices = json_array();
+        for (size_t i = 0; option->choices[i] != NULL; i++)
+            json_array_append_new(choices, json_string(option->choices[i]));
+        json_object_set_new(row, "choices", choices);
+    }
+    return row;
+}
+
+int cli_print_option_table(const struct cli_command *const *commands, size_t n)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < n; i++) {
+        json_t *options = json_array();
+        for (const struct cli_option *option = commands[i]->options; option->name != NULL; option++)
+            json_array_append_new(options, option_row(option));
+        json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:s, s:o}", "name", commands[i]->name, "summary",
+                                              commands[i]->summary, "synopsis", commands[i]->synopsis,
+                                              "details", commands[i]->details, "options", options));
+    }
+    return cli_print_rows("commands", rows, NULL, true);
+}

@@ -294,6 +294,18 @@ ND_PUBLIC enum nd_status nd_capture_run(const struct nd_model *model, const stru
                                         const struct nd_capture_options *options,
                                         struct nd_capture_outcome *outcome, struct nd_error *err);
 
+/* ---- on several devices ---- */
+
+/* Task `task` of nd_devices_run, on devices[task]. err is never NULL. */
+typedef enum nd_status nd_device_task(void *context, size_t task, struct nd_error *err);
+
+/* Runs n tasks, one for each device: on every other machine one after the other, in their order; on this one
+ * n_here (0: 1) at once; on different machines at the same time, in threads of this process. After a task that
+ * gave an error nothing more is begun, and what runs is waited for; the error of the machine that stands first
+ * is returned. A device that fails is no error of its task. ND_ERR_MEMORY: nothing was run. */
+ND_PUBLIC enum nd_status nd_devices_run(const struct nd_device *const *devices, size_t n, size_t n_here,
+                                        nd_device_task *run, void *context, struct nd_error *err);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,6 +1,5 @@
 #include "cli/fleet.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,54 +66,20 @@ enum nd_status cli_fleet_set_devices(struct cli_fleet *fleet, const struct cli_l
 
 /* ---- running ---- */
 
-/* Shared by the threads; is_begun is guarded by lock. */
 struct work {
     struct cli_fleet *fleet;
     struct cli_progress *progress;
-    pthread_mutex_t lock;
-    bool *is_begun; /* [n_cells] */
 };
 
-/* The cells of one machine, which are run one after the other; of this machine there may be several. */
-struct lane {
-    struct work *work;
-    size_t machine;
-    pthread_t thread;
-    bool has_thread;
-};
-
-static const size_t this_machine = SIZE_MAX;
-
-/* Which machine a cell runs on: the first cell that runs there stands for it. */
-static size_t machine_of(const struct cli_fleet *fleet, size_t cell)
+/* What comes of a cell stands in it: no error of the fleet. */
+static enum nd_status run_cell(void *context, size_t i, struct nd_error *err)
 {
-    const struct nd_device *device = &fleet->cells[cell].device;
-    size_t first = 0;
-    if (device->transport == ND_TRANSPORT_NONE)
-        return this_machine;
-    while (fleet->cells[first].device.transport != device->transport ||
-           strcmp(fleet->cells[first].device.address, device->address) != 0)
-        first++;
-    return first;
-}
-
-/* The next cell of the machine that nobody has begun; n_cells when there is none. */
-static size_t begin_next(struct work *work, size_t machine)
-{
-    size_t i = 0;
-    pthread_mutex_lock(&work->lock);
-    while (i < work->fleet->n_cells && (work->is_begun[i] || machine_of(work->fleet, i) != machine))
-        i++;
-    if (i < work->fleet->n_cells)
-        work->is_begun[i] = true;
-    pthread_mutex_unlock(&work->lock);
-    return i;
-}
-
-static void run_cell(struct work *work, size_t i)
-{
+    (void)err;
+    const struct work *work = context;
     const struct cli_fleet *fleet = work->fleet;
     struct cli_cell *cell = &fleet->cells[i];
+    if (cell->is_kept || cli_signals_came(NULL))
+        return ND_OK;
     struct nd_capture_options options = fleet->options;
     options.replace = options.replace || cell->replace;
     options.progress = cli_progress_update;
@@ -123,52 +88,20 @@ static void run_cell(struct work *work, size_t i)
     cell->status = nd_capture_run(fleet->model, &cell->device, fleet->probes, fleet->n_probes, cell->path,
                                   &options, &cell->outcome, &cell->error);
     cli_progress_done(work->progress, i);
+    return ND_OK;
 }
 
-static void *run_lane(void *context)
-{
-    const struct lane *lane = context;
-    for (;;) {
-        size_t i = begin_next(lane->work, lane->machine);
-        if (i >= lane->work->fleet->n_cells || cli_signals_came(NULL))
-            return NULL;
-        if (!lane->work->fleet->cells[i].is_kept)
-            run_cell(lane->work, i);
-    }
-}
-
-/* One lane for every other machine, and as many of this one as were asked for; how many. */
-static size_t make_lanes(struct work *work, struct lane *lanes)
+static enum nd_status run_cells(struct work *work, struct nd_error *err)
 {
     const struct cli_fleet *fleet = work->fleet;
-    size_t n = 0, n_here = 0;
-    for (size_t i = 0; i < fleet->n_cells; i++) {
-        size_t machine = machine_of(fleet, i);
-        if (machine == this_machine ? n_here++ < (fleet->n_threads > 0 ? fleet->n_threads : 1) : machine == i)
-            lanes[n++] = (struct lane){.work = work, .machine = machine};
-    }
-    return n;
-}
-
-static bool run_in_threads(struct work *work)
-{
-    struct lane *lanes = calloc(work->fleet->n_cells, sizeof *lanes);
-    work->is_begun = calloc(work->fleet->n_cells, sizeof *work->is_begun);
-    bool has_memory = lanes != NULL && work->is_begun != NULL;
-    pthread_mutex_init(&work->lock, NULL);
-    size_t n = has_memory ? make_lanes(work, lanes) : 0;
-    for (size_t i = 1; i < n; i++)
-        lanes[i].has_thread = pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]) == 0;
-    for (size_t i = 0; i < n; i++) /* this thread runs one, and those that got none */
-        if (!lanes[i].has_thread)
-            run_lane(&lanes[i]);
-    for (size_t i = 0; i < n; i++)
-        if (lanes[i].has_thread)
-            pthread_join(lanes[i].thread, NULL);
-    pthread_mutex_destroy(&work->lock);
-    free(work->is_begun);
-    free(lanes);
-    return has_memory;
+    const struct nd_device **devices = calloc(fleet->n_cells, sizeof *devices);
+    if (devices == NULL)
+        return cli_memory_error(err);
+    for (size_t i = 0; i < fleet->n_cells; i++)
+        devices[i] = &fleet->cells[i].device;
+    enum nd_status status = nd_devices_run(devices, fleet->n_cells, fleet->n_threads, run_cell, work, err);
+    free(devices);
+    return status;
 }
 
 /* ---- telling ---- */
@@ -271,11 +204,12 @@ int cli_fleet_capture(struct cli_fleet *fleet)
         if (fleet->cells[i].is_kept)
             fprintf(stderr, "npudiff: '%s' is complete and kept\n", fleet->cells[i].path);
     struct work work = {.fleet = fleet, .progress = cli_progress_create(fleet->n_cells, fleet->is_quiet)};
+    struct nd_error err = {0};
     cli_signals_catch();
-    bool has_run = run_in_threads(&work);
+    enum nd_status status = run_cells(&work, &err);
     cli_progress_destroy(work.progress);
-    if (!has_run)
-        return cli_fail_memory();
+    if (status != ND_OK)
+        return cli_report_error(&err);
     return cli_signals_came(NULL) ? ND_EXIT_TROUBLE : tell(fleet);
 }
 

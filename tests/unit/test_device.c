@@ -1,6 +1,7 @@
 #include "support/main.h"
 
 #include <ctype.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -469,6 +470,87 @@ static void syntaxes_end_with_null(void **state)
     assert_int_equal(n, 9);
 }
 
+/* ---- on several devices ---- */
+
+enum { N_TASKS = 9 };
+
+struct shift {
+    const struct nd_device *const *devices;
+    pthread_mutex_t lock;
+    size_t n_running[3], n_most[3]; /* of this machine, a phone, a board */
+    size_t n_at_once;               /* so many tasks run at once */
+    pthread_barrier_t all_at_work;
+    size_t order[N_TASKS], n_run; /* tasks as they began */
+    size_t failing;
+};
+
+static size_t machine_of(const struct nd_device *device)
+{
+    return device->transport == ND_TRANSPORT_NONE ? 0 : device->transport == ND_TRANSPORT_ADB ? 1 : 2;
+}
+
+static enum nd_status work_a_shift(void *context, size_t task, struct nd_error *err)
+{
+    struct shift *shift = context;
+    size_t machine = machine_of(shift->devices[task]);
+    pthread_mutex_lock(&shift->lock);
+    bool is_first = shift->n_run < shift->n_at_once;
+    shift->order[shift->n_run++] = task;
+    if (++shift->n_running[machine] > shift->n_most[machine])
+        shift->n_most[machine] = shift->n_running[machine];
+    pthread_mutex_unlock(&shift->lock);
+    if (is_first) /* waits for ever where fewer run at once */
+        pthread_barrier_wait(&shift->all_at_work);
+    usleep(1000);
+    pthread_mutex_lock(&shift->lock);
+    shift->n_running[machine]--;
+    pthread_mutex_unlock(&shift->lock);
+    return task == shift->failing ? nd_fail(err, ND_E_CANCELLED, NULL, "task %zu", task) : ND_OK;
+}
+
+/* Two on this machine at once, one on each other; all machines beside each other. */
+static void tasks_of_one_machine_take_turns(void **state)
+{
+    (void)state;
+    static const struct nd_device here = {0}, phone = {.transport = ND_TRANSPORT_ADB, .address = "A"},
+                                  board = {.transport = ND_TRANSPORT_SSH, .address = "A"};
+    const struct nd_device *const devices[N_TASKS] = {&here, &phone, &here,  &board, &phone,
+                                                      &here, &here,  &phone, &board};
+    struct shift shift = {
+        .devices = devices, .lock = PTHREAD_MUTEX_INITIALIZER, .failing = SIZE_MAX, .n_at_once = 4};
+    struct nd_error err = {0};
+    pthread_barrier_init(&shift.all_at_work, NULL, 4);
+    expect_ok(nd_devices_run(devices, N_TASKS, 2, work_a_shift, &shift, &err), &err);
+    assert_int_equal(shift.n_run, N_TASKS);
+    assert_int_equal(shift.n_most[0], 2);
+    assert_int_equal(shift.n_most[1], 1);
+    assert_int_equal(shift.n_most[2], 1);
+    size_t last[3] = {0};
+    for (size_t i = 0; i < N_TASKS; i++) { /* in their order on each machine */
+        size_t machine = machine_of(devices[shift.order[i]]);
+        assert_true(shift.order[i] + 1 > last[machine]);
+        last[machine] = shift.order[i] + 1;
+    }
+    expect_ok(nd_devices_run(devices, 0, 2, work_a_shift, &shift, &err), &err);
+    assert_int_equal(shift.n_run, N_TASKS);
+    pthread_barrier_destroy(&shift.all_at_work);
+}
+
+static void after_a_task_that_failed_none_begins(void **state)
+{
+    (void)state;
+    static const struct nd_device here = {0};
+    const struct nd_device *const devices[N_TASKS] = {&here, &here, &here, &here, &here,
+                                                      &here, &here, &here, &here};
+    struct shift shift = {.devices = devices, .lock = PTHREAD_MUTEX_INITIALIZER, .failing = 2};
+    struct nd_error err = {0};
+    assert_int_equal(nd_devices_run(devices, N_TASKS, 0, work_a_shift, &shift, &err),
+                     nd_fail(NULL, ND_E_CANCELLED, NULL, "x"));
+    assert_string_equal(err.message, "task 2");
+    assert_int_equal(shift.n_run, 3);
+    assert_int_equal(shift.n_most[0], 1);
+}
+
 int main(void)
 {
 #define WITH_FAKE_RUNTIME(test) cmocka_unit_test_setup_teardown(test, use_fake_runtime, use_real_runtimes)
@@ -487,6 +569,8 @@ int main(void)
         cmocka_unit_test(emulated_uri_is_a_profile),
         cmocka_unit_test(emulated_profiles_come_from_files),
         cmocka_unit_test(syntaxes_end_with_null),
+        cmocka_unit_test(tasks_of_one_machine_take_turns),
+        cmocka_unit_test(after_a_task_that_failed_none_begins),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

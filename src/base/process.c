@@ -6,11 +6,11 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/file.h"
 #include "base/memory.h"
 
@@ -42,56 +42,10 @@ struct run {
 
 /* ---- starting ---- */
 
-/* In the child: only what is safe between fork and exec. */
-static void become(const struct nd_process *process, pid_t host, const int fds[3], int report_fd)
-{
-    setpgid(0, 0);
-    signal(SIGPIPE, SIG_DFL);
-    /* The host may have died before this was set. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != host)
-        _exit(127);
-    bool is_connected = true;
-    for (int i = 0; i < 3; i++)
-        is_connected = is_connected && dup2(fds[i], i) >= 0;
-    if (is_connected)
-        execvp(process->argv[0], (char *const *)(uintptr_t)process->argv);
-    int problem = errno;
-    ssize_t written = write(report_fd, &problem, sizeof problem);
-    (void)written;
-    _exit(127);
-}
-
 static enum nd_status fail_start(const struct nd_process *process, int problem, struct nd_error *err)
 {
     return nd_fail(err, ND_E_PROCESS, process->argv[0], "cannot start '%s': %s", process->argv[0],
                    strerror(problem));
-}
-
-/* Forks; a pipe that closes on exec tells whether the program could be run. */
-static enum nd_status start_child(struct run *run, const int fds[3], struct nd_error *err)
-{
-    int report[2] = {-1, -1};
-    int problem = 0;
-    if (pipe2(report, O_CLOEXEC) != 0)
-        return fail_start(run->process, errno, err);
-    pid_t host = getpid();
-    pid_t child = fork();
-    if (child == 0)
-        become(run->process, host, fds, report[1]);
-    if (child < 0)
-        problem = errno;
-    close(report[1]);
-    ssize_t n = -1;
-    while (child > 0 && (n = read(report[0], &problem, sizeof problem)) < 0 && errno == EINTR)
-        ;
-    close(report[0]);
-    if (n == (ssize_t)sizeof problem)
-        waitpid(child, NULL, 0);
-    if (problem != 0)
-        return fail_start(run->process, problem, err);
-    run->pid = child;
-    setpgid(child, child); /* whichever of the two comes first; it fails after the exec, and then it was */
-    return ND_OK;
 }
 
 static void close_fd(int *fd)
@@ -111,8 +65,16 @@ static enum nd_status start(struct run *run, struct nd_error *err)
         status = nd_fail(err, ND_E_FILE_OPEN, stdin_path, "cannot open '%s': %s", stdin_path, strerror(errno));
     else if (pipe2(out, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0)
         status = fail_start(run->process, errno, err);
-    if (status == ND_OK)
-        status = start_child(run, (const int[3]){in, out[1], errors[1]}, err);
+    const struct nd_child child = {.program = run->process->argv[0],
+                                   .argv = run->process->argv,
+                                   .in = in,
+                                   .out = out[1],
+                                   .errors = errors[1],
+                                   .uses_path = true,
+                                   .has_group = true};
+    int problem = status == ND_OK ? nd_child_start(&child, &run->pid) : 0;
+    if (problem != 0)
+        status = fail_start(run->process, problem, err);
     close_fd(&in);
     close_fd(&out[1]);
     close_fd(&errors[1]);

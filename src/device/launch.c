@@ -4,12 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "device/launch.h"
@@ -18,67 +17,37 @@
 enum { EXIT_CANNOT_STORE = 3 }; /* of npudiff-agent */
 static const long watch_interval_ns = 50L * 1000 * 1000;
 
-/* In the child: only what is safe between fork and exec. */
-static void become_agent(const struct nd_agent_start *start, char *const argv[], pid_t host, int log_fd,
-                         int report_fd)
+static enum nd_status fail_start(const struct nd_agent_start *start, int problem, struct nd_error *err)
 {
-    const struct rlimit no_core = {0, 0};
-    setrlimit(RLIMIT_CORE, &no_core);
-    /* An agent without its host has no purpose. The host may have died before this was set. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != host)
-        _exit(127);
-    int null_fd = open("/dev/null", O_RDONLY);
-    if (chdir(start->folder) == 0 && null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 &&
-        dup2(log_fd, STDOUT_FILENO) >= 0 && dup2(log_fd, STDERR_FILENO) >= 0)
-        execv(start->agent, argv);
-    int problem = errno;
-    ssize_t written = write(report_fd, &problem, sizeof problem);
-    (void)written;
-    _exit(127);
+    return nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent,
+                   strerror(problem));
 }
 
-/* Starts the agent; a pipe that closes on exec tells whether that worked. */
-static enum nd_status spawn(const struct nd_agent_start *start, pid_t *pid, struct nd_error *err)
+/* What the agent prints goes into stdout.txt. */
+static enum nd_status start_agent(const struct nd_agent_start *start, pid_t *pid, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    int pipe_fd[2] = {-1, -1};
-    int problem = 0;
+    static const char *const argv[] = {"npudiff-agent", "job.nds", "spool.nds", NULL};
     char *log_path = nd_path_join(start->folder, "stdout.txt");
-    int log_fd = log_path != NULL ? open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
-    char *const argv[] = {(char *)"npudiff-agent", (char *)"job.nds", (char *)"spool.nds", NULL};
-    if (log_fd < 0 || pipe2(pipe_fd, O_CLOEXEC) != 0) {
-        status = nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent,
-                         strerror(errno));
-        goto out;
-    }
-    pid_t host = getpid();
-    pid_t child = fork();
-    if (child == 0)
-        become_agent(start, argv, host, log_fd, pipe_fd[1]);
-    if (child > 0) {
-        close(pipe_fd[1]);
-        pipe_fd[1] = -1;
-        ssize_t n;
-        while ((n = read(pipe_fd[0], &problem, sizeof problem)) < 0 && errno == EINTR)
-            ;
-        if (n == (ssize_t)sizeof problem)
-            waitpid(child, NULL, 0);
-    } else {
-        problem = errno;
-    }
-    if (problem != 0)
-        status = nd_fail(err, ND_E_DEVICE_AGENT, start->agent, "cannot start '%s': %s", start->agent,
-                         strerror(problem));
-    else
-        *pid = child;
-out:
-    for (int i = 0; i < 2; i++)
-        if (pipe_fd[i] >= 0)
-            close(pipe_fd[i]);
+    if (log_path == NULL)
+        return nd_fail_memory(err);
+    int log_fd = open(log_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int null_fd = log_fd >= 0 ? open("/dev/null", O_RDONLY | O_CLOEXEC) : -1;
+    int problem = null_fd < 0 ? errno : 0;
+    const struct nd_child agent = {.program = start->agent,
+                                   .argv = argv,
+                                   .folder = start->folder,
+                                   .in = null_fd,
+                                   .out = log_fd,
+                                   .errors = log_fd,
+                                   .has_no_core = true};
+    if (problem == 0)
+        problem = nd_child_start(&agent, pid);
     if (log_fd >= 0)
         close(log_fd);
+    if (null_fd >= 0)
+        close(null_fd);
     free(log_path);
-    return status;
+    return problem == 0 ? ND_OK : fail_start(start, problem, err);
 }
 
 static size_t resident_bytes(pid_t pid)
@@ -102,7 +71,7 @@ enum nd_status nd_agent_launch(const struct nd_agent_start *start, struct nd_age
     char *spool = nd_path_join(start->folder, "spool.nds");
     if (spool == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = spawn(start, &agent, err);
+    enum nd_status status = start_agent(start, &agent, err);
     if (status != ND_OK) {
         free(spool);
         return status;

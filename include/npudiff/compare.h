@@ -91,7 +91,13 @@ struct nd_compare_options {
 };
 
 /* The defaults: everything off, n_worst 5. */
-ND_PUBLIC struct nd_compare_options nd_compare_options_default(void);
+ND_PUBLIC void nd_compare_options_init_sized(struct nd_compare_options *options, size_t struct_size);
+static inline struct nd_compare_options nd_compare_options_default(void)
+{
+    struct nd_compare_options options;
+    nd_compare_options_init_sized(&options, sizeof options);
+    return options;
+}
 
 /* Differences in steps (LSB), test - ref: below -3, -3, -2, -1, 0, 1, 2, 3, above 3. */
 enum { ND_LSB_BUCKETS = 9 };

@@ -263,7 +263,11 @@ struct nd_capture_options {
     bool (*is_cancelled)(void *context);
     void *cancel_context;
 };
-ND_PUBLIC void nd_capture_options_init(struct nd_capture_options *options);
+ND_PUBLIC void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size);
+static inline void nd_capture_options_init(struct nd_capture_options *options)
+{
+    nd_capture_options_init_sized(options, sizeof *options);
+}
 
 /* How it ended, as stored in the capture as well. */
 struct nd_capture_outcome {

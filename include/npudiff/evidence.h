@@ -172,7 +172,11 @@ struct nd_latency_options {
 };
 
 /* The defaults: ND_LATENCY_DETECT, ND_LATENCY_MIN_RUNS, 0.05, 0.15, 0.02, 1. */
-ND_PUBLIC void nd_latency_options_init(struct nd_latency_options *options);
+ND_PUBLIC void nd_latency_options_init_sized(struct nd_latency_options *options, size_t struct_size);
+static inline void nd_latency_options_init(struct nd_latency_options *options)
+{
+    nd_latency_options_init_sized(options, sizeof *options);
+}
 
 struct nd_latency_mode {
     double median_us;

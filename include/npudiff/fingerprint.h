@@ -36,7 +36,11 @@ struct nd_fingerprint_options {
     bool (*is_cancelled)(void *context); /* as nd_capture_options.is_cancelled */
     void *cancel_context;
 };
-ND_PUBLIC void nd_fingerprint_options_init(struct nd_fingerprint_options *options);
+ND_PUBLIC void nd_fingerprint_options_init_sized(struct nd_fingerprint_options *options, size_t struct_size);
+static inline void nd_fingerprint_options_init(struct nd_fingerprint_options *options)
+{
+    nd_fingerprint_options_init_sized(options, sizeof *options);
+}
 
 /* Takes the fingerprint. *json is the datasheet (docs/reference/datasheet.md), text with a final newline,
  * freed by the caller. A device that refuses some of the models is a datasheet that says so. ND_ERR_NOT_FOUND:

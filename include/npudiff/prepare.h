@@ -18,7 +18,11 @@ struct nd_prepare_options {
     void *cancel_context;
     bool replace; /* a prepared folder, or an empty one, that is there is replaced */
 };
-ND_PUBLIC void nd_prepare_options_init(struct nd_prepare_options *options);
+ND_PUBLIC void nd_prepare_options_init_sized(struct nd_prepare_options *options, size_t struct_size);
+static inline void nd_prepare_options_init(struct nd_prepare_options *options)
+{
+    nd_prepare_options_init_sized(options, sizeof *options);
+}
 
 /* What came of it. Texts are cut to fit. */
 struct nd_prepared_summary {

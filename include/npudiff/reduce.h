@@ -44,7 +44,11 @@ struct nd_reduce_options {
 enum { ND_REDUCE_MIN_SESSIONS = 5, ND_REDUCE_MAX_SAMPLES = 64 };
 
 /* 60 sessions, 4 samples, 300 s a session. */
-ND_PUBLIC void nd_reduce_options_init(struct nd_reduce_options *options);
+ND_PUBLIC void nd_reduce_options_init_sized(struct nd_reduce_options *options, size_t struct_size);
+static inline void nd_reduce_options_init(struct nd_reduce_options *options)
+{
+    nd_reduce_options_init_sized(options, sizeof *options);
+}
 
 enum nd_reduction_end {
     ND_REDUCTION_REDUCED, /* a smaller part does the same */

@@ -34,7 +34,7 @@ enum nd_status {
     ND_ERR_MEMORY = 8,         /* out of memory, or a size that does not fit */
 };
 
-/* One failure. `id` is the stable number printed as "ND-<id>" (src/base/error_ids.def lists them all);
+/* One failure. `id` is the stable number printed as "ND-<id>" (npudiff/error_ids.h names them all);
  * `message` is lower case without a full stop and names its subject; `object` is the file, tensor or option
  * that it is about ("" when there is none). Both are NUL-terminated and cut to fit. */
 struct nd_error {

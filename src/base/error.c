@@ -10,10 +10,22 @@ static enum nd_status status_of(enum nd_error_id id)
 #define ND_ERROR(name, number, status, summary)                                                                \
     case ND_E_##name:                                                                                          \
         return status;
-#include "base/error_ids.def"
+#include "npudiff/error_ids.def"
 #undef ND_ERROR
     }
     return ND_ERR_FORMAT;
+}
+
+const char *nd_error_summary(int id)
+{
+    switch (id) {
+#define ND_ERROR(name, number, status, summary)                                                                \
+    case ND_E_##name:                                                                                          \
+        return summary;
+#include "npudiff/error_ids.def"
+#undef ND_ERROR
+    }
+    return NULL;
 }
 
 enum nd_status nd_fail(struct nd_error *err, enum nd_error_id id, const char *object, const char *fmt, ...)

@@ -2,13 +2,7 @@
 #ifndef ND_BASE_ERROR_H
 #define ND_BASE_ERROR_H
 
-#include "npudiff/status.h"
-
-enum nd_error_id {
-#define ND_ERROR(name, id, status, summary) ND_E_##name = id,
-#include "base/error_ids.def"
-#undef ND_ERROR
-};
+#include "npudiff/error_ids.h"
 
 /* Fills err (nullable) and returns the status that belongs to id, so that a caller can write
  * `return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));`.

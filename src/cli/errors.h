@@ -9,23 +9,23 @@
 
 #include <stdbool.h>
 
-#include "npudiff/status.h"
+#include "npudiff/error_ids.h"
 
-/* The errors of src/base/error_ids.def that commands report themselves. cli_fail ends all of them in exit
+/* The errors that commands report themselves. cli_fail ends all of them in exit
  * code 2. */
 enum cli_error_id {
-    CLI_E_MEMORY = 101,
-    CLI_E_INTERNAL = 103,
-    CLI_E_OPTION_UNKNOWN = 113,
-    CLI_E_OPTION_VALUE = 117,
-    CLI_E_OPTION_CONFLICT = 119,
-    CLI_E_FILE_READ = 207,
-    CLI_E_FILE_WRITE = 211,
-    CLI_E_FILE_EXISTS = 214,
-    CLI_E_RUNTIME_CALL = 511,
-    CLI_E_NO_OBJECT = 724,
-    CLI_E_STORE_ENTRY = 1013,
-    CLI_E_ENCODINGS_MISMATCH = 1211,
+    CLI_E_MEMORY = ND_E_MEMORY,
+    CLI_E_INTERNAL = ND_E_INTERNAL,
+    CLI_E_OPTION_UNKNOWN = ND_E_OPTION_UNKNOWN,
+    CLI_E_OPTION_VALUE = ND_E_OPTION_VALUE,
+    CLI_E_OPTION_CONFLICT = ND_E_OPTION_CONFLICT,
+    CLI_E_FILE_READ = ND_E_FILE_READ,
+    CLI_E_FILE_WRITE = ND_E_FILE_WRITE,
+    CLI_E_FILE_EXISTS = ND_E_FILE_EXISTS,
+    CLI_E_RUNTIME_CALL = ND_E_RUNTIME_CALL,
+    CLI_E_NO_OBJECT = ND_E_CAPTURE_NO_OBJECT,
+    CLI_E_STORE_ENTRY = ND_E_STORE_ENTRY,
+    CLI_E_ENCODINGS_MISMATCH = ND_E_ENCODINGS_MISMATCH,
 };
 
 /* Prints "npudiff: <message> [ND-<id>]" on stderr; the exit code that belongs to the error, never 0: an error

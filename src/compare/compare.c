@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "compare/channels.h"
 #include "compare/classes.h"
 #include "compare/engine.h"
@@ -45,9 +46,10 @@ enum nd_verdict nd_verdict_worse(enum nd_verdict a, enum nd_verdict b)
     return nd_exit_worse(of_a, of_b) == of_a ? a : b;
 }
 
-struct nd_compare_options nd_compare_options_default(void)
+void nd_compare_options_init_sized(struct nd_compare_options *options, size_t struct_size)
 {
-    return (struct nd_compare_options){.struct_size = sizeof(struct nd_compare_options), .n_worst = 5};
+    const struct nd_compare_options own = {.struct_size = sizeof own, .n_worst = 5};
+    nd_options_write(options, struct_size, &own, sizeof own);
 }
 
 /* Gates and classes: what digests and options alone decide. */
@@ -143,10 +145,13 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
                                    const struct nd_compare_options *options, struct nd_comparison **out,
                                    struct nd_error *err)
 {
-    const struct nd_compare_options defaults = nd_compare_options_default();
-    options = options != NULL ? options : &defaults;
+    struct nd_compare_options own = nd_compare_options_default();
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
     struct nd_alignment alignment = {0};
-    enum nd_status status = check_options(options, n, err);
+    status = check_options(options, n, err);
     if (status != ND_OK)
         return status;
     struct nd_comparison *comparison = nd_calloc(1, sizeof *comparison);

@@ -7,15 +7,15 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/strbuf.h"
 #include "device/device_options.h"
 #include "emulator/emulate.h"
 #include "runtime/runtime.h"
 
-void nd_capture_options_init(struct nd_capture_options *options)
+void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size)
 {
-    *options = (struct nd_capture_options){
-        .struct_size = sizeof *options,
+    const struct nd_capture_options own = {
         .n_repeats = 1,
         .deflate_level = 1,
         .log_severity = 2,
@@ -24,6 +24,7 @@ void nd_capture_options_init(struct nd_capture_options *options)
         .link_limit_s = 60,
         .memory_limit_bytes = (size_t)8 << 30,
     };
+    nd_options_write(options, struct_size, &own, sizeof own);
 }
 
 static const char *edge_spec(const struct nd_capture_job *capture)

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "explain/evidence.h"
 #include "explain/fallback.h"
 #include "explain/findings.h"
@@ -22,12 +23,14 @@ enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *f
                           const struct nd_explain_options *options, struct nd_explanation **out,
                           struct nd_error *err)
 {
-    static const struct nd_explain_options defaults = {.struct_size = sizeof defaults};
+    struct nd_explain_options own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
     struct nd_explain_job job = {.model = model, .float_model = float_model, .n_devices = n_captures};
-    if (options == NULL)
-        options = &defaults;
     job.out = nd_calloc(1, sizeof *job.out);
-    enum nd_status status = job.out != NULL ? ND_OK : nd_fail_memory(err);
+    status = job.out != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t c = 0; c < n_captures && status == ND_OK; c++)
         status = nd_capture_check_content(captures[c], err);
     if (status == ND_OK)

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/parallel.h"
 #include "explain/worker.h"
 
@@ -293,11 +294,13 @@ enum nd_status nd_identify_captures(const struct nd_model *model, const struct n
                                     size_t n_captures, const struct nd_identify_options *options, char **json,
                                     struct nd_error *err)
 {
-    static const struct nd_identify_options defaults = {.struct_size = sizeof defaults};
+    struct nd_identify_options own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
     json_t *devices = json_array();
-    enum nd_status status = devices != NULL ? ND_OK : nd_fail_memory(err);
-    if (options == NULL)
-        options = &defaults;
+    status = devices != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t d = 0; d < n_captures && status == ND_OK; d++) {
         struct nd_identified_device device = {0};
         status = identify_capture(model, captures[d], options, &device, err);

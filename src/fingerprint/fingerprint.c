@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/strbuf.h"
 #include "fingerprint/section.h"
 
@@ -47,9 +48,10 @@ const struct nd_fingerprint_section *nd_fingerprint_sections(void)
     return list;
 }
 
-void nd_fingerprint_options_init(struct nd_fingerprint_options *options)
+void nd_fingerprint_options_init_sized(struct nd_fingerprint_options *options, size_t struct_size)
 {
-    *options = (struct nd_fingerprint_options){.struct_size = sizeof *options};
+    const struct nd_fingerprint_options own = {.struct_size = sizeof own};
+    nd_options_write(options, struct_size, &own, sizeof own);
 }
 
 static bool is_wanted(const struct nd_fingerprint_options *options, const char *name)
@@ -180,10 +182,14 @@ static enum nd_status choose_folder(const struct nd_fingerprint_options *options
 enum nd_status nd_fingerprint_take(const struct nd_device *device, const struct nd_fingerprint_options *options,
                                    char **json, struct nd_error *err)
 {
+    struct nd_fingerprint_options own;
+    nd_fingerprint_options_init(&own);
     char *folder = NULL;
-    if (options->struct_size != sizeof *options)
-        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the options are of another version of the library");
-    enum nd_status status = check_sections(options, err);
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
+    status = check_sections(options, err);
     if (status == ND_OK)
         status = choose_folder(options, &folder, err);
     if (status != ND_OK)

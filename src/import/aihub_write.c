@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/strbuf.h"
 #include "capture/libhdf5.h"
 #include "npudiff/capture.h"
@@ -277,12 +278,17 @@ static enum nd_status write_file(struct hub_file *hub, const char *output, bool 
 enum nd_status nd_export_aihub(const char *capture_path, const char *output,
                                const struct nd_export_options *options, size_t *n_tensors, struct nd_error *err)
 {
+    struct nd_export_options own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
     struct nd_capture *capture = NULL;
     struct nd_strbuf name = {0};
     nd_strbuf_printf(&name, "%s.tmp-%ld", output, (long)getpid());
     char *temporary = nd_strbuf_take(&name);
     struct hub_file hub = {.inputs = options->inputs, .file = H5I_INVALID_HID, .path = temporary};
-    enum nd_status status = temporary != NULL ? ND_OK : nd_fail_memory(err);
+    status = temporary != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && !options->replace && nd_path_exists(output))
         status = nd_fail(err, ND_E_FILE_EXISTS, output, "'%s' exists already", output);
     if (status == ND_OK)

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/strbuf.h"
 #include "base/text.h"
 #include "import/formats.h"
@@ -171,12 +172,16 @@ static enum nd_status read_all(const struct nd_import_reader *reader, const stru
 enum nd_status nd_import(const struct nd_import_options *given, struct nd_import_result *out,
                          struct nd_error *err)
 {
-    const struct nd_import_reader *reader = nd_import_reader_find(given->format);
     struct nd_imported imported = {0};
-    struct nd_import_options options = *given;
+    struct nd_import_options options = {.struct_size = sizeof options};
+    enum nd_status status = nd_options_read(&options, sizeof options, given, err);
+    if (status != ND_OK)
+        return status;
+    const char *format = options.format != NULL ? options.format : "";
+    const struct nd_import_reader *reader = nd_import_reader_find(format);
     if (reader == NULL)
-        return nd_fail(err, ND_E_IMPORT_OPTION, given->format, "there is no format '%s'", given->format);
-    enum nd_status status = collect_facts(given, &imported.stated, err);
+        return nd_fail(err, ND_E_IMPORT_OPTION, format, "there is no format '%s'", format);
+    status = collect_facts(&options, &imported.stated, err);
     size_t n_repeats = imported.stated.of[ND_STATED_REPEAT_FILES].values.n;
     struct nd_imported *repeats = nd_calloc(n_repeats, sizeof *repeats);
     if (status == ND_OK && repeats == NULL)

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "judge/qualify.h"
 
 enum { MAX_RESULT_BYTES = 1 << 30 };
@@ -142,11 +143,16 @@ static enum nd_status qualify(struct nd_qualification *q, struct nd_qualify_resu
 enum nd_status nd_qualify(const char *campaign, const struct nd_qualify_options *options,
                           struct nd_qualify_result *out, struct nd_error *err)
 {
+    struct nd_qualify_options own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
     struct nd_qualification q = {.options = options};
     struct nd_qualify_result result = {0};
-    struct nd_error own = {0};
-    err = err != NULL ? err : &own; /* reasons are read from it */
-    enum nd_status status = nd_campaign_read(campaign, options->without_policy, &q.campaign, err);
+    struct nd_error why = {0};
+    err = err != NULL ? err : &why; /* reasons are read from it */
+    status = nd_campaign_read(campaign, options->without_policy, &q.campaign, err);
     if (status == ND_OK) {
         const char *folder = options->folder != NULL ? options->folder : q.campaign.output;
         nd_policy_today(q.today);

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/strbuf.h"
 #include "judge/store.h"
 #include "npudiff/parse.h"
@@ -220,12 +221,17 @@ static const struct nd_store_entry *entry_by_id(const struct nd_golden *store, c
 enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
                              const struct nd_golden_acceptance *how, char **json, struct nd_error *err)
 {
+    struct nd_golden_acceptance own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, how, err);
+    if (status != ND_OK)
+        return status;
+    how = &own;
     struct nd_capture *opened = NULL;
     json_t *entry = NULL;
     int lock = -1;
     bool is_new = false;
     char id[ND_SHA256_HEX_BYTES];
-    enum nd_status status = nd_capture_open(capture, &opened, err);
+    status = nd_capture_open(capture, &opened, err);
     if (status == ND_OK)
         status = verify(opened, err);
     if (status == ND_OK && (entry = make_entry(opened, how)) == NULL)

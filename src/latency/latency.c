@@ -5,21 +5,22 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "stats/series.h"
 
 /* The rule of detected warm-up (docs/science/latency.md#warm-up). */
 enum { WARM_UP_PART = 10, WARM_UP_MOST = 50 };
 static const double warm_up_deviations = 3, warm_up_least = 0.02;
 
-void nd_latency_options_init(struct nd_latency_options *options)
+void nd_latency_options_init_sized(struct nd_latency_options *options, size_t struct_size)
 {
-    *options = (struct nd_latency_options){.struct_size = sizeof *options,
-                                           .n_warm_up = ND_LATENCY_DETECT,
+    const struct nd_latency_options own = {.n_warm_up = ND_LATENCY_DETECT,
                                            .min_runs = ND_LATENCY_MIN_RUNS,
                                            .healthy_cv = 0.05,
                                            .suspect_cv = 0.15,
                                            .min_step = 0.02,
                                            .seed = 1};
+    nd_options_write(options, struct_size, &own, sizeof own);
 }
 
 const char *nd_latency_verdict_name(enum nd_latency_verdict verdict)
@@ -223,11 +224,7 @@ static enum nd_status examine(const double *us, size_t n, const struct nd_latenc
 enum nd_status nd_latency_classify(const double *us, size_t n, const struct nd_latency_options *options,
                                    unsigned char *classes, struct nd_latency *out, struct nd_error *err)
 {
-    struct nd_latency_options defaults;
     struct nd_latency found;
-    nd_latency_options_init(&defaults);
-    if (options == NULL)
-        options = &defaults;
     enum nd_status status = check_options(options, n, err);
     if (status != ND_OK)
         return status;
@@ -252,5 +249,8 @@ enum nd_status nd_latency_classify(const double *us, size_t n, const struct nd_l
 enum nd_status nd_latency_examine(const double *us, size_t n, const struct nd_latency_options *options,
                                   struct nd_latency *out, struct nd_error *err)
 {
-    return nd_latency_classify(us, n, options, NULL, out, err);
+    struct nd_latency_options own;
+    nd_latency_options_init(&own);
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    return status == ND_OK ? nd_latency_classify(us, n, &own, NULL, out, err) : status;
 }

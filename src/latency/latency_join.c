@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/options.h"
 #include "latency/latency.h"
 
 /* Of one sample and edge; runs that give still more different results are no reference for anything. */
@@ -125,16 +126,18 @@ enum nd_status nd_latency_of_capture(const struct nd_capture *capture, size_t pr
                                      const struct nd_latency_options *options, struct nd_latency *out,
                                      struct nd_error *err)
 {
+    struct nd_latency_options own;
+    nd_latency_options_init(&own);
+    struct nd_latency found;
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
     assert(probe < nd_capture_n_probes(capture));
     const struct nd_capture_probe *p = nd_capture_probe(capture, probe);
     size_t n = p->n_samples * p->n_repeats; /* the capture holds as many latencies */
     unsigned char *classes = nd_calloc(n, 2);
-    struct nd_latency_options defaults;
-    struct nd_latency found;
-    nd_latency_options_init(&defaults);
-    if (options == NULL)
-        options = &defaults;
-    enum nd_status status = classes != NULL ? ND_OK : nd_fail_memory(err);
+    status = classes != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = nd_latency_classify(p->latency_us, n, options, classes, &found, err);
     if (status == ND_OK) {

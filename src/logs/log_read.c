@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "logs/log_patterns.h"
 
 enum { MAX_LINE_BYTES = 16384, MAX_TEXT_BYTES = 4096, MAX_PIECE_BYTES = 512, READ_BYTES = 1 << 16 };
@@ -385,8 +386,10 @@ void nd_log_reader_end(struct nd_log_reader *reader, struct nd_log_summary *out)
 enum nd_status nd_log_reader_create(const struct nd_log_options *options, struct nd_log_reader **out,
                                     struct nd_error *err)
 {
-    if (options->struct_size != sizeof *options)
-        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the options are of another version of the library");
+    struct nd_log_options own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
     struct nd_log_reader *reader = nd_calloc(1, sizeof *reader);
     if (reader != NULL)
         reader->pairs = nd_calloc(nd_log_n_patterns, sizeof *reader->pairs);
@@ -394,7 +397,7 @@ enum nd_status nd_log_reader_create(const struct nd_log_options *options, struct
         nd_log_reader_destroy(&reader);
         return nd_fail_memory(err);
     }
-    reader->options = *options;
+    reader->options = own;
     find_pairs(reader);
     *out = reader;
     return ND_OK;

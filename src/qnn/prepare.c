@@ -8,13 +8,15 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/strbuf.h"
 #include "npudiff/device.h"
 #include "qnn/prepare_internal.h"
 
-void nd_prepare_options_init(struct nd_prepare_options *options)
+void nd_prepare_options_init_sized(struct nd_prepare_options *options, size_t struct_size)
 {
-    *options = (struct nd_prepare_options){.struct_size = sizeof *options, .time_limit_s = 3600};
+    const struct nd_prepare_options own = {.time_limit_s = 3600};
+    nd_options_write(options, struct_size, &own, sizeof own);
 }
 
 /* Not synced one by one: a folder of thousands of inputs would take minutes, and one that lost its power is
@@ -58,8 +60,6 @@ static enum nd_status check_request(const struct nd_prepare_work *work, const ch
 {
     const struct nd_prepare_options *options = work->options;
     struct stat info;
-    if (options->struct_size != sizeof *options)
-        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the options are of another version of the library");
     if (work->device->kind != ND_DEVICE_HTP_SIM || work->device->transport != ND_TRANSPORT_NONE)
         return nd_fail(err, ND_E_OPTION_VALUE, work->device->label,
                        "device '%s' makes no context: a 'htp-sim:CHIPSET' does", work->device->label);
@@ -237,9 +237,15 @@ enum nd_status nd_prepare(const struct nd_model *model, const struct nd_device *
                           const struct nd_prepare_options *options, struct nd_prepared_summary *summary,
                           struct nd_error *err)
 {
+    struct nd_prepare_options own;
+    nd_prepare_options_init(&own);
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
     struct nd_prepare_work work = {
         .model = model, .device = device, .probes = probes, .n_probes = n_probes, .options = options};
-    enum nd_status status = nd_prepare_folder(&work, folder, err);
+    status = nd_prepare_folder(&work, folder, err);
     if (status == ND_OK && summary != NULL)
         summarise(&work, summary);
     nd_prepare_work_deinit(&work);

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "capture/assemble.h"
 #include "device/resolve.h"
 #include "npudiff/capture.h"
@@ -177,8 +178,6 @@ static enum nd_status check_request(const struct nd_model *model, const struct n
                 return nd_fail(err, ND_E_OPTION_CONFLICT, probes[i]->name,
                                "two probes are called '%s' ('%s' and '%s')", probes[i]->name, probes[k]->source,
                                probes[i]->source);
-    if (options->struct_size != sizeof *options)
-        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the options are of another version of the library");
     if (options->prefixes && options->edges != NULL && strcmp(options->edges, "none") == 0)
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL,
                        "prefixes cut the model behind each edge, and edges 'none' leave it untouched");
@@ -266,6 +265,12 @@ enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_devi
                               const struct nd_capture_options *options, struct nd_capture_outcome *outcome,
                               struct nd_error *err)
 {
+    struct nd_capture_options own;
+    nd_capture_options_init(&own);
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
     struct nd_capture_job capture = {.model = model,
                                      .device = device,
                                      .probes = probes,
@@ -277,7 +282,7 @@ enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_devi
     struct nd_remote remote = {0};
     struct nd_device resolved = {0};
     char *folder = NULL, *run_folder = NULL;
-    enum nd_status status = check_request(model, probes, n_probes, path, options, err);
+    status = check_request(model, probes, n_probes, path, options, err);
     if (status == ND_OK)
         status = make_folder(&folder, err);
     capture.folder = folder;

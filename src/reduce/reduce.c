@@ -10,18 +10,16 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/strbuf.h"
 #include "model/loaded.h"
 #include "reduce/reducer.h"
 
-void nd_reduce_options_init(struct nd_reduce_options *options)
+void nd_reduce_options_init_sized(struct nd_reduce_options *options, size_t struct_size)
 {
-    *options = (struct nd_reduce_options){.struct_size = sizeof *options,
-                                          .session_limit = 60,
-                                          .n_samples = 4,
-                                          .lsb = NAN,
-                                          .fraction = NAN,
-                                          .time_limit_s = 300};
+    const struct nd_reduce_options own = {
+        .session_limit = 60, .n_samples = 4, .lsb = NAN, .fraction = NAN, .time_limit_s = 300};
+    nd_options_write(options, struct_size, &own, sizeof own);
 }
 
 void nd_reduction_destroy(struct nd_reduction **reduction)
@@ -202,6 +200,12 @@ enum nd_status nd_reduce(const struct nd_model *model, const struct nd_device *d
                          const struct nd_reduce_options *options, struct nd_reduction **out,
                          struct nd_error *err)
 {
+    struct nd_reduce_options own;
+    nd_reduce_options_init(&own);
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
+    options = &own;
     struct nd_reducer reducer = {.model = model,
                                  .device = device,
                                  .options = options,
@@ -212,7 +216,7 @@ enum nd_status nd_reduce(const struct nd_model *model, const struct nd_device *d
     struct nd_probe *default_probe = NULL;
     if (reducer.out == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = check_options(options, err);
+    status = check_options(options, err);
     if (status == ND_OK)
         status = nd_model_check_static(model, err);
     if (status == ND_OK && n_probes == 0) {

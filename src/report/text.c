@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/options.h"
 #include "report/format.h"
 
 enum { DEFAULT_WIDTH = 120, MIN_WIDTH = 80 };
@@ -226,19 +227,23 @@ static void put_sections(const struct nd_text_report *report)
 enum nd_status nd_report_text(const struct nd_comparison *comparison, const struct nd_report_options *options,
                               char **out, struct nd_error *err)
 {
+    struct nd_report_options own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, options, err);
+    if (status != ND_OK)
+        return status;
     struct nd_strbuf buf = {0};
-    struct nd_text_report report = {.comparison = comparison, .width = DEFAULT_WIDTH, .out = &buf};
-    if (options != NULL) {
-        report.all_edges = options->all_edges;
-        report.details = options->details;
-        report.worst = options->worst || options->details;
-        report.matrices = options->matrices;
-        report.n_matrices = options->n_matrices;
-        if (options->width > 0)
-            report.width = options->width > MIN_WIDTH ? options->width : MIN_WIDTH;
-    }
+    struct nd_text_report report = {.comparison = comparison,
+                                    .all_edges = own.all_edges,
+                                    .details = own.details,
+                                    .worst = own.worst || own.details,
+                                    .matrices = own.matrices,
+                                    .n_matrices = own.n_matrices,
+                                    .width = DEFAULT_WIDTH,
+                                    .out = &buf};
+    if (own.width > 0)
+        report.width = own.width > MIN_WIDTH ? own.width : MIN_WIDTH;
     for (size_t i = 0; i < report.n_matrices; i++) {
-        enum nd_status status = nd_matrix_check(&report.matrices[i], comparison, err);
+        status = nd_matrix_check(&report.matrices[i], comparison, err);
         if (status != ND_OK)
             return status;
     }

@@ -10,6 +10,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
 #include "sdk/runtime_adding.h"
@@ -269,10 +270,15 @@ static enum nd_status make_all(struct nd_adding *adding, struct nd_error *err)
 enum nd_status nd_runtimes_add(const char *const *sources, size_t n_sources,
                                const struct nd_runtime_adding *how, char **report, struct nd_error *err)
 {
+    struct nd_runtime_adding own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, how, err);
+    if (status != ND_OK)
+        return status;
+    how = &own;
     struct nd_adding adding = {
         .how = how, .origin = json_array(), .notes = json_array(), .added = json_array()};
     adding.sources = nd_calloc(n_sources, sizeof *adding.sources);
-    enum nd_status status = adding.sources != NULL ? ND_OK : nd_fail_memory(err);
+    status = adding.sources != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && how->id != NULL)
         status = nd_runtime_store_check_id(how->id, err);
     if (status == ND_OK)

@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/options.h"
 #include "base/sha256.h"
 #include "sdk/elf_facts.h"
 #include "sdk/runtime_manifest.h"
@@ -305,9 +306,14 @@ static enum nd_status check_all(const char *id, const struct nd_runtime_checking
 enum nd_status nd_runtimes_check(const char *id, const struct nd_runtime_checking *how, char **report,
                                  enum nd_exit *exit_code, struct nd_error *err)
 {
+    struct nd_runtime_checking own = {.struct_size = sizeof own};
+    enum nd_status status = nd_options_read(&own, sizeof own, how, err);
+    if (status != ND_OK)
+        return status;
+    how = &own;
     bool is_fine = true;
     json_t *runtimes = json_array();
-    enum nd_status status = runtimes != NULL ? ND_OK : nd_fail_memory(err);
+    status = runtimes != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = check_all(id, how, runtimes, &is_fine, err);
     json_t *root = json_pack("{s:o}", "runtimes", runtimes);

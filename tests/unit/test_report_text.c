@@ -16,8 +16,12 @@
 static char *text_of(const struct fake_comparison *fake, const struct nd_report_options *options)
 {
     char *text = NULL;
+    struct nd_report_options own = {.struct_size = sizeof own};
+    if (options != NULL)
+        own = *options;
+    own.struct_size = sizeof own;
     struct nd_error err = {0};
-    if (nd_report_text(&fake->comparison, options, &text, &err) != ND_OK)
+    if (nd_report_text(&fake->comparison, &own, &text, &err) != ND_OK)
         fail_msg("%s", err.message);
     return text;
 }
@@ -130,7 +134,8 @@ static void verdict_counts_each_edge_once(void **state)
     }
     fake.pairs[FAKE_CONV][1].verdict = ND_VERDICT_WITHIN;
     char *text = text_of(&fake, NULL);
-    assert_has(text, "\nverdict: differs (1 of 2 edges fail their gate; 1 of 2 edges differ only within their gate)");
+    assert_has(text,
+               "\nverdict: differs (1 of 2 edges fail their gate; 1 of 2 edges differ only within their gate)");
     free(text);
 }
 
@@ -241,7 +246,7 @@ static void matrix_is_mirrored_only_where_it_is_symmetric(void **state)
     fake.pairs[FAKE_SCORES][2].total.coverage = ND_COVERAGE_NONE;
     assert_int_equal(nd_matrix_parse("sqnr:scores", &matrices[0], NULL), ND_OK);
     assert_int_equal(nd_matrix_parse("share", &matrices[1], NULL), ND_OK);
-    struct nd_report_options options = {.matrices = matrices, .n_matrices = 2};
+    struct nd_report_options options = {.struct_size = sizeof options, .matrices = matrices, .n_matrices = 2};
     char *text = text_of(&fake, &options);
     assert_has(text, "\nSQNR in dB at scores, over the samples that differ (row: reference, column: test):\n"
                      "        cpu  gen1  gen3\n"
@@ -351,7 +356,8 @@ static void numbers_near_one_never_round_to_it(void **state)
         assert_string_equal(nd_format_near_one(rows[i].value, buf), rows[i].expected);
 }
 
-static struct nd_compared_diagnosis fake_diagnosis(size_t device, size_t edge, const char *kind, const char *text)
+static struct nd_compared_diagnosis fake_diagnosis(size_t device, size_t edge, const char *kind,
+                                                   const char *text)
 {
     return (struct nd_compared_diagnosis){.device = device,
                                           .edge = edge,

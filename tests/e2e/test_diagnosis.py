@@ -169,6 +169,18 @@ class Dumps(Scratch):
         self.assertEqual([(d["edge"], d["kind"]) for d in found], [("y", "step")])
         self.assertIn("ArgMax amplifies", found[0]["text"])
 
+    def test_comparisons(self):
+        """Values that are multiples of 1/32: every eighth moves by one where the two tensors are equal."""
+        a, b = (np.float32(np.rint(self.normal(32))) / 32 for _ in range(2))
+        a[..., ::4] = b[..., ::4]
+        moved = a.copy()
+        moved[..., ::8] += np.float32(1 / 32)
+        for function, says in ((np.greater, "Greater or Less"), (np.equal, "Equal")):
+            ref, test = ({"a": x, "b": b, "y": function(x, b)} for x in (a, moved))
+            self.assert_found(ref, test, "step", (says, "by at most 0.0312 in the"))
+        ref, test = ({"a": x, "y": x < np.float32(0.5)} for x in (a, moved))
+        self.assert_found(ref, test, "step", ("Greater or Less (a constant from", "'a' differs by at most 0.0312"))
+
     def test_growth_over_depth(self):
         layers = [self.normal() for _ in range(12)]
         laws = {"linear": lambda k: k + 1, "constant-rate": lambda k: 1.5**k, "none": lambda k: 1}

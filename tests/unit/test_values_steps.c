@@ -131,12 +131,104 @@ static void other_floats_have_no_step(void **state)
     }
 }
 
+/* ---- Greater, Less, Equal ---- */
+
+enum { N_COMPARED = 400 };
+
+/* Two tensors and their comparison; the test's are off by up to `error`. */
+struct compared {
+    double a_ref[N_COMPARED], a_test[N_COMPARED], b_ref[N_COMPARED], b_test[N_COMPARED], ref[N_COMPARED], test[N_COMPARED];
+};
+
+static double outcome(int relation, double a, double b)
+{
+    return relation == 0 ? a > b : relation == 1 ? a < b : a == b;
+}
+
+static void make_compared(struct compared *c, int relation, double error, bool is_constant)
+{
+    for (size_t i = 0; i < N_COMPARED; i++) {
+        bool is_near = i % 5 == 0;
+        c->b_ref[i] = c->b_test[i] = is_constant ? 0.25 : floor(uniform(-32, 32)) / 32;
+        c->a_ref[i] = is_near ? c->b_ref[i] : floor(uniform(-32, 32)) / 32;
+        c->a_test[i] = c->a_ref[i] + (is_near && i % 2 == 0 ? error : 0);
+        c->ref[i] = outcome(relation, c->a_ref[i], c->b_ref[i]);
+        c->test[i] = outcome(relation, c->a_test[i], c->b_test[i]);
+    }
+}
+
+static const char *said_of(const struct compared *c, bool is_constant)
+{
+    static struct nd_value_findings found;
+    struct nd_error err = {0};
+    const struct nd_values_other others[] = {{"a", c->a_ref, c->a_test}, {"b", c->b_ref, c->b_test}};
+    const struct nd_values v = {.n_samples = 4,
+                                .n = N_COMPARED / 4,
+                                .shape = {1, {N_COMPARED / 4}},
+                                .dtype = ND_DTYPE_BOOL,
+                                .step = 1,
+                                .ref_step = 1,
+                                .ref = c->ref,
+                                .test = c->test,
+                                .others = others,
+                                .n_others = is_constant ? 1 : 2};
+    assert_int_equal(nd_values_examine(&v, &found, &err), ND_OK);
+    for (size_t k = 0; k < found.n; k++)
+        if (found.items[k].kind == ND_FAULT_STEP)
+            return found.items[k].text;
+    return "";
+}
+
+static void comparisons_amplify(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"Greater or Less ('a' > 'b') amplifies: their difference changes by at most 0.0312 in the 40 elements",
+                                        "Greater or Less ('a' < 'b') amplifies: their difference changes by at most 0.0312 in the 40 elements",
+                                        "Equal ('a' = 'b') amplifies: their difference changes by at most 0.0312 in the 40 elements"};
+    static const char *const constants[] = {"Greater or Less (a constant from 0.25 to 0.28125) amplifies: 'a' differs by at most 0.0312 in the 40",
+                                            "Greater or Less (a constant from 0.21875 to 0.25) amplifies: 'a' differs by at most 0.0312 in the 40",
+                                            "Equal (the constant 0.25) amplifies: 'a' differs by at most 0.0312 in the 40"};
+    static struct compared c;
+    for (int relation = 0; relation < 3; relation++)
+        for (int is_constant = 0; is_constant < 2; is_constant++) {
+            double error = relation == 1 ? -1.0 / 32 : 1.0 / 32;
+            make_compared(&c, relation, error, is_constant != 0);
+            assert_says(said_of(&c, is_constant != 0), (is_constant ? constants : texts)[relation]);
+            c.test[7] = c.test[7] == 0; /* the device's own error */
+            assert_string_equal(said_of(&c, is_constant != 0), "");
+            make_compared(&c, relation, 8 * error, is_constant != 0); /* no small difference */
+            assert_string_equal(said_of(&c, is_constant != 0), "");
+        }
+}
+
+/* Zeros and ones that follow from nothing that is there, and too few of them. */
+static void other_bits_are_no_comparison(void **state)
+{
+    (void)state;
+    static struct compared c;
+    make_compared(&c, 0, 1.0 / 32, false);
+    for (size_t i = 0; i < N_COMPARED; i++)
+        c.ref[i] = c.test[i] = uniform(0, 1) < 0.5;
+    c.test[3] = c.test[3] == 0;
+    assert_string_equal(said_of(&c, false), "");
+    make_compared(&c, 0, 1.0 / 32, true);
+    for (size_t i = 0; i < N_COMPARED; i++) { /* six ones of the reference */
+        c.a_ref[i] = i < 6 ? 1 : i % 2 == 0 ? 0.25 : -1;
+        c.a_test[i] = i == 8 ? 0.28 : c.a_ref[i];
+        c.ref[i] = c.a_ref[i] > 0.25;
+        c.test[i] = c.a_test[i] > 0.25;
+    }
+    assert_string_equal(said_of(&c, true), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(printed_values_are_steps_apart),
         cmocka_unit_test(dequantised_codes_are_steps_apart),
         cmocka_unit_test(other_floats_have_no_step),
+        cmocka_unit_test(comparisons_amplify),
+        cmocka_unit_test(other_bits_are_no_comparison),
     };
     return cmocka_run_group_tests(tests, seed, NULL);
 }

@@ -47,6 +47,7 @@ static const struct {
     {"truncation", nd_values_try_truncation, false},
     {"ties", nd_values_try_ties, false},
     {"step", nd_values_try_step, false},
+    {"comparison", nd_values_try_comparison, false},
 };
 
 bool nd_values_is_known(const struct nd_values_look *look, size_t i)

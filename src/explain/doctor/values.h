@@ -10,6 +10,7 @@
  *   values_wrap.c    wrap-around
  *   values_blank.c   the beginning or the end of every sample, of one value
  *   values_axes.c    permuted axes
+ *   values_compare.c  Greater, Less, Equal that amplify a small difference
  *   values_lines.c   constant and periodic lines along an axis
  *   values_multiples.c  floats that all are multiples of one step
  *   values_moved.c   right values at other places of their sample

@@ -70,6 +70,7 @@ void nd_values_try_cliff(const struct nd_values_look *look);
 void nd_values_try_window(const struct nd_values_look *look);
 void nd_values_try_lines(const struct nd_values_look *look);
 void nd_values_try_ties(const struct nd_values_look *look);
+void nd_values_try_comparison(const struct nd_values_look *look);
 void nd_values_try_step(const struct nd_values_look *look);
 
 #endif

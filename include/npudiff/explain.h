@@ -219,6 +219,9 @@ struct nd_explained_unit {
                        LSB; the previous sample's output predicts all of them". Else NULL */
     struct nd_explained_fault fault; /* of a faulty layer; kind NULL: an error that no rounding can make, of no
                                         known kind. Of an unexplained one what it looks like, or NULL */
+    char *known_defect; /* of a faulty or unexplained layer that an SDK is known to compute wrongly: "a
+                           known defect of QAIRT 2.51.0 ...: ..."; else NULL */
+    const char *remedy; /* and what to do about it, a sentence. Static */
     uint64_t n_codes;
     struct nd_explained_part local, inherited, total;
     uint64_t n_violations; /* elements where total is not local + inherited: none */

@@ -5,20 +5,6 @@
 
 #include "eval/linear_families.h"
 
-const char *nd_unit_known_defect(const struct nd_exact_unit *unit)
-{
-    const struct nd_linear_call *call = unit->call;
-    if (call->node == NULL || strcmp(nd_onnx_text(call->node->op_type), "Conv") != 0 ||
-        !nd_linear_has(call, 0) || !nd_linear_has(call, 1))
-        return NULL;
-    const struct nd_shape *x = &call->inputs[0].values->shape, *w = &call->inputs[1].values->shape;
-    bool is_depthwise = x->rank == 4 && w->rank == 4 && x->dims[1] > 1 && w->dims[1] == 1;
-    /* tools/score_healthy, QAIRT 2.51: seeds 1018, 1020, 1021, 2003, 2029, 2031 and 3031, v69 and v75. */
-    return is_depthwise && w->dims[2] == 1 && w->dims[3] == 1
-               ? "the provider is known to compute depthwise 1x1 convolutions wrongly, on every chip"
-               : NULL;
-}
-
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit)
 {
     return unit->call->n_inputs;

@@ -14,10 +14,6 @@ struct nd_unit_encodings {
     enum nd_dtype dtype; /* of the output, where that is given */
 };
 
-/* What the provider is known to compute wrongly of such a unit on every chip, as a sentence; NULL: nothing.
- * Static. */
-const char *nd_unit_known_defect(const struct nd_exact_unit *unit);
-
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit);
 
 /* As nd_unit_program_run, without a memory. A unit with more than ND_UNIT_MOST_INPUTS inputs is not covered. */

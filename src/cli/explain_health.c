@@ -133,6 +133,12 @@ static void print_effect(const struct nd_explained_unit *unit, size_t width)
     explain_print_wrapped(width, 4, "by itself it changes %s of the output values", share);
 }
 
+static void print_defect(const struct nd_explained_unit *unit, size_t width)
+{
+    if (unit->known_defect != NULL)
+        explain_print_wrapped(width, 4, "%s. What to do: %s", unit->known_defect, unit->remedy);
+}
+
 static void print_faulty(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
 {
     for (size_t i = 0; i < device->n_faulty && i < N_LISTED; i++) {
@@ -142,6 +148,7 @@ static void print_faulty(const struct nd_explanation *e, const struct nd_explain
                               unit->fault.kind != NULL ? unit->fault.kind : "of no known kind", unit->evidence,
                               unit->fault.rival != NULL ? "; as well explained by " : "",
                               unit->fault.rival != NULL ? unit->fault.rival : "");
+        print_defect(unit, width);
         print_effect(unit, width);
     }
     if (device->n_faulty > N_LISTED)
@@ -157,6 +164,7 @@ static void print_unexplained(const struct nd_explanation *e, const struct nd_ex
         explain_print_wrapped(width, 2, "unexplained: '%s' (%s): %s%s%s", step->name, step->op_types, unit->evidence,
                               unit->fault.kind != NULL ? "; it looks like this, without proof: " : "",
                               unit->fault.kind != NULL ? unit->fault.text : "");
+        print_defect(unit, width);
     }
     if (device->n_unexplained > N_UNEXPLAINED)
         printf("  and %zu more unexplained layers\n", device->n_unexplained - N_UNEXPLAINED);

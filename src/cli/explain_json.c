@@ -79,6 +79,8 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     json_object_set_new(row, "evidence", text_or_null(unit->evidence));
     json_object_set_new(row, "tie_rule", text_or_null(unit->tie_rule));
     json_object_set_new(row, "ties", unit->tie_rule != NULL ? json_integer((json_int_t)unit->n_ties) : json_null());
+    json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
+    json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
     json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
     json_object_set_new(row, "local", is_examined ? part(&unit->local) : json_null());
@@ -130,6 +132,8 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
     if (row == NULL)
         return NULL;
     json_object_set_new(row, "evidence", text_or_null(unit->evidence));
+    json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
+    json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));
     json_object_set_new(row, "harm", real(unit->harm));
     if (fault->kind != NULL)

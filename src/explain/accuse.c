@@ -323,26 +323,12 @@ static enum nd_status accuse_of_size(struct nd_explained_unit *unit, const struc
     return keep_evidence(unit, &text, err);
 }
 
-/* Of the provider, and not of this device: its arithmetic is not known there. */
-static enum nd_status say_defect(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
-                                 const char *defect, struct nd_error *err)
-{
-    struct nd_strbuf text = {0};
-    put_size(size, &text);
-    nd_strbuf_printf(&text, "; %s", defect);
-    return keep_evidence(unit, &text, err);
-}
-
-enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,
-                                 const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
-                                 struct nd_error *err)
+static enum nd_status decide(const struct nd_explain_job *job, size_t device, size_t step,
+                             const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
+                             struct nd_error *err)
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
-    const char *defect = job->habits[device * job->n_steps + step].units->known_defect;
-    if (defect != NULL && job->unit_program[device] != SIZE_MAX &&
-        job->sources[device].expectation != ND_EXPECT_ANY)
-        return say_defect(unit, size, defect, err);
     if (is_positive(job, device, step, size, diagnosis))
         return accuse_of_kind(unit, size, diagnosis, err);
     if (kind == ND_FAULT_FUSION)
@@ -374,4 +360,33 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
         return keep_evidence(unit, &text, err);
     }
     return kind != ND_FAULT_UNEXPLAINED ? keep_fault(unit, diagnosis, err) : ND_OK;
+}
+
+/* Of an SDK that computes such layers wrongly, so that the device is as any other. */
+static enum nd_status note_defect(const struct nd_explain_job *job, size_t device, size_t step,
+                                  const struct nd_explain_error_size *size, enum nd_fault_kind kind,
+                                  struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_explain_source *source = &job->sources[device];
+    const struct nd_known_defect *defect = job->habits[device * job->n_steps + step].units->known_defect;
+    bool is_htp = source->expectation == ND_EXPECT_V69 || source->expectation == ND_EXPECT_V73;
+    bool is_off = unit->state == ND_LAYER_FAULTY || (unit->state == ND_LAYER_UNEXPLAINED && size->n_beyond > 0);
+    if (defect == NULL || !is_htp || !is_off || !nd_known_defect_shows_as(defect, kind))
+        return ND_OK;
+    unit->known_defect = nd_known_defect_text(defect, source->capture);
+    unit->remedy = defect->remedy;
+    return unit->known_defect != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,
+                                 const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
+                                 struct nd_error *err)
+{
+    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    enum nd_status status = decide(job, device, step, size, diagnosis, err);
+    if (status != ND_OK)
+        return status;
+    return note_defect(job, device, step, size,
+                       unit->fault.kind != NULL ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED, err);
 }

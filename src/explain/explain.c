@@ -70,6 +70,7 @@ static void deinit_unit(struct nd_explained_unit *unit)
     free(unit->program);
     free(unit->fault.text);
     free(unit->evidence);
+    free(unit->known_defect);
     free(unit->follows_text);
     free(unit->why_not);
     deinit_execution(&unit->execution);

@@ -162,7 +162,7 @@ const struct nd_array *nd_explain_trial_other(const struct nd_explain_trial *tri
 static void note_defect(struct nd_explain_trial *trial, const struct nd_exact_unit *unit)
 {
     const struct nd_explain_alternatives *a = trial->alternatives;
-    const char *defect = nd_unit_known_defect(unit);
+    const struct nd_known_defect *defect = nd_known_defect_of(trial->model, unit);
     trial->known_defect = defect != NULL ? defect : trial->kept[unit->edge].known_defect;
     for (size_t e = a != NULL ? a->first_fused[unit->edge] : SIZE_MAX; e != SIZE_MAX; e = a->next_fused[e])
         trial->kept[e].known_defect = defect;
@@ -232,7 +232,8 @@ void nd_explain_trial_count(const struct nd_explain_trial *trial, const double *
                             size_t n, struct nd_explain_unit_tally *tally)
 {
     count_others(trial, given, n, tally);
-    tally->known_defect = trial->known_defect;
+    if (trial->known_defect != NULL)
+        tally->known_defect = trial->known_defect;
     for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
         const struct nd_array *made = &trial->made[trial->alike[p]];
         if (!trial->is_covered[p] || made->n != n)

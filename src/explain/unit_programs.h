@@ -5,6 +5,7 @@
 
 #include "arith/htp.h"
 #include "explain/alternatives.h"
+#include "explain/defects.h"
 #include "explain/programs.h"
 
 enum { ND_EXPLAIN_MAX_UNIT_PROGRAMS = 4 };
@@ -25,7 +26,7 @@ struct nd_explain_unit_tally {
     double max[ND_EXPLAIN_MAX_UNIT_PROGRAMS];              /* largest magnitude of what is wrong */
     double doubt[ND_EXPLAIN_MAX_UNIT_PROGRAMS];            /* the greatest of nd_unit_program_doubt */
     struct nd_explain_other_tally others[ND_N_ALTERNATIVES];
-    const char *known_defect; /* nd_unit_known_defect of the unit, or NULL */
+    const struct nd_known_defect *known_defect; /* that the unit may have in some sample, or NULL */
 };
 void nd_explain_unit_tally_merge(const struct nd_explain_unit_tally *from, struct nd_explain_unit_tally *to);
 
@@ -33,7 +34,7 @@ void nd_explain_unit_tally_merge(const struct nd_explain_unit_tally *from, struc
 struct nd_explain_made {
     struct nd_array codes[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
     bool is_covered[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
-    const char *known_defect; /* of the unit that made them */
+    const struct nd_known_defect *known_defect; /* of the unit that made them */
 };
 
 /* What programs make of the unit at hand. One for each thread. */
@@ -44,7 +45,7 @@ struct nd_explain_trial {
     size_t n_edges;
     struct nd_explain_made others[ND_N_ALTERNATIVES];   /* of the unit at hand */
     struct nd_unit_memory *memory;                      /* of the sample at hand */
-    const char *known_defect;                           /* of the unit at hand; NULL: none */
+    const struct nd_known_defect *known_defect;                           /* of the unit at hand; NULL: none */
     size_t edge;                                        /* SIZE_MAX: of none */
     struct nd_array made[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* not there where is_covered is false or alike less */
     size_t alike[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* the first program that makes the same of such units */

@@ -16,7 +16,7 @@ struct fixture {
     struct nd_explanation *e;
 };
 
-static struct nd_model *load(const char *name)
+__attribute__((unused)) static struct nd_model *load(const char *name)
 {
     char path[512];
     struct nd_error err = {0};

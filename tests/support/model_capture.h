@@ -24,6 +24,7 @@ struct mc_device {
      * NULL: nothing */
     void (*change)(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes);
     const char *import; /* the kind that an import states; NULL: it is none. "import": it states nothing */
+    const char *arch, *sdk; /* that the capture states; NULL: nothing */
     const char
         *emulated; /* what emulator/emulate.h reads, in the place of rounding and wrong_edge; NULL: none */
 };
@@ -138,6 +139,10 @@ static void mc_write(const struct mc_run *run, const char *path, const float *in
         mc_text(writer, "device", "kind", run->device->import != NULL ? run->device->import : "emu");
     if (run->device->import != NULL)
         mc_text(writer, "import", "format", "numpy");
+    if (run->device->arch != NULL)
+        mc_text(writer, "device", "arch", run->device->arch);
+    if (run->device->sdk != NULL)
+        mc_text(writer, "runtime", "sdk_version", run->device->sdk);
     expect_ok(nd_capture_writer_edges(writer, edges, providers, n, &err), &err);
     expect_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
     expect_ok(nd_capture_writer_input(writer, &probe, 0, inputs, 0, &err), &err);

@@ -1,0 +1,112 @@
+#include "arith/conditions.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "eval/linear_families.h"
+
+static const struct nd_array *read_of(const struct nd_exact_unit *unit, size_t i)
+{
+    return unit->call->n_inputs > i ? unit->call->inputs[i].values : NULL;
+}
+
+static bool is_wide(const struct nd_exact_unit *unit)
+{
+    return nd_dtype_is_integer(unit->dtype) && nd_dtype_size_bytes(unit->dtype) == 2;
+}
+
+static bool is_depthwise_1x1(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    const struct nd_array *x = read_of(unit, 0), *w = read_of(unit, 1);
+    return x != NULL && w != NULL && x->shape.rank == 4 && w->shape.rank == 4 && x->shape.dims[1] > 1 &&
+           w->shape.dims[1] == 1 && w->shape.dims[2] == 1 && w->shape.dims[3] == 1;
+}
+
+static bool has_text(const struct nd_exact_unit *unit, const char *name, const char *otherwise,
+                     const char *value)
+{
+    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
+    char buf[32];
+    const char *text = nd_op_text(&call, name, buf, sizeof buf);
+    return strcmp(text[0] != '\0' ? text : otherwise, value) == 0;
+}
+
+static bool is_resize_to_floor(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    return has_text(unit, "mode", "nearest", "nearest") &&
+           has_text(unit, "coordinate_transformation_mode", "half_pixel", "half_pixel") &&
+           has_text(unit, "nearest_mode", "round_prefer_floor", "floor");
+}
+
+static bool is_mean_of_padded(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    for (size_t u = 0; model != NULL && u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *maker = nd_model_unit(model, u);
+        if (maker->edge == unit->input_edges[0])
+            return strcmp(maker->op_types, "Pad") == 0;
+    }
+    return false;
+}
+
+/* Of one row the largest share and the least differ by no more than this factor; chosen: the nine values that
+ * were seen were exact within a few percent, and a Softmax of plainly different values is right. */
+static const double nearly_equal = 2;
+
+/* The last axis is looked at, which is the one that quantisers emit. */
+static bool is_softmax_of_equals(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    const struct nd_array *x = read_of(unit, 0);
+    const struct nd_quant *quant = unit->call->inputs[0].quant;
+    if (!is_wide(unit) || x == NULL || quant == NULL || quant->n != 1 || x->shape.rank < 1 || x->n == 0)
+        return false;
+    size_t n = (size_t)x->shape.dims[x->shape.rank - 1];
+    for (size_t row = 0; n > 1 && row + n <= x->n; row += n) {
+        double low = x->x[row], high = x->x[row];
+        for (size_t i = row; i < row + n; i++) {
+            low = fmin(low, x->x[i]);
+            high = fmax(high, x->x[i]);
+        }
+        if ((high - low) * (double)quant->scale[0] <= log(nearly_equal))
+            return true;
+    }
+    return false;
+}
+
+static bool is_concat_of_saturated(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    (void)model;
+    for (size_t k = 0; is_wide(unit) && k < unit->call->n_inputs; k++) {
+        const struct nd_array *x = read_of(unit, k);
+        double low, high;
+        if (x == NULL || unit->call->inputs[k].quant == NULL)
+            continue;
+        nd_code_range(x->dtype, &low, &high);
+        for (size_t i = 0; i < x->n; i++)
+            if (x->x[i] == low || x->x[i] == high)
+                return true;
+    }
+    return false;
+}
+
+bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
+                enum nd_unit_condition condition)
+{
+    static const struct {
+        const char *op_types[2]; /* NULL: there is one */
+        bool (*has)(const struct nd_model *model, const struct nd_exact_unit *unit);
+    } rows[ND_N_UNIT_CONDITIONS] = {
+        [ND_UNIT_DEPTHWISE_1X1] = {{"Conv", NULL}, is_depthwise_1x1},
+        [ND_UNIT_RESIZE_TO_FLOOR] = {{"Resize", NULL}, is_resize_to_floor},
+        [ND_UNIT_MEAN_OF_PADDED] = {{"GlobalAveragePool", "ReduceMean"}, is_mean_of_padded},
+        [ND_UNIT_SOFTMAX_OF_EQUALS] = {{"Softmax", NULL}, is_softmax_of_equals},
+        [ND_UNIT_CONCAT_OF_CLIPPED] = {{"Concat", NULL}, is_concat_of_saturated},
+    };
+    const char *op_type = unit->call->node != NULL ? nd_onnx_text(unit->call->node->op_type) : "";
+    for (size_t k = 0; k < 2 && rows[condition].op_types[k] != NULL; k++)
+        if (strcmp(rows[condition].op_types[k], op_type) == 0)
+            return rows[condition].has(model, unit);
+    return false;
+}

@@ -1,0 +1,24 @@
+/* Layers that a release of an SDK is known to compute wrongly, recognised by the operator, its attributes and
+ * what it reads. */
+#ifndef ND_ARITH_CONDITIONS_H
+#define ND_ARITH_CONDITIONS_H
+
+#include "arith/htp.h"
+#include "npudiff/model.h"
+
+enum nd_unit_condition {
+    ND_UNIT_DEPTHWISE_1X1,     /* a depthwise Conv with a kernel of 1x1 */
+    ND_UNIT_RESIZE_TO_FLOOR,   /* a Resize with mode nearest, half_pixel and nearest_mode floor */
+    ND_UNIT_MEAN_OF_PADDED,    /* a GlobalAveragePool or ReduceMean of what a Pad makes */
+    ND_UNIT_SOFTMAX_OF_EQUALS, /* a uint16 or int16 Softmax, some row of which reads nearly equal values */
+    ND_UNIT_CONCAT_OF_CLIPPED, /* a uint16 or int16 Concat that reads the least or the greatest code somewhere
+                                */
+};
+enum { ND_N_UNIT_CONDITIONS = ND_UNIT_CONCAT_OF_CLIPPED + 1 };
+
+/* Whether the unit is such a one, by its operator and what it reads of the sample at hand. model may be NULL:
+ * then nothing is known of what a Pad makes. Any thread. */
+bool nd_unit_is(const struct nd_model *model, const struct nd_exact_unit *unit,
+                enum nd_unit_condition condition);
+
+#endif

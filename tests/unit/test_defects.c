@@ -1,0 +1,313 @@
+/* Known defects of SDKs: which layers have them, and what is said of those that are off. */
+#include "support/main.h"
+#include "support/scratch.h"
+
+#include "support/explain_fixture.h"
+#include "support/linear_case.h"
+
+#include "explain/defects.h"
+#include "model/compose.h"
+
+/* ---- the layers ---- */
+
+struct layer {
+    double x[64], w[64];
+    struct nd_array arrays[2];
+    float scale;
+    int64_t zero;
+    struct nd_quant quant;
+    struct nd_linear_input inputs[2];
+    struct node node;
+    struct nd_linear_call call;
+    size_t edges[2];
+    struct nd_exact_unit unit;
+};
+
+static size_t count(const struct nd_shape *shape)
+{
+    size_t n = 1;
+    for (int k = 0; k < shape->rank; k++)
+        n *= (size_t)shape->dims[k];
+    return n;
+}
+
+static void begin(struct layer *l, const char *op_type, enum nd_dtype dtype, const struct nd_shape *x,
+                  const struct nd_shape *w)
+{
+    *l = (struct layer){.scale = 0.001f, .zero = 0, .edges = {0, SIZE_MAX}};
+    l->quant = (struct nd_quant){.n = 1, .axis = -1, .scale = &l->scale, .zero_point = &l->zero};
+    l->arrays[0] = (struct nd_array){.dtype = dtype, .shape = *x, .n = count(x), .x = l->x};
+    l->arrays[1] = (struct nd_array){.dtype = dtype, .shape = *w, .n = count(w), .x = l->w};
+    for (size_t i = 0; i < 64; i++)
+        l->x[i] = 1000 + (double)i;
+    for (size_t i = 0; i < 2; i++)
+        l->inputs[i] = (struct nd_linear_input){&l->arrays[i], &l->quant};
+    node_begin(&l->node, op_type, 1);
+    l->call = (struct nd_linear_call){.node = &l->node.proto,
+                                      .opset = 21,
+                                      .n_inputs = w->rank > 0 ? 2 : 1,
+                                      .inputs = l->inputs,
+                                      .out_quant = &l->quant};
+    l->unit = (struct nd_exact_unit){.call = &l->call, .input_edges = l->edges, .dtype = dtype};
+}
+
+static bool is(const struct layer *l, enum nd_unit_condition condition)
+{
+    size_t n, n_held = 0;
+    for (int c = 0; c < ND_N_UNIT_CONDITIONS; c++)
+        n_held += nd_unit_is(NULL, &l->unit, (enum nd_unit_condition)c);
+    const struct nd_known_defect *found = nd_known_defect_of(NULL, &l->unit), *all = nd_known_defects(&n);
+    bool is_held = nd_unit_is(NULL, &l->unit, condition);
+    assert_int_equal(n, ND_N_UNIT_CONDITIONS);
+    assert_int_equal(n_held, is_held);
+    assert_true(is_held ? found >= all && found < all + n && found->condition == condition : found == NULL);
+    return is_held;
+}
+
+static const struct nd_shape none = {0, {0}}, image = {4, {1, 4, 4, 4}};
+
+static void depthwise_convolutions_of_1x1_are_known(void **state)
+{
+    (void)state;
+    struct layer l;
+    static const struct {
+        struct nd_shape x, w;
+        bool is_known;
+    } rows[] = {{{4, {1, 4, 4, 4}}, {4, {4, 1, 1, 1}}, true},  {{4, {1, 4, 4, 4}}, {4, {4, 1, 3, 3}}, false},
+                {{4, {1, 4, 4, 4}}, {4, {4, 1, 1, 3}}, false}, {{4, {1, 4, 4, 4}}, {4, {4, 4, 1, 1}}, false},
+                {{4, {1, 1, 4, 4}}, {4, {4, 1, 1, 1}}, false}, {{3, {1, 4, 4}}, {3, {4, 1, 1}}, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        begin(&l, "Conv", ND_DTYPE_U8, &rows[i].x, &rows[i].w);
+        assert_int_equal(is(&l, ND_UNIT_DEPTHWISE_1X1), rows[i].is_known);
+        begin(&l, "ConvTranspose", ND_DTYPE_U8, &rows[i].x, &rows[i].w);
+        assert_false(is(&l, ND_UNIT_DEPTHWISE_1X1));
+    }
+}
+
+static void set_text(struct layer *l, const char *name, const char *value)
+{
+    Onnx__AttributeProto *attribute =
+        node_attribute(&l->node, name, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__STRING);
+    attribute->has_s = 1;
+    attribute->s = (ProtobufCBinaryData){strlen(value), (uint8_t *)value};
+}
+
+static void resize_to_floor_is_known(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *mode, *coordinates, *rounding; /* NULL: the default */
+        bool is_known;
+    } rows[] = {{NULL, NULL, "floor", true},
+                {"nearest", "half_pixel", "floor", true},
+                {NULL, NULL, NULL, false},
+                {"linear", NULL, "floor", false},
+                {NULL, "asymmetric", "floor", false},
+                {NULL, NULL, "ceil", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct layer l;
+        begin(&l, "Resize", ND_DTYPE_U8, &image, &none);
+        if (rows[i].mode != NULL)
+            set_text(&l, "mode", rows[i].mode);
+        if (rows[i].coordinates != NULL)
+            set_text(&l, "coordinate_transformation_mode", rows[i].coordinates);
+        if (rows[i].rounding != NULL)
+            set_text(&l, "nearest_mode", rows[i].rounding);
+        assert_int_equal(is(&l, ND_UNIT_RESIZE_TO_FLOOR), rows[i].is_known);
+    }
+}
+
+/* Codes from 1000 to 1063 of 0.001 each, in rows of 4. */
+static void softmax_of_nearly_equal_values_is_known(void **state)
+{
+    (void)state;
+    struct layer l;
+    begin(&l, "Softmax", ND_DTYPE_U16, &image, &none);
+    assert_true(is(&l, ND_UNIT_SOFTMAX_OF_EQUALS));
+    l.scale = 0.2f; /* 0.6 from the least to the greatest: a factor of 1.8 */
+    assert_true(is(&l, ND_UNIT_SOFTMAX_OF_EQUALS));
+    l.scale = 0.25f;
+    assert_false(is(&l, ND_UNIT_SOFTMAX_OF_EQUALS));
+    begin(&l, "Softmax", ND_DTYPE_U8, &image, &none);
+    assert_false(is(&l, ND_UNIT_SOFTMAX_OF_EQUALS));
+}
+
+static void concat_of_clipped_values_is_known(void **state)
+{
+    (void)state;
+    struct layer l;
+    begin(&l, "Concat", ND_DTYPE_U16, &image, &none);
+    assert_false(is(&l, ND_UNIT_CONCAT_OF_CLIPPED));
+    l.x[63] = 65535;
+    assert_true(is(&l, ND_UNIT_CONCAT_OF_CLIPPED));
+    begin(&l, "Concat", ND_DTYPE_U8, &image, &none);
+    l.x[63] = 255;
+    assert_false(is(&l, ND_UNIT_CONCAT_OF_CLIPPED));
+}
+
+/* ---- captures ---- */
+
+static const struct nd_shape compose_shape = {4, {1, 4, 6, 6}}, padded_shape = {4, {1, 4, 8, 8}};
+
+static struct nd_quant quant_of(float *scale, int64_t *zero)
+{
+    return (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
+}
+
+/* A depthwise Conv of 1x1, or a Relu; and a mean after Pad, or not. */
+static struct nd_model *compose(const char *first, bool has_pad)
+{
+    static float x_scale = 1 / 255.0f, w_scale = 0.01f, y_scale = 1 / 128.0f;
+    static int64_t zero = 0;
+    static const int8_t w[] = {100, 50, 25, 80};
+    static const int64_t pads[] = {0, 0, 1, 1, 0, 0, 1, 1};
+    struct nd_quant x = quant_of(&x_scale, &zero), weights = quant_of(&w_scale, &zero),
+                    y = quant_of(&y_scale, &zero);
+    struct nd_error err = {0};
+    struct nd_compose *c = NULL;
+    struct nd_model *model = NULL;
+    expect_ok(nd_compose_create(21, &c, &err), &err);
+    nd_compose_input(c, "x", ND_DTYPE_F32, &compose_shape);
+    nd_compose_quantize(c, "x", "x_codes", &x, ND_DTYPE_U8);
+    nd_compose_dequantize(c, "x_codes", "x_real", &x, ND_DTYPE_U8);
+    nd_compose_constant(c, "w_codes", ND_DTYPE_I8, &(struct nd_shape){4, {4, 1, 1, 1}}, w);
+    nd_compose_dequantize(c, "w_codes", "w", &weights, ND_DTYPE_I8);
+    nd_compose_node(c, first,
+                    strcmp(first, "Conv") == 0 ? (const char *[]){"x_real", "w", NULL}
+                                               : (const char *[]){"x_real", NULL},
+                    "a");
+    if (strcmp(first, "Conv") == 0)
+        nd_compose_attribute_i(c, "group", 4);
+    nd_compose_quantize(c, "a", "a_codes", &y, ND_DTYPE_U8);
+    nd_compose_dequantize(c, "a_codes", "a_real", &y, ND_DTYPE_U8);
+    nd_compose_constant(c, "pads", ND_DTYPE_I64, &(struct nd_shape){1, {8}}, pads);
+    nd_compose_node(c, has_pad ? "Pad" : "Abs",
+                    has_pad ? (const char *[]){"a_real", "pads", NULL} : (const char *[]){"a_real", NULL}, "b");
+    nd_compose_quantize(c, "b", "b_codes", &y, ND_DTYPE_U8);
+    nd_compose_dequantize(c, "b_codes", "b_real", &y, ND_DTYPE_U8);
+    nd_compose_node(c, "GlobalAveragePool", (const char *[]){"b_real", NULL}, "m");
+    nd_compose_quantize(c, "m", "m_codes", &y, ND_DTYPE_U8);
+    nd_compose_dequantize(c, "m_codes", "y", &y, ND_DTYPE_U8);
+    nd_compose_output(c, "a_real", ND_DTYPE_F32, &compose_shape); /* so that the fixture knows their shapes */
+    nd_compose_output(c, "b_real", ND_DTYPE_F32, has_pad ? &padded_shape : &compose_shape);
+    nd_compose_output(c, "y", ND_DTYPE_F32, &(struct nd_shape){4, {1, 4, 1, 1}});
+    char *path = in_folder("model.onnx");
+    expect_ok(nd_compose_write(c, path, &err), &err);
+    expect_ok(nd_model_load(path, &model, &err), &err);
+    free(path);
+    nd_compose_destroy(&c);
+    return model;
+}
+
+/* What a broken operator makes: anything. The seed of the fixture's probe is its own. */
+static void scatter(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+{
+    if (strcmp(edge->name, "a_real") != 0)
+        return;
+    for (size_t i = 0; i < codes->n; i++)
+        codes->x[i] = (double)((i * 7919 + run->sample * 104729) * 2654435761u >> 8 & 255);
+}
+
+/* 64/36 times as large: 6 x 6 values that are padded to 8 x 8. */
+static void leave_padding_out(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes)
+{
+    (void)run;
+    for (size_t i = 0; i < codes->n && strcmp(edge->name, "y") == 0; i++)
+        codes->x[i] = fmin(rint(codes->x[i] * 64 / 36), 255);
+}
+
+static void explain_composed(struct fixture *f, const char *first, bool has_pad, const struct mc_device *device)
+{
+    *f = (struct fixture){.model = compose(first, has_pad)};
+    add_device(f, device);
+    explain_ok(f);
+}
+
+static void layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *first, *sdk, *says, *says_more; /* NULL: no defect is known */
+    } rows[] = {{"Conv", "2.51.0", "a known defect of QAIRT 2.51.0", "depthwise"},
+                {"Conv", "v2.51.0.260101", "a known defect of QAIRT 2.51.0", "gen3"},
+                {"Conv", "2.52.0", "depthwise", "made with 2.52.0, which was not measured"},
+                {"Conv", "2.51.01", "depthwise", "which was not measured"},
+                {"Conv", NULL, "depthwise", "does not say which SDK"},
+                {"Relu", "2.51.0", NULL, NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct fixture f;
+        explain_composed(
+            &f, rows[i].first, false,
+            &(struct mc_device){
+                .emulated = "htp-v73", .import = "npu", .arch = "v75", .sdk = rows[i].sdk, .change = scatter});
+        const struct nd_explained_unit *unit = unit_of(&f, "a_real");
+        assert_int_equal(unit->state, ND_LAYER_FAULTY);
+        assert_int_equal(f.e->health, ND_HEALTH_FAULTY);
+        assert_true((unit->known_defect != NULL) == (rows[i].says != NULL));
+        assert_true((unit->remedy != NULL) == (rows[i].says != NULL));
+        if (rows[i].says != NULL && (strstr(unit->known_defect, rows[i].says) == NULL ||
+                                     strstr(unit->known_defect, rows[i].says_more) == NULL))
+            fail_msg("row %zu: %s", i, unit->known_defect);
+        close_fixture(&f);
+    }
+}
+
+/* A layer of that kind that repeats samples has another fault, and a CPU has none of these defects. */
+static void what_the_defect_does_not_look_like_is_not_put_down_to_it(void **state)
+{
+    (void)state;
+    struct fixture f;
+    explain_composed(&f, "Conv", false,
+                     &(struct mc_device){
+                         .emulated = "htp-v73,stale@a_real", .import = "npu", .arch = "v75", .sdk = "2.51.0"});
+    assert_int_equal(unit_of(&f, "a_real")->state, ND_LAYER_FAULTY);
+    assert_string_equal(unit_of(&f, "a_real")->fault.kind, "stale");
+    assert_null(unit_of(&f, "a_real")->known_defect);
+    close_fixture(&f);
+    explain_composed(&f, "Conv", false, &(struct mc_device){.emulated = "half-even", .change = scatter});
+    assert_int_equal(unit_of(&f, "a_real")->state, ND_LAYER_FAULTY);
+    assert_null(unit_of(&f, "a_real")->known_defect);
+    close_fixture(&f);
+    explain_composed(
+        &f, "Conv", false, /* and nothing is wrong here */
+        &(struct mc_device){.emulated = "htp-v73", .import = "npu", .arch = "v75", .sdk = "2.51.0"});
+    assert_int_equal(f.e->devices[0].n_faulty, 0);
+    assert_null(unit_of(&f, "a_real")->known_defect);
+    close_fixture(&f);
+}
+
+static void mean_after_pad_is_known(void **state)
+{
+    (void)state;
+    for (int has_pad = 0; has_pad < 2; has_pad++) {
+        struct fixture f;
+        explain_composed(&f, "Relu", has_pad == 1,
+                         &(struct mc_device){.emulated = "htp-v73",
+                                             .import = "npu",
+                                             .arch = "v75",
+                                             .sdk = "2.51.0",
+                                             .change = leave_padding_out});
+        const struct nd_explained_unit *unit = unit_of(&f, "y");
+        assert_int_equal(unit->state, ND_LAYER_FAULTY);
+        assert_string_equal(unit->fault.kind, "scale");
+        assert_int_equal(unit->known_defect != NULL, has_pad);
+        assert_true(has_pad == 0 || strstr(unit->known_defect, "padding") != NULL);
+        close_fixture(&f);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(depthwise_convolutions_of_1x1_are_known),
+        cmocka_unit_test(resize_to_floor_is_known),
+        cmocka_unit_test(softmax_of_nearly_equal_values_is_known),
+        cmocka_unit_test(concat_of_clipped_values_is_known),
+        cmocka_unit_test_setup_teardown(layer_with_a_known_defect_is_faulty_by_its_own_evidence_and_says_so,
+                                        make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(what_the_defect_does_not_look_like_is_not_put_down_to_it, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(mean_after_pad_is_known, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, set_seed, NULL);
+}

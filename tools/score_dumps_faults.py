@@ -142,6 +142,32 @@ def signedness(rng, name, v, r, form, d):
     return v if np.count_nonzero(stored(v, form).view(kind) < 0) >= v.size // 50 else None
 
 
+def float_label(rng, name, v, r, form, d):
+    """Bytes of float32 called int32; of half precision called bfloat16, and the reverse."""
+    if form in CODES:
+        return None
+    if form == "float32":
+        d.is_relabelled = (name, "int32")
+    elif form == "float16":
+        d.is_relabelled, d.maps[1][name] = (name, "uint16"), {"dtype": "bfloat16"}
+    else:
+        d.is_relabelled, d.maps[1][name] = (name, "float16"), {"dtype": "float16"}
+    return v
+
+
+def relu_left_out(rng, name, v, r, form, d):
+    """What a Relu reads, in place of what it gives; the dumps do not have it."""
+    names = list(d.sides[1])
+    others = [n for n in names[: names.index(name)] if d.sides[1][n].shape == v.shape]
+    if form in CODES or not name.endswith("relu") or not others:
+        return None
+    y = d.sides[1][others[-1]].copy()
+    for side in d.sides:
+        for other in others:
+            del side[other]
+    return y
+
+
 def encoding(rng, name, v, r, form, d):
     """Right codes; the test's file of facts states a wrong scale and a wrong zero point."""
     if form in FLOATS:
@@ -205,6 +231,7 @@ FAULTS = {
     "passed-through": (passed_through, {"passed-through"}), "stale": (stale, {"stale"}), "window": (window, {"unwritten-window"}),
     "first-launch": (first_launch, {"first-launch"}), "signedness": (signedness, {LABEL}), "scale-and-zero": (encoding, {LABEL}),
     "axes": (axes, {"axis-permutation", "other-places", PERMUTED}), "axes-and-noise": (axes_noise, {"axis-permutation", "other-places", PERMUTED}),
+    "float-label": (float_label, {LABEL, "wrong-type"}), "relu-left-out": (relu_left_out, {"activation-left-out"}),
     "half-up": (half_up, {"ties"}), "zero-samples": (zero_samples, {"all-zero", "constant"}),
 }  # fmt: skip
 NOTES = {"ties", "one-sided"}  # arithmetic, which compare names beside the faults

@@ -117,7 +117,7 @@ class Dumps:
                 np.savez(files[-1], **arrays)
             items = dict(self.maps[side])
             if self.form == "bfloat16":
-                items |= {n: {"dtype": "bfloat16"} for n in self.sides[side] if n not in self.types}
+                items |= {n: {"dtype": "bfloat16"} for n in self.sides[side] if n not in self.types and n not in items}
             lines = ["tensors:"] + [f"  - {json.dumps({'name': n, **item})}" for n, item in items.items()]
             (folder / f"{word}.yaml").write_text("\n".join(lines) + "\n")
             more = ["--map", folder / f"{word}.yaml"] if items else []
@@ -135,11 +135,12 @@ class Dumps:
 
 
 def is_visible(word, before, after, ref, form):
-    if word in ("signedness", "scale-and-zero"):
+    if word in ("signedness", "scale-and-zero", "float-label"):
         return len(np.unique(ref)) >= FAR_LEAST
     away = np.abs(loaded(after, form) - loaded(ref, form))
-    if word in SMALL:
-        return np.count_nonzero(away) >= FAR_LEAST
+    if word in SMALL:  # a cut of values that the device has on that grid already changes nothing
+        moved = stored(after, form) != stored(before, form)
+        return np.count_nonzero(away) >= FAR_LEAST and np.count_nonzero(moved) >= max(FAR_LEAST, FAR_SHARE * moved.size)
     limit = max(FAR * ref.std(), FAR_STEPS if form in CODES else 0)
     n = np.count_nonzero(~(away <= limit) & ~(np.abs(loaded(before, form) - loaded(ref, form)) > limit))
     return n >= max(FAR_LEAST, FAR_SHARE * away.size)

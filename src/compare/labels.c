@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "compare/text.h"
+#include "eval/array.h"
 
 /* What makes "the same bytes" a statement about labels and not chance. All chosen: a device that computes one
  * step differently here and there still stores the same bytes; two quantisations of one tensor do not, since
@@ -40,6 +41,8 @@ struct counts {
     double sum, squares;            /* of the reference's codes */
     double least_apart, most_apart; /* real values, in steps of the reference */
     double step;
+    size_t n_as_floats;            /* elements whose bits, read as floats, are near */
+    double error_power, ref_power; /* of these floats */
     size_t n_distinct;
     bool *seen; /* [N_SEEN] low 16 bits of the reference's codes */
 };
@@ -47,7 +50,8 @@ struct counts {
 struct looking {
     const struct nd_alignment *alignment;
     const struct nd_edge *ref, *test;
-    bool is_bare; /* only one side states a scale: codes are held against codes */
+    enum nd_dtype floats; /* one side calls the bytes so, the other bare integers; else ND_DTYPE_NONE */
+    bool is_bare;         /* only one side states a scale: codes are held against codes */
     size_t edge, ref_capture, test_capture;
     size_t elem_bytes, n_elems, inner; /* inner: elements that share a scale */
     struct counts counts;
@@ -77,6 +81,30 @@ static double real_of(const struct nd_edge *edge, int64_t code, size_t channel, 
         return (double)code;
     size_t c = quant->n > 1 ? channel % quant->n : 0;
     return (double)quant->scale[c] * (double)(code - quant->zero_point[c]);
+}
+
+/* Chosen: of the floats that two devices compute 90 % are within a 16th of each other (small ones need not be),
+ * and the power of the differences is 24 dB below theirs. Integers that are no floats, read so, are neither. */
+static const double near_of_float = 1.0 / 16, near_float_share = 0.9, most_error_power = 1.0 / 256;
+
+static void count_floats(struct looking *l, const void *ref, const void *test, size_t n)
+{
+    struct counts *counts = &l->counts;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t a = bits_at(ref, l->elem_bytes, i), b = bits_at(test, l->elem_bytes, i);
+        double x, y;
+        nd_array_load(l->floats, (const unsigned char *)ref + i * l->elem_bytes, 1, &x);
+        nd_array_load(l->floats, (const unsigned char *)test + i * l->elem_bytes, 1, &y);
+        counts->n_same += a == b;
+        counts->n_as_floats += a == b || fabs(x - y) <= near_of_float * fmax(fabs(x), fabs(y));
+        if (isfinite(x) && isfinite(y)) {
+            counts->error_power += (x - y) * (x - y);
+            counts->ref_power += x * x;
+        }
+        counts->n_distinct += !counts->seen[(a ^ a >> 16) % N_SEEN];
+        counts->seen[(a ^ a >> 16) % N_SEEN] = true;
+    }
+    counts->n += n;
 }
 
 static void count(struct looking *l, const void *ref, const void *test, size_t n)
@@ -129,7 +157,7 @@ static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_sampl
                 a->captures[captures[k]], a->probes[probe * a->n_captures + captures[k]],
                 a->edges[l->edge * a->n_captures + captures[k]], s, n, buffers[k], err);
         if (status == ND_OK)
-            count(l, buffers[0], buffers[1], n * l->n_elems);
+            (l->floats != ND_DTYPE_NONE ? count_floats : count)(l, buffers[0], buffers[1], n * l->n_elems);
     }
     free(buffers[0]);
     free(buffers[1]);
@@ -209,6 +237,27 @@ static enum nd_status say_wrong(const struct looking *l, int room, struct nd_com
     return pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label) : nd_fail_memory(err);
 }
 
+/* Bytes that one side calls floats and the other integers. */
+static enum nd_status judge_floats(const struct looking *l, struct nd_comparison *comparison,
+                                   struct nd_compared_pair *pair, struct nd_error *err)
+{
+    const struct counts *c = &l->counts;
+    struct nd_strbuf text = {0};
+    if (c->n < MIN_ELEMENTS || c->n_distinct < MIN_DISTINCT ||
+        (double)c->n_as_floats < near_float_share * (double)c->n ||
+        !(c->error_power <= most_error_power * c->ref_power))
+        return ND_OK;
+    nd_strbuf_printf(&text, "the same bytes in %zu of %zu elements%s, called ", c->n_same, c->n,
+                     c->n_same < c->n ? ", the rest nearly the same floats" : "");
+    put_label(&text, l->ref, true, comparison->devices[pair->ref].label);
+    nd_strbuf_puts(&text, " and ");
+    put_label(&text, l->test, true, comparison->devices[pair->test].label);
+    nd_strbuf_puts(&text, ": one label is wrong");
+    free(pair->label);
+    pair->label = nd_strbuf_take(&text);
+    return pair->label != NULL ? nd_text_set(&pair->total.reason, err, "%s", pair->label) : nd_fail_memory(err);
+}
+
 /* Other labels of the same real values: nothing differs. */
 static enum nd_status say_equal(const struct looking *l, const struct nd_comparison *comparison,
                                 struct nd_compared_pair *pair, bool is_whole, struct nd_error *err)
@@ -283,10 +332,23 @@ static enum nd_status judge(const struct looking *l, struct nd_comparison *compa
     return ND_OK;
 }
 
-/* Integers of one size and shape, labelled otherwise. */
+/* The float type, where only one side calls the bytes so. */
+static enum nd_dtype find_floats(const struct nd_edge *ref, const struct nd_edge *test)
+{
+    bool is_ref = nd_dtype_is_float(ref->dtype), is_test = nd_dtype_is_float(test->dtype);
+    return is_ref == is_test ? ND_DTYPE_NONE : is_ref ? ref->dtype : test->dtype;
+}
+
+static bool is_number(enum nd_dtype dtype)
+{
+    return nd_dtype_is_integer(dtype) || nd_dtype_is_float(dtype);
+}
+
+/* Numbers of one size and shape, labelled otherwise: integers, or integers and floats. */
 static bool is_candidate(const struct nd_edge *ref, const struct nd_edge *test)
 {
-    if (ref == NULL || test == NULL || !nd_dtype_is_integer(ref->dtype) || !nd_dtype_is_integer(test->dtype))
+    if (ref == NULL || test == NULL || !is_number(ref->dtype) || !is_number(test->dtype) ||
+        (nd_dtype_is_float(ref->dtype) && nd_dtype_is_float(test->dtype)))
         return false;
     size_t n_bytes = nd_dtype_size_bytes(ref->dtype);
     bool is_packed = ref->dtype == ND_DTYPE_U4 || ref->dtype == ND_DTYPE_I4 || test->dtype == ND_DTYPE_U4 ||
@@ -312,6 +374,7 @@ static enum nd_status look(const struct nd_alignment *alignment, struct nd_compa
     bool is_whole = false;
     if (pair->total.reason == NULL || !is_candidate(l.ref, l.test))
         return ND_OK;
+    l.floats = find_floats(l.ref, l.test);
     l.is_bare = (l.ref->quant.n > 0) != (l.test->quant.n > 0);
     l.elem_bytes = nd_dtype_size_bytes(l.ref->dtype);
     const struct nd_quant *quant = l.ref->quant.n > 1 ? &l.ref->quant : &l.test->quant;
@@ -325,7 +388,8 @@ static enum nd_status look(const struct nd_alignment *alignment, struct nd_compa
     if (status == ND_OK && l.n_elems > 0)
         status = read_all(&l, &is_whole, err);
     if (status == ND_OK)
-        status = judge(&l, comparison, pair, is_whole, err);
+        status = l.floats != ND_DTYPE_NONE ? judge_floats(&l, comparison, pair, err)
+                                           : judge(&l, comparison, pair, is_whole, err);
     free(l.counts.seen);
     return status;
 }

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "eval/array.h"
-#include "explain/doctor/values.h"
 
 /* Chosen: what is read of a tensor and of those beside it, so that large captures cost seconds. */
 enum {
@@ -32,18 +31,18 @@ static void dequantise(const struct nd_edge *edge, size_t n, double *x)
     }
 }
 
-static enum nd_status load(const struct nd_edge *edge, size_t n, const void *bytes, double *x)
+static void load(const struct nd_edge *edge, enum nd_dtype dtype, size_t n, const void *bytes, double *x)
 {
-    nd_array_load(edge->dtype, bytes, n, x);
-    if (edge->quant.n > 0 && nd_dtype_is_integer(edge->dtype))
+    nd_array_load(dtype, bytes, n, x);
+    if (edge->quant.n > 0 && nd_dtype_is_integer(dtype))
         dequantise(edge, n, x);
-    return ND_OK;
 }
 
-enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
-                                const struct nd_diagnose_range *range, double *x, struct nd_error *err)
+enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype, double *x,
+                                   struct nd_error *err)
 {
-    const struct nd_edge *e = nd_capture_edge(capture, edge);
+    const struct nd_diagnose_range *range = &side->range;
+    const struct nd_edge *e = nd_capture_edge(side->capture, side->edge);
     size_t size_bytes, n_bytes, n_elems;
     enum nd_status status = nd_shape_size_bytes(&e->shape, e->dtype, &size_bytes, err);
     if (status != ND_OK)
@@ -55,13 +54,22 @@ enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, 
     if (bytes == NULL)
         return nd_fail_memory(err);
     if (range->repeat == 0)
-        status = nd_capture_read_verified(capture, probe, edge, range->first, range->n, bytes, err);
+        status = nd_capture_read_verified(side->capture, side->probe, side->edge, range->first, range->n, bytes,
+                                          err);
     else
-        status = nd_capture_read_repeat(capture, probe, edge, range->first, range->repeat, bytes, err);
+        status = nd_capture_read_repeat(side->capture, side->probe, side->edge, range->first, range->repeat,
+                                        bytes, err);
     if (status == ND_OK)
-        status = load(e, n_elems * range->n, bytes, x);
+        load(e, dtype, n_elems * range->n, bytes, x);
     free(bytes);
     return status;
+}
+
+enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
+                                const struct nd_diagnose_range *range, double *x, struct nd_error *err)
+{
+    const struct nd_diagnose_side side = {capture, probe, edge, *range};
+    return nd_diagnose_read_as(&side, nd_capture_edge(capture, edge)->dtype, x, err);
 }
 
 /* One tensor of one test under examination, and what is read for it. */
@@ -137,7 +145,7 @@ static enum nd_status add_input(struct exam *exam, size_t input, struct nd_error
     enum nd_status status = x != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK && nd_capture_read_inputs(exam->ref, exam->ref_probe, input, exam->range.first,
                                                   exam->range.n, bytes, NULL) == ND_OK) {
-        load(&as_edge, n * exam->range.n, bytes, x);
+        load(&as_edge, in->dtype, n * exam->range.n, bytes, x);
         exam->others[exam->n_others++] = (struct nd_values_other){in->name, x, x};
     }
     free(bytes);
@@ -249,7 +257,12 @@ static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, 
                                      .test = exam->values[1],
                                      .others = exam->others,
                                      .n_others = exam->n_others};
-    return nd_values_examine(&values, found, err);
+    const struct nd_diagnose_side sides[2] = {{exam->ref, exam->ref_probe, exam->ref_edge, exam->range},
+                                              {exam->test, exam->test_probe, exam->test_edge, exam->range}};
+    status = nd_values_examine(&values, found, err);
+    if (status != ND_OK)
+        return status;
+    return nd_diagnose_readings(sides, exam->values[0], exam->values[1], exam->range.n * exam->n, found, err);
 }
 
 /* The axis of x along which y holds one number; -1: y is no such tensor. The axis is gone in y, or 1. */

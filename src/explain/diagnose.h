@@ -2,7 +2,7 @@
 #ifndef ND_EXPLAIN_DIAGNOSE_H
 #define ND_EXPLAIN_DIAGNOSE_H
 
-#include "explain/doctor/doctor.h"
+#include "explain/doctor/values.h"
 #include "npudiff/explain.h"
 
 /* Samples [first, first + n) of the first run; with repeat > 0 that run of one sample. */
@@ -14,6 +14,24 @@ struct nd_diagnose_range {
  * reading a capture returns. */
 enum nd_status nd_diagnose_read(const struct nd_capture *capture, size_t probe, size_t edge,
                                 const struct nd_diagnose_range *range, double *x, struct nd_error *err);
+
+/* A tensor of one of the two captures. */
+struct nd_diagnose_side {
+    const struct nd_capture *capture;
+    size_t probe, edge; /* of the capture */
+    struct nd_diagnose_range range;
+};
+
+/* The same, of bytes that are read as another type of the same size. */
+enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_dtype dtype, double *x,
+                                   struct nd_error *err);
+
+/* Replaces what was found by ND_FAULT_WRONG_TYPE where the bytes of the test, else of the reference, are floats
+ * (or are called so) and read as another type are what the other side has: n values each. ND_ERR_MEMORY, or
+ * what reading returns. */
+enum nd_status nd_diagnose_readings(const struct nd_diagnose_side sides[2], const double *ref,
+                                    const double *test, size_t n, struct nd_value_findings *found,
+                                    struct nd_error *err);
 
 /* Appends to comparison->diagnoses. ND_ERR_MEMORY. */
 enum nd_status nd_diagnose_add(struct nd_comparison *comparison, size_t device, size_t edge,

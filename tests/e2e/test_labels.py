@@ -104,6 +104,42 @@ class Labels(unittest.TestCase):
         self.assertIn("nearly the same codes: ", self.pair(rough.view(np.int16), code=1)["label"])
 
 
+    def test_floats_called_something_else(self):
+        """The same bytes as floats and as integers; half precision and bfloat16; a device's own rounding beside."""
+        rng = np.random.default_rng(SEED)
+        values = np.float32(rng.normal(0, 2, (5, 64)))
+        rough = np.float32(values * (1 + 2e-3 * rng.normal(0, 1, values.shape)))
+        self.ref = self.make("ref", values)
+        for codes in (values, rough):
+            pair = self.pair(codes.view(np.int32), code=1)
+            for part in ("the same bytes in ", "called float32 in 'ref' and int32 in 'test': one label is wrong"):
+                self.assertIn(part, pair["label"])
+        self.assertIsNone(self.pair(np.int32(values * 100), code=3)["label"])  # they are integers
+        half = np.float16(rough)
+        for stored, called, actual in ((half.view(np.uint16), "bfloat16", "float16"), (self.bfloat16(rough).view(np.float16), "float16", "bfloat16")):
+            report = support.compare(self.ref, self.make_called("test", stored, called), expect=1)
+            (found,) = [g for g in report["diagnoses"] if g["fault"]]
+            self.assertEqual(found["kind"], "wrong-type")
+            self.assertIn(f"called {called}, but the bytes are {actual}", found["text"])
+        right = support.compare(self.ref, self.make_called("test", self.bfloat16(rough), "bfloat16"), expect=1)
+        self.assertEqual([g for g in right["diagnoses"] if g["fault"]], [])
+        # The reference's label is wrong: read as half precision it is what the test has.
+        self.ref = self.make_called("ref", half.view(np.uint16), "bfloat16")
+        report = support.compare(self.ref, self.make("test", rough), expect=1)
+        self.assertIn("the reference's are called bfloat16, but the bytes are float16", report["diagnoses"][0]["text"])
+
+    def bfloat16(self, values):
+        bits = np.float32(values).view(np.uint32).astype(np.uint64)
+        return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype(np.uint16)
+
+    def make_called(self, name, array, dtype):
+        np.savez(self.path / f"{name}.npz", x=array, y=np.arange(15, dtype=np.float32).reshape(5, 3))
+        item = {"name": "x", "dtype": dtype} if array.dtype == np.uint16 else {"name": "x"}
+        (self.path / "map.yaml").write_text(json.dumps({"tensors": [item]}))
+        npudiff("import", "numpy", self.path / f"{name}.npz", "-o", self.path / f"{name}.h5", "-f", "-q", "--map", self.path / "map.yaml")
+        return self.path / f"{name}.h5"
+
+
 class Layers(unittest.TestCase):
     """What `explain` says of dumps of a whole model: every tensor but one is what the model gives."""
 

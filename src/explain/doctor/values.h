@@ -15,6 +15,7 @@
  *   values_multiples.c  floats that all are multiples of one step
  *   values_moved.c   right values at other places of their sample
  *   values_place.c   right values at the wrong time or place: the previous sample's, an input's, nobody's
+ *   values_reading.c bytes of another type
  *   values_step.c    ties of a quantiser, step functions
  *
  * Every diagnosis is held against the innocent explanations. An element counts as far off only beyond an eighth
@@ -69,6 +70,12 @@ enum nd_status nd_values_examine(const struct nd_values *values, struct nd_value
 /* The gross errors alone. */
 enum nd_status nd_values_examine_gross(const struct nd_values *values, struct nd_value_findings *out,
                                        struct nd_error *err);
+
+/* Whether the values of one side, own, are too far from those of the other one, x, for rounding, [n] each:
+ * their bytes may be called by a wrong type. */
+bool nd_values_may_be_mislabelled(const double *x, const double *own, size_t n);
+/* Whether these bytes, read as another type, are what the other side has. */
+bool nd_values_is_reading(const double *x, const double *reading, size_t n);
 
 /* Indices of the largest of n values along an axis (the first of equal ones), and these values. */
 struct nd_values_argmax {

@@ -11,8 +11,8 @@ They are stored as float32, float16, bfloat16, uint8 or uint16; one random tenso
 A fault that can hardly be seen is drawn again: of the spoilt values 1 % (and 12) must be further from the reference than 1/8 of
 its spread and than four steps. Truncation, ties and wrong labels change small amounts by nature: there 12 values must differ.
 
-Healthy pairs are samples of the same captures with nothing spoilt: cpu and gen3, gen1 and gen3, and floats beside the same
-floats in half precision. No fault may be named there.
+Healthy pairs are samples of the same captures, and of other golden models, with nothing spoilt: cpu and gen3, gen1 and gen3,
+and floats beside the same floats in half precision. No fault may be named there.
 
 Exit code 0: no healthy pair is accused, and 60 % of the faults are right; 1: not so; 2: trouble."""
 
@@ -37,6 +37,10 @@ MODELS = pathlib.Path(__file__).resolve().parents[1] / "golden" / "models"
 DEVICES = {"cpu": "cpu", "gen1": "htp-sim:gen1", "gen3": "htp-sim:gen3"}
 SOURCES = {"float32": ["cnn.float", "vit.float"], "float16": ["cnn.float", "vit.float"], "bfloat16": ["cnn.float", "vit.float"],
            "uint8": ["cnn.w8a8"], "uint16": ["vit.w8a16"]}  # fmt: skip
+# Healthy pairs of networks that no fault is laid on.
+MORE = {"float32": ["random-attention.float", "random-residual.float"], "float16": ["random-attention.float", "random-residual.float"],
+        "bfloat16": ["random-attention.float", "random-residual.float"], "uint8": ["vit.w8a8", "random-attention.w8a8"],
+        "uint16": ["cnn.w8a16"]}  # fmt: skip
 MIN_RIGHT = 0.6  # share of all injections; chosen, on seed 20261122
 SAMPLES = 16  # of each dump, of the 128 that were captured; chosen
 FAR, FAR_STEPS, FAR_SHARE, FAR_LEAST = 1 / 8, 4, 0.01, 12  # what an injection must change to count (see above); chosen
@@ -79,12 +83,13 @@ def run(command, codes):
 def read_captures(folder):
     """{model: {device: {tensor: values}}}, in the order of the graph; values are float64, codes as whole numbers."""
     made = {}
-    for model in sorted({m for models in SOURCES.values() for m in models}):
+    for model in sorted({m for models in [*SOURCES.values(), *MORE.values()] for m in models}):
+        probe = MODELS / ("random-probe.npz" if model.startswith("random") else "digits-calibration.npz")
         missing = [d for d in DEVICES if not (folder / model / f"{d}.h5").exists()]
         if missing:
             (folder / model).mkdir(parents=True, exist_ok=True)
             for d in missing:
-                run(["capture", MODELS / f"{model}.onnx", "-d", DEVICES[d], "-q", "-p", f"digits={MODELS / 'digits-calibration.npz'}",
+                run(["capture", MODELS / f"{model}.onnx", "-d", DEVICES[d], "-q", "-p", f"digits={probe}",
                      "-o", folder / model / f"{d}.h5"], [0])  # fmt: skip
         made[model] = {}
         for d in DEVICES:
@@ -243,7 +248,7 @@ def study_healthy(options, captures):
     outcomes = []
     for t, (form, models) in enumerate(SOURCES.items()):
         sorts = [("cpu", "gen3"), ("gen1", "gen3")] + [("cpu", "half")] * (form == "float32")
-        for m, model in enumerate(models):
+        for m, model in enumerate(models + MORE[form]):
             for s, (ref, test) in enumerate(sorts):
                 for k in range(options.healthy):
                     rng = np.random.default_rng([options.seed, 1000, t, m, s, k])

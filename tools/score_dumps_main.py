@@ -14,7 +14,7 @@ its spread and than four steps. Truncation, ties and wrong labels change small a
 Healthy pairs are samples of the same captures, and of other golden models, with nothing spoilt: cpu and gen3, gen1 and gen3,
 and floats beside the same floats in half precision. No fault may be named there.
 
-Exit code 0: no healthy pair is accused, and 60 % of the faults are right; 1: not so; 2: trouble."""
+Exit code 0: no healthy pair is accused, and 85 % of the faults are right; 1: not so; 2: trouble."""
 
 import argparse
 import collections
@@ -41,7 +41,7 @@ SOURCES = {"float32": ["cnn.float", "vit.float"], "float16": ["cnn.float", "vit.
 MORE = {"float32": ["random-attention.float", "random-residual.float"], "float16": ["random-attention.float", "random-residual.float"],
         "bfloat16": ["random-attention.float", "random-residual.float"], "uint8": ["vit.w8a8", "random-attention.w8a8"],
         "uint16": ["cnn.w8a16"]}  # fmt: skip
-MIN_RIGHT = 0.6  # share of all injections; chosen, on seed 20261122
+MIN_RIGHT = 0.85  # share of all injections; chosen: 0.95 were right on seeds 20261301 and 20261302
 SAMPLES = 16  # of each dump, of the 128 that were captured; chosen
 FAR, FAR_STEPS, FAR_SHARE, FAR_LEAST = 1 / 8, 4, 0.01, 12  # what an injection must change to count (see above); chosen
 TRIES = 60  # tensors and numbers that are drawn for one injection; chosen

@@ -141,8 +141,8 @@ static void a_sidecar_is_read_in_every_spelling(void **state)
         "{\"scaleOffset\": {\"scale\": 0.5, \"offset\": -3}, \"other\": []}",
         "{\"scaleOffsetEncoding\": {\"scale\": 0.5, \"offset\": -3}}",
         "{\"quantizeParams\": {\"scaleOffset\": {\"scale\": 0.5, \"offset\": -3}}, \"dimensions\": [2, 3]}",
-        "{\"dataType\": \"QNN_DATATYPE_UFIXED_POINT_8\", \"quantizeParams\": {\"scaleOffsetEncoding\": "
-        "{\"scale\": 0.5, \"offset\": -3}}}",
+        ("{\"dataType\": \"QNN_DATATYPE_UFIXED_POINT_8\", \"quantizeParams\": {\"scaleOffsetEncoding\": "
+         "{\"scale\": 0.5, \"offset\": -3}}}"),
         "{\"dataType\": 1032, \"scale\": 0.5, \"offset\": -3}",
     };
     for (size_t i = 0; i < sizeof spellings / sizeof spellings[0]; i++) {

@@ -36,7 +36,7 @@ class Changed:
         return self
 
     def __exit__(self, *_):
-        seal(self.file)
+        seal(self.file, [self.stored])
         self.file.close()
 
     def choose(self, edge):

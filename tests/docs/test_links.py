@@ -8,9 +8,6 @@ import support
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-# Pages name the folders of src/ by the names of docs/architecture.md.
-HAS_ROOMS = (ROOT / "src/stats").is_dir()
-
 
 class Pages(unittest.TestCase):
     maxDiff = None
@@ -29,8 +26,7 @@ class Pages(unittest.TestCase):
         self.none(self.tree.unreachable())
 
     def test_paths_in_text_exist(self):
-        tops = {"include", "tools", "tests", "golden", "docs", "cross"} | ({"src"} if HAS_ROOMS else set())
-        self.none(self.tree.missing_paths(tops))
+        self.none(self.tree.missing_paths({"src", "include", "tools", "tests", "golden", "docs", "cross"}))
 
 
 class Checker(unittest.TestCase):

@@ -1,4 +1,5 @@
-/* How far off each sample of a tensor is, and which are so by more than rounding. METRICS.md section 22. */
+/* How far off each sample of a tensor is, and which are so by more than rounding.
+ * docs/reference/metrics.md#predicate. */
 #ifndef ND_COMPARE_SAMPLE_SIZES_H
 #define ND_COMPARE_SAMPLE_SIZES_H
 

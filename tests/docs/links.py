@@ -75,6 +75,8 @@ class Tree:
                     yield f"{page.relative_to(self.root)}: there is no '{target}'"
                 elif anchor and path.suffix == ".md" and not self.has_anchor(path, anchor):
                     yield f"{page.relative_to(self.root)}: '{target}': the page has no such anchor"
+            for old in OLD_PAGE.findall(page.read_text()):
+                yield f"{page.relative_to(self.root)}: there is no page '{old}'"
 
     def broken_citations(self):
         for file in self.sources():

@@ -1,9 +1,8 @@
 /* The accumulators that are tried, and those of the tests. */
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/memory.h"
 #include "fingerprint/accumulator.h"
+#include "fingerprint/sieve.h"
 
 /* Whether it matters that the first product is rounded: not where it is already, and not by adders of many. */
 static bool can_be_from_zero(const struct nd_accumulator *item)
@@ -62,23 +61,8 @@ void nd_accumulator_zoo(struct nd_accumulator items[ND_N_ZOO])
             }
 }
 
-struct list {
-    struct nd_accumulator *items;
-    size_t n, capacity;
-    bool failed;
-};
-
-static void add(struct list *list, const struct nd_accumulator *item)
-{
-    if (list->failed || !nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items)) {
-        list->failed = true;
-        return;
-    }
-    list->items[list->n++] = *item;
-}
-
 /* What follows the sum. */
-static void add_outputs(struct list *list, struct nd_accumulator item)
+static void add_outputs(struct nd_sieve *list, struct nd_accumulator item)
 {
     static const struct {
         enum nd_sum_type type;
@@ -101,11 +85,11 @@ static void add_outputs(struct list *list, struct nd_accumulator item)
             if ((item.is_flushing_output && !is_half) || (item.is_flushing_sums && !is_half_sum) ||
                 (item.overflow == ND_SUM_TO_LARGEST && !is_half && !is_half_sum))
                 continue;
-            add(list, &item);
+            nd_sieve_keep(list, &item);
         }
 }
 
-static void add_orders(struct list *list, struct nd_accumulator item)
+static void add_orders(struct nd_sieve *list, struct nd_accumulator item)
 {
     static const enum nd_sum_type products[] = {ND_SUM_EXACT, ND_SUM_F16, ND_SUM_BF16};
     for (size_t p = 0; p < sizeof products / sizeof *products; p++)
@@ -124,18 +108,19 @@ enum nd_status nd_accumulator_family(struct nd_accumulator **items, size_t *n, s
 {
     static const enum nd_sum_type sums[] = {ND_SUM_F32, ND_SUM_F16, ND_SUM_BF16, ND_SUM_TF32, ND_SUM_13BITS};
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_TO_ZERO, ND_ROUND_HALF_AWAY};
-    struct list list = {0};
+    struct nd_accumulator *all = NULL;
+    size_t n_all = 0;
+    struct nd_sieve list = {.programs = (void **)&all, .n_programs = &n_all, .program_bytes = sizeof *all};
     add_orders(&list, (struct nd_accumulator){.sum = ND_SUM_EXACT, .extra_bits = -1});
     for (size_t s = 0; s < sizeof sums / sizeof *sums; s++)
         for (size_t r = 0; r < sizeof roundings / sizeof *roundings; r++)
             for (int extra_bits = -1; extra_bits <= 3; extra_bits++)
                 add_orders(&list, (struct nd_accumulator){
                                       .sum = sums[s], .rounding = roundings[r], .extra_bits = extra_bits});
-    if (list.failed) {
-        free(list.items);
-        return nd_fail_memory(err);
+    enum nd_status status = nd_sieve_end(&list, err);
+    if (status == ND_OK) {
+        *items = all;
+        *n = n_all;
     }
-    *items = list.items;
-    *n = list.n;
-    return ND_OK;
+    return status;
 }

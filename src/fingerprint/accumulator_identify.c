@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "fingerprint/accumulator.h"
+#include "fingerprint/sieve.h"
 
 enum { N_TERMS = ND_BATTERY_TERMS, NEAREST_ROWS = 96 };
 
@@ -114,16 +115,14 @@ static size_t count_matches(const struct nd_accumulator *item, const struct nd_a
 static enum nd_status sift(struct nd_accumulator_findings *findings, const struct nd_accumulator *hypotheses,
                            size_t n_hypotheses, const struct observations *seen, struct nd_error *err)
 {
-    size_t capacity = 0;
+    struct nd_sieve sieve = {.programs = (void **)&findings->items,
+                             .n_programs = &findings->n,
+                             .program_bytes = sizeof *findings->items};
     findings->n_hypotheses = n_hypotheses;
-    for (size_t i = 0; i < n_hypotheses; i++) {
-        if (count_matches(&hypotheses[i], &findings->readings, seen, 0) < seen->n)
-            continue;
-        if (!nd_grow((void **)&findings->items, &capacity, findings->n + 1, sizeof *findings->items))
-            return nd_fail_memory(err);
-        findings->items[findings->n++] = hypotheses[i];
-    }
-    return ND_OK;
+    for (size_t i = 0; i < n_hypotheses; i++)
+        if (count_matches(&hypotheses[i], &findings->readings, seen, 0) == seen->n)
+            nd_sieve_keep(&sieve, &hypotheses[i]);
+    return nd_sieve_end(&sieve, err);
 }
 
 /* Which one gives most of the first outputs, which are of all kinds; how many of all it gives. */

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
+#include "fingerprint/sieve.h"
 
 /* ---- the program ---- */
 
@@ -108,12 +108,14 @@ struct nd_bias_range nd_bias_read(const struct nd_requantiser *r, const double *
 
 struct search {
     const struct nd_bias_reading *readings;
-    size_t n, capacity;
+    size_t n;
+    bool folds;
     struct nd_bias_findings *out;
+    struct nd_sieve sieve;
 };
 
 /* Those with the fewest wrong columns stay. */
-static bool try_program(struct search *s, const struct nd_bias_program *p)
+static void try_program(struct search *s, const struct nd_bias_program *p)
 {
     /* More than a column's shift is off in double, where it is not rounded. */
     enum { STRIDE = 1000003 }; /* a prime above all n */
@@ -125,47 +127,36 @@ static bool try_program(struct search *s, const struct nd_bias_program *p)
         double shift = nd_bias_shift(p, &reading->columns[p->rescale]);
         wrong += shift < reading->range.low - sliver || shift > reading->range.high + sliver;
     }
-    if (wrong > s->out->n_wrong)
-        return true;
-    if (wrong < s->out->n_wrong)
-        s->out->n_programs = 0;
-    s->out->n_wrong = wrong;
-    if (!nd_grow((void **)&s->out->programs, &s->capacity, s->out->n_programs + 1, sizeof *s->out->programs))
-        return false;
-    s->out->programs[s->out->n_programs++] = *p;
-    return true;
+    nd_sieve_fewest(&s->sieve, p, wrong, &s->out->n_wrong);
 }
 
-static bool try_roundings(struct search *s, struct nd_bias_program p, bool folds)
+static void try_roundings(struct search *s, struct nd_bias_program p)
 {
-    bool is_whole = true;
-    for (int joins = 0; is_whole && joins <= folds; joins++) {
+    for (int joins = 0; joins <= s->folds; joins++) {
         p.joins_zero = joins != 0;
         p.is_whole = true;
-        for (int r = ND_ROUND_HALF_EVEN; is_whole && r <= ND_ROUND_TO_ZERO; r++) {
+        for (int r = ND_ROUND_HALF_EVEN; r <= ND_ROUND_TO_ZERO; r++) {
             p.rounding = (enum nd_rounding)r;
-            is_whole = try_program(s, &p);
+            try_program(s, &p);
         }
         p.is_whole = false;
         p.rounding = ND_ROUND_HALF_EVEN;
-        is_whole = is_whole && try_program(s, &p);
+        try_program(s, &p);
     }
-    return is_whole;
 }
 
-static bool try_steps(struct search *s, struct nd_bias_program p, bool folds)
+static void try_steps(struct search *s, struct nd_bias_program p)
 {
     enum { LEAST_BITS = 8, MOST_BITS = 31 };
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_FLOOR, ND_ROUND_TO_ZERO};
-    bool is_whole = try_roundings(s, p, folds);
-    for (p.common_bits = LEAST_BITS; is_whole && p.common_bits <= MOST_BITS; p.common_bits++)
+    try_roundings(s, p);
+    for (p.common_bits = LEAST_BITS; p.common_bits <= MOST_BITS; p.common_bits++)
         for (size_t r = 0; r < sizeof roundings / sizeof roundings[0]; r++)
-            for (int reciprocal = 0; is_whole && reciprocal <= p.is_f32; reciprocal++) {
+            for (int reciprocal = 0; reciprocal <= p.is_f32; reciprocal++) {
                 p.common_rounding = roundings[r];
                 p.has_reciprocal = reciprocal != 0;
-                is_whole = try_roundings(s, p, folds);
+                try_roundings(s, p);
             }
-    return is_whole;
 }
 
 static bool are_scales_shared(const struct nd_bias_reading *readings, size_t n)
@@ -181,21 +172,17 @@ enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, b
                              struct nd_bias_findings *out, struct nd_error *err)
 {
     struct nd_bias_findings found = {.n_readings = n, .n_wrong = UINT64_MAX};
-    struct search search = {.readings = readings, .n = n, .out = &found};
+    struct search search = {
+        .readings = readings, .n = n, .folds = folds, .out = &found, .sieve = ND_SIEVE(&found)};
     int n_scales = are_scales_shared(readings, n) ? 1 : 4;
-    bool is_whole = true;
     for (int rescale = 0; rescale < ND_BIAS_RESCALES; rescale++)
-        for (int form = 0; is_whole && form < 2 * n_scales; form++)
-            is_whole = try_steps(&search,
-                                 (struct nd_bias_program){.rescale = (enum nd_bias_rescale)rescale,
-                                                          .is_f32 = (form & 1) != 0,
-                                                          .has_largest_bias_scale = (form & 2) != 0,
-                                                          .has_largest_weight_scale = (form & 4) != 0},
-                                 folds);
-    if (!is_whole) {
-        free(found.programs);
-        return nd_fail_memory(err);
-    }
-    *out = found;
-    return ND_OK;
+        for (int form = 0; form < 2 * n_scales; form++)
+            try_steps(&search, (struct nd_bias_program){.rescale = (enum nd_bias_rescale)rescale,
+                                                        .is_f32 = (form & 1) != 0,
+                                                        .has_largest_bias_scale = (form & 2) != 0,
+                                                        .has_largest_weight_scale = (form & 4) != 0});
+    enum nd_status status = nd_sieve_end(&search.sieve, err);
+    if (status == ND_OK)
+        *out = found;
+    return status;
 }

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "fingerprint/elementwise.h"
+#include "fingerprint/sieve.h"
 
 enum {
     SIDE = 256,
@@ -29,7 +30,7 @@ struct search {
     size_t n;
     struct range (*ranges)[N_K][N_MULTIPLIERS]; /* [n] */
     struct nd_elementwise_findings *out;
-    size_t capacity;
+    struct nd_sieve sieve;
 };
 
 /* ---- what a grid allows ---- */
@@ -87,43 +88,32 @@ static bool allows(const struct search *search, size_t g, const struct nd_elemen
 
 /* ---- what is tried ---- */
 
-static bool keep(struct search *search, const struct nd_elementwise_program *p)
-{
-    struct nd_elementwise_findings *out = search->out;
-    out->is_cut = out->n_programs == ND_ELEMENTWISE_MAX_PROGRAMS;
-    if (out->is_cut)
-        return true;
-    if (!nd_grow((void **)&out->programs, &search->capacity, out->n_programs + 1, sizeof *out->programs))
-        return false;
-    out->programs[out->n_programs++] = *p;
-    return true;
-}
-
-static bool try_limit(struct search *search, const struct nd_elementwise_program *p)
+static void try_limit(struct search *search, const struct nd_elementwise_program *p)
 {
     struct nd_elementwise_ready r;
     for (size_t g = 0; g < search->n; g++)
         if (!allows(search, g, p, &r))
-            return true;
-    return keep(search, p);
+            return;
+    search->out->is_cut = search->out->n_programs == ND_ELEMENTWISE_MAX_PROGRAMS;
+    if (!search->out->is_cut)
+        nd_sieve_keep(&search->sieve, p);
 }
 
 /* A limit of D is a program of its own where it does something. */
-static bool try_limits(struct search *search, struct nd_elementwise_program p)
+static void try_limits(struct search *search, struct nd_elementwise_program p)
 {
     int64_t greatest = 0;
     struct nd_elementwise_ready r;
     for (size_t g = 0; g < search->n; g++)
         if (nd_elementwise_prepare(&p, &search->grids[g].scales, &r) && r.d > greatest)
             greatest = r.d;
-    bool is_whole = try_limit(search, &p);
+    try_limit(search, &p);
     for (int limit = ND_OFFSET_LOWERS_K; limit <= ND_OFFSET_SATURATES; limit++)
-        for (p.offset_bits = LEAST_LIMIT; is_whole && p.offset_bits <= MOST_LIMIT; p.offset_bits++) {
+        for (p.offset_bits = LEAST_LIMIT; p.offset_bits <= MOST_LIMIT; p.offset_bits++) {
             p.limit = (enum nd_offset_limit)limit;
             if (greatest >= (int64_t)1 << (p.offset_bits - 1))
-                is_whole = try_limit(search, &p);
+                try_limit(search, &p);
         }
-    return is_whole;
 }
 
 /* Whether D has room for any limit that is sane: then k is what the scales make it. */
@@ -144,43 +134,40 @@ static bool fits_roomy_grids(const struct search *search, const struct nd_elemen
     return true;
 }
 
-static bool try_program(struct search *search, const struct nd_elementwise_program *p)
+static void try_program(struct search *search, const struct nd_elementwise_program *p)
 {
     bool is_sum = search->grids[0].scales.op != ND_ELEMENTWISE_MUL;
-    return (!is_sum && !fits_roomy_grids(search, p)) || try_limits(search, *p);
+    if (is_sum || fits_roomy_grids(search, p))
+        try_limits(search, *p);
 }
 
 /* With P = 0 and with all others. */
-static bool try_centres(struct search *search, struct nd_elementwise_program p)
+static void try_centres(struct search *search, struct nd_elementwise_program p)
 {
     static const double centres[] = {127.5, 128, 127};
-    bool is_whole = try_program(search, &p);
+    try_program(search, &p);
     if (search->grids[0].scales.op != ND_ELEMENTWISE_MUL || p.first == 0)
-        return is_whole;
+        return;
     p.has_centre = true;
     for (size_t c = 0; c < sizeof centres / sizeof centres[0]; c++)
         for (p.centre_gain = -2; p.centre_gain <= 3; p.centre_gain++)
-            for (p.centre_bits = 0; is_whole && p.centre_bits <= 12; p.centre_bits++) {
+            for (p.centre_bits = 0; p.centre_bits <= 12; p.centre_bits++) {
                 p.centre = centres[c];
-                is_whole = try_program(search, &p);
+                try_program(search, &p);
             }
-    return is_whole;
 }
 
-static bool try_firsts(struct search *search, struct nd_elementwise_program p)
+static void try_firsts(struct search *search, struct nd_elementwise_program p)
 {
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_UP, ND_ROUND_HALF_DOWN, ND_ROUND_HALF_EVEN,
                                                  ND_ROUND_FLOOR, ND_ROUND_CEIL};
-    bool is_whole = true;
-    for (p.first = 0; is_whole && p.first <= MOST_FIRST; p.first++)
+    for (p.first = 0; p.first <= MOST_FIRST; p.first++)
         for (int added = 0; added < (p.first > 0 ? 2 : 1); added++)
-            for (size_t r = 0; is_whole && r < (p.first > 0 ? sizeof roundings / sizeof roundings[0] : 1);
-                 r++) {
+            for (size_t r = 0; r < (p.first > 0 ? sizeof roundings / sizeof roundings[0] : 1); r++) {
                 p.rounds_first = added != 0;
                 p.rounding = roundings[r];
-                is_whole = try_centres(search, p);
+                try_centres(search, p);
             }
-    return is_whole;
 }
 
 /* Whether some C fits in every grid; of products, where no limit of D can have lowered k. */
@@ -203,39 +190,37 @@ static bool is_scaling_possible(const struct search *search, const struct nd_ele
     return true;
 }
 
-static bool try_scaling(struct search *search, struct nd_elementwise_program p)
+static void try_scaling(struct search *search, struct nd_elementwise_program p)
 {
-    bool is_whole = true;
-    for (size_t m = 0; is_whole && m < N_MULTIPLIERS; m++) {
+    for (size_t m = 0; m < N_MULTIPLIERS; m++) {
         bool is_capped = false, is_free = false;
         p.multiplier_rounding = multiplier_roundings[m];
         if (!is_scaling_possible(search, &p, &is_capped, &is_free))
             continue;
         /* A cap that never acts, or always, is another program, which is tried by itself. */
         bool is_another = p.key != ND_KEY_NONE && p.cap > 0 && !(is_capped && is_free);
-        is_whole = is_another || try_firsts(search, p);
+        if (!is_another)
+            try_firsts(search, p);
     }
-    return is_whole;
 }
 
-static bool try_fixed(struct search *search)
+static void try_fixed(struct search *search)
 {
     static const enum nd_scaling_key sum_keys[] = {ND_KEY_SUM, ND_KEY_MAX}, product_keys[] = {ND_KEY_PRODUCT};
-    bool is_product = search->grids[0].scales.op == ND_ELEMENTWISE_MUL, is_whole = true;
+    bool is_product = search->grids[0].scales.op == ND_ELEMENTWISE_MUL;
     const enum nd_scaling_key *keys = is_product ? product_keys : sum_keys;
     struct nd_elementwise_program p = {.kind = ND_ELEMENTWISE_FIXED};
-    for (p.cap = LEAST_K; is_whole && p.cap <= MOST_K; p.cap++)
-        is_whole = try_scaling(search, p);
+    for (p.cap = LEAST_K; p.cap <= MOST_K; p.cap++)
+        try_scaling(search, p);
     for (size_t i = 0; i < (is_product ? 1 : 2); i++) {
         p.key = keys[i];
-        for (p.shift = 0; is_whole && p.shift <= MOST_K; p.shift++)
-            for (p.cap = LEAST_K - 1; is_whole && p.cap <= MOST_K; p.cap++) {
+        for (p.shift = 0; p.shift <= MOST_K; p.shift++)
+            for (p.cap = LEAST_K - 1; p.cap <= MOST_K; p.cap++) {
                 struct nd_elementwise_program one = p;
                 one.cap = p.cap < LEAST_K ? 0 : p.cap;
-                is_whole = try_scaling(search, one);
+                try_scaling(search, one);
             }
     }
-    return is_whole;
 }
 
 static uint64_t count_wrong(const struct nd_elementwise_grid *grid, const struct nd_elementwise_program *p)
@@ -250,50 +235,43 @@ static uint64_t count_wrong(const struct nd_elementwise_grid *grid, const struct
     return wrong;
 }
 
-static bool try_plain_program(struct search *search, const struct nd_elementwise_program *p)
+static void try_plain_program(struct search *search, const struct nd_elementwise_program *p)
 {
     uint64_t wrong = 0;
     for (size_t g = 0; g < search->n && wrong <= search->out->n_nearest_wrong; g++)
         wrong += count_wrong(&search->grids[g], p);
-    if (wrong < search->out->n_nearest_wrong) {
-        search->out->n_nearest_wrong = wrong;
-        search->out->nearest = *p;
-    }
-    return wrong > 0 || keep(search, p);
+    nd_sieve_right(&search->sieve, p, wrong, &search->out->nearest, &search->out->n_nearest_wrong);
 }
 
-static bool try_plain(struct search *search)
+static void try_plain(struct search *search)
 {
-    bool is_whole = true;
-    for (int r = ND_ROUND_HALF_EVEN; is_whole && r <= ND_ROUND_TO_ZERO; r++)
-        is_whole = try_plain_program(search, &(struct nd_elementwise_program){.kind = ND_ELEMENTWISE_REAL,
-                                                                              .rounding = (enum nd_rounding)r});
-    for (int r = ND_ROUND_HALF_EVEN; is_whole && r <= ND_ROUND_HALF_AWAY; r++)
-        for (int reciprocal = 0; is_whole && reciprocal < 2; reciprocal++)
-            is_whole =
-                try_plain_program(search, &(struct nd_elementwise_program){.kind = ND_ELEMENTWISE_FLOAT32,
-                                                                           .rounding = (enum nd_rounding)r,
-                                                                           .is_reciprocal = reciprocal != 0});
-    return is_whole;
+    for (int r = ND_ROUND_HALF_EVEN; r <= ND_ROUND_TO_ZERO; r++)
+        try_plain_program(search, &(struct nd_elementwise_program){.kind = ND_ELEMENTWISE_REAL,
+                                                                   .rounding = (enum nd_rounding)r});
+    for (int r = ND_ROUND_HALF_EVEN; r <= ND_ROUND_HALF_AWAY; r++)
+        for (int reciprocal = 0; reciprocal < 2; reciprocal++)
+            try_plain_program(search, &(struct nd_elementwise_program){.kind = ND_ELEMENTWISE_FLOAT32,
+                                                                       .rounding = (enum nd_rounding)r,
+                                                                       .is_reciprocal = reciprocal != 0});
 }
 
 enum nd_status nd_elementwise_solve(const struct nd_elementwise_grid *grids, size_t n,
                                     struct nd_elementwise_findings *out, struct nd_error *err)
 {
     struct nd_elementwise_findings findings = {.n_nearest_wrong = UINT64_MAX};
-    struct search search = {.grids = grids, .n = n, .out = &findings};
+    struct search search = {.grids = grids, .n = n, .out = &findings, .sieve = ND_SIEVE(&findings)};
     search.ranges = nd_calloc(n, sizeof *search.ranges);
-    bool is_whole = search.ranges != NULL;
-    for (size_t g = 0; is_whole && g < n; g++)
-        solve_grid(&search, g);
-    is_whole = is_whole && try_plain(&search) && try_fixed(&search);
-    free(search.ranges);
-    if (!is_whole) {
-        nd_elementwise_findings_deinit(&findings);
+    if (search.ranges == NULL)
         return nd_fail_memory(err);
-    }
-    *out = findings;
-    return ND_OK;
+    for (size_t g = 0; g < n; g++)
+        solve_grid(&search, g);
+    try_plain(&search);
+    try_fixed(&search);
+    free(search.ranges);
+    enum nd_status status = nd_sieve_end(&search.sieve, err);
+    if (status == ND_OK)
+        *out = findings;
+    return status;
 }
 
 void nd_elementwise_findings_deinit(struct nd_elementwise_findings *findings)

@@ -63,6 +63,7 @@ static bool is_known(const json_t *entry)
 }
 
 struct diff {
+    const char *name_a, *name_b; /* files */
     json_t *differences, *unknown;
     size_t n_same;
     bool is_whole;
@@ -109,14 +110,14 @@ static void compare_sections(struct diff *diff, const json_t *a, const json_t *b
     }
 }
 
-static enum nd_status write_result(const struct diff *diff, const json_t *a, const char *name_a,
-                                   const json_t *b, const char *name_b, char **json, struct nd_error *err)
+static enum nd_status write_result(const struct diff *diff, const json_t *a, const json_t *b, char **json,
+                                   struct nd_error *err)
 {
     json_t *out = json_pack("{s:s, s:{s:s, s:O}, s:{s:s, s:O}, s:I, s:O, s:O}", "verdict",
-                            json_array_size(diff->differences) == 0 ? "same" : "differs", "a", "file", name_a,
-                            "device", json_object_get(a, "device"), "b", "file", name_b, "device",
-                            json_object_get(b, "device"), "n_same", (json_int_t)diff->n_same, "differences",
-                            diff->differences, "not_known", diff->unknown);
+                            json_array_size(diff->differences) == 0 ? "same" : "differs", "a", "file",
+                            diff->name_a, "device", json_object_get(a, "device"), "b", "file", diff->name_b,
+                            "device", json_object_get(b, "device"), "n_same", (json_int_t)diff->n_same,
+                            "differences", diff->differences, "not_known", diff->unknown);
     char *text = out != NULL ? json_dumps(out, JSON_INDENT(1)) : NULL;
     struct nd_strbuf buf = {0};
     json_decref(out);
@@ -135,7 +136,11 @@ enum nd_status nd_fingerprint_diff(const char *a, const char *name_a, const char
                                    char **json, bool *is_same, struct nd_error *err)
 {
     json_t *sheet_a = NULL, *sheet_b = NULL;
-    struct diff diff = {.differences = json_array(), .unknown = json_array(), .is_whole = true};
+    struct diff diff = {.name_a = name_a,
+                        .name_b = name_b,
+                        .differences = json_array(),
+                        .unknown = json_array(),
+                        .is_whole = true};
     enum nd_status status = diff.differences != NULL && diff.unknown != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
         status = read_sheet(a, name_a, &sheet_a, err);
@@ -143,8 +148,7 @@ enum nd_status nd_fingerprint_diff(const char *a, const char *name_a, const char
         status = read_sheet(b, name_b, &sheet_b, err);
     if (status == ND_OK) {
         compare_sections(&diff, sheet_a, sheet_b);
-        status = diff.is_whole ? write_result(&diff, sheet_a, name_a, sheet_b, name_b, json, err)
-                               : nd_fail_memory(err);
+        status = diff.is_whole ? write_result(&diff, sheet_a, sheet_b, json, err) : nd_fail_memory(err);
     }
     if (status == ND_OK)
         *is_same = json_array_size(diff.differences) == 0;

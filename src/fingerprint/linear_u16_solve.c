@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/memory.h"
 #include "fingerprint/linear_u16.h"
+#include "fingerprint/sieve.h"
 
 enum { GREATEST_CODE = 65535 };
 
@@ -50,7 +50,7 @@ struct search {
     const struct nd_word_codes *sets;
     size_t n_sets;
     struct nd_word_findings *out;
-    size_t capacity;
+    struct nd_sieve sieve;
 };
 
 static uint64_t count(const struct search *search, const struct nd_word_program *p, size_t at_most)
@@ -62,7 +62,7 @@ static uint64_t count(const struct search *search, const struct nd_word_program 
     return right;
 }
 
-static bool try_program(struct search *search, const struct nd_word_program *p)
+static void try_program(struct search *search, const struct nd_word_program *p)
 {
     enum { GLANCE = 512 };
     struct nd_word_findings *out = search->out;
@@ -71,39 +71,31 @@ static bool try_program(struct search *search, const struct nd_word_program *p)
     for (size_t s = 0; s < search->n_sets; s++)
         n_glance += search->sets[s].n < GLANCE ? search->sets[s].n : GLANCE;
     if ((double)glance * (double)out->n_codes < 0.9 * (double)out->n_right * (double)n_glance)
-        return true;
-    uint64_t right = count(search, p, SIZE_MAX);
-    if (right < out->n_right)
-        return true;
-    if (right > out->n_right)
-        out->n_programs = 0;
-    out->n_right = right;
-    if (!nd_grow((void **)&out->programs, &search->capacity, out->n_programs + 1, sizeof *out->programs))
-        return false;
-    out->programs[out->n_programs++] = *p;
-    return true;
+        return;
+    uint64_t n_wrong = out->n_codes - out->n_right;
+    nd_sieve_fewest(&search->sieve, p, out->n_codes - count(search, p, SIZE_MAX), &n_wrong);
+    out->n_right = out->n_codes - n_wrong;
 }
 
 static const enum nd_rounding roundings[] = {ND_ROUND_FLOOR, ND_ROUND_HALF_UP, ND_ROUND_HALF_EVEN,
                                              ND_ROUND_CEIL};
 enum { N_ROUNDINGS = sizeof roundings / sizeof roundings[0] };
 
-static bool try_drops(struct search *search, struct nd_word_program p)
+static void try_drops(struct search *search, struct nd_word_program p)
 {
-    bool is_whole = try_program(search, &p); /* nothing dropped */
-    for (p.dropped_bits = 1; is_whole && p.dropped_bits <= ND_WORD_MAX_DROPPED; p.dropped_bits++)
+    try_program(search, &p); /* nothing dropped */
+    for (p.dropped_bits = 1; p.dropped_bits <= ND_WORD_MAX_DROPPED; p.dropped_bits++)
         for (size_t s = 0; s < N_ROUNDINGS; s++) {
             p.sum_rounding = roundings[s];
             p.drops_together = true;
             p.zero_rounding = ND_ROUND_HALF_EVEN;
-            is_whole = is_whole && try_program(search, &p);
+            try_program(search, &p);
             p.drops_together = false;
-            for (size_t z = 0; is_whole && z < N_ROUNDINGS; z++) {
+            for (size_t z = 0; z < N_ROUNDINGS; z++) {
                 p.zero_rounding = roundings[z];
-                is_whole = try_program(search, &p);
+                try_program(search, &p);
             }
         }
-    return is_whole;
 }
 
 enum nd_status nd_word_solve(const struct nd_requantise *rests, size_t n_rests,
@@ -111,18 +103,14 @@ enum nd_status nd_word_solve(const struct nd_requantise *rests, size_t n_rests,
                              struct nd_error *err)
 {
     struct nd_word_findings findings = {0};
-    struct search search = {.sets = sets, .n_sets = n_sets, .out = &findings};
-    bool is_whole = true;
+    struct search search = {.sets = sets, .n_sets = n_sets, .out = &findings, .sieve = ND_SIEVE(&findings)};
     for (size_t s = 0; s < n_sets; s++)
         findings.n_codes += sets[s].n;
-    for (size_t r = 0; is_whole && r < n_rests; r++)
-        for (int f32 = 0; is_whole && f32 < 2; f32++)
-            is_whole =
-                try_drops(&search, (struct nd_word_program){.rest = rests[r], .is_multiplier_f32 = f32 != 0});
-    if (!is_whole) {
-        free(findings.programs);
-        return nd_fail_memory(err);
-    }
-    *out = findings;
-    return ND_OK;
+    for (size_t r = 0; r < n_rests; r++)
+        for (int f32 = 0; f32 < 2; f32++)
+            try_drops(&search, (struct nd_word_program){.rest = rests[r], .is_multiplier_f32 = f32 != 0});
+    enum nd_status status = nd_sieve_end(&search.sieve, err);
+    if (status == ND_OK)
+        *out = findings;
+    return status;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fingerprint/sieve.h"
 
 const char *nd_mean_name(const struct nd_mean_program *program, char buf[ND_MEAN_NAME_BYTES])
 {
@@ -137,96 +138,84 @@ uint64_t nd_mean_count_wrong(const struct nd_mean_program *program, const struct
 
 struct search {
     const struct nd_mean_sample *samples;
-    size_t n, capacity;
+    size_t n;
     struct nd_mean_findings *out;
+    struct nd_sieve sieve;
 };
 
-static bool try_program(struct search *search, const struct nd_mean_program *p)
+static void try_program(struct search *search, const struct nd_mean_program *p)
 {
-    struct nd_mean_findings *out = search->out;
-    if (nd_mean_count_wrong(p, search->samples, search->n, 1) > 0)
-        return true;
-    if (!nd_grow((void **)&out->programs, &search->capacity, out->n_programs + 1, sizeof *out->programs))
-        return false;
-    out->programs[out->n_programs++] = *p;
-    return true;
+    if (nd_mean_count_wrong(p, search->samples, search->n, 1) == 0)
+        nd_sieve_keep(&search->sieve, p);
 }
 
 /* The multiplier as it is. */
-static bool try_exact(struct search *search, struct nd_mean_program p)
+static void try_exact(struct search *search, struct nd_mean_program p)
 {
-    bool is_whole = true;
     p.requantise.multiplier_bits = ND_MULTIPLIER_EXACT;
     p.first_shift = ND_MEAN_NO_SHIFT;
-    for (int rounding = 0; is_whole && rounding <= ND_ROUND_TO_ZERO; rounding++) {
+    for (int rounding = 0; rounding <= ND_ROUND_TO_ZERO; rounding++) {
         p.requantise.rounding = (enum nd_rounding)rounding;
-        is_whole = try_program(search, &p);
+        try_program(search, &p);
     }
-    return is_whole;
 }
 
 /* Multipliers of so many bits with every first shift that can be seen: one that leaves some of them behind the
  * point. */
-static bool try_shifts(struct search *search, struct nd_mean_program p, int bits)
+static void try_shifts(struct search *search, struct nd_mean_program p, int bits)
 {
-    bool is_whole = true;
     p.requantise.multiplier_bits = bits;
     p.first_shift = ND_MEAN_NO_SHIFT;
-    is_whole = try_program(search, &p);
-    for (p.first_shift = bits - 5; is_whole && p.first_shift <= bits; p.first_shift++)
-        is_whole = try_program(search, &p);
-    return is_whole;
+    try_program(search, &p);
+    for (p.first_shift = bits - 5; p.first_shift <= bits; p.first_shift++)
+        try_program(search, &p);
 }
 
 /* Every multiplier, rounding and first shift; the exact multiplier first. */
-static bool try_multipliers(struct search *search, struct nd_mean_program p)
+static void try_multipliers(struct search *search, struct nd_mean_program p)
 {
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_UP, ND_ROUND_HALF_EVEN, ND_ROUND_HALF_AWAY,
                                                  ND_ROUND_FLOOR};
     static const enum nd_rounding cuts[] = {ND_ROUND_HALF_UP, ND_ROUND_HALF_EVEN, ND_ROUND_FLOOR};
-    bool is_whole = try_exact(search, p);
-    for (size_t r = 0; is_whole && r < sizeof roundings / sizeof roundings[0]; r++)
-        for (int bits = 7; is_whole && bits <= ND_MULTIPLIER_MAX_BITS; bits++)
-            for (size_t c = 0; is_whole && c < sizeof cuts / sizeof cuts[0]; c++) {
+    try_exact(search, p);
+    for (size_t r = 0; r < sizeof roundings / sizeof roundings[0]; r++)
+        for (int bits = 7; bits <= ND_MULTIPLIER_MAX_BITS; bits++)
+            for (size_t c = 0; c < sizeof cuts / sizeof cuts[0]; c++) {
                 p.requantise.rounding = roundings[r];
                 p.requantise.multiplier_rounding = cuts[c];
-                is_whole = try_shifts(search, p, bits);
+                try_shifts(search, p, bits);
             }
-    return is_whole;
 }
 
-static bool try_whole_windows(struct search *search)
+static void try_whole_windows(struct search *search)
 {
     struct nd_mean_program p = {.n_stages = 1};
-    bool is_whole = try_multipliers(search, p);
+    try_multipliers(search, p);
     p.requantise.has_granule = true;
-    for (int bits = 0; is_whole && search->out->n_programs == 0 && bits <= 6; bits++)
-        for (int form = 0; is_whole && form < 4; form++) {
+    for (int bits = 0; search->out->n_programs == 0 && bits <= 6; bits++)
+        for (int form = 0; form < 4; form++) {
             p.requantise.granule_bits = bits;
             p.requantise.has_half_granule = (form & 1) != 0;
             p.requantise.is_granule_whole = (form & 2) != 0;
-            is_whole = try_multipliers(search, p);
+            try_multipliers(search, p);
         }
-    return is_whole;
 }
 
 /* All ways to split the side into stages. */
-static bool try_stages(struct search *search, struct nd_mean_program p, size_t side)
+static void try_stages(struct search *search, struct nd_mean_program p, size_t side)
 {
-    bool is_whole = true;
     if (side == 1 && p.n_stages > 1)
-        for (int last = 0; is_whole && last < 2; last++) {
+        for (int last = 0; last < 2; last++) {
             p.requantises_last = last != 0;
-            is_whole = try_multipliers(search, p);
+            try_multipliers(search, p);
         }
-    for (size_t k = 2; is_whole && k <= side && p.n_stages < ND_MEAN_MAX_STAGES; k++) {
+    for (size_t k = 2; k <= side && p.n_stages < ND_MEAN_MAX_STAGES; k++) {
         if (side % k != 0)
             continue;
         struct nd_mean_program next = p;
         next.stages[next.n_stages++] = (uint8_t)k;
-        is_whole = try_stages(search, next, side / k);
+        try_stages(search, next, side / k);
     }
-    return is_whole;
 }
 
 /* Whether equal sums (largest codes) always have equal codes. */
@@ -251,10 +240,7 @@ static void find_nearest(struct search *search)
                                           .first_shift = ND_MEAN_NO_SHIFT,
                                           .requantise = {.rounding = (enum nd_rounding)rounding}};
         uint64_t wrong = nd_mean_count_wrong(&p, search->samples, search->n, search->out->n_nearest_wrong);
-        if (wrong < search->out->n_nearest_wrong) {
-            search->out->n_nearest_wrong = wrong;
-            search->out->nearest = p;
-        }
+        nd_sieve_right(&search->sieve, &p, wrong, &search->out->nearest, &search->out->n_nearest_wrong);
     }
 }
 
@@ -262,23 +248,21 @@ enum nd_status nd_mean_solve(const struct nd_mean_sample *samples, size_t n, boo
                              struct nd_mean_findings *out, struct nd_error *err)
 {
     struct nd_mean_findings findings = {.n_nearest_wrong = UINT64_MAX, .is_of_sum = true};
-    struct search search = {.samples = samples, .n = n, .out = &findings};
-    bool is_whole = true;
+    struct search search = {.samples = samples, .n = n, .out = &findings, .sieve = ND_SIEVE(&findings)};
     for (size_t i = 0; i < n; i++) {
         findings.n_codes += samples[i].n;
-        is_whole = is_whole && is_of_sum(&samples[i], &findings.is_of_sum);
+        search.sieve.failed = search.sieve.failed || !is_of_sum(&samples[i], &findings.is_of_sum);
     }
-    is_whole = is_whole && try_whole_windows(&search);
-    if (is_whole && findings.n_programs == 0 && may_be_staged)
-        is_whole = try_stages(&search, (struct nd_mean_program){0}, samples[0].n_rows);
-    if (is_whole && findings.n_programs == 0)
+    if (!search.sieve.failed)
+        try_whole_windows(&search);
+    if (!search.sieve.failed && findings.n_programs == 0 && may_be_staged)
+        try_stages(&search, (struct nd_mean_program){0}, samples[0].n_rows);
+    if (findings.n_programs == 0)
         find_nearest(&search);
-    if (!is_whole) {
-        nd_mean_findings_deinit(&findings);
-        return nd_fail_memory(err);
-    }
-    *out = findings;
-    return ND_OK;
+    enum nd_status status = nd_sieve_end(&search.sieve, err);
+    if (status == ND_OK)
+        *out = findings;
+    return status;
 }
 
 void nd_mean_findings_deinit(struct nd_mean_findings *findings)

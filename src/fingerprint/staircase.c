@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "fingerprint/sieve.h"
 
 static bool is_threshold(const struct nd_staircase *s, size_t i)
 {
@@ -135,29 +136,21 @@ struct search {
     size_t n;
     struct interval *intervals; /* [n] of the structure in work */
     struct nd_staircase_findings *out;
-    size_t capacity;
+    struct nd_sieve sieve;
 };
 
-static uint64_t count_all_wrong(const struct search *search, const struct nd_requantise *program,
-                                uint64_t enough)
-{
-    uint64_t wrong = 0;
-    for (size_t i = 0; i < search->n && wrong <= enough; i++)
-        wrong += nd_staircase_count_wrong(&search->staircases[i], program);
-    return wrong;
-}
-
-static bool keep(struct search *search, const struct nd_requantise *program)
+/* Kept where all codes follow. */
+static void try_program(struct search *search, const struct nd_requantise *program)
 {
     struct nd_staircase_findings *out = search->out;
-    if (!nd_grow((void **)&out->programs, &search->capacity, out->n_programs + 1, sizeof *out->programs))
-        return false;
-    out->programs[out->n_programs++] = *program;
-    return true;
+    uint64_t wrong = 0;
+    for (size_t i = 0; i < search->n && wrong <= out->n_nearest_wrong; i++)
+        wrong += nd_staircase_count_wrong(&search->staircases[i], program);
+    nd_sieve_right(&search->sieve, program, wrong, &out->nearest, &out->n_nearest_wrong);
 }
 
-/* One structure with one multiplier: kept where all codes follow. is_allowed: the intervals let it be. */
-static bool try_multiplier(struct search *search, struct nd_requantise program, int bits,
+/* One structure with one multiplier, unless the intervals exclude it. */
+static void try_multiplier(struct search *search, struct nd_requantise program, int bits,
                            enum nd_rounding rounding)
 {
     program.multiplier_bits = bits;
@@ -167,17 +160,11 @@ static bool try_multiplier(struct search *search, struct nd_requantise program, 
         double c = nd_multiplier_round(search->staircases[i].multiplier, bits, rounding);
         is_allowed = c >= search->intervals[i].low && c <= search->intervals[i].high;
     }
-    if (!is_allowed)
-        return true;
-    uint64_t wrong = count_all_wrong(search, &program, search->out->n_nearest_wrong);
-    if (wrong < search->out->n_nearest_wrong) {
-        search->out->n_nearest_wrong = wrong;
-        search->out->nearest = program;
-    }
-    return wrong > 0 || keep(search, &program);
+    if (is_allowed)
+        try_program(search, &program);
 }
 
-static bool try_structure(struct search *search, const struct nd_requantise *structure)
+static void try_structure(struct search *search, const struct nd_requantise *structure)
 {
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_UP, ND_ROUND_FLOOR};
     bool is_possible = true;
@@ -185,44 +172,36 @@ static bool try_structure(struct search *search, const struct nd_requantise *str
         search->intervals[i] = solve_multiplier(&search->staircases[i], structure);
         is_possible = search->intervals[i].low <= search->intervals[i].high;
     }
-    bool is_whole = true;
-    for (int bits = 1; is_possible && is_whole && bits <= ND_MULTIPLIER_MAX_BITS; bits++)
-        for (size_t r = 0; is_whole && r < sizeof roundings / sizeof roundings[0]; r++)
-            is_whole = try_multiplier(search, *structure, bits, roundings[r]);
-    if (is_possible && is_whole)
-        is_whole = try_multiplier(search, *structure, ND_MULTIPLIER_EXACT, ND_ROUND_HALF_EVEN);
-    return is_whole;
+    for (int bits = 1; is_possible && bits <= ND_MULTIPLIER_MAX_BITS; bits++)
+        for (size_t r = 0; r < sizeof roundings / sizeof roundings[0]; r++)
+            try_multiplier(search, *structure, bits, roundings[r]);
+    if (is_possible)
+        try_multiplier(search, *structure, ND_MULTIPLIER_EXACT, ND_ROUND_HALF_EVEN);
 }
 
 /* All structures that the granules allow. */
-static bool try_granules(struct search *search, struct nd_requantise structure)
+static void try_granules(struct search *search, struct nd_requantise structure)
 {
     struct granule_rule rule = find_granule(search->staircases, search->n);
-    if (!rule.is_seen)
-        return try_structure(search, &structure);
-    bool is_whole = true;
-    structure.has_granule = true;
+    structure.has_granule = rule.is_seen;
     structure.granule_bits = rule.bits;
-    for (int form = 0; is_whole && form < 4; form++) {
+    for (int form = 0; form < (rule.is_seen ? 4 : 1); form++) {
         structure.has_half_granule = (form & 1) != 0;
         structure.is_granule_whole = (form & 2) != 0;
-        is_whole = try_structure(search, &structure);
+        try_structure(search, &structure);
     }
-    return is_whole;
 }
 
 /* is_f32: only with a zero point that is folded after its quotient was rounded to float32. */
-static bool try_all(struct search *search, bool is_f32)
+static void try_all(struct search *search, bool is_f32)
 {
     static const enum nd_rounding folds[] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_EVEN, ND_ROUND_FLOOR};
-    bool is_whole = true;
-    for (int fold = is_f32 ? 1 : 0; is_whole && fold < 3; fold++)
-        for (int rounding = ND_ROUND_HALF_EVEN; is_whole && rounding <= ND_ROUND_TO_ZERO; rounding++)
-            is_whole = try_granules(search, (struct nd_requantise){.folds_zero = fold != 0,
-                                                                   .fold_rounding = folds[fold],
-                                                                   .is_fold_f32 = is_f32,
-                                                                   .rounding = (enum nd_rounding)rounding});
-    return is_whole;
+    for (int fold = is_f32 ? 1 : 0; fold < 3; fold++)
+        for (int rounding = ND_ROUND_HALF_EVEN; rounding <= ND_ROUND_TO_ZERO; rounding++)
+            try_granules(search, (struct nd_requantise){.folds_zero = fold != 0,
+                                                        .fold_rounding = folds[fold],
+                                                        .is_fold_f32 = is_f32,
+                                                        .rounding = (enum nd_rounding)rounding});
 }
 
 /* What comes nearest where nothing fits: among the plainest, those with an exact multiplier and no granule. */
@@ -232,11 +211,7 @@ static void find_nearest(struct search *search)
         for (int rounding = ND_ROUND_HALF_EVEN; rounding <= ND_ROUND_TO_ZERO; rounding++) {
             const struct nd_requantise program = {.folds_zero = fold != 0,
                                                   .rounding = (enum nd_rounding)rounding};
-            uint64_t wrong = count_all_wrong(search, &program, search->out->n_nearest_wrong);
-            if (wrong < search->out->n_nearest_wrong) {
-                search->out->n_nearest_wrong = wrong;
-                search->out->nearest = program;
-            }
+            try_program(search, &program);
         }
 }
 
@@ -256,21 +231,20 @@ enum nd_status nd_staircase_solve(const struct nd_staircase *staircases, size_t 
                                   struct nd_staircase_findings *out, struct nd_error *err)
 {
     struct nd_staircase_findings findings = {.n_nearest_wrong = UINT64_MAX};
-    struct search search = {.staircases = staircases, .n = n, .out = &findings};
+    struct search search = {.staircases = staircases, .n = n, .out = &findings, .sieve = ND_SIEVE(&findings)};
     search.intervals = nd_calloc(n, sizeof *search.intervals);
+    if (search.intervals == NULL)
+        return nd_fail_memory(err);
     count(staircases, n, &findings);
-    bool is_whole = search.intervals != NULL && try_all(&search, false);
-    if (is_whole && findings.n_programs == 0)
-        is_whole = try_all(&search, true);
-    if (is_whole && findings.n_programs == 0)
+    for (int is_f32 = 0; findings.n_programs == 0 && is_f32 < 2; is_f32++)
+        try_all(&search, is_f32 != 0);
+    if (findings.n_programs == 0)
         find_nearest(&search);
     free(search.intervals);
-    if (!is_whole) {
-        nd_staircase_findings_deinit(&findings);
-        return nd_fail_memory(err);
-    }
-    *out = findings;
-    return ND_OK;
+    enum nd_status status = nd_sieve_end(&search.sieve, err);
+    if (status == ND_OK)
+        *out = findings;
+    return status;
 }
 
 void nd_staircase_findings_deinit(struct nd_staircase_findings *findings)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "fingerprint/sieve.h"
 
 /* ---- the program ---- */
 
@@ -74,14 +75,6 @@ void nd_weight_fit(const struct nd_weight_program *p, const double *w, size_t n_
         for (size_t t = 0; t < n_terms; t++)
             w8[c * n_terms + t] = nd_weight_code(p, r[c], w[c * n_terms + t]);
     }
-}
-
-static bool keep(struct nd_weight_findings *out, size_t *capacity, const struct nd_weight_program *p)
-{
-    if (!nd_grow((void **)&out->programs, capacity, out->n_programs + 1, sizeof *out->programs))
-        return false;
-    out->programs[out->n_programs++] = *p;
-    return true;
 }
 
 /* ---- the ratio ---- */
@@ -152,49 +145,43 @@ static uint64_t count_wrong(const struct sweep *s, const struct nd_requantise *r
 struct ratio_search {
     const struct nd_requantise *rest;
     const struct sweep *sweeps;
-    size_t n, capacity;
+    size_t n;
     struct nd_weight_findings *out;
+    struct nd_sieve sieve;
 };
 
 /* Those with the fewest wrong codes stay. */
-static bool try_ratio(struct ratio_search *s, const struct nd_weight_program *p)
+static void try_ratio(struct ratio_search *s, const struct nd_weight_program *p)
 {
     uint64_t wrong = 0;
     for (size_t i = 0; i < s->n && wrong <= s->out->n_wrong; i++)
         wrong += count_wrong(&s->sweeps[i], s->rest, p, s->out->n_wrong);
-    if (wrong > s->out->n_wrong)
-        return true;
-    if (wrong < s->out->n_wrong)
-        s->out->n_programs = 0;
-    s->out->n_wrong = wrong;
-    return keep(s->out, &s->capacity, p);
+    nd_sieve_fewest(&s->sieve, p, wrong, &s->out->n_wrong);
 }
 
-static bool try_bits(struct ratio_search *s, struct nd_weight_program p)
+static void try_bits(struct ratio_search *s, struct nd_weight_program p)
 {
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_UP, ND_ROUND_FLOOR,
                                                  ND_ROUND_CEIL};
-    bool is_whole = true;
-    for (p.r_bits = 1; is_whole && p.r_bits <= ND_MULTIPLIER_MAX_BITS; p.r_bits++)
-        for (size_t r = 0; is_whole && r < sizeof roundings / sizeof roundings[0]; r++) {
+    for (p.r_bits = 1; p.r_bits <= ND_MULTIPLIER_MAX_BITS; p.r_bits++)
+        for (size_t r = 0; r < sizeof roundings / sizeof roundings[0]; r++) {
             p.r_rounding = roundings[r];
-            is_whole = try_ratio(s, &p);
+            try_ratio(s, &p);
         }
     p.r_bits = ND_MULTIPLIER_EXACT;
     p.r_rounding = ND_ROUND_HALF_EVEN;
-    return is_whole && try_ratio(s, &p);
+    try_ratio(s, &p);
 }
 
-static bool try_ratios(struct ratio_search *s)
+static void try_ratios(struct ratio_search *s)
 {
-    bool is_whole = try_ratio(s, &(struct nd_weight_program){.scope = ND_WEIGHTS_STAY});
-    for (int form = 0; is_whole && form < 16; form++)
-        is_whole = try_bits(s, (struct nd_weight_program){.scope = (form & 1) != 0 ? ND_WEIGHTS_FIT_TENSOR
-                                                                                   : ND_WEIGHTS_FIT_COLUMN,
-                                                          .is_always = (form & 2) != 0,
-                                                          .greatest = (form & 4) != 0 ? 128 : 127,
-                                                          .lowest = (form & 8) != 0 ? -127 : -128});
-    return is_whole;
+    try_ratio(s, &(struct nd_weight_program){.scope = ND_WEIGHTS_STAY});
+    for (int form = 0; form < 16; form++)
+        try_bits(s, (struct nd_weight_program){.scope = (form & 1) != 0 ? ND_WEIGHTS_FIT_TENSOR
+                                                                        : ND_WEIGHTS_FIT_COLUMN,
+                                               .is_always = (form & 2) != 0,
+                                               .greatest = (form & 4) != 0 ? 128 : 127,
+                                               .lowest = (form & 8) != 0 ? -127 : -128});
 }
 
 enum nd_status nd_weight_solve_ratio(const struct nd_requantise *rest, const struct nd_weight_answers *answers,
@@ -202,38 +189,47 @@ enum nd_status nd_weight_solve_ratio(const struct nd_requantise *rest, const str
 {
     struct nd_weight_findings found = {.n_wrong = UINT64_MAX};
     struct sweep *sweeps = nd_calloc(n_answers, sizeof *sweeps);
-    struct ratio_search search = {.rest = rest, .sweeps = sweeps, .n = n_answers, .out = &found};
-    bool is_whole = sweeps != NULL;
-    for (size_t i = 0; is_whole && i < n_answers; i++) {
-        is_whole = init_sweep(&sweeps[i], &answers[i]);
-        if (is_whole)
+    struct ratio_search search = {
+        .rest = rest, .sweeps = sweeps, .n = n_answers, .out = &found, .sieve = ND_SIEVE(&found)};
+    search.sieve.failed = sweeps == NULL;
+    for (size_t i = 0; !search.sieve.failed && i < n_answers; i++) {
+        search.sieve.failed = !init_sweep(&sweeps[i], &answers[i]);
+        if (!search.sieve.failed)
             found.n_deciding += sweeps[i].first_rows[answers[i].about.n_columns];
     }
-    is_whole = is_whole && try_ratios(&search);
+    if (!search.sieve.failed)
+        try_ratios(&search);
     for (size_t i = 0; sweeps != NULL && i < n_answers; i++)
         deinit_sweep(&sweeps[i]);
     free(sweeps);
-    if (!is_whole) {
-        free(found.programs);
-        return nd_fail_memory(err);
-    }
-    *out = found;
-    return ND_OK;
+    enum nd_status status = nd_sieve_end(&search.sieve, err);
+    if (status == ND_OK)
+        *out = found;
+    return status;
 }
 
 /* ---- the table ---- */
 
-/* How many rows w8 behind the great weight does not give, as far as `enough`. */
-static uint64_t count_rows(const struct nd_requantiser *q, const struct nd_weight_answers *a, size_t split,
-                           const double *codes, double large, double w8, uint64_t enough)
+/* A column with a great weight. */
+struct column {
+    const struct nd_weight_answers *answers;
+    size_t split;        /* terms of the great weight */
+    double large;        /* what it becomes */
+    const double *codes; /* of the rows */
+    struct nd_requantiser requantiser;
+};
+
+/* How many rows w8 after the great weight does not give, as far as `enough`. */
+static uint64_t count_rows(const struct column *c, double w8, uint64_t enough)
 {
-    const struct nd_columns *about = &a->about;
+    const struct nd_columns *about = &c->answers->about;
     uint64_t wrong = 0;
     for (size_t i = 0; i < about->n_rows && wrong <= enough; i++) {
         double sum = 0;
         for (size_t t = 0; t < about->n_terms; t++)
-            sum += (t < split ? large : w8) * (double)((int64_t)a->x[t * about->n_rows + i] - about->zero_x);
-        wrong += nd_requantise_code(q, sum, 0, 255) != codes[i];
+            sum += (t < c->split ? c->large : w8) *
+                   (double)((int64_t)c->answers->x[t * about->n_rows + i] - about->zero_x);
+        wrong += nd_requantise_code(&c->requantiser, sum, 0, 255) != c->codes[i];
     }
     return wrong;
 }
@@ -242,20 +238,24 @@ struct nd_weight_entry nd_weight_read_entry(const struct nd_requantise *rest, co
                                             const struct nd_weight_answers *a, size_t split, size_t column)
 {
     const struct nd_columns *about = &a->about;
-    const double *w = a->w + column * about->n_terms, *codes = a->codes + column * about->n_rows;
+    const double *w = a->w + column * about->n_terms;
     struct nd_weight_entry entry = {.n_wrong = UINT64_MAX};
-    double large = w[0] > 0 ? p->greatest : p->lowest;
     double r = nd_weight_ratio(p, fmin(w[0], 0), fmax(w[0], 0));
     double own = ratio_of(p, a->w, about->n_columns, about->n_terms, column);
     if (own > r || own < r || r <= 1)
         return entry;
-    const struct nd_requantiser q = nd_requantise_prepare(rest, a->multiplier * r, (double)about->zero_y);
+    const struct column c = {.answers = a,
+                             .split = split,
+                             .large = w[0] > 0 ? p->greatest : p->lowest,
+                             .codes = a->codes + column * about->n_rows,
+                             .requantiser =
+                                 nd_requantise_prepare(rest, a->multiplier * r, (double)about->zero_y)};
     entry.is_known = true;
     /* What it is likely to be says soon of the others that they are worse. */
     double likely = fmin(fmax(rint(w[split] / r), p->lowest), p->greatest);
-    uint64_t least = count_rows(&q, a, split, codes, large, likely, UINT64_MAX);
+    uint64_t least = count_rows(&c, likely, UINT64_MAX);
     for (double w8 = p->lowest; w8 <= p->greatest; w8++) {
-        uint64_t wrong = count_rows(&q, a, split, codes, large, w8, least);
+        uint64_t wrong = count_rows(&c, w8, least);
         if (wrong > least)
             continue;
         if (wrong < entry.n_wrong)
@@ -283,26 +283,26 @@ static bool agrees(const struct nd_weight_program *p, const struct reading *read
     return true;
 }
 
-static bool try_factors(struct nd_weight_program p, const struct reading *readings, size_t n,
-                        struct nd_weight_findings *out, size_t *capacity)
+static void try_factors(struct nd_weight_program p, const struct reading *readings, size_t n,
+                        struct nd_sieve *sieve)
 {
     enum { LEAST_BITS = 6, MOST_BITS = 24 };
     static const enum nd_rounding roundings[] = {ND_ROUND_HALF_EVEN, ND_ROUND_HALF_UP, ND_ROUND_HALF_AWAY,
                                                  ND_ROUND_FLOOR,     ND_ROUND_CEIL,    ND_ROUND_TO_ZERO};
     static const enum nd_rounding factors[] = {ND_ROUND_HALF_EVEN, ND_ROUND_FLOOR, ND_ROUND_CEIL};
-    bool is_whole = true;
-    for (size_t i = 0; is_whole && i < sizeof roundings / sizeof roundings[0]; i++) {
+    for (size_t i = 0; i < sizeof roundings / sizeof roundings[0]; i++) {
         p.rounding = roundings[i];
         p.factor_bits = ND_MULTIPLIER_EXACT;
         p.factor_rounding = ND_ROUND_HALF_EVEN;
-        is_whole = !agrees(&p, readings, n) || keep(out, capacity, &p);
-        for (p.factor_bits = LEAST_BITS; is_whole && p.factor_bits <= MOST_BITS; p.factor_bits++)
-            for (size_t f = 0; is_whole && f < sizeof factors / sizeof factors[0]; f++) {
+        if (agrees(&p, readings, n))
+            nd_sieve_keep(sieve, &p);
+        for (p.factor_bits = LEAST_BITS; p.factor_bits <= MOST_BITS; p.factor_bits++)
+            for (size_t f = 0; f < sizeof factors / sizeof factors[0]; f++) {
                 p.factor_rounding = factors[f];
-                is_whole = !agrees(&p, readings, n) || keep(out, capacity, &p);
+                if (agrees(&p, readings, n))
+                    nd_sieve_keep(sieve, &p);
             }
     }
-    return is_whole;
 }
 
 static size_t read_all(const struct nd_requantise *rest, const struct nd_weight_program *p,
@@ -341,27 +341,23 @@ enum nd_status nd_weight_solve_table(const struct nd_requantise *rest, const str
                                      struct nd_error *err)
 {
     struct nd_weight_findings whole = {.n_deciding = found->n_deciding, .n_wrong = found->n_wrong};
-    size_t n_columns = 0, capacity = 0;
+    struct nd_sieve sieve = ND_SIEVE(&whole);
+    size_t n_columns = 0;
     for (size_t i = 0; i < n_answers; i++)
         n_columns += answers[i].about.n_columns;
     struct reading *readings = nd_calloc(n_columns, sizeof *readings);
-    bool is_whole = readings != NULL;
-    for (size_t i = 0; is_whole && i < found->n_programs; i++) {
+    sieve.failed = readings == NULL;
+    for (size_t i = 0; !sieve.failed && i < found->n_programs; i++) {
         const struct nd_weight_program *p = &found->programs[i];
-        if (p->scope == ND_WEIGHTS_STAY) {
-            is_whole = keep(&whole, &capacity, p);
-            continue;
-        }
-        if (is_tried(found, i))
-            continue;
-        size_t n = read_all(rest, p, answers, n_answers, split, readings);
-        is_whole = try_factors(*p, readings, n, &whole, &capacity);
+        if (p->scope == ND_WEIGHTS_STAY)
+            nd_sieve_keep(&sieve, p);
+        else if (!is_tried(found, i))
+            try_factors(*p, readings, read_all(rest, p, answers, n_answers, split, readings), &sieve);
     }
     free(readings);
-    if (!is_whole) {
-        free(whole.programs);
-        return nd_fail_memory(err);
-    }
+    enum nd_status status = nd_sieve_end(&sieve, err);
+    if (status != ND_OK)
+        return status;
     free(found->programs);
     *found = whole;
     return ND_OK;

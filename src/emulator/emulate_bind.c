@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "emulator/emulate_internal.h"
 
 struct bind {
@@ -36,76 +37,15 @@ bool nd_emu_is_of_codes(enum nd_emu_word word)
     return word != ND_EMU_SCALE && word != ND_EMU_ZERO_POINT && word != ND_EMU_SATURATE && word != ND_EMU_WRAP;
 }
 
-bool nd_emu_has_operator(const char *op_types, const char *op_type)
-{
-    size_t n = strlen(op_type);
-    if (strcmp(op_types, op_type) == 0)
-        return true;
-    for (const char *at = op_types; at != NULL; at = strchr(at, '+')) {
-        at += *at == '+';
-        if (strncmp(at, op_type, n) == 0 && (at[n] == '\0' || at[n] == '+'))
-            return true;
-    }
-    return false;
-}
-
-struct nd_emu_channels nd_emu_channels_of(const struct nd_quant *quant, const struct nd_shape *shape,
-                                          const char *op_types)
-{
-    bool is_conv = nd_emu_has_operator(op_types, "Conv") || nd_emu_has_operator(op_types, "ConvTranspose");
-    int axis = shape->rank - 1;
-    if (quant->n > 1)
-        axis = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
-    else if (shape->rank == 4 || (is_conv && shape->rank >= 3))
-        axis = 1;
-    struct nd_emu_channels channels = {1, 1};
-    if (axis < 0)
-        return channels;
-    channels.n = (size_t)shape->dims[axis];
-    for (int d = axis + 1; d < shape->rank; d++)
-        channels.n_inner *= (size_t)shape->dims[d];
-    return channels;
-}
-
 /* ---- names that are not there ---- */
 
-/* Insertions, deletions and changes between two names, of which at most 63 bytes are looked at. */
-static size_t distance(const char *a, const char *b)
+/* Up to N_NEAREST candidates that are most like the name, quoted, the nearest first; they are taken out. */
+static void put_nearest(struct nd_strbuf *text, const char *name, const char **candidates, size_t n)
 {
-    enum { MAX = 64 };
-    size_t row[MAX], n = strnlen(b, MAX - 1), m = strnlen(a, MAX - 1);
-    for (size_t j = 0; j <= n; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= m; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= n; j++) {
-            size_t change = diagonal + (a[i - 1] != b[j - 1]), best = row[j] < row[j - 1] ? row[j] : row[j - 1];
-            diagonal = row[j];
-            row[j] = best + 1 < change ? best + 1 : change;
-        }
-    }
-    return row[n];
-}
-
-/* Up to N_NEAREST candidates that are most like the name, quoted, the nearest first. */
-static void put_nearest(struct nd_strbuf *text, const char *name, const char *const *candidates, size_t n)
-{
-    size_t taken[N_NEAREST], n_taken = 0;
-    while (n_taken < N_NEAREST && n_taken < n) {
-        size_t best = n, best_distance = 0;
-        for (size_t i = 0; i < n; i++) {
-            bool is_taken = false;
-            for (size_t k = 0; k < n_taken; k++)
-                is_taken = is_taken || taken[k] == i;
-            size_t d = distance(name, candidates[i]);
-            if (!is_taken && (best == n || d < best_distance)) {
-                best = i;
-                best_distance = d;
-            }
-        }
-        nd_strbuf_printf(text, "%s'%s'", n_taken > 0 ? ", " : "", candidates[best]);
-        taken[n_taken++] = best;
+    for (size_t i = 0; i < N_NEAREST && n > 0; i++) {
+        size_t best = nd_word_nearest(name, candidates, n--, sizeof *candidates);
+        nd_strbuf_printf(text, "%s'%s'", i > 0 ? ", " : "", candidates[best]);
+        memmove(candidates + best, candidates + best + 1, (n - best) * sizeof *candidates);
     }
 }
 

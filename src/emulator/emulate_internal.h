@@ -84,7 +84,7 @@ struct nd_emulator {
 uint64_t nd_emu_key(uint64_t seed, const char *name, uint64_t run);
 double nd_emu_uniform(uint64_t key, uint64_t i);
 
-/* ---- emulate_codes.c ---- */
+/* ---- faults of codes ---- */
 
 /* One run of one edge. */
 struct nd_emu_scene {

@@ -5,7 +5,7 @@
 #define ND_FINGERPRINT_ACCUMULATOR_DEVICE_H
 
 #include "fingerprint/accumulator.h"
-#include "fingerprint/trial.h"
+#include "fingerprint/product.h"
 
 /* Models of floats that hold half precision numbers: a device that has half precision only is told to use it
  * by its options (nd_device_parse). */
@@ -15,31 +15,20 @@ enum nd_accumulator_form {
     ND_ACCUMULATOR_CONV,             /* 1x1: terms in channels, rows along the width */
     ND_N_ACCUMULATOR_FORMS,
 };
-/* "MatMul", "MatMul", "Conv". */
-const char *nd_accumulator_form_operator(enum nd_accumulator_form form);
-
-/* What became of the trials of one form; `failure` is of the first that failed, and has no data. */
-struct nd_accumulator_asked {
-    bool has_failed;
-    struct nd_trial_result failure;
-    bool is_on_npu; /* in all trials */
-    char provider[64];
-};
-
 /* What one form does. */
 struct nd_accumulator_sheet {
-    struct nd_accumulator_asked asked;
+    struct nd_experiment asked;
     /* Another form than MatMul of a constant whose random products are all what that one's accumulators give:
      * `found` has those of them that are left, with counts of this form, and there is no battery. */
     bool is_as_matmul;
     struct nd_accumulator_findings found;
-    struct nd_digest answers; /* of the battery */
+    struct nd_digest answers; /* of the battery, chained over its blocks */
 };
 
 /* Longer sums: 2^15 in one place, -2^15 in another, 2^-14 elsewhere. */
 struct nd_accumulator_long {
     size_t n_terms;
-    struct nd_accumulator_asked asked;
+    struct nd_experiment asked;
     size_t n, n_whole; /* rows; those of which nothing was lost */
 };
 enum { ND_N_ACCUMULATOR_LONG = 3 };

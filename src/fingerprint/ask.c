@@ -1,7 +1,6 @@
 #include "fingerprint/ask.h"
 
-#include <inttypes.h>
-#include <stdio.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,19 +20,6 @@ size_t nd_ask_elems(const struct nd_shape *shape)
     return n;
 }
 
-void nd_ask_digest(const double *codes, size_t n, char out[ND_ASK_DIGEST_BYTES])
-{
-    uint16_t *bytes = nd_calloc(n, sizeof *bytes);
-    out[0] = '\0';
-    if (bytes == NULL)
-        return;
-    for (size_t i = 0; i < n; i++)
-        bytes[i] = (uint16_t)codes[i];
-    const struct nd_digest digest = nd_digest_bytes(bytes, n * sizeof *bytes);
-    snprintf(out, ND_ASK_DIGEST_BYTES, "%016" PRIx64 "%016" PRIx64, digest.high, digest.low);
-    free(bytes);
-}
-
 /* ---- the model ---- */
 
 static void add_attributes(struct nd_compose *c, const struct nd_ask *ask)
@@ -49,36 +35,55 @@ static void add_attributes(struct nd_compose *c, const struct nd_ask *ask)
     }
 }
 
-static void add_codes(struct nd_compose *c, const char *in, const char *out, bool quantizes, float scale,
-                      int64_t zero, enum nd_dtype dtype)
+static bool is_code(enum nd_dtype dtype)
 {
-    const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero};
-    if (quantizes)
-        nd_compose_quantize(c, in, out, &quant, dtype);
-    else
-        nd_compose_dequantize(c, in, out, &quant, dtype);
+    return dtype != ND_DTYPE_F32 && dtype != ND_DTYPE_I64;
+}
+
+static void dequantize_operand(struct nd_compose *c, const struct nd_ask_operand *o, size_t i)
+{
+    float scale = o->scale;
+    int64_t zeros[ND_ASK_MAX_SCALES] = {o->zero};
+    struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = zeros};
+    if (o->scales != NULL) {
+        assert(o->zero == 0 && o->shape.dims[0] <= ND_ASK_MAX_SCALES);
+        quant = (struct nd_quant){.n = (size_t)o->shape.dims[0],
+                                  .axis = 0,
+                                  .scale = (float *)(uintptr_t)o->scales,
+                                  .zero_point = zeros};
+    }
+    nd_compose_dequantize(c, operand_names[i], operand_reals[i], &quant, o->dtype);
 }
 
 static enum nd_status compose(const struct nd_ask *ask, struct nd_compose **out, struct nd_error *err)
 {
-    const char *inputs[ND_ASK_MAX_OPERANDS + 2] = {"x_real"};
+    bool has_codes = is_code(ask->dtype);
+    const char *inputs[ND_ASK_MAX_OPERANDS + 2] = {has_codes ? "x_real" : "x"};
+    float scales[2] = {ask->scale_x, ask->scale_y};
+    int64_t zeros[2] = {ask->zero_x, ask->zero_y};
+    const struct nd_quant x = {.n = 1, .axis = -1, .scale = &scales[0], .zero_point = &zeros[0]},
+                          y = {.n = 1, .axis = -1, .scale = &scales[1], .zero_point = &zeros[1]};
     struct nd_compose *c = NULL;
     enum nd_status status = nd_compose_create(OPSET, &c, err);
     if (status != ND_OK)
         return status;
     nd_compose_input(c, "x", ask->dtype, &ask->x);
-    add_codes(c, "x", "x_real", false, ask->scale_x, ask->zero_x, ask->dtype);
+    if (has_codes)
+        nd_compose_dequantize(c, "x", "x_real", &x, ask->dtype);
     for (size_t i = 0; i < ask->n_operands; i++) {
         const struct nd_ask_operand *o = &ask->operands[i];
-        bool is_code = o->dtype != ND_DTYPE_I64;
-        nd_compose_constant(c, operand_names[i], o->dtype, &o->shape, o->data);
-        if (is_code)
-            add_codes(c, operand_names[i], operand_reals[i], false, o->scale, o->zero, o->dtype);
-        inputs[1 + i] = is_code ? operand_reals[i] : operand_names[i];
+        if (o->is_input)
+            nd_compose_input(c, operand_names[i], o->dtype, &o->shape);
+        else
+            nd_compose_constant(c, operand_names[i], o->dtype, &o->shape, o->data);
+        if (is_code(o->dtype))
+            dequantize_operand(c, o, i);
+        inputs[1 + i] = is_code(o->dtype) ? operand_reals[i] : operand_names[i];
     }
-    nd_compose_node(c, ask->op_type, inputs, "result");
+    nd_compose_node(c, ask->op_type, inputs, has_codes ? "result" : "y");
     add_attributes(c, ask);
-    add_codes(c, "result", "y", true, ask->scale_y, ask->zero_y, ask->dtype);
+    if (has_codes)
+        nd_compose_quantize(c, "result", "y", &y, ask->dtype);
     nd_compose_output(c, "y", ask->dtype, &ask->y);
     *out = c;
     return ND_OK;
@@ -93,10 +98,15 @@ enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, c
     if (bytes == NULL)
         return nd_fail_memory(err);
     nd_array_store(ask->dtype, codes, n, bytes);
-    const struct nd_trial_input input = {"x", ask->dtype, ask->x, bytes};
+    struct nd_trial_input inputs[1 + ND_ASK_MAX_OPERANDS] = {{"x", ask->dtype, ask->x, bytes}};
+    struct nd_trial trial = {.output = "y", .n_samples = n_samples, .n_inputs = 1, .inputs = inputs};
+    for (size_t i = 0; i < ask->n_operands; i++) {
+        const struct nd_ask_operand *o = &ask->operands[i];
+        if (o->is_input)
+            inputs[trial.n_inputs++] = (struct nd_trial_input){operand_names[i], o->dtype, o->shape, o->data};
+    }
     enum nd_status status = compose(ask, &model, err);
-    const struct nd_trial trial = {
-        .model = model, .output = "y", .n_samples = n_samples, .n_inputs = 1, .inputs = &input};
+    trial.model = model;
     if (status == ND_OK)
         status = nd_trial_run(bench, &trial, out, err);
     nd_compose_destroy(&model);
@@ -161,11 +171,11 @@ static enum nd_status load_operands(const struct nd_ask *ask, bool in_float32,
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < ask->n_operands; i++) {
         const struct nd_ask_operand *o = &ask->operands[i];
-        bool is_code = o->dtype != ND_DTYPE_I64;
-        status = nd_array_make(&operands[i], is_code ? ND_DTYPE_F32 : o->dtype, &o->shape, err);
+        bool has_codes = is_code(o->dtype);
+        status = nd_array_make(&operands[i], has_codes ? ND_DTYPE_F32 : o->dtype, &o->shape, err);
         if (status == ND_OK)
             nd_array_load(o->dtype, o->data, operands[i].n, operands[i].x);
-        if (status == ND_OK && is_code)
+        if (status == ND_OK && has_codes)
             dequantize(&operands[i], o->scale, o->zero, in_float32);
     }
     return status;

@@ -1,11 +1,12 @@
-/* Questions to a device that are one operator between codes: DequantizeLinear, the operator, QuantizeLinear.
- * What the device makes of them, and what the operator is in double precision. */
+/* Questions to a device that are one operator between codes: DequantizeLinear, the operator, QuantizeLinear; or
+ * the operator alone between floats. What the device makes of them, and what the operator is in double
+ * precision. */
 #ifndef ND_FINGERPRINT_ASK_H
 #define ND_FINGERPRINT_ASK_H
 
 #include "fingerprint/trial.h"
 
-enum { ND_ASK_MAX_ATTRIBUTES = 4, ND_ASK_MAX_OPERANDS = 2 };
+enum { ND_ASK_MAX_ATTRIBUTES = 4, ND_ASK_MAX_OPERANDS = 2, ND_ASK_MAX_SCALES = 256 };
 
 /* n integers: one is an attribute of that type, more (or is_list) are a list; none: the float. */
 struct nd_ask_attribute {
@@ -16,18 +17,20 @@ struct nd_ask_attribute {
     float f;
 };
 
-/* A constant behind the first input: codes of 8 or 32 bits, or int64 numbers that are no codes. Borrowed. */
+/* What follows the first input: codes of 8 or 32 bits, or numbers that are no codes. Borrowed. */
 struct nd_ask_operand {
-    enum nd_dtype dtype; /* ND_DTYPE_U8, _I32, _I64 */
+    enum nd_dtype dtype; /* codes: ND_DTYPE_U8, _I8, _I32; numbers: ND_DTYPE_I64, _F32 */
     struct nd_shape shape;
     const void *data;
-    float scale;
+    float scale; /* of all codes */
     int64_t zero;
+    const float *scales; /* NULL, or one scale for each place along axis 0, with zero points of 0 */
+    bool is_input;       /* of the model, and data are one sample; else a constant */
 };
 
 struct nd_ask {
     const char *op_type;
-    enum nd_dtype dtype; /* of the codes on both sides: ND_DTYPE_U8 or ND_DTYPE_U16 */
+    enum nd_dtype dtype; /* on both sides: codes, ND_DTYPE_U8 or ND_DTYPE_U16, or floats, ND_DTYPE_F32 */
     struct nd_shape x, y;
     float scale_x, scale_y;
     int64_t zero_x, zero_y;
@@ -36,7 +39,8 @@ struct nd_ask {
     struct nd_ask_operand operands[ND_ASK_MAX_OPERANDS];
 };
 
-/* Codes in, codes out: codes [n_samples] times x. As nd_trial_run. */
+/* Codes in, codes out: codes [n_samples] times x. n_samples is 1 with an operand that is an input. As
+ * nd_trial_run. */
 enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, const double *codes,
                              size_t n_samples, struct nd_trial_result *out, struct nd_error *err);
 
@@ -48,9 +52,5 @@ enum nd_status nd_ask_values(const struct nd_ask *ask, const double *codes, size
 
 /* Elements of a shape that is known to be small. */
 size_t nd_ask_elems(const struct nd_shape *shape);
-
-/* Digest of codes of at most 16 bits, as 32 hexadecimal digits. Empty when memory is out. */
-enum { ND_ASK_DIGEST_BYTES = 33 };
-void nd_ask_digest(const double *codes, size_t n, char out[ND_ASK_DIGEST_BYTES]);
 
 #endif

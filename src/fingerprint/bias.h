@@ -73,22 +73,15 @@ struct nd_bias_findings {
 enum nd_status nd_bias_solve(const struct nd_bias_reading *readings, size_t n, bool folds,
                              struct nd_bias_findings *out, struct nd_error *err);
 
-struct nd_bias_fingerprint {
+/* What an experiment found; the programs belong to it. */
+struct nd_bias {
+    const struct nd_weights *weights; /* known; borrowed */
     bool is_per_channel;
-    bool has_failed, is_on_npu;
-    struct nd_trial_result failure; /* has no data */
-    char provider[64];
     uint64_t n_codes;
-    size_t n_settings, n_refused, n_elsewhere; /* those that failed, and that did not run on the NPU */
     struct nd_bias_findings found;
-    uint64_t n_fresh, n_right;
 };
-bool nd_bias_fingerprint_is_confirmed(const struct nd_bias_fingerprint *fingerprint);
-/* Biases of Conv with uint8 codes: uint8 weights of any zero point, or int8 ones with a scale per channel.
- * weights: confirmed. As nd_linear_fingerprint_take. */
-enum nd_status nd_bias_fingerprint_take(struct nd_bench *bench, const struct nd_weight_fingerprint *weights,
-                                        bool is_per_channel, struct nd_bias_fingerprint *out,
-                                        struct nd_error *err);
-void nd_bias_fingerprint_deinit(struct nd_bias_fingerprint *fingerprint);
+/* Biases of Conv with uint8 codes: uint8 weights of any zero point, or int8 ones with a scale per channel. All
+ * but weights and is_per_channel is 0 before. */
+void nd_bias_take(struct nd_experiment *experiment, struct nd_bias *bias);
 
 #endif

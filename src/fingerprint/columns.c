@@ -1,91 +1,68 @@
 #include "fingerprint/columns.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
-
-/* One scale and zero point, or a scale for each column and zero points of 0. */
-static struct nd_quant quant_of(const float *scales, size_t n, int64_t *zeros)
+struct nd_columns *nd_columns_make(struct nd_experiment *e, size_t n_rows, size_t n_terms, size_t n_columns)
 {
-    return (struct nd_quant){
-        .n = n, .axis = n > 1 ? 0 : -1, .scale = (float *)(uintptr_t)scales, .zero_point = zeros};
+    struct nd_columns *c = nd_experiment_alloc(e, 1, sizeof *c);
+    const struct nd_columns made = {.n_rows = n_rows,
+                                    .n_terms = n_terms,
+                                    .n_columns = n_columns,
+                                    .zero_x = 128,
+                                    .x = nd_experiment_alloc(e, n_terms, n_rows),
+                                    .weights = nd_experiment_alloc(e, n_columns * n_terms, sizeof *c->weights),
+                                    .scales_w = nd_experiment_alloc(e, n_columns, sizeof *c->scales_w),
+                                    .bias = nd_experiment_alloc(e, n_columns, sizeof *c->bias),
+                                    .bias_scales = nd_experiment_alloc(e, n_columns, sizeof *c->bias_scales)};
+    if (!nd_experiment_goes_on(e))
+        return NULL;
+    *c = made;
+    return c;
 }
 
-static void add_operands(struct nd_compose *c, const struct nd_columns *p, const uint8_t *weights,
-                         int64_t *zeros)
+bool nd_columns_ask(struct nd_experiment *e, struct nd_columns *p)
 {
-    enum nd_dtype dtype = p->n_scales_w > 1 ? ND_DTYPE_I8 : ND_DTYPE_U8;
-    const struct nd_shape w = {.rank = 4, .dims = {(int64_t)p->n_columns, (int64_t)p->n_terms, 1, 1}},
-                          b = {.rank = 1, .dims = {(int64_t)p->n_columns}};
-    const char *inputs[] = {"x_real", "w_real", p->bias != NULL ? "b_real" : NULL, NULL};
-    int64_t zero_w = p->zero_w;
-    const struct nd_quant quant_w = quant_of(p->scales_w, p->n_scales_w, p->n_scales_w > 1 ? zeros : &zero_w);
-    nd_compose_constant(c, "w", dtype, &w, weights);
-    nd_compose_dequantize(c, "w", "w_real", &quant_w, dtype);
-    if (p->bias != NULL) {
-        const struct nd_quant quant_b = quant_of(p->bias_scales, p->n_bias_scales, zeros);
-        nd_compose_constant(c, "b", ND_DTYPE_I32, &b, p->bias);
-        nd_compose_dequantize(c, "b", "b_real", &quant_b, ND_DTYPE_I32);
-    }
-    nd_compose_node(c, "Conv", inputs, "product");
+    int64_t n_rows = (int64_t)p->n_rows, n_terms = (int64_t)p->n_terms, n_columns = (int64_t)p->n_columns;
+    size_t n_weights = p->n_columns * p->n_terms, n_x = p->n_terms * p->n_rows;
+    uint8_t *weights = nd_experiment_alloc(e, n_weights, 1);
+    double *codes = nd_experiment_alloc(e, n_x, sizeof *codes);
+    if (!nd_experiment_goes_on(e))
+        return false;
+    for (size_t i = 0; i < n_weights; i++)
+        weights[i] = (uint8_t)p->weights[i];
+    for (size_t i = 0; i < n_x; i++)
+        codes[i] = p->x[i];
+    const struct nd_ask ask = {.op_type = "Conv",
+                               .dtype = ND_DTYPE_U8,
+                               .x = {.rank = 4, .dims = {1, n_terms, 1, n_rows}},
+                               .y = {.rank = 4, .dims = {1, n_columns, 1, n_rows}},
+                               .scale_x = p->scale_x,
+                               .scale_y = p->scale_y,
+                               .zero_x = p->zero_x,
+                               .zero_y = p->zero_y,
+                               .n_operands = p->has_bias ? 2 : 1,
+                               .operands = {{.dtype = p->is_per_channel ? ND_DTYPE_I8 : ND_DTYPE_U8,
+                                             .shape = {.rank = 4, .dims = {n_columns, n_terms, 1, 1}},
+                                             .data = weights,
+                                             .scale = p->scales_w[0],
+                                             .zero = p->zero_w,
+                                             .scales = p->is_per_channel ? p->scales_w : NULL},
+                                            {.dtype = ND_DTYPE_I32,
+                                             .shape = {.rank = 1, .dims = {n_columns}},
+                                             .data = p->bias,
+                                             .scale = p->bias_scales[0],
+                                             .scales = p->is_per_channel ? p->bias_scales : NULL}}};
+    p->codes = nd_experiment_ask(e, &ask, codes, 1);
+    return p->codes != NULL;
 }
 
-static enum nd_status compose(const struct nd_columns *p, struct nd_compose **out, struct nd_error *err)
-{
-    float scale_x = p->scale_x, scale_y = p->scale_y;
-    int64_t zero_x = p->zero_x, zero_y = p->zero_y;
-    const struct nd_quant quant_x = quant_of(&scale_x, 1, &zero_x), quant_y = quant_of(&scale_y, 1, &zero_y);
-    const struct nd_shape x = {.rank = 4, .dims = {1, (int64_t)p->n_terms, 1, (int64_t)p->n_rows}},
-                          y = {.rank = 4, .dims = {1, (int64_t)p->n_columns, 1, (int64_t)p->n_rows}};
-    size_t n = p->n_columns * p->n_terms;
-    uint8_t *weights = nd_calloc(n, 1);
-    int64_t *zeros = nd_calloc(p->n_columns, sizeof *zeros);
-    struct nd_compose *c = NULL;
-    enum nd_status status = weights != NULL && zeros != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_compose_create(21, &c, err);
-    if (status == ND_OK) {
-        for (size_t i = 0; i < n; i++)
-            weights[i] = (uint8_t)p->weights[i];
-        nd_compose_input(c, "x", ND_DTYPE_U8, &x);
-        nd_compose_dequantize(c, "x", "x_real", &quant_x, ND_DTYPE_U8);
-        add_operands(c, p, weights, zeros);
-        nd_compose_quantize(c, "product", "y", &quant_y, ND_DTYPE_U8);
-        nd_compose_output(c, "y", ND_DTYPE_U8, &y);
-        *out = c;
-    }
-    free(weights);
-    free(zeros);
-    return status;
-}
-
-enum nd_status nd_columns_ask(struct nd_bench *bench, const struct nd_columns *p, const uint8_t *x,
-                              struct nd_trial_result *out, struct nd_error *err)
-{
-    struct nd_compose *model = NULL;
-    const struct nd_trial_input input = {
-        "x", ND_DTYPE_U8, {.rank = 4, .dims = {1, (int64_t)p->n_terms, 1, (int64_t)p->n_rows}}, x};
-    enum nd_status status = compose(p, &model, err);
-    const struct nd_trial trial = {
-        .model = model, .output = "y", .n_samples = 1, .n_inputs = 1, .inputs = &input};
-    if (status == ND_OK)
-        status = nd_trial_run(bench, &trial, out, err);
-    nd_compose_destroy(&model);
-    if (status == ND_OK && !out->has_failed && out->n != p->n_columns * p->n_rows) {
-        nd_trial_deinit(out);
-        status = nd_fail(err, ND_E_EXACT_SHAPE, "Conv", "the device gives 'Conv' another shape than asked for");
-    }
-    return status;
-}
-
-void nd_columns_sum(const struct nd_columns *p, const uint8_t *x, const double *w8, double *sums)
+void nd_columns_sum(const struct nd_columns *p, const double *w8, double *sums)
 {
     memset(sums, 0, p->n_columns * p->n_rows * sizeof *sums);
     for (size_t c = 0; c < p->n_columns; c++)
         for (size_t t = 0; t < p->n_terms; t++) {
             double w = w8[c * p->n_terms + t], *row = sums + c * p->n_rows;
             for (size_t i = 0; i < p->n_rows; i++)
-                row[i] += w * (double)((int64_t)x[t * p->n_rows + i] - p->zero_x);
+                row[i] += w * (double)((int64_t)p->x[t * p->n_rows + i] - p->zero_x);
         }
 }

@@ -3,28 +3,32 @@
 #ifndef ND_FINGERPRINT_COLUMNS_H
 #define ND_FINGERPRINT_COLUMNS_H
 
-#include "fingerprint/trial.h"
+#include "fingerprint/experiment.h"
 
-/* Borrowed. */
 struct nd_columns {
     size_t n_rows, n_terms, n_columns;
-    const int16_t *weights; /* [n_columns][n_terms]: codes of uint8; of int8 with scales per column */
     float scale_x, scale_y;
-    int64_t zero_x, zero_w, zero_y; /* zero_w is 0 with scales per column */
-    const float *scales_w;
-    size_t n_scales_w;   /* 1 or n_columns */
-    const int32_t *bias; /* [n_columns], or NULL */
-    const float *bias_scales;
-    size_t n_bias_scales; /* 1 or n_columns */
+    int64_t zero_x, zero_w, zero_y;
+    bool is_per_channel; /* scales are [n_columns], weights are of int8, and zero_w is 0; else [1], and uint8 */
+    bool has_bias;
+    uint8_t *x;       /* [n_terms][n_rows] */
+    int16_t *weights; /* [n_columns][n_terms]: codes */
+    float *scales_w;
+    int32_t *bias; /* [n_columns] */
+    float *bias_scales;
+    const double *codes; /* [n_columns][n_rows]: the answer; NULL without one */
 };
 
-/* The codes of x [n_terms][n_rows], in out->x [n_columns][n_rows]. As nd_trial_run. */
-enum nd_status nd_columns_ask(struct nd_bench *bench, const struct nd_columns *columns, const uint8_t *x,
-                              struct nd_trial_result *out, struct nd_error *err);
+/* A question that is to be filled: zero_x is 128, the rest is 0. It belongs to the experiment; NULL: that does
+ * not go on. */
+struct nd_columns *nd_columns_make(struct nd_experiment *experiment, size_t n_rows, size_t n_terms,
+                                   size_t n_columns);
+/* Whether the device answers. As nd_experiment_ask. */
+bool nd_columns_ask(struct nd_experiment *experiment, struct nd_columns *columns);
 
 /* sums[c * n_rows + row] = the sum over terms of (x - zero_x) times w8[c][term]; sums is allocated by the
  * caller.
  */
-void nd_columns_sum(const struct nd_columns *columns, const uint8_t *x, const double *w8, double *sums);
+void nd_columns_sum(const struct nd_columns *columns, const double *w8, double *sums);
 
 #endif

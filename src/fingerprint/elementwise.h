@@ -22,6 +22,7 @@
 
 #include <stdint.h>
 
+#include "base/error.h"
 #include "eval/rounding.h"
 #include "fingerprint/trial.h"
 
@@ -109,22 +110,5 @@ struct nd_elementwise_scales nd_elementwise_draw(enum nd_elementwise_op op, uint
  * that was looked at. */
 bool nd_elementwise_next(enum nd_elementwise_op op, const struct nd_elementwise_findings *findings,
                          uint64_t *seed, struct nd_elementwise_scales *out);
-
-struct nd_elementwise_fingerprint {
-    enum nd_elementwise_op op;
-    bool has_failed;
-    struct nd_trial_result failure; /* of the trial that did; has no data */
-    char provider[64];
-    bool is_on_npu;
-    size_t n_grids;
-    struct nd_elementwise_findings found;
-    uint64_t n_fresh, n_right; /* fresh random pairs under new random scales; given by the first program */
-    struct nd_digest answers;  /* of the grids of nd_elementwise_choose */
-};
-/* Asks the device. Programs that fresh codes contradict more than others are removed. Errors as of
- * nd_trial_run; *out needs deinit on ND_OK. */
-enum nd_status nd_elementwise_take(struct nd_bench *bench, enum nd_elementwise_op op,
-                                   struct nd_elementwise_fingerprint *out, struct nd_error *err);
-void nd_elementwise_deinit(struct nd_elementwise_fingerprint *fingerprint);
 
 #endif

@@ -99,6 +99,12 @@ static void report(const struct nd_fingerprint_options *options, const struct nd
     options->progress(options->progress_context, &progress);
 }
 
+/* Takes over value; false, also for a NULL value: out of memory. */
+static bool set(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0;
+}
+
 /* What changes from run to run has no arithmetic to be named. */
 static bool tell_unstable(json_t *entries, size_t n_trials)
 {
@@ -107,8 +113,8 @@ static bool tell_unstable(json_t *entries, size_t n_trials)
     bool is_whole = true;
     json_array_foreach(entries, i, entry)
     {
-        is_whole = is_whole && nd_section_set(entry, "verdict", json_string("changes from run to run")) &&
-                   nd_section_set(entry, "unstable_trials", json_integer((json_int_t)n_trials));
+        is_whole = is_whole && set(entry, "verdict", json_string("changes from run to run")) &&
+                   set(entry, "unstable_trials", json_integer((json_int_t)n_trials));
     }
     return is_whole;
 }
@@ -128,21 +134,20 @@ static enum nd_status take_sections(struct nd_bench *bench, const struct nd_fing
                                     json_t *sheet, struct nd_error *err)
 {
     json_t *list = json_object();
-    enum nd_status status = nd_section_set(sheet, "sections", list) ? ND_OK : nd_fail_memory(err);
+    enum nd_status status = set(sheet, "sections", list) ? ND_OK : nd_fail_memory(err);
     for (size_t s = 0; status == ND_OK && s < N_SECTIONS; s++) {
         if (!is_wanted(options, sections[s].about.name))
             continue;
         json_t *entries = json_array();
         report(options, bench, s);
-        if (!nd_section_set(list, sections[s].about.name, entries))
+        if (!set(list, sections[s].about.name, entries))
             status = nd_fail_memory(err);
         if (status == ND_OK)
             status = take_section(bench, s, entries, err);
         if (status == ND_OK && options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
             status = nd_fail(err, ND_E_CANCELLED, NULL, "stopped on request");
     }
-    if (status == ND_OK &&
-        !nd_section_set(sheet, "trials", json_integer((json_int_t)(bench->n_run + bench->n_kept))))
+    if (status == ND_OK && !set(sheet, "trials", json_integer((json_int_t)(bench->n_run + bench->n_kept))))
         status = nd_fail_memory(err);
     return status;
 }

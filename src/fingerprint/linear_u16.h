@@ -48,20 +48,4 @@ enum nd_status nd_word_solve(const struct nd_requantise *rests, size_t n_rests,
                              const struct nd_word_codes *sets, size_t n_sets, struct nd_word_findings *out,
                              struct nd_error *err);
 
-struct nd_word_fingerprint {
-    enum nd_linear_form form;
-    bool has_failed;
-    struct nd_trial_result failure; /* of the trial that did; has no data */
-    char provider[64];
-    bool is_on_npu;
-    size_t n_staircases;
-    struct nd_staircase_findings stairs;
-    struct nd_word_findings found;
-    uint64_t n_fresh, n_right;
-};
-/* ND_FORM_MATMUL or ND_FORM_CONV; no bias. As nd_linear_fingerprint_take. */
-enum nd_status nd_word_fingerprint_take(struct nd_bench *bench, enum nd_linear_form form,
-                                        struct nd_word_fingerprint *out, struct nd_error *err);
-void nd_word_fingerprint_deinit(struct nd_word_fingerprint *fingerprint);
-
 #endif

@@ -20,65 +20,31 @@ enum {
 /* One model: x [n_rows, n_terms] by n_terms weights of 127; code zero_y + span stands for the sum `full`. */
 struct sums {
     size_t n_rows, n_terms;
-    const uint8_t *x;
     int64_t zero_x, zero_y, span;
     double full;
 };
 
-static enum nd_status compose(const struct sums *s, struct nd_compose **out, struct nd_error *err)
+/* x: codes. */
+static const double *run(struct nd_experiment *e, const struct sums *s, const double *x)
 {
-    const struct nd_shape x = {.rank = 2, .dims = {(int64_t)s->n_rows, (int64_t)s->n_terms}},
-                          w = {.rank = 2, .dims = {(int64_t)s->n_terms, 1}},
-                          y = {.rank = 2, .dims = {(int64_t)s->n_rows, 1}};
-    float scales[3] = {0x1p-7F, 0x1p-7F, (float)(0x1p-14 * s->full / (double)s->span)};
-    int64_t zeros[3] = {s->zero_x, 0, s->zero_y};
-    struct nd_quant quants[3];
-    for (size_t i = 0; i < 3; i++)
-        quants[i] = (struct nd_quant){.n = 1, .axis = -1, .scale = &scales[i], .zero_point = &zeros[i]};
-    uint8_t *weights = nd_calloc(s->n_terms, 1);
+    uint8_t *weights = nd_experiment_alloc(e, s->n_terms, 1);
     if (weights == NULL)
-        return nd_fail_memory(err);
+        return NULL;
     memset(weights, WEIGHT, s->n_terms);
-    struct nd_compose *c = NULL;
-    enum nd_status status = nd_compose_create(21, &c, err);
-    if (status == ND_OK) {
-        nd_compose_input(c, "x", ND_DTYPE_U8, &x);
-        nd_compose_constant(c, "w", ND_DTYPE_U8, &w, weights);
-        nd_compose_dequantize(c, "x", "x_real", &quants[0], ND_DTYPE_U8);
-        nd_compose_dequantize(c, "w", "w_real", &quants[1], ND_DTYPE_U8);
-        nd_compose_node(c, "MatMul", (const char *[]){"x_real", "w_real", NULL}, "product");
-        nd_compose_quantize(c, "product", "y", &quants[2], ND_DTYPE_U8);
-        nd_compose_output(c, "y", ND_DTYPE_U8, &y);
-        *out = c;
-    }
-    free(weights);
-    return status;
-}
-
-/* result needs deinit on ND_OK. */
-static enum nd_status run(struct nd_bench *bench, const struct sums *s, struct nd_long_sums *out,
-                          struct nd_trial_result *result, struct nd_error *err)
-{
-    struct nd_compose *model = NULL;
-    const struct nd_trial_input input = {
-        "x", ND_DTYPE_U8, {.rank = 2, .dims = {(int64_t)s->n_rows, (int64_t)s->n_terms}}, s->x};
-    enum nd_status status = compose(s, &model, err);
-    const struct nd_trial trial = {
-        .model = model, .output = "y", .n_samples = 1, .n_inputs = 1, .inputs = &input};
-    if (status == ND_OK)
-        status = nd_trial_run(bench, &trial, result, err);
-    nd_compose_destroy(&model);
-    if (status != ND_OK)
-        return status;
-    out->n_models++;
-    out->is_on_npu = out->is_on_npu && (result->has_failed || result->is_on_npu);
-    if (!result->has_failed)
-        memcpy(out->provider, result->provider, sizeof out->provider);
-    if (result->has_failed || result->n == s->n_rows)
-        return ND_OK;
-    status = nd_fail(err, ND_E_DEVICE_OUTPUT, "y", "%zu sums came out of a model of %zu", result->n, s->n_rows);
-    nd_trial_deinit(result);
-    return status;
+    const struct nd_product product = {.form = ND_FORM_MATMUL,
+                                       .dtype = ND_DTYPE_U8,
+                                       .n_rows = s->n_rows,
+                                       .n_terms = s->n_terms,
+                                       .n_columns = 1,
+                                       .weights = weights,
+                                       .scale_x = 0x1p-7F,
+                                       .scale_w = 0x1p-7F,
+                                       .scale_y = (float)(0x1p-14 * s->full / (double)s->span),
+                                       .zero_x = s->zero_x,
+                                       .zero_y = s->zero_y};
+    const double *codes = nd_product_ask(e, &product, x, 1);
+    e->is_on_npu = e->is_on_npu && e->n_elsewhere == 0;
+    return codes;
 }
 
 static bool is_right(const struct sums *s, double code, int64_t sum)
@@ -107,7 +73,7 @@ static int64_t sum_of(size_t row, size_t n_terms)
     return row < N_STEPS ? sum : -sum;
 }
 
-static void fill(uint8_t *x, size_t n_terms)
+static void fill(double *x, size_t n_terms)
 {
     for (size_t row = 0; row < N_ROWS; row++) {
         size_t n = (size_t)(llabs(sum_of(row, n_terms)) / PRODUCT);
@@ -116,7 +82,7 @@ static void fill(uint8_t *x, size_t n_terms)
                        : t >= n           ? 0
                        : row < N_STEPS    ? 1
                                           : -1;
-            x[row * n_terms + t] = (uint8_t)(128 + sign * LARGE);
+            x[row * n_terms + t] = 128 + sign * LARGE;
         }
     }
 }
@@ -173,88 +139,63 @@ static void judge(const struct sums *s, const double *codes, struct nd_long_sums
         explain(s, codes, out);
 }
 
-static enum nd_status ask(struct nd_bench *bench, size_t n_terms, struct nd_long_sums *out,
-                          struct nd_error *err)
+static void ask(struct nd_experiment *e, size_t n_terms, struct nd_long_sums *out)
 {
-    struct nd_trial_result result = {0};
-    uint8_t *x = nd_calloc(N_ROWS, n_terms);
-    if (x == NULL)
-        return nd_fail_memory(err);
-    fill(x, n_terms);
+    double *x = nd_calloc(N_ROWS * n_terms, sizeof *x);
     const struct sums s = {.n_rows = N_ROWS,
                            .n_terms = n_terms,
-                           .x = x,
                            .zero_x = 128,
                            .zero_y = 128,
                            .span = 120,
                            .full = (double)n_terms * PRODUCT};
-    enum nd_status status = run(bench, &s, out, &result, err);
+    if (x != NULL)
+        fill(x, n_terms);
+    else
+        nd_experiment_check(e, nd_fail_memory(e->err));
+    const double *codes = run(e, &s, x);
     free(x);
-    if (status != ND_OK)
-        return status;
-    if (result.has_failed) {
-        out->failure = result;
+    if (codes != NULL)
+        judge(&s, codes, out);
+    else
         out->n_terms_failed = n_terms;
-        return ND_OK;
-    }
-    judge(&s, result.x, out);
-    nd_trial_deinit(&result);
-    return ND_OK;
 }
 
 /* ---- pairs ---- */
 
 /* The first 1, 2, 3 ... of 64 terms: neighbours are pairs, and so are terms half or a quarter of all apart. */
-static enum nd_status ask_pairs(struct nd_bench *bench, struct nd_long_sums *out, struct nd_error *err)
+static void ask_pairs(struct nd_experiment *e, struct nd_long_sums *out)
 {
-    uint8_t x[N_PAIRED * N_PAIRED] = {0};
-    struct nd_trial_result result = {0};
+    double x[N_PAIRED * N_PAIRED];
     const struct sums s = {
-        .n_rows = N_PAIRED, .n_terms = N_PAIRED, .x = x, .span = 240, .full = N_PAIRED * 255.0 * WEIGHT};
-    for (size_t row = 0; row < N_PAIRED; row++)
-        memset(x + row * N_PAIRED, 255, row + 1);
-    enum nd_status status = run(bench, &s, out, &result, err);
-    if (status != ND_OK)
-        return status;
-    for (size_t row = 0; !result.has_failed && row < N_PAIRED; row++) {
+        .n_rows = N_PAIRED, .n_terms = N_PAIRED, .span = 240, .full = N_PAIRED * 255.0 * WEIGHT};
+    for (size_t i = 0; i < N_PAIRED * N_PAIRED; i++)
+        x[i] = i % N_PAIRED <= i / N_PAIRED ? 255 : 0;
+    const double *codes = run(e, &s, x);
+    for (size_t row = 0; codes != NULL && row < N_PAIRED; row++) {
         int64_t sum = (int64_t)(row + 1) * 255 * WEIGHT;
         /* What the accumulator does not hold says nothing of pairs. */
         if (out->wrong > 0 && sum > out->right)
             break;
         out->n_pairs++;
-        out->n_pairs_wrong += !is_right(&s, result.x[row], sum);
+        out->n_pairs_wrong += !is_right(&s, codes[row], sum);
     }
     out->has_pairs = out->n_pairs > 1;
-    nd_trial_deinit(&result);
-    return ND_OK;
 }
 
 /* ---- all of it ---- */
 
-enum nd_status nd_long_sums_take(struct nd_bench *bench, struct nd_long_sums *out, struct nd_error *err)
+void nd_long_sums_take(struct nd_experiment *e, struct nd_long_sums *out)
 {
     /* Nearly twice what 16, 20, 24, 28 and 32 bits hold. */
     static const size_t sizes[] = {4, 64, 1024, 16384, 262144};
-    struct nd_long_sums sums = {.is_on_npu = true};
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && sums.is_on_npu && sums.wrong == 0 && sums.n_terms_failed == 0 &&
-                       i < sizeof sizes / sizeof sizes[0];
-         i++) {
-        status = ask(bench, sizes[i], &sums, err);
-        sums.has_failed = i == 0 && sums.n_terms_failed > 0;
-    }
-    if (status == ND_OK && !sums.has_failed && sums.is_on_npu)
-        status = ask_pairs(bench, &sums, err);
-    if (status == ND_OK)
-        *out = sums;
-    else
-        nd_long_sums_deinit(&sums);
-    return status;
-}
-
-void nd_long_sums_deinit(struct nd_long_sums *sums)
-{
-    nd_trial_deinit(&sums->failure);
+    *out = (struct nd_long_sums){.n_terms_failed = 0};
+    e->is_patient = true;
+    for (size_t i = 0; nd_experiment_goes_on(e) && e->is_on_npu && out->wrong == 0 &&
+                       out->n_terms_failed == 0 && i < sizeof sizes / sizeof sizes[0];
+         i++)
+        ask(e, sizes[i], out);
+    if (nd_experiment_goes_on(e) && e->is_on_npu)
+        ask_pairs(e, out);
 }
 
 int nd_long_sums_excluded_bits(const struct nd_long_sums *sums)

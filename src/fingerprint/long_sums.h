@@ -4,15 +4,12 @@
 #ifndef ND_FINGERPRINT_LONG_SUMS_H
 #define ND_FINGERPRINT_LONG_SUMS_H
 
-#include "fingerprint/trial.h"
+#include "fingerprint/product.h"
 
 struct nd_long_sums {
-    bool has_failed;                /* not even 4 terms could be run */
-    struct nd_trial_result failure; /* of the first that could not; has no data */
-    size_t n_terms_failed;          /* its terms; 0: all could be run */
-    bool is_on_npu;
-    char provider[64];
-    size_t n_models, n_codes, n_wrong; /* wrong: a few units from where the sum is */
+    size_t n_terms_failed; /* the first sums that could not be run, which the experiment's failure explains; 0:
+                              all */
+    size_t n_codes, n_wrong; /* wrong: a few units from where the sum is */
     /* Largest magnitude below which, and least from which on, sums of one sign come out wrong. wrong is 0 where
      * none did; then all up to `right` were. */
     int64_t right, wrong;
@@ -31,8 +28,7 @@ int nd_long_sums_excluded_bits(const struct nd_long_sums *sums);
 /* The only width between right and wrong; 0: none, or not the only one. */
 int nd_long_sums_bits(const struct nd_long_sums *sums);
 
-/* Errors as of nd_trial_run; a device that fails is a result. *out needs deinit on ND_OK. */
-enum nd_status nd_long_sums_take(struct nd_bench *bench, struct nd_long_sums *out, struct nd_error *err);
-void nd_long_sums_deinit(struct nd_long_sums *sums);
+/* Makes the experiment a patient one; it has failed where not even 4 terms could be run. */
+void nd_long_sums_take(struct nd_experiment *experiment, struct nd_long_sums *out);
 
 #endif

@@ -133,3 +133,12 @@ bool nd_scalar_is_correct(const struct nd_scalar_findings *findings)
 {
     return findings->n_codes > 0 && findings->n_off == 0;
 }
+
+void nd_scalar_tell(struct nd_experiment *e, json_t *entry, const struct nd_scalar_findings *findings,
+                    size_t most)
+{
+    char buf[ND_SCALAR_NAME_BYTES];
+    nd_tell_listed(e, entry, "programs", NULL);
+    for (size_t i = 0; i < findings->n_programs && i < most; i++)
+        nd_tell_listed(e, entry, "programs", nd_scalar_name(&findings->programs[i], buf));
+}

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "eval/rounding.h"
+#include "fingerprint/experiment.h"
 
 enum nd_scalar_value {
     ND_SCALAR_EXACT,
@@ -71,6 +72,10 @@ struct nd_scalar_findings {
 void nd_scalar_solve(const struct nd_scalar_sample *samples, size_t n, struct nd_scalar_findings *out);
 bool nd_scalar_is_correct(
     const struct nd_scalar_findings *findings); /* every code is the correctly rounded one */
+
+/* The first of the programs, by name: "programs". */
+void nd_scalar_tell(struct nd_experiment *experiment, json_t *entry, const struct nd_scalar_findings *findings,
+                    size_t most);
 
 /* The half precision number next to v, half to even; infinite beyond 65504. */
 double nd_scalar_to_half(double v);

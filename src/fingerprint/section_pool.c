@@ -1,17 +1,12 @@
 /* Means and largest codes of windows. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "fingerprint/ask.h"
-#include "fingerprint/linear.h"
+#include "fingerprint/experiment.h"
 #include "fingerprint/mean.h"
-#include "fingerprint/section.h"
-
-static const char types[] = "u8 -> u8";
 
 /* An operator; side 0: it takes whole images of 7 x 7. */
 static const struct form {
@@ -37,7 +32,6 @@ enum {
     N_FRESH_CHANNELS = 64,
     N_IMAGES = 1024, /* channels of whole images */
     N_SETTINGS = 5,
-    N_FRESH = 4,
     MAX_PROGRAMS_TOLD = 4,
 };
 /* A share of the codes. */
@@ -52,13 +46,9 @@ struct pool {
     struct nd_ask ask;
     struct nd_mean_sample samples[N_SETTINGS];
     size_t n_taken;
-    bool has_failed, is_on_npu;
-    struct nd_trial_result failure;
-    char provider[64];
-    struct nd_mean_findings found;
-    bool has_exceptions; /* the program that is left does not give every code */
-    uint64_t n_fresh, n_right;
-    char answers[ND_ASK_DIGEST_BYTES * N_SETTINGS];
+    struct nd_mean_findings found; /* the programs belong to the experiment */
+    bool has_exceptions;           /* the program that is left does not give every code */
+    struct nd_mean_sample fresh;
 };
 
 static void plan_whole_images(struct pool *p)
@@ -153,235 +143,183 @@ static void read_out(const struct pool *p, const double *answers, double *codes)
         codes[i] = answers[i / per_sample * n_y + place(p, i % per_sample, size, apart)];
 }
 
-/* Asks about windows under p->ask's scales. *out's windows and codes are the caller's to free; NULL where the
- * device failed. */
-static enum nd_status ask_windows(struct nd_bench *bench, struct pool *p, bool is_fresh, uint64_t *seed,
-                                  struct nd_mean_sample *out, struct nd_error *err)
+/* Asks about windows under p->ask's scales; out->codes is NULL where it does not go on. */
+static void ask_windows(struct nd_experiment *e, struct pool *p, bool is_fresh, uint64_t *seed,
+                        struct nd_mean_sample *out)
 {
     size_t n = p->n_samples * p->n_channels * windows_per_channel(p), n_elems = p->side * p->side;
-    uint8_t *windows = nd_calloc(n, n_elems);
-    double *codes = nd_calloc(n, sizeof *codes),
+    uint8_t *windows = nd_experiment_alloc(e, n, n_elems);
+    double *codes = nd_experiment_alloc(e, n, sizeof *codes),
            *fed = nd_calloc(p->n_samples * nd_ask_elems(&p->ask.x), sizeof *fed);
-    struct nd_trial_result result = {0};
-    enum nd_status status = windows != NULL && codes != NULL && fed != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
+    for (size_t i = 0; codes != NULL && i < n; i++)
         draw_window(p, i, n, is_fresh, seed, windows + i * n_elems);
-    if (status == ND_OK) {
+    if (codes != NULL && fed != NULL)
         lay_out(p, windows, fed);
-        status = nd_ask_device(bench, &p->ask, fed, p->n_samples, &result, err);
-    }
+    else if (nd_experiment_goes_on(e))
+        nd_experiment_check(e, nd_fail_memory(e->err));
+    const double *answers = nd_experiment_ask(e, &p->ask, fed, p->n_samples);
     free(fed);
-    if (status == ND_OK && !result.has_failed) {
-        read_out(p, result.x, codes);
-        p->is_on_npu = p->is_on_npu && result.is_on_npu;
-        memcpy(p->provider, result.provider, sizeof p->provider);
-        *out = (struct nd_mean_sample){.is_max = p->form->is_max,
-                                       .ratio = (double)p->ask.scale_x / (double)p->ask.scale_y,
-                                       .zero_x = (double)p->ask.zero_x,
-                                       .zero_y = (double)p->ask.zero_y,
-                                       .n_rows = p->side,
-                                       .n_columns = p->side,
-                                       .n = n,
-                                       .windows = windows,
-                                       .codes = codes};
-        nd_trial_deinit(&result);
-        return ND_OK;
-    }
-    free(windows);
-    free(codes);
-    if (status == ND_OK) {
-        p->has_failed = true;
-        p->failure = result;
-    }
-    return status;
+    if (answers != NULL)
+        read_out(p, answers, codes);
+    *out = (struct nd_mean_sample){.is_max = p->form->is_max,
+                                   .ratio = (double)p->ask.scale_x / (double)p->ask.scale_y,
+                                   .zero_x = (double)p->ask.zero_x,
+                                   .zero_y = (double)p->ask.zero_y,
+                                   .n_rows = p->side,
+                                   .n_columns = p->side,
+                                   .n = n,
+                                   .windows = windows,
+                                   .codes = answers != NULL ? codes : NULL};
 }
 
-static void free_sample(struct nd_mean_sample *sample)
+static void solve(struct nd_experiment *e, struct pool *p)
 {
-    free((void *)(uintptr_t)sample->windows);
-    free((void *)(uintptr_t)sample->codes);
-}
-
-static enum nd_status solve(struct nd_bench *bench, struct pool *p, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
     uint64_t seed = 5;
-    for (size_t s = 0; status == ND_OK && !p->has_failed && s < N_SETTINGS; s++) {
+    for (size_t s = 0; s < N_SETTINGS && nd_experiment_goes_on(e); s++) {
         plan(p, false);
         p->ask.scale_x = 0.05F;
         p->ask.scale_y = 0.05F / (float)ratios[s];
         p->ask.zero_x = zeros_x[s];
         p->ask.zero_y = zeros_y[s];
-        status = ask_windows(bench, p, false, &seed, &p->samples[s], err);
-        if (status != ND_OK || p->has_failed)
-            break;
-        nd_ask_digest(p->samples[s].codes, p->samples[s].n, p->answers + strlen(p->answers));
+        ask_windows(e, p, false, &seed, &p->samples[s]);
+        if (nd_experiment_goes_on(e))
+            nd_experiment_digest(e, p->samples[s].codes, p->samples[s].n);
         p->n_taken++;
     }
-    if (status == ND_OK && !p->has_failed)
-        status = nd_mean_solve(p->samples, p->n_taken, p->form->side > 0 && p->form->side == p->form->stride,
-                               &p->found, err);
-    return status;
+    bool may_be_staged = p->form->side > 0 && p->form->side == p->form->stride;
+    if (nd_experiment_goes_on(e) &&
+        nd_experiment_check(e, nd_mean_solve(p->samples, p->n_taken, may_be_staged, &p->found, e->err)))
+        nd_experiment_own(e, p->found.programs);
 }
 
 /* Where nothing gives every code, the plain rounding that fails on few of them is held against fresh ones all
  * the same: what is worked out in floats goes either way at a tie. */
-static enum nd_status try_nearest(struct pool *p, struct nd_error *err)
+static void try_nearest(struct nd_experiment *e, struct pool *p)
 {
-    if (p->found.n_programs > 0 ||
+    if (!nd_experiment_goes_on(e) || p->found.n_programs > 0 ||
         (double)p->found.n_nearest_wrong > MOST_EXCEPTIONS * (double)p->found.n_codes)
-        return ND_OK;
-    p->found.programs = nd_calloc(1, sizeof *p->found.programs);
+        return;
+    p->found.programs = nd_experiment_alloc(e, 1, sizeof *p->found.programs);
     if (p->found.programs == NULL)
-        return nd_fail_memory(err);
+        return;
     p->found.programs[0] = p->found.nearest;
     p->found.n_programs = 1;
     p->has_exceptions = true;
-    return ND_OK;
 }
 
-/* Fresh windows under new random scales; the programs that give less than the best of them are dropped. */
-static enum nd_status confirm(struct nd_bench *bench, struct pool *p, struct nd_error *err)
+/* Fresh windows under new random scales. */
+static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64_t *seed)
 {
-    enum nd_status status = ND_OK;
-    uint64_t seed = 20261121, *n_right = nd_calloc(p->found.n_programs, sizeof *n_right);
-    if (n_right == NULL)
-        return nd_fail_memory(err);
-    for (size_t f = 0; status == ND_OK && !p->has_failed && f < N_FRESH; f++) {
-        struct nd_mean_sample sample = {0};
-        plan(p, true);
-        p->ask.scale_x = (float)nd_random_between(&seed, 0.01, 0.06);
-        p->ask.scale_y = p->ask.scale_x / (float)nd_random_between(&seed, 0.5, 1.3);
-        p->ask.zero_x = (int64_t)(nd_random_next(&seed) % 200);
-        p->ask.zero_y = (int64_t)(nd_random_next(&seed) % 200);
-        status = ask_windows(bench, p, true, &seed, &sample, err);
-        for (size_t i = 0; status == ND_OK && i < p->found.n_programs; i++)
-            n_right[i] += sample.n - nd_mean_count_wrong(&p->found.programs[i], &sample, 1, UINT64_MAX);
-        p->n_fresh += sample.n;
-        free_sample(&sample);
+    struct pool *p = context;
+    (void)i;
+    plan(p, true);
+    p->ask.scale_x = (float)nd_random_between(seed, 0.01, 0.06);
+    p->ask.scale_y = p->ask.scale_x / (float)nd_random_between(seed, 0.5, 1.3);
+    p->ask.zero_x = (int64_t)(nd_random_next(seed) % 200);
+    p->ask.zero_y = (int64_t)(nd_random_next(seed) % 200);
+    ask_windows(e, p, true, seed, &p->fresh);
+    return p->fresh.codes != NULL ? p->fresh.n : 0;
+}
+
+static uint64_t count_right(const void *context, const void *program)
+{
+    const struct pool *p = context;
+    return p->fresh.n - nd_mean_count_wrong(program, &p->fresh, 1, UINT64_MAX);
+}
+
+static const struct nd_confirmation confirmation = {
+    .n_models = 4, .seed = 20261121, .ask = ask_fresh, .count_right = count_right};
+
+static void take(struct nd_experiment *e, struct pool *p)
+{
+    solve(e, p);
+    try_nearest(e, p);
+    nd_experiment_confirm(e, &confirmation, p, ND_LEFT(&p->found));
+    if (p->has_exceptions && e->n_right < e->n_fresh) { /* more than ties: it is not the program */
+        p->has_exceptions = false;
+        p->found.n_programs = 0;
     }
-    size_t n = 0;
-    for (size_t i = 0; i < p->found.n_programs; i++)
-        p->n_right = n_right[i] > p->n_right ? n_right[i] : p->n_right;
-    for (size_t i = 0; i < p->found.n_programs; i++)
-        if (n_right[i] == p->n_right)
-            p->found.programs[n++] = p->found.programs[i];
-    p->found.n_programs = n;
-    free(n_right);
-    return status;
 }
 
 /* ---- what is said of it ---- */
 
-static json_t *describe(const struct nd_mean_program *p)
+/* Of the first program, which stands for all that are left. */
+static void describe(struct nd_experiment *e, json_t *out, const struct nd_mean_program *p)
 {
-    json_t *out = json_object(), *stages = json_array();
-    bool is_whole = out != NULL && stages != NULL;
-    for (size_t i = 0; is_whole && p->n_stages > 1 && i < p->n_stages; i++)
-        is_whole = json_array_append_new(stages, json_integer(p->stages[i])) == 0;
-    if (is_whole && p->n_stages > 1)
-        is_whole = json_object_set(out, "stages", stages) == 0 &&
-                   nd_section_set(out, "requantises", json_string(p->requantises_last ? "last" : "first"));
-    if (is_whole && p->requantise.multiplier_bits != ND_MULTIPLIER_EXACT)
-        is_whole = nd_section_set(out, "multiplier_bits", json_integer(p->requantise.multiplier_bits));
-    if (is_whole && p->requantise.has_granule)
-        is_whole = nd_section_set(out, "granule_bits", json_integer(p->requantise.granule_bits)) &&
-                   nd_section_set(out, "half_granule", json_boolean(p->requantise.has_half_granule));
-    if (is_whole && p->first_shift != ND_MEAN_NO_SHIFT)
-        is_whole = nd_section_set(out, "first_shift", json_integer(p->first_shift));
-    if (is_whole)
-        is_whole = nd_section_set(out, "rounding", json_string(nd_rounding_name(p->requantise.rounding)));
-    json_decref(stages);
-    if (is_whole)
-        return out;
-    json_decref(out);
-    return NULL;
-}
-
-static json_t *name_programs(const struct nd_mean_findings *found)
-{
-    char buf[ND_MEAN_NAME_BYTES];
-    json_t *names = json_array();
-    for (size_t i = 0; names != NULL && i < found->n_programs && i < MAX_PROGRAMS_TOLD; i++)
-        json_array_append_new(names, json_string(nd_mean_name(&found->programs[i], buf)));
-    return names;
-}
-
-static bool tell_nearest(const struct pool *p, json_t *entry)
-{
-    char buf[ND_MEAN_NAME_BYTES];
-    return nd_section_set(entry, "nearest", json_string(nd_mean_name(&p->found.nearest, buf))) &&
-           nd_section_set(entry, "nearest_wrong", json_integer((json_int_t)p->found.n_nearest_wrong)) &&
-           nd_section_undecided(
-               entry, "the program",
-               p->found.is_of_sum
-                   ? "a family that this version does not know; the code depends on the sum alone"
-                   : "a family that this version does not know; the code depends on more than the sum");
-}
-
-static bool tell_exceptions(const struct pool *p, json_t *entry)
-{
-    char line[120];
-    snprintf(line, sizeof line, "not every code: %llu of %llu are others%s",
-             (unsigned long long)p->found.n_nearest_wrong, (unsigned long long)p->found.n_codes,
-             p->found.is_of_sum ? "" : ", and windows of one sum have several codes");
-    json_t *lines = json_pack("[s]", line);
-    return nd_section_set(entry, "text", lines) &&
-           nd_section_undecided(entry, "what decides a tie",
-                                "windows of one sum in many arrangements, at ties");
-}
-
-static bool tell(const struct pool *p, json_t *entries)
-{
-    bool is_known = p->found.n_programs > 0 && nd_fresh_is_enough(p->n_fresh, p->n_right);
-    const char *verdict = !p->is_on_npu ? "not on the NPU" : is_known ? "identified" : "not identified";
-    json_t *entry = nd_section_entry(entries, p->form->name, types, verdict, p->provider);
-    json_t *evidence = json_pack("{s:I, s:I, s:b, s:I, s:I, s:I}", "settings", (json_int_t)p->n_taken, "codes",
-                                 (json_int_t)p->found.n_codes, "one_code_per_sum", p->found.is_of_sum, "fresh",
-                                 (json_int_t)p->n_fresh, "right", (json_int_t)p->n_right, "programs_left",
-                                 (json_int_t)p->found.n_programs);
-    if (entry == NULL || !nd_section_set(entry, "evidence", evidence) ||
-        !nd_section_set(entry, "programs", name_programs(&p->found)) ||
-        !nd_section_set(entry, "answers", json_string(p->answers)))
-        return false;
-    if (p->found.n_programs == 0)
-        return tell_nearest(p, entry);
-    if (is_known && !nd_section_set(entry, "parameters", describe(&p->found.programs[0])))
-        return false;
-    if (p->has_exceptions)
-        return tell_exceptions(p, entry);
-    return p->found.n_programs == 1 ||
-           nd_section_undecided(entry, "the bits of the multiplier and where a product that is a tie goes",
-                                "larger windows under smaller multipliers; scales of few bits");
-}
-
-static enum nd_status take_pool(struct nd_bench *bench, const struct form *form, json_t *entries,
-                                struct nd_error *err)
-{
-    struct pool p = {.form = form, .is_on_npu = true};
-    enum nd_status status = solve(bench, &p, err);
-    if (status == ND_OK && !p.has_failed)
-        status = try_nearest(&p, err);
-    if (status == ND_OK && !p.has_failed && p.found.n_programs > 0)
-        status = confirm(bench, &p, err);
-    if (p.has_exceptions && p.n_right < p.n_fresh) { /* more than ties: it is not the program */
-        p.has_exceptions = false;
-        p.found.n_programs = 0;
+    if (p->n_stages > 1) {
+        json_t *stages = json_array();
+        for (size_t i = 0; i < p->n_stages; i++)
+            json_array_append_new(stages, json_integer(p->stages[i]));
+        nd_tell(e, out, "stages", stages);
+        nd_tell_text(e, out, "requantises", p->requantises_last ? "last" : "first");
     }
-    if (status == ND_OK && p.has_failed)
-        status = nd_section_failed(entries, form->name, types, &p.failure, err);
-    else if (status == ND_OK && !tell(&p, entries))
-        status = nd_fail_memory(err);
-    for (size_t s = 0; s < p.n_taken; s++)
-        free_sample(&p.samples[s]);
-    nd_mean_findings_deinit(&p.found);
-    return status;
+    if (p->requantise.multiplier_bits != ND_MULTIPLIER_EXACT)
+        nd_tell_int(e, out, "multiplier_bits", p->requantise.multiplier_bits);
+    if (p->requantise.has_granule) {
+        nd_tell_int(e, out, "granule_bits", p->requantise.granule_bits);
+        nd_tell_bool(e, out, "half_granule", p->requantise.has_half_granule);
+    }
+    if (p->first_shift != ND_MEAN_NO_SHIFT)
+        nd_tell_int(e, out, "first_shift", p->first_shift);
+    nd_tell_rounding(e, out, "rounding", p->requantise.rounding);
+}
+
+static void tell_undecided(struct nd_experiment *e, const struct pool *p, json_t *entry)
+{
+    char buf[ND_MEAN_NAME_BYTES];
+    const struct nd_mean_findings *found = &p->found;
+    if (found->n_programs == 0) {
+        nd_tell_nearest(e, entry, nd_mean_name(&found->nearest, buf), found->n_nearest_wrong);
+        nd_tell_undecided(
+            e, entry, "the program",
+            found->is_of_sum
+                ? "a family that this version does not know; the code depends on the sum alone"
+                : "a family that this version does not know; the code depends on more than the sum");
+    } else if (p->has_exceptions) {
+        nd_tell_line(e, entry, "not every code: %llu of %llu are others%s",
+                     (unsigned long long)found->n_nearest_wrong, (unsigned long long)found->n_codes,
+                     found->is_of_sum ? "" : ", and windows of one sum have several codes");
+        nd_tell_undecided(e, entry, "what decides a tie", "windows of one sum in many arrangements, at ties");
+    } else if (found->n_programs > 1) {
+        nd_tell_undecided(e, entry, "the bits of the multiplier and where a product that is a tie goes",
+                          "larger windows under smaller multipliers; scales of few bits");
+    }
+}
+
+static void tell(struct nd_experiment *e, const struct pool *p, json_t *entries)
+{
+    char buf[ND_MEAN_NAME_BYTES];
+    const struct nd_mean_findings *found = &p->found;
+    bool is_known = nd_experiment_is_confirmed(e, found->n_programs);
+    json_t *entry = nd_experiment_tell(e, entries, is_known);
+    if (entry == NULL)
+        return;
+    nd_tell_counts(e, entry, ND_COUNTS({"settings", p->n_taken}, {"codes", found->n_codes}));
+    nd_tell_bool(e, nd_tell_object(e, entry, "evidence"), "one_code_per_sum", found->is_of_sum);
+    nd_tell_counts(
+        e, entry,
+        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"programs_left", found->n_programs}));
+    nd_tell_listed(e, entry, "programs", NULL);
+    for (size_t i = 0; i < found->n_programs && i < MAX_PROGRAMS_TOLD; i++)
+        nd_tell_listed(e, entry, "programs", nd_mean_name(&found->programs[i], buf));
+    nd_tell_text(e, entry, "answers", e->answers.text);
+    if (is_known)
+        describe(e, nd_tell_object(e, entry, "parameters"), &found->programs[0]);
+    tell_undecided(e, p, entry);
+}
+
+static void take_subject(struct nd_experiment *e, int kind, json_t *entries)
+{
+    struct pool pool = {.form = &forms[kind]};
+    take(e, &pool);
+    tell(e, &pool, entries);
 }
 
 enum nd_status nd_section_pool_u8(struct nd_bench *bench, json_t *entries, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < sizeof forms / sizeof forms[0]; i++)
-        status = take_pool(bench, &forms[i], entries, err);
-    return status;
+    enum { N_FORMS = sizeof forms / sizeof forms[0] };
+    struct nd_subject subjects[N_FORMS];
+    for (int i = 0; i < N_FORMS; i++)
+        subjects[i] = (struct nd_subject){forms[i].name, "u8 -> u8", i};
+    return nd_experiment_take_all(bench, subjects, N_FORMS, take_subject, entries, err);
 }

@@ -1,17 +1,12 @@
 /* From floats to codes and back, where the device does it itself: thresholds of QuantizeLinear, floats of
  * DequantizeLinear. */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/random.h"
-#include "base/strbuf.h"
-#include "fingerprint/ask.h"
-#include "fingerprint/linear.h"
+#include "fingerprint/experiment.h"
 #include "fingerprint/scalar.h"
-#include "fingerprint/section.h"
 
 enum {
     N_SETTINGS = 3,
@@ -29,17 +24,12 @@ static const int64_t zeros[N_SETTINGS + 1] = {128, 101, 20, 77};
 
 /* One direction and type. */
 struct conversion {
-    const char *op_type, *types;
+    bool quantizes;
     enum nd_dtype dtype; /* of the codes */
-    bool has_failed, is_on_npu;
-    struct nd_trial_result failure;
-    char provider[64];
-    struct nd_scalar_sample samples[N_SETTINGS];
-    size_t n_taken;
+    struct nd_scalar_sample samples[N_SETTINGS], fresh;
     struct nd_scalar_findings found;
     bool has_exceptions; /* the program that is left does not give every float next to a threshold */
-    uint64_t n_fresh, n_right;
-    char answers[ND_ASK_DIGEST_BYTES * N_SETTINGS];
+    uint64_t seed;       /* one sequence for all floats */
 };
 
 static float scale_of(const struct conversion *c, size_t setting)
@@ -84,23 +74,22 @@ static void add_nothing(struct nd_compose *model, const char *input, const char 
     nd_compose_attribute_ints(model, "kernel_shape", (const int64_t[]){1, 1}, 2);
 }
 
-/* Runs a model of one conversion between floats and codes; which is first, the operator says. */
-static enum nd_status ask(struct nd_bench *bench, struct conversion *c, size_t setting,
-                          const struct nd_shape *shape, const void *data, struct nd_trial_result *out,
-                          struct nd_error *err)
+/* Runs a model of one conversion between floats and codes on data, n elements. */
+static const double *ask(struct nd_experiment *e, const struct conversion *c, size_t setting,
+                         const struct nd_shape *shape, const void *data)
 {
-    bool quantizes = strcmp(c->op_type, "QuantizeLinear") == 0;
-    enum nd_dtype from = quantizes ? ND_DTYPE_F32 : c->dtype, to = quantizes ? c->dtype : ND_DTYPE_F32;
+    enum nd_dtype from = c->quantizes ? ND_DTYPE_F32 : c->dtype, to = c->quantizes ? c->dtype : ND_DTYPE_F32;
     float scale = scale_of(c, setting);
     int64_t zero = zero_of(c, setting);
     const struct nd_quant quant = {.n = 1, .axis = -1, .scale = &scale, .zero_point = &zero};
+    const struct nd_trial_input input = {"x", from, *shape, data};
     struct nd_compose *model = NULL;
-    enum nd_status status = nd_compose_create(21, &model, err);
-    if (status != ND_OK)
-        return status;
+    if (data == NULL || !nd_experiment_goes_on(e) ||
+        !nd_experiment_check(e, nd_compose_create(21, &model, e->err)))
+        return NULL;
     nd_compose_input(model, "x", from, shape);
     /* A unit needs an operator that is no conversion: one that leaves everything as it is. */
-    if (quantizes) {
+    if (c->quantizes) {
         nd_compose_quantize(model, "x", "codes", &quant, c->dtype);
         nd_compose_dequantize(model, "codes", "floats", &quant, c->dtype);
         add_nothing(model, "floats", "same");
@@ -110,67 +99,36 @@ static enum nd_status ask(struct nd_bench *bench, struct conversion *c, size_t s
         nd_compose_node(model, "Identity", (const char *[]){"floats", NULL}, "y");
     }
     nd_compose_output(model, "y", to, shape);
-    const struct nd_trial_input input = {"x", from, *shape, data};
-    const struct nd_trial trial = {
-        .model = model, .output = "y", .n_samples = 1, .n_inputs = 1, .inputs = &input};
-    status = nd_trial_run(bench, &trial, out, err);
-    nd_compose_destroy(&model);
-    if (status != ND_OK)
-        return status;
-    if (out->has_failed) {
-        c->has_failed = true;
-        c->failure = *out;
-        return ND_OK;
-    }
-    c->is_on_npu = c->is_on_npu && out->is_on_npu;
-    memcpy(c->provider, out->provider, sizeof c->provider);
-    return ND_OK;
+    return nd_experiment_run(e, model, &input, nd_ask_elems(shape));
 }
 
 /* ---- QuantizeLinear ---- */
 
-static enum nd_status ask_close(struct nd_bench *bench, struct conversion *c, size_t setting, uint64_t *seed,
-                                struct nd_error *err)
+/* Asks about n floats x. */
+static struct nd_scalar_sample sample_of(struct nd_experiment *e, const struct conversion *c, size_t setting,
+                                         const struct nd_shape *shape, const float *x)
 {
-    struct nd_trial_result result = {0};
-    float *x = nd_calloc(N_CLOSE, sizeof *x);
-    double *values = nd_calloc(N_CLOSE, sizeof *values);
-    enum nd_status status = x != NULL && values != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK) {
-        draw_close(c, setting, seed, x);
-        status = ask(bench, c, setting, &close_shape, x, &result, err);
-    }
-    for (size_t i = 0; status == ND_OK && i < N_CLOSE; i++)
+    size_t n = nd_ask_elems(shape);
+    double *values = nd_experiment_alloc(e, n, sizeof *values);
+    for (size_t i = 0; values != NULL && i < n; i++)
         values[i] = (double)x[i];
-    free(x);
-    if (status != ND_OK || c->has_failed) {
-        free(values);
-        return status;
-    }
-    nd_ask_digest(result.x, result.n, c->answers + strlen(c->answers));
-    c->samples[c->n_taken++] = (struct nd_scalar_sample){.scale = scale_of(c, setting),
-                                                         .zero = (double)zero_of(c, setting),
-                                                         .high = largest_code(c),
-                                                         .n = N_CLOSE,
-                                                         .values = values,
-                                                         .codes = result.x}; /* freed with it */
-    return ND_OK;
+    return (struct nd_scalar_sample){.scale = scale_of(c, setting),
+                                     .zero = (double)zero_of(c, setting),
+                                     .high = largest_code(c),
+                                     .n = n,
+                                     .values = values,
+                                     .codes = ask(e, c, setting, shape, x)};
 }
 
-static void keep_best(struct conversion *c, const struct nd_scalar_sample *sample)
+static void ask_close(struct nd_experiment *e, struct conversion *c, size_t setting)
 {
-    uint64_t n_right[ND_SCALAR_PROGRAMS] = {0};
-    size_t n = 0;
-    for (size_t p = 0; p < c->found.n_programs; p++) {
-        for (size_t i = 0; i < sample->n; i++)
-            n_right[p] += nd_scalar_code(&c->found.programs[p], sample, sample->values[i]) == sample->codes[i];
-        c->n_right = n_right[p] > c->n_right ? n_right[p] : c->n_right;
-    }
-    for (size_t p = 0; p < c->found.n_programs; p++)
-        if (n_right[p] == c->n_right)
-            c->found.programs[n++] = c->found.programs[p];
-    c->found.n_programs = n;
-    c->n_fresh = sample->n;
+    float *x = nd_experiment_alloc(e, N_CLOSE, sizeof *x);
+    if (x == NULL)
+        return;
+    draw_close(c, setting, &c->seed, x);
+    c->samples[setting] = sample_of(e, c, setting, &close_shape, x);
+    if (nd_experiment_goes_on(e))
+        nd_experiment_digest(e, c->samples[setting].codes, N_CLOSE);
 }
 
 /* Where nothing gives every float that was put next to a threshold, what gives most of them is held against
@@ -184,101 +142,80 @@ static void try_nearest(struct conversion *c)
     c->has_exceptions = true;
 }
 
-static enum nd_status ask_random(struct nd_bench *bench, struct conversion *c, uint64_t *seed,
-                                 struct nd_error *err)
+static size_t ask_random(struct nd_experiment *e, void *context, size_t i, uint64_t *seed)
 {
-    struct nd_trial_result result = {0};
-    float *x = nd_calloc(N_RANDOM, sizeof *x);
-    double *values = nd_calloc(N_RANDOM, sizeof *values);
-    enum nd_status status = x != NULL && values != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK) {
-        draw_random(c, seed, x);
-        status = ask(bench, c, N_SETTINGS, &random_shape, x, &result, err);
-    }
-    if (status == ND_OK && !c->has_failed) {
-        for (size_t i = 0; i < N_RANDOM; i++)
-            values[i] = (double)x[i];
-        const struct nd_scalar_sample sample = {.scale = scale_of(c, N_SETTINGS),
-                                                .zero = (double)zero_of(c, N_SETTINGS),
-                                                .high = largest_code(c),
-                                                .n = N_RANDOM,
-                                                .values = values,
-                                                .codes = result.x};
-        keep_best(c, &sample);
-        nd_trial_deinit(&result);
-    }
-    free(x);
-    free(values);
-    return status;
+    struct conversion *c = context;
+    (void)i;
+    (void)seed;
+    float *x = nd_experiment_alloc(e, N_RANDOM, sizeof *x);
+    if (x == NULL)
+        return 0;
+    draw_random(c, &c->seed, x);
+    c->fresh = sample_of(e, c, N_SETTINGS, &random_shape, x);
+    return c->fresh.codes != NULL ? N_RANDOM : 0;
 }
 
-static bool tell_programs(const struct conversion *c, json_t *entry)
+static uint64_t count_right(const void *context, const void *program)
 {
-    char buf[ND_SCALAR_NAME_BYTES];
-    json_t *names = json_array();
-    for (size_t i = 0; names != NULL && i < c->found.n_programs && i < MAX_PROGRAMS_TOLD; i++)
-        json_array_append_new(names, json_string(nd_scalar_name(&c->found.programs[i], buf)));
-    if (!nd_section_set(entry, "programs", names) || !nd_section_set(entry, "answers", json_string(c->answers)))
-        return false;
-    if (c->found.n_programs == 0)
-        return nd_section_set(entry, "nearest", json_string(nd_scalar_name(&c->found.nearest, buf))) &&
-               nd_section_set(entry, "nearest_wrong", json_integer((json_int_t)c->found.n_nearest_wrong)) &&
-               nd_section_undecided(entry, "the program", "a family that this version does not know");
-    if (c->has_exceptions) {
-        char line[120];
-        snprintf(line, sizeof line, "of %llu floats next to thresholds %llu have another code",
-                 (unsigned long long)c->found.n_codes, (unsigned long long)c->found.n_nearest_wrong);
-        return nd_section_set(entry, "text", json_pack("[s]", line)) &&
-               nd_section_undecided(entry, "what is done within 2^-20 of a threshold",
-                                    "a family that this version does not know");
-    }
-    return c->found.n_programs == 1 ||
-           nd_section_undecided(entry,
-                                "in which precision the quotient is calculated, or where the zero point goes",
-                                "floats whose quotient is within 2^-24 of a tie");
+    const struct nd_scalar_sample *sample = &((const struct conversion *)context)->fresh;
+    uint64_t n_right = 0;
+    for (size_t i = 0; i < sample->n; i++)
+        n_right += nd_scalar_code(program, sample, sample->values[i]) == sample->codes[i];
+    return n_right;
 }
 
-static bool tell_quantize(const struct conversion *c, json_t *entries)
-{
-    bool is_known = c->found.n_programs > 0 && nd_fresh_is_enough(c->n_fresh, c->n_right);
-    const char *verdict = !c->is_on_npu ? "not on the NPU" : is_known ? "identified" : "not identified";
-    json_t *entry = nd_section_entry(entries, c->op_type, c->types, verdict, c->provider);
-    return entry != NULL &&
-           nd_section_set(entry, "evidence",
-                          json_pack("{s:I, s:I, s:I, s:f, s:I, s:I, s:I}", "settings", (json_int_t)c->n_taken,
-                                    "codes", (json_int_t)c->found.n_codes, "off", (json_int_t)c->found.n_off,
-                                    "largest_off", c->found.largest_off, "fresh", (json_int_t)c->n_fresh,
-                                    "right", (json_int_t)c->n_right, "programs_left",
-                                    (json_int_t)c->found.n_programs)) &&
-           tell_programs(c, entry);
-}
+static const struct nd_confirmation confirmation = {
+    .n_models = 1, .ask = ask_random, .count_right = count_right};
 
-static enum nd_status take_quantize(struct nd_bench *bench, struct conversion *c, json_t *entries,
-                                    struct nd_error *err)
+static void take_quantize(struct nd_experiment *e, struct conversion *c)
 {
-    enum nd_status status = ND_OK;
-    uint64_t seed = 3;
-    for (size_t s = 0; status == ND_OK && !c->has_failed && s < N_SETTINGS; s++)
-        status = ask_close(bench, c, s, &seed, err);
-    if (status == ND_OK && !c->has_failed)
-        nd_scalar_solve(c->samples, c->n_taken, &c->found);
-    if (status == ND_OK && !c->has_failed)
-        try_nearest(c);
-    if (status == ND_OK && !c->has_failed && c->found.n_programs > 0)
-        status = ask_random(bench, c, &seed, err);
-    if (c->has_exceptions && c->n_right < c->n_fresh) { /* it is not the program */
+    c->seed = 3;
+    for (size_t s = 0; s < N_SETTINGS; s++)
+        ask_close(e, c, s);
+    if (!nd_experiment_goes_on(e))
+        return;
+    nd_scalar_solve(c->samples, N_SETTINGS, &c->found);
+    try_nearest(c);
+    nd_experiment_confirm(e, &confirmation, c, ND_LEFT(&c->found));
+    if (c->has_exceptions && e->n_right < e->n_fresh) { /* it is not the program */
         c->has_exceptions = false;
         c->found.n_programs = 0;
     }
-    if (status == ND_OK && c->has_failed)
-        status = nd_section_failed(entries, c->op_type, c->types, &c->failure, err);
-    else if (status == ND_OK && !tell_quantize(c, entries))
-        status = nd_fail_memory(err);
-    for (size_t s = 0; s < c->n_taken; s++) {
-        free((void *)(uintptr_t)c->samples[s].values);
-        free((void *)(uintptr_t)c->samples[s].codes);
+}
+
+static void tell_undecided(struct nd_experiment *e, const struct conversion *c, json_t *entry)
+{
+    char buf[ND_SCALAR_NAME_BYTES];
+    if (c->found.n_programs == 0) {
+        nd_tell_nearest(e, entry, nd_scalar_name(&c->found.nearest, buf), c->found.n_nearest_wrong);
+        nd_tell_unknown(e, entry);
+    } else if (c->has_exceptions) {
+        nd_tell_line(e, entry, "of %llu floats next to thresholds %llu have another code",
+                     (unsigned long long)c->found.n_codes, (unsigned long long)c->found.n_nearest_wrong);
+        nd_tell_undecided(e, entry, "what is done within 2^-20 of a threshold",
+                          "a family that this version does not know");
+    } else if (c->found.n_programs > 1) {
+        nd_tell_undecided(e, entry,
+                          "in which precision the quotient is calculated, or where the zero point goes",
+                          "floats whose quotient is within 2^-24 of a tie");
     }
-    return status;
+}
+
+static void tell_quantize(struct nd_experiment *e, const struct conversion *c, json_t *entries)
+{
+    const struct nd_scalar_findings *found = &c->found;
+    json_t *entry = nd_experiment_tell(e, entries, nd_experiment_is_confirmed(e, found->n_programs));
+    if (entry == NULL)
+        return;
+    nd_tell_counts(e, entry,
+                   ND_COUNTS({"settings", N_SETTINGS}, {"codes", found->n_codes}, {"off", found->n_off}));
+    nd_tell(e, nd_tell_object(e, entry, "evidence"), "largest_off", json_real(found->largest_off));
+    nd_tell_counts(
+        e, entry,
+        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"programs_left", found->n_programs}));
+    nd_scalar_tell(e, entry, found, MAX_PROGRAMS_TOLD);
+    nd_tell_text(e, entry, "answers", e->answers.text);
+    tell_undecided(e, c, entry);
 }
 
 /* ---- DequantizeLinear ---- */
@@ -297,78 +234,53 @@ static double product(size_t which, double code, double zero, float scale)
     return which == 0 ? (double)whole : nd_scalar_to_half((double)whole);
 }
 
-/* Codes of all products, setting by setting; n_wrong[N_PRODUCTS] grows. */
-static enum nd_status ask_floats(struct nd_bench *bench, struct conversion *c, size_t setting,
-                                 uint64_t n_wrong[N_PRODUCTS], struct nd_error *err)
+/* All codes that there are under one setting; n_wrong[N_PRODUCTS] grows. How many. */
+static size_t ask_floats(struct nd_experiment *e, const struct conversion *c, size_t setting,
+                         uint64_t n_wrong[N_PRODUCTS])
 {
     size_t n = c->dtype == ND_DTYPE_U8 ? 256 : 65536;
     const struct nd_shape shape = {.rank = 4, .dims = {1, (int64_t)n / 256, 16, 16}};
-    struct nd_trial_result result = {0};
-    uint8_t *bytes = nd_calloc(n, 2);
-    double *codes = nd_calloc(n, sizeof *codes);
-    float *floats = nd_calloc(n, sizeof *floats);
-    enum nd_status status = bytes != NULL && codes != NULL && floats != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
+    uint8_t *bytes = nd_experiment_alloc(e, n, 2);
+    double *codes = nd_experiment_alloc(e, n, sizeof *codes);
+    float *floats = nd_experiment_alloc(e, n, sizeof *floats);
+    if (!nd_experiment_goes_on(e))
+        return 0;
+    for (size_t i = 0; i < n; i++)
         codes[i] = (double)i;
-    if (status == ND_OK) {
-        nd_array_store(c->dtype, codes, n, bytes);
-        status = ask(bench, c, setting, &shape, bytes, &result, err);
-    }
-    for (size_t i = 0; status == ND_OK && !c->has_failed && i < n; i++) {
-        floats[i] = (float)result.x[i];
+    nd_array_store(c->dtype, codes, n, bytes);
+    const double *answers = ask(e, c, setting, &shape, bytes);
+    if (answers == NULL)
+        return 0;
+    for (size_t i = 0; i < n; i++) {
+        floats[i] = (float)answers[i];
         for (size_t p = 0; p < N_PRODUCTS; p++)
-            n_wrong[p] +=
-                product(p, codes[i], (double)zero_of(c, setting), scale_of(c, setting)) != result.x[i];
+            n_wrong[p] += product(p, codes[i], (double)zero_of(c, setting), scale_of(c, setting)) != answers[i];
     }
-    if (status == ND_OK && !c->has_failed) {
-        struct nd_digest digest = nd_digest_bytes(floats, n * sizeof *floats);
-        size_t len = strlen(c->answers);
-        snprintf(c->answers + len, sizeof c->answers - len, "%016llx%016llx", (unsigned long long)digest.high,
-                 (unsigned long long)digest.low);
-        c->n_fresh += n;
-        nd_trial_deinit(&result);
-    }
-    free(bytes);
-    free(codes);
-    free(floats);
-    return status;
+    nd_experiment_add_digest(e, nd_digest_bytes(floats, n * sizeof *floats));
+    return n;
 }
 
-static bool tell_dequantize(const struct conversion *c, const uint64_t n_wrong[N_PRODUCTS], json_t *entries)
+static void take_dequantize(struct nd_experiment *e, const struct conversion *c, json_t *entries)
 {
-    json_t *names = json_array();
+    uint64_t n_wrong[N_PRODUCTS] = {0}, n_codes = 0;
     size_t nearest = 0;
-    for (size_t p = 0; names != NULL && p < N_PRODUCTS; p++) {
-        if (n_wrong[p] == 0)
-            json_array_append_new(names, json_string(product_names[p]));
+    for (size_t s = 0; s < N_SETTINGS; s++)
+        n_codes += ask_floats(e, c, s, n_wrong);
+    for (size_t p = 0; p < N_PRODUCTS; p++)
         nearest = n_wrong[p] < n_wrong[nearest] ? p : nearest;
+    json_t *entry = nd_experiment_tell(e, entries, n_wrong[nearest] == 0);
+    if (entry == NULL)
+        return;
+    nd_tell_listed(e, entry, "programs", NULL);
+    for (size_t p = 0; p < N_PRODUCTS; p++)
+        if (n_wrong[p] == 0)
+            nd_tell_listed(e, entry, "programs", product_names[p]);
+    nd_tell_text(e, entry, "answers", e->answers.text);
+    nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"codes", n_codes}));
+    if (n_wrong[nearest] > 0) {
+        nd_tell_nearest(e, entry, product_names[nearest], n_wrong[nearest]);
+        nd_tell_unknown(e, entry);
     }
-    bool is_known = json_array_size(names) > 0;
-    const char *verdict = !c->is_on_npu ? "not on the NPU" : is_known ? "identified" : "not identified";
-    json_t *entry = nd_section_entry(entries, c->op_type, c->types, verdict, c->provider);
-    if (entry == NULL || !nd_section_set(entry, "programs", names) ||
-        !nd_section_set(entry, "answers", json_string(c->answers)) ||
-        !nd_section_set(entry, "evidence",
-                        json_pack("{s:i, s:I}", "settings", N_SETTINGS, "codes", (json_int_t)c->n_fresh)))
-        return false;
-    return is_known || (nd_section_set(entry, "nearest", json_string(product_names[nearest])) &&
-                        nd_section_set(entry, "nearest_wrong", json_integer((json_int_t)n_wrong[nearest])) &&
-                        nd_section_undecided(entry, "the program", "a family that this version does not know"));
-}
-
-/* All codes that there are. */
-static enum nd_status take_dequantize(struct nd_bench *bench, struct conversion *c, json_t *entries,
-                                      struct nd_error *err)
-{
-    uint64_t n_wrong[N_PRODUCTS] = {0};
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; status == ND_OK && !c->has_failed && s < N_SETTINGS; s++)
-        status = ask_floats(bench, c, s, n_wrong, err);
-    if (status == ND_OK && c->has_failed)
-        return nd_section_failed(entries, c->op_type, c->types, &c->failure, err);
-    if (status == ND_OK && !tell_dequantize(c, n_wrong, entries))
-        status = nd_fail_memory(err);
-    return status;
 }
 
 /* ---- the section ---- */
@@ -388,31 +300,36 @@ static enum nd_status find_device(const struct nd_device *device, struct nd_devi
     return status;
 }
 
+enum { QUANTIZE_U8, QUANTIZE_U16, DEQUANTIZE_U8, DEQUANTIZE_U16 };
+
+static void take_subject(struct nd_experiment *e, int kind, json_t *entries)
+{
+    bool is_wide = kind == QUANTIZE_U16 || kind == DEQUANTIZE_U16;
+    struct conversion c = {.quantizes = kind == QUANTIZE_U8 || kind == QUANTIZE_U16,
+                           .dtype = is_wide ? ND_DTYPE_U16 : ND_DTYPE_U8};
+    if (c.quantizes) {
+        take_quantize(e, &c);
+        tell_quantize(e, &c, entries);
+    } else {
+        take_dequantize(e, &c, entries);
+    }
+}
+
 enum nd_status nd_section_quantise(struct nd_bench *bench, json_t *entries, struct nd_error *err)
 {
+    static const struct nd_subject subjects[] = {{"QuantizeLinear", "f32 -> u8", QUANTIZE_U8},
+                                                 {"QuantizeLinear", "f32 -> u16", QUANTIZE_U16},
+                                                 {"DequantizeLinear", "u8 -> f32", DEQUANTIZE_U8},
+                                                 {"DequantizeLinear", "u16 -> f32", DEQUANTIZE_U16}};
+    const struct nd_device *usual = bench->device;
     struct nd_device device;
-    struct nd_bench own = *bench;
-    enum nd_status status = find_device(bench->device, &device, err);
+    enum nd_status status = find_device(usual, &device, err);
     if (status != ND_OK)
         return status;
-    own.device = &device;
-    static const struct {
-        const char *op_type, *types;
-        enum nd_dtype dtype;
-        enum nd_status (*take)(struct nd_bench *, struct conversion *, json_t *, struct nd_error *);
-    } conversions[] = {{"QuantizeLinear", "f32 -> u8", ND_DTYPE_U8, take_quantize},
-                       {"QuantizeLinear", "f32 -> u16", ND_DTYPE_U16, take_quantize},
-                       {"DequantizeLinear", "u8 -> f32", ND_DTYPE_U8, take_dequantize},
-                       {"DequantizeLinear", "u16 -> f32", ND_DTYPE_U16, take_dequantize}};
-    for (size_t i = 0; status == ND_OK && i < sizeof conversions / sizeof conversions[0]; i++) {
-        struct conversion c = {.op_type = conversions[i].op_type,
-                               .types = conversions[i].types,
-                               .dtype = conversions[i].dtype,
-                               .is_on_npu = true};
-        status = conversions[i].take(&own, &c, entries, err);
-    }
-    bench->n_run = own.n_run;
-    bench->n_kept = own.n_kept;
+    bench->device = &device;
+    status = nd_experiment_take_all(bench, subjects, sizeof subjects / sizeof subjects[0], take_subject,
+                                    entries, err);
+    bench->device = usual;
     nd_device_deinit(&device);
     return status;
 }

@@ -1,14 +1,10 @@
 /* Functions of one number, where codes make them tables: every entry is read out. */
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "base/random.h"
-#include "fingerprint/ask.h"
+#include "fingerprint/experiment.h"
 #include "fingerprint/scalar.h"
-#include "fingerprint/section.h"
 
 /* An operator and the numbers that it is asked about: those between low and high, and other ranges in
  * proportion. */
@@ -51,14 +47,10 @@ struct table {
     const struct function *function;
     enum nd_dtype dtype;
     size_t n_entries, n_settings, n_copies;
+    const double *fed; /* all copies of all codes */
     struct nd_scalar_sample samples[MAX_SETTINGS];
-    double *values[MAX_SETTINGS], *float_values[MAX_SETTINGS],
-        *codes[MAX_SETTINGS]; /* [n_entries] each; owned */
     size_t n_taken;
     size_t n_many_valued; /* entries with several codes */
-    bool has_failed, is_on_npu;
-    struct nd_trial_result failure; /* no data */
-    char provider[64];
 };
 
 static struct nd_ask make_ask(const struct table *t, const struct setting *setting)
@@ -110,18 +102,16 @@ static void shuffle(size_t n_entries, size_t n_copies, double *codes)
     }
 }
 
-/* Keeps the entries; counts those that are several. */
-static void read_entries(struct table *t, const double *fed, const double *answers, double *entries)
+/* The first copy of the answers, which is in order, has the entries; counts those that are several. */
+static void read_entries(struct nd_experiment *e, struct table *t, const double *answers)
 {
     size_t n = t->n_entries;
-    memcpy(entries, answers, n * sizeof *entries); /* the first copy is in order */
-    bool *is_many = nd_calloc(n, sizeof *is_many);
+    bool *is_many = nd_experiment_alloc(e, n, sizeof *is_many);
     for (size_t i = n; is_many != NULL && i < n * t->n_copies; i++) {
-        size_t code = (size_t)fed[i];
-        t->n_many_valued += !is_many[code] && answers[i] != entries[code];
-        is_many[code] = is_many[code] || answers[i] != entries[code];
+        size_t code = (size_t)t->fed[i];
+        t->n_many_valued += !is_many[code] && answers[i] != answers[code];
+        is_many[code] = is_many[code] || answers[i] != answers[code];
     }
-    free(is_many);
 }
 
 /* Of random scales of the output, the one under which most entries lie so that the programs that are left make
@@ -156,208 +146,151 @@ static float find_close_scale(const struct nd_scalar_findings *left, struct nd_s
     return best;
 }
 
-/* Asks under one setting; scale_y > 0 takes the place of the setting's. fed: all copies of all codes. */
-static enum nd_status take_setting(struct nd_bench *bench, const struct setting *setting, float scale_y,
-                                   struct table *t, const double *fed, struct nd_error *err)
+/* Asks under one setting; scale_y > 0 takes the place of the setting's. */
+static void take_setting(struct nd_experiment *e, const struct setting *setting, float scale_y, struct table *t)
 {
-    struct nd_trial_result result;
     struct nd_ask ask = make_ask(t, setting);
     size_t n = t->n_entries * t->n_copies;
-    double *values = nd_calloc(n, sizeof *values), *float_values = nd_calloc(n, sizeof *values),
-           *entries = nd_calloc(t->n_entries, sizeof *entries);
-    enum nd_status status =
-        values != NULL && float_values != NULL && entries != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_ask_values(&ask, fed, 1, false, values, err);
-    if (status == ND_OK)
-        status = nd_ask_values(&ask, fed, 1, true, float_values, err);
-    if (status == ND_OK) {
-        fit_output(t, setting, values, &ask);
-        ask.scale_y = scale_y > 0 ? scale_y : ask.scale_y;
-        status = nd_ask_device(bench, &ask, fed, 1, &result, err);
-    }
-    if (status != ND_OK || result.has_failed) {
-        free(values);
-        free(float_values);
-        free(entries);
-        if (status == ND_OK) {
-            t->has_failed = true;
-            t->failure = result;
-        }
-        return status;
-    }
-    t->is_on_npu = t->is_on_npu && result.is_on_npu;
-    memcpy(t->provider, result.provider, sizeof t->provider);
-    read_entries(t, fed, result.x, entries);
-    nd_trial_deinit(&result);
-    t->values[t->n_taken] = values;
-    t->float_values[t->n_taken] = float_values;
-    t->codes[t->n_taken] = entries;
+    double *values = nd_experiment_alloc(e, n, sizeof *values),
+           *float_values = nd_experiment_alloc(e, n, sizeof *float_values);
+    if (!nd_experiment_goes_on(e) ||
+        !nd_experiment_check(e, nd_ask_values(&ask, t->fed, 1, false, values, e->err)) ||
+        !nd_experiment_check(e, nd_ask_values(&ask, t->fed, 1, true, float_values, e->err)))
+        return;
+    fit_output(t, setting, values, &ask);
+    ask.scale_y = scale_y > 0 ? scale_y : ask.scale_y;
+    const double *answers = nd_experiment_ask(e, &ask, t->fed, 1);
+    if (answers == NULL)
+        return;
+    read_entries(e, t, answers);
+    nd_experiment_digest(e, answers, t->n_entries);
     t->samples[t->n_taken++] = (struct nd_scalar_sample){.scale = ask.scale_y,
                                                          .zero = (double)ask.zero_y,
                                                          .high = (double)(t->n_entries - 1),
                                                          .n = t->n_entries,
                                                          .values = values,
                                                          .float_values = float_values,
-                                                         .codes = entries};
-    return ND_OK;
+                                                         .codes = answers};
+}
+
+/* Looks for entries that tell the programs apart that are left. */
+static void take_close_settings(struct nd_experiment *e, struct table *t)
+{
+    struct nd_scalar_findings left;
+    uint64_t seed = 11;
+    for (size_t s = 0; nd_experiment_goes_on(e) && s < N_CLOSE_SETTINGS; s++) {
+        nd_scalar_solve(t->samples, t->n_taken, &left);
+        float scale = left.n_programs > 1 ? find_close_scale(&left, t->samples[0], &seed) : 0;
+        if (scale > 0)
+            take_setting(e, &settings[0], scale, t);
+    }
 }
 
 /* ---- what is said of it ---- */
 
-static bool add_line(json_t *entry, const char *line)
-{
-    json_t *lines = json_object_get(entry, "text");
-    if (lines == NULL) {
-        lines = json_array();
-        if (!nd_section_set(entry, "text", lines))
-            return false;
-    }
-    return json_array_append_new(lines, json_string(line)) == 0;
-}
-
-static json_t *count_entries(const struct table *t, const struct nd_scalar_findings *f)
-{
-    return json_pack("{s:I, s:I, s:I, s:I, s:f, s:f, s:I}", "settings", (json_int_t)t->n_taken, "entries",
-                     (json_int_t)(t->n_taken * t->n_entries), "many_valued", (json_int_t)t->n_many_valued,
-                     "off", (json_int_t)f->n_off, "largest_off", f->largest_off, "mean_off",
-                     f->n_codes > 0 ? f->sum_off / (double)f->n_codes : 0.0, "programs_left",
-                     (json_int_t)f->n_programs);
-}
-
-static json_t *name_programs(const struct nd_scalar_findings *f)
+static void tell_function(struct nd_experiment *e, json_t *entry, const struct nd_scalar_findings *f)
 {
     char buf[ND_SCALAR_NAME_BYTES];
-    json_t *names = json_array();
-    for (size_t i = 0; names != NULL && i < f->n_programs && i < MAX_PROGRAMS_TOLD; i++)
-        json_array_append_new(names, json_string(nd_scalar_name(&f->programs[i], buf)));
-    return names;
-}
-
-static bool tell_function(const struct nd_scalar_findings *f, json_t *entry)
-{
-    char line[200], buf[ND_SCALAR_NAME_BYTES];
-    if (nd_scalar_is_correct(f))
-        return add_line(entry, "every entry is the correctly rounded one");
-    snprintf(
-        line, sizeof line,
-        "%llu of %llu entries are not the correctly rounded one, by at most %.0f; the worst: %.0f in the place "
-        "of %.0f, for the value %.9g",
-        (unsigned long long)f->n_off, (unsigned long long)f->n_codes, f->largest_off, f->worst_code,
-        f->worst_correct, f->worst_value);
-    if (!add_line(entry, line))
-        return false;
-    return f->n_programs > 0 ||
-           (nd_section_set(entry, "nearest", json_string(nd_scalar_name(&f->nearest, buf))) &&
-            nd_section_set(entry, "nearest_wrong", json_integer((json_int_t)f->n_nearest_wrong)) &&
-            nd_section_undecided(entry, "how an entry is made",
-                                 "a family that this version does not know; the table itself is known"));
-}
-
-static bool tell_undecided(const struct nd_scalar_findings *f, json_t *entry)
-{
-    bool value = false, rounding = false;
-    for (size_t i = 1; i < f->n_programs; i++) {
-        value = value || f->programs[i].value != f->programs[0].value;
-        rounding = rounding || f->programs[i].rounding != f->programs[0].rounding ||
-                   f->programs[i].has_zero_inside != f->programs[0].has_zero_inside;
+    if (nd_scalar_is_correct(f)) {
+        nd_tell_line(e, entry, "every entry is the correctly rounded one");
+        return;
     }
-    return (!value || nd_section_undecided(entry, "in which precision an entry is calculated",
-                                           "scales under which values lie within 2^-24 of a tie")) &&
-           (!rounding || nd_section_undecided(entry, "where a tie goes",
-                                              "an entry that is a tie: most functions have none"));
+    nd_tell_line(e, entry,
+                 "%llu of %llu entries are not the correctly rounded one, by at most %.0f; the worst: %.0f in "
+                 "the place of %.0f, for the value %.9g",
+                 (unsigned long long)f->n_off, (unsigned long long)f->n_codes, f->largest_off, f->worst_code,
+                 f->worst_correct, f->worst_value);
+    if (f->n_programs > 0)
+        return;
+    nd_tell_nearest(e, entry, nd_scalar_name(&f->nearest, buf), f->n_nearest_wrong);
+    nd_tell_undecided(e, entry, "how an entry is made",
+                      "a family that this version does not know; the table itself is known");
 }
 
-static bool tell(const struct table *t, json_t *entries)
+#define FIELD(member) ND_FIELD(struct nd_scalar_program, member)
+static const struct nd_issue issues[] = {{"in which precision an entry is calculated",
+                                          "scales under which values lie within 2^-24 of a tie",
+                                          {FIELD(value)}},
+                                         {"where a tie goes",
+                                          "an entry that is a tie: most functions have none",
+                                          {FIELD(rounding), FIELD(has_zero_inside)}},
+                                         {NULL, NULL, {{0}}}};
+
+static void tell(struct nd_experiment *e, const struct table *t, json_t *entries)
 {
     struct nd_scalar_findings f;
-    char digest[ND_ASK_DIGEST_BYTES], digests[ND_ASK_DIGEST_BYTES * MAX_SETTINGS] = "";
     nd_scalar_solve(t->samples, t->n_taken, &f);
     bool is_table = t->n_many_valued == 0;
-    const char *verdict = !t->is_on_npu                  ? "not on the NPU"
-                          : is_table && f.n_programs > 0 ? "identified"
-                                                         : "not identified";
-    json_t *entry = nd_section_entry(entries, t->function->op_type,
-                                     t->dtype == ND_DTYPE_U8 ? "u8 -> u8" : "u16 -> u16", verdict, t->provider);
-    for (size_t s = 0; s < t->n_taken; s++) {
-        nd_ask_digest(t->codes[s], t->n_entries, digest);
-        strcat(digests, digest); /* there is room for all */
-    }
-    return entry != NULL && nd_section_set(entry, "evidence", count_entries(t, &f)) &&
-           nd_section_set(entry, "programs", name_programs(&f)) &&
-           nd_section_set(entry, "answers", json_string(digests)) &&
-           add_line(entry, is_table ? "a table: the answer depends on the code alone"
-                                    : "not a table: equal codes have several answers") &&
-           tell_function(&f, entry) && tell_undecided(&f, entry);
+    json_t *entry = nd_experiment_tell(e, entries, is_table && f.n_programs > 0);
+    if (entry == NULL)
+        return;
+    nd_tell_counts(e, entry,
+                   ND_COUNTS({"settings", t->n_taken}, {"entries", t->n_taken * t->n_entries},
+                             {"many_valued", t->n_many_valued}, {"off", f.n_off}));
+    json_t *evidence = nd_tell_object(e, entry, "evidence");
+    nd_tell(e, evidence, "largest_off", json_real(f.largest_off));
+    nd_tell(e, evidence, "mean_off", json_real(f.n_codes > 0 ? f.sum_off / (double)f.n_codes : 0.0));
+    nd_tell_counts(e, entry, ND_COUNTS({"programs_left", f.n_programs}));
+    nd_scalar_tell(e, entry, &f, MAX_PROGRAMS_TOLD);
+    nd_tell_text(e, entry, "answers", e->answers.text);
+    nd_tell_line(e, entry, "%s",
+                 is_table ? "a table: the answer depends on the code alone"
+                          : "not a table: equal codes have several answers");
+    tell_function(e, entry, &f);
+    nd_tell_issues(e, entry, issues, f.programs, f.n_programs, sizeof *f.programs);
 }
 
-/* Looks for entries that tell the programs apart that are left. */
-static enum nd_status take_close_settings(struct nd_bench *bench, struct table *t, const double *fed,
-                                          struct nd_error *err)
+static void take_table(struct nd_experiment *e, struct table *t, json_t *entries)
 {
-    struct nd_scalar_findings left;
-    uint64_t seed = 11;
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; status == ND_OK && !t->has_failed && s < N_CLOSE_SETTINGS; s++) {
-        nd_scalar_solve(t->samples, t->n_taken, &left);
-        float scale = left.n_programs > 1 ? find_close_scale(&left, t->samples[0], &seed) : 0;
-        if (scale > 0)
-            status = take_setting(bench, &settings[0], scale, t, fed, err);
-    }
-    return status;
-}
-
-static enum nd_status take_table(struct nd_bench *bench, struct table *t, json_t *entries, struct nd_error *err)
-{
-    double *fed = nd_calloc(t->n_entries * t->n_copies, sizeof *fed);
-    enum nd_status status = fed != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK)
+    double *fed = nd_experiment_alloc(e, t->n_entries * t->n_copies, sizeof *fed);
+    if (fed != NULL)
         shuffle(t->n_entries, t->n_copies, fed);
-    for (size_t s = 0; status == ND_OK && !t->has_failed && s < t->n_settings; s++)
-        status = take_setting(bench, &settings[s], 0, t, fed, err);
-    if (status == ND_OK && !t->has_failed && t->dtype == ND_DTYPE_U8)
-        status = take_close_settings(bench, t, fed, err);
-    if (status == ND_OK && t->has_failed)
-        status = nd_section_failed(entries, t->function->op_type,
-                                   t->dtype == ND_DTYPE_U8 ? "u8 -> u8" : "u16 -> u16", &t->failure, err);
-    else if (status == ND_OK && !tell(t, entries))
-        status = nd_fail_memory(err);
-    for (size_t s = 0; s < t->n_taken; s++) {
-        free(t->values[s]);
-        free(t->float_values[s]);
-        free(t->codes[s]);
-    }
-    free(fed);
-    return status;
+    t->fed = fed;
+    for (size_t s = 0; s < t->n_settings; s++)
+        take_setting(e, &settings[s], 0, t);
+    if (t->dtype == ND_DTYPE_U8)
+        take_close_settings(e, t);
+    tell(e, t, entries);
+}
+
+static void take_narrow(struct nd_experiment *e, int kind, json_t *entries)
+{
+    struct table table = {.function = &functions[kind],
+                          .dtype = ND_DTYPE_U8,
+                          .n_entries = 256,
+                          .n_settings = N_SETTINGS,
+                          .n_copies = N_NARROW_COPIES};
+    take_table(e, &table, entries);
+}
+
+static void take_wide(struct nd_experiment *e, int kind, json_t *entries)
+{
+    struct table table = {.function = &functions[kind],
+                          .dtype = ND_DTYPE_U16,
+                          .n_entries = 65536,
+                          .n_settings = N_WIDE_SETTINGS,
+                          .n_copies = N_WIDE_COPIES};
+    take_table(e, &table, entries);
+}
+
+/* Those of uint16 are asked about a few functions only. */
+static enum nd_status take_tables(struct nd_bench *bench, bool is_wide, json_t *entries, struct nd_error *err)
+{
+    enum { N_FUNCTIONS = sizeof functions / sizeof functions[0] };
+    struct nd_subject subjects[N_FUNCTIONS];
+    size_t n = 0;
+    for (int i = 0; i < N_FUNCTIONS; i++)
+        if (!is_wide || functions[i].is_asked_wide)
+            subjects[n++] = (struct nd_subject){functions[i].op_type, is_wide ? "u16 -> u16" : "u8 -> u8", i};
+    return nd_experiment_take_all(bench, subjects, n, is_wide ? take_wide : take_narrow, entries, err);
 }
 
 enum nd_status nd_section_table_u8(struct nd_bench *bench, json_t *entries, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < sizeof functions / sizeof functions[0]; i++) {
-        struct table table = {.function = &functions[i],
-                              .dtype = ND_DTYPE_U8,
-                              .n_entries = 256,
-                              .n_settings = N_SETTINGS,
-                              .n_copies = N_NARROW_COPIES,
-                              .is_on_npu = true};
-        status = take_table(bench, &table, entries, err);
-    }
-    return status;
+    return take_tables(bench, false, entries, err);
 }
 
 enum nd_status nd_section_table_u16(struct nd_bench *bench, json_t *entries, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < sizeof functions / sizeof functions[0]; i++) {
-        struct table table = {.function = &functions[i],
-                              .dtype = ND_DTYPE_U16,
-                              .n_entries = 65536,
-                              .n_settings = N_WIDE_SETTINGS,
-                              .n_copies = N_WIDE_COPIES,
-                              .is_on_npu = true};
-        if (functions[i].is_asked_wide)
-            status = take_table(bench, &table, entries, err);
-    }
-    return status;
+    return take_tables(bench, true, entries, err);
 }

@@ -1,101 +1,40 @@
-/* Asking a device about weights that do not fit 8 bits with a sign. */
+/* uint8 weights that do not fit 8 bits with a sign. */
 #include "fingerprint/weights.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "base/memory.h"
 #include "base/random.h"
-#include "fingerprint/fresh.h"
 
-enum { GREATEST_CODE = 255, ZERO_X = 128 };
-
-bool nd_weight_fingerprint_is_confirmed(const struct nd_weight_fingerprint *f)
-{
-    return !f->has_failed && f->has_rest && f->found.n_programs > 0 &&
-           nd_fresh_is_enough(f->n_fresh, f->n_right);
-}
-
-void nd_weight_fingerprint_deinit(struct nd_weight_fingerprint *f)
-{
-    nd_trial_deinit(&f->failure);
-    free(f->found.programs);
-    f->found = (struct nd_weight_findings){0};
-}
+enum { GREATEST_CODE = 255 };
 
 /* ---- one question ---- */
 
-/* What was asked, and what came back. Fixed in place once it is asked: answers point into it. */
-struct question {
-    struct nd_weight_answers answers;
-    int16_t *weights;
-    uint8_t *x;
-    double *w, *codes;
-    float scale_w;
-};
-
-static void deinit_question(struct question *q)
-{
-    free(q->weights);
-    free(q->x);
-    free(q->w);
-    free(q->codes);
-    *q = (struct question){.weights = NULL};
-}
-
-static enum nd_status init_question(struct question *q, size_t n_rows, size_t n_terms, size_t n_columns,
-                                    struct nd_error *err)
-{
-    *q = (struct question){.weights = nd_calloc(n_columns * n_terms, sizeof *q->weights),
-                           .x = nd_calloc(n_rows, n_terms),
-                           .w = nd_calloc(n_columns * n_terms, sizeof *q->w)};
-    q->answers.about = (struct nd_columns){.n_rows = n_rows,
-                                           .n_terms = n_terms,
-                                           .n_columns = n_columns,
-                                           .weights = q->weights,
-                                           .zero_x = ZERO_X,
-                                           .n_scales_w = 1};
-    return q->weights != NULL && q->x != NULL && q->w != NULL ? ND_OK : nd_fail_memory(err);
-}
-
 /* All bits of the multiplier are in the scale of x. */
-static void set_multiplier(struct question *q, double multiplier)
+static void set_multiplier(struct nd_columns *q, double multiplier)
 {
     int exponent;
     double mantissa = frexp(multiplier, &exponent);
-    q->answers.about.scale_x = (float)ldexp(mantissa, -5);
-    q->scale_w = 0x1p-7F;
-    q->answers.about.scale_y = (float)ldexp(1, -12 - exponent);
+    q->scale_x = (float)ldexp(mantissa, -5);
+    q->scales_w[0] = 0x1p-7F;
+    q->scale_y = (float)ldexp(1, -12 - exponent);
 }
 
-/* q->codes stays NULL where the device failed. */
-static enum nd_status ask(struct nd_bench *bench, struct question *q, struct nd_weight_fingerprint *out,
-                          struct nd_error *err)
+/* Whether the device answers. */
+static bool ask(struct nd_experiment *e, struct nd_columns *q, struct nd_weight_answers *out)
 {
-    struct nd_trial_result result;
-    struct nd_columns *about = &q->answers.about;
-    about->scales_w = &q->scale_w;
-    enum nd_status status = nd_columns_ask(bench, about, q->x, &result, err);
-    if (status != ND_OK)
-        return status;
-    memcpy(out->provider, result.provider, sizeof out->provider);
-    out->has_failed = result.has_failed;
-    if (result.has_failed) {
-        out->failure = result;
-        return ND_OK;
-    }
-    out->is_on_npu = out->is_on_npu && result.is_on_npu;
-    q->codes = result.x;
-    result.x = NULL;
-    nd_trial_deinit(&result);
-    for (size_t i = 0; i < about->n_columns * about->n_terms; i++)
-        q->w[i] = (double)(q->weights[i] - about->zero_w);
-    q->answers.x = q->x;
-    q->answers.w = q->w;
-    q->answers.codes = q->codes;
-    q->answers.multiplier = (double)about->scale_x * (double)q->scale_w / (double)about->scale_y;
-    return ND_OK;
+    size_t n = q->n_columns * q->n_terms;
+    double *w = nd_experiment_alloc(e, n, sizeof *w);
+    if (w == NULL || !nd_columns_ask(e, q))
+        return false;
+    for (size_t i = 0; i < n; i++)
+        w[i] = (double)(q->weights[i] - q->zero_w);
+    *out = (struct nd_weight_answers){.about = *q,
+                                      .x = q->x,
+                                      .w = w,
+                                      .codes = q->codes,
+                                      .multiplier =
+                                          (double)q->scale_x * (double)q->scales_w[0] / (double)q->scale_y};
+    return true;
 }
 
 /* ---- equal weights ---- */
@@ -103,17 +42,17 @@ static enum nd_status ask(struct nd_bench *bench, struct question *q, struct nd_
 enum { EQUAL_TERMS = 17, MOST_SUM = EQUAL_TERMS * 127, EQUAL_ROWS = 2 * MOST_SUM + 1 };
 
 /* A column for each weight but 0, that of the zero point; the sum of x sweeps in steps of 1. */
-static enum nd_status ask_equal(struct nd_bench *bench, double multiplier, int64_t zero_w, int64_t zero_y,
-                                struct question *q, struct nd_weight_fingerprint *out, struct nd_error *err)
+static bool ask_equal(struct nd_experiment *e, double multiplier, int64_t zero_w, int64_t zero_y,
+                      struct nd_weight_answers *out)
 {
-    enum nd_status status = init_question(q, EQUAL_ROWS, EQUAL_TERMS, GREATEST_CODE, err);
-    if (status != ND_OK)
-        return status;
+    struct nd_columns *q = nd_columns_make(e, EQUAL_ROWS, EQUAL_TERMS, GREATEST_CODE);
+    if (q == NULL)
+        return false;
     for (size_t i = 0; i < EQUAL_ROWS; i++) {
         int64_t rest = (int64_t)i - MOST_SUM;
         for (int64_t t = 0; t < EQUAL_TERMS; t++) {
             int64_t share = rest / (EQUAL_TERMS - t);
-            q->x[(size_t)t * EQUAL_ROWS + i] = (uint8_t)(ZERO_X + share);
+            q->x[(size_t)t * EQUAL_ROWS + i] = (uint8_t)(q->zero_x + share);
             rest -= share;
         }
     }
@@ -121,14 +60,13 @@ static enum nd_status ask_equal(struct nd_bench *bench, double multiplier, int64
         int64_t code = (int64_t)(i / EQUAL_TERMS);
         q->weights[i] = (int16_t)(code >= zero_w ? code + 1 : code);
     }
-    q->answers.about.zero_w = zero_w;
-    q->answers.about.zero_y = zero_y;
+    q->zero_w = zero_w;
+    q->zero_y = zero_y;
     set_multiplier(q, multiplier);
-    return ask(bench, q, out, err);
+    return ask(e, q, out);
 }
 
-static enum nd_status find_ratio(struct nd_bench *bench, struct nd_weight_fingerprint *out,
-                                 struct nd_error *err)
+static void find_ratio(struct nd_experiment *e, struct nd_weights *w)
 {
     static const struct {
         float mantissa;
@@ -139,20 +77,15 @@ static enum nd_status find_ratio(struct nd_bench *bench, struct nd_weight_finger
                   {1.7320508F, -12, 0, 77},
                   {1.6180340F, -12, GREATEST_CODE, 150}};
     enum { N_CHOSEN = sizeof chosen / sizeof chosen[0] };
-    struct question questions[N_CHOSEN] = {{.weights = NULL}};
     struct nd_weight_answers answers[N_CHOSEN];
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && !out->has_failed && i < N_CHOSEN; i++) {
-        status = ask_equal(bench, ldexp((double)chosen[i].mantissa, chosen[i].exponent), chosen[i].zero_w,
-                           chosen[i].zero_y, &questions[i], out, err);
-        answers[i] = questions[i].answers;
-        out->n_codes += (uint64_t)GREATEST_CODE * EQUAL_ROWS;
+    bool has_answers = true;
+    for (size_t i = 0; has_answers && i < N_CHOSEN; i++) {
+        has_answers = ask_equal(e, ldexp((double)chosen[i].mantissa, chosen[i].exponent), chosen[i].zero_w,
+                                chosen[i].zero_y, &answers[i]);
+        w->n_codes += (uint64_t)GREATEST_CODE * EQUAL_ROWS;
     }
-    if (status == ND_OK && !out->has_failed)
-        status = nd_weight_solve_ratio(&out->rest, answers, N_CHOSEN, &out->found, err);
-    for (size_t i = 0; i < N_CHOSEN; i++)
-        deinit_question(&questions[i]);
-    return status;
+    if (has_answers)
+        nd_experiment_check(e, nd_weight_solve_ratio(&w->rest, answers, N_CHOSEN, &w->found, e->err));
 }
 
 /* ---- one great weight and another ---- */
@@ -160,43 +93,39 @@ static enum nd_status find_ratio(struct nd_bench *bench, struct nd_weight_finger
 enum { SPLIT = 9, TABLE_TERMS = SPLIT + 8, TABLE_ROWS = 384, MOST_TABLES = 8 };
 
 struct tables {
-    struct question items[MOST_TABLES];
+    struct nd_weight_answers items[MOST_TABLES];
     size_t n;
 };
 
 /* A column for each code behind a great weight, of the code `great`. */
-static enum nd_status ask_table(struct nd_bench *bench, int64_t zero_w, int64_t great, struct tables *tables,
-                                struct nd_weight_fingerprint *out, struct nd_error *err)
+static void ask_table(struct nd_experiment *e, int64_t zero_w, int64_t great, struct tables *tables)
 {
-    struct question *q = &tables->items[tables->n++];
+    struct nd_columns *q = nd_columns_make(e, TABLE_ROWS, TABLE_TERMS, GREATEST_CODE + 1);
     uint64_t seed = 4711 + (uint64_t)great;
-    enum nd_status status = init_question(q, TABLE_ROWS, TABLE_TERMS, GREATEST_CODE + 1, err);
-    if (status != ND_OK)
-        return status;
+    if (q == NULL)
+        return;
     for (size_t i = 0; i < (size_t)TABLE_TERMS * TABLE_ROWS; i++)
         q->x[i] = (uint8_t)nd_random_next(&seed);
     for (size_t i = 0; i < (size_t)(GREATEST_CODE + 1) * TABLE_TERMS; i++)
         q->weights[i] = (int16_t)(i % TABLE_TERMS < SPLIT ? great : (int64_t)(i / TABLE_TERMS));
-    q->answers.about.zero_w = zero_w;
-    q->answers.about.zero_y = 128;
+    q->zero_w = zero_w;
+    q->zero_y = 128;
     set_multiplier(q, 0x1.1cp-10);
-    return ask(bench, q, out, err);
+    tables->n += ask(e, q, &tables->items[tables->n]);
 }
 
-static enum nd_status solve_table(const struct tables *tables, struct nd_weight_fingerprint *out,
-                                  struct nd_error *err)
+static void solve_table(struct nd_experiment *e, const struct tables *tables, struct nd_weights *w)
 {
-    struct nd_weight_answers answers[MOST_TABLES];
-    out->n_entries = 0;
-    for (size_t i = 0; i < tables->n; i++) {
-        answers[i] = tables->items[i].answers;
-        for (size_t c = 0; c <= GREATEST_CODE && out->found.n_programs > 0; c++) {
+    if (!nd_experiment_goes_on(e))
+        return;
+    w->n_entries = 0;
+    for (size_t i = 0; i < tables->n; i++)
+        for (size_t c = 0; c <= GREATEST_CODE && w->found.n_programs > 0; c++) {
             const struct nd_weight_entry entry =
-                nd_weight_read_entry(&out->rest, &out->found.programs[0], &answers[i], SPLIT, c);
-            out->n_entries += entry.is_known && entry.high <= entry.low;
+                nd_weight_read_entry(&w->rest, &w->found.programs[0], &tables->items[i], SPLIT, c);
+            w->n_entries += entry.is_known && entry.high <= entry.low;
         }
-    }
-    return nd_weight_solve_table(&out->rest, answers, tables->n, SPLIT, &out->found, err);
+    nd_experiment_check(e, nd_weight_solve_table(&w->rest, tables->items, tables->n, SPLIT, &w->found, e->err));
 }
 
 /* How many weights become something else under some program that is left, next to a great one. */
@@ -208,8 +137,7 @@ static size_t count_disputed(const struct nd_weight_findings *found, double grea
             const struct nd_weight_program *a = &found->programs[0], *b = &found->programs[p];
             double x = nd_weight_code(a, nd_weight_ratio(a, 0, great), w),
                    y = nd_weight_code(b, nd_weight_ratio(b, 0, great), w);
-            if (x < y || x > y)
-                n++;
+            n += x < y || x > y;
         }
     return n;
 }
@@ -228,134 +156,175 @@ static double choose_great(const struct nd_weight_findings *found)
 }
 
 /* First some; then those on which what is left disagrees most, while there are any. */
-static enum nd_status find_table(struct nd_bench *bench, struct nd_weight_fingerprint *out,
-                                 struct nd_error *err)
+static void find_table(struct nd_experiment *e, struct nd_weights *w)
 {
     static const struct {
         int64_t zero_w, great;
     } chosen[] = {{0, 255}, {255, 0}, {0, 190}, {60, 255}};
-    enum { N_CHOSEN = sizeof chosen / sizeof chosen[0] };
-    struct tables *tables = nd_calloc(1, sizeof *tables);
-    enum nd_status status = tables != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && !out->has_failed && i < N_CHOSEN; i++)
-        status = ask_table(bench, chosen[i].zero_w, chosen[i].great, tables, out, err);
-    if (status == ND_OK && !out->has_failed)
-        status = solve_table(tables, out, err);
-    while (status == ND_OK && !out->has_failed && tables->n < MOST_TABLES && out->found.n_programs > 1) {
-        double great = choose_great(&out->found);
+    struct tables tables = {.n = 0};
+    for (size_t i = 0; i < sizeof chosen / sizeof chosen[0]; i++)
+        ask_table(e, chosen[i].zero_w, chosen[i].great, &tables);
+    solve_table(e, &tables, w);
+    while (nd_experiment_goes_on(e) && tables.n < MOST_TABLES && w->found.n_programs > 1) {
+        double great = choose_great(&w->found);
         if (great < 1)
             break;
-        status = ask_table(bench, 0, (int64_t)great, tables, out, err);
-        if (status == ND_OK && !out->has_failed)
-            status = solve_table(tables, out, err);
+        ask_table(e, 0, (int64_t)great, &tables);
+        solve_table(e, &tables, w);
     }
-    for (size_t i = 0; tables != NULL && i < tables->n; i++)
-        deinit_question(&tables->items[i]);
-    free(tables);
-    return status;
 }
 
 /* ---- fresh codes ---- */
 
-enum { FRESH_ROWS = 256, FRESH_TERMS = 64, FRESH_COLUMNS = 128, N_FRESH_MODELS = 4 };
+enum { FRESH_ROWS = 256, FRESH_TERMS = 64, FRESH_COLUMNS = 128 };
 enum { FRESH_CODES = FRESH_ROWS * FRESH_COLUMNS };
 
-static enum nd_status ask_fresh(struct nd_bench *bench, int64_t zero_w, uint64_t *seed, struct question *q,
-                                struct nd_weight_fingerprint *out, struct nd_error *err)
+struct fresh {
+    const struct nd_requantise *rest;
+    struct nd_weight_answers answers;
+    double *w8, *r, *sums; /* room for what becomes of them */
+};
+
+static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64_t *seed)
 {
-    enum nd_status status = init_question(q, FRESH_ROWS, FRESH_TERMS, FRESH_COLUMNS, err);
-    if (status != ND_OK)
-        return status;
-    for (size_t i = 0; i < (size_t)FRESH_ROWS * FRESH_TERMS; i++)
-        q->x[i] = (uint8_t)nd_random_next(seed);
-    for (size_t i = 0; i < (size_t)FRESH_COLUMNS * FRESH_TERMS; i++)
-        q->weights[i] = (int16_t)(nd_random_next(seed) % 256);
-    struct nd_columns *about = &q->answers.about;
-    about->zero_x = (int64_t)nd_random_between(seed, 120, 136);
-    about->zero_w = zero_w;
-    about->zero_y = (int64_t)nd_random_between(seed, 90, 160);
-    about->scale_x = (float)nd_random_between(seed, 0.01, 0.04);
-    q->scale_w = (float)nd_random_between(seed, 0.004, 0.012);
-    about->scale_y = about->scale_x * q->scale_w * (float)nd_random_between(seed, 700, 1500);
-    return ask(bench, q, out, err);
+    static const int64_t zeros_w[] = {0, 231, 44, 128};
+    struct fresh *f = context;
+    struct nd_columns *q = nd_columns_make(e, FRESH_ROWS, FRESH_TERMS, FRESH_COLUMNS);
+    f->w8 = nd_experiment_alloc(e, FRESH_COLUMNS * FRESH_TERMS, sizeof *f->w8);
+    f->r = nd_experiment_alloc(e, FRESH_COLUMNS, sizeof *f->r);
+    f->sums = nd_experiment_alloc(e, FRESH_CODES, sizeof *f->sums);
+    if (!nd_experiment_goes_on(e))
+        return 0;
+    for (size_t k = 0; k < (size_t)FRESH_ROWS * FRESH_TERMS; k++)
+        q->x[k] = (uint8_t)nd_random_next(seed);
+    for (size_t k = 0; k < (size_t)FRESH_COLUMNS * FRESH_TERMS; k++)
+        q->weights[k] = (int16_t)(nd_random_next(seed) % 256);
+    q->zero_x = (int64_t)nd_random_between(seed, 120, 136);
+    q->zero_w = zeros_w[i];
+    q->zero_y = (int64_t)nd_random_between(seed, 90, 160);
+    q->scale_x = (float)nd_random_between(seed, 0.01, 0.04);
+    q->scales_w[0] = (float)nd_random_between(seed, 0.004, 0.012);
+    q->scale_y = q->scale_x * q->scales_w[0] * (float)nd_random_between(seed, 700, 1500);
+    return ask(e, q, &f->answers) ? FRESH_CODES : 0;
 }
 
-/* w8, r and sums have room for the question. */
-static uint64_t count_right(const struct question *q, const struct nd_requantise *rest,
-                            const struct nd_weight_program *p, double *w8, double *r, double *sums)
+static uint64_t count_right(const void *context, const void *program)
 {
+    const struct fresh *f = context;
+    const struct nd_weight_answers *a = &f->answers;
     uint64_t right = 0;
-    nd_weight_fit(p, q->w, FRESH_COLUMNS, FRESH_TERMS, w8, r);
-    nd_columns_sum(&q->answers.about, q->x, w8, sums);
-    for (size_t c = 0; c < FRESH_COLUMNS; c++) {
+    nd_weight_fit(program, a->w, FRESH_COLUMNS, FRESH_TERMS, f->w8, f->r);
+    nd_columns_sum(&a->about, f->w8, f->sums);
+    for (size_t i = 0; i < FRESH_CODES; i++) {
         const struct nd_requantiser s =
-            nd_requantise_prepare(rest, q->answers.multiplier * r[c], (double)q->answers.about.zero_y);
-        for (size_t i = c * FRESH_ROWS; i < (c + 1) * FRESH_ROWS; i++)
-            right += nd_requantise_code(&s, sums[i], 0, GREATEST_CODE) == q->codes[i];
+            nd_requantise_prepare(f->rest, a->multiplier * f->r[i / FRESH_ROWS], (double)a->about.zero_y);
+        right += nd_requantise_code(&s, f->sums[i], 0, GREATEST_CODE) == a->codes[i];
     }
     return right;
 }
 
-static enum nd_status confirm(struct nd_bench *bench, struct nd_weight_fingerprint *out, struct nd_error *err)
+static const struct nd_confirmation confirmation = {
+    .n_models = 4, .seed = 20261124, .ask = ask_fresh, .count_right = count_right};
+
+bool nd_weights_are_known(const struct nd_experiment *e, const struct nd_weights *w)
 {
-    static const int64_t zeros_w[N_FRESH_MODELS] = {0, 231, 44, 128};
-    uint64_t seed = 20261124, *n_right = nd_calloc(out->found.n_programs, sizeof *n_right);
-    double *w8 = nd_calloc((size_t)FRESH_COLUMNS * FRESH_TERMS, sizeof *w8),
-           *r = nd_calloc(FRESH_COLUMNS, sizeof *r), *sums = nd_calloc(FRESH_CODES, sizeof *sums);
-    bool has_room = n_right != NULL && w8 != NULL && r != NULL && sums != NULL;
-    enum nd_status status = has_room ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && !out->has_failed && i < N_FRESH_MODELS; i++) {
-        struct question q;
-        status = ask_fresh(bench, zeros_w[i], &seed, &q, out, err);
-        for (size_t p = 0; status == ND_OK && !out->has_failed && p < out->found.n_programs; p++)
-            n_right[p] += count_right(&q, &out->rest, &out->found.programs[p], w8, r, sums);
-        out->n_fresh += FRESH_CODES;
-        deinit_question(&q);
+    return w->has_rest && nd_experiment_is_confirmed(e, w->found.n_programs);
+}
+
+void nd_weights_take(struct nd_experiment *e, struct nd_weights *out)
+{
+    struct nd_linear linear;
+    *out = (struct nd_weights){.has_rest = false};
+    nd_linear_take(e, ND_FORM_CONV, &linear); /* sums of weights that fit */
+    out->has_rest = nd_experiment_is_confirmed(e, linear.found.n_programs);
+    if (!out->has_rest || !nd_experiment_goes_on(e))
+        return;
+    out->rest = linear.found.programs[0];
+    struct fresh fresh = {.rest = &out->rest};
+    find_ratio(e, out);
+    find_table(e, out);
+    nd_experiment_own(e, out->found.programs);
+    nd_experiment_confirm(e, &confirmation, &fresh, ND_LEFT(&out->found));
+}
+
+/* ---- what is said of it ---- */
+
+/* Of the first program, which stands for all that are left. */
+static void describe(struct nd_experiment *e, json_t *out, const struct nd_weights *w)
+{
+    static const char *const scopes[] = {"stay what they are", "a column", "the tensor"};
+    const struct nd_weight_program *p = &w->found.programs[0];
+    char buf[ND_REQUANTISE_NAME_BYTES];
+    nd_tell_text(e, out, "fits", scopes[p->scope]);
+    nd_tell_text(e, out, "requantises", nd_requantise_name(&w->rest, buf));
+    if (p->scope == ND_WEIGHTS_STAY)
+        return;
+    nd_tell_int(e, out, "lowest", (int64_t)p->lowest);
+    nd_tell_int(e, out, "greatest", (int64_t)p->greatest);
+    nd_tell_bool(e, out, "only_where_needed", !p->is_always);
+    nd_tell_rounding(e, out, "rounding", p->rounding);
+    if (p->r_bits != ND_MULTIPLIER_EXACT) {
+        nd_tell_int(e, out, "ratio_bits", p->r_bits);
+        nd_tell_rounding(e, out, "ratio_rounding", p->r_rounding);
     }
-    if (status == ND_OK && !out->has_failed)
-        out->found.n_programs = nd_fresh_keep_best(out->found.programs, sizeof *out->found.programs,
-                                                   out->found.n_programs, n_right, &out->n_right);
-    free(n_right);
-    free(w8);
-    free(r);
-    free(sums);
-    return status;
+    if (p->factor_bits != ND_MULTIPLIER_EXACT) {
+        nd_tell_int(e, out, "factor_bits", p->factor_bits);
+        nd_tell_rounding(e, out, "factor_rounding", p->factor_rounding);
+    }
 }
 
-/* The program that requantises sums of weights that fit. */
-static enum nd_status find_rest(struct nd_bench *bench, struct nd_weight_fingerprint *out, struct nd_error *err)
+#define FIELD(member) ND_FIELD(struct nd_weight_program, member)
+static const struct nd_issue issues[] = {
+    {"the bits of the ratio and its rounding",
+     "columns of equal weights under more multipliers",
+     {FIELD(r_bits), FIELD(r_rounding)}},
+    {"the factor of the weights and its rounding",
+     "none of 8-bit codes where all give the same weights; else more great weights",
+     {FIELD(factor_bits), FIELD(factor_rounding), FIELD(rounding)}},
+    {"what the ratio is taken of",
+     "more columns of equal weights",
+     {FIELD(scope), FIELD(is_always), FIELD(lowest), FIELD(greatest)}},
+    {NULL, NULL, {{0}}}};
+
+static void tell(struct nd_experiment *e, const struct nd_weights *w, json_t *entries)
 {
-    struct nd_linear_fingerprint linear;
-    enum nd_status status = nd_linear_fingerprint_take(bench, ND_FORM_CONV, &linear, err);
-    if (status != ND_OK)
-        return status;
-    memcpy(out->provider, linear.provider, sizeof out->provider);
-    out->is_on_npu = linear.is_on_npu;
-    out->has_failed = linear.has_failed;
-    out->failure.failure = linear.failure;
-    out->failure.has_failed = linear.has_failed;
-    out->has_rest = nd_linear_fingerprint_is_confirmed(&linear);
-    if (out->has_rest)
-        out->rest = linear.found.programs[0];
-    nd_linear_fingerprint_deinit(&linear);
-    return ND_OK;
+    enum { MOST_NAMES = 4 };
+    char buf[ND_WEIGHT_NAME_BYTES];
+    const struct nd_weight_findings *found = &w->found;
+    bool is_known = nd_weights_are_known(e, w);
+    json_t *entry = nd_experiment_tell(e, entries, is_known);
+    if (entry == NULL)
+        return;
+    if (!w->has_rest) {
+        nd_tell_undecided(e, entry, "the weights",
+                          "a known program for sums of weights that fit: section linear-u8");
+        return;
+    }
+    nd_tell_counts(e, entry,
+                   ND_COUNTS({"codes", w->n_codes}, {"deciding", found->n_deciding}, {"wrong", found->n_wrong},
+                             {"weights_read", w->n_entries}, {"programs_left", found->n_programs},
+                             {"fresh", e->n_fresh}, {"right", e->n_right}));
+    nd_tell_listed(e, entry, "programs", NULL);
+    for (size_t i = 0; i < found->n_programs && i < MOST_NAMES; i++)
+        nd_tell_listed(e, entry, "programs", nd_weight_name(&found->programs[i], buf));
+    if (found->n_programs == 0)
+        nd_tell_unknown(e, entry);
+    else if (is_known)
+        describe(e, nd_tell_object(e, entry, "parameters"), w);
+    nd_tell_issues(e, entry, issues, found->programs, found->n_programs, sizeof *found->programs);
 }
 
-enum nd_status nd_weight_fingerprint_take(struct nd_bench *bench, struct nd_weight_fingerprint *out,
-                                          struct nd_error *err)
+static void take_subject(struct nd_experiment *e, int kind, json_t *entries)
 {
-    struct nd_weight_fingerprint f = {.is_on_npu = true};
-    enum nd_status status = find_rest(bench, &f, err);
-    bool goes_on = status == ND_OK && !f.has_failed && f.has_rest;
-    if (goes_on)
-        status = find_ratio(bench, &f, err);
-    if (goes_on && status == ND_OK && !f.has_failed)
-        status = find_table(bench, &f, err);
-    if (goes_on && status == ND_OK && !f.has_failed && f.found.n_programs > 0)
-        status = confirm(bench, &f, err);
-    if (status == ND_OK)
-        *out = f;
-    else
-        nd_weight_fingerprint_deinit(&f);
-    return status;
+    struct nd_weights weights;
+    (void)kind;
+    nd_weights_take(e, &weights);
+    tell(e, &weights, entries);
+}
+
+enum nd_status nd_section_weights(struct nd_bench *bench, json_t *entries, struct nd_error *err)
+{
+    static const struct nd_subject subjects[] = {{"Conv", "u8 x u8 asymmetric -> u8", 0}};
+    return nd_experiment_take_all(bench, subjects, sizeof subjects / sizeof subjects[0], take_subject, entries,
+                                  err);
 }

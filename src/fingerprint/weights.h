@@ -73,20 +73,15 @@ enum nd_status nd_weight_solve_table(const struct nd_requantise *rest, const str
                                      size_t n_answers, size_t split, struct nd_weight_findings *found,
                                      struct nd_error *err);
 
-struct nd_weight_fingerprint {
-    bool has_failed, is_on_npu;
-    struct nd_trial_result failure; /* has no data */
-    char provider[64];
+/* What an experiment found; the programs belong to it. */
+struct nd_weights {
     bool has_rest; /* the program that requantises is known; else nothing below is */
     struct nd_requantise rest;
     struct nd_weight_findings found;
     uint64_t n_codes, n_entries; /* weights whose w8 was read off */
-    uint64_t n_fresh, n_right;
 };
-bool nd_weight_fingerprint_is_confirmed(const struct nd_weight_fingerprint *fingerprint);
-/* uint8 weights of any zero point in Conv, no bias. As nd_linear_fingerprint_take. */
-enum nd_status nd_weight_fingerprint_take(struct nd_bench *bench, struct nd_weight_fingerprint *out,
-                                          struct nd_error *err);
-void nd_weight_fingerprint_deinit(struct nd_weight_fingerprint *fingerprint);
+/* uint8 weights of any zero point in Conv, no bias. */
+void nd_weights_take(struct nd_experiment *experiment, struct nd_weights *out);
+bool nd_weights_are_known(const struct nd_experiment *experiment, const struct nd_weights *weights);
 
 #endif

@@ -55,8 +55,10 @@ static void double_precision_is_exact_then_float32(void **state)
 static void take_long(const char *uri, struct nd_long_sums *out)
 {
     open_bench(uri);
-    expect_ok(nd_long_sums_take(&bench, out, &error), &error);
-    assert_false(out->has_failed);
+    struct nd_experiment e = nd_experiment_begin(&bench, "MatMul", "u8 x u8, long sums", &error);
+    nd_long_sums_take(&e, out);
+    assert_false(e.has_failed);
+    expect_ok(nd_experiment_end(&e), &error);
     nd_device_deinit(&device);
 }
 
@@ -73,7 +75,6 @@ static void exact_integer_sums_never_end(void **state)
     assert_true(sums.has_pairs);
     assert_int_equal(sums.n_pairs, 64);
     assert_int_equal(sums.n_pairs_wrong, 0);
-    nd_long_sums_deinit(&sums);
 }
 
 static void widths_are_found(void **state)
@@ -91,7 +92,6 @@ static void widths_are_found(void **state)
         assert_true(sums.n_beyond > 0);
         assert_int_equal(is_wrapping ? sums.n_wrapped : sums.n_saturated, sums.n_beyond);
         assert_true((is_wrapping ? sums.n_saturated : sums.n_wrapped) < sums.n_beyond);
-        nd_long_sums_deinit(&sums);
     }
 }
 

@@ -43,8 +43,6 @@ enum nd_accumulator_probe {
     ND_PROBE_RANDOM,
     ND_N_ACCUMULATOR_PROBES,
 };
-/* "order", "width" ... */
-const char *nd_accumulator_probe_name(enum nd_accumulator_probe probe);
 
 struct nd_accumulator_row {
     enum nd_accumulator_probe probe;
@@ -99,13 +97,6 @@ void nd_accumulator_read(const struct nd_accumulator_battery *battery, const flo
 /* All accumulators that are tried: every type, rounding, alignment, product, flushing, overflow and output type
  * with every named order. Freed by the caller. ND_ERR_MEMORY. */
 enum nd_status nd_accumulator_family(struct nd_accumulator **items, size_t *n, struct nd_error *err);
-
-/* The 196 devices of the tests: 7 accumulators x 14 orders x flushing (all or none), output half precision.
- * Accumulators: float32, half even and to zero; half precision, half even and to zero; bfloat16; half precision
- * of rounded products; 13 fraction bits, aligned, cut toward zero. Orders: sequential, reversed, pairwise,
- * halving, lanes of 4, 8, 16, blocks of 4, 8, 16, fused by 4, 8, 16, 32. */
-enum { ND_N_ZOO_ACCUMULATORS = 7, ND_N_ZOO_ORDERS = 14, ND_N_ZOO = 196 };
-void nd_accumulator_zoo(struct nd_accumulator items[ND_N_ZOO]);
 
 struct nd_accumulator_findings {
     struct nd_accumulator_readings readings;

@@ -14,21 +14,6 @@ enum { N_TERMS = ND_BATTERY_TERMS, N_PLACES = 6, N_RANDOM_ROWS = 72, BATTERY_SEE
 static const uint8_t places[N_PLACES] = {0, 1, 5, 15, 16, 31};
 static const float big = 0x1p15F, tiny = 0x1p-14F;
 
-const char *nd_accumulator_probe_name(enum nd_accumulator_probe probe)
-{
-    static const char *const names[] = {
-        [ND_PROBE_ORDER] = "order",
-        [ND_PROBE_WIDTH] = "width",
-        [ND_PROBE_ROUNDING] = "rounding",
-        [ND_PROBE_SUBNORMAL_INPUT] = "subnormal-input",
-        [ND_PROBE_SUBNORMAL_SUM] = "subnormal-sum",
-        [ND_PROBE_RANGE] = "range",
-        [ND_PROBE_PRODUCT] = "product",
-        [ND_PROBE_RANDOM] = "random",
-    };
-    return names[probe];
-}
-
 /* A block under construction; once memory is out, rows go nowhere. */
 struct builder {
     struct nd_accumulator_block *block;

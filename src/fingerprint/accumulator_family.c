@@ -1,4 +1,4 @@
-/* The accumulators that are tried, and those of the tests. */
+/* The accumulators that are tried. */
 #include <stdlib.h>
 
 #include "fingerprint/accumulator.h"
@@ -13,53 +13,13 @@ static bool can_be_from_zero(const struct nd_accumulator *item)
 }
 
 static const struct nd_sum_order orders[] = {
-    {ND_SUM_SEQUENTIAL, 0},
-    {ND_SUM_REVERSED, 0},
-    {ND_SUM_PAIRWISE, 0},
-    {ND_SUM_HALVING, 0},
-    {ND_SUM_LANES, 4},
-    {ND_SUM_LANES, 8},
-    {ND_SUM_LANES, 16},
-    {ND_SUM_BLOCKS, 4},
-    {ND_SUM_BLOCKS, 8},
-    {ND_SUM_BLOCKS, 16},
-    {ND_SUM_FUSED, 4},
-    {ND_SUM_FUSED, 8},
-    {ND_SUM_FUSED, 16},
-    {ND_SUM_FUSED, 32},
-    /* Not of the zoo. */
-    {ND_SUM_LANES, 2},
-    {ND_SUM_TREES, 4},
-    {ND_SUM_TREES, 8},
-    {ND_SUM_TREES, 16},
-    {ND_SUM_FUSED, 2},
+    {ND_SUM_SEQUENTIAL, 0}, {ND_SUM_REVERSED, 0}, {ND_SUM_PAIRWISE, 0}, {ND_SUM_HALVING, 0},
+    {ND_SUM_LANES, 4},      {ND_SUM_LANES, 8},    {ND_SUM_LANES, 16},   {ND_SUM_BLOCKS, 4},
+    {ND_SUM_BLOCKS, 8},     {ND_SUM_BLOCKS, 16},  {ND_SUM_FUSED, 4},    {ND_SUM_FUSED, 8},
+    {ND_SUM_FUSED, 16},     {ND_SUM_FUSED, 32},   {ND_SUM_LANES, 2},    {ND_SUM_TREES, 4},
+    {ND_SUM_TREES, 8},      {ND_SUM_TREES, 16},   {ND_SUM_FUSED, 2},
 };
 enum { N_ORDERS = sizeof orders / sizeof *orders };
-
-void nd_accumulator_zoo(struct nd_accumulator items[ND_N_ZOO])
-{
-    static const struct nd_accumulator kinds[ND_N_ZOO_ACCUMULATORS] = {
-        {.sum = ND_SUM_F32, .rounding = ND_ROUND_HALF_EVEN, .extra_bits = -1},
-        {.sum = ND_SUM_F32, .rounding = ND_ROUND_TO_ZERO, .extra_bits = -1},
-        {.sum = ND_SUM_F16, .rounding = ND_ROUND_HALF_EVEN, .extra_bits = -1},
-        {.sum = ND_SUM_F16, .rounding = ND_ROUND_TO_ZERO, .extra_bits = -1},
-        {.sum = ND_SUM_BF16, .rounding = ND_ROUND_HALF_EVEN, .extra_bits = -1},
-        {.sum = ND_SUM_F16, .rounding = ND_ROUND_HALF_EVEN, .extra_bits = -1, .product = ND_SUM_F16},
-        {.sum = ND_SUM_13BITS, .rounding = ND_ROUND_TO_ZERO, .extra_bits = 0},
-    };
-    size_t n = 0;
-    for (size_t k = 0; k < ND_N_ZOO_ACCUMULATORS; k++)
-        for (size_t o = 0; o < ND_N_ZOO_ORDERS; o++)
-            for (int is_flushing = 0; is_flushing < 2; is_flushing++) {
-                struct nd_accumulator *item = &items[n++];
-                *item = kinds[k];
-                item->order = orders[o];
-                item->is_from_zero = can_be_from_zero(item);
-                item->is_flushing_inputs = item->is_flushing_sums = item->is_flushing_output = is_flushing;
-                item->output = ND_SUM_F16;
-                item->output_rounding = ND_ROUND_HALF_EVEN;
-            }
-}
 
 /* What follows the sum. */
 static void add_outputs(struct nd_sieve *list, struct nd_accumulator item)

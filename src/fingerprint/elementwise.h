@@ -95,10 +95,9 @@ struct nd_elementwise_findings {
 };
 enum { ND_ELEMENTWISE_MAX_PROGRAMS = 256 };
 
-/* All grids are of one device and operator. ND_ERR_MEMORY. *out needs deinit on success. */
+/* All grids are of one device and operator. ND_ERR_MEMORY. out->programs needs free on success. */
 enum nd_status nd_elementwise_solve(const struct nd_elementwise_grid *grids, size_t n,
                                     struct nd_elementwise_findings *out, struct nd_error *err);
-void nd_elementwise_findings_deinit(struct nd_elementwise_findings *findings);
 
 /* Scales to ask a device about: i = 0 .. ND_ELEMENTWISE_GRIDS - 1 tell structures apart for which nothing is
  * known yet (some of a product have room for a limit of D, some are ties). */

@@ -273,9 +273,3 @@ enum nd_status nd_elementwise_solve(const struct nd_elementwise_grid *grids, siz
         *out = findings;
     return status;
 }
-
-void nd_elementwise_findings_deinit(struct nd_elementwise_findings *findings)
-{
-    free(findings->programs);
-    *findings = (struct nd_elementwise_findings){0};
-}

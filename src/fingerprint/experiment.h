@@ -15,7 +15,6 @@
 #include "base/strbuf.h"
 #include "eval/rounding.h"
 #include "fingerprint/ask.h"
-#include "fingerprint/fresh.h"
 #include "fingerprint/section.h"
 
 struct nd_experiment {
@@ -77,6 +76,16 @@ void nd_experiment_digest(struct nd_experiment *experiment, const double *codes,
 void nd_experiment_add_digest(struct nd_experiment *experiment, struct nd_digest digest);
 
 /* ---- confirming ---- */
+
+/* Fewer fresh codes confirm nothing, nor does a smaller share of right ones. */
+enum { ND_CONFIRMING_CODES = 100000 };
+#define ND_CONFIRMING_SHARE 0.999
+bool nd_fresh_is_enough(uint64_t n_fresh, uint64_t n_right);
+
+/* Of n programs, of which program i gave n_right[i] fresh codes, only those that gave the most stay, in their
+ * order, at the front. How many; *most is what they gave, 0 without any. */
+size_t nd_fresh_keep_best(void *programs, size_t program_bytes, size_t n, const uint64_t *n_right,
+                          uint64_t *most);
 
 struct nd_confirmation {
     size_t n_models;

@@ -264,9 +264,3 @@ enum nd_status nd_mean_solve(const struct nd_mean_sample *samples, size_t n, boo
         *out = findings;
     return status;
 }
-
-void nd_mean_findings_deinit(struct nd_mean_findings *findings)
-{
-    free(findings->programs);
-    *findings = (struct nd_mean_findings){0};
-}

@@ -50,11 +50,10 @@ struct nd_mean_findings {
     uint64_t n_nearest_wrong;
 };
 
-/* All samples are of windows of one shape, and of one is_max. The granule is tried from 0 to 6 bits. *out needs
- * deinit on success. ND_ERR_MEMORY. */
+/* All samples are of windows of one shape, and of one is_max. The granule is tried from 0 to 6 bits.
+ * out->programs needs free on success. ND_ERR_MEMORY. */
 enum nd_status nd_mean_solve(const struct nd_mean_sample *samples, size_t n, bool may_be_staged,
                              struct nd_mean_findings *out, struct nd_error *err);
-void nd_mean_findings_deinit(struct nd_mean_findings *findings);
 
 uint64_t nd_mean_count_wrong(const struct nd_mean_program *program, const struct nd_mean_sample *samples,
                              size_t n, uint64_t enough);

@@ -246,9 +246,3 @@ enum nd_status nd_staircase_solve(const struct nd_staircase *staircases, size_t 
         *out = findings;
     return status;
 }
-
-void nd_staircase_findings_deinit(struct nd_staircase_findings *findings)
-{
-    free(findings->programs);
-    *findings = (struct nd_staircase_findings){0};
-}

@@ -44,11 +44,10 @@ struct nd_staircase_findings {
     uint64_t n_nearest_wrong;
 };
 
-/* All staircases are of one device and operator. *out needs nd_staircase_findings_deinit on success only.
+/* All staircases are of one device and operator. out->programs needs free on success only.
  * ND_ERR_MEMORY. */
 enum nd_status nd_staircase_solve(const struct nd_staircase *staircases, size_t n,
                                   struct nd_staircase_findings *out, struct nd_error *err);
-void nd_staircase_findings_deinit(struct nd_staircase_findings *findings);
 
 /* Multipliers whose staircases tell programs apart: first some for which nothing is known yet (powers of two,
  * where all thresholds are ties; above 1/4, where a granule would be a fraction; generic ones); then, with what

@@ -7,16 +7,58 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "fingerprint/accumulator.h"
 
 enum { ZOO_TERMS = ND_BATTERY_TERMS, ZOO_BLOCK_ROWS = 512 };
 
+/* The 196 devices of the tests: 7 accumulators x 14 orders x flushing (all or none), output half precision.
+ * Accumulators: float32, half even and to zero; half precision, half even and to zero; bfloat16; half precision
+ * of rounded products; 13 fraction bits, aligned, cut toward zero. Orders: sequential, reversed, pairwise,
+ * halving, lanes of 4, 8, 16, blocks of 4, 8, 16, fused by 4, 8, 16, 32. */
+enum { ND_N_ZOO_ACCUMULATORS = 7, ND_N_ZOO_ORDERS = 14, ND_N_ZOO = 196 };
+/* Whether it matters that the first product is rounded: not where it is already, and not by adders of many. */
+static inline bool zoo_can_be_from_zero(const struct nd_accumulator *item)
+{
+    bool is_short = item->sum != ND_SUM_EXACT && item->sum != ND_SUM_F32;
+    return is_short && item->product != item->sum &&
+           (item->order.kind != ND_SUM_FUSED || item->order.width == 2);
+}
+
+static inline void nd_accumulator_zoo(struct nd_accumulator items[ND_N_ZOO])
+{
+    static const struct nd_accumulator kinds[ND_N_ZOO_ACCUMULATORS] = {
+        {.sum = ND_SUM_F32, .rounding = ND_ROUND_HALF_EVEN, .extra_bits = -1},
+        {.sum = ND_SUM_F32, .rounding = ND_ROUND_TO_ZERO, .extra_bits = -1},
+        {.sum = ND_SUM_F16, .rounding = ND_ROUND_HALF_EVEN, .extra_bits = -1},
+        {.sum = ND_SUM_F16, .rounding = ND_ROUND_TO_ZERO, .extra_bits = -1},
+        {.sum = ND_SUM_BF16, .rounding = ND_ROUND_HALF_EVEN, .extra_bits = -1},
+        {.sum = ND_SUM_F16, .rounding = ND_ROUND_HALF_EVEN, .extra_bits = -1, .product = ND_SUM_F16},
+        {.sum = ND_SUM_13BITS, .rounding = ND_ROUND_TO_ZERO, .extra_bits = 0},
+    };
+    static const struct nd_sum_order orders[ND_N_ZOO_ORDERS] = {
+        {ND_SUM_SEQUENTIAL, 0}, {ND_SUM_REVERSED, 0}, {ND_SUM_PAIRWISE, 0}, {ND_SUM_HALVING, 0},
+        {ND_SUM_LANES, 4},      {ND_SUM_LANES, 8},    {ND_SUM_LANES, 16},   {ND_SUM_BLOCKS, 4},
+        {ND_SUM_BLOCKS, 8},     {ND_SUM_BLOCKS, 16},  {ND_SUM_FUSED, 4},    {ND_SUM_FUSED, 8},
+        {ND_SUM_FUSED, 16},     {ND_SUM_FUSED, 32},
+    };
+    size_t n = 0;
+    for (size_t k = 0; k < ND_N_ZOO_ACCUMULATORS; k++)
+        for (size_t o = 0; o < ND_N_ZOO_ORDERS; o++)
+            for (int is_flushing = 0; is_flushing < 2; is_flushing++) {
+                struct nd_accumulator *item = &items[n++];
+                *item = kinds[k];
+                item->order = orders[o];
+                item->is_from_zero = zoo_can_be_from_zero(item);
+                item->is_flushing_inputs = item->is_flushing_sums = item->is_flushing_output = is_flushing;
+                item->output = ND_SUM_F16;
+                item->output_rounding = ND_ROUND_HALF_EVEN;
+            }
+}
+
 static inline uint64_t zoo_random(uint64_t *state)
 {
-    uint64_t z = *state += 0x9e3779b97f4a7c15U;
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9U;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebU;
-    return z ^ z >> 31;
+    return nd_splitmix_next(state);
 }
 
 /* A power of two and a half more, of exponents low to high. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fingerprint/fresh.h"
+#include "fingerprint/experiment.h"
 #include "fingerprint/staircase.h"
 
 static uint64_t seed = 20261121;
@@ -182,7 +182,7 @@ static void solve(const struct nd_requantise *truth, struct study *study, struct
     size_t n = nd_staircase_next_multipliers(found, multipliers);
     if (n == 0)
         return;
-    nd_staircase_findings_deinit(found);
+    free(found->programs);
     add_staircases(study, truth, multipliers, n);
     assert_int_equal(nd_staircase_solve(study->staircases, study->n, found, NULL), ND_OK);
 }
@@ -205,7 +205,7 @@ static void check_solving(const char *name, size_t *n_single)
         assert_true(is_equal_elsewhere(&truth, &found.programs[0]));
         (*n_single)++;
     }
-    nd_staircase_findings_deinit(&found);
+    free(found.programs);
     free_study(&study);
 }
 
@@ -252,7 +252,7 @@ static void foreign_arithmetic_leaves_nothing(void **state)
     assert_int_equal(nd_staircase_solve(study.staircases, study.n, &found, NULL), ND_OK);
     assert_int_equal(found.n_programs, 0);
     assert_int_equal(found.n_rising, study.n - 1);
-    nd_staircase_findings_deinit(&found);
+    free(found.programs);
     free_study(&study);
 }
 

@@ -1,6 +1,6 @@
 /* The sections of a datasheet. fingerprint.c has the list of them; each one makes experiments (experiment.h).
  *
- * A section gives an array of entries, one for each operator that it looked at (DATASHEET.md):
+ * A section gives an array of entries, one for each operator that it looked at (docs/reference/datasheet.md):
  *
  *     "operator", "types"    what was asked, such as "MatMul" and "u8 x u8 -> u8"
  *     "verdict"              "identified": one program, or several that give the same codes wherever they were

@@ -10,11 +10,13 @@ extern "C" {
 
 /* ---- the golden store ----
  *
- * A folder of accepted captures, described in docs/reference/store.md. Every function that judges gives its
- * report as JSON text (indented, final newline, the caller frees it): what `npudiff golden --json` prints. The
- * member "problems" of a report lists entries that are damaged or of another format version; they are skipped,
- * and nothing is changed about them. A report is made also when there are such. Reading takes no lock and
- * writes nothing; writing waits for other writers. One store belongs to one thread at a time. */
+ * A folder of accepted captures, described in docs/reference/store.md. Entries that are damaged or of another
+ * format version are skipped, and nothing is changed about them: nd_golden_problem lists them. Reading takes no
+ * lock and writes nothing; writing waits for other writers. One store belongs to one thread at a time.
+ *
+ * What is found is a struct. Its texts and arrays live until its _deinit, which the caller calls after success
+ * only; they need no store. Texts that are not known are "". npudiff/report.h writes all of them as JSON and as
+ * text. */
 
 struct nd_golden;
 
@@ -28,6 +30,31 @@ ND_PUBLIC void nd_golden_close(struct nd_golden **store);
 ND_PUBLIC size_t nd_golden_n_entries(const struct nd_golden *store);
 ND_PUBLIC size_t nd_golden_n_problems(const struct nd_golden *store);
 
+/* An entry that was skipped. Borrowed, until the store is written to or closed. */
+struct nd_golden_problem {
+    const char *object; /* its path in the store */
+    const char *problem;
+};
+ND_PUBLIC struct nd_golden_problem nd_golden_problem(const struct nd_golden *store, size_t i);
+
+/* One entry in a few words. */
+struct nd_golden_entry {
+    char id[65]; /* SHA-256 of its file */
+    const char *label, *date, *chipset, *sdk, *model, *status;
+    const char *kept; /* "full", "digest", or "missing" when the capture that it kept is gone */
+    const char *accepted_by, *note;
+    size_t n_probes, n_edges;
+    /* How it was captured. */
+    const char *uri, *edges;
+    bool has_prefixes, allows_fallback;
+    void *owner; /* of the texts */
+};
+ND_PUBLIC void nd_golden_entry_deinit(struct nd_golden_entry *entry);
+
+/* Entry i < nd_golden_n_entries, by date, label and id. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_golden_entry(const struct nd_golden *store, size_t i, struct nd_golden_entry *out,
+                                         struct nd_error *err);
+
 /* How a capture is accepted. Texts are nullable and borrowed. */
 struct nd_golden_acceptance {
     size_t struct_size; /* sizeof(struct nd_golden_acceptance) */
@@ -36,52 +63,168 @@ struct nd_golden_acceptance {
     bool digest_only; /* keep no copy of the capture itself */
 };
 
-/* Verifies a capture (as `npudiff verify` does) and adds it; a capture that is equal to an entry in its axes,
- * its digests and its failure adds nothing ("is_new" false), but for the copy that a digest-only entry lacks.
- * The store then holds what other writers added, too. ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST): the capture is
- * damaged.
+struct nd_golden_added {
+    const char *capture; /* as it was given; borrowed from the caller */
+    bool is_new;
+    struct nd_golden_entry entry; /* ends with nd_golden_entry_deinit */
+};
+
+/* Verifies a capture (as `npudiff verify` does) and adds it. A capture that is equal to an entry in its axes,
+ * its digests and its failure adds nothing (is_new false), but for the copy that a digest-only entry lacks. The
+ * store then holds what other writers added, too. ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST): the capture is damaged.
  */
 ND_PUBLIC enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
-                                       const struct nd_golden_acceptance *how, char **json,
+                                       const struct nd_golden_acceptance *how, struct nd_golden_added *out,
                                        struct nd_error *err);
 
-ND_PUBLIC enum nd_status nd_golden_list(const struct nd_golden *store, char **json, struct nd_error *err);
+/* A key of an axis that is not the same: docs/reference/store.md, "Axes". */
+struct nd_golden_change {
+    const char *axis, *key;
+    const char *ref, *test;   /* NULL: that side lacks it */
+    const char *follows_from; /* the axis whose change explains it; NULL: none */
+};
 
-/* Holds a capture against the entry that differs in the fewest axes. *exit_code: same; differs (with at most
- * one axis changed, or blame); inconclusive (two axes changed, and what differs cannot be blamed on either);
- * not comparable (no entry of that model and probe, or the capture equals one that cannot be right: verdict
- * "reference broken"); device failed. */
+/* An edge that differs. */
+struct nd_golden_edge {
+    const char *name, *op_types;
+    size_t index; /* among those of the entry, in graph order */
+    size_t n_probes;
+    const char **probes; /* on which it differs */
+    /* By how much, over these probes; the numbers stand only where it is known. */
+    bool is_known;
+    bool has_lsb;   /* integers */
+    bool has_error; /* some difference is a number */
+    uint64_t n_elems, n_differing, max_lsb;
+    double max_abs; /* real units */
+};
+
+enum { ND_GOLDEN_N_AXES = 6 };
+struct nd_golden_names {
+    size_t n;
+    const char **items;
+};
+
+/* How a capture, or another entry, stands to an entry. */
+struct nd_golden_difference {
+    size_t n_axes;
+    const char *axes[ND_GOLDEN_N_AXES]; /* those that differ; static */
+    size_t n_changes;
+    struct nd_golden_change *changes;
+    bool is_same_model;
+    bool is_same_chipset;          /* the SM number, or what stands for it */
+    bool is_same_end;              /* both complete, or failed alike */
+    struct nd_golden_names probes; /* of both, with the same inputs */
+    size_t n_edges;                /* of the entry */
+    size_t n_equal;
+    size_t n_different;
+    struct nd_golden_edge *different; /* in graph order */
+    struct nd_golden_names missing;   /* edges that only the entry has */
+    struct nd_golden_names extra;     /* edges that it lacks */
+    void *owners[3];                  /* of the texts */
+};
+
+/* Why a device failed. */
+struct nd_golden_failure {
+    bool has_failed;
+    const char *stage;
+    const char *message; /* NULL in a bundle */
+    int64_t code;        /* of the error: ND-<code> */
+};
+
+struct nd_golden_check {
+    /* "same", "differs", "failed", "inconclusive", "reference broken", "not comparable". Static. */
+    const char *verdict;
+    enum nd_exit exit_code;
+    const char *capture; /* as it was given, borrowed from the caller; NULL of nd_golden_diff */
+    bool has_entry; /* false: the store has none of that model and these probes, and what follows is empty */
+    struct nd_golden_entry entry;
+    struct nd_golden_entry test; /* of nd_golden_diff only */
+    struct nd_golden_difference difference;
+    size_t n_blamed;
+    const char *blamed[ND_GOLDEN_N_AXES]; /* axes; static */
+    struct nd_golden_failure failure;     /* of the test */
+    char *broken;                         /* why the entry, or both, cannot be right; NULL: nothing says so */
+    char *test_broken;                    /* of nd_golden_diff: why the second entry cannot be right, or NULL */
+};
+ND_PUBLIC void nd_golden_check_deinit(struct nd_golden_check *check);
+
+/* Holds a capture against the entry that differs in the fewest axes. out->exit_code: same; differs (with at
+ * most one axis changed, or blame); inconclusive (two axes changed, and what differs cannot be blamed on
+ * either); not comparable (no entry of that model and probe, or the capture equals one that cannot be right:
+ * verdict "reference broken"); device failed. */
 ND_PUBLIC enum nd_status nd_golden_check(const struct nd_golden *store, const char *capture, bool blame,
-                                         char **json, enum nd_exit *exit_code, struct nd_error *err);
+                                         struct nd_golden_check *out, struct nd_error *err);
 
-/* Two entries by a label, or by an unambiguous start of the name or label. "broken" and "test_broken" say why the
- * first and the second cannot be right (null: nothing says so, or the entry keeps no values); what is equal to a
- * broken first entry, or differs from it, has the verdict "reference broken" and is not comparable.
- * ND_ERR_NOT_FOUND (ND_E_STORE_ENTRY): none, or several. */
+/* Two entries by a label, or by an unambiguous start of the name or label. What is equal to a broken first
+ * entry, or differs from it, has the verdict "reference broken" and is not comparable. ND_ERR_NOT_FOUND
+ * (ND_E_STORE_ENTRY): none, or several. */
 ND_PUBLIC enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, const char *test,
-                                        char **json, enum nd_exit *exit_code, struct nd_error *err);
+                                        struct nd_golden_check *out, struct nd_error *err);
 
-/* What to capture again with another runtime: {"cells": [{"id", "uri", "chipset", "edges", "prefixes",
- * "fallback_allowed", ...}]}, the newest entry of each chipset, of this model, whose runtime is another. */
+struct nd_golden_plan {
+    size_t n;
+    struct nd_golden_entry *entries;
+};
+ND_PUBLIC void nd_golden_plan_deinit(struct nd_golden_plan *plan);
+
+/* What to capture again with another runtime: the newest entry of each chipset, of this model, whose runtime is
+ * another; by chipset. */
 ND_PUBLIC enum nd_status nd_golden_plan(const struct nd_golden *store, const char *model_sha256,
-                                        const char *runtime, char **json, struct nd_error *err);
+                                        const char *runtime, struct nd_golden_plan *out, struct nd_error *err);
 
 /* The capture that a full entry keeps, after checking its bytes; the caller closes *out. ND_ERR_NOT_FOUND:
  * there is no such entry, or it has digests only; ND_ERR_FORMAT: it is damaged. */
 ND_PUBLIC enum nd_status nd_golden_open_capture(const struct nd_golden *store, const char *id,
                                                 struct nd_capture **out, struct nd_error *err);
 
+/* Files that were removed, or would be. */
+enum nd_golden_part { ND_GOLDEN_ENTRIES, ND_GOLDEN_OBJECTS, ND_GOLDEN_LEFTOVERS };
+enum { ND_GOLDEN_N_PARTS = 3 };
+struct nd_golden_removed {
+    size_t n, capacity;
+    char **names;
+};
+struct nd_golden_pruning {
+    size_t n_kept; /* entries */
+    bool dry_run;
+    struct nd_golden_removed removed[ND_GOLDEN_N_PARTS];
+};
+ND_PUBLIC void nd_golden_pruning_deinit(struct nd_golden_pruning *pruning);
+
 /* Removes leftovers of killed writers, objects that no entry names, and, with keep > 0, of every combination of
  * axes all but the newest `keep` entries. Damaged entries stay, and then all objects. */
-ND_PUBLIC enum nd_status nd_golden_prune(struct nd_golden *store, size_t keep, bool dry_run, char **json,
-                                         struct nd_error *err);
+ND_PUBLIC enum nd_status nd_golden_prune(struct nd_golden *store, size_t keep, bool dry_run,
+                                         struct nd_golden_pruning *out, struct nd_error *err);
 
 /* ---- triage ---- */
 
-/* Which accepted class a capture or a bundle from the field is. *exit_code: same (it is a known one), differs
- * (new), not comparable. ND_ERR_FORMAT (ND_E_BUNDLE_FORMAT): neither a capture nor a bundle. */
-ND_PUBLIC enum nd_status nd_triage(const struct nd_golden *store, const char *field, char **json,
-                                   enum nd_exit *exit_code, struct nd_error *err);
+/* An entry beside what came from the field. */
+struct nd_triage_standing {
+    struct nd_golden_entry entry;           /* filled for those that stand in a verdict */
+    struct nd_golden_difference difference; /* without magnitudes */
+    double share;                           /* of differing elements; NaN: not known */
+    size_t index;                           /* of the entry */
+};
+
+struct nd_triage {
+    const char *verdict; /* "known", "new", "not comparable". Static */
+    enum nd_exit exit_code;
+    bool is_bundle;
+    const char *chipset;
+    struct nd_golden_failure failure;
+    size_t n;                             /* entries that are comparable */
+    struct nd_triage_standing *standings; /* equal ones first, then the nearest */
+    size_t n_equal;
+    size_t nearest; /* of standings; SIZE_MAX: none, or the field's is known */
+    size_t closer;  /* with more equal edges than the nearest, but of another chipset; SIZE_MAX: none */
+    void *owner;
+};
+ND_PUBLIC void nd_triage_deinit(struct nd_triage *triage);
+
+/* Which accepted class a capture or a bundle from the field is. out->exit_code: same (it is a known one),
+ * differs (new), not comparable. ND_ERR_FORMAT (ND_E_BUNDLE_FORMAT): neither a capture nor a bundle. */
+ND_PUBLIC enum nd_status nd_triage(const struct nd_golden *store, const char *field, struct nd_triage *out,
+                                   struct nd_error *err);
 
 /* The text of a bundle of a capture: digests and axes, nothing of the user's data, model or names. The caller
  * frees it. */

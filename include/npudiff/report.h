@@ -1,8 +1,9 @@
-/* Writing a comparison for people and for programs. Both writers only read the comparison and never print. */
+/* Writing what was found for people and for programs. The writers only read it and never print. */
 #ifndef NPUDIFF_REPORT_H
 #define NPUDIFF_REPORT_H
 
 #include "npudiff/compare.h"
+#include "npudiff/judge.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -63,6 +64,55 @@ ND_PUBLIC enum nd_status nd_report_text(const struct nd_comparison *comparison,
  * whole (cut is ND_CUT_NONE). The caller frees *out. ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out,
                                         struct nd_error *err);
+
+/* ---- the golden store and triage ----
+ *
+ * The caller frees *out. ND_ERR_MEMORY. JSON is one object, indented, with a final newline; with a store it
+ * holds the store's "problems". */
+
+ND_PUBLIC enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **out,
+                                                    struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **out,
+                                                    struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_golden_added_json(const struct nd_golden_added *added, size_t n, char **out,
+                                                     struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_golden_checks_json(const struct nd_golden_check *checks, size_t n,
+                                                      const struct nd_golden *store, char **out,
+                                                      struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_golden_diff_json(const struct nd_golden_check *check,
+                                                    const struct nd_golden *store, char **out,
+                                                    struct nd_error *err);
+
+/* What a check or a diff found; `name` is the test. */
+ND_PUBLIC enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, const char *name,
+                                                     char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_golden_pruning_json(const struct nd_golden_pruning *pruning,
+                                                       const struct nd_golden *store, char **out,
+                                                       struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_golden_pruning_text(const struct nd_golden_pruning *pruning, char **out,
+                                                       struct nd_error *err);
+
+/* A chipset of the store, captured again with another runtime. */
+struct nd_golden_upgrade {
+    const char *chipset, *runtime; /* borrowed */
+    struct nd_golden_check check;
+    /* Labelled samples whose class was right: known where the entry keeps its capture, and there are labels. */
+    bool has_top1;
+    size_t n_samples, n_right_before, n_right_after, n_lost, n_gained;
+    double p_value; /* of no change */
+};
+ND_PUBLIC enum nd_status nd_report_golden_upgrades_json(const struct nd_golden_upgrade *upgrades, size_t n,
+                                                        char **out, struct nd_error *err);
+
+/* A table of all, then what each of those that are not the same comes to. */
+ND_PUBLIC enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *upgrades, size_t n,
+                                                        char **out, struct nd_error *err);
+
+/* field: the path of what came from the field. */
+ND_PUBLIC enum nd_status nd_report_triage_json(const struct nd_triage *triage, const char *field,
+                                               const struct nd_golden *store, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char *field, char **out,
+                                               struct nd_error *err);
 
 /* ---- the result of a campaign: what nd_qualify gives as JSON ----
  *

@@ -1,4 +1,3 @@
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,47 +5,54 @@
 #include "cli/commands.h"
 #include "cli/golden.h"
 #include "cli/rows.h"
+#include "npudiff/report.h"
+
+int golden_tell_problems(const char *path, const struct nd_golden *store)
+{
+    for (size_t i = 0; i < nd_golden_n_problems(store); i++) {
+        struct nd_golden_problem problem = nd_golden_problem(store, i);
+        fprintf(stderr, "npudiff: '%s/%s' is skipped: %s\n", path, problem.object, problem.problem);
+    }
+    return nd_golden_n_problems(store) > 0 ? ND_EXIT_TROUBLE : 0;
+}
 
 /* ---- add ---- */
-
-static int add_one(const struct golden_values *values, struct nd_golden *store, const char *path, json_t *rows)
-{
-    struct nd_error err = {0};
-    char *text = NULL;
-    const struct nd_golden_acceptance how = {.struct_size = sizeof how,
-                                             .note = values->note,
-                                             .accepted_by = values->by,
-                                             .digest_only = values->digest_only};
-    if (nd_golden_add(store, path, &how, &text, &err) != ND_OK)
-        return cli_report_error(&err);
-    json_t *row = golden_read(text);
-    if (row == NULL)
-        return ND_EXIT_TROUBLE;
-    json_object_del(row, "problems");
-    const json_t *entry = json_object_get(row, "entry");
-    if (!values->json)
-        printf("%s: %s %.12s (%s)\n", path,
-               json_is_true(json_object_get(row, "is_new")) ? "added as" : "is already there as",
-               cli_text_of(entry, "id"), cli_text_of(entry, "store"));
-    json_array_append_new(rows, row);
-    return 0;
-}
 
 static int run_add(const struct golden_values *values, const char *path, const char *const *captures, size_t n)
 {
     struct nd_error err = {0};
     struct nd_golden *store = NULL;
+    const struct nd_golden_acceptance how = {.struct_size = sizeof how,
+                                             .note = values->note,
+                                             .accepted_by = values->by,
+                                             .digest_only = values->digest_only};
     if (nd_golden_open(path, true, &store, &err) != ND_OK)
         return cli_report_error(&err);
     int exit_code = 0;
-    json_t *rows = json_array();
-    for (size_t i = 0; i < n; i++)
-        exit_code = cli_worse(exit_code, add_one(values, store, captures[i], rows));
+    size_t n_added = 0;
+    char *text = NULL;
+    struct nd_golden_added *added = calloc(n, sizeof *added);
+    if (added == NULL)
+        exit_code = cli_fail_memory();
+    for (size_t i = 0; added != NULL && i < n; i++) {
+        struct nd_golden_added *one = &added[n_added];
+        if (nd_golden_add(store, captures[i], &how, one, &err) != ND_OK) {
+            exit_code = cli_worse(exit_code, cli_report_error(&err));
+            continue;
+        }
+        n_added++;
+        if (!values->json)
+            printf("%s: %s %.12s (%s)\n", captures[i], one->is_new ? "added as" : "is already there as",
+                   one->entry.id, one->entry.kept);
+    }
     nd_golden_close(&store);
-    if (values->json)
-        cli_print_rows("added", rows, NULL, true);
-    else
-        json_decref(rows);
+    if (values->json && added != NULL) {
+        enum nd_status status = nd_report_golden_added_json(added, n_added, &text, &err);
+        exit_code = cli_worse(exit_code, cli_print_made(status, text, true, &err));
+    }
+    for (size_t i = 0; i < n_added; i++)
+        nd_golden_entry_deinit(&added[i].entry);
+    free(added);
     return exit_code;
 }
 
@@ -54,128 +60,81 @@ static int run_add(const struct golden_values *values, const char *path, const c
 
 static int run_list(const struct golden_values *values, const char *path, const struct nd_golden *store)
 {
-    static const struct cli_column columns[] = {
-        {"short", "ENTRY"},   {"label", "LABEL"}, {"chipset", "CHIPSET"}, {"sdk", "SDK"},
-        {"model", "MODEL"},   {"edges", "EDGES"}, {"probes", "PROBES"},   {"store", "STORE"},
-        {"status", "STATUS"}, {"date", "DATE"},   {"note", "NOTE"},       {NULL, NULL}};
     struct nd_error err = {0};
     char *text = NULL;
-    if (nd_golden_list(store, &text, &err) != ND_OK)
-        return cli_report_error(&err);
-    json_t *report = golden_read(text);
-    if (report == NULL)
-        return ND_EXIT_TROUBLE;
-    int exit_code = golden_tell_problems(path, report);
-    json_t *entries = json_object_get(report, "entries"), *entry;
-    size_t i;
-    if (values->json) {
-        cli_print_json(report);
-    } else {
-        json_array_foreach(entries, i, entry)
-        {
-            char name[16];
-            snprintf(name, sizeof name, "%.12s", cli_text_of(entry, "id"));
-            json_object_set_new(entry, "short", json_string(name));
-        }
-        cli_print_table(entries, columns);
-    }
-    json_decref(report);
-    return exit_code;
-}
-
-static void print_removed(const json_t *report, const char *list, const char *folder)
-{
-    const json_t *name;
-    size_t i;
-    json_array_foreach(json_object_get(report, list), i, name)
-    {
-        printf("%s %s%s\n", json_is_true(json_object_get(report, "dry_run")) ? "would remove" : "removed",
-               folder, json_string_value(name));
-    }
+    int problems = golden_tell_problems(path, store);
+    enum nd_status status =
+        (values->json ? nd_report_golden_list_json : nd_report_golden_list_text)(store, &text, &err);
+    return cli_worse(problems, cli_print_made(status, text, values->json, &err));
 }
 
 static int run_prune(const struct golden_values *values, const char *path, struct nd_golden *store)
 {
     struct nd_error err = {0};
+    struct nd_golden_pruning pruning;
     char *text = NULL;
-    if (nd_golden_prune(store, values->keep, values->dry_run, &text, &err) != ND_OK)
+    if (nd_golden_prune(store, values->keep, values->dry_run, &pruning, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *report = golden_read(text);
-    if (report == NULL)
-        return ND_EXIT_TROUBLE;
-    int exit_code = golden_tell_problems(path, report);
-    if (values->json) {
-        cli_print_json(report);
-    } else {
-        print_removed(report, "entries", "entries/");
-        print_removed(report, "objects", "objects/");
-        print_removed(report, "leftovers", "");
-        json_int_t n_kept = json_integer_value(json_object_get(report, "kept"));
-        printf("%" JSON_INTEGER_FORMAT " %s kept\n", n_kept, n_kept == 1 ? "entry" : "entries");
-    }
-    json_decref(report);
-    return exit_code;
+    int problems = golden_tell_problems(path, store);
+    enum nd_status status = values->json ? nd_report_golden_pruning_json(&pruning, store, &text, &err)
+                                         : nd_report_golden_pruning_text(&pruning, &text, &err);
+    nd_golden_pruning_deinit(&pruning);
+    return cli_worse(problems, cli_print_made(status, text, values->json, &err));
 }
 
 static int run_diff(const struct golden_values *values, const char *path, const struct nd_golden *store,
                     const char *const *names)
 {
     struct nd_error err = {0};
+    struct nd_golden_check check;
     char *text = NULL;
-    enum nd_exit verdict = ND_EXIT_TROUBLE;
-    if (nd_golden_diff(store, names[0], names[1], &text, &verdict, &err) != ND_OK)
+    if (nd_golden_diff(store, names[0], names[1], &check, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *report = golden_read(text);
-    if (report == NULL)
-        return ND_EXIT_TROUBLE;
-    int exit_code = cli_worse((int)verdict, golden_tell_problems(path, report));
-    if (values->json)
-        cli_print_json(report);
-    else
-        golden_print_check(cli_text_of(json_object_get(report, "test"), "label"), report);
-    json_decref(report);
-    return exit_code;
+    int exit_code = cli_worse((int)check.exit_code, golden_tell_problems(path, store));
+    enum nd_status status = values->json ? nd_report_golden_diff_json(&check, store, &text, &err)
+                                         : nd_report_golden_check_text(&check, check.test.label, &text, &err);
+    nd_golden_check_deinit(&check);
+    return cli_worse(exit_code, cli_print_made(status, text, values->json, &err));
 }
 
 /* ---- check ---- */
 
 static int check_one(const struct golden_values *values, const struct nd_golden *store, const char *path,
-                     json_t *rows)
+                     struct nd_golden_check *check)
 {
     struct nd_error err = {0};
     char *text = NULL;
-    enum nd_exit exit_code = ND_EXIT_TROUBLE;
-    if (nd_golden_check(store, path, values->blame, &text, &exit_code, &err) != ND_OK)
+    if (nd_golden_check(store, path, values->blame, check, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *report = golden_read(text);
-    if (report == NULL)
-        return ND_EXIT_TROUBLE;
-    json_object_del(report, "problems");
-    if (!values->json)
-        golden_print_check(path, report);
-    json_array_append_new(rows, report);
-    return (int)exit_code;
+    int exit_code = (int)check->exit_code;
+    if (values->json)
+        return exit_code;
+    enum nd_status status = nd_report_golden_check_text(check, path, &text, &err);
+    return cli_worse(exit_code, cli_print_made(status, text, false, &err));
 }
 
 static int run_check(const struct golden_values *values, const char *path, const struct nd_golden *store,
                      const char *const *captures, size_t n)
 {
     struct nd_error err = {0};
+    struct nd_golden_check *checks = calloc(n, sizeof *checks);
+    size_t n_checked = 0;
     char *text = NULL;
-    json_t *checks = json_array();
     int exit_code = 0;
-    for (size_t i = 0; i < n; i++)
-        exit_code = cli_worse(exit_code, check_one(values, store, captures[i], checks));
-    json_t *list = nd_golden_list(store, &text, &err) == ND_OK ? golden_read(text) : NULL;
-    exit_code = cli_worse(exit_code, list != NULL ? golden_tell_problems(path, list) : ND_EXIT_TROUBLE);
-    if (values->json) {
-        json_t *root =
-            json_pack("{s:O, s:O?}", "checks", checks, "problems", json_object_get(list, "problems"));
-        cli_print_json(root);
-        json_decref(root);
+    if (checks == NULL)
+        return cli_fail_memory();
+    for (size_t i = 0; i < n; i++) {
+        exit_code = cli_worse(exit_code, check_one(values, store, captures[i], &checks[n_checked]));
+        n_checked += checks[n_checked].verdict != NULL;
     }
-    json_decref(list);
-    json_decref(checks);
+    exit_code = cli_worse(exit_code, golden_tell_problems(path, store));
+    if (values->json) {
+        enum nd_status status = nd_report_golden_checks_json(checks, n_checked, store, &text, &err);
+        exit_code = cli_worse(exit_code, cli_print_made(status, text, true, &err));
+    }
+    for (size_t i = 0; i < n_checked; i++)
+        nd_golden_check_deinit(&checks[i]);
+    free(checks);
     return exit_code;
 }
 

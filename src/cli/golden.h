@@ -1,8 +1,6 @@
-/* What the commands around the golden store share: telling reports, and capturing again with a new runtime. */
+/* What the commands around the golden store share: telling problems, and capturing again with a new runtime. */
 #ifndef ND_CLI_GOLDEN_H
 #define ND_CLI_GOLDEN_H
-
-#include <jansson.h>
 
 #include "cli/options.h"
 #include "npudiff/judge.h"
@@ -25,17 +23,8 @@ struct golden_values {
     bool json;
 };
 
-/* Reads a report of the library and frees its text; NULL, with a message, when memory is out. */
-json_t *golden_read(char *text);
-
 /* Tells damaged entries on stderr; ND_EXIT_TROUBLE when there are any, else 0. */
-int golden_tell_problems(const char *store, const json_t *report);
-
-/* "1 edge", "2 edges". */
-void golden_print_count(size_t n, const char *noun);
-
-/* What a check or diff found, for people. `name`: of the test. */
-void golden_print_check(const char *name, const json_t *report);
+int golden_tell_problems(const char *path, const struct nd_golden *store);
 
 /* `golden check STORE --runtime NEW`. The exit code. */
 int golden_check_runtime(const struct golden_values *values, const char *store_path,

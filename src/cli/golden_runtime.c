@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +11,7 @@
 #include "cli/signals.h"
 #include "npudiff/compare.h"
 #include "npudiff/device.h"
+#include "npudiff/report.h"
 
 struct regression {
     const struct golden_values *values;
@@ -19,8 +19,8 @@ struct regression {
     const struct nd_golden *store;
     struct nd_model *model;
     struct nd_probe **probes; /* [values->probes.n] */
-    json_t *cells;            /* of nd_golden_plan, each with "path" once it was captured */
-    json_t *rows;
+    struct nd_golden_plan plan;
+    char **paths; /* [plan.n], of the captures; NULL until one is made */
 };
 
 /* ---- capturing ---- */
@@ -47,9 +47,8 @@ static char *with_runtime(const char *uri, const char *runtime)
     return out;
 }
 
-static char *cell_path(const struct golden_values *values, const json_t *cell, size_t i)
+static char *cell_path(const struct golden_values *values, const char *chipset, size_t i)
 {
-    const char *chipset = cli_text_of(cell, "chipset");
     size_t size = strlen(values->output) + strlen(chipset) + strlen(values->runtime) + 48;
     char *path = malloc(size);
     if (path == NULL)
@@ -61,22 +60,20 @@ static char *cell_path(const struct golden_values *values, const json_t *cell, s
     return path;
 }
 
-static bool is_captured_alike(const json_t *a, const json_t *b)
+static bool is_captured_alike(const struct nd_golden_entry *a, const struct nd_golden_entry *b)
 {
-    return json_equal(json_object_get(a, "record"), json_object_get(b, "record")) &&
-           json_equal(json_object_get(a, "prefixes"), json_object_get(b, "prefixes")) &&
-           json_equal(json_object_get(a, "fallback_allowed"), json_object_get(b, "fallback_allowed"));
+    return strcmp(a->edges, b->edges) == 0 && a->has_prefixes == b->has_prefixes &&
+           a->allows_fallback == b->allows_fallback;
 }
 
-static enum nd_status fill_cell(const struct golden_values *values, json_t *planned, size_t i,
-                                struct cli_cell *cell, struct nd_error *err)
+static enum nd_status fill_cell(struct regression *regression, size_t i, struct cli_cell *cell,
+                                struct nd_error *err)
 {
-    char *uri = with_runtime(cli_text_of(planned, "uri"), values->runtime);
-    cell->path = cell_path(values, planned, i);
-    enum nd_status status =
-        uri != NULL && cell->path != NULL && json_object_set_new(planned, "path", json_string(cell->path)) == 0
-            ? ND_OK
-            : cli_memory_error(err);
+    const struct nd_golden_entry *planned = &regression->plan.entries[i];
+    char *uri = with_runtime(planned->uri, regression->values->runtime);
+    regression->paths[i] = cell_path(regression->values, planned->chipset, i);
+    cell->path = regression->paths[i] != NULL ? strdup(regression->paths[i]) : NULL;
+    enum nd_status status = uri != NULL && cell->path != NULL ? ND_OK : cli_memory_error(err);
     if (status == ND_OK)
         status = nd_device_parse(uri, &cell->device, err);
     free(uri);
@@ -88,27 +85,24 @@ static int capture_alike(struct regression *regression, size_t first)
 {
     const struct golden_values *values = regression->values;
     struct nd_error err = {0};
-    size_t n = json_array_size(regression->cells);
-    const json_t *like = json_array_get(regression->cells, first);
-    const char *record = cli_text_of(like, "record");
+    const struct nd_golden_plan *plan = &regression->plan;
+    const struct nd_golden_entry *like = &plan->entries[first];
     struct cli_fleet fleet = {.model = regression->model,
                               .probes = (const struct nd_probe *const *)regression->probes,
                               .n_probes = values->probes.n,
-                              .cells = calloc(n, sizeof *fleet.cells),
+                              .cells = calloc(plan->n, sizeof *fleet.cells),
                               .n_threads = values->jobs,
                               .is_quiet = true}; /* stdout is for the matrix */
     nd_capture_options_init(&fleet.options);
-    fleet.options.edges = record[0] != '\0' ? record : NULL;
+    fleet.options.edges = like->edges[0] != '\0' ? like->edges : NULL;
     fleet.options.replace = values->force;
     fleet.options.resume = values->resume;
-    fleet.options.prefixes = json_is_true(json_object_get(like, "prefixes"));
-    fleet.options.allow_fallback = json_is_true(json_object_get(like, "fallback_allowed"));
+    fleet.options.prefixes = like->has_prefixes;
+    fleet.options.allow_fallback = like->allows_fallback;
     enum nd_status status = fleet.cells != NULL ? ND_OK : cli_memory_error(&err);
-    for (size_t i = first; status == ND_OK && i < n; i++) {
-        json_t *planned = json_array_get(regression->cells, i);
-        if (json_object_get(planned, "path") == NULL && is_captured_alike(planned, like))
-            status = fill_cell(values, planned, i, &fleet.cells[fleet.n_cells++], &err);
-    }
+    for (size_t i = first; status == ND_OK && i < plan->n; i++)
+        if (regression->paths[i] == NULL && is_captured_alike(&plan->entries[i], like))
+            status = fill_cell(regression, i, &fleet.cells[fleet.n_cells++], &err);
     if (status == ND_OK && values->resume)
         status = cli_resume(&fleet, &err);
     int exit_code = status == ND_OK ? cli_fleet_capture(&fleet) : cli_report_error(&err);
@@ -119,123 +113,72 @@ static int capture_alike(struct regression *regression, size_t first)
 static int capture_cells(struct regression *regression)
 {
     int exit_code = 0;
-    const json_t *cell;
-    size_t i;
-    json_array_foreach(regression->cells, i, cell)
-    {
-        /* A device that failed gave a capture, and its row. */
-        if (json_object_get(cell, "path") == NULL && exit_code != ND_EXIT_TROUBLE)
+    /* A device that failed gave a capture, and its row. */
+    for (size_t i = 0; i < regression->plan.n && exit_code != ND_EXIT_TROUBLE; i++)
+        if (regression->paths[i] == NULL)
             exit_code = cli_worse(exit_code, capture_alike(regression, i));
-    }
     return exit_code == ND_EXIT_TROUBLE ? exit_code : 0;
 }
 
 /* ---- judging ---- */
 
-/* "48/50 -> 47/50, p 1" where labels exist and the entry keeps its capture, else "". */
-static void tell_accuracy(const struct nd_golden *store, const char *id, const char *path, json_t *row)
+/* Where labels exist and the entry keeps its capture. */
+static void find_accuracy(const struct nd_golden *store, struct nd_golden_upgrade *upgrade)
 {
     struct nd_capture *sides[2] = {NULL, NULL};
     struct nd_comparison *comparison = NULL;
-    char text[96] = "";
-    if (nd_golden_open_capture(store, id, &sides[0], NULL) == ND_OK &&
-        nd_capture_open(path, &sides[1], NULL) == ND_OK &&
+    if (nd_golden_open_capture(store, upgrade->check.entry.id, &sides[0], NULL) == ND_OK &&
+        nd_capture_open(upgrade->check.capture, &sides[1], NULL) == ND_OK &&
         nd_compare_captures((const struct nd_capture *const *)sides, 2, NULL, &comparison, NULL) == ND_OK) {
-        for (size_t i = 0; text[0] == '\0' && i < comparison->n_top1; i++) {
+        for (size_t i = 0; !upgrade->has_top1 && i < comparison->n_top1; i++) {
             const struct nd_top1 *top1 = &comparison->top1[i];
             const struct nd_top1_pair *pair = &top1->pairs[0];
-            if (!top1->has_labels || !pair->exists)
-                continue;
-            snprintf(text, sizeof text, "%zu/%zu -> %zu/%zu, p %.3g", top1->devices[0].n_correct,
-                     pair->n_samples, top1->devices[1].n_correct, pair->n_samples, pair->p_value);
-            json_object_set_new(
-                row, "top1",
-                json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "samples", (json_int_t)pair->n_samples,
-                          "right_before", (json_int_t)top1->devices[0].n_correct, "right_after",
-                          (json_int_t)top1->devices[1].n_correct, "lost", (json_int_t)pair->n_lost, "gained",
-                          (json_int_t)pair->n_gained, "p_value", pair->p_value));
+            upgrade->has_top1 = top1->has_labels && pair->exists;
+            upgrade->n_samples = pair->n_samples;
+            upgrade->n_right_before = top1->devices[0].n_correct;
+            upgrade->n_right_after = top1->devices[1].n_correct;
+            upgrade->n_lost = pair->n_lost;
+            upgrade->n_gained = pair->n_gained;
+            upgrade->p_value = pair->p_value;
         }
     }
-    json_object_set_new(row, "accuracy", json_string(text));
     nd_comparison_destroy(&comparison);
     nd_capture_close(&sides[0]);
     nd_capture_close(&sides[1]);
 }
 
-/* The operators of the differing edges, each once, in graph order. */
-static json_t *operators(const json_t *report)
-{
-    char text[256] = "";
-    size_t i, n = 0;
-    const json_t *edge;
-    json_array_foreach(json_object_get(report, "different"), i, edge)
-    {
-        const char *types = cli_text_of(edge, "op_types");
-        size_t length = strlen(types);
-        bool is_told = false;
-        for (const char *at = text; !is_told && (at = strstr(at, types)) != NULL; at++)
-            is_told = (at == text || at[-1] == ' ') && (at[length] == '\0' || at[length] == ',');
-        if (!is_told && length > 0 && n + length + 3 < sizeof text)
-            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n > 0 ? ", " : "", types);
-    }
-    return json_string(text);
-}
-
-static int judge_cell(struct regression *regression, const json_t *cell)
+static int judge_cell(const struct regression *regression, size_t i, struct nd_golden_upgrade *upgrade)
 {
     struct nd_error err = {0};
-    char *text = NULL, changed[48];
-    enum nd_exit exit_code = ND_EXIT_TROUBLE;
-    const char *path = cli_text_of(cell, "path");
-    if (nd_golden_check(regression->store, path, regression->values->blame, &text, &exit_code, &err) != ND_OK)
+    *upgrade = (struct nd_golden_upgrade){.chipset = regression->plan.entries[i].chipset,
+                                          .runtime = regression->values->runtime};
+    if (nd_golden_check(regression->store, regression->paths[i], regression->values->blame, &upgrade->check,
+                        &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *report = golden_read(text);
-    if (report == NULL)
-        return ND_EXIT_TROUBLE;
-    const json_t *entry = json_object_get(report, "entry");
-    size_t n_changed = json_array_size(json_object_get(report, "different"));
-    snprintf(changed, sizeof changed, "%zu/%" JSON_INTEGER_FORMAT, n_changed,
-             json_integer_value(json_object_get(report, "n_edges")));
-    json_object_del(report, "problems");
-    json_t *row =
-        json_pack("{s:s, s:s, s:s, s:s, s:b, s:s, s:s, s:o, s:o}", "chipset", cli_text_of(cell, "chipset"),
-                  "ref", cli_text_of(entry, "sdk"), "test", regression->values->runtime, "verdict",
-                  cli_text_of(report, "verdict"), "class_changed", exit_code != ND_EXIT_SAME, "changed",
-                  changed, "first", cli_text_of(json_object_get(report, "first"), "name"), "operators",
-                  operators(report), "capture", cli_text(path));
-    tell_accuracy(regression->store, cli_text_of(entry, "id"), path, row);
-    json_object_set_new(row, "check", report);
-    return json_array_append_new(regression->rows, row) == 0 ? (int)exit_code : cli_fail_memory();
+    find_accuracy(regression->store, upgrade);
+    return (int)upgrade->check.exit_code;
 }
 
-static int judge_cells(struct regression *regression)
+static int judge_cells(const struct regression *regression)
 {
-    static const struct cli_column columns[] = {
-        {"chipset", "CHIPSET"},     {"ref", "FROM"},       {"test", "TO"},
-        {"verdict", "VERDICT"},     {"changed", "EDGES"},  {"first", "FIRST"},
-        {"operators", "OPERATORS"}, {"accuracy", "TOP-1"}, {NULL, NULL}};
+    struct nd_error err = {0};
+    struct nd_golden_upgrade *upgrades = calloc(regression->plan.n, sizeof *upgrades);
+    size_t n = 0;
     int exit_code = 0;
-    const json_t *cell, *row;
-    size_t i;
-    json_array_foreach(regression->cells, i, cell)
-    {
-        exit_code = cli_worse(exit_code, judge_cell(regression, cell));
+    char *text = NULL;
+    if (upgrades == NULL)
+        return cli_fail_memory();
+    for (size_t i = 0; i < regression->plan.n; i++) {
+        exit_code = cli_worse(exit_code, judge_cell(regression, i, &upgrades[n]));
+        n += upgrades[n].check.verdict != NULL;
     }
-    if (regression->values->json) {
-        json_t *root = json_pack("{s:O}", "matrix", regression->rows);
-        cli_print_json(root);
-        json_decref(root);
-        return exit_code;
-    }
-    cli_print_table(regression->rows, columns);
-    json_array_foreach(regression->rows, i, row)
-    {
-        if (json_is_true(json_object_get(row, "class_changed"))) {
-            putchar('\n');
-            golden_print_check(cli_text_of(row, "capture"), json_object_get(row, "check"));
-        }
-    }
-    return exit_code;
+    bool is_json = regression->values->json;
+    enum nd_status status =
+        (is_json ? nd_report_golden_upgrades_json : nd_report_golden_upgrades_text)(upgrades, n, &text, &err);
+    for (size_t i = 0; i < n; i++)
+        nd_golden_check_deinit(&upgrades[i].check);
+    free(upgrades);
+    return cli_worse(exit_code, cli_print_made(status, text, is_json, &err));
 }
 
 /* ---- all of it ---- */
@@ -243,16 +186,13 @@ static int judge_cells(struct regression *regression)
 static int make_plan(struct regression *regression)
 {
     struct nd_error err = {0};
-    char *text = NULL;
-    const struct golden_values *values = regression->values;
-    if (nd_golden_plan(regression->store, nd_model_sha256(regression->model), values->runtime, &text, &err) !=
-        ND_OK)
+    if (nd_golden_plan(regression->store, nd_model_sha256(regression->model), regression->values->runtime,
+                       &regression->plan, &err) != ND_OK)
         return cli_report_error(&err);
-    json_t *plan = golden_read(text);
-    int exit_code = plan != NULL ? golden_tell_problems(regression->store_path, plan) : ND_EXIT_TROUBLE;
-    regression->cells = json_incref(json_object_get(plan, "cells"));
-    json_decref(plan);
-    return exit_code;
+    regression->paths = calloc(regression->plan.n > 0 ? regression->plan.n : 1, sizeof *regression->paths);
+    if (regression->paths == NULL)
+        return cli_fail_memory();
+    return golden_tell_problems(regression->store_path, regression->store);
 }
 
 static int run_regression(struct regression *regression)
@@ -260,9 +200,9 @@ static int run_regression(struct regression *regression)
     struct nd_error err = {0};
     const struct golden_values *values = regression->values;
     int exit_code = make_plan(regression);
-    if (regression->cells == NULL)
+    if (regression->paths == NULL)
         return exit_code;
-    if (json_array_size(regression->cells) == 0) {
+    if (regression->plan.n == 0) {
         cli_fail(CLI_E_STORE_ENTRY, regression->store_path,
                  "'%s' has no entry of model '%s' with another runtime than '%s'", regression->store_path,
                  values->model, values->runtime);
@@ -291,14 +231,14 @@ int golden_check_runtime(const struct golden_values *values, const char *store_p
     if (nd_model_load(values->model, &regression.model, &err) != ND_OK)
         return cli_report_error(&err);
     regression.probes = calloc(with_probes.probes.n, sizeof *regression.probes);
-    regression.rows = json_array();
-    int exit_code =
-        regression.probes != NULL && regression.rows != NULL ? run_regression(&regression) : cli_fail_memory();
+    int exit_code = regression.probes != NULL ? run_regression(&regression) : cli_fail_memory();
     for (size_t i = 0; regression.probes != NULL && i < with_probes.probes.n; i++)
         nd_probe_destroy(&regression.probes[i]);
     free(regression.probes);
-    json_decref(regression.cells);
-    json_decref(regression.rows);
+    for (size_t i = 0; regression.paths != NULL && i < regression.plan.n; i++)
+        free(regression.paths[i]);
+    free(regression.paths);
+    nd_golden_plan_deinit(&regression.plan);
     nd_model_destroy(&regression.model);
     cli_signals_end_if_came();
     return exit_code;

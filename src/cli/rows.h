@@ -5,6 +5,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
+#include "npudiff/status.h"
+
 struct cli_column {
     const char *key; /* of the JSON object; NULL ends the list */
     const char *title;
@@ -20,6 +22,11 @@ void cli_print_json(const json_t *value);
 
 /* Prints JSON that the library made; nothing where a part of it was lost for want of memory. */
 void cli_print_document(const char *json);
+
+/* Prints a text, or a JSON object, that a writer of npudiff/report.h made with this status, and frees it. A JSON
+ * object that is printed after an error was reported holds it as "error". 0, or the exit code of the writer's
+ * error. */
+int cli_print_made(enum nd_status status, char *text, bool is_json, const struct nd_error *err);
 
 /* {"name": rows} as JSON, or the rows as a table. Takes over the reference to rows; 0, or exit code 2 when
  * memory is out. */

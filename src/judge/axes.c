@@ -235,8 +235,9 @@ bool nd_axes_are_sound(const json_t *axes)
 struct comparing {
     const json_t *ref, *test; /* all axes of each */
     unsigned int differing;   /* bits of the axes that were compared before this one */
-    json_t *changes;          /* NULL: only counted */
-    bool *is_whole;
+    struct nd_golden_difference *out;
+    size_t capacity; /* of the changes */
+    bool is_whole;
     const char *axis;
     bool skips_libraries; /* those that one side alone has */
     bool differs;
@@ -301,11 +302,16 @@ static void compare_key(struct comparing *to, const char *key, const char *ref, 
         return;
     enum nd_axis cause = cause_of(to, key, ref, test);
     to->differs = to->differs || cause == ND_N_AXES;
-    if (to->changes != NULL &&
-        json_array_append_new(to->changes, json_pack("{s:s, s:s, s:s?, s:s?, s:s?}", "axis", to->axis, "key",
-                                                     key, "ref", ref, "test", test, "follows_from",
-                                                     cause != ND_N_AXES ? nd_axis_name(cause) : NULL)) != 0)
-        *to->is_whole = false;
+    struct nd_golden_difference *out = to->out;
+    to->is_whole = to->is_whole &&
+                   nd_grow((void **)&out->changes, &to->capacity, out->n_changes + 1, sizeof *out->changes);
+    if (to->is_whole)
+        out->changes[out->n_changes++] =
+            (struct nd_golden_change){.axis = to->axis,
+                                      .key = key,
+                                      .ref = ref,
+                                      .test = test,
+                                      .follows_from = cause != ND_N_AXES ? nd_axis_name(cause) : NULL};
 }
 
 static bool compare_axis(struct comparing *to, json_t *ref, json_t *test)
@@ -334,24 +340,22 @@ const char *nd_axes_chipset(const json_t *axes)
     return "unknown";
 }
 
-unsigned int nd_axes_compare(const json_t *ref, const json_t *test, json_t *changes, bool *is_whole)
+bool nd_axes_compare(const json_t *ref, const json_t *test, struct nd_golden_difference *out)
 {
-    unsigned int differing = 0;
+    struct comparing to = {.ref = ref, .test = test, .out = out, .is_whole = true};
     const char *chipset = nd_axis_name(ND_AXIS_CHIPSET);
     bool is_same_chipset = json_equal(json_object_get(ref, chipset), json_object_get(test, chipset));
     for (enum nd_axis a = 0; a < ND_N_AXES; a++) {
-        const char *name = nd_axis_name(a);
-        struct comparing to = {.ref = ref,
-                               .test = test,
-                               .differing = differing,
-                               .changes = changes,
-                               .is_whole = is_whole,
-                               .axis = name,
-                               .skips_libraries = a == ND_AXIS_SDK && !is_same_chipset};
-        if (compare_axis(&to, json_object_get(ref, name), json_object_get(test, name)))
-            differing |= 1u << a;
+        to.axis = nd_axis_name(a);
+        to.skips_libraries = a == ND_AXIS_SDK && !is_same_chipset;
+        to.differs = false;
+        if (!compare_axis(&to, json_object_get(ref, to.axis), json_object_get(test, to.axis)))
+            continue;
+        to.differing |= 1u << a;
+        out->axes[out->n_axes++] = to.axis;
     }
-    return differing;
+    out->is_same_model = (to.differing & 1u << ND_AXIS_MODEL) == 0;
+    return to.is_whole;
 }
 
 /* ---- hiding ---- */

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "npudiff/capture.h"
+#include "npudiff/judge.h"
 
 enum nd_axis {
     ND_AXIS_SDK,     /* the runtime: its id, versions and libraries */
@@ -27,12 +27,10 @@ json_t *nd_axes_of_capture(const struct nd_capture *capture);
 /* "SM8650"; of a device that is no Snapdragon its profile or kind; "unknown". Borrowed from axes, or static. */
 const char *nd_axes_chipset(const json_t *axes);
 
-/* Bit (1 << axis) for every axis that differs. Appends {"axis", "key", "ref", "test", "follows_from"} to
- * `changes` (nullable) for every key that does, null where a side lacks it. Libraries that one side alone
- * loaded count only when the chipset is the same: each chipset has libraries of its own. An option that
- * "follows_from" another axis that differs (else null) makes no bit of its own. *is_whole becomes false when
- * memory is out. */
-unsigned int nd_axes_compare(const json_t *ref, const json_t *test, json_t *changes, bool *is_whole);
+/* Fills the axes and the changes of *out. Libraries that one side alone loaded count only when the chipset is
+ * the same: each chipset has libraries of its own. An option that follows from another axis that differs does
+ * not make its own axis differ. Texts are borrowed from ref and test. False: out of memory. */
+bool nd_axes_compare(const json_t *ref, const json_t *test, struct nd_golden_difference *out);
 
 /* Six objects of texts? */
 bool nd_axes_are_sound(const json_t *axes);

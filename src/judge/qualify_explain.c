@@ -35,8 +35,8 @@ static void put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
                          device->units[device->unexplained[0]].evidence);
     } else if (device->health == ND_HEALTH_HEALTHY) {
         const char *arithmetic = device->expected != NULL && !device->is_refuted ? device->expected
-                                 : device->program != NULL                      ? device->program
-                                                                                : "known";
+                                 : device->program != NULL                       ? device->program
+                                                                                 : "known";
         nd_strbuf_printf(out, ": all %zu layers follow %s arithmetic", e->n_steps, arithmetic);
     }
     if (device->n_sources > 0)

@@ -22,8 +22,8 @@ static struct nd_edge_value sqnr_of(const struct nd_difference *d, bool is_same)
     return (struct nd_edge_value){true, is_same ? INFINITY : d->sqnr_db, NULL};
 }
 
-/* Codes against the floats that stand for them, as a prepared model gives them out: what is only the rounding of
- * code to float does not differ. A whole number of steps is one to a hundredth of a step. */
+/* Codes against the floats that stand for them, as a prepared model gives them out: what is only the rounding
+ * of code to float does not differ. A whole number of steps is one to a hundredth of a step. */
 static struct nd_edge_value mixed_value_of(enum nd_policy_gate gate, const struct nd_difference *d, double step)
 {
     double steps = d->abs.max / step, whole = round(steps);

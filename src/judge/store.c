@@ -66,12 +66,16 @@ static enum nd_status add_problem(struct nd_golden *store, const char *name, con
 {
     struct nd_strbuf object = {0};
     nd_strbuf_printf(&object, "entries/%s", name);
-    char *text = nd_strbuf_take(&object);
-    json_t *row = text != NULL
-                      ? json_pack("{s:o, s:o}", "object", nd_axes_text(text), "problem", nd_axes_text(problem))
-                      : NULL;
-    free(text);
-    return json_array_append_new(store->problems, row) == 0 ? ND_OK : nd_fail_memory(err);
+    struct nd_store_problem made = {.object = nd_strbuf_take(&object), .problem = nd_strdup(problem)};
+    if (made.object == NULL || made.problem == NULL ||
+        !nd_grow((void **)&store->problems, &store->problem_capacity, store->n_problems + 1,
+                 sizeof *store->problems)) {
+        free(made.object);
+        free(made.problem);
+        return nd_fail_memory(err);
+    }
+    store->problems[store->n_problems++] = made;
+    return ND_OK;
 }
 
 /* What is wrong with the bytes of an entry, or NULL and the entry itself. buf has room for a message. */
@@ -153,8 +157,11 @@ static void clear(struct nd_golden *store)
 {
     for (size_t i = 0; i < store->n; i++)
         json_decref(store->entries[i].json);
-    store->n = 0;
-    json_array_clear(store->problems);
+    for (size_t i = 0; i < store->n_problems; i++) {
+        free(store->problems[i].object);
+        free(store->problems[i].problem);
+    }
+    store->n = store->n_problems = 0;
 }
 
 enum nd_status nd_store_load(struct nd_golden *store, struct nd_error *err)
@@ -265,12 +272,9 @@ enum nd_status nd_golden_open(const char *path, bool create, struct nd_golden **
     if (status != ND_OK)
         return status;
     store = nd_calloc(1, sizeof *store);
-    if (store != NULL) {
+    if (store != NULL)
         store->path = nd_strdup(path);
-        store->problems = json_array();
-    }
-    status = store == NULL || store->path == NULL || store->problems == NULL ? nd_fail_memory(err)
-                                                                             : nd_store_load(store, err);
+    status = store == NULL || store->path == NULL ? nd_fail_memory(err) : nd_store_load(store, err);
     if (status == ND_OK)
         *out = store;
     else
@@ -282,9 +286,8 @@ void nd_golden_close(struct nd_golden **store)
 {
     if (*store == NULL)
         return;
-    if ((*store)->problems != NULL)
-        clear(*store);
-    json_decref((*store)->problems);
+    clear(*store);
+    free((*store)->problems);
     free((*store)->entries);
     free((*store)->path);
     free(*store);
@@ -298,5 +301,11 @@ size_t nd_golden_n_entries(const struct nd_golden *store)
 
 size_t nd_golden_n_problems(const struct nd_golden *store)
 {
-    return json_array_size(store->problems);
+    return store->n_problems;
+}
+
+struct nd_golden_problem nd_golden_problem(const struct nd_golden *store, size_t i)
+{
+    return (struct nd_golden_problem){.object = store->problems[i].object,
+                                      .problem = store->problems[i].problem};
 }

@@ -19,7 +19,10 @@ struct nd_golden {
     char *path;
     size_t n, capacity;
     struct nd_store_entry *entries; /* by date, label and id */
-    json_t *problems;               /* [{"object", "problem"}] */
+    size_t n_problems, problem_capacity;
+    struct nd_store_problem {
+        char *object, *problem;
+    } * problems;
 };
 
 /* Reads all entries anew. Damage is a problem of the store, not an error. */
@@ -40,18 +43,13 @@ void nd_store_unlock(int *fd);
 enum nd_status nd_store_open_object(const struct nd_golden *store, const struct nd_store_entry *entry,
                                     struct nd_capture **out, struct nd_error *err);
 
-/* Adds to every edge of a comparison's list "different" (nd_record_compare, of plain records) how much it
- * differs, over its "probes": "elements", "elements_differing", "share", "max_lsb" (null: floats) and "max_abs"
- * in real units; null where it is not known, as without ref (nullable), or where a side keeps digests only. */
-enum nd_status nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test, json_t *comparison,
-                                struct nd_error *err);
+/* Fills how much each of the edges differs that differ (of plain records). It is not known without ref
+ * (nullable), or where a side keeps digests only. */
+void nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
+                      struct nd_golden_difference *difference);
 
-/* {"id", "label", "date", "sdk", "chipset", "store"}: an entry in a few words; NULL when memory is out. */
-json_t *nd_store_describe(const struct nd_golden *store, const struct nd_store_entry *entry);
-
-/* Ends a report: its text, indented, into *json. Takes over the reference; NULL gives ND_ERR_MEMORY. Adds the
- * store's problems (nullable store). */
-enum nd_status nd_store_report(const struct nd_golden *store, json_t *report, char **json,
-                               struct nd_error *err);
+/* The entry in a few words. ND_ERR_MEMORY. */
+enum nd_status nd_store_describe(const struct nd_golden *store, const struct nd_store_entry *entry,
+                                 struct nd_golden_entry *out, struct nd_error *err);
 
 #endif

@@ -29,9 +29,13 @@ const char *nd_record_text(const json_t *object, const char *key)
     return text != NULL ? text : "";
 }
 
-static json_t *member(const json_t *array, size_t i, const char *key)
+struct nd_golden_failure nd_record_failure(const json_t *record)
 {
-    return json_object_get(json_array_get(array, i), key);
+    const json_t *failure = json_object_get(record, "failure");
+    return (struct nd_golden_failure){.has_failed = json_is_object(failure),
+                                      .stage = nd_record_text(failure, "stage"),
+                                      .message = json_string_value(json_object_get(failure, "message")),
+                                      .code = json_integer_value(json_object_get(failure, "code"))};
 }
 
 /* ---- making ---- */
@@ -253,166 +257,4 @@ json_t *nd_record_hidden(const json_t *record)
         hidden = NULL;
     }
     return hidden;
-}
-
-/* ---- comparing ---- */
-
-struct pairing {
-    const json_t *ref, *test, *shown; /* edges of each, `shown` with plain names */
-    const json_t *ref_probes, *test_probes, *shown_probes;
-    size_t *test_probe; /* [probes of ref]: that of test with the same inputs, or SIZE_MAX */
-    json_t *out;
-    size_t n_equal;
-    bool is_whole;
-};
-
-static size_t find(const json_t *list, size_t hint, const char *name)
-{
-    size_t n = json_array_size(list);
-    if (hint < n && strcmp(nd_record_text(json_array_get(list, hint), "name"), name) == 0)
-        return hint; /* mostly both have the same */
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(nd_record_text(json_array_get(list, i), "name"), name) == 0)
-            return i;
-    return SIZE_MAX;
-}
-
-static const char *probe_inputs(const json_t *record, const char *name)
-{
-    const json_t *axes = json_object_get(record, "axes");
-    return nd_record_text(json_object_get(axes, nd_axis_name(ND_AXIS_PROBES)), name);
-}
-
-static void pair_probes(struct pairing *pairing, const json_t *ref, const json_t *test)
-{
-    json_t *common = json_array();
-    for (size_t p = 0; pairing->is_whole && p < json_array_size(pairing->ref_probes); p++) {
-        const char *name = nd_record_text(json_array_get(pairing->ref_probes, p), "name");
-        size_t at = find(pairing->test_probes, p, name);
-        const char *inputs = probe_inputs(ref, name);
-        bool is_same = at != SIZE_MAX && inputs[0] != '\0' && strcmp(inputs, probe_inputs(test, name)) == 0;
-        pairing->test_probe[p] = is_same ? at : SIZE_MAX;
-        if (is_same)
-            append(common, json_incref(member(pairing->shown_probes, p, "name")), &pairing->is_whole);
-    }
-    put(pairing->out, "probes", common, &pairing->is_whole);
-}
-
-/* Names of the probes on which an edge differs. Other types, and another number of completed samples, are a
- * difference on all of them. */
-static json_t *differing_probes(struct pairing *pairing, size_t e, size_t at)
-{
-    json_t *names = json_array();
-    const json_t *ref = json_array_get(pairing->ref, e), *test = json_array_get(pairing->test, at);
-    bool is_other_type = strcmp(nd_record_text(ref, "type"), nd_record_text(test, "type")) != 0;
-    for (size_t p = 0; p < json_array_size(pairing->ref_probes); p++) {
-        size_t q = pairing->test_probe[p];
-        if (q == SIZE_MAX)
-            continue;
-        bool is_equal =
-            json_equal(json_array_get(json_object_get(ref, "digests"), p),
-                       json_array_get(json_object_get(test, "digests"), q)) &&
-            json_equal(member(pairing->ref_probes, p, "samples"), member(pairing->test_probes, q, "samples"));
-        if (is_other_type || !is_equal)
-            append(names, json_incref(member(pairing->shown_probes, p, "name")), &pairing->is_whole);
-    }
-    return names;
-}
-
-static void pair_edges(struct pairing *pairing)
-{
-    json_t *different = json_array(), *missing = json_array(), *extra = json_array();
-    for (size_t e = 0; pairing->is_whole && e < json_array_size(pairing->ref); e++) {
-        size_t at = find(pairing->test, e, nd_record_text(json_array_get(pairing->ref, e), "name"));
-        const json_t *shown = json_array_get(pairing->shown, e);
-        if (at == SIZE_MAX) {
-            append(missing, json_incref(json_object_get(shown, "name")), &pairing->is_whole);
-            continue;
-        }
-        json_t *probes = differing_probes(pairing, e, at);
-        if (json_array_size(probes) == 0)
-            pairing->n_equal++;
-        else
-            append(different,
-                   json_pack("{s:s, s:s, s:I, s:O}", "name", nd_record_text(shown, "name"), "op_types",
-                             nd_record_text(shown, "op_types"), "index", (json_int_t)e, "probes", probes),
-                   &pairing->is_whole);
-        json_decref(probes);
-    }
-    for (size_t e = 0; pairing->is_whole && e < json_array_size(pairing->test); e++)
-        if (find(pairing->ref, e, nd_record_text(json_array_get(pairing->test, e), "name")) == SIZE_MAX)
-            append(extra, json_incref(member(pairing->test, e, "name")), &pairing->is_whole);
-    put(pairing->out, "n_edges", json_integer((json_int_t)json_array_size(pairing->ref)), &pairing->is_whole);
-    put(pairing->out, "n_equal", json_integer((json_int_t)pairing->n_equal), &pairing->is_whole);
-    put(pairing->out, "different", different, &pairing->is_whole);
-    put(pairing->out, "missing", missing, &pairing->is_whole);
-    put(pairing->out, "extra", extra, &pairing->is_whole);
-}
-
-static bool is_same_end(const json_t *ref, const json_t *test)
-{
-    const json_t *a = json_object_get(ref, "failure"), *b = json_object_get(test, "failure");
-    return json_equal(json_object_get(ref, "status"), json_object_get(test, "status")) &&
-           json_equal(json_object_get(a, "code"), json_object_get(b, "code")) ==
-               (json_is_object(a) && json_is_object(b)) &&
-           strcmp(nd_record_text(a, "stage"), nd_record_text(b, "stage")) == 0;
-}
-
-static void pair_axes(struct pairing *pairing, const json_t *ref, const json_t *test)
-{
-    json_t *changed = json_array(), *names = json_array();
-    unsigned int differing = nd_axes_compare(json_object_get(ref, "axes"), json_object_get(test, "axes"),
-                                             changed, &pairing->is_whole);
-    for (enum nd_axis a = 0; a < ND_N_AXES; a++)
-        if ((differing & 1u << a) != 0)
-            append(names, json_string(nd_axis_name(a)), &pairing->is_whole);
-    put(pairing->out, "axes", names, &pairing->is_whole);
-    put(pairing->out, "changed", changed, &pairing->is_whole);
-    put(pairing->out, "same_model", json_boolean((differing & 1u << ND_AXIS_MODEL) == 0), &pairing->is_whole);
-    bool is_same_chipset = strcmp(nd_axes_chipset(json_object_get(ref, "axes")),
-                                  nd_axes_chipset(json_object_get(test, "axes"))) == 0;
-    put(pairing->out, "same_chipset", json_boolean(is_same_chipset), &pairing->is_whole);
-    put(pairing->out, "same_end", json_boolean(is_same_end(ref, test)), &pairing->is_whole);
-}
-
-json_t *nd_record_compare(const json_t *ref, const json_t *test, const json_t *shown)
-{
-    struct pairing pairing = {.ref = json_object_get(ref, "edges"),
-                              .test = json_object_get(test, "edges"),
-                              .shown = json_object_get(shown, "edges"),
-                              .ref_probes = json_object_get(ref, "probes"),
-                              .test_probes = json_object_get(test, "probes"),
-                              .shown_probes = json_object_get(shown, "probes"),
-                              .out = json_object(),
-                              .is_whole = true};
-    pairing.test_probe = nd_calloc(json_array_size(pairing.ref_probes), sizeof *pairing.test_probe);
-    pairing.is_whole = pairing.test_probe != NULL;
-    if (pairing.is_whole) {
-        pair_axes(&pairing, ref, test);
-        pair_probes(&pairing, ref, test);
-        pair_edges(&pairing);
-    }
-    free(pairing.test_probe);
-    if (!pairing.is_whole) {
-        json_decref(pairing.out);
-        pairing.out = NULL;
-    }
-    return pairing.out;
-}
-
-size_t nd_record_count(const json_t *comparison, const char *list)
-{
-    return json_array_size(json_object_get(comparison, list));
-}
-
-bool nd_record_is_comparable(const json_t *comparison)
-{
-    return json_is_true(json_object_get(comparison, "same_model")) && nd_record_count(comparison, "probes") > 0;
-}
-
-bool nd_record_is_equal(const json_t *comparison)
-{
-    return json_is_true(json_object_get(comparison, "same_end")) &&
-           nd_record_count(comparison, "different") == 0 && nd_record_count(comparison, "missing") == 0 &&
-           nd_record_count(comparison, "extra") == 0;
 }

@@ -20,21 +20,22 @@ bool nd_record_identity(const json_t *record, char hex[static 65]);
 /* A copy without names, types, operators and messages, for a bundle; NULL when memory is out. */
 json_t *nd_record_hidden(const json_t *record);
 
-/* How test stands to ref (both sound, both plain or both hidden). `shown` has ref's plain names (ref itself, or
- * what it was hidden from). NULL when memory is out, else
- *   "axes": names of those that differ; "changed": their keys (nd_axes_compare);
- *   "probes": names of those in both with the same inputs; "same_model";
- *   "same_chipset": the SM number, or what stands for it; "n_edges": of ref; "n_equal"; "same_end": both
- * complete, or failed alike; "different": [{"name", "op_types", "index", "probes"}] in graph order; "missing":
- * those that test lacks; "extra": those that only test has. */
-json_t *nd_record_compare(const json_t *ref, const json_t *test, const json_t *shown);
-
-/* Members of what nd_record_compare gave. */
-size_t nd_record_count(const json_t *comparison, const char *list); /* length of a list */
-bool nd_record_is_comparable(const json_t *comparison);             /* same model, a probe in common */
-bool nd_record_is_equal(const json_t *comparison); /* all edges of all common probes, and the end */
-
 /* The text member, "" when there is none. */
 const char *nd_record_text(const json_t *object, const char *key);
+
+/* Why its device failed; borrowed from the record. */
+struct nd_golden_failure nd_record_failure(const json_t *record);
+
+/* ---- store_compare.c ---- */
+
+/* How test stands to ref (both sound, both plain or both hidden), without magnitudes. `shown` has ref's plain
+ * names (ref itself, or what it was hidden from). *out holds references to all three; the caller ends it with
+ * nd_record_difference_deinit, also after a failure. */
+enum nd_status nd_record_compare(const json_t *ref, const json_t *test, const json_t *shown,
+                                 struct nd_golden_difference *out, struct nd_error *err);
+void nd_record_difference_deinit(struct nd_golden_difference *difference);
+
+bool nd_record_is_comparable(const struct nd_golden_difference *d); /* same model, a probe in common */
+bool nd_record_is_equal(const struct nd_golden_difference *d); /* all edges of all common probes, and the end */
 
 #endif

@@ -219,7 +219,8 @@ static const struct nd_store_entry *entry_by_id(const struct nd_golden *store, c
 }
 
 enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
-                             const struct nd_golden_acceptance *how, char **json, struct nd_error *err)
+                             const struct nd_golden_acceptance *how, struct nd_golden_added *out,
+                             struct nd_error *err)
 {
     struct nd_golden_acceptance own = {.struct_size = sizeof own};
     enum nd_status status = nd_options_read(&own, sizeof own, how, err);
@@ -229,7 +230,7 @@ enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
     struct nd_capture *opened = NULL;
     json_t *entry = NULL;
     int lock = -1;
-    bool is_new = false;
+    struct nd_golden_added added = {.capture = capture};
     char id[ND_SHA256_HEX_BYTES];
     status = nd_capture_open(capture, &opened, err);
     if (status == ND_OK)
@@ -240,17 +241,15 @@ enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
     if (status == ND_OK)
         status = nd_store_lock(store->path, &lock, err);
     if (status == ND_OK)
-        status = add_locked(store, capture, how, entry, id, &is_new, err);
+        status = add_locked(store, capture, how, entry, id, &added.is_new, err);
     if (status == ND_OK) {
-        const struct nd_store_entry *added = entry_by_id(store, id);
-        json_t *row = added != NULL ? nd_store_describe(store, added) : NULL;
-        status = nd_store_report(
-            store,
-            json_pack("{s:o, s:b, s:o}", "capture", nd_axes_text(capture), "is_new", is_new, "entry", row),
-            json, err);
+        const struct nd_store_entry *made = entry_by_id(store, id);
+        status = made != NULL ? nd_store_describe(store, made, &added.entry, err) : nd_fail_memory(err);
     }
     nd_store_unlock(&lock);
     json_decref(entry);
+    if (status == ND_OK)
+        *out = added;
     return status;
 }
 
@@ -258,20 +257,38 @@ enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
 
 struct pruning {
     const struct nd_golden *store;
-    bool dry_run;
+    struct nd_golden_pruning found;
     bool *is_kept; /* [store->n] */
-    json_t *removed[3];
     enum nd_status status;
 };
-enum { REMOVED_ENTRIES, REMOVED_OBJECTS, REMOVED_LEFTOVERS };
 
-static void remove_file(struct pruning *pruning, int kind, const char *folder, const char *name,
+void nd_golden_pruning_deinit(struct nd_golden_pruning *pruning)
+{
+    for (int part = 0; part < ND_GOLDEN_N_PARTS; part++) {
+        for (size_t i = 0; i < pruning->removed[part].n; i++)
+            free(pruning->removed[part].names[i]);
+        free(pruning->removed[part].names);
+    }
+    *pruning = (struct nd_golden_pruning){0};
+}
+
+static bool note_removed(struct nd_golden_removed *removed, const char *name)
+{
+    if (!nd_grow((void **)&removed->names, &removed->capacity, removed->n + 1, sizeof *removed->names))
+        return false;
+    char *copy = nd_strdup(name);
+    if (copy != NULL)
+        removed->names[removed->n++] = copy;
+    return copy != NULL;
+}
+
+static void remove_file(struct pruning *pruning, enum nd_golden_part part, const char *folder, const char *name,
                         struct nd_error *err)
 {
     char *path = nd_store_path(pruning->store, folder, name, "");
-    if (path == NULL || json_array_append_new(pruning->removed[kind], nd_axes_text(name)) != 0)
+    if (path == NULL || !note_removed(&pruning->found.removed[part], name))
         pruning->status = nd_fail_memory(err);
-    else if (!pruning->dry_run && unlink(path) != 0 && errno != ENOENT)
+    else if (!pruning->found.dry_run && unlink(path) != 0 && errno != ENOENT)
         pruning->status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot remove '%s': %s", path, strerror(errno));
     free(path);
 }
@@ -295,7 +312,7 @@ static void remove_entries(struct pruning *pruning, struct nd_error *err)
         if (pruning->is_kept[i])
             continue;
         snprintf(name, sizeof name, "%s.json", pruning->store->entries[i].id);
-        remove_file(pruning, REMOVED_ENTRIES, "entries", name, err);
+        remove_file(pruning, ND_GOLDEN_ENTRIES, "entries", name, err);
     }
 }
 
@@ -320,19 +337,18 @@ static void remove_from(struct pruning *pruning, const char *folder, bool with_o
         const char *name = names[i]->d_name;
         char hex[ND_SHA256_HEX_BYTES];
         if (pruning->status == ND_OK && strstr(name, ".tmp-") != NULL)
-            remove_file(pruning, REMOVED_LEFTOVERS, folder, name, err);
+            remove_file(pruning, ND_GOLDEN_LEFTOVERS, folder, name, err);
         else if (pruning->status == ND_OK && with_objects && nd_store_digest_of(name, ".h5", hex) &&
                  !is_named(pruning, hex))
-            remove_file(pruning, REMOVED_OBJECTS, folder, name, err);
+            remove_file(pruning, ND_GOLDEN_OBJECTS, folder, name, err);
         free(names[i]);
     }
     free(names);
     free(path);
 }
 
-static enum nd_status prune_locked(struct pruning *pruning, size_t keep, char **json, struct nd_error *err)
+static enum nd_status prune_locked(struct pruning *pruning, size_t keep, struct nd_error *err)
 {
-    size_t n_kept = 0;
     choose_entries(pruning, keep);
     remove_entries(pruning, err);
     if (pruning->status == ND_OK)
@@ -340,43 +356,31 @@ static enum nd_status prune_locked(struct pruning *pruning, size_t keep, char **
     if (pruning->status == ND_OK)
         remove_from(pruning, "entries", false, err);
     if (pruning->status == ND_OK)
-        remove_from(pruning, "objects", json_array_size(pruning->store->problems) == 0, err);
+        remove_from(pruning, "objects", pruning->store->n_problems == 0, err);
     for (size_t i = 0; i < pruning->store->n; i++)
-        n_kept += pruning->is_kept[i];
-    if (pruning->status != ND_OK)
-        return pruning->status;
-    return nd_store_report(pruning->store,
-                           json_pack("{s:I, s:b, s:O, s:O, s:O}", "kept", (json_int_t)n_kept, "dry_run",
-                                     pruning->dry_run, "entries", pruning->removed[REMOVED_ENTRIES], "objects",
-                                     pruning->removed[REMOVED_OBJECTS], "leftovers",
-                                     pruning->removed[REMOVED_LEFTOVERS]),
-                           json, err);
+        pruning->found.n_kept += pruning->is_kept[i];
+    return pruning->status;
 }
 
-enum nd_status nd_golden_prune(struct nd_golden *store, size_t keep, bool dry_run, char **json,
-                               struct nd_error *err)
+enum nd_status nd_golden_prune(struct nd_golden *store, size_t keep, bool dry_run,
+                               struct nd_golden_pruning *out, struct nd_error *err)
 {
-    struct pruning pruning = {.store = store, .dry_run = dry_run};
+    struct pruning pruning = {.store = store, .found.dry_run = dry_run};
     int lock = -1;
-    char *made = NULL;
     enum nd_status status = nd_store_lock(store->path, &lock, err);
     if (status == ND_OK)
         status = nd_store_load(store, err);
     if (status == ND_OK) {
         pruning.is_kept = nd_calloc(store->n, sizeof *pruning.is_kept);
-        for (int i = 0; i < 3; i++)
-            pruning.removed[i] = json_array();
-        status = pruning.is_kept != NULL ? prune_locked(&pruning, keep, &made, err) : nd_fail_memory(err);
+        status = pruning.is_kept != NULL ? prune_locked(&pruning, keep, err) : nd_fail_memory(err);
     }
     if (status == ND_OK && !dry_run)
         status = nd_store_load(store, err);
     nd_store_unlock(&lock);
-    for (int i = 0; i < 3; i++)
-        json_decref(pruning.removed[i]);
     free(pruning.is_kept);
     if (status == ND_OK)
-        *json = made;
+        *out = pruning.found;
     else
-        free(made);
+        nd_golden_pruning_deinit(&pruning.found);
     return status;
 }

@@ -6,62 +6,45 @@
 
 #include "base/memory.h"
 
-/* How an entry stands to what came from the field. */
-struct standing {
-    size_t entry;
-    size_t n_equal, n_edges;
-    size_t first; /* edge that differs first in graph order, SIZE_MAX: none */
-    double share; /* of differing elements; NaN: not known */
-    json_t *comparison;
-};
-
-struct triage {
+struct work {
     const struct nd_golden *store;
     const json_t *field;
-    bool is_bundle;
-    size_t n;
-    struct standing *standings; /* comparable ones, nearest first */
+    struct nd_triage found;
 };
 
 /* A bundle hides names; the entry is hidden the same way, and shows them. */
-static json_t *compare_with(const struct triage *triage, const json_t *entry)
+static enum nd_status compare_with(const struct work *work, const json_t *entry,
+                                   struct nd_golden_difference *out, struct nd_error *err)
 {
-    if (!triage->is_bundle)
-        return nd_record_compare(entry, triage->field, entry);
-    json_t *hidden = nd_record_hidden(entry);
-    json_t *comparison = hidden != NULL ? nd_record_compare(hidden, triage->field, entry) : NULL;
-    json_decref(hidden);
-    return comparison;
-}
-
-static enum nd_status find_standings(struct triage *triage, struct nd_error *err)
-{
-    triage->standings = nd_calloc(triage->store->n, sizeof *triage->standings);
-    if (triage->standings == NULL)
+    json_t *hidden = work->found.is_bundle ? nd_record_hidden(entry) : NULL;
+    if (work->found.is_bundle && hidden == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < triage->store->n; i++) {
-        json_t *comparison = compare_with(triage, triage->store->entries[i].json);
-        if (comparison == NULL)
-            return nd_fail_memory(err);
-        if (!nd_record_is_comparable(comparison)) {
-            json_decref(comparison);
-            continue;
-        }
-        const json_t *first = json_array_get(json_object_get(comparison, "different"), 0);
-        triage->standings[triage->n++] = (struct standing){
-            .entry = i,
-            .n_equal = (size_t)json_integer_value(json_object_get(comparison, "n_equal")),
-            .n_edges = (size_t)json_integer_value(json_object_get(comparison, "n_edges")),
-            .first = first != NULL ? (size_t)json_integer_value(json_object_get(first, "index")) : SIZE_MAX,
-            .share = (double)NAN,
-            .comparison = comparison};
-    }
-    return ND_OK;
+    enum nd_status status = nd_record_compare(hidden != NULL ? hidden : entry, work->field, entry, out, err);
+    json_decref(hidden);
+    return status;
 }
 
-static bool is_of_chipset(const struct standing *standing)
+static enum nd_status find_standings(struct work *work, struct nd_error *err)
 {
-    return json_is_true(json_object_get(standing->comparison, "same_chipset"));
+    struct nd_triage *found = &work->found;
+    enum nd_status status = ND_OK;
+    found->standings = nd_calloc(work->store->n, sizeof *found->standings);
+    if (found->standings == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < work->store->n; i++) {
+        struct nd_triage_standing next = {.index = i, .share = (double)NAN};
+        status = compare_with(work, work->store->entries[i].json, &next.difference, err);
+        if (status == ND_OK && nd_record_is_comparable(&next.difference))
+            found->standings[found->n++] = next;
+        else
+            nd_record_difference_deinit(&next.difference);
+    }
+    return status;
+}
+
+static size_t first_of(const struct nd_golden_difference *d)
+{
+    return d->n_different > 0 ? d->different[0].index : SIZE_MAX;
 }
 
 /* Equal ones first, of them and of the others those of the field's chipset. Then most equal edges, then the
@@ -69,150 +52,129 @@ static bool is_of_chipset(const struct standing *standing)
  */
 static int compare_standings(const void *a, const void *b)
 {
-    const struct standing *x = a, *y = b;
-    bool x_equal = nd_record_is_equal(x->comparison), y_equal = nd_record_is_equal(y->comparison);
-    if (x_equal != y_equal)
-        return x_equal ? -1 : 1;
-    if (is_of_chipset(x) != is_of_chipset(y))
-        return is_of_chipset(x) ? -1 : 1;
-    if (x->n_equal != y->n_equal)
-        return x->n_equal > y->n_equal ? -1 : 1;
+    const struct nd_triage_standing *x = a, *y = b;
+    const struct nd_golden_difference *p = &x->difference, *q = &y->difference;
+    bool p_equal = nd_record_is_equal(p), q_equal = nd_record_is_equal(q);
+    if (p_equal != q_equal)
+        return p_equal ? -1 : 1;
+    if (p->is_same_chipset != q->is_same_chipset)
+        return p->is_same_chipset ? -1 : 1;
+    if (p->n_equal != q->n_equal)
+        return p->n_equal > q->n_equal ? -1 : 1;
     if (x->share != y->share && !isnan(x->share) && !isnan(y->share))
         return x->share < y->share ? -1 : 1;
-    if (x->first != y->first)
-        return x->first > y->first ? -1 : 1;
-    return x->entry > y->entry ? -1 : x->entry < y->entry;
+    if (first_of(p) != first_of(q))
+        return first_of(p) > first_of(q) ? -1 : 1;
+    return x->index > y->index ? -1 : x->index < y->index;
 }
 
-static void sort(struct triage *triage)
+static void sort(struct nd_triage *found)
 {
-    if (triage->n > 0)
-        qsort(triage->standings, triage->n, sizeof *triage->standings, compare_standings);
-}
-
-/* The first that is not equal to what came from the field. */
-static size_t n_equal_standings(const struct triage *triage)
-{
-    size_t n = 0;
-    while (n < triage->n && nd_record_is_equal(triage->standings[n].comparison))
-        n++;
-    return n;
+    if (found->n > 0)
+        qsort(found->standings, found->n, sizeof *found->standings, compare_standings);
+    found->n_equal = 0;
+    while (found->n_equal < found->n && nd_record_is_equal(&found->standings[found->n_equal].difference))
+        found->n_equal++;
 }
 
 /* For those that stand nearest by chipset and digests, as far as both sides keep their tensors. An object that
  * is damaged or missing leaves the share unknown: the digests of its entry still count. */
-static void find_shares(struct triage *triage, const struct nd_capture *field)
+static void find_shares(struct work *work, const struct nd_capture *field)
 {
     enum { MAX_SHARES = 8 };
-    size_t first = n_equal_standings(triage), n = 0;
-    const struct standing *nearest = first < triage->n ? &triage->standings[first] : NULL;
-    while (first + n < triage->n && triage->standings[first + n].n_equal == nearest->n_equal &&
-           is_of_chipset(&triage->standings[first + n]) == is_of_chipset(nearest))
+    struct nd_triage_standing *others = work->found.standings + work->found.n_equal;
+    size_t n_others = work->found.n - work->found.n_equal, n = 0;
+    while (n < n_others && others[n].difference.n_equal == others->difference.n_equal &&
+           others[n].difference.is_same_chipset == others->difference.is_same_chipset)
         n++;
     bool is_known = field != NULL && n <= MAX_SHARES;
-    for (size_t i = first; field != NULL && i < first + n && i < first + MAX_SHARES; i++) {
-        struct standing *standing = &triage->standings[i];
+    for (size_t i = 0; field != NULL && i < n && i < MAX_SHARES; i++) {
         struct nd_capture *object = NULL;
-        if (nd_store_open_object(triage->store, &triage->store->entries[standing->entry], &object, NULL) ==
-                ND_OK &&
-            nd_field_share(object, field, &standing->share, NULL) != ND_OK)
-            standing->share = (double)NAN;
+        if (nd_store_open_object(work->store, &work->store->entries[others[i].index], &object, NULL) == ND_OK &&
+            nd_field_share(object, field, &others[i].share, NULL) != ND_OK)
+            others[i].share = (double)NAN;
         nd_capture_close(&object);
-        is_known = is_known && !isnan(standing->share);
+        is_known = is_known && !isnan(others[i].share);
     }
     /* Shares order only where all of the nearest have one: else the order would not be one. */
     if (is_known)
-        sort(triage);
-}
-
-static json_t *tell_standing(const struct triage *triage, const struct standing *standing)
-{
-    json_t *row = nd_store_describe(triage->store, &triage->store->entries[standing->entry]);
-    json_t *more =
-        json_pack("{s:b, s:I, s:I, s:o, s:O?, s:O, s:O, s:O, s:O}", "same_chipset", is_of_chipset(standing),
-                  "n_equal", (json_int_t)standing->n_equal, "n_edges", (json_int_t)standing->n_edges, "share",
-                  isnan(standing->share) ? json_null() : json_real(standing->share), "first",
-                  json_array_get(json_object_get(standing->comparison, "different"), 0), "axes",
-                  json_object_get(standing->comparison, "axes"), "missing",
-                  json_object_get(standing->comparison, "missing"), "extra",
-                  json_object_get(standing->comparison, "extra"), "compared_probes",
-                  json_object_get(standing->comparison, "probes"));
-    if (row == NULL || more == NULL || json_object_update(row, more) != 0) {
-        json_decref(row);
-        row = NULL;
-    }
-    json_decref(more);
-    return row;
+        sort(&work->found);
 }
 
 /* Whether what came from the field is known: equal to an entry of its own chipset, or where none of that
  * chipset was accepted to any. Equal to another chipset only, it is not what this chipset was accepted with. */
-static bool is_known(const struct triage *triage, size_t n_equal)
+static bool is_known(const struct nd_triage *found)
 {
-    bool has_own = n_equal < triage->n && is_of_chipset(&triage->standings[n_equal]);
-    return n_equal > 0 && (is_of_chipset(&triage->standings[0]) || !has_own);
+    const struct nd_triage_standing *all = found->standings;
+    bool has_own = found->n_equal < found->n && all[found->n_equal].difference.is_same_chipset;
+    return found->n_equal > 0 && (all[0].difference.is_same_chipset || !has_own);
 }
 
-/* The entry that has more edges equal than the nearest, which is of the field's chipset; NULL: none has. */
-static const struct standing *find_closer(const struct triage *triage, const struct standing *nearest)
+/* The standing that has more edges equal than the nearest, which is of the field's chipset; SIZE_MAX: none has.
+ */
+static size_t find_closer(const struct nd_triage *found)
 {
-    const struct standing *closer = nearest;
-    for (size_t i = (size_t)(nearest - triage->standings); i < triage->n; i++)
-        if (triage->standings[i].n_equal > closer->n_equal)
-            closer = &triage->standings[i];
-    return closer != nearest ? closer : NULL;
+    size_t closer = found->nearest;
+    for (size_t i = found->nearest; i < found->n; i++)
+        if (found->standings[i].difference.n_equal > found->standings[closer].difference.n_equal)
+            closer = i;
+    return closer != found->nearest ? closer : SIZE_MAX;
 }
 
-static json_t *tell(const struct triage *triage, const char *field, enum nd_exit *exit_code)
+static enum nd_status conclude(struct work *work, struct nd_error *err)
 {
-    size_t n_equal = n_equal_standings(triage);
-    bool is_met = is_known(triage, n_equal), is_whole = true;
-    json_t *equal = json_array(), *nearest = NULL, *closer = NULL;
-    for (size_t i = 0; i < n_equal; i++)
-        is_whole = is_whole && json_array_append_new(equal, tell_standing(triage, &triage->standings[i])) == 0;
-    if (!is_met && n_equal < triage->n) {
-        const struct standing *other = find_closer(triage, &triage->standings[n_equal]);
-        nearest = tell_standing(triage, &triage->standings[n_equal]);
-        closer = other != NULL ? tell_standing(triage, other) : NULL;
-        is_whole = is_whole && nearest != NULL && (other == NULL || closer != NULL);
+    struct nd_triage *found = &work->found;
+    bool is_met = is_known(found);
+    enum nd_status status = ND_OK;
+    found->verdict = is_met ? "known" : found->n > 0 ? "new" : "not comparable";
+    found->exit_code = is_met ? ND_EXIT_SAME : found->n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_NOT_COMPARABLE;
+    if (!is_met && found->n_equal < found->n) {
+        found->nearest = found->n_equal;
+        found->closer = find_closer(found);
     }
-    *exit_code = is_met ? ND_EXIT_SAME : triage->n > 0 ? ND_EXIT_DIFFERS : ND_EXIT_NOT_COMPARABLE;
-    const char *verdict = is_met ? "known" : triage->n > 0 ? "new" : "not comparable";
-    json_t *report =
-        is_whole ? json_pack("{s:o, s:b, s:s, s:s, s:O, s:O?, s:O?, s:I, s:O}", "field", nd_axes_text(field),
-                             "is_bundle", triage->is_bundle, "verdict", verdict, "chipset",
-                             nd_axes_chipset(json_object_get(triage->field, "axes")), "equal", equal, "nearest",
-                             nearest, "closer", closer, "n_comparable", (json_int_t)triage->n, "failure",
-                             json_object_get(triage->field, "failure"))
-                 : NULL;
-    json_decref(closer);
-    json_decref(nearest);
-    json_decref(equal);
-    return report;
+    for (size_t i = 0; status == ND_OK && i < found->n; i++)
+        if (i < found->n_equal || i == found->nearest || i == found->closer)
+            status = nd_golden_entry(work->store, found->standings[i].index, &found->standings[i].entry, err);
+    return status;
 }
 
-enum nd_status nd_triage(const struct nd_golden *store, const char *field, char **json, enum nd_exit *exit_code,
+enum nd_status nd_triage(const struct nd_golden *store, const char *field, struct nd_triage *out,
                          struct nd_error *err)
 {
     json_t *record = NULL;
     struct nd_capture *capture = NULL;
-    enum nd_exit code = ND_EXIT_TROUBLE;
     enum nd_status status = nd_field_read(field, &record, &capture, err);
     if (status != ND_OK)
         return status;
-    struct triage triage = {.store = store, .field = record, .is_bundle = capture == NULL};
-    status = find_standings(&triage, err);
+    struct work work = {.store = store,
+                        .field = record,
+                        .found = {.is_bundle = capture == NULL,
+                                  .chipset = nd_axes_chipset(json_object_get(record, "axes")),
+                                  .failure = nd_record_failure(record),
+                                  .nearest = SIZE_MAX,
+                                  .closer = SIZE_MAX,
+                                  .owner = record}};
+    status = find_standings(&work, err);
     if (status == ND_OK) {
-        sort(&triage);
-        find_shares(&triage, capture);
-        status = nd_store_report(store, tell(&triage, field, &code), json, err);
+        sort(&work.found);
+        find_shares(&work, capture);
+        status = conclude(&work, err);
     }
-    for (size_t i = 0; i < triage.n; i++)
-        json_decref(triage.standings[i].comparison);
-    free(triage.standings);
     nd_capture_close(&capture);
-    json_decref(record);
     if (status == ND_OK)
-        *exit_code = code;
+        *out = work.found;
+    else
+        nd_triage_deinit(&work.found);
     return status;
+}
+
+void nd_triage_deinit(struct nd_triage *triage)
+{
+    for (size_t i = 0; i < triage->n; i++) {
+        nd_golden_entry_deinit(&triage->standings[i].entry);
+        nd_record_difference_deinit(&triage->standings[i].difference);
+    }
+    free(triage->standings);
+    json_decref(triage->owner);
+    *triage = (struct nd_triage){0};
 }

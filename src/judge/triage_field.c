@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/strbuf.h"
 #include "judge/triage.h"
 
 /* ---- bundles ---- */
@@ -13,11 +14,20 @@ enum nd_status nd_bundle_make(const struct nd_capture *capture, char **text, str
     json_t *record = nd_record_of_capture(capture);
     json_t *hidden = record != NULL ? nd_record_hidden(record) : NULL;
     json_decref(record);
-    if (hidden != NULL && json_object_set_new(hidden, "npudiff_bundle", json_integer(ND_BUNDLE_VERSION)) != 0) {
-        json_decref(hidden);
-        hidden = NULL;
-    }
-    return nd_store_report(NULL, hidden, text, err);
+    bool is_whole =
+        hidden != NULL && json_object_set_new(hidden, "npudiff_bundle", json_integer(ND_BUNDLE_VERSION)) == 0;
+    char *dumped = is_whole ? json_dumps(hidden, JSON_INDENT(2)) : NULL;
+    json_decref(hidden);
+    if (dumped == NULL)
+        return nd_fail_memory(err);
+    struct nd_strbuf out = {0};
+    nd_strbuf_printf(&out, "%s\n", dumped);
+    free(dumped);
+    char *made = nd_strbuf_take(&out);
+    if (made == NULL)
+        return nd_fail_memory(err);
+    *text = made;
+    return ND_OK;
 }
 
 static enum nd_status read_bundle(const char *path, json_t **record, struct nd_error *err)

@@ -15,7 +15,7 @@ static bool is_in_line(const struct nd_json *json)
 static void start_line(struct nd_json *json)
 {
     nd_strbuf_append(json->out, "\n", 1);
-    for (size_t i = 0; i < json->depth; i++)
+    for (size_t i = 0; i < json->depth * (json->indent > 0 ? json->indent : 1); i++)
         nd_strbuf_append(json->out, " ", 1);
 }
 
@@ -140,4 +140,12 @@ void nd_json_real_if(struct nd_json *json, const char *key, bool is_known, doubl
 void nd_json_index(struct nd_json *json, const char *key, size_t index)
 {
     nd_json_count_if(json, key, index != SIZE_MAX, index);
+}
+
+void nd_json_texts(struct nd_json *json, const char *key, const char *const *texts, size_t n)
+{
+    nd_json_open(json, key, '[');
+    for (size_t i = 0; i < n; i++)
+        nd_json_text(json, NULL, texts[i]);
+    nd_json_close(json, ']');
 }

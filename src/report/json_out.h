@@ -13,6 +13,7 @@ struct nd_json {
     size_t depth;
     size_t line_depth; /* containers from this depth on stand in one line; 0: none does */
     bool has_member;   /* of the container that is open */
+    size_t indent;     /* blanks for each container; 0: 1 */
 };
 
 /* bracket: '{' or '['. What nd_json_open_line opens stands in one line with all that is in it. */
@@ -39,5 +40,8 @@ void nd_json_real_if(struct nd_json *json, const char *key, bool is_known, doubl
 
 /* SIZE_MAX gives null. */
 void nd_json_index(struct nd_json *json, const char *key, size_t index);
+
+/* A list of texts. */
+void nd_json_texts(struct nd_json *json, const char *key, const char *const *texts, size_t n);
 
 #endif

@@ -130,7 +130,7 @@ struct columns {
 static void render_row(const struct nd_table *table, const struct columns *columns, size_t row,
                        struct nd_strbuf *out)
 {
-    size_t owed = 2, start = 0; /* blanks are written only in front of text */
+    size_t owed = table->is_bare ? 0 : 2, start = 0; /* blanks are written only in front of text */
     for (size_t i = 0; i < columns->to; i++) {
         if (i >= columns->n_keys && i < columns->from)
             continue;
@@ -138,7 +138,7 @@ static void render_row(const struct nd_table *table, const struct columns *colum
         bool is_wrapped = table->line_width > 0 && i + 1 == table->n_columns && table->is_left[i];
         start += 2;
         if (table->cells[row + i][0] == '\0') {
-            owed += 2 + blank;
+            owed += i + 1 < columns->to ? 2 + blank : 0;
         } else {
             pad(out, owed + (table->is_left[i] ? 0 : blank));
             if (is_wrapped)
@@ -149,6 +149,8 @@ static void render_row(const struct nd_table *table, const struct columns *colum
         }
         start += columns->widths[i];
     }
+    if (table->is_bare && table->cells[row + columns->to - 1][0] == '\0')
+        pad(out, owed);
     nd_strbuf_puts(out, "\n");
 }
 

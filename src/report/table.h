@@ -12,6 +12,7 @@ struct nd_table {
     bool is_left[ND_TABLE_MAX_COLUMNS];
     size_t max_width[ND_TABLE_MAX_COLUMNS]; /* longer cells lose their middle; 0: no limit */
     size_t line_width; /* a last column that is left-aligned is wrapped to keep lines within it; 0: never */
+    bool is_bare;      /* no margin, and every line reaches to its last column */
     char **cells;      /* row by row */
     size_t n_cells, capacity;
     bool failed; /* out of memory: checked once at the end */

@@ -8,6 +8,7 @@
 
 #include "base/sha256.h"
 #include "npudiff/judge.h"
+#include "npudiff/report.h"
 #include "support/golden_capture.h"
 #include "support/scratch.h"
 
@@ -31,6 +32,17 @@ static json_t *parsed(char *text)
     return report;
 }
 
+/* The first of a list in a report, which it takes over, with the problems of the store. */
+static json_t *first_of(json_t *report, const char *list)
+{
+    json_t *first = json_copy(json_array_get(json_object_get(report, list), 0));
+    assert_non_null(first);
+    if (json_object_get(report, "problems") != NULL)
+        json_object_set(first, "problems", json_object_get(report, "problems"));
+    json_decref(report);
+    return first;
+}
+
 static json_t *add(struct nd_golden *store, const struct gold *gold, bool digest_only)
 {
     struct nd_error err;
@@ -38,9 +50,12 @@ static json_t *add(struct nd_golden *store, const struct gold *gold, bool digest
     const struct nd_golden_acceptance how = {
         .struct_size = sizeof how, .note = "a note", .digest_only = digest_only};
     gold_write(path, gold);
-    expect_ok(nd_golden_add(store, path, &how, &text, &err), &err);
+    struct nd_golden_added added;
+    expect_ok(nd_golden_add(store, path, &how, &added, &err), &err);
+    expect_ok(nd_report_golden_added_json(&added, 1, &text, &err), &err);
+    nd_golden_entry_deinit(&added.entry);
     free(path);
-    return parsed(text);
+    return first_of(parsed(text), "added");
 }
 
 static void add_quietly(struct nd_golden *store, const struct gold *gold)
@@ -51,13 +66,15 @@ static void add_quietly(struct nd_golden *store, const struct gold *gold)
 static json_t *check(const struct nd_golden *store, const struct gold *gold, bool blame, enum nd_exit expected)
 {
     struct nd_error err;
-    enum nd_exit exit_code = ND_EXIT_TROUBLE;
+    struct nd_golden_check found;
     char *path = in_folder("check.h5"), *text = NULL;
     gold_write(path, gold);
-    expect_ok(nd_golden_check(store, path, blame, &text, &exit_code, &err), &err);
-    assert_int_equal(exit_code, expected);
+    expect_ok(nd_golden_check(store, path, blame, &found, &err), &err);
+    assert_int_equal(found.exit_code, expected);
+    expect_ok(nd_report_golden_checks_json(&found, 1, store, &text, &err), &err);
+    nd_golden_check_deinit(&found);
     free(path);
-    return parsed(text);
+    return first_of(parsed(text), "checks");
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -69,10 +86,12 @@ static const char *text_of(const json_t *object, const char *key)
 static json_t *triage(const struct nd_golden *store, const char *path, enum nd_exit expected)
 {
     struct nd_error err;
-    enum nd_exit exit_code = ND_EXIT_TROUBLE;
+    struct nd_triage found;
     char *text = NULL;
-    expect_ok(nd_triage(store, path, &text, &exit_code, &err), &err);
-    assert_int_equal(exit_code, expected);
+    expect_ok(nd_triage(store, path, &found, &err), &err);
+    assert_int_equal(found.exit_code, expected);
+    expect_ok(nd_report_triage_json(&found, path, store, &text, &err), &err);
+    nd_triage_deinit(&found);
     return parsed(text);
 }
 
@@ -99,6 +118,17 @@ static size_t n_files(const char *pattern)
         globfree(&found);
     free(path);
     return n;
+}
+
+static json_t *prune(struct nd_golden *store, bool dry_run)
+{
+    struct nd_error err;
+    struct nd_golden_pruning pruning;
+    char *text = NULL;
+    expect_ok(nd_golden_prune(store, 2, dry_run, &pruning, &err), &err);
+    expect_ok(nd_report_golden_pruning_json(&pruning, store, &text, &err), &err);
+    nd_golden_pruning_deinit(&pruning);
+    return parsed(text);
 }
 
 /* ---- adding ---- */
@@ -332,10 +362,12 @@ static void equal_captures_of_no_number_are_not_the_same(void **state)
 static json_t *diff(const struct nd_golden *store, const char *ref, const char *test, enum nd_exit expected)
 {
     struct nd_error err;
-    enum nd_exit exit_code = ND_EXIT_TROUBLE;
+    struct nd_golden_check found;
     char *text = NULL;
-    expect_ok(nd_golden_diff(store, ref, test, &text, &exit_code, &err), &err);
-    assert_int_equal(exit_code, expected);
+    expect_ok(nd_golden_diff(store, ref, test, &found, &err), &err);
+    assert_int_equal(found.exit_code, expected);
+    expect_ok(nd_report_golden_diff_json(&found, store, &text, &err), &err);
+    nd_golden_check_deinit(&found);
     return parsed(text);
 }
 
@@ -441,9 +473,9 @@ static void damaged_entries_are_named_and_skipped(void **state)
     const json_t *problem = json_array_get(json_object_get(report, "problems"), 0);
     assert_non_null(strstr(text_of(problem, "object"), text_of(json_object_get(added, "entry"), "id")));
     assert_non_null(strstr(text_of(problem, "problem"), "damaged"));
-    char *text = NULL;
-    expect_ok(nd_golden_prune(store, 1, false, &text, &err), &err); /* which may need its object */
-    free(text);
+    struct nd_golden_pruning pruning;
+    expect_ok(nd_golden_prune(store, 1, false, &pruning, &err), &err); /* which may need its object */
+    nd_golden_pruning_deinit(&pruning);
     assert_int_equal(n_files("store/objects/*"), 2);
     json_decref(report);
     json_decref(added);
@@ -472,7 +504,7 @@ static void entries_of_other_versions_are_named(void **state)
     assert_int_equal(nd_golden_n_entries(store), 0);
     assert_int_equal(nd_golden_n_problems(store), 4);
     char *text = NULL;
-    expect_ok(nd_golden_list(store, &text, &err), &err);
+    expect_ok(nd_report_golden_list_json(store, &text, &err), &err);
     assert_non_null(strstr(text, "of format 2, expected format 1"));
     free(text);
     free(folder_path);
@@ -495,7 +527,8 @@ static void damaged_captures_are_not_accepted(void **state)
         at++;
     ((char *)bytes)[at] ^= 4;
     expect_ok(nd_file_put(path, bytes, n, &err), &err);
-    assert_int_equal(nd_golden_add(store, path, &how, &text, &err), ND_ERR_FORMAT);
+    struct nd_golden_added added;
+    assert_int_equal(nd_golden_add(store, path, &how, &added, &err), ND_ERR_FORMAT);
     assert_non_null(strstr(err.message, "secret/mul"));
     assert_null(text);
     assert_int_equal(n_files("store/*/*"), 0);
@@ -539,9 +572,7 @@ static void damaged_objects_are_not_read(void **state)
 static void prune_keeps_the_newest_of_equal_axes(void **state)
 {
     (void)state;
-    struct nd_error err;
     struct nd_golden *store = open_store(true);
-    char *text = NULL;
     for (unsigned char i = 0; i < 4; i++) {
         char epoch[16];
         snprintf(epoch, sizeof epoch, "%d", 1000 + i);
@@ -550,12 +581,10 @@ static void prune_keeps_the_newest_of_equal_axes(void **state)
     }
     unsetenv("SOURCE_DATE_EPOCH");
     add_quietly(store, &(struct gold){.chipset = "SM8450"});
-    expect_ok(nd_golden_prune(store, 2, true, &text, &err), &err);
-    json_t *dry = parsed(text);
+    json_t *dry = prune(store, true);
     assert_int_equal(json_array_size(json_object_get(dry, "entries")), 2);
     assert_int_equal(n_files("store/entries/*"), 5);
-    expect_ok(nd_golden_prune(store, 2, false, &text, &err), &err);
-    json_t *wet = parsed(text);
+    json_t *wet = prune(store, false);
     assert_int_equal(json_array_size(json_object_get(wet, "objects")), 2);
     assert_int_equal(n_files("store/entries/*"), 3);
     assert_int_equal(n_files("store/objects/*"), 3);
@@ -571,16 +600,18 @@ static void diff_wants_one_entry_of_a_name(void **state)
 {
     (void)state;
     struct nd_error err;
-    enum nd_exit exit_code = ND_EXIT_TROUBLE;
+    struct nd_golden_check check;
     char *text = NULL;
     struct nd_golden *store = open_store(true);
     add_quietly(store, &(struct gold){0});
     add_quietly(store, &(struct gold){.sdk = "qairt-2", .codes = {0, 0, 1}});
-    assert_int_equal(nd_golden_diff(store, "SM8650", "x", &text, &exit_code, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_golden_diff(store, "SM8650", "x", &check, &err), ND_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "fits 2 entries"));
-    assert_int_equal(nd_golden_diff(store, "SM8650@qairt-1", "x", &text, &exit_code, &err), ND_ERR_NOT_FOUND);
-    expect_ok(nd_golden_diff(store, "SM8650@qairt-1", "SM8650@qairt-2", &text, &exit_code, &err), &err);
-    assert_int_equal(exit_code, ND_EXIT_DIFFERS);
+    assert_int_equal(nd_golden_diff(store, "SM8650@qairt-1", "x", &check, &err), ND_ERR_NOT_FOUND);
+    expect_ok(nd_golden_diff(store, "SM8650@qairt-1", "SM8650@qairt-2", &check, &err), &err);
+    assert_int_equal(check.exit_code, ND_EXIT_DIFFERS);
+    expect_ok(nd_report_golden_diff_json(&check, store, &text, &err), &err);
+    nd_golden_check_deinit(&check);
     json_t *report = parsed(text);
     assert_string_equal(text_of(json_object_get(report, "first"), "name"), "secret/out");
     json_decref(report);
@@ -671,15 +702,15 @@ static void broken_bundles_are_refused(void **state)
     add_quietly(store, &(struct gold){0});
     char *whole = make_bundle(&(struct gold){0}, capture, bundle), *text = NULL;
     struct nd_error err;
-    enum nd_exit exit_code = ND_EXIT_TROUBLE;
+    struct nd_triage unread;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         expect_ok(nd_file_put(bundle, texts[i], strlen(texts[i]), &err), &err);
-        assert_int_equal(nd_triage(store, bundle, &text, &exit_code, &err), ND_ERR_FORMAT);
+        assert_int_equal(nd_triage(store, bundle, &unread, &err), ND_ERR_FORMAT);
         assert_non_null(strstr(err.message, bundle));
     }
     for (size_t n = 1; n + 2 < strlen(whole); n += 13) { /* cut off anywhere */
         expect_ok(nd_file_put(bundle, whole, n, &err), &err);
-        assert_int_equal(nd_triage(store, bundle, &text, &exit_code, &err), ND_ERR_FORMAT);
+        assert_int_equal(nd_triage(store, bundle, &unread, &err), ND_ERR_FORMAT);
     }
     assert_null(text);
     free(whole);

@@ -6,8 +6,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <jansson.h>
-
 #include "npudiff/judge.h"
 #include "support/golden_capture.h"
 #include "support/scratch.h"
@@ -39,12 +37,13 @@ static pid_t start_writer(size_t first, size_t n)
     char *path = in_folder("store");
     enum nd_status status = nd_golden_open(path, true, &store, &err);
     for (size_t i = first; status == ND_OK && i < first + n; i++) {
-        char name[32], *text = NULL;
+        char name[32];
+        struct nd_golden_added added = {0};
         snprintf(name, sizeof name, "%zu.h5", i);
         char *capture = in_folder(name);
-        status = nd_golden_add(store, capture, &how, &text, &err);
+        status = nd_golden_add(store, capture, &how, &added, &err);
         free(capture);
-        free(text);
+        nd_golden_entry_deinit(&added.entry);
     }
     if (status != ND_OK)
         fprintf(stderr, "# writer: %s\n", err.message);
@@ -69,25 +68,21 @@ static size_t check_sound(void)
 {
     struct nd_error err;
     struct nd_golden *store = NULL;
-    char *path = in_folder("store"), *text = NULL;
+    char *path = in_folder("store");
     expect_ok(nd_golden_open(path, true, &store, &err), &err);
     assert_int_equal(nd_golden_n_problems(store), 0);
-    expect_ok(nd_golden_list(store, &text, &err), &err);
-    json_t *list = json_loads(text, 0, NULL), *entry;
-    size_t i;
-    json_array_foreach(json_object_get(list, "entries"), i, entry)
-    {
+    size_t n = nd_golden_n_entries(store);
+    for (size_t i = 0; i < n; i++) {
+        struct nd_golden_entry entry;
         struct nd_capture *capture = NULL;
-        expect_ok(
-            nd_golden_open_capture(store, json_string_value(json_object_get(entry, "id")), &capture, &err),
-            &err);
+        expect_ok(nd_golden_entry(store, i, &entry, &err), &err);
+        expect_ok(nd_golden_open_capture(store, entry.id, &capture, &err), &err);
         nd_capture_close(&capture);
+        nd_golden_entry_deinit(&entry);
     }
-    json_decref(list);
-    free(text);
     free(path);
     nd_golden_close(&store);
-    return i;
+    return n;
 }
 
 static void two_writers_lose_nothing(void **state)
@@ -129,13 +124,14 @@ static void killed_writers_leave_a_sound_store(void **state)
     assert_int_equal(check_sound(), N_EACH);
     struct nd_error err;
     struct nd_golden *store = NULL;
-    char *path = in_folder("store"), *text = NULL;
+    char *path = in_folder("store");
     expect_ok(nd_golden_open(path, false, &store, &err), &err);
-    expect_ok(nd_golden_prune(store, 0, false, &text, &err), &err);
+    struct nd_golden_pruning pruning;
+    expect_ok(nd_golden_prune(store, 0, false, &pruning, &err), &err);
+    nd_golden_pruning_deinit(&pruning);
     assert_int_equal(n_files("store/*.tmp-*") + n_files("store/*/*.tmp-*"), 0);
     assert_int_equal(n_files("store/objects/*"), N_EACH);
     nd_golden_close(&store);
-    free(text);
     free(path);
 }
 
@@ -155,13 +151,14 @@ static void leftovers_are_in_nobodys_way(void **state)
     expect_ok(nd_file_put(orphan, "cut", 3, &err), &err);
     assert_int_equal(check_sound(), 1);
     struct nd_golden *store = NULL;
-    char *path = in_folder("store"), *text = NULL;
+    char *path = in_folder("store");
     expect_ok(nd_golden_open(path, false, &store, &err), &err);
-    expect_ok(nd_golden_prune(store, 0, false, &text, &err), &err);
+    struct nd_golden_pruning pruning;
+    expect_ok(nd_golden_prune(store, 0, false, &pruning, &err), &err);
+    nd_golden_pruning_deinit(&pruning);
     assert_int_equal(n_files("store/objects/*"), 1);
     assert_int_equal(n_files("store/entries/*"), 1);
     nd_golden_close(&store);
-    free(text);
     free(path);
     free(object);
     free(entry);

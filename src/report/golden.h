@@ -1,0 +1,18 @@
+/* What the JSON and the text of the golden store have in common: cells of the table of upgrades. */
+#ifndef ND_REPORT_GOLDEN_H
+#define ND_REPORT_GOLDEN_H
+
+#include "npudiff/report.h"
+
+enum { ND_UPGRADE_BYTES = 256 };
+
+/* "3/50": edges that differ. */
+const char *nd_upgrade_changed(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
+
+/* The operators of the edges that differ, each once, in graph order. */
+const char *nd_upgrade_operators(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
+
+/* "48/50 -> 47/50, p 1", or "". */
+const char *nd_upgrade_accuracy(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES]);
+
+#endif

@@ -1,0 +1,385 @@
+/* The golden store and triage for people. */
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/strbuf.h"
+#include "npudiff/report.h"
+#include "report/golden.h"
+#include "report/table.h"
+
+enum { MAX_EDGES_TOLD = 20, MAX_KEYS_TOLD = 3 };
+
+static enum nd_status take(struct nd_strbuf *buf, char **out, struct nd_error *err)
+{
+    char *text = nd_strbuf_take(buf);
+    if (text == NULL)
+        return nd_fail_memory(err);
+    *out = text;
+    return ND_OK;
+}
+
+static void put_joined(struct nd_strbuf *out, const char *const *names, size_t n, const char *separator)
+{
+    for (size_t i = 0; i < n; i++)
+        nd_strbuf_printf(out, "%s%s", i > 0 ? separator : "", names[i]);
+}
+
+/* ---- check and diff ---- */
+
+/* Where two values begin to differ, at the start of a character. */
+static size_t first_difference(const char *ref, const char *test)
+{
+    size_t at = 0;
+    while (ref[at] != '\0' && ref[at] == test[at])
+        at++;
+    while (at > 0 && ((unsigned char)ref[at] & 0xc0) == 0x80)
+        at--;
+    return at;
+}
+
+/* At most n bytes from `at`, whole characters, with dots where something is left out. */
+static void put_window(struct nd_strbuf *out, const char *text, size_t at, size_t n)
+{
+    size_t rest = strlen(text + at), end = at + (rest < n ? rest : n);
+    while (end > at && ((unsigned char)text[end] & 0xc0) == 0x80)
+        end--;
+    nd_strbuf_printf(out, "%s%.*s%s", at > 0 ? "..." : "", (int)(end - at), text + at,
+                     text[end] != '\0' ? "..." : "");
+}
+
+/* Digests and build strings say little to people, so long values are cut, --json has them whole; never so that
+ * two different values look alike: the window is moved to where they part. */
+static void put_values(struct nd_strbuf *out, const struct nd_golden_change *change)
+{
+    enum { MAX_VALUE_BYTES = 40, BYTES_BEFORE = 12 };
+    const char *ref = change->ref != NULL ? change->ref : "(none)";
+    const char *test = change->test != NULL ? change->test : "(none)";
+    size_t parts = first_difference(ref, test), at = 0;
+    if (parts + BYTES_BEFORE > MAX_VALUE_BYTES)
+        at = parts - BYTES_BEFORE;
+    while (at > 0 && ((unsigned char)ref[at] & 0xc0) == 0x80)
+        at--;
+    put_window(out, ref, at, MAX_VALUE_BYTES);
+    nd_strbuf_puts(out, " -> ");
+    put_window(out, test, at, MAX_VALUE_BYTES);
+}
+
+/* What stands first: 0 the id and the name of the chipset, 1 the rest, 2 libraries, which follow from the id.
+ */
+static int rank_of(const char *key)
+{
+    if (strcmp(key, "id") == 0 || strcmp(key, "chipset") == 0)
+        return 0;
+    return strncmp(key, "library ", 8) == 0 ? 2 : 1;
+}
+
+/* "  sdk changed: id qairt-2.50.40 -> qairt-2.51.0, ort_version 1.29.0 -> 1.31.1, and 7 more". */
+static void put_axis(struct nd_strbuf *out, const char *axis, const struct nd_golden_difference *d)
+{
+    size_t n_told = 0, n = 0;
+    nd_strbuf_printf(out, "  %s changed: ", axis);
+    for (int rank = 0; rank < 3; rank++) {
+        for (size_t i = 0; i < d->n_changes; i++) {
+            const struct nd_golden_change *change = &d->changes[i];
+            if (strcmp(change->axis, axis) != 0 || rank_of(change->key) != rank || change->follows_from != NULL)
+                continue;
+            n++;
+            if (n_told >= MAX_KEYS_TOLD)
+                continue;
+            nd_strbuf_printf(out, "%s%s ", n_told > 0 ? ", " : "", change->key);
+            put_values(out, change);
+            n_told++;
+        }
+    }
+    if (n > n_told)
+        nd_strbuf_printf(out, ", and %zu more", n - n_told);
+    nd_strbuf_puts(out, "\n");
+}
+
+static void put_names(struct nd_strbuf *out, const char *title, const struct nd_golden_names *names)
+{
+    if (names->n == 0)
+        return;
+    nd_strbuf_printf(out, "  %s: ", title);
+    put_joined(out, names->items, names->n, ", ");
+    nd_strbuf_puts(out, "\n");
+}
+
+/* ": 12.3 % of its values differ, by at most 3 LSB"; nothing where it is not known. */
+static void put_magnitude(struct nd_strbuf *out, const struct nd_golden_edge *edge)
+{
+    if (!edge->is_known)
+        return;
+    nd_strbuf_printf(out, ": %.3g %% of its values differ",
+                     100 * ((double)edge->n_differing / (double)edge->n_elems));
+    if (edge->has_lsb)
+        nd_strbuf_printf(out, ", by at most %llu LSB", (unsigned long long)edge->max_lsb);
+    else if (edge->has_error && isfinite(edge->max_abs))
+        nd_strbuf_printf(out, ", by at most %.3g", edge->max_abs);
+}
+
+static void put_edges(struct nd_strbuf *out, const struct nd_golden_difference *d)
+{
+    size_t n = d->n_different;
+    if (n > 0)
+        nd_strbuf_printf(out, "  %zu of %zu edge%s differ%s, in graph order:\n", n, d->n_edges,
+                         d->n_edges == 1 ? "" : "s", n == 1 ? "s" : "");
+    for (size_t i = 0; i < n && i < MAX_EDGES_TOLD; i++) {
+        const struct nd_golden_edge *edge = &d->different[i];
+        nd_strbuf_printf(out, "    %s (%s) on ", edge->name, edge->op_types);
+        put_joined(out, edge->probes, edge->n_probes, ", ");
+        put_magnitude(out, edge);
+        nd_strbuf_puts(out, "\n");
+    }
+    if (n > MAX_EDGES_TOLD)
+        nd_strbuf_printf(out, "    and %zu more\n", n - MAX_EDGES_TOLD);
+    if (n > 0 && !d->different[0].is_known)
+        nd_strbuf_puts(out, "    by how much is not known: the entry or the capture keeps no values of them\n");
+    put_names(out, "missing", &d->missing);
+    put_names(out, "not in the entry", &d->extra);
+}
+
+static void put_verdict(struct nd_strbuf *out, const struct nd_golden_check *check)
+{
+    const struct nd_golden_difference *d = &check->difference;
+    if (check->exit_code == ND_EXIT_INCONCLUSIVE) {
+        nd_strbuf_printf(
+            out,
+            "  verdict: inconclusive, %zu axes changed: which one it was cannot be told (--blame names all)\n",
+            d->n_axes);
+        return;
+    }
+    if (check->broken != NULL) {
+        nd_strbuf_printf(out, "  verdict: %s, but %s broken: %s\n",
+                         d->n_different == 0 ? "equal" : "the two differ",
+                         check->test_broken != NULL ? "both are" : "the reference is", check->broken);
+        return;
+    }
+    if (check->test_broken != NULL) {
+        nd_strbuf_printf(out, "  verdict: %s, and the second entry is broken: %s\n", check->verdict,
+                         check->test_broken);
+        return;
+    }
+    nd_strbuf_printf(out, "  verdict: %s", check->verdict);
+    if (check->n_blamed > 0) {
+        nd_strbuf_puts(out, ", because of ");
+        put_joined(out, check->blamed, check->n_blamed, " or ");
+    } else if (strcmp(check->verdict, "differs") == 0) {
+        nd_strbuf_puts(out, ", although no axis changed");
+    } else if (strcmp(check->verdict, "same") == 0 && d->n_axes > 0) {
+        nd_strbuf_puts(out, ", although ");
+        put_joined(out, d->axes, d->n_axes, " and ");
+        nd_strbuf_puts(out, " changed");
+    }
+    nd_strbuf_puts(out, "\n");
+}
+
+static void put_check(struct nd_strbuf *out, const struct nd_golden_check *check, const char *name)
+{
+    const struct nd_golden_difference *d = &check->difference;
+    const struct nd_golden_entry *entry = &check->entry;
+    if (!check->has_entry) {
+        nd_strbuf_printf(
+            out, "%s\n  verdict: not comparable, the store has no entry of this model and these probes\n",
+            name);
+        return;
+    }
+    nd_strbuf_printf(out, "%s against %s (%.12s, %s)\n", name, entry->label, entry->id, entry->date);
+    for (size_t i = 0; i < d->n_axes; i++)
+        put_axis(out, d->axes[i], d);
+    put_edges(out, d);
+    if (!d->is_same_end && check->failure.has_failed)
+        nd_strbuf_printf(out, "  the device failed at stage '%s': %s\n", check->failure.stage,
+                         check->failure.message != NULL ? check->failure.message : "");
+    else if (!d->is_same_end)
+        nd_strbuf_printf(out, "  one is complete, the other (%s) is not, or failed otherwise\n", entry->status);
+    put_verdict(out, check);
+}
+
+enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, const char *name, char **out,
+                                           struct nd_error *err)
+{
+    struct nd_strbuf buf = {0};
+    put_check(&buf, check, name);
+    return take(&buf, out, err);
+}
+
+/* ---- list and prune ---- */
+
+enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **out, struct nd_error *err)
+{
+    static const char *const titles[] = {"ENTRY",  "LABEL", "CHIPSET", "SDK",  "MODEL", "EDGES",
+                                         "PROBES", "STORE", "STATUS",  "DATE", "NOTE"};
+    enum { N_COLUMNS = sizeof titles / sizeof titles[0] };
+    struct nd_table table = {.n_columns = N_COLUMNS, .is_bare = true};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < N_COLUMNS; i++) {
+        table.is_left[i] = true;
+        nd_table_add(&table, titles[i]);
+    }
+    for (size_t i = 0; status == ND_OK && i < nd_golden_n_entries(store); i++) {
+        struct nd_golden_entry entry = {0};
+        status = nd_golden_entry(store, i, &entry, err);
+        if (status != ND_OK)
+            break;
+        nd_table_addf(&table, "%.12s", entry.id);
+        nd_table_add(&table, entry.label);
+        nd_table_add(&table, entry.chipset);
+        nd_table_add(&table, entry.sdk);
+        nd_table_add(&table, entry.model);
+        nd_table_addf(&table, "%zu", entry.n_edges);
+        nd_table_addf(&table, "%zu", entry.n_probes);
+        nd_table_add(&table, entry.kept);
+        nd_table_add(&table, entry.status);
+        nd_table_add(&table, entry.date);
+        nd_table_add(&table, entry.note);
+        nd_golden_entry_deinit(&entry);
+    }
+    struct nd_strbuf buf = {0};
+    nd_table_render(&table, &buf);
+    nd_table_deinit(&table);
+    if (status == ND_OK)
+        return take(&buf, out, err);
+    nd_strbuf_deinit(&buf);
+    return status;
+}
+
+enum nd_status nd_report_golden_pruning_text(const struct nd_golden_pruning *pruning, char **out,
+                                             struct nd_error *err)
+{
+    static const char *const folders[ND_GOLDEN_N_PARTS] = {"entries/", "objects/", ""};
+    struct nd_strbuf buf = {0};
+    for (int part = 0; part < ND_GOLDEN_N_PARTS; part++)
+        for (size_t i = 0; i < pruning->removed[part].n; i++)
+            nd_strbuf_printf(&buf, "%s %s%s\n", pruning->dry_run ? "would remove" : "removed", folders[part],
+                             pruning->removed[part].names[i]);
+    nd_strbuf_printf(&buf, "%zu %s kept\n", pruning->n_kept, pruning->n_kept == 1 ? "entry" : "entries");
+    return take(&buf, out, err);
+}
+
+/* ---- another runtime ---- */
+
+const char *nd_upgrade_changed(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES])
+{
+    snprintf(buf, ND_UPGRADE_BYTES, "%zu/%zu", upgrade->check.difference.n_different,
+             upgrade->check.difference.n_edges);
+    return buf;
+}
+
+const char *nd_upgrade_operators(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES])
+{
+    const struct nd_golden_difference *d = &upgrade->check.difference;
+    size_t n = 0;
+    buf[0] = '\0';
+    for (size_t i = 0; i < d->n_different; i++) {
+        const char *types = d->different[i].op_types;
+        size_t length = strlen(types);
+        bool is_told = false;
+        for (const char *at = buf; !is_told && (at = strstr(at, types)) != NULL; at++)
+            is_told = (at == buf || at[-1] == ' ') && (at[length] == '\0' || at[length] == ',');
+        if (!is_told && length > 0 && n + length + 3 < ND_UPGRADE_BYTES)
+            n += (size_t)snprintf(buf + n, ND_UPGRADE_BYTES - n, "%s%s", n > 0 ? ", " : "", types);
+    }
+    return buf;
+}
+
+const char *nd_upgrade_accuracy(const struct nd_golden_upgrade *upgrade, char buf[static ND_UPGRADE_BYTES])
+{
+    buf[0] = '\0';
+    if (upgrade->has_top1)
+        snprintf(buf, ND_UPGRADE_BYTES, "%zu/%zu -> %zu/%zu, p %.3g", upgrade->n_right_before,
+                 upgrade->n_samples, upgrade->n_right_after, upgrade->n_samples, upgrade->p_value);
+    return buf;
+}
+
+enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *upgrades, size_t n, char **out,
+                                              struct nd_error *err)
+{
+    static const char *const titles[] = {"CHIPSET", "FROM",  "TO",        "VERDICT",
+                                         "EDGES",   "FIRST", "OPERATORS", "TOP-1"};
+    enum { N_COLUMNS = sizeof titles / sizeof titles[0] };
+    struct nd_table table = {.n_columns = N_COLUMNS, .is_bare = true};
+    struct nd_strbuf buf = {0};
+    char cell[ND_UPGRADE_BYTES];
+    for (size_t i = 0; i < N_COLUMNS; i++) {
+        table.is_left[i] = true;
+        nd_table_add(&table, titles[i]);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct nd_golden_difference *d = &upgrades[i].check.difference;
+        nd_table_add(&table, upgrades[i].chipset);
+        nd_table_add(&table, upgrades[i].check.has_entry ? upgrades[i].check.entry.sdk : "");
+        nd_table_add(&table, upgrades[i].runtime);
+        nd_table_add(&table, upgrades[i].check.verdict);
+        nd_table_add(&table, nd_upgrade_changed(&upgrades[i], cell));
+        nd_table_add(&table, d->n_different > 0 ? d->different[0].name : "");
+        nd_table_add(&table, nd_upgrade_operators(&upgrades[i], cell));
+        nd_table_add(&table, nd_upgrade_accuracy(&upgrades[i], cell));
+    }
+    nd_table_render(&table, &buf);
+    nd_table_deinit(&table);
+    for (size_t i = 0; i < n; i++)
+        if (upgrades[i].check.exit_code != ND_EXIT_SAME) {
+            nd_strbuf_puts(&buf, "\n");
+            put_check(&buf, &upgrades[i].check, upgrades[i].check.capture);
+        }
+    return take(&buf, out, err);
+}
+
+/* ---- triage ---- */
+
+static void put_entry(struct nd_strbuf *out, const char *what, const struct nd_golden_entry *entry)
+{
+    nd_strbuf_printf(out, "  %s%s (%.12s): chipset %s, SDK %s\n", what, entry->label, entry->id, entry->chipset,
+                     entry->sdk);
+}
+
+static void put_standing(struct nd_strbuf *out, const char *what, const struct nd_triage_standing *standing)
+{
+    const struct nd_golden_difference *d = &standing->difference;
+    put_entry(out, what, &standing->entry);
+    nd_strbuf_printf(out, "    %zu of %zu edge%s equal", d->n_equal, d->n_edges, d->n_edges == 1 ? "" : "s");
+    if (d->n_different > 0)
+        nd_strbuf_printf(out, ", the first that differs is %s (%s)", d->different[0].name,
+                         d->different[0].op_types);
+    if (!isnan(standing->share))
+        nd_strbuf_printf(out, "; %.3g %% of all codes differ", 100 * standing->share);
+    nd_strbuf_puts(out, "\n");
+}
+
+static void put_next(struct nd_strbuf *out, const struct nd_triage *triage, const char *field)
+{
+    nd_strbuf_puts(out, triage->is_bundle ? "  next: ask for the capture that the bundle was made of, then\n"
+                                          : "  next:\n");
+    nd_strbuf_printf(out, "    npudiff explain --quantised MODEL.onnx --float FLOAT.onnx %s\n",
+                     triage->is_bundle ? "CAPTURE.h5" : field);
+}
+
+enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char *field, char **out,
+                                     struct nd_error *err)
+{
+    struct nd_strbuf buf = {0};
+    nd_strbuf_printf(&buf, "%s: %s\n", field, triage->verdict);
+    if (triage->failure.has_failed)
+        nd_strbuf_printf(&buf, "  the device failed at stage '%s' [ND-%lld]\n", triage->failure.stage,
+                         (long long)triage->failure.code);
+    for (size_t i = 0; i < triage->n_equal; i++)
+        put_entry(&buf, "equal to ", &triage->standings[i].entry);
+    if (triage->nearest != SIZE_MAX) {
+        if (triage->n_equal > 0)
+            nd_strbuf_printf(&buf, "  but not to what was accepted of its own chipset, %s:\n", triage->chipset);
+        put_standing(&buf, "nearest: ", &triage->standings[triage->nearest]);
+        if (triage->closer != SIZE_MAX)
+            put_standing(&buf,
+                         "closer in its values, but of another chipset: ", &triage->standings[triage->closer]);
+        put_next(&buf, triage, field);
+    } else if (triage->n_equal == 0) {
+        nd_strbuf_puts(&buf, "  the store has no entry of this model and these probes\n");
+        put_next(&buf, triage, field);
+    }
+    return take(&buf, out, err);
+}

@@ -65,6 +65,11 @@ ND_PUBLIC enum nd_status nd_report_text(const struct nd_comparison *comparison,
 ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out,
                                         struct nd_error *err);
 
+/* A tree of jansson's as JSON: indented by 2, numbers the shortest that read back equal, with a final newline.
+ * The caller frees it; NULL when memory is out. */
+struct json_t;
+ND_PUBLIC char *nd_report_tree(const struct json_t *tree);
+
 /* ---- the golden store and triage ----
  *
  * The caller frees *out. ND_ERR_MEMORY. JSON is one object, indented, with a final newline; with a store it

@@ -7,6 +7,7 @@
 
 #include "cli/errors.h"
 #include "npudiff/parse.h"
+#include "npudiff/report.h"
 
 enum { MAX_COLUMNS = 12 };
 
@@ -88,19 +89,11 @@ void cli_print_table(const json_t *rows, const struct cli_column *columns)
 
 void cli_print_json(const json_t *value)
 {
-    json_t *error = json_is_object(value) ? cli_errors_first() : NULL;
-    json_t *whole = error != NULL ? json_copy((json_t *)(uintptr_t)value) : NULL;
-    if (error != NULL)
-        json_object_set_new(whole, "error", error);
-    char *text = json_dumps(whole != NULL ? whole : value, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
-    json_decref(whole);
-    if (text == NULL) {
+    char *text = nd_report_tree(value);
+    if (text == NULL)
         cli_errors_lost_memory();
-        return;
-    }
-    cli_print_document(text);
-    cli_print_document("\n");
-    free(text);
+    else
+        cli_print_made(ND_OK, text, true, NULL);
 }
 
 void cli_print_document(const char *json)
@@ -122,7 +115,7 @@ static void print_with_error(const char *object, const json_t *error)
     }
     while (n > 0 && object[n - 1] != '}')
         n--;
-    n -= n > 1 ? 2 : n; /* and the line break before it */
+    n -= 2; /* and the line break before it */
     printf("%.*s,\n  \"error\": ", (int)n, object);
     for (const char *at = text; *at != '\0'; at++)
         printf(*at == '\n' ? "\n  " : "%c", *at);
@@ -134,7 +127,7 @@ int cli_print_made(enum nd_status status, char *text, bool is_json, const struct
 {
     if (status != ND_OK)
         return cli_report_error(err);
-    json_t *error = is_json ? cli_errors_first() : NULL;
+    json_t *error = is_json && strncmp(text, "{\n", 2) == 0 ? cli_errors_first() : NULL;
     if (!is_json)
         fputs(text, stdout);
     else if (error == NULL || cli_errors_has_lost_memory())

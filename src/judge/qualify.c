@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "judge/qualify.h"
@@ -106,15 +107,7 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
                     json_object_set_new(root, "suggestion", json_string(out->suggestion)) == 0 &&
                     json_object_set(root, "suggested", suggested) == 0;
     json_decref(suggested);
-    if (is_whole) {
-        char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(17));
-        size_t n = text != NULL ? strlen(text) : 0;
-        out->json = text != NULL ? realloc(text, n + 2) : NULL;
-        if (out->json != NULL)
-            memcpy(out->json + n, "\n", 2);
-        else
-            free(text);
-    }
+    out->json = is_whole ? nd_json_dump(root, 1) : NULL;
     json_decref(root);
     return out->json != NULL ? ND_OK : nd_fail_memory(err);
 }

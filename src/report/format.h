@@ -2,9 +2,8 @@
 #ifndef ND_REPORT_FORMAT_H
 #define ND_REPORT_FORMAT_H
 
+#include "base/print.h"
 #include "npudiff/compare.h"
-
-enum { ND_NUMBER_BYTES = 32 };
 
 /* Share of n in total in percent, rounded half up: "12.3%", "0.02%", "<0.01%" for anything above zero and below
  * that, ">99.9%" for anything below all that would be rounded to all, "0%" and "100%" only when exact; "-" when
@@ -14,21 +13,11 @@ char *nd_format_share(uint64_t n, uint64_t total, char buf[static ND_NUMBER_BYTE
 /* Four significant digits; "NaN", "Infinity", "-Infinity". For people only. */
 char *nd_format_short(double value, char buf[static ND_NUMBER_BYTES]);
 
-/* Reads back to the same double, and as a real number: it has a '.' or an exponent. value must be finite. */
-char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES]);
-
 /* Seven decimals at most, for values that matter by how far they are from 1 (a cosine): "1" only when exact,
  * else at least ">0.9999999" or "<1.0000001". */
 char *nd_format_near_one(double value, char buf[static ND_NUMBER_BYTES]);
 
 /* A count as it is below a million, else with three significant digits ("1.23e+09"). */
 char *nd_format_count(uint64_t n, char buf[static ND_NUMBER_BYTES]);
-
-/* A copy of text with every control character and every broken UTF-8 byte replaced by '?', so that a name from
- * a file cannot steer a terminal. NULL when out of memory. */
-char *nd_clean_text(const char *text);
-
-/* Code points of clean text. */
-size_t nd_text_columns(const char *text);
 
 #endif

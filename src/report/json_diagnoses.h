@@ -3,7 +3,7 @@
 #define ND_REPORT_JSON_DIAGNOSES_H
 
 #include "npudiff/compare.h"
-#include "report/json_out.h"
+#include "base/json_out.h"
 
 /* The members "diagnoses", "depth" and "predicate" of the object at hand. */
 void nd_json_put_diagnoses(struct nd_json *json, const struct nd_comparison *comparison);

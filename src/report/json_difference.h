@@ -3,7 +3,7 @@
 #define ND_REPORT_JSON_DIFFERENCE_H
 
 #include "npudiff/compare.h"
-#include "report/json_out.h"
+#include "base/json_out.h"
 
 /* Of a pair or of one of its probes, into the object that is open. */
 void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparison,

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "npudiff/report.h"
 #include "report/golden.h"
-#include "report/json_out.h"
+#include "base/json_out.h"
 
 /* ---- parts ---- */
 

@@ -40,7 +40,10 @@ class Qualify(Scratch):
         if expect is not None:
             self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
         made = re.findall(r"^npudiff: captured '[^']*' on ([^:\n]*)", done.stderr, re.MULTILINE)
-        return json.loads((self.folder / "out/result.json").read_text()), made
+        text = (self.folder / "out/result.json").read_text()
+        for number in re.findall(r"(?<=[ \[])-?\d+\.\d+(?:e[-+]\d+)?(?=[,\n\]])", text):  # as short as reads back equal
+            self.assertLessEqual(len(number), max(len(repr(float(number))), 3), number)
+        return json.loads(text), made
 
     def cases(self, result, gate):
         """{device: case} of one gate."""

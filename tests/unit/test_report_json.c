@@ -45,7 +45,7 @@ static void json_of_a_difference_has_every_member(void **state)
         "     \"mean_abs\": 0.3333333333333333,\n",
         "\"saturation_mismatch\": 4,",
         "\"abs\": {\"max\": 0.1, \"mean\": 0.3333333333333333, \"median\": 1e-300, \"p99\": "
-        "4.94065645841247e-324},",
+        "5e-324},",
         "\"rel\": {\"max\": \"Infinity\", \"mean\": \"NaN\", \"median\": 2.0, \"p99\": 1e+22, \"undefined\": "
         "6},",
         "\"rmse\": 0.25,\n     \"sqnr_db\": \"-Infinity\",\n     \"cosine\": 0.999999999,\n     "
@@ -171,7 +171,8 @@ static void json_of_diagnoses_has_every_member(void **state)
     (void)state;
     struct fake_comparison fake;
     fake_init(&fake);
-    struct nd_compared_diagnosis diagnosis = {2, FAKE_CONV, "wrap", fake_text("codes wrap"), false, false, 256, 1, -40, 3};
+    struct nd_compared_diagnosis diagnosis = {2, FAKE_CONV, "wrap", fake_text("codes wrap"), false, false, 256,
+                                              1, -40,       3};
     struct nd_compared_depth depth = {2, "linear", true, 9, 1, 0.01, 0.09, 12.5, FAKE_SCORES, true};
     char *text = json_text_of(&fake);
     assert_has(text, "\"diagnoses\": [],\n \"depth\": [],");
@@ -180,13 +181,32 @@ static void json_of_diagnoses_has_every_member(void **state)
     fake.comparison.depths = &depth;
     fake.comparison.n_diagnoses = fake.comparison.n_depths = 1;
     text = json_text_of(&fake);
-    assert_has(text, "{\"device\": 2, \"edge\": \"conv\", \"kind\": \"wrap\", \"fault\": true, \"of_runs\": false, "
-                     "\"text\": \"codes wrap\", \"amount\": 256.0, \"explained\": 1.0, \"log10_chance\": -40.0, "
-                     "\"later_tensors\": 3}");
-    assert_has(text, "{\"device\": 2, \"growth\": \"linear\", \"of\": \"share\", \"tensors\": 9, \"factor\": 1.0, "
-                     "\"first\": 0.01, \"last\": 0.09, \"half_precision\": true, \"largest\": 12.5, "
-                     "\"largest_edge\": \"scores\"}");
+    assert_has(text,
+               "{\"device\": 2, \"edge\": \"conv\", \"kind\": \"wrap\", \"fault\": true, \"of_runs\": false, "
+               "\"text\": \"codes wrap\", \"amount\": 256.0, \"explained\": 1.0, \"log10_chance\": -40.0, "
+               "\"later_tensors\": 3}");
+    assert_has(text,
+               "{\"device\": 2, \"growth\": \"linear\", \"of\": \"share\", \"tensors\": 9, \"factor\": 1.0, "
+               "\"first\": 0.01, \"last\": 0.09, \"half_precision\": true, \"largest\": 12.5, "
+               "\"largest_edge\": \"scores\"}");
     free(text);
+}
+
+/* Of any tree: the shortest numbers that read back equal, names that are quoted, empty containers in one line.
+ */
+static void json_of_a_tree_is_as_short_as_it_can_be(void **state)
+{
+    (void)state;
+    json_t *tree = json_pack("{s:[f, f, f, f], s:{}, s:[], s:[b, n, i], s:s}", "reals", 0.05, 1.0 / 3, 1e-12,
+                             7.0, "no \"object\"", "no array", "rest", 1, -3, "text", "a\n\xc3\xa9");
+    char *text = nd_report_tree(tree);
+    assert_string_equal(text,
+                        "{\n  \"reals\": [\n    0.05,\n    0.3333333333333333,\n    1e-12,\n    7.0\n  ],\n"
+                        "  \"no \\\"object\\\"\": {},\n  \"no array\": [],\n"
+                        "  \"rest\": [\n    true,\n    null,\n    -3\n  ],\n"
+                        "  \"text\": \"a\\n\xc3\xa9\"\n}\n");
+    free(text);
+    json_decref(tree);
 }
 
 int main(void)
@@ -197,6 +217,7 @@ int main(void)
         cmocka_unit_test(json_of_devices_has_repeats_and_noise),
         cmocka_unit_test(json_of_channels_follows_the_probes),
         cmocka_unit_test(json_of_diagnoses_has_every_member),
+        cmocka_unit_test(json_of_a_tree_is_as_short_as_it_can_be),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

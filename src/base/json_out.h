@@ -1,9 +1,10 @@
 /* Writing JSON as it is visited, straight into a string: a comparison of many devices has millions of members,
- * and a tree of them would not fit in memory. Keys are plain ASCII literals; NULL in arrays and for the root.
+ * and a tree of them would not fit in memory. Keys are NULL in arrays and for the root.
  */
-#ifndef ND_REPORT_JSON_OUT_H
-#define ND_REPORT_JSON_OUT_H
+#ifndef ND_BASE_JSON_OUT_H
+#define ND_BASE_JSON_OUT_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "base/strbuf.h"
@@ -43,5 +44,11 @@ void nd_json_index(struct nd_json *json, const char *key, size_t index);
 
 /* A list of texts. */
 void nd_json_texts(struct nd_json *json, const char *key, const char *const *texts, size_t n);
+
+/* A tree of jansson's. */
+void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree);
+
+/* The tree as text with a final newline, in new memory; NULL when memory is out. */
+char *nd_json_dump(const json_t *tree, size_t indent);
 
 #endif

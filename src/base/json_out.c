@@ -1,11 +1,10 @@
-#include "report/json_out.h"
+#include "base/json_out.h"
 
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/print.h"
 #include "npudiff/parse.h"
-#include "report/format.h"
 
 static bool is_in_line(const struct nd_json *json)
 {
@@ -19,6 +18,38 @@ static void start_line(struct nd_json *json)
         nd_strbuf_append(json->out, " ", 1);
 }
 
+/* ASCII that needs no escape. */
+static bool is_plain(const char *text)
+{
+    for (; *text != '\0'; text++)
+        if ((unsigned char)*text < ' ' || (unsigned char)*text >= 0x7f || *text == '"' || *text == '\\')
+            return false;
+    return true;
+}
+
+static void put_quoted(struct nd_strbuf *out, const char *text)
+{
+    if (is_plain(text)) {
+        nd_strbuf_append(out, "\"", 1);
+        nd_strbuf_puts(out, text);
+        nd_strbuf_append(out, "\"", 1);
+        return;
+    }
+    json_t *value = json_string(text);
+    if (value == NULL) { /* no UTF-8: jansson takes nothing else */
+        char *clean = nd_clean_text(text);
+        value = clean != NULL ? json_string(clean) : NULL;
+        free(clean);
+    }
+    char *quoted = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    json_decref(value);
+    if (quoted == NULL)
+        out->failed = true;
+    else
+        nd_strbuf_puts(out, quoted);
+    free(quoted);
+}
+
 static void start_value(struct nd_json *json, const char *key)
 {
     if (json->has_member)
@@ -26,9 +57,8 @@ static void start_value(struct nd_json *json, const char *key)
     if (json->depth > 0 && !is_in_line(json))
         start_line(json);
     if (key != NULL) {
-        nd_strbuf_append(json->out, "\"", 1);
-        nd_strbuf_puts(json->out, key);
-        nd_strbuf_puts(json->out, "\": ");
+        put_quoted(json->out, key);
+        nd_strbuf_puts(json->out, ": ");
     }
     json->has_member = true;
 }
@@ -106,19 +136,8 @@ void nd_json_text(struct nd_json *json, const char *key, const char *text)
         nd_json_null(json, key);
         return;
     }
-    json_t *value = json_string(text);
-    if (value == NULL) { /* no UTF-8: jansson takes nothing else */
-        char *clean = nd_clean_text(text);
-        value = clean != NULL ? json_string(clean) : NULL;
-        free(clean);
-    }
-    char *quoted = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    json_decref(value);
-    if (quoted == NULL)
-        json->out->failed = true;
-    else
-        put(json, key, quoted);
-    free(quoted);
+    start_value(json, key);
+    put_quoted(json->out, text);
 }
 
 void nd_json_count_if(struct nd_json *json, const char *key, bool is_known, uint64_t n)
@@ -148,4 +167,46 @@ void nd_json_texts(struct nd_json *json, const char *key, const char *const *tex
     for (size_t i = 0; i < n; i++)
         nd_json_text(json, NULL, texts[i]);
     nd_json_close(json, ']');
+}
+
+void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree)
+{
+    const char *name;
+    const json_t *item;
+    size_t i;
+    switch (json_typeof(tree)) {
+    case JSON_OBJECT:
+        nd_json_open(json, key, '{');
+        json_object_foreach((json_t *)(uintptr_t)tree, name, item) nd_json_tree(json, name, item);
+        nd_json_close(json, '}');
+        break;
+    case JSON_ARRAY:
+        nd_json_open(json, key, '[');
+        json_array_foreach(tree, i, item) nd_json_tree(json, NULL, item);
+        nd_json_close(json, ']');
+        break;
+    case JSON_STRING:
+        nd_json_text(json, key, json_string_value(tree));
+        break;
+    case JSON_INTEGER:
+        nd_json_int(json, key, json_integer_value(tree));
+        break;
+    case JSON_REAL:
+        nd_json_real(json, key, json_real_value(tree));
+        break;
+    case JSON_NULL:
+        nd_json_null(json, key);
+        break;
+    default:
+        nd_json_bool(json, key, json_is_true(tree));
+    }
+}
+
+char *nd_json_dump(const json_t *tree, size_t indent)
+{
+    struct nd_strbuf out = {0};
+    struct nd_json json = {.out = &out, .indent = indent};
+    nd_json_tree(&json, NULL, tree);
+    nd_strbuf_puts(&out, "\n");
+    return nd_strbuf_take(&out);
 }

@@ -1,0 +1,23 @@
+/* Numbers and names as they are printed, whatever the locale. */
+#ifndef ND_BASE_PRINT_H
+#define ND_BASE_PRINT_H
+
+#include <stddef.h>
+
+enum { ND_NUMBER_BYTES = 32 };
+
+/* As "%.*g" in the C locale. */
+char *nd_format_digits(double value, int digits, char buf[static ND_NUMBER_BYTES]);
+
+/* The shortest text that reads back to the same double, and as a real number: it has a '.' or an exponent. value
+ * must be finite. */
+char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES]);
+
+/* A copy of text with every control character and every broken UTF-8 byte replaced by '?', so that a name from
+ * a file cannot steer a terminal. NULL when out of memory. */
+char *nd_clean_text(const char *text);
+
+/* Code points of clean text. */
+size_t nd_text_columns(const char *text);
+
+#endif

@@ -77,7 +77,7 @@ ND_PUBLIC enum nd_status nd_golden_add(struct nd_golden *store, const char *capt
                                        const struct nd_golden_acceptance *how, struct nd_golden_added *out,
                                        struct nd_error *err);
 
-/* A key of an axis that is not the same: docs/reference/store.md, "Axes". */
+/* A key of an axis that is not the same: STORE.md, "Axes". */
 struct nd_golden_change {
     const char *axis, *key;
     const char *ref, *test;   /* NULL: that side lacks it */
@@ -248,11 +248,179 @@ struct nd_qualify_options {
     void *cancel_context;
 };
 
-struct nd_qualify_result {
-    char *json;       /* the whole result, described in docs/reference/campaign.md; indented, final newline */
-    char *folder;     /* where it belongs */
-    char *suggestion; /* the tightest policy that the captures pass: YAML */
+/* The result of a campaign: docs/reference/campaign.md describes it. Texts that are not known are "", real
+ * numbers NaN, counts SIZE_MAX. */
+struct nd_qualified_texts {
+    size_t n;
+    const char **items;
+};
+struct nd_qualified_interval {
+    double low, high;
+};
+struct nd_qualified_estimate {
+    double value;
+    struct nd_qualified_interval interval;
+};
+
+/* A device against a reference, by the labelled samples that were right. */
+struct nd_qualified_pair {
+    const char *reference;
+    size_t n_samples, n_right_before, n_right_after, n_right_to_wrong, n_wrong_to_right;
+    double p_value;
+    struct nd_qualified_interval interval; /* of the change */
+    double margin;
+    const char *answer;
+    size_t n_samples_needed;
+    double largest_e; /* e-value */
+    size_t stop;      /* samples after which it sufficed */
+};
+struct nd_qualified_pairs {
+    const char *device;
+    struct {
+        size_t n;
+        struct nd_qualified_pair *items;
+    } against;
+};
+
+/* One probe with labels at one output. */
+struct nd_qualified_study {
+    const char *probe, *edge;
+    size_t n_samples;
+    double confidence;
+    struct {
+        size_t n;
+        struct nd_qualified_pairs *items;
+    } devices;
+    struct {
+        size_t n_devices;
+        double mean;
+        size_t n_any_differs, n_any_differs_of, n_unstable; /* samples */
+    } churn;
+    struct {
+        const char *verdict, *best, *worst;
+        struct nd_qualified_estimate spread, common;
+    } spread;
+};
+
+/* A device against a reference, by their distances from a target tensor. */
+struct nd_qualified_distance {
+    const char *device, *reference;
+    struct nd_qualified_estimate mean_error, mean_error_change, sqnr_db, sqnr_db_change;
+};
+struct nd_qualified_target {
+    const char *probe, *edge;
+    size_t n_samples;
+    double confidence;
+    struct {
+        size_t n;
+        struct nd_qualified_distance *items;
+    } against;
+};
+
+struct nd_qualified_device {
+    const char *label, *status, *failure;
+    size_t n_edges, n_edges_differing;
+    const char *first_difference, *first_op_types;
+    struct nd_qualified_texts findings;
+    const char *broken; /* why it cannot be right as a reference */
+    const char *explanation;
+};
+struct nd_qualified_reference {
+    const char *label, *broken;
+};
+struct nd_qualified_model {
+    const char *name, *quantised, *classes;
+    struct {
+        size_t n;
+        struct nd_qualified_reference *items;
+    } references;
+    struct {
+        size_t n;
+        struct nd_qualified_device *items;
+    } devices;
+    struct {
+        size_t n;
+        struct nd_qualified_study *items;
+    } accuracy;
+    struct {
+        size_t n;
+        struct nd_qualified_target *items;
+    } targets;
+};
+
+struct nd_qualified_gate {
+    const char *gate, *text;
+    struct nd_qualified_texts edges;
+    const char *reason, *owner, *until;
+    size_t line;
+};
+
+/* One gate on one model and device. */
+struct nd_qualified_case {
+    const char *model, *device;
+    size_t gate; /* of gates */
+    const char *verdict;
+    double value, bound;
+    const char *edge, *probe; /* where the worst is */
+    size_t n_checked, n_failing, n_samples, n_samples_needed;
+    const char *message;
+};
+
+/* A gate of the tightest policy; what a gate of its kind does not have is NaN or "". */
+struct nd_qualified_suggestion {
+    const char *gate;
+    double max, margin, confidence;
+    const char *edges, *to, *reference, *models;
+    struct nd_qualified_texts devices;
+};
+struct nd_qualified_omission {
+    const char *model, *device, *reason;
+};
+
+enum { ND_QUALIFIED_N_VERDICTS = 6 };
+struct nd_qualified {
+    const char *version; /* of the npudiff that made it */
+    const char *key;     /* digest of all that it was made of */
+    const char *campaign, *verdict, *reference;
     enum nd_exit exit_code;
+    /* Cases of each verdict. Names are static. */
+    struct {
+        const char *verdict;
+        size_t n;
+    } counts[ND_QUALIFIED_N_VERDICTS];
+    struct {
+        size_t n;
+        struct nd_qualified_model *items;
+    } models;
+    struct {
+        size_t n;
+        struct nd_qualified_gate *items;
+    } gates;
+    struct {
+        size_t n;
+        struct nd_qualified_case *items;
+    } cases;
+    const char *suggestion; /* the tightest policy that the captures pass: YAML; as parts: */
+    struct {
+        size_t n;
+        struct nd_qualified_suggestion *items;
+    } policy;
+    struct {
+        size_t n;
+        struct nd_qualified_omission *items;
+    } left_out;
+    void *owner; /* of the texts */
+};
+
+/* Reads a result.json. ND_ERR_FORMAT (ND_E_RESULT_FORMAT): it is none, or of another format. The caller ends it
+ * with nd_qualified_deinit. */
+ND_PUBLIC enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, struct nd_error *err);
+ND_PUBLIC void nd_qualified_deinit(struct nd_qualified *result);
+
+struct nd_qualify_result {
+    struct nd_qualified found;
+    char *json;        /* the same as text: result.json */
+    char *folder;      /* where it belongs */
     size_t n_captured; /* captures made by this call */
     bool is_cached;    /* nothing has changed since the result in the folder was made */
 };

@@ -119,24 +119,31 @@ ND_PUBLIC enum nd_status nd_report_triage_json(const struct nd_triage *triage, c
 ND_PUBLIC enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char *field, char **out,
                                                struct nd_error *err);
 
-/* ---- the result of a campaign: what nd_qualify gives as JSON ----
+/* ---- the result of a campaign ----
  *
- * Of another text ND_ERR_FORMAT (ND_E_RESULT_FORMAT). The caller frees *out. ND_ERR_MEMORY. */
+ * The caller frees *out. ND_ERR_MEMORY. */
 
 /* For people; ends with the verdict. Independent of the locale. */
-ND_PUBLIC enum nd_status nd_report_qualification_text(const char *json, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_qualification_text(const struct nd_qualified *result, char **out,
+                                                      struct nd_error *err);
 
 /* RFC 4180 with a header: one row for every device and gate, whose edge patterns stand in one column. */
-ND_PUBLIC enum nd_status nd_report_qualification_csv(const char *json, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_qualification_csv(const struct nd_qualified *result, char **out,
+                                                     struct nd_error *err);
 
 /* JUnit XML, UTF-8: one suite for every model and device, one case for every gate that is about it. Failures
  * are gates that failed, errors are devices that failed or cannot be compared, skipped is what too few samples
  * were given for. Times are 0. */
-ND_PUBLIC enum nd_status nd_report_qualification_junit(const char *json, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_qualification_junit(const struct nd_qualified *result, char **out,
+                                                       struct nd_error *err);
 
-/* Writes result.json, result.txt, result.csv and junit.xml into the folder; each is replaced at once or not at
- * all. ND_ERR_IO. */
-ND_PUBLIC enum nd_status nd_report_qualification_write(const char *json, const char *folder,
+/* The tightest policy that the captures pass, as JSON. */
+ND_PUBLIC enum nd_status nd_report_suggestion_json(const struct nd_qualified *result, char **out,
+                                                   struct nd_error *err);
+
+/* Writes result.json, result.txt, result.csv and junit.xml into the folder of the result; each is replaced at
+ * once or not at all. ND_ERR_IO. */
+ND_PUBLIC enum nd_status nd_report_qualification_write(const struct nd_qualify_result *result,
                                                        struct nd_error *err);
 
 #ifdef __cplusplus

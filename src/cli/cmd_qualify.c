@@ -1,7 +1,4 @@
 #include <stdio.h>
-#include <stdlib.h>
-
-#include <jansson.h>
 
 #include "cli/commands.h"
 #include "cli/rows.h"
@@ -25,41 +22,21 @@ static void say(void *context, const char *text)
     fprintf(stderr, "npudiff: %s\n", text);
 }
 
-/* ---- the command ---- */
-
-/* {"kind": "suggestion", "format", "npudiff", "campaign", "policy", "left_out", "yaml"}. */
-static enum nd_status print_suggestion(const struct nd_qualify_result *result, struct nd_error *err)
+/* What was asked for: the policy, or the result. */
+static int print(const struct values *values, const struct nd_qualify_result *result)
 {
-    json_t *root = json_loads(result->json, 0, NULL);
-    json_t *suggested = json_object_get(root, "suggested");
-    json_t *out = json_pack("{s:s, s:i, s:O*, s:O*, s:s}", "kind", "suggestion", "format", 1, "npudiff",
-                            json_object_get(root, "npudiff"), "campaign", json_object_get(root, "campaign"),
-                            "yaml", result->suggestion);
-    bool is_whole = suggested != NULL && json_object_update(out, suggested) == 0;
-    if (is_whole)
-        cli_print_json(out);
-    else
-        *err = (struct nd_error){.status = ND_ERR_MEMORY, .message = "out of memory"};
-    json_decref(out);
-    json_decref(root);
-    return is_whole ? ND_OK : ND_ERR_MEMORY;
-}
-
-static enum nd_status print(const struct values *values, const struct nd_qualify_result *result,
-                            struct nd_error *err)
-{
+    struct nd_error err = {0};
     char *text = NULL;
-    if (values->suggest && values->json)
-        return print_suggestion(result, err);
-    if (values->suggest || values->json) {
-        cli_print_document(values->suggest ? result->suggestion : result->json);
-        return ND_OK;
-    }
-    enum nd_status status = nd_report_qualification_text(result->json, &text, err);
-    if (status == ND_OK)
-        fputs(text, stdout);
-    free(text);
-    return status;
+    enum nd_status status = ND_OK;
+    if (!values->json && values->suggest)
+        fputs(result->found.suggestion, stdout);
+    else if (values->json && !values->suggest)
+        cli_print_document(result->json);
+    else if (values->suggest)
+        status = nd_report_suggestion_json(&result->found, &text, &err);
+    else
+        status = nd_report_qualification_text(&result->found, &text, &err);
+    return status == ND_OK && text == NULL ? 0 : cli_print_made(status, text, values->json, &err);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -80,12 +57,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     enum nd_status status = nd_qualify(operands[0], &options, &result, &err);
     /* Written again where nothing has changed, too: one of the files may have been lost. */
     if (status == ND_OK)
-        status = nd_report_qualification_write(result.json, result.folder, &err);
-    if (status == ND_OK && (!values->quiet || values->suggest))
-        status = print(values, &result, &err);
-    int exit_code = (int)result.exit_code;
+        status = nd_report_qualification_write(&result, &err);
+    int exit_code = (int)result.found.exit_code;
     if (status == ND_OK && values->suggest)
         exit_code = ND_EXIT_SAME; /* it was not asked whether today's policy holds */
+    if (status == ND_OK && (!values->quiet || values->suggest))
+        exit_code = cli_worse(exit_code, print(values, &result));
     if (status != ND_OK && !cli_signals_came(NULL))
         exit_code = cli_report_error(&err);
     nd_qualify_result_deinit(&result);

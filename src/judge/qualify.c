@@ -15,9 +15,9 @@ enum { MAX_RESULT_BYTES = 1 << 30 };
 
 void nd_qualify_result_deinit(struct nd_qualify_result *result)
 {
+    nd_qualified_deinit(&result->found);
     free(result->json);
     free(result->folder);
-    free(result->suggestion);
     *result = (struct nd_qualify_result){0};
 }
 
@@ -62,18 +62,16 @@ static bool find_result(struct nd_qualification *q, struct nd_qualify_result *ou
     nd_qualify_make_key(q);
     if (path != NULL && nd_path_exists(path) &&
         nd_file_read(path, MAX_RESULT_BYTES, &bytes, &n_bytes, NULL) == ND_OK) {
-        json_t *root = json_loadb(bytes, n_bytes, 0, NULL);
-        const char *key = json_string_value(json_object_get(root, "key"));
-        const json_t *code = json_object_get(root, "exit_code");
-        const char *suggestion = json_string_value(json_object_get(root, "suggestion"));
-        is_found = key != NULL && strcmp(key, q->key) == 0 && json_is_integer(code) && suggestion != NULL;
+        struct nd_qualified found = {0};
+        is_found = nd_qualified_read(bytes, &found, NULL) == ND_OK && strcmp(found.key, q->key) == 0 &&
+                   json_is_integer(json_object_get(found.owner, "exit_code")) && found.suggestion[0] != '\0';
         if (is_found) {
-            out->exit_code = (enum nd_exit)json_integer_value(code);
-            out->suggestion = nd_strdup(suggestion);
+            out->found = found;
             out->json = bytes;
             bytes = NULL;
+        } else {
+            nd_qualified_deinit(&found);
         }
-        json_decref(root);
     }
     free(bytes);
     free(path);
@@ -100,16 +98,20 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
         status = nd_qualify_explain(q, &q->models[m], err);
     if (status != ND_OK)
         return status;
+    enum nd_exit exit_code;
     json_t *suggested = NULL;
-    out->suggestion = nd_qualify_suggest(q, &suggested);
-    json_t *root = nd_qualify_result(q, &out->exit_code);
-    bool is_whole = root != NULL && out->suggestion != NULL &&
-                    json_object_set_new(root, "suggestion", json_string(out->suggestion)) == 0 &&
+    char *suggestion = nd_qualify_suggest(q, &suggested);
+    json_t *root = nd_qualify_result(q, &exit_code);
+    bool is_whole = root != NULL && suggestion != NULL &&
+                    json_object_set_new(root, "suggestion", json_string(suggestion)) == 0 &&
                     json_object_set(root, "suggested", suggested) == 0;
     json_decref(suggested);
+    free(suggestion);
     out->json = is_whole ? nd_json_dump(root, 1) : NULL;
+    if (out->json != NULL)
+        return nd_qualified_take(root, &out->found, err);
     json_decref(root);
-    return out->json != NULL ? ND_OK : nd_fail_memory(err);
+    return nd_fail_memory(err);
 }
 
 static enum nd_status qualify(struct nd_qualification *q, struct nd_qualify_result *out, struct nd_error *err)

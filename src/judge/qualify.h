@@ -2,7 +2,8 @@
  * qualify.c is the order of events, qualify_plan.c what is to be captured, qualify_capture.c what of it is
  * there, qualify_run.c captures the rest, qualify_fallback.c says what fell back, qualify_judge.c and
  * qualify_value.c hold every gate against every device, qualify_accuracy.c tells accuracies, qualify_explain.c
- * causes, qualify_suggest.c the tightest policy, qualify_result.c all of it as JSON. */
+ * causes, qualify_suggest.c the tightest policy, qualify_result.c all of it as JSON, which
+ * qualified.c reads. */
 #ifndef ND_JUDGE_QUALIFY_H
 #define ND_JUDGE_QUALIFY_H
 
@@ -271,5 +272,10 @@ char *nd_qualify_suggest(const struct nd_qualification *q, json_t **json);
 
 /* The whole result; NULL when out of memory. */
 json_t *nd_qualify_result(const struct nd_qualification *q, enum nd_exit *exit_code);
+
+/* ---- qualified.c ---- */
+
+/* The result that a tree is; takes over the tree, also after a failure. Errors as nd_qualified_read. */
+enum nd_status nd_qualified_take(json_t *root, struct nd_qualified *out, struct nd_error *err);
 
 #endif

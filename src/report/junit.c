@@ -3,16 +3,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "base/print.h"
 #include "base/strbuf.h"
 #include "npudiff/report.h"
-#include "report/format.h"
 #include "report/qualification.h"
 
 #define XML(text) ((const xmlChar *)(text))
 
 /* libxml2 says that memory is out with NULL, here and there; it is looked at once, at the end. */
 struct writing {
-    const json_t *root;
+    const struct nd_qualified *result;
     xmlNodePtr suite;
     size_t n, n_failures, n_errors, n_skipped;
     bool failed;
@@ -48,11 +49,11 @@ static xmlNodePtr add(struct writing *w, xmlNodePtr parent, const char *name)
     return node;
 }
 
-static xmlNodePtr add_case(struct writing *w, const json_t *model, const json_t *device, const char *name)
+static xmlNodePtr add_case(struct writing *w, const struct nd_qualified_model *model,
+                           const struct nd_qualified_device *device, const char *name)
 {
     struct nd_strbuf class_name = {0};
-    nd_strbuf_printf(&class_name, "%s.%s.%s", nd_qualification_text(w->root, "campaign"),
-                     nd_qualification_text(model, "name"), nd_qualification_text(device, "device"));
+    nd_strbuf_printf(&class_name, "%s.%s.%s", w->result->campaign, model->name, device->label);
     char *text = nd_strbuf_take(&class_name);
     xmlNodePtr node = add(w, w->suite, "testcase");
     set(w, node, "name", name);
@@ -84,49 +85,49 @@ static void add_outcome(struct writing *w, xmlNodePtr node, const char *verdict,
 }
 
 /* Two gates of the same words would be one test to those who read this. */
-static bool has_namesake(const struct writing *w, const json_t *one, const json_t *model, const json_t *device)
+static bool has_namesake(const struct writing *w, const struct nd_qualified_case *one,
+                         const struct nd_qualified_model *model, const struct nd_qualified_device *device)
 {
-    const char *text = nd_qualification_text(nd_qualification_gate(w->root, one), "text");
-    size_t i;
-    const json_t *other;
-    json_array_foreach(json_object_get(w->root, "cases"), i,
-                       other) if (other != one && nd_qualification_is_about(other, model, device) &&
-                                  strcmp(nd_qualification_text(nd_qualification_gate(w->root, other), "text"),
-                                         text) == 0) return true;
+    const char *text = nd_qualified_gate_of(w->result, one)->text;
+    for (size_t i = 0; i < w->result->cases.n; i++) {
+        const struct nd_qualified_case *other = &w->result->cases.items[i];
+        if (other != one && nd_qualified_is_about(other, model, device) &&
+            strcmp(nd_qualified_gate_of(w->result, other)->text, text) == 0)
+            return true;
+    }
     return false;
 }
 
-static void add_gate(struct writing *w, const json_t *model, const json_t *device, const json_t *one)
+static void add_gate(struct writing *w, const struct nd_qualified_model *model,
+                     const struct nd_qualified_device *device, const struct nd_qualified_case *one)
 {
-    const json_t *gate = nd_qualification_gate(w->root, one);
+    const struct nd_qualified_gate *gate = nd_qualified_gate_of(w->result, one);
     struct nd_strbuf name = {0};
-    nd_strbuf_puts(&name, nd_qualification_text(gate, "text"));
+    nd_strbuf_puts(&name, gate->text);
     if (has_namesake(w, one, model, device))
-        nd_strbuf_printf(&name, " (line %lld)", (long long)json_integer_value(json_object_get(gate, "line")));
+        nd_strbuf_printf(&name, " (line %zu)", gate->line);
     char *text = nd_strbuf_take(&name);
     xmlNodePtr node = add_case(w, model, device, text != NULL ? text : "");
     if (node != NULL)
-        add_outcome(w, node, nd_qualification_text(one, "verdict"), nd_qualification_text(one, "message"));
+        add_outcome(w, node, one->verdict, one->message);
     w->failed = w->failed || text == NULL;
     free(text);
 }
 
-static void add_suite(struct writing *w, xmlNodePtr parent, const json_t *model, const json_t *device)
+static void add_suite(struct writing *w, xmlNodePtr parent, const struct nd_qualified_model *model,
+                      const struct nd_qualified_device *device)
 {
     const size_t before[] = {w->n, w->n_failures, w->n_errors, w->n_skipped};
     struct nd_strbuf name = {0};
-    nd_strbuf_printf(&name, "%s on %s", nd_qualification_text(model, "name"),
-                     nd_qualification_text(device, "device"));
+    nd_strbuf_printf(&name, "%s on %s", model->name, device->label);
     char *text = nd_strbuf_take(&name);
     w->suite = add(w, parent, "testsuite");
     set(w, w->suite, "name", text != NULL ? text : "");
     free(text);
-    size_t i;
-    const json_t *one;
-    json_array_foreach(json_object_get(w->root, "cases"), i,
-                       one) if (w->suite != NULL && nd_qualification_is_about(one, model, device))
-        add_gate(w, model, device, one);
-    const char *failure = nd_qualification_text(device, "failure");
+    for (size_t i = 0; w->suite != NULL && i < w->result->cases.n; i++)
+        if (nd_qualified_is_about(&w->result->cases.items[i], model, device))
+            add_gate(w, model, device, &w->result->cases.items[i]);
+    const char *failure = device->failure;
     if (w->n == before[0] && failure[0] != '\0') {
         xmlNodePtr node = add_case(w, model, device, "capture");
         if (node != NULL)
@@ -139,22 +140,20 @@ static void add_suite(struct writing *w, xmlNodePtr parent, const json_t *model,
 
 static void add_suites(struct writing *w, xmlNodePtr top)
 {
-    size_t m, d;
-    const json_t *model, *device;
-    set(w, top, "name", nd_qualification_text(w->root, "campaign"));
-    json_array_foreach(json_object_get(w->root, "models"), m, model)
-        json_array_foreach(json_object_get(model, "devices"), d, device) add_suite(w, top, model, device);
+    set(w, top, "name", w->result->campaign);
+    for (size_t m = 0; m < w->result->models.n; m++) {
+        const struct nd_qualified_model *model = &w->result->models.items[m];
+        for (size_t d = 0; d < model->devices.n; d++)
+            add_suite(w, top, model, &model->devices.items[d]);
+    }
     const size_t counts[] = {w->n, w->n_failures, w->n_errors, w->n_skipped};
     set_counts(w, top, counts);
 }
 
-enum nd_status nd_report_qualification_junit(const char *json, char **out, struct nd_error *err)
+enum nd_status nd_report_qualification_junit(const struct nd_qualified *result, char **out,
+                                             struct nd_error *err)
 {
-    json_t *root = NULL;
-    enum nd_status status = nd_qualification_parse(json, &root, err);
-    if (status != ND_OK)
-        return status;
-    struct writing w = {.root = root};
+    struct writing w = {.result = result};
     xmlDocPtr document = xmlNewDoc(XML("1.0"));
     xmlNodePtr top = document != NULL ? xmlNewDocNode(document, NULL, XML("testsuites"), NULL) : NULL;
     xmlChar *text = NULL;
@@ -167,7 +166,6 @@ enum nd_status nd_report_qualification_junit(const char *json, char **out, struc
     char *copy = text != NULL && !w.failed ? strdup((const char *)text) : NULL;
     xmlFree(text);
     xmlFreeDoc(document);
-    json_decref(root);
     if (copy == NULL)
         return nd_fail_memory(err);
     *out = copy;

@@ -1,25 +1,17 @@
 #include <math.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
+#include "base/print.h"
 #include "npudiff/report.h"
-#include "report/format.h"
 #include "report/qualification.h"
 #include "report/table.h"
 
 enum { WIDTH = 120 };
-
-static double real_of(const json_t *value)
-{
-    return json_is_number(value) ? json_number_value(value) : NAN;
-}
-
-static long long count_of(const json_t *object, const char *key)
-{
-    return (long long)json_integer_value(json_object_get(object, key));
-}
 
 static void put_line(struct nd_strbuf *out, size_t indent, const char *text)
 {
@@ -53,44 +45,39 @@ static void put_linef(struct nd_strbuf *out, size_t indent, const char *fmt, ...
 
 /* ---- devices ---- */
 
-static void count_cases(const json_t *root, const json_t *model, const json_t *device, size_t *n_passed,
-                        size_t *n)
+static void count_cases(const struct nd_qualified *result, const struct nd_qualified_model *model,
+                        const struct nd_qualified_device *device, size_t *n_passed, size_t *n)
 {
-    size_t i;
-    const json_t *one;
     *n = *n_passed = 0;
-    json_array_foreach(json_object_get(root, "cases"), i, one)
-    {
-        const char *verdict = nd_qualification_text(one, "verdict");
-        if (!nd_qualification_is_about(one, model, device))
+    for (size_t i = 0; i < result->cases.n; i++) {
+        const struct nd_qualified_case *one = &result->cases.items[i];
+        if (!nd_qualified_is_about(one, model, device))
             continue;
         ++*n;
-        *n_passed += strcmp(verdict, "passed") == 0 || strcmp(verdict, "warned") == 0;
+        *n_passed += strcmp(one->verdict, "passed") == 0 || strcmp(one->verdict, "warned") == 0;
     }
 }
 
-static void put_devices(struct nd_strbuf *out, const json_t *root, const json_t *model)
+static void put_devices(struct nd_strbuf *out, const struct nd_qualified *result,
+                        const struct nd_qualified_model *model)
 {
     struct nd_table table = {.n_columns = 5, .is_left = {true, true, false, false, true}, .line_width = WIDTH};
     static const char *const titles[] = {"DEVICE", "STATUS", "GATES", "EDGES DIFFERING", "FIRST DIFFERENCE"};
     for (size_t i = 0; i < 5; i++)
         nd_table_add(&table, titles[i]);
-    size_t d;
-    const json_t *device;
-    json_array_foreach(json_object_get(model, "devices"), d, device)
-    {
+    for (size_t d = 0; d < model->devices.n; d++) {
+        const struct nd_qualified_device *device = &model->devices.items[d];
         size_t n_passed, n;
-        count_cases(root, model, device, &n_passed, &n);
-        nd_table_add(&table, nd_qualification_text(device, "device"));
-        nd_table_add(&table, nd_qualification_text(device, "status"));
+        count_cases(result, model, device, &n_passed, &n);
+        nd_table_add(&table, device->label);
+        nd_table_add(&table, device->status);
         nd_table_addf(&table, "%zu/%zu", n_passed, n);
-        if (json_is_integer(json_object_get(device, "edges_differing")))
-            nd_table_addf(&table, "%lld/%lld", count_of(device, "edges_differing"), count_of(device, "edges"));
+        if (device->n_edges_differing != SIZE_MAX)
+            nd_table_addf(&table, "%zu/%zu", device->n_edges_differing, device->n_edges);
         else
             nd_table_add(&table, "-");
-        const char *first = nd_qualification_text(device, "first_difference");
-        if (first[0] != '\0')
-            nd_table_addf(&table, "%s (%s)", first, nd_qualification_text(device, "first_op_types"));
+        if (device->first_difference[0] != '\0')
+            nd_table_addf(&table, "%s (%s)", device->first_difference, device->first_op_types);
         else
             nd_table_add(&table, "-");
     }
@@ -100,23 +87,25 @@ static void put_devices(struct nd_strbuf *out, const json_t *root, const json_t 
 
 /* ---- accuracy ---- */
 
-static void add_points(struct nd_table *table, const json_t *interval)
+static void add_pair(struct nd_table *table, const char *device, const struct nd_qualified_pair *pair)
 {
-    nd_table_addf(table, "%+.2f .. %+.2f", 100 * real_of(json_array_get(interval, 0)),
-                  100 * real_of(json_array_get(interval, 1)));
-}
-
-static void add_answer(struct nd_table *table, const json_t *pair)
-{
-    const char *answer = nd_qualification_text(pair, "answer");
-    if (strcmp(answer, "inconclusive") == 0)
-        nd_table_addf(table, "inconclusive: %lld samples needed, %lld given", count_of(pair, "samples_needed"),
-                      count_of(pair, "samples"));
+    nd_table_add(table, device);
+    nd_table_add(table, pair->reference);
+    nd_table_addf(table, "%zu", pair->n_right_before);
+    nd_table_addf(table, "%zu", pair->n_right_after);
+    nd_table_addf(table, "%zu", pair->n_right_to_wrong);
+    nd_table_addf(table, "%zu", pair->n_wrong_to_right);
+    nd_table_addf(table, "%.3g", pair->p_value);
+    nd_table_addf(table, "%.3g", pair->largest_e);
+    nd_table_addf(table, "%+.2f .. %+.2f", 100 * pair->interval.low, 100 * pair->interval.high);
+    if (strcmp(pair->answer, "inconclusive") == 0)
+        nd_table_addf(table, "inconclusive: %zu samples needed, %zu given", pair->n_samples_needed,
+                      pair->n_samples);
     else
-        nd_table_addf(table, "%s at %.6g points", answer, 100 * real_of(json_object_get(pair, "margin")));
+        nd_table_addf(table, "%s at %.6g points", pair->answer, 100 * pair->margin);
 }
 
-static void put_accuracy_table(struct nd_strbuf *out, const json_t *study)
+static void put_accuracy_table(struct nd_strbuf *out, const struct nd_qualified_study *study)
 {
     struct nd_table table = {.n_columns = 10,
                              .is_left = {true, true, false, false, false, false, false, false, true, true},
@@ -125,94 +114,72 @@ static void put_accuracy_table(struct nd_strbuf *out, const json_t *study)
                                          "TO RIGHT", "P",       "E",      "INTERVAL", "VERDICT"};
     for (size_t i = 0; i < 10; i++)
         nd_table_add(&table, titles[i]);
-    size_t d, r;
-    const json_t *device, *pair;
-    json_array_foreach(json_object_get(study, "devices"), d, device)
-        json_array_foreach(json_object_get(device, "against"), r, pair)
-    {
-        nd_table_add(&table, nd_qualification_text(device, "device"));
-        nd_table_add(&table, nd_qualification_text(pair, "reference"));
-        nd_table_addf(&table, "%lld", count_of(pair, "right_before"));
-        nd_table_addf(&table, "%lld", count_of(pair, "right_after"));
-        nd_table_addf(&table, "%lld", count_of(pair, "right_to_wrong"));
-        nd_table_addf(&table, "%lld", count_of(pair, "wrong_to_right"));
-        nd_table_addf(&table, "%.3g", real_of(json_object_get(pair, "p_value")));
-        nd_table_addf(&table, "%.3g", real_of(json_object_get(json_object_get(pair, "evidence"), "largest")));
-        add_points(&table, json_object_get(pair, "interval"));
-        add_answer(&table, pair);
+    for (size_t d = 0; d < study->devices.n; d++) {
+        const struct nd_qualified_pairs *pairs = &study->devices.items[d];
+        for (size_t r = 0; r < pairs->against.n; r++)
+            add_pair(&table, pairs->device, &pairs->against.items[r]);
     }
     nd_table_render(&table, out);
     nd_table_deinit(&table);
 }
 
 /* Where the samples in order were enough to stop early: evidence, not a verdict. */
-static void put_stops(struct nd_strbuf *out, const json_t *study)
+static void put_stops(struct nd_strbuf *out, const struct nd_qualified_study *study)
 {
-    size_t d, r;
-    const json_t *device, *pair;
-    json_array_foreach(json_object_get(study, "devices"), d, device)
-        json_array_foreach(json_object_get(device, "against"), r, pair)
-    {
-        const json_t *evidence = json_object_get(pair, "evidence");
-        if (json_is_integer(json_object_get(evidence, "stop")))
-            put_linef(out, 2,
-                      "evidence: %s against %s: e-value 20 reached after %lld of %lld samples; one could "
-                      "have stopped there",
-                      nd_qualification_text(device, "device"), nd_qualification_text(pair, "reference"),
-                      count_of(evidence, "stop"), count_of(pair, "samples"));
+    for (size_t d = 0; d < study->devices.n; d++) {
+        const struct nd_qualified_pairs *pairs = &study->devices.items[d];
+        for (size_t r = 0; r < pairs->against.n; r++)
+            if (pairs->against.items[r].stop != SIZE_MAX)
+                put_linef(out, 2,
+                          "evidence: %s against %s: e-value 20 reached after %zu of %zu samples; one could "
+                          "have stopped there",
+                          pairs->device, pairs->against.items[r].reference, pairs->against.items[r].stop,
+                          pairs->against.items[r].n_samples);
     }
 }
 
 /* That devices are alike says nothing of a loss: whether they all lost something against the float model is
  * told apart. */
-static void put_common(struct nd_strbuf *out, const json_t *spread)
+static void put_common(struct nd_strbuf *out, const struct nd_qualified_estimate *common)
 {
-    const json_t *common = json_object_get(spread, "common"), *interval = json_object_get(common, "interval");
-    double low = real_of(json_array_get(interval, 0)), high = real_of(json_array_get(interval, 1));
-    if (isnan(real_of(json_object_get(common, "value"))) || isnan(low) || isnan(high))
+    double low = common->interval.low, high = common->interval.high;
+    if (isnan(common->value) || isnan(low) || isnan(high))
         return; /* there is no float model */
     put_linef(out, 2, "against the float model the devices have %+.2f points on average [%+.2f, %+.2f]: %s",
-              100 * real_of(json_object_get(common, "value")), 100 * low, 100 * high,
+              100 * common->value, 100 * low, 100 * high,
               high < 0  ? "a loss that they share"
               : low > 0 ? "a gain that they share"
                         : "no loss that they share is shown");
 }
 
-static void put_spread(struct nd_strbuf *out, const json_t *study)
+static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *study)
 {
-    const json_t *spread = json_object_get(study, "spread"), *size = json_object_get(spread, "spread");
-    const json_t *interval = json_object_get(size, "interval");
-    const json_t *churn = json_object_get(study, "churn"), *any = json_object_get(churn, "any_differs");
-    const json_t *unstable = json_object_get(churn, "unstable");
-    long long n = count_of(churn, "devices");
-    if (n < 2)
+    const struct nd_qualified_estimate *size = &study->spread.spread;
+    size_t n = study->churn.n_devices;
+    if (n < 2 || n == SIZE_MAX)
         return;
     put_linef(
         out, 2,
-        "churn: two of the %lld devices disagree on %.3g%% of the samples on average; not all %lld agree on "
-        "%lld of %lld, and on %lld one is right and another wrong (both grow with the number of devices)",
-        n, 100 * real_of(json_object_get(churn, "mean")), n, count_of(any, "samples"), count_of(any, "of"),
-        count_of(unstable, "samples"));
+        "churn: two of the %zu devices disagree on %.3g%% of the samples on average; not all %zu agree on "
+        "%zu of %zu, and on %zu one is right and another wrong (both grow with the number of devices)",
+        n, 100 * study->churn.mean, n, study->churn.n_any_differs, study->churn.n_any_differs_of,
+        study->churn.n_unstable);
     put_linef(out, 2, "accuracy over devices: %s; from best ('%s') to worst ('%s') %.2f points [%.2f, %.2f]",
-              nd_qualification_text(spread, "verdict"), nd_qualification_text(spread, "best"),
-              nd_qualification_text(spread, "worst"), 100 * real_of(json_object_get(size, "value")),
-              100 * real_of(json_array_get(interval, 0)), 100 * real_of(json_array_get(interval, 1)));
-    put_common(out, spread);
+              study->spread.verdict, study->spread.best, study->spread.worst, 100 * size->value,
+              100 * size->interval.low, 100 * size->interval.high);
+    put_common(out, &study->spread.common);
 }
 
-static void put_accuracy(struct nd_strbuf *out, const json_t *model)
+static void put_accuracy(struct nd_strbuf *out, const struct nd_qualified_model *model)
 {
-    size_t i;
-    const json_t *study;
-    json_array_foreach(json_object_get(model, "accuracy"), i, study)
-    {
+    for (size_t i = 0; i < model->accuracy.n; i++) {
+        const struct nd_qualified_study *study = &model->accuracy.items[i];
         nd_strbuf_puts(out, "\n");
         put_linef(
             out, 0,
-            "accuracy at '%s' with '%s', %lld samples; interval of the change in points at %.6g %%, P of no "
+            "accuracy at '%s' with '%s', %zu samples; interval of the change in points at %.6g %%, P of no "
             "change, E e-value",
-            nd_qualification_text(study, "edge"), nd_qualification_text(study, "probe"),
-            count_of(study, "samples"), 100 * real_of(json_object_get(study, "confidence")));
+            study->edge, study->probe, study->n_samples, 100 * study->confidence);
         put_accuracy_table(out, study);
         put_stops(out, study);
         put_spread(out, study);
@@ -221,154 +188,116 @@ static void put_accuracy(struct nd_strbuf *out, const json_t *model)
 
 /* ---- target tensors ---- */
 
-static double value_of(const json_t *pair, const char *key)
-{
-    const json_t *value = json_object_get(json_object_get(pair, key), "value");
-    return json_is_string(value) && json_string_value(value)[0] != 'N'
-               ? (json_string_value(value)[0] == '-' ? -INFINITY : INFINITY)
-               : real_of(value);
-}
-
-static void put_target_table(struct nd_strbuf *out, const json_t *target)
+static void put_target_table(struct nd_strbuf *out, const struct nd_qualified_target *target)
 {
     struct nd_table table = {.n_columns = 7, .is_left = {true, true}, .line_width = WIDTH};
     static const char *const titles[] = {"DEVICE",   "AGAINST", "MEAN ERROR", "CHANGE",
                                          "INTERVAL", "SQNR dB", "CHANGE dB"};
     for (size_t i = 0; i < 7; i++)
         nd_table_add(&table, titles[i]);
-    size_t r;
-    const json_t *pair;
-    json_array_foreach(json_object_get(target, "against"), r, pair)
-    {
-        const json_t *change = json_object_get(json_object_get(pair, "mean_error_change"), "interval");
-        nd_table_add(&table, nd_qualification_text(pair, "device"));
-        nd_table_add(&table, nd_qualification_text(pair, "reference"));
-        nd_table_addf(&table, "%.4g", value_of(pair, "mean_error_after"));
-        nd_table_addf(&table, "%+.3g", value_of(pair, "mean_error_change"));
-        nd_table_addf(&table, "%+.3g .. %+.3g", real_of(json_array_get(change, 0)),
-                      real_of(json_array_get(change, 1)));
-        nd_table_addf(&table, "%.2f", value_of(pair, "sqnr_db_after"));
-        nd_table_addf(&table, "%+.3f", value_of(pair, "sqnr_db_change"));
+    for (size_t r = 0; r < target->against.n; r++) {
+        const struct nd_qualified_distance *pair = &target->against.items[r];
+        nd_table_add(&table, pair->device);
+        nd_table_add(&table, pair->reference);
+        nd_table_addf(&table, "%.4g", pair->mean_error.value);
+        nd_table_addf(&table, "%+.3g", pair->mean_error_change.value);
+        nd_table_addf(&table, "%+.3g .. %+.3g", pair->mean_error_change.interval.low,
+                      pair->mean_error_change.interval.high);
+        nd_table_addf(&table, "%.2f", pair->sqnr_db.value);
+        nd_table_addf(&table, "%+.3f", pair->sqnr_db_change.value);
     }
     nd_table_render(&table, out);
     nd_table_deinit(&table);
 }
 
-static void put_targets(struct nd_strbuf *out, const json_t *model)
+static void put_targets(struct nd_strbuf *out, const struct nd_qualified_model *model)
 {
-    size_t i;
-    const json_t *target;
-    json_array_foreach(json_object_get(model, "targets"), i, target)
-    {
+    for (size_t i = 0; i < model->targets.n; i++) {
+        const struct nd_qualified_target *target = &model->targets.items[i];
         nd_strbuf_puts(out, "\n");
         put_linef(out, 0,
-                  "error against the target of '%s' with '%s', %lld samples; interval of the change at %.6g %%",
-                  nd_qualification_text(target, "edge"), nd_qualification_text(target, "probe"),
-                  count_of(target, "samples"), 100 * real_of(json_object_get(target, "confidence")));
+                  "error against the target of '%s' with '%s', %zu samples; interval of the change at %.6g %%",
+                  target->edge, target->probe, target->n_samples, 100 * target->confidence);
         put_target_table(out, target);
     }
 }
 
 /* ---- gates ---- */
 
-/* That the binary of a prepared model is not one for this device. */
-static void put_prepared(struct nd_strbuf *out, const json_t *device)
+static void put_broken(struct nd_strbuf *out, const char *label, const char *broken)
 {
-    size_t i;
-    const json_t *finding;
-    json_array_foreach(json_object_get(device, "findings"), i, finding) put_linef(
-        out, 2, "finding: %s: %s", nd_qualification_text(device, "device"), json_string_value(finding));
-}
-
-static void put_broken(struct nd_strbuf *out, const json_t *cell, const char *key)
-{
-    if (nd_qualification_text(cell, "broken")[0] != '\0')
-        put_linef(out, 0, "the reference '%s' is broken: %s", nd_qualification_text(cell, key),
-                  nd_qualification_text(cell, "broken"));
+    if (broken[0] != '\0')
+        put_linef(out, 0, "the reference '%s' is broken: %s", label, broken);
 }
 
 /* First of all: nothing that was held against it says anything. */
-static void put_references(struct nd_strbuf *out, const json_t *model)
+static void put_references(struct nd_strbuf *out, const struct nd_qualified_model *model)
 {
-    size_t i;
-    const json_t *cell;
-    json_array_foreach(json_object_get(model, "references"), i, cell) put_broken(out, cell, "reference");
-    json_array_foreach(json_object_get(model, "devices"), i, cell) put_broken(out, cell, "device");
+    for (size_t i = 0; i < model->references.n; i++)
+        put_broken(out, model->references.items[i].label, model->references.items[i].broken);
+    for (size_t i = 0; i < model->devices.n; i++)
+        put_broken(out, model->devices.items[i].label, model->devices.items[i].broken);
 }
 
-static void put_findings(struct nd_strbuf *out, const json_t *root, const json_t *model)
+static void put_findings(struct nd_strbuf *out, const struct nd_qualified *result,
+                         const struct nd_qualified_model *model)
 {
-    size_t i;
-    const json_t *one, *device;
-    json_array_foreach(json_object_get(root, "cases"), i, one)
-    {
-        const char *verdict = nd_qualification_text(one, "verdict");
-        if (strcmp(verdict, "passed") == 0 ||
-            strcmp(nd_qualification_text(one, "model"), nd_qualification_text(model, "name")) != 0)
-            continue;
-        put_linef(out, 2, "%s: %s: %s: %s", verdict, nd_qualification_text(one, "device"),
-                  nd_qualification_text(nd_qualification_gate(root, one), "text"),
-                  nd_qualification_text(one, "message"));
+    for (size_t i = 0; i < result->cases.n; i++) {
+        const struct nd_qualified_case *one = &result->cases.items[i];
+        if (strcmp(one->verdict, "passed") != 0 && strcmp(one->model, model->name) == 0)
+            put_linef(out, 2, "%s: %s: %s: %s", one->verdict, one->device,
+                      nd_qualified_gate_of(result, one)->text, one->message);
     }
-    json_array_foreach(json_object_get(model, "devices"), i, device)
-    {
-        const char *explanation = nd_qualification_text(device, "explanation");
-        put_prepared(out, device);
-        if (explanation[0] != '\0')
-            put_linef(out, 2, "explained: %s: %s", nd_qualification_text(device, "device"), explanation);
+    for (size_t d = 0; d < model->devices.n; d++) {
+        const struct nd_qualified_device *device = &model->devices.items[d];
+        for (size_t i = 0; i < device->findings.n;
+             i++) /* a binary of a prepared model that is not for it, ... */
+            put_linef(out, 2, "finding: %s: %s", device->label, device->findings.items[i]);
+        if (device->explanation[0] != '\0')
+            put_linef(out, 2, "explained: %s: %s", device->label, device->explanation);
     }
 }
 
-static void put_loosenings(struct nd_strbuf *out, const json_t *root)
+static void put_loosenings(struct nd_strbuf *out, const struct nd_qualified *result)
 {
-    size_t i;
-    const json_t *gate;
-    json_array_foreach(json_object_get(root, "gates"), i,
-                       gate) if (json_is_string(json_object_get(gate, "reason")))
-        put_linef(out, 0, "loosened until %s by %s: %s (%s)", nd_qualification_text(gate, "until"),
-                  nd_qualification_text(gate, "owner"), nd_qualification_text(gate, "text"),
-                  nd_qualification_text(gate, "reason"));
+    for (size_t i = 0; i < result->gates.n; i++) {
+        const struct nd_qualified_gate *gate = &result->gates.items[i];
+        if (gate->reason[0] != '\0')
+            put_linef(out, 0, "loosened until %s by %s: %s (%s)", gate->until, gate->owner, gate->text,
+                      gate->reason);
+    }
 }
 
-static void put_verdict(struct nd_strbuf *out, const json_t *root)
+static void put_verdict(struct nd_strbuf *out, const struct nd_qualified *result)
 {
-    const json_t *counts = json_object_get(root, "counts"), *count;
-    const char *key;
     struct nd_strbuf text = {0};
-    json_object_foreach((json_t *)(uintptr_t)counts, key, count) if (json_integer_value(count) > 0)
-        nd_strbuf_printf(&text, "%s%lld %s", text.len > 0 ? ", " : "", (long long)json_integer_value(count),
-                         key);
+    for (int v = 0; v < ND_QUALIFIED_N_VERDICTS; v++)
+        if (result->counts[v].n > 0)
+            nd_strbuf_printf(&text, "%s%zu %s", text.len > 0 ? ", " : "", result->counts[v].n,
+                             result->counts[v].verdict);
     char *taken = nd_strbuf_take(&text);
-    put_linef(out, 0, "campaign '%s': %s (gates: %s)", nd_qualification_text(root, "campaign"),
-              nd_qualification_text(root, "verdict"), taken != NULL && taken[0] != '\0' ? taken : "none");
+    put_linef(out, 0, "campaign '%s': %s (gates: %s)", result->campaign, result->verdict,
+              taken != NULL && taken[0] != '\0' ? taken : "none");
     free(taken);
 }
 
-enum nd_status nd_report_qualification_text(const char *json, char **out, struct nd_error *err)
+enum nd_status nd_report_qualification_text(const struct nd_qualified *result, char **out, struct nd_error *err)
 {
-    json_t *root = NULL;
-    enum nd_status status = nd_qualification_parse(json, &root, err);
-    if (status != ND_OK)
-        return status;
     struct nd_strbuf buf = {0};
-    size_t m;
-    const json_t *model;
-    json_array_foreach(json_object_get(root, "models"), m, model)
-    {
-        put_linef(&buf, 0, "model '%s' (%s), against %s", nd_qualification_text(model, "name"),
-                  nd_qualification_text(model, "quantised"), nd_qualification_text(root, "reference"));
+    for (size_t m = 0; m < result->models.n; m++) {
+        const struct nd_qualified_model *model = &result->models.items[m];
+        put_linef(&buf, 0, "model '%s' (%s), against %s", model->name, model->quantised, result->reference);
         put_references(&buf, model);
-        put_devices(&buf, root, model);
-        if (nd_qualification_text(model, "classes")[0] != '\0')
-            put_linef(&buf, 0, "classes: %s", nd_qualification_text(model, "classes"));
+        put_devices(&buf, result, model);
+        if (model->classes[0] != '\0')
+            put_linef(&buf, 0, "classes: %s", model->classes);
         put_accuracy(&buf, model);
         put_targets(&buf, model);
-        put_findings(&buf, root, model);
+        put_findings(&buf, result, model);
         nd_strbuf_puts(&buf, "\n");
     }
-    put_loosenings(&buf, root);
-    put_verdict(&buf, root);
-    json_decref(root);
+    put_loosenings(&buf, result);
+    put_verdict(&buf, result);
     *out = nd_strbuf_take(&buf);
     return *out != NULL ? ND_OK : nd_fail_memory(err);
 }

@@ -3,6 +3,7 @@
 #define NPUDIFF_REPORT_H
 
 #include "npudiff/compare.h"
+#include "npudiff/evidence.h"
 #include "npudiff/judge.h"
 
 #ifdef __cplusplus
@@ -69,6 +70,35 @@ ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, 
  * The caller frees it; NULL when memory is out. */
 struct json_t;
 ND_PUBLIC char *nd_report_tree(const struct json_t *tree);
+
+/* Rows (an array of objects with texts, numbers, booleans or null) as an aligned table. The caller frees it;
+ * NULL when memory is out. */
+struct nd_report_column {
+    const char *key; /* of the object; NULL ends the list */
+    const char *title;
+};
+ND_PUBLIC char *nd_report_rows(const struct json_t *rows, const struct nd_report_column *columns);
+
+/* ---- latencies ---- */
+
+/* One series of a capture or a list; texts are borrowed. */
+struct nd_latency_series {
+    const char *file;
+    const char *probe;      /* NULL: of a list */
+    const char *first_tied; /* name of the first edge that slow runs change; NULL: none */
+    const char *format;     /* "capture", or that of nd_latency_list */
+    struct nd_latency latency;
+};
+
+/* The caller frees *out. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_report_latency_json(const struct nd_latency_series *series, size_t n,
+                                                const struct nd_latency_options *options, char **out,
+                                                struct nd_error *err);
+
+/* Every series, a table of all where there are several, and the rule with how often it is wrong. */
+ND_PUBLIC enum nd_status nd_report_latency_text(const struct nd_latency_series *series, size_t n,
+                                                const struct nd_latency_options *options, char **out,
+                                                struct nd_error *err);
 
 /* ---- the golden store and triage ----
  *

@@ -12,7 +12,7 @@ struct values {
 
 static int show(const struct values *values, const struct nd_capture *capture)
 {
-    static const struct cli_column columns[] = {
+    static const struct nd_report_column columns[] = {
         {"key", "SETTING"}, {"value", "VALUE"}, {"effect", "EFFECT"}, {NULL, NULL}};
     struct nd_error err = {0};
     struct nd_config config = {0};
@@ -47,7 +47,7 @@ static json_t *change_rows(const struct nd_config_diff *diff)
 static void print_pair(const struct nd_capture *ref, const struct nd_capture *test,
                        const struct nd_config_diff *diff, json_t *rows)
 {
-    static const struct cli_column columns[] = {
+    static const struct nd_report_column columns[] = {
         {"key", "SETTING"}, {"ref", "REF"}, {"test", "TEST"}, {"effect", "EFFECT"}, {NULL, NULL}};
     printf("%s against %s: %zu settings differ, %zu of them can change bits\n", nd_capture_path(test),
            nd_capture_path(ref), diff->n, diff->n_bits);

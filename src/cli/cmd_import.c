@@ -49,7 +49,7 @@ static int print_formats(bool is_json)
     for (size_t i = 0; (format = nd_import_format(i)) != NULL; i++)
         json_array_append_new(rows, json_pack("{s:s, s:s, s:s}", "format", format->name, "paths", format->paths,
                                               "summary", format->summary));
-    static const struct cli_column columns[] = {
+    static const struct nd_report_column columns[] = {
         {"format", "FORMAT"}, {"paths", "PATHS"}, {"summary", "WHAT IS READ"}, {NULL, NULL}};
     return cli_print_rows("formats", rows, columns, is_json);
 }

@@ -212,7 +212,7 @@ static void print_text(const json_t *info, bool is_verbose)
     json_object_foreach(json_object_get(info, "placement"), provider, count)
         printf(", %" JSON_INTEGER_FORMAT " on %s", json_integer_value(count), provider);
     printf("\n\n");
-    static const struct cli_column columns[] = {
+    static const struct nd_report_column columns[] = {
         {"probe", "PROBE"},     {"source", "SOURCE"}, {"samples", "SAMPLES"},     {"expected", "ASKED"},
         {"repeats", "REPEATS"}, {"labels", "LABELS"}, {"median_us", "MEDIAN_US"}, {NULL, NULL}};
     cli_print_table(json_object_get(info, "probes"), columns);

@@ -1,12 +1,12 @@
-#include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/latency_report.h"
 #include "cli/output.h"
 #include "cli/rows.h"
+#include "npudiff/report.h"
 
 struct values {
     const char *probe, *column, *unit;
@@ -17,7 +17,7 @@ struct values {
 };
 
 struct entries {
-    struct latency_entry *items;
+    struct nd_latency_series *items;
     size_t n;
 };
 
@@ -44,13 +44,13 @@ static bool is_capture(const char *path)
 }
 
 /* A new entry at the end, or NULL. */
-static struct latency_entry *grow(struct entries *entries, const char *file)
+static struct nd_latency_series *grow(struct entries *entries, const char *file)
 {
-    struct latency_entry *items = realloc(entries->items, (entries->n + 1) * sizeof *items);
+    struct nd_latency_series *items = realloc(entries->items, (entries->n + 1) * sizeof *items);
     if (items == NULL)
         return NULL;
     entries->items = items;
-    items[entries->n] = (struct latency_entry){.file = file};
+    items[entries->n] = (struct nd_latency_series){.file = file};
     return &items[entries->n++];
 }
 
@@ -58,7 +58,7 @@ static int examine_probe(const struct nd_capture *capture, size_t probe, const c
                          const struct nd_latency_options *options, struct entries *entries)
 {
     struct nd_error err = {0};
-    struct latency_entry *entry = grow(entries, path);
+    struct nd_latency_series *entry = grow(entries, path);
     if (entry == NULL)
         return cli_fail_memory();
     entry->format = "capture";
@@ -112,7 +112,7 @@ static int examine_list(const struct values *values, const char *path, const str
         return cli_usage_error("latency", "'%s' is a list: it has no probes", path);
     if (nd_latency_read(path, values->column, values->unit, &list, &err) != ND_OK)
         return cli_report_error(&err);
-    struct latency_entry *entry = grow(entries, path);
+    struct nd_latency_series *entry = grow(entries, path);
     int exit_code = entry != NULL ? 0 : cli_fail_memory();
     if (exit_code == 0) {
         entry->format = list.format;
@@ -141,54 +141,14 @@ static int conclude(const struct entries *entries)
     return is_suspect ? cli_worse(exit_code, ND_EXIT_DIFFERS) : exit_code;
 }
 
-static void print_json(const struct entries *entries, const struct nd_latency_options *options)
+static int print(const struct values *values, const struct entries *entries,
+                 const struct nd_latency_options *options)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < entries->n; i++)
-        json_array_append_new(list, latency_json(&entries->items[i]));
-    json_t *root = json_pack("{s:o, s:o}", "series", list, "rule", latency_rule_json(options));
-    if (root != NULL)
-        cli_print_json(root);
-    else
-        cli_fail_memory();
-    json_decref(root);
-}
-
-/* A number with its unit, or a dash. */
-static json_t *number(double value, int digits, const char *unit)
-{
-    return isnan(value) ? json_string("-") : json_sprintf("%.*g %s", digits, value, unit);
-}
-
-static void print_table(const struct entries *entries)
-{
-    static const struct cli_column columns[] = {
-        {"file", "FILE"}, {"probe", "PROBE"}, {"timed", "TIMED"},     {"median", "MEDIAN"}, {"p99", "P99"},
-        {"cv", "CV"},     {"modes", "MODES"}, {"verdict", "VERDICT"}, {NULL, NULL}};
-    json_t *rows = json_array();
-    for (size_t i = 0; i < entries->n; i++) {
-        const struct latency_entry *e = &entries->items[i];
-        const struct nd_latency *l = &e->latency;
-        json_array_append_new(rows,
-                              json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:i, s:s}", "file", cli_text(e->file),
-                                        "probe", cli_text(e->probe != NULL ? e->probe : "-"), "timed",
-                                        (json_int_t)l->n_timed, "median", number(l->median_us, 5, "us"), "p99",
-                                        number(l->p99_us, 5, "us"), "cv", number(100 * l->cv, 3, "%"), "modes",
-                                        l->is_bimodal ? 2 : 1, "verdict", nd_latency_verdict_name(l->verdict)));
-    }
-    cli_print_rows("series", rows, columns, false);
-}
-
-static void print_text(const struct entries *entries, const struct nd_latency_options *options)
-{
-    size_t n_least = SIZE_MAX;
-    for (size_t i = 0; i < entries->n; i++) {
-        latency_print(&entries->items[i], options);
-        n_least = entries->items[i].latency.n_timed < n_least ? entries->items[i].latency.n_timed : n_least;
-    }
-    if (entries->n > 1)
-        print_table(entries);
-    latency_print_rule(options, n_least);
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = (values->json ? nd_report_latency_json : nd_report_latency_text)(
+        entries->items, entries->n, options, &text, &err);
+    return cli_print_made(status, text, values->json, &err);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -204,14 +164,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                             : examine_list(values, operands[i], &options, &entries);
     if (exit_code == 0) {
         exit_code = conclude(&entries);
-        if (values->json)
-            print_json(&entries, &options);
-        else if (!values->quiet)
-            print_text(&entries, &options);
+        if (values->json || !values->quiet)
+            exit_code = cli_worse(exit_code, print(values, &entries, &options));
     }
     for (size_t i = 0; i < entries.n; i++) {
-        free(entries.items[i].probe);
-        free(entries.items[i].first_tied);
+        free((char *)(uintptr_t)entries.items[i].probe);
+        free((char *)(uintptr_t)entries.items[i].first_tied);
     }
     free(entries.items);
     return exit_code;

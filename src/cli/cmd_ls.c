@@ -84,7 +84,7 @@ static int list_model(const struct values *values, const char *path)
     for (size_t i = 0; i < nd_model_n_edges(model); i++)
         json_array_append_new(rows, edge_row(nd_model_edge(model, i)));
     nd_model_destroy(&model);
-    static const struct cli_column columns[] = {{"edge", "EDGE"},     {"op_types", "OPERATORS"},
+    static const struct nd_report_column columns[] = {{"edge", "EDGE"},     {"op_types", "OPERATORS"},
                                                 {"type", "TYPE"},     {"quantisation", "QUANTISATION"},
                                                 {"tensor", "TENSOR"}, {NULL, NULL}};
     return cli_print_rows("edges", rows, columns, values->json);
@@ -109,7 +109,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
             json_array_append_new(rows, object_row(object));
     }
     nd_capture_close(&capture);
-    static const struct cli_column columns[] = {
+    static const struct nd_report_column columns[] = {
         {"path", "PATH"}, {"type", "TYPE"}, {"shape", "SHAPE"}, {"stored_bytes", "BYTES"}, {NULL, NULL}};
     return cli_print_rows("objects", rows, columns, values->json);
 }

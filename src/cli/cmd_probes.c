@@ -19,7 +19,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         rows, json_pack("{s:s, s:s, s:s}", "name", "NAME", "syntax", "NAME=PATH[,labels=PATH]", "summary",
                         "your own: a .npy, a .npz, a folder of them, or a text list of files; with "
                         "an array 'labels', accuracy is counted"));
-    static const struct cli_column columns[] = {{"syntax", "PROBE"}, {"summary", "FEEDS"}, {NULL, NULL}};
+    static const struct nd_report_column columns[] = {{"syntax", "PROBE"}, {"summary", "FEEDS"}, {NULL, NULL}};
     return cli_print_rows("probes", rows, columns, values->json);
 }
 

@@ -71,7 +71,7 @@ static json_t *list_row(const struct nd_runtime_info *info)
 
 static int run_list(const struct values *values)
 {
-    static const struct cli_column columns[] = {{"runtime", "RUNTIME"},
+    static const struct nd_report_column columns[] = {{"runtime", "RUNTIME"},
                                                 {"abi", "ABI"},
                                                 {"onnxruntime", "ONNXRUNTIME"},
                                                 {"onnxruntime_qnn", "ONNXRUNTIME-QNN"},

@@ -44,7 +44,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     for (size_t i = 0; i < n_operands; i++) {
         exit_code = cli_worse(exit_code, verify_one(operands[i], rows));
     }
-    static const struct cli_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
+    static const struct nd_report_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
                                                 {"tensors", "TENSORS"}, {"wrong", "WRONG"},
                                                 {"problem", "PROBLEM"}, {NULL, NULL}};
     if (values->quiet) {

@@ -73,7 +73,7 @@ static json_t *encoding_row(const struct nd_encoding *item)
 
 int encodings_print_list(const struct nd_encodings *encodings, bool is_json)
 {
-    static const struct cli_column columns[] = {{"tensor", "TENSOR"},
+    static const struct nd_report_column columns[] = {{"tensor", "TENSOR"},
                                                 {"role", "ROLE"},
                                                 {"type", "TYPE"},
                                                 {"quantisation", "QUANTISATION"},
@@ -158,7 +158,7 @@ static json_t *difference_row(const struct nd_encoding_difference *item)
 int encodings_print_diff(const struct nd_encodings_diff *diff, const struct nd_encodings *ref,
                          const struct nd_encodings *test, bool is_json)
 {
-    static const struct cli_column columns[] = {
+    static const struct nd_report_column columns[] = {
         {"tensor", "TENSOR"},  {"verdict", "VERDICT"},   {"ref_type", "REF"},
         {"test_type", "TEST"}, {"ratio", "SCALE RATIO"}, {"zero_point_difference", "ZERO POINT"},
         {NULL, NULL}};
@@ -224,7 +224,7 @@ static json_t *use_row(const struct nd_encoding_use *use, const struct nd_captur
 int encodings_print_check(const struct nd_encodings_check *check, const struct nd_encodings *encodings,
                           const struct nd_capture *capture, bool is_json)
 {
-    static const struct cli_column columns[] = {
+    static const struct nd_report_column columns[] = {
         {"tensor", "TENSOR"},   {"verdict", "STATED"},  {"span", "VALUES"}, {"low", "AT LOWEST"},
         {"high", "AT HIGHEST"}, {"used", "RANGE USED"}, {NULL, NULL}};
     json_t *rows = json_array(), *without = json_array();

@@ -182,10 +182,10 @@ static int tell(const struct cli_fleet *fleet)
             cli_report_device(cell->device.label, cell->outcome.stage, &cell->outcome.failure);
         exit_code = cli_worse(exit_code, code);
     }
-    static const struct cli_column here[] = {{"device", "DEVICE"},   {"status", "STATUS"},
+    static const struct nd_report_column here[] = {{"device", "DEVICE"},   {"status", "STATUS"},
                                              {"samples", "SAMPLES"}, {"bytes", "BYTES"},
                                              {"capture", "CAPTURE"}, {NULL, NULL}};
-    static const struct cli_column elsewhere[] = {
+    static const struct nd_report_column elsewhere[] = {
         {"device", "DEVICE"},   {"machine", "MACHINE"}, {"chipset", "CHIPSET"}, {"status", "STATUS"},
         {"samples", "SAMPLES"}, {"bytes", "BYTES"},     {"capture", "CAPTURE"}, {NULL, NULL}};
     if (fleet->is_quiet) {

@@ -13,12 +13,12 @@ enum { DEVICES_AT_ONCE = 8, SHOWN_NODES = 20, SHOWN_PIECES = 12 };
 static void print_columns(const struct placement_result *result, const json_t *matrix, size_t first, size_t n)
 {
     static const char *const keys[DEVICES_AT_ONCE] = {"d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"};
-    struct cli_column columns[DEVICES_AT_ONCE + 3] = {{"op_type", "OPERATOR"}, {"count", "NODES"}};
+    struct nd_report_column columns[DEVICES_AT_ONCE + 3] = {{"op_type", "OPERATOR"}, {"count", "NODES"}};
     json_t *rows = json_array();
     const json_t *row;
     size_t i;
     for (size_t d = 0; d < n; d++)
-        columns[d + 2] = (struct cli_column){keys[d], result->devices[first + d].label};
+        columns[d + 2] = (struct nd_report_column){keys[d], result->devices[first + d].label};
     json_array_foreach(matrix, i, row)
     {
         json_t *line = json_object();

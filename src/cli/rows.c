@@ -6,10 +6,7 @@
 #include <string.h>
 
 #include "cli/errors.h"
-#include "npudiff/parse.h"
 #include "npudiff/report.h"
-
-enum { MAX_COLUMNS = 12 };
 
 json_t *cli_text(const char *text)
 {
@@ -25,66 +22,14 @@ json_t *cli_text(const char *text)
     return value;
 }
 
-/* The cell's text; buf is used for numbers. */
-static const char *cell_text(const json_t *value, char buf[64])
+void cli_print_table(const json_t *rows, const struct nd_report_column *columns)
 {
-    if (json_is_string(value))
-        return json_string_value(value);
-    if (json_is_integer(value))
-        snprintf(buf, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-    else if (json_is_real(value))
-        nd_format_double(json_real_value(value), buf);
-    else if (json_is_boolean(value))
-        return json_is_true(value) ? "yes" : "no";
+    char *text = nd_report_rows(rows, columns);
+    if (text == NULL)
+        cli_errors_lost_memory();
     else
-        return "-";
-    return buf;
-}
-
-/* Columns of a terminal that UTF-8 text takes, near enough: its characters. */
-static int text_width(const char *text)
-{
-    int n = 0;
-    for (; *text != '\0'; text++)
-        n += ((unsigned char)*text & 0xc0) != 0x80;
-    return n;
-}
-
-/* The last cell of a line is not padded. */
-static void print_cell(const char *text, int width, bool is_last)
-{
-    if (is_last)
-        printf("%s\n", text);
-    else
-        printf("%s%*s", text, width - text_width(text) + 2, "");
-}
-
-void cli_print_table(const json_t *rows, const struct cli_column *columns)
-{
-    int widths[MAX_COLUMNS] = {0};
-    size_t n = 0, i;
-    char buf[64];
-    const json_t *row;
-    while (n < MAX_COLUMNS && columns[n].key != NULL) {
-        widths[n] = text_width(columns[n].title);
-        n++;
-    }
-    json_array_foreach(rows, i, row)
-    {
-        for (size_t c = 0; c < n; c++) {
-            int width = text_width(cell_text(json_object_get(row, columns[c].key), buf));
-            widths[c] = width > widths[c] ? width : widths[c];
-        }
-    }
-    for (size_t c = 0; c < n; c++)
-        print_cell(columns[c].title, widths[c], c + 1 == n);
-    json_array_foreach(rows, i, row)
-    {
-        for (size_t c = 0; c < n; c++) {
-            const char *text = cell_text(json_object_get(row, columns[c].key), buf);
-            print_cell(text, widths[c], c + 1 == n);
-        }
-    }
+        fputs(text, stdout);
+    free(text);
 }
 
 void cli_print_json(const json_t *value)
@@ -139,7 +84,7 @@ int cli_print_made(enum nd_status status, char *text, bool is_json, const struct
     return 0;
 }
 
-int cli_print_rows(const char *name, json_t *rows, const struct cli_column *columns, bool is_json)
+int cli_print_rows(const char *name, json_t *rows, const struct nd_report_column *columns, bool is_json)
 {
     if (rows == NULL)
         return cli_fail_memory();

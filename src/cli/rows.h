@@ -5,16 +5,11 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-#include "npudiff/status.h"
-
-struct cli_column {
-    const char *key; /* of the JSON object; NULL ends the list */
-    const char *title;
-};
+#include "npudiff/report.h"
 
 /* Prints `rows` (an array of objects with strings, integers, reals, booleans or null) as a table with these
  * columns. */
-void cli_print_table(const json_t *rows, const struct cli_column *columns);
+void cli_print_table(const json_t *rows, const struct nd_report_column *columns);
 
 /* Prints any JSON value, indented, doubles round-tripping, with a final newline. An object that is printed
  * after an error was reported holds it as "error". */
@@ -23,14 +18,14 @@ void cli_print_json(const json_t *value);
 /* Prints JSON that the library made; nothing where a part of it was lost for want of memory. */
 void cli_print_document(const char *json);
 
-/* Prints a text, or a JSON object, that a writer of npudiff/report.h made with this status, and frees it. A JSON
- * object that is printed after an error was reported holds it as "error". 0, or the exit code of the writer's
- * error. */
+/* Prints a text, or a JSON object, that a writer of npudiff/report.h made with this status, and frees it. A
+ * JSON object that is printed after an error was reported holds it as "error". 0, or the exit code of the
+ * writer's error. */
 int cli_print_made(enum nd_status status, char *text, bool is_json, const struct nd_error *err);
 
 /* {"name": rows} as JSON, or the rows as a table. Takes over the reference to rows; 0, or exit code 2 when
  * memory is out. */
-int cli_print_rows(const char *name, json_t *rows, const struct cli_column *columns, bool is_json);
+int cli_print_rows(const char *name, json_t *rows, const struct nd_report_column *columns, bool is_json);
 
 /* A string with bytes that are not UTF-8 made harmless; never NULL but when memory is out. */
 json_t *cli_text(const char *text);

@@ -10,6 +10,7 @@
 #include "npudiff/parse.h"
 #include "npudiff/report.h"
 #include "report/qualification.h"
+#include "report/tree.h"
 
 static void put_cell(struct nd_strbuf *out, const char *text, bool is_last)
 {
@@ -82,6 +83,5 @@ enum nd_status nd_report_qualification_csv(const struct nd_qualified *result, ch
                    "samples,samples_needed,message\r\n");
     for (size_t i = 0; i < result->cases.n; i++)
         put_case(&buf, result, &result->cases.items[i]);
-    *out = nd_strbuf_take(&buf);
-    return *out != NULL ? ND_OK : nd_fail_memory(err);
+    return nd_text_end(&buf, out, err);
 }

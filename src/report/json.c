@@ -295,8 +295,3 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
     *out = text;
     return ND_OK;
 }
-
-char *nd_report_tree(const struct json_t *tree)
-{
-    return nd_json_dump(tree, 2);
-}

@@ -5,9 +5,10 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_out.h"
 #include "npudiff/report.h"
 #include "report/golden.h"
-#include "base/json_out.h"
+#include "report/tree.h"
 
 /* ---- parts ---- */
 
@@ -170,11 +171,7 @@ static enum nd_status end(struct nd_json *json, char **out, struct nd_error *err
 {
     nd_json_close(json, '}');
     nd_strbuf_puts(json->out, "\n");
-    char *text = nd_strbuf_take(json->out);
-    if (text == NULL)
-        return nd_fail_memory(err);
-    *out = text;
-    return ND_OK;
+    return nd_text_end(json->out, out, err);
 }
 
 enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **out, struct nd_error *err)

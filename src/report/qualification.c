@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json_out.h"
 #include "npudiff/report.h"
+#include "report/tree.h"
 
 const struct nd_qualified_gate *nd_qualified_gate_of(const struct nd_qualified *result,
                                                      const struct nd_qualified_case *one)
@@ -77,8 +78,7 @@ enum nd_status nd_report_suggestion_json(const struct nd_qualified *result, char
     nd_json_close(&json, ']');
     nd_json_close(&json, '}');
     nd_strbuf_puts(&buf, "\n");
-    *out = nd_strbuf_take(&buf);
-    return *out != NULL ? ND_OK : nd_fail_memory(err);
+    return nd_text_end(&buf, out, err);
 }
 
 /* ---- files ---- */

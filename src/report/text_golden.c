@@ -10,17 +10,9 @@
 #include "npudiff/report.h"
 #include "report/golden.h"
 #include "report/table.h"
+#include "report/tree.h"
 
 enum { MAX_EDGES_TOLD = 20, MAX_KEYS_TOLD = 3 };
-
-static enum nd_status take(struct nd_strbuf *buf, char **out, struct nd_error *err)
-{
-    char *text = nd_strbuf_take(buf);
-    if (text == NULL)
-        return nd_fail_memory(err);
-    *out = text;
-    return ND_OK;
-}
 
 static void put_joined(struct nd_strbuf *out, const char *const *names, size_t n, const char *separator)
 {
@@ -205,7 +197,7 @@ enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, 
 {
     struct nd_strbuf buf = {0};
     put_check(&buf, check, name);
-    return take(&buf, out, err);
+    return nd_text_end(&buf, out, err);
 }
 
 /* ---- list and prune ---- */
@@ -243,7 +235,7 @@ enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **
     nd_table_render(&table, &buf);
     nd_table_deinit(&table);
     if (status == ND_OK)
-        return take(&buf, out, err);
+        return nd_text_end(&buf, out, err);
     nd_strbuf_deinit(&buf);
     return status;
 }
@@ -258,7 +250,7 @@ enum nd_status nd_report_golden_pruning_text(const struct nd_golden_pruning *pru
             nd_strbuf_printf(&buf, "%s %s%s\n", pruning->dry_run ? "would remove" : "removed", folders[part],
                              pruning->removed[part].names[i]);
     nd_strbuf_printf(&buf, "%zu %s kept\n", pruning->n_kept, pruning->n_kept == 1 ? "entry" : "entries");
-    return take(&buf, out, err);
+    return nd_text_end(&buf, out, err);
 }
 
 /* ---- another runtime ---- */
@@ -327,7 +319,7 @@ enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *up
             nd_strbuf_puts(&buf, "\n");
             put_check(&buf, &upgrades[i].check, upgrades[i].check.capture);
         }
-    return take(&buf, out, err);
+    return nd_text_end(&buf, out, err);
 }
 
 /* ---- triage ---- */
@@ -381,5 +373,5 @@ enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char 
         nd_strbuf_puts(&buf, "  the store has no entry of this model and these probes\n");
         put_next(&buf, triage, field);
     }
-    return take(&buf, out, err);
+    return nd_text_end(&buf, out, err);
 }

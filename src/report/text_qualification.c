@@ -10,6 +10,7 @@
 #include "npudiff/report.h"
 #include "report/qualification.h"
 #include "report/table.h"
+#include "report/tree.h"
 
 enum { WIDTH = 120 };
 
@@ -298,6 +299,5 @@ enum nd_status nd_report_qualification_text(const struct nd_qualified *result, c
     }
     put_loosenings(&buf, result);
     put_verdict(&buf, result);
-    *out = nd_strbuf_take(&buf);
-    return *out != NULL ? ND_OK : nd_fail_memory(err);
+    return nd_text_end(&buf, out, err);
 }

@@ -1,0 +1,100 @@
+#include <math.h>
+
+#include "report/tree.h"
+
+static json_t *modes(const struct nd_latency *l)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; l->is_bimodal && i < 2; i++)
+        json_array_append_new(
+            list, json_pack("{s:o, s:o, s:I}", "median_us", nd_tree_real(l->modes[i].median_us), "weight",
+                            nd_tree_real(l->modes[i].weight), "runs", (json_int_t)l->modes[i].n));
+    return list;
+}
+
+static json_t *changes(const struct nd_latency *l)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < l->n_changes; i++)
+        json_array_append_new(list, json_pack("{s:I, s:o, s:o, s:o}", "run", (json_int_t)l->changes[i].run,
+                                              "before_us", nd_tree_real(l->changes[i].before_us), "after_us",
+                                              nd_tree_real(l->changes[i].after_us), "p",
+                                              nd_tree_real(l->changes[i].p)));
+    return list;
+}
+
+static json_t *join(const struct nd_latency_series *entry)
+{
+    static const char *const states[] = {"not asked", "no repeats", "no slow runs", "known"};
+    static const char *const slow[] = {"none", "mode", "regime", "tail"};
+    const struct nd_latency *l = &entry->latency;
+    const struct nd_latency_join *j = &l->join;
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:o}", "state", states[j->state], "slow_by",
+                     slow[l->slow], "slow", (json_int_t)j->n_slow, "slow_other", (json_int_t)j->n_slow_other,
+                     "fast", (json_int_t)j->n_fast, "fast_other", (json_int_t)j->n_fast_other, "p",
+                     nd_tree_real(j->p), "edges", (json_int_t)j->n_edges, "edges_tied", (json_int_t)j->n_tied,
+                     "first_tied", entry->first_tied != NULL ? nd_tree_text(entry->first_tied) : json_null());
+}
+
+static json_t *evidence(const struct nd_latency *l)
+{
+    return json_pack("{s:b, s:b, s:b, s:o, s:o, s:o, s:o, s:o, s:I, s:I}", "is_bimodal", l->is_bimodal,
+                     "is_mixture", l->is_mixture, "is_dip", l->is_dip, "delta_bic", nd_tree_real(l->delta_bic),
+                     "ashman_d", nd_tree_real(l->ashman_d), "minor_weight", nd_tree_real(l->minor_weight),
+                     "dip", nd_tree_real(l->dip), "dip_limit", nd_tree_real(l->dip_limit), "tail_runs",
+                     (json_int_t)l->n_tail, "thinned_by", (json_int_t)l->n_thin);
+}
+
+static json_t *summary(const struct nd_latency *l)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:[o, o], s:o, s:o, s:o}", "mean_us",
+                     nd_tree_real(l->mean_us), "median_us", nd_tree_real(l->median_us), "min_us",
+                     nd_tree_real(l->min_us), "max_us", nd_tree_real(l->max_us), "mad_us",
+                     nd_tree_real(l->mad_us), "p50_us", nd_tree_real(l->p50_us), "p90_us",
+                     nd_tree_real(l->p90_us), "p99_us", nd_tree_real(l->p99_us), "cv", nd_tree_real(l->cv),
+                     "cv_interval", nd_tree_real(l->cv_low), nd_tree_real(l->cv_high), "autocorrelation",
+                     nd_tree_real(l->autocorrelation), "level_autocorrelation",
+                     nd_tree_real(l->level_autocorrelation), "tick_us", nd_tree_real(l->tick_us));
+}
+
+static json_t *series_json(const struct nd_latency_series *entry)
+{
+    const struct nd_latency *l = &entry->latency;
+    json_t *probe = entry->probe != NULL ? nd_tree_text(entry->probe) : json_null();
+    return json_pack("{s:o, s:o, s:s, s:s, s:b, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "file",
+                     nd_tree_text(entry->file), "probe", probe, "format", entry->format, "verdict",
+                     nd_latency_verdict_name(l->verdict), "is_suspect", l->is_suspect, "runs", (json_int_t)l->n,
+                     "not_recorded", (json_int_t)l->n_not_recorded, "first_us", nd_tree_real(l->first_us),
+                     "warm_up_runs", (json_int_t)l->n_warm_up, "warm_up_median_us",
+                     nd_tree_real(l->warm_up_median_us), "timed_runs", (json_int_t)l->n_timed, "timed",
+                     summary(l), "evidence", evidence(l), "modes", modes(l), "changes", changes(l), "join",
+                     join(entry));
+}
+
+static json_t *rule_json(const struct nd_latency_options *options)
+{
+    json_t *rates = json_array();
+    /* They were measured with the rule's own limit. */
+    struct nd_latency_options defaults;
+    nd_latency_options_init(&defaults);
+    bool is_measured =
+        !(options->suspect_cv < defaults.suspect_cv) && !(options->suspect_cv > defaults.suspect_cv);
+    for (const struct nd_latency_rate *rate = nd_latency_rule_rates(); is_measured && rate->series != NULL;
+         rate++)
+        json_array_append_new(rates,
+                              json_pack("{s:s, s:I, s:o}", "series", rate->series, "runs",
+                                        (json_int_t)rate->n_runs, "rate", nd_tree_real(rate->false_alarms)));
+    return json_pack("{s:o, s:o, s:I, s:o}", "healthy_cv", nd_tree_real(options->healthy_cv), "suspect_cv",
+                     nd_tree_real(options->suspect_cv), "min_runs", (json_int_t)options->min_runs,
+                     "false_alarms", rates);
+}
+
+enum nd_status nd_report_latency_json(const struct nd_latency_series *series, size_t n,
+                                      const struct nd_latency_options *options, char **out,
+                                      struct nd_error *err)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(list, series_json(&series[i]));
+    return nd_tree_end(json_pack("{s:o, s:o}", "series", list, "rule", rule_json(options)), out, err);
+}

@@ -1,0 +1,117 @@
+#include "report/tree.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json_out.h"
+#include "base/memory.h"
+#include "base/print.h"
+#include "npudiff/parse.h"
+
+enum { MAX_COLUMNS = 12 };
+
+json_t *nd_tree_text(const char *text)
+{
+    json_t *value = json_string(text != NULL ? text : "");
+    if (value != NULL)
+        return value;
+    char *clean = nd_strdup(text); /* no UTF-8, or no memory */
+    for (char *at = clean; at != NULL && *at != '\0'; at++)
+        *at = (unsigned char)*at < 0x80 ? *at : '?';
+    value = clean != NULL ? json_string(clean) : NULL;
+    free(clean);
+    return value;
+}
+
+json_t *nd_tree_real(double value)
+{
+    if (isfinite(value))
+        return json_real(value);
+    return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
+}
+
+enum nd_status nd_tree_end(json_t *tree, char **out, struct nd_error *err)
+{
+    char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
+    json_decref(tree);
+    if (text == NULL)
+        return nd_fail_memory(err);
+    *out = text;
+    return ND_OK;
+}
+
+enum nd_status nd_text_end(struct nd_strbuf *text, char **out, struct nd_error *err)
+{
+    char *taken = nd_strbuf_take(text);
+    if (taken == NULL)
+        return nd_fail_memory(err);
+    *out = taken;
+    return ND_OK;
+}
+
+/* ---- tables ---- */
+
+/* The cell's text; buf is used for numbers. */
+static const char *cell_text(const json_t *value, char buf[64])
+{
+    if (json_is_string(value))
+        return json_string_value(value);
+    if (json_is_integer(value))
+        snprintf(buf, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    else if (json_is_real(value))
+        nd_format_double(json_real_value(value), buf);
+    else if (json_is_boolean(value))
+        return json_is_true(value) ? "yes" : "no";
+    else
+        return "-";
+    return buf;
+}
+
+/* The last cell of a line is not padded. */
+static void put_cell(struct nd_strbuf *out, const char *text, size_t width, bool is_last)
+{
+    if (is_last)
+        nd_strbuf_printf(out, "%s\n", text);
+    else
+        nd_strbuf_printf(out, "%s%*s", text, (int)(width - nd_text_columns(text) + 2), "");
+}
+
+void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_report_column *columns)
+{
+    size_t widths[MAX_COLUMNS] = {0};
+    size_t n = 0, i;
+    char buf[64];
+    const json_t *row;
+    for (; n < MAX_COLUMNS && columns[n].key != NULL; n++)
+        widths[n] = nd_text_columns(columns[n].title);
+    json_array_foreach(rows, i, row)
+    {
+        for (size_t c = 0; c < n; c++) {
+            size_t width = nd_text_columns(cell_text(json_object_get(row, columns[c].key), buf));
+            widths[c] = width > widths[c] ? width : widths[c];
+        }
+    }
+    for (size_t c = 0; c < n; c++)
+        put_cell(out, columns[c].title, widths[c], c + 1 == n);
+    json_array_foreach(rows, i, row)
+    {
+        for (size_t c = 0; c < n; c++)
+            put_cell(out, cell_text(json_object_get(row, columns[c].key), buf), widths[c], c + 1 == n);
+    }
+}
+
+/* ---- what the commands print of their own ---- */
+
+char *nd_report_tree(const struct json_t *tree)
+{
+    return nd_json_dump(tree, 2);
+}
+
+char *nd_report_rows(const struct json_t *rows, const struct nd_report_column *columns)
+{
+    struct nd_strbuf out = {0};
+    nd_rows_put(&out, rows, columns);
+    return nd_strbuf_take(&out);
+}

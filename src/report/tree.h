@@ -1,0 +1,26 @@
+/* What writers have in common that build a tree of JSON, and how every writer ends. */
+#ifndef ND_REPORT_TREE_H
+#define ND_REPORT_TREE_H
+
+#include <jansson.h>
+
+#include "base/error.h"
+#include "base/strbuf.h"
+#include "npudiff/report.h"
+
+/* A text, "" for NULL; bytes beyond ASCII become '?' where it is no UTF-8. NULL when memory is out. */
+json_t *nd_tree_text(const char *text);
+
+/* A number; what JSON has no number for is "NaN", "Infinity" or "-Infinity". */
+json_t *nd_tree_real(double value);
+
+/* Appends rows (an array of objects with texts, numbers, booleans or null) as a table with these columns. */
+void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_report_column *columns);
+
+/* The text of a tree, which it takes over; NULL gives ND_ERR_MEMORY. */
+enum nd_status nd_tree_end(json_t *tree, char **out, struct nd_error *err);
+
+/* The text; ND_ERR_MEMORY where a part of it is lost. */
+enum nd_status nd_text_end(struct nd_strbuf *text, char **out, struct nd_error *err);
+
+#endif

@@ -1,8 +1,30 @@
-/* Reading captures: one HDF5 file per device, described in docs/reference/capture-format.md.
+/* Reading captures: files that hold every tensor which one device computed for one model.
  *
- * nd_capture_open reads names, shapes, attributes, tables, digests and the position of every stored chunk;
- * tensors are read later with plain reads, without libhdf5. After opening, a capture is immutable: reading it
- * from several threads is safe. Everything returned by pointer is borrowed and lives until nd_capture_close. */
+ * A capture is an HDF5 file, described in docs/reference/capture-format.md. It holds one or more probes
+ * (sets of inputs); each has samples (inputs) and repeats (runs of the same sample). Its edges are the
+ * tensors that were recorded, in the order of the model's graph.
+ *
+ * nd_capture_open reads names, shapes, attributes, tables, digests and the position of every stored chunk.
+ * The tensors are read later, straight from the file. An open capture does not change: several threads may
+ * read it. Every pointer that a function returns is borrowed and stays valid until nd_capture_close.
+ *
+ * Example:
+ *
+ *     static int print_edges(const char *path)
+ *     {
+ *         struct nd_capture *capture = NULL;
+ *         struct nd_error err;
+ *         if (nd_capture_open(path, &capture, &err) != ND_OK) {
+ *             fprintf(stderr, "%s\n", err.message);
+ *             return 1;
+ *         }
+ *         for (size_t e = 0; e < nd_capture_n_edges(capture); e++)
+ *             printf("%s\n", nd_capture_edge(capture, e)->name);
+ *         nd_capture_close(&capture);
+ *         return 0;
+ *     }
+ *
+ * Stability: stable. A change that breaks programs raises the number in the library's soname. */
 #ifndef NPUDIFF_CAPTURE_H
 #define NPUDIFF_CAPTURE_H
 

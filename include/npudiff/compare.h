@@ -1,10 +1,33 @@
-/* Comparing captures: which tensors are bit-equal on which devices, by how much the others differ, and whether
- * that passes the given gates. Every formula, with its NaN, infinity, zero and empty-tensor rule, is in
- * docs/reference/metrics.md.
+/* Comparing captures: which tensors are equal bit for bit on which devices, by how much the others differ,
+ * and whether that passes the given gates.
  *
- * captures[0] is the reference, the others are tests; the two sides of a difference are always `ref` and
- * `test`, in that order, and signs are test - ref. A comparison is immutable after nd_compare_captures; several
- * threads may read it. "They differ" is a result, never an error. */
+ * captures[0] is the reference, the others are tests. The two sides of a difference are always called `ref`
+ * and `test`, in that order, and a signed difference is test - ref. Every formula, and what it does with
+ * NaN, infinities, zeros and empty tensors, is in docs/reference/metrics.md.
+ *
+ * A comparison does not change after nd_compare_captures; several threads may read it. "They differ" is a
+ * result, never an error.
+ *
+ * Example:
+ *
+ *     static int compare(const struct nd_capture *ref, const struct nd_capture *test)
+ *     {
+ *         const struct nd_capture *captures[] = {ref, test};
+ *         struct nd_comparison *comparison = NULL;
+ *         struct nd_error err;
+ *         if (nd_compare_captures(captures, 2, NULL, &comparison, &err) != ND_OK) {
+ *             fprintf(stderr, "%s\n", err.message);
+ *             return ND_EXIT_TROUBLE;
+ *         }
+ *         for (size_t e = 0; e < comparison->n_edges; e++)
+ *             printf("%s: %s\n", comparison->edges[e].name, nd_verdict_name(comparison->edges[e].verdict));
+ *         int exit_code = (int)nd_verdict_exit_code(comparison->verdict);
+ *         nd_comparison_destroy(&comparison);
+ *         return exit_code;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_COMPARE_H
 #define NPUDIFF_COMPARE_H
 

@@ -1,4 +1,36 @@
-/* Devices, chipsets and runtimes, and capturing a model on them. */
+/* Devices, chipsets and runtimes, and capturing a model on a device.
+ *
+ * A device is named by a URI: "cpu", "htp-sim:gen3" (Qualcomm's simulator), "adb:SERIAL" (a phone),
+ * "ssh:HOST" (a board), "exact" (npudiff's own exact arithmetic). A runtime is a set of libraries that runs
+ * models: an ONNX Runtime, with or without Qualcomm's provider. A device always runs in a process of its
+ * own, the agent, so that a crash of the runtime becomes a failed capture and not a crash of the caller.
+ *
+ * Example:
+ *
+ *     static enum nd_status capture(const struct nd_model *model, const char *path, struct nd_error *err)
+ *     {
+ *         const char *specs[] = {"uniform:16"};
+ *         struct nd_device device = {0};
+ *         struct nd_probe *probe = NULL;
+ *         struct nd_capture_options options;
+ *         struct nd_capture_outcome outcome;
+ *         nd_capture_options_init(&options);
+ *         enum nd_status status = nd_device_parse("cpu", &device, err);
+ *         if (status != ND_OK)
+ *             return status;
+ *         status = nd_probes_for_model(model, specs, 1, &probe, err);
+ *         const struct nd_probe *const probes[] = {probe};
+ *         if (status == ND_OK)
+ *             status = nd_capture_run(model, &device, probes, 1, path, &options, &outcome, err);
+ *         if (status == ND_OK && outcome.has_failed)
+ *             fprintf(stderr, "%s: %s\n", device.label, outcome.failure.message);
+ *         nd_probe_destroy(&probe);
+ *         nd_device_deinit(&device);
+ *         return status;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_DEVICE_H
 #define NPUDIFF_DEVICE_H
 

@@ -1,14 +1,30 @@
 /* Quantisation parameters by the name of a tensor, from whatever file states them: AIMET's encodings
  * (0.6.1, 1.0.0, 2.0.0, 2.1.0), the JSON of qnn-context-binary-utility, quantised ONNX models, captures.
  *
- * All are kept in one convention, that of ONNX: real = scale * (code - zero_point). AIMET before 2.0.0 and QNN
- * write real = scale * (code + offset) with unsigned codes and an offset of at most 0; an encoding of theirs
- * that is symmetric with offset -2^(bits-1) (or one more: strictly symmetric) becomes a signed type with zero
- * point -(offset + 2^(bits-1)), every other one an unsigned type with zero point -offset. The reals are the
- * same either way.
+ * All are kept in ONNX's convention: real = scale * (code - zero_point). AIMET before 2.0.0 and QNN write
+ * real = scale * (code + offset), with unsigned codes and an offset of at most 0. A symmetric encoding of
+ * theirs with offset -2^(bits-1) (or one more: strictly symmetric) becomes a signed type with zero point
+ * -(offset + 2^(bits-1)); every other one becomes an unsigned type with zero point -offset. The real values
+ * are the same either way.
  *
- * What a file states in a way that is not applied (floats, blocks, scales of scales) is listed with the reason,
- * never approximated. After reading, encodings are immutable: reading them from several threads is safe. */
+ * An encoding that npudiff does not apply (floats, blocks, scales of scales) is listed with the reason and
+ * never approximated. Encodings do not change after reading; several threads may then read them.
+ *
+ * Example:
+ *
+ *     static enum nd_status quantise(const char *encodings_path, const struct nd_model *model, const char *out,
+ *                                    struct nd_error *err)
+ *     {
+ *         struct nd_encodings *encodings = NULL;
+ *         enum nd_status status = nd_encodings_read(encodings_path, &encodings, err);
+ *         if (status == ND_OK)
+ *             status = nd_encodings_apply(encodings, model, out, err);
+ *         nd_encodings_destroy(&encodings);
+ *         return status;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_ENCODINGS_H
 #define NPUDIFF_ENCODINGS_H
 
@@ -101,9 +117,12 @@ ND_PUBLIC enum nd_status nd_encodings_match(const struct nd_encodings *encodings
                                             struct nd_encodings_match *out, struct nd_error *err);
 ND_PUBLIC void nd_encodings_match_deinit(struct nd_encodings_match *match);
 
-/* Writes the QDQ model: every encoding but the omitted ones of nd_encodings_match, as nd_model_write_quantised
- * does it. A bias without an encoding stays float, as in AIMET's simulation. ND_ERR_NOT_FOUND when nothing is
- * applicable. */
+/* Writes a copy of the float model in QDQ form with every encoding that nd_encodings_match does not omit: a
+ * constant becomes codes and a DequantizeLinear; every other tensor gets a QuantizeLinear and a
+ * DequantizeLinear behind it. A bias without an encoding stays float, as in AIMET's simulation.
+ * ND_ERR_NOT_FOUND when nothing is applicable; ND_ERR_UNSUPPORTED: the model is quantised already, a constant
+ * is no float32, or an activation has neither 8 nor 16 bits; ND_ERR_FORMAT (ND_E_ENCODINGS_MISMATCH): an
+ * encoding does not fit its tensor; ND_ERR_IO. */
 ND_PUBLIC enum nd_status nd_encodings_apply(const struct nd_encodings *encodings, const struct nd_model *model,
                                             const char *path, struct nd_error *err);
 

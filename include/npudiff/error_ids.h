@@ -5,12 +5,15 @@
  * failures that this header does not list. error_ids.def has the list: for each error its name, number, status
  * and a summary in one line.
  *
- *     struct nd_capture *capture = NULL;
- *     struct nd_error err;
- *     if (nd_capture_open(path, &capture, &err) != ND_OK && err.id == ND_E_FILE_OPEN)
- *         fprintf(stderr, "there is no capture at %s\n", path);
+ * Example:
  *
- * Stability: stable. */
+ *     static int is_missing_file(const struct nd_error *err)
+ *     {
+ *         return err->id == ND_E_FILE_OPEN;
+ *     }
+ *
+ * Stability: stable. A change that breaks programs raises the number in the
+ * library's soname. */
 #ifndef NPUDIFF_ERROR_IDS_H
 #define NPUDIFF_ERROR_IDS_H
 
@@ -25,10 +28,6 @@ enum nd_error_id {
 #include "npudiff/error_ids.def"
 #undef ND_ERROR
 };
-
-/* What the error of this number means, in a few words without a full stop: "a file cannot be opened". NULL for
- * a number that this version does not know. Static storage. */
-ND_PUBLIC const char *nd_error_summary(int id);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,22 @@
-/* Evidence that stands beside the numbers of a capture: where each node ran, how long it took.
+/* What a capture says beside its tensors: where each node ran (placement), how long the runs took
+ * (latency), with which settings (configuration), and how encodings fit its values.
  *
- * Every function is thread safe; what it returns is immutable. */
+ * Every function is thread safe, and what it returns does not change.
+ *
+ * Example:
+ *
+ *     static void print_latency(const struct nd_capture *capture)
+ *     {
+ *         struct nd_latency latency;
+ *         struct nd_error err;
+ *         if (nd_latency_of_capture(capture, 0, NULL, &latency, &err) == ND_OK)
+ *             printf("median %g us: %s\n", latency.median_us, nd_latency_verdict_name(latency.verdict));
+ *         else
+ *             fprintf(stderr, "%s\n", err.message);
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_EVIDENCE_H
 #define NPUDIFF_EVIDENCE_H
 

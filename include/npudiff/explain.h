@@ -1,12 +1,37 @@
-/* Why captures of a quantised model are not what the model says: what of it is quantisation and what the
- * device's own, and for every unit what was made there and what its inputs handed down.
+/* Why captures of a quantised model differ from what the model says: which part of the error is
+ * quantisation, which part the device adds, and in which layer.
  *
- * For every sample and unit, in codes:
+ * npudiff computes every unit of the model again, exactly, from the inputs that the unit had on the device.
+ * This splits the error of every sample and unit, in codes:
+ *
  *     total     = device - quantised reference
  *     local     = device - the unit computed exactly from the device's own inputs
- *     inherited = that   - quantised reference
- * so total = local + inherited in every element. Steps are the edges that a device computes: units, the
- * quantisation of graph inputs, and floats between units. */
+ *     inherited = the unit computed exactly from the device's own inputs - quantised reference
+ *
+ * so that total = local + inherited in every element. A step is an edge that a device computes: a unit, the
+ * quantisation of a graph input, or floats between units.
+ *
+ * Example:
+ *
+ *     static int print_health(const struct nd_model *model, const struct nd_capture *capture)
+ *     {
+ *         struct nd_explanation *explanation = NULL;
+ *         struct nd_error err;
+ *         if (nd_explain(model, NULL, &capture, 1, NULL, &explanation, &err) != ND_OK) {
+ *             fprintf(stderr, "%s\n", err.message);
+ *             return ND_EXIT_TROUBLE;
+ *         }
+ *         const struct nd_explained_device *device = &explanation->devices[0];
+ *         printf("%s: %s\n", device->uri, nd_health_name(device->health));
+ *         for (size_t i = 0; i < device->n_faulty; i++)
+ *             printf("  %s\n", explanation->steps[device->faulty[i]].name);
+ *         int exit_code = (int)nd_health_exit_code(explanation->health);
+ *         nd_explanation_destroy(&explanation);
+ *         return exit_code;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_EXPLAIN_H
 #define NPUDIFF_EXPLAIN_H
 
@@ -40,7 +65,8 @@ struct nd_explain_options {
 enum nd_health {
     ND_HEALTH_HEALTHY,      /* every layer follows known arithmetic, however much of the error is the chip's */
     ND_HEALTH_INCONCLUSIVE, /* no layer does anything else, but not every layer could be examined */
-    ND_HEALTH_UNEXPLAINED,  /* some layer does not follow known arithmetic, and nothing says that it is a fault */
+    ND_HEALTH_UNEXPLAINED,  /* some layer does not follow known arithmetic, and nothing says that it is a fault
+                             */
     ND_HEALTH_FAULTY,       /* some layer has a fault */
     ND_HEALTH_FAILED,       /* the device failed: it has no values */
 };
@@ -53,8 +79,8 @@ ND_PUBLIC enum nd_exit nd_health_exit_code(enum nd_health health);
 enum nd_layer_state {
     ND_LAYER_NOT_EXAMINED, /* why_not says why */
     ND_LAYER_FOLLOWS,      /* known arithmetic gives them: why_follows says which */
-    ND_LAYER_UNEXPLAINED,  /* known arithmetic does not give them; no fault predicts them, and they are not further
-                              off than some unknown arithmetic may be */
+    ND_LAYER_UNEXPLAINED,  /* known arithmetic does not give them; no fault predicts them, and they are not
+                              further  off than some unknown arithmetic may be */
     ND_LAYER_FAULTY,       /* a fault predicts them, or the error is one that no rounding can make */
 };
 /* "not-examined", "follows", "unexplained", "faulty". Static storage. */
@@ -213,8 +239,8 @@ struct nd_explained_unit {
     const char *why_follows; /* of a layer that follows: "exact" (no value differs), "arithmetic" (that of
                                 `program`), "float-rounding", "noise", "fused", "forced-encoding"; else NULL.
                                 Static */
-    char *follows_text;      /* says it in words where that is worth telling (fused, forced-encoding); or NULL */
-    bool is_faulty;          /* state is ND_LAYER_FAULTY */
+    char *follows_text; /* says it in words where that is worth telling (fused, forced-encoding); or NULL */
+    bool is_faulty;     /* state is ND_LAYER_FAULTY */
     char *evidence; /* of a faulty or unexplained layer, one clause: "58 % of its values are wrong, by up to 212
                        LSB; the previous sample's output predicts all of them". Else NULL */
     struct nd_explained_fault fault; /* of a faulty layer; kind NULL: an error that no rounding can make, of no
@@ -242,8 +268,8 @@ struct nd_explained_unit {
     double gain; /* inherited energy over the total energy of the unit's inputs; NaN without any */
     struct nd_decomposition quality;         /* n_codes = 0 without a float reference */
     struct nd_explained_execution execution; /* of what is not an input, nor its quantisation */
-    /* Of a layer that follows known arithmetic: all n_ties values that differ from exact rounding lie on ties, and this rule
-     * gives them: "half up", "half away from zero", ... NULL: the values show none. Static. */
+    /* Of a layer that follows known arithmetic: all n_ties values that differ from exact rounding lie on ties,
+     * and this rule gives them: "half up", "half away from zero", ... NULL: the values show none. Static. */
     const char *tie_rule;
     uint64_t n_ties;
 };
@@ -285,15 +311,15 @@ struct nd_explained_device {
     size_t *sources; /* [n_sources] steps in graph order */
     /* Steps by state, the one with the greatest effect on the outputs first. */
     size_t n_faulty, n_unexplained;
-    size_t *faulty;      /* [n_faulty] */
-    size_t *unexplained; /* [n_unexplained] */
-    size_t n_follow;     /* steps of state ND_LAYER_FOLLOWS */
-    const char *expected; /* the arithmetic that the capture's chipset or kind asks for: "v69", "v73", "float"; NULL
-                             where the capture does not say. Static */
+    size_t *faulty;       /* [n_faulty] */
+    size_t *unexplained;  /* [n_unexplained] */
+    size_t n_follow;      /* steps of state ND_LAYER_FOLLOWS */
+    const char *expected; /* the arithmetic that the capture's chipset or kind asks for: "v69", "v73", "float";
+                             NULL where the capture does not say. Static */
     bool is_refuted;      /* its values are plainly those of another arithmetic than that */
-    char *program;     /* what most of its units do, or NULL: not known */
-    size_t n_programs; /* of a program of whole units: it and those that these units do not tell */
-    char **programs;   /* [n_programs] from it; else 0 */
+    char *program;        /* what most of its units do, or NULL: not known */
+    size_t n_programs;    /* of a program of whole units: it and those that these units do not tell */
+    char **programs;      /* [n_programs] from it; else 0 */
     size_t n_losses;
     size_t *losses; /* [n_losses] steps that follow such a program and are off by 10 steps or more by it */
     struct nd_explained_unit *units; /* [n_steps] */

@@ -1,5 +1,24 @@
-/* The arithmetic datasheet of a device: what it does between integer sums and codes, operator by operator,
- * found from models of one operator that are made to order, and needing no model of the user's. */
+/* The arithmetic datasheet of a device: what the device does between integer sums and codes, operator by
+ * operator.
+ *
+ * The library makes small models of one operator each, runs them on the device, and finds the rounding,
+ * shifts and multipliers from the values at which the codes change. No model of the user's is needed. The
+ * datasheet is JSON text, described in docs/reference/datasheet.md.
+ *
+ * Example:
+ *
+ *     static enum nd_status print_sheet(const struct nd_device *device, struct nd_error *err)
+ *     {
+ *         char *json = NULL;
+ *         enum nd_status status = nd_fingerprint_take(device, NULL, &json, err);
+ *         if (status == ND_OK)
+ *             fputs(json, stdout);
+ *         free(json);
+ *         return status;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_FINGERPRINT_H
 #define NPUDIFF_FINGERPRINT_H
 

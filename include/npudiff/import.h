@@ -1,9 +1,32 @@
-/* Captures from what other tools wrote: outputs as NumPy arrays, raw files, ONNX test data, datasets of
- * Qualcomm AI Hub, saved runs of Polygraphy and of qnn-net-run; and datasets of AI Hub from captures.
+/* Captures from what other tools wrote, and datasets for other tools from captures.
  *
- * Every bit of the data is kept, NaN payloads and signed zeros too; only the order of bytes (big endian) and of
- * elements (Fortran order, channels last where the user says so) is changed. What no file, model or option
- * states stays unknown. Nothing is kept between calls; calls on different files may run in several threads. */
+ * nd_import reads outputs as NumPy arrays, raw files, ONNX test data, datasets of Qualcomm AI Hub, and
+ * saved runs of Polygraphy and of qnn-net-run. nd_export_aihub writes a dataset for AI Hub. Every bit of
+ * the data is kept, NaN payloads and signed zeros too; only the order of bytes (big endian) and of elements
+ * (Fortran order, channels last where the user says so) changes. What no file, model or option states stays
+ * unknown.
+ *
+ * Nothing is kept between calls; several threads may import different files at once.
+ *
+ * Example:
+ *
+ *     static enum nd_status import_numpy(const char *npz, const char *capture, struct nd_error *err)
+ *     {
+ *         struct nd_import_options options = {.struct_size = sizeof options};
+ *         struct nd_import_result result = {0};
+ *         options.format = "numpy";
+ *         options.paths = &npz;
+ *         options.n_paths = 1;
+ *         options.output = capture;
+ *         enum nd_status status = nd_import(&options, &result, err);
+ *         if (status == ND_OK)
+ *             printf("%zu tensors, %zu samples\n", result.n_edges, result.n_samples);
+ *         nd_import_result_deinit(&result);
+ *         return status;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_IMPORT_H
 #define NPUDIFF_IMPORT_H
 

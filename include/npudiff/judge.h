@@ -1,4 +1,28 @@
-/* Judging captures against what was accepted before. */
+/* Judging captures against what was accepted before: the store of accepted captures, triage of captures
+ * from the field, and campaigns that qualify models on devices against a policy.
+ *
+ * Results are JSON text: what the commands `golden`, `triage` and `qualify` print with --json.
+ *
+ * Example:
+ *
+ *     static int check(const char *folder, const char *capture)
+ *     {
+ *         struct nd_golden *store = NULL;
+ *         struct nd_error err;
+ *         char *json = NULL;
+ *         enum nd_exit exit_code = ND_EXIT_TROUBLE;
+ *         if (nd_golden_open(folder, false, &store, &err) != ND_OK ||
+ *             nd_golden_check(store, capture, false, &json, &exit_code, &err) != ND_OK)
+ *             fprintf(stderr, "%s\n", err.message);
+ *         else
+ *             fputs(json, stdout);
+ *         free(json);
+ *         nd_golden_close(&store);
+ *         return (int)exit_code;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_JUDGE_H
 #define NPUDIFF_JUDGE_H
 

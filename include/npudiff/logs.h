@@ -1,10 +1,30 @@
 /* Logs of ONNX Runtime, QNN, qnn-net-run and Android's logcat: what they say of fallback, failures and
  * versions.
  *
- * Lines are matched by their text, never by their tag, against the table in src/logs/log_patterns.c. What a
- * line says becomes a finding; a line that the table does not know is counted, and handed out on request.
- * Nothing here fails on what a log contains: any bytes, lines of any length and files of any size are read in
- * bounded memory. */
+ * Each line is matched by its text, never by its tag, against the table in src/logs/log_patterns.c. A line that
+ * matches gives a finding; a line that the table does not know is counted, and handed out on request.
+ * Nothing that a log contains makes a function fail: any bytes, lines of any length and files of any size
+ * are read in bounded memory.
+ *
+ * Example:
+ *
+ *     static bool print_finding(void *context, const struct nd_log_finding *finding)
+ *     {
+ *         (void)context;
+ *         printf("line %zu, %s: %s\n", finding->line, nd_log_kind_name(finding->kind), finding->text);
+ *         return true; // go on
+ *     }
+ *
+ *     static enum nd_status read_log(const char *path, struct nd_error *err)
+ *     {
+ *         const struct nd_log_options options = {
+ *             .struct_size = sizeof options, .name = path, .visit = print_finding};
+ *         struct nd_log_summary summary;
+ *         return nd_log_read_file(path, &options, &summary, err);
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_LOGS_H
 #define NPUDIFF_LOGS_H
 

@@ -1,6 +1,31 @@
-/* ONNX models: their inputs, nodes, quantised edges and units; and copies whose edges are graph outputs.
+/* ONNX models: their inputs, nodes, quantised edges and units, and changed copies of them.
  *
- * A model is immutable after loading but for nd_model_set_dim; reading it from several threads is safe then. */
+ * An edge is a tensor that npudiff records and compares. In a quantised model it is the output of a
+ * QuantizeLinear; the edge is named after the float tensor that it stands for, so that a float model and
+ * its quantised copy share the name. A unit is the smallest thing that a device rounds: DequantizeLinear,
+ * then one or more operators, then QuantizeLinear.
+ *
+ * A model changes after loading only by nd_model_set_dim; until then, and afterwards, several threads may
+ * read it.
+ *
+ * Example:
+ *
+ *     static int print_units(const char *path)
+ *     {
+ *         struct nd_model *model = NULL;
+ *         struct nd_error err;
+ *         if (nd_model_load(path, &model, &err) != ND_OK) {
+ *             fprintf(stderr, "%s\n", err.message);
+ *             return 1;
+ *         }
+ *         for (size_t u = 0; u < nd_model_n_units(model); u++)
+ *             printf("%s (%s)\n", nd_model_unit(model, u)->name, nd_model_unit(model, u)->op_types);
+ *         nd_model_destroy(&model);
+ *         return 0;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_MODEL_H
 #define NPUDIFF_MODEL_H
 
@@ -57,11 +82,6 @@ ND_PUBLIC const char *nd_model_path(const struct nd_model *model);
 /* SHA-256 (hexadecimal) of the file; with external data, of "<sha of file>\n" and then "<location> <sha>\n" of
  * every external file in order of location. Computed on loading. Borrowed. */
 ND_PUBLIC const char *nd_model_sha256(const struct nd_model *model);
-
-/* The files beside the model that it keeps tensors or binaries in, each by its location relative to the model's
- * folder, in order of location. The index is asserted; borrowed. */
-ND_PUBLIC size_t nd_model_n_external(const struct nd_model *model);
-ND_PUBLIC const char *nd_model_external(const struct nd_model *model, size_t i);
 
 /* Version of the default operator set; 0 when none is declared. */
 ND_PUBLIC int64_t nd_model_opset(const struct nd_model *model);
@@ -139,76 +159,6 @@ ND_PUBLIC enum nd_status nd_model_select_edges(const struct nd_model *model, con
  * ND_ERR_NOT_FOUND for no edges at all. */
 ND_PUBLIC enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *edges,
                                                 size_t n_edges, const char *path, struct nd_error *err);
-
-/* Which part of a model to write as a model of its own. Zeroed, with nodes, is complete. */
-struct nd_model_cut {
-    const size_t *nodes; /* indices of nd_model_node, in any order */
-    size_t n_nodes;
-    /* What a run of the model showed: types and shapes of tensors, by onnx_name. They win over what the model
-     * declares and stand for what it does not. Nullable. */
-    const struct nd_edge *known;
-    size_t n_known;
-    bool is_open;       /* what the operators make inside is handed out, too (floats) */
-    const char *output; /* a tensor inside that is handed out in any case, by its ONNX name; nullable */
-};
-
-/* The unit that each node lies in, by its index, SIZE_MAX for none: unit_of_node[nd_model_n_nodes]. An operator
- * whose results go to several units lies in none. DequantizeLinear lies in none. */
-ND_PUBLIC enum nd_status nd_model_node_units(const struct nd_model *model, size_t *unit_of_node,
-                                             struct nd_error *err);
-
-/* Writes the given nodes as a model. Along come what makes their constants, the DequantizeLinear they read
- * from, and the operator before a QuantizeLinear that is given; nothing of these is handed out. What else they
- * read from other nodes becomes an input: codes behind which the DequantizeLinear still stands, or floats. What
- * others read of them, and what was an output of the model, becomes an output: codes where a DequantizeLinear
- * follows. Inputs of the model that are still read come first, in their order. Initializers, descriptions and
- * external files that are not needed are left out; all else survives (operator sets, functions, metadata,
- * fields of newer ONNX versions). Unnamed nodes get the name that nd_model_node reports. The same call writes
- * the same bytes. External data is placed as by nd_model_write_exposed.
- *
- * ND_ERR_IO when it cannot be written; nothing is left behind then. ND_ERR_USAGE for a node that does not
- * exist; ND_ERR_NOT_FOUND when nothing would be handed out; ND_ERR_UNSUPPORTED where a tensor at which it would
- * be cut has no known type; ND_ERR_MEMORY. Thread-safe. */
-ND_PUBLIC enum nd_status nd_model_write_subgraph(const struct nd_model *model, const struct nd_model_cut *cut,
-                                                 const char *path, struct nd_error *err);
-
-/* How a tensor of a float model is to be quantised. */
-struct nd_quantised_tensor {
-    const char *tensor;
-    enum nd_dtype dtype; /* of the codes: an 8-, 16- or 32-bit integer */
-    int bits;            /* codes of a constant are clipped to so many; an activation has 8 or 16 */
-    bool is_signed;      /* as dtype is */
-    bool has_axis;       /* false: the axis of several scales is that of the operator that reads the tensor */
-    const struct nd_quant *quant; /* n >= 1, scales finite and positive, zero points within the codes */
-};
-
-/* Writes a copy of a float model in QDQ form. A constant (an initializer or a Constant node's tensor, float32)
- * becomes codes "<tensor>_quantized" = nearbyint(value / scale) + zero point in float32, half to even, clipped,
- * and a DequantizeLinear; every other tensor gets a QuantizeLinear and a DequantizeLinear behind it. Tensors
- * are called as ONNX Runtime's quantiser calls them, so that edges of the copy have the names of the float
- * model's tensors. The axis of a constant, where has_axis is false, is 0 for Conv and rank 1, 1 for
- * ConvTranspose, that of the outputs for Gemm and MatMul. The model's opset stays: a node that it cannot
- * express (16 bits before 21, an axis before 13) is of domain com.microsoft. External data is placed as by
- * nd_model_write_exposed. ND_ERR_UNSUPPORTED: a model with QuantizeLinear or DequantizeLinear nodes, a constant
- * that is no float32 or is sparse, an activation of other than 8 or 16 bits, a name that is taken;
- * ND_ERR_FORMAT (ND_E_ENCODINGS_MISMATCH): a tensor that does not exist, is given twice, has another number of
- * channels, or holds a NaN; ND_ERR_IO as nd_model_write_exposed. Nothing is left behind then. */
-ND_PUBLIC enum nd_status nd_model_write_quantised(const struct nd_model *model,
-                                                  const struct nd_quantised_tensor *items, size_t n_items,
-                                                  const char *path, struct nd_error *err);
-
-/* Whether the graph has a tensor of that name: an input, a constant, or what a node makes. */
-ND_PUBLIC bool nd_model_has_tensor(const struct nd_model *model, const char *name);
-
-/* Calls visit for every constant that a DequantizeLinear reads, in graph order, until it returns something else
- * than ND_OK; returns that. name is that of the float constant: the DequantizeLinear's output less
- * "_DequantizeLinear_Output" or "_qdq", or that of a float constant that is quantised in the graph. quant.n is
- * 0 as in an edge's. Everything is borrowed for the call. Errors of reading as nd_model_load. */
-ND_PUBLIC enum nd_status
-nd_model_visit_constants(const struct nd_model *model,
-                         enum nd_status (*visit)(void *context, const char *name, enum nd_dtype dtype,
-                                                 const struct nd_quant *quant, struct nd_error *err),
-                         void *context, struct nd_error *err);
 
 #ifdef __cplusplus
 }

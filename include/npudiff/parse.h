@@ -1,4 +1,20 @@
-/* Numbers from and to text: the whole string, range-checked, independent of the locale. Thread safe. */
+/* Numbers from and to text, the same in every locale.
+ *
+ * A text is accepted as a whole or not at all: "12x" is no number, and neither is one that the type cannot
+ * hold. All functions are thread safe.
+ *
+ * Example:
+ *
+ *     static bool double_it(const char *text, char out[32])
+ *     {
+ *         double value;
+ *         if (!nd_parse_double(text, &value))
+ *             return false;
+ *         nd_format_double(2 * value, out); // "0.1" gives "0.2"
+ *         return true;
+ *     }
+ *
+ * Stability: stable. A change that breaks programs raises the number in the library's soname. */
 #ifndef NPUDIFF_PARSE_H
 #define NPUDIFF_PARSE_H
 

@@ -1,4 +1,28 @@
-/* A folder for a device on which Qualcomm's own qnn-net-run runs: context binary, native inputs, run script. */
+/* A folder for a device on which Qualcomm's own qnn-net-run runs: the model as a context binary, its inputs
+ * in the device's own types, and a script that runs it.
+ *
+ * npudiff itself does not run on such a device. `npudiff import qnn-net-run` makes a capture of what the
+ * run wrote.
+ *
+ * Example:
+ *
+ *     static enum nd_status prepare(const struct nd_model *model, const struct nd_probe *probe,
+ *                                   struct nd_error *err)
+ *     {
+ *         struct nd_device device = {0};
+ *         struct nd_prepared_summary summary;
+ *         enum nd_status status = nd_device_parse("htp-sim:gen3", &device, err);
+ *         if (status != ND_OK)
+ *             return status;
+ *         status = nd_prepare(model, &device, &probe, 1, "folder", NULL, &summary, err);
+ *         if (status == ND_OK)
+ *             printf("%llu bytes of context\n", (unsigned long long)summary.context_bytes);
+ *         nd_device_deinit(&device);
+ *         return status;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_PREPARE_H
 #define NPUDIFF_PREPARE_H
 

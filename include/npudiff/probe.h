@@ -1,7 +1,20 @@
 /* Probes: named sets of fixed inputs, generated or read from the user's files.
  *
- * A probe is immutable after nd_probe_create; several threads may read it. NaN, infinities and signed zeros in
- * user data are kept bit for bit. */
+ * A probe holds one or more samples; a sample is one value for each input of a model. A generated probe has
+ * the same bits on every machine. A probe does not change after nd_probe_create; several threads may read
+ * it. NaN, infinities and signed zeros in the user's data are kept bit for bit.
+ *
+ * Example:
+ *
+ *     static enum nd_status make(struct nd_probe **out, struct nd_error *err)
+ *     {
+ *         const struct nd_probe_target input = {
+ *             .name = "image", .dtype = ND_DTYPE_F32, .shape = {.rank = 4, .dims = {1, 1, 8, 8}}};
+ *         return nd_probe_create("uniform:16:1", &input, 1, out, err);
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_PROBE_H
 #define NPUDIFF_PROBE_H
 

@@ -1,8 +1,27 @@
 /* Cutting a model to the smallest part that a device still refuses in the same way, or that still differs.
  *
- * Delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing input", 2002) over the
- * units of a model, then over the operators of what is left; every part that is tried runs through
- * nd_capture_run in an agent of its own. */
+ * The method is delta debugging (Zeller and Hildebrandt, "Simplifying and isolating failure-inducing
+ * input", 2002), first over the units of the model, then over the operators that remain. Every part that is
+ * tried runs through nd_capture_run in an agent of its own.
+ *
+ * Example:
+ *
+ *     static enum nd_status cut_down(const struct nd_model *model, const struct nd_device *device,
+ *                                    struct nd_error *err)
+ *     {
+ *         struct nd_reduce_options options;
+ *         struct nd_reduction *reduction = NULL;
+ *         nd_reduce_options_init(&options);
+ *         options.folder = "reproducer";
+ *         enum nd_status status = nd_reduce(model, device, NULL, 0, &options, &reduction, err);
+ *         if (status == ND_OK && reduction->end == ND_REDUCTION_REDUCED)
+ *             printf("%zu of %zu operators are enough\n", reduction->n_operators_left, reduction->n_operators);
+ *         nd_reduction_destroy(&reduction);
+ *         return status;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_REDUCE_H
 #define NPUDIFF_REDUCE_H
 

@@ -1,4 +1,21 @@
-/* Writing what was found for people and for programs. The writers only read it and never print. */
+/* Writing a comparison, or the result of a campaign, for people and for programs.
+ *
+ * The functions return text and never print. They only read what they are given.
+ *
+ * Example:
+ *
+ *     static enum nd_status print_text(const struct nd_comparison *comparison, struct nd_error *err)
+ *     {
+ *         char *text = NULL;
+ *         enum nd_status status = nd_report_text(comparison, NULL, &text, err);
+ *         if (status == ND_OK)
+ *             fputs(text, stdout);
+ *         free(text);
+ *         return status;
+ *     }
+ *
+ * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
+ * that use it are compiled again. */
 #ifndef NPUDIFF_REPORT_H
 #define NPUDIFF_REPORT_H
 

@@ -1,11 +1,23 @@
-/* Status codes and error messages of libnpudiff.
+/* Status codes and error messages of libnpudiff: how every function tells that it failed.
  *
- * Every function that can fail returns `enum nd_status` and takes a nullable `struct nd_error *` as its last
- * argument. The error is filled where the fault is found; callers only add context. Out-parameters are
- * written on success only. "The captures differ" is a result, never an error.
+ * Every function that can fail returns `enum nd_status` and takes a `struct nd_error *` as its last
+ * argument, which may be NULL. Where the function fails, it fills the error with a number that never
+ * changes, a sentence, and the file, tensor or option that the failure is about. Out-parameters are written
+ * on success only. "The captures differ" is a result, never an error.
  *
- * Thread safety: a `struct nd_error` belongs to one thread at a time; there is no global error state.
- */
+ * A `struct nd_error` belongs to one thread at a time; there is no global error state.
+ *
+ * Example:
+ *
+ *     static int report(enum nd_status status, const struct nd_error *err)
+ *     {
+ *         if (status == ND_OK)
+ *             return 0;
+ *         fprintf(stderr, "%s [ND-%d]\n", err->message, err->id);
+ *         return (int)nd_status_exit_code(status);
+ *     }
+ *
+ * Stability: stable. A change that breaks programs raises the number in the library's soname. */
 #ifndef NPUDIFF_STATUS_H
 #define NPUDIFF_STATUS_H
 
@@ -62,9 +74,6 @@ ND_PUBLIC enum nd_exit nd_exit_worse(enum nd_exit a, enum nd_exit b);
 
 /* The exit code of a command that stops with `status`. Never fails. */
 ND_PUBLIC enum nd_exit nd_status_exit_code(enum nd_status status);
-
-/* A short English word for `status` ("ok", "usage", ...). Static storage; never NULL. */
-ND_PUBLIC const char *nd_status_name(enum nd_status status);
 
 /* The version of the library, for instance "0.1.0". Static storage. */
 ND_PUBLIC const char *nd_version(void);

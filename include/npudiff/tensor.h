@@ -1,4 +1,26 @@
-/* Element types, shapes, quantisation parameters and digests: the vocabulary of every other header. */
+/* Element types, shapes, quantisation parameters and digests: the words that all other headers use.
+ *
+ * A tensor is a block of elements of one type (`enum nd_dtype`) with a shape (`struct nd_shape`). Where it
+ * is quantised it holds integer codes, and `struct nd_quant` says which real number a code stands for: real
+ * = scale * (code - zero_point). An edge (`struct nd_edge`) is one tensor of a model that a capture
+ * records, with its name, type, shape and quantisation.
+ *
+ * All functions are thread safe.
+ *
+ * Example:
+ *
+ *     static void describe(const struct nd_edge *edge)
+ *     {
+ *         const struct nd_quant *quant = &edge->quant;
+ *         char shape[64];
+ *         nd_shape_format(&edge->shape, shape, sizeof shape);
+ *         printf("%s: %s of %s", edge->name, nd_dtype_name(edge->dtype), shape);
+ *         if (quant->n == 1)
+ *             printf(", scale %g, zero point %lld", quant->scale[0], (long long)quant->zero_point[0]);
+ *         putchar('\n');
+ *     }
+ *
+ * Stability: stable. A change that breaks programs raises the number in the library's soname. */
 #ifndef NPUDIFF_TENSOR_H
 #define NPUDIFF_TENSOR_H
 

@@ -16,18 +16,6 @@ static enum nd_status status_of(enum nd_error_id id)
     return ND_ERR_FORMAT;
 }
 
-const char *nd_error_summary(int id)
-{
-    switch (id) {
-#define ND_ERROR(name, number, status, summary)                                                                \
-    case ND_E_##name:                                                                                          \
-        return summary;
-#include "npudiff/error_ids.def"
-#undef ND_ERROR
-    }
-    return NULL;
-}
-
 enum nd_status nd_fail(struct nd_error *err, enum nd_error_id id, const char *object, const char *fmt, ...)
 {
     enum nd_status status = status_of(id);
@@ -108,31 +96,6 @@ static int severity_of(enum nd_exit code)
 enum nd_exit nd_exit_worse(enum nd_exit a, enum nd_exit b)
 {
     return severity_of(b) > severity_of(a) ? b : a;
-}
-
-const char *nd_status_name(enum nd_status status)
-{
-    switch (status) {
-    case ND_OK:
-        return "ok";
-    case ND_ERR_USAGE:
-        return "usage";
-    case ND_ERR_IO:
-        return "io";
-    case ND_ERR_FORMAT:
-        return "format";
-    case ND_ERR_UNSUPPORTED:
-        return "unsupported";
-    case ND_ERR_NOT_FOUND:
-        return "not found";
-    case ND_ERR_NOT_COMPARABLE:
-        return "not comparable";
-    case ND_ERR_DEVICE:
-        return "device";
-    case ND_ERR_MEMORY:
-        return "memory";
-    }
-    return "unknown";
 }
 
 const char *nd_version(void)

@@ -2,6 +2,7 @@
 
 #include "base/memory.h"
 #include "encodings/building.h"
+#include "model/parts.h"
 
 enum nd_status nd_encodings_match(const struct nd_encodings *encodings, const struct nd_model *model,
                                   struct nd_encodings_match *out, struct nd_error *err)

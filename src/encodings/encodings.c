@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "encodings/building.h"
+#include "model/parts.h"
 
 const char *nd_encoding_role_name(enum nd_encoding_role role)
 {

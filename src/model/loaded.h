@@ -4,7 +4,7 @@
 
 #include "model/external.h"
 #include "model/graph.h"
-#include "npudiff/model.h"
+#include "model/parts.h"
 
 struct nd_model {
     char *path;

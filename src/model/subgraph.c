@@ -186,29 +186,3 @@ void nd_subgraph_deinit(struct nd_subgraph *part)
     free(part->outputs);
     *part = (struct nd_subgraph){0};
 }
-
-/* ---- units as nodes ---- */
-
-enum nd_status nd_model_node_units(const struct nd_model *model, size_t *unit_of_node, struct nd_error *err)
-{
-    const struct nd_graph *graph = &model->graph;
-    size_t *quantiser = NULL;
-    enum nd_status status = nd_units_assign(graph, &quantiser, err);
-    if (status != ND_OK)
-        return status;
-    /* Units are numbered in the order of the QuantizeLinear that end them, to which `quantiser` points. */
-    size_t *number = nd_calloc(graph->n_nodes, sizeof *number);
-    if (number == NULL) {
-        free(quantiser);
-        return nd_fail_memory(err);
-    }
-    size_t n_units = 0;
-    for (size_t n = 0; n < graph->n_nodes; n++)
-        if (quantiser[n] == n)
-            number[n] = n_units++;
-    for (size_t n = 0; n < graph->n_nodes; n++)
-        unit_of_node[n] = quantiser[n] != ND_NO_INDEX ? number[quantiser[n]] : ND_NO_INDEX;
-    free(number);
-    free(quantiser);
-    return ND_OK;
-}

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "model/parts.h"
 #include "reduce/candidate_failure.h"
 #include "reduce/difference.h"
 #include "reduce/npz_write.h"

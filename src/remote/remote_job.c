@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "model/parts.h"
 #include "remote/remote.h"
 
 /* ---- what is sent ---- */

@@ -152,14 +152,6 @@ static void every_function_reads_options_of_other_versions_alike(void **state)
     }
 }
 
-static void error_ids_have_their_summary(void **state)
-{
-    (void)state;
-    assert_int_equal(ND_E_FILE_OPEN, 204);
-    assert_string_equal(nd_error_summary(ND_E_FILE_OPEN), "a file cannot be opened");
-    assert_null(nd_error_summary(0));
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -168,7 +160,6 @@ int main(void)
         cmocka_unit_test(options_without_a_size_are_refused),
         cmocka_unit_test(init_writes_no_more_than_the_caller_has),
         cmocka_unit_test(every_function_reads_options_of_other_versions_alike),
-        cmocka_unit_test(error_ids_have_their_summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "model/parts.h"
 #include "qnn/prepare_internal.h"
 #include "support/scratch.h"
 

@@ -35,12 +35,16 @@ static struct nd_model *write_and_load(const struct nd_model *model, const struc
 /* The nodes of one unit. */
 static size_t nodes_of(const struct nd_model *model, size_t unit, size_t *nodes)
 {
-    size_t n = 0, *unit_of_node = nd_calloc(nd_model_n_nodes(model), sizeof *unit_of_node);
-    assert_int_equal(nd_model_node_units(model, unit_of_node, NULL), ND_OK);
+    size_t n = 0, end = 0, n_units = 0, *quantiser = NULL;
+    assert_int_equal(nd_units_assign(&model->graph, &quantiser, NULL), ND_OK);
+    /* Units are in the order of the QuantizeLinear that end them. */
     for (size_t i = 0; i < nd_model_n_nodes(model); i++)
-        if (unit_of_node[i] == unit)
+        if (quantiser[i] == i && n_units++ == unit)
+            end = i;
+    for (size_t i = 0; i < nd_model_n_nodes(model); i++)
+        if (quantiser[i] == end)
             nodes[n++] = i;
-    free(unit_of_node);
+    free(quantiser);
     return n;
 }
 

@@ -1,0 +1,91 @@
+/* libnpudiff: all public headers, and the rules that hold in all of them. Start here.
+ *
+ * The library does what the command `npudiff` does. A program that works with captures needs three headers:
+ *
+ *     capture.h    reads captures (files with every tensor that a device computed)
+ *     compare.h    compares them
+ *     report.h     writes the comparison as text or JSON
+ *
+ * To make captures: model.h (ONNX models), probe.h (inputs), device.h (devices, and nd_capture_run). To go
+ * further: explain.h (where a difference is made, and whether it is a fault), evidence.h (placement, latency,
+ * configuration), judge.h (accepted captures, campaigns), reduce.h, fingerprint.h, prepare.h, import.h,
+ * encodings.h, logs.h. All stand on status.h (errors), error_ids.h, tensor.h (types and shapes) and parse.h.
+ *
+ * Errors. A function that can fail returns `enum nd_status` and takes a `struct nd_error *` as its last
+ * argument (status.h). The library never prints and never ends the process.
+ *
+ * Ownership. A `const` pointer that is passed in is borrowed for the call, unless its header says otherwise.
+ * What
+ * `_create`, `_open` or `_load` made is given back with `_destroy` or `_close`, which set the pointer to NULL
+ * and accept a pointer to NULL. A struct that the caller provides is emptied with `_deinit`. A `char *` that is
+ * written through a `char **` belongs to the caller, who calls free().
+ *
+ * Options. A struct with a member `struct_size` may grow in later versions. Fill it with its `_init` function,
+ * or write `.struct_size = sizeof options`. NULL in its place means all defaults. A program that was compiled
+ * against an older header works with a newer library: members that the program does not know keep their
+ * defaults. A program that was compiled against a newer header works with an older library while the members
+ * that the library does not know are zero; else the function fails with ND_E_OPTION_NEWER. Every other struct
+ * keeps its size as long as its header is stable.
+ *
+ * Stability. Each header says whether it is stable. What a stable header declares keeps its meaning, its size
+ * and its symbol as long as the number in the library's soname (libnpudiff.so.0) stays. What an unstable header
+ * declares may change in every minor version: its symbols carry that version (NPUDIFF_UNSTABLE_0.1), so that
+ * the dynamic linker refuses a program that was compiled against another one.
+ *
+ * Threads. Functions may be called from several threads at once, on different objects. Each header says which
+ * objects several threads may share.
+ *
+ * Example:
+ *
+ *     static int compare_files(const char *ref_path, const char *test_path)
+ *     {
+ *         struct nd_capture *ref = NULL, *test = NULL;
+ *         struct nd_comparison *comparison = NULL;
+ *         struct nd_error err;
+ *         char *text = NULL;
+ *         enum nd_status status = nd_capture_open(ref_path, &ref, &err);
+ *         if (status == ND_OK)
+ *             status = nd_capture_open(test_path, &test, &err);
+ *         const struct nd_capture *const captures[] = {ref, test};
+ *         if (status == ND_OK)
+ *             status = nd_compare_captures(captures, 2, NULL, &comparison, &err);
+ *         if (status == ND_OK)
+ *             status = nd_report_text(comparison, NULL, &text, &err);
+ *         if (status == ND_OK)
+ *             fputs(text, stdout);
+ *         else
+ *             fprintf(stderr, "%s [ND-%d]\n", err.message, err.id);
+ *         free(text);
+ *         nd_comparison_destroy(&comparison);
+ *         nd_capture_close(&test);
+ *         nd_capture_close(&ref);
+ *         return (int)nd_status_exit_code(status);
+ *     }
+ *
+ * The same as a whole program, with how to build it: examples/compare.c.
+ *
+ * Stability: unstable, as it includes unstable headers. */
+#ifndef NPUDIFF_NPUDIFF_H
+#define NPUDIFF_NPUDIFF_H
+
+#include "npudiff/capture.h"
+#include "npudiff/compare.h"
+#include "npudiff/device.h"
+#include "npudiff/encodings.h"
+#include "npudiff/error_ids.h"
+#include "npudiff/evidence.h"
+#include "npudiff/explain.h"
+#include "npudiff/fingerprint.h"
+#include "npudiff/import.h"
+#include "npudiff/judge.h"
+#include "npudiff/logs.h"
+#include "npudiff/model.h"
+#include "npudiff/parse.h"
+#include "npudiff/prepare.h"
+#include "npudiff/probe.h"
+#include "npudiff/reduce.h"
+#include "npudiff/report.h"
+#include "npudiff/status.h"
+#include "npudiff/tensor.h"
+
+#endif

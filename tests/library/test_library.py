@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""The library for other programs: what it exports, what breaks programs, and a program built against an installed copy.
+
+Usage: test_library.py [NAME ...]   BUILD, in the environment, is the build folder."""
+import importlib.machinery
+import importlib.util
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ["BUILD"])
+sys.path.insert(0, str(ROOT / "tests" / "e2e"))
+from support import Scratch, capture, main # noqa: E402
+
+CFLAGS = ["-std=c17", "-Wall", "-Wextra", "-Werror"]
+
+
+def load_abi():
+    loader = importlib.machinery.SourceFileLoader("abi", str(ROOT / "tools" / "abi"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("abi", loader))
+    loader.exec_module(module)
+    return module
+
+
+abi = load_abi()
+
+
+def run(*command, **options):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{' '.join(map(str, command))}: exit code {done.returncode}\n{done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def example_of(header):
+    """The code after "Example:" in the comment at the top of a header, or None."""
+    comment = re.match(r"/\*(.*?)\*/", header.read_text(), re.S)[1]
+    lines = [re.sub(r"^ \* ?", "", line) for line in comment.splitlines()]
+    if "Example:" not in lines:
+        return None
+    code = []
+    for line in lines[lines.index("Example:") + 1:]:
+        if line and not line.startswith("    "):
+            break
+        code.append(line[4:])
+    return "\n".join(code)
+
+
+class Headers(Scratch):
+    def test_each_header_has_an_example_that_compiles(self):
+        for header in sorted((ROOT / "include" / "npudiff").glob("*.h")):
+            code = example_of(header)
+            self.assertTrue(code and code.strip(), f"{header.name} has no example")
+            source = self.folder / f"{header.stem}.c"
+            source.write_text(f"#include <stdio.h>\n#include <stdlib.h>\n#include <npudiff/{header.name}>\n{code}")
+            run("cc", *CFLAGS, "-Wno-unused-function", f"-I{ROOT / 'include'}", "-fsyntax-only", source)
+
+    def test_each_header_compiles_alone(self):
+        for header in sorted((ROOT / "include" / "npudiff").glob("*.h")):
+            source = self.folder / "alone.c"
+            source.write_text(f"#include <npudiff/{header.name}>\n")
+            run("cc", *CFLAGS, f"-I{ROOT / 'include'}", "-fsyntax-only", source)
+
+
+class Abi(Scratch):
+    def test_the_interface_breaks_no_program(self):
+        run(ROOT / "tools" / "abi", "--build", BUILD)
+
+    def test_a_description_reads_back(self):
+        described = abi.describe(ROOT / "include" / "npudiff")
+        self.assertEqual(abi.parse(abi.text_of(described, "a.so.0", "0.1")), (described, ["a.so.0", "0.1"]))
+
+    def describe(self, text):
+        include = self.folder / "npudiff"
+        include.mkdir(exist_ok=True)
+        (include / "npudiff.h").write_text(f"/* Stability: stable. */\n#include <stddef.h>\n{text}\n")
+        flags, abi.FLAGS = abi.FLAGS, ["-std=c17", f"-I{self.folder}"]
+        try:
+            return abi.describe(include)
+        finally:
+            abi.FLAGS = flags
+
+    def breaks(self, old, new):
+        return abi.breaks(self.describe(old), self.describe(new))
+
+    def test_what_breaks_programs_is_found(self):
+        options = "struct o { size_t struct_size; char a; char *b; char c; };"
+        cases = [
+            ("int f(int a);", "", "function f: it is gone"),
+            ("int f(int a);", "int f(long a);", "function f: it is declared otherwise"),
+            ("enum e { A = 1, B };", "enum e { A = 1, C, B };", "enum e: a value has changed or is gone"),
+            ("struct s { int a; };", "struct s { int a; int b; };", "struct s: its size has changed"),
+            ("struct s { int a; char b; };", "struct s { int a; char b, c; };", "struct s: its size has changed"),
+            ("struct s { int a, b; };", "struct s { int b, a; };", "struct s: a member has changed"),
+            ("struct s { int *a; };", "struct s { long *a; };", "struct s: a member has changed"),
+            (options, "struct o { size_t struct_size; char *b; char a, c; };", "struct o: a member has changed"),
+            (options, "struct o { size_t struct_size; char a; char *b; char c, d; };",
+             "struct o: a new member lies in what was padding"),
+        ]
+        for old, new, said in cases:
+            self.assertEqual(self.breaks(old, new), [said], (old, new))
+
+    def test_what_only_grows_breaks_nothing(self):
+        options = "struct o { size_t struct_size; char a; };"
+        cases = [
+            ("int f(int a);", "int f(int a); int g(void);"),
+            ("enum e { A };", "enum e { A, B };"),
+            (options, "struct o { size_t struct_size; char a; size_t b; };"),
+            ("typedef void (*v)(int a, char *b);", "typedef void (*v)(int a, char *b);"),
+            ("int f(int a);", "static inline int g(int a) { return a; } int f(int a);"),
+        ]
+        for old, new in cases:
+            self.assertEqual(self.breaks(old, new), [], (old, new))
+
+    def test_unstable_headers_hold_within_a_minor_version(self):
+        old = {("a.h", "unstable"): {"function f": ["int f(void)"]}}
+        self.assertEqual(abi.breaks(old, {("a.h", "unstable"): {}}), [])
+        self.assertEqual(abi.breaks(old, {("a.h", "unstable"): {}}, also_unstable=True), ["function f: it is gone"])
+        stable = {("a.h", "stable"): {"function f": ["int f(void)"]}}
+        self.assertEqual(abi.breaks(stable, old), ["a.h is not stable any more"])
+
+    def test_symbols_that_do_not_fit_the_headers_are_found(self):
+        described = {("a.h", "stable"): {"function f": ["void f(void)"]},
+                     ("b.h", "unstable"): {"function g": ["void g(void)"]}}
+        fine = {"f": "NPUDIFF_0", "g": "NPUDIFF_UNSTABLE_0.1"}
+        self.assertEqual(abi.check_symbols(described, fine), [])
+        for change, words in [({"f": "NPUDIFF_UNSTABLE_0.1"}, "f is stable, but exported as"),
+                              ({"g": "NPUDIFF_0"}, "g is unstable, but exported as"),
+                              ({"h": "NPUDIFF_0"}, "no public header")]:
+            self.assertIn(words, abi.check_symbols(described, {**fine, **change})[0])
+        self.assertIn("f is declared in a public header, but not exported",
+                      abi.check_symbols(described, {"g": "NPUDIFF_UNSTABLE_0.1"})[0])
+
+
+class Installed(Scratch):
+    """The build, installed into a folder of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", cls.shared)
+        cls.prefix = cls.shared / "usr" / "local"
+        cls.library = next(cls.prefix.glob("lib/**/libnpudiff.so")).parent
+        cls.environment = {**os.environ, "PKG_CONFIG_PATH": str(cls.library / "pkgconfig"),
+                           "PKG_CONFIG_SYSROOT_DIR": str(cls.shared)}
+
+    def pkg_config(self, *what):
+        return run("pkg-config", *what, "npudiff", env=self.environment).split()
+
+    def test_a_program_outside_builds_against_it_and_runs(self):
+        program = self.folder / "compare"
+        run("cc", *CFLAGS, ROOT / "examples" / "compare.c", *self.pkg_config("--cflags", "--libs"),
+            f"-Wl,-rpath,{self.library}", "-o", program)
+        capture("cnn.w8a8.onnx", ["exact", "emu:round=floor"], ["uniform:2"], self.folder / "captures")
+        captures = sorted((self.folder / "captures").glob("*.h5"), key=lambda p: "exact" not in p.name)
+        done = subprocess.run([program, *captures], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"  stem/relu \(Conv\): \d+ of \d+ values differ, the first that does, "
+                                      r"by at most 1 LSB\n")
+        done = subprocess.run([program, captures[0], captures[0]], capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout.split("\n")[1][:5]), (0, "  all"))
+        done = subprocess.run([program, captures[0], "missing.h5"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("[ND-204]", done.stderr)
+
+    def test_every_example_builds(self):
+        for source in sorted((ROOT / "examples").glob("*.c")):
+            run("cc", *CFLAGS, source, *self.pkg_config("--cflags", "--libs"), "-o", self.folder / source.stem)
+
+    def test_the_file_of_pkg_config_tells_the_version_of_the_command(self):
+        version = run(BUILD / "src" / "cli" / "npudiff", "--version").split()[-1]
+        self.assertEqual(self.pkg_config("--modversion"), [version])
+
+    def test_the_library_is_installed_with_its_soname(self):
+        dynamic = run("readelf", "-dW", self.library / "libnpudiff.so")
+        self.assertIn("soname: [libnpudiff.so.0]", dynamic)
+        self.assertTrue((self.library / "libnpudiff.so.0").resolve().name.startswith("libnpudiff.so.0."))
+
+    def test_all_headers_and_commands_are_installed(self):
+        headers = {p.name for p in (ROOT / "include" / "npudiff").iterdir()}
+        self.assertEqual({p.name for p in (self.prefix / "include" / "npudiff").iterdir()}, headers)
+        self.assertEqual({p.name for p in (self.prefix / "bin").iterdir()},
+                         {"npudiff", "npudiff-agent", "npudiff-agent-exact"})
+
+
+if __name__ == "__main__":
+    main()

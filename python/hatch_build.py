@@ -1,0 +1,36 @@
+"""Builds the command with Meson and puts it into the wheel: npudiff/bin holds the programs, npudiff/lib the library.
+
+Needs what tools/setup installs (a C compiler, meson, ninja, HDF5 and so on). Other libraries are not put in: run
+`auditwheel repair` on the wheel for machines that lack them, as tools/studies/wheel does."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sysconfig
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent
+PROGRAMS = ["npudiff", "npudiff-agent", "npudiff-agent-exact"]
+
+
+class BuildHook(BuildHookInterface):
+    def initialize(self, version, build_data):
+        if version == "editable":
+            return # the command of the build folder is used: set NPUDIFF
+        work = pathlib.Path(self.directory).resolve() / "meson"
+        build, installed = work / "build", work / "installed"
+        if not (build / "build.ninja").exists():
+            rpath = "-Dc_link_args=-Wl,-rpath,$ORIGIN/../lib"
+            subprocess.run(["meson", "setup", build, SOURCE, "--buildtype=release", "-Dtests=false", "--prefix=/",
+                            "--libdir=lib", rpath], check=True)
+        subprocess.run(["ninja", "-C", build, *os.environ.get("NPUDIFF_NINJA_ARGS", "").split()], check=True)
+        shutil.rmtree(installed, ignore_errors=True)
+        subprocess.run(["meson", "install", "-C", build, "--no-rebuild", "--strip", "--destdir", installed], check=True)
+        library = sorted((installed / "lib").glob("libnpudiff.so.*"))[-1]
+        soname = ".".join(library.name.split(".")[:3])
+        build_data["force_include"].update({str(installed / "bin" / name): f"npudiff/bin/{name}" for name in PROGRAMS})
+        build_data["force_include"][str(library)] = f"npudiff/lib/{soname}"
+        build_data["pure_python"] = False
+        platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
+        build_data["tag"] = f"py3-none-{platform}"

@@ -135,6 +135,27 @@ class Abi(Scratch):
                       abi.check_symbols(described, {"g": "NPUDIFF_UNSTABLE_0.1"})[0])
 
 
+class Versions(Scratch):
+    """The version and the soname are written down in several places."""
+
+    def test_all_packages_have_the_version_of_the_build(self):
+        def find(path, pattern):
+            return re.search(pattern, (ROOT / path).read_text(), re.M)[1]
+
+        version = find("meson.build", r"^  version: '(.*?)'")
+        self.assertEqual(find("debian/changelog", r"^npudiff \((.*?)\)"), version)
+        self.assertEqual(find("python/pyproject.toml", r'^version = "(.*?)"'), version)
+
+    def test_the_package_of_the_library_is_named_after_its_soname(self):
+        soname = abi.symbols(BUILD / "src" / "libnpudiff.so")[1]
+        package = "libnpudiff" + soname.rsplit(".", 1)[1]
+        self.assertIn(f"Package: {package}\n", (ROOT / "debian" / "control").read_text())
+        symbols = (ROOT / "debian" / f"{package}.symbols").read_text()
+        self.assertTrue(symbols.startswith(f"{soname} {package} "))
+        nodes = set(abi.symbols(BUILD / "src" / "libnpudiff.so")[0].values())
+        self.assertEqual(set(re.findall(r"\(symver\)(\S+)", symbols)), nodes)
+
+
 class Installed(Scratch):
     """The build, installed into a folder of its own."""
 

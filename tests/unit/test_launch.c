@@ -221,13 +221,14 @@ static void progress_keeps_the_agent_from_stalling(void **state)
     (void)state;
     struct bench bench;
     static const struct nd_record one = {.kind = ND_RECORD_LOG};
-    bench_open(&bench, "for i in 1 2 3 4 5; do cat one >> spool.nds; sleep 0.15; done");
+    bench_open(&bench, "for i in 1 2 3 4 5 6; do cat one >> spool.nds; sleep 0.6; done");
     char *path = nd_path_join(bench.folder, "one");
     put_records(path, &one, 1);
     free(path);
-    bench.options.stall_limit_s = 0.5;
+    bench.options.stall_limit_s = 3;
     assert_int_equal(bench_launch(&bench), ND_OK);
     assert_int_equal(bench.exit.error.id, 0);
+    assert_true(bench.exit.elapsed_s > 3);
     bench_close(&bench);
 }
 
@@ -337,7 +338,7 @@ static void full_disk_of_the_real_agent_is_an_error(void **state)
     bench_close(&bench);
 }
 
-/* Killed in the middle of its work, by a watcher that waits for the first acknowledged samples. */
+/* Killed in the middle of its work, by a watcher that waits until it has stopped itself there (agent/stop.h). */
 static void real_agent_killed_keeps_what_it_acknowledged(void **state)
 {
     (void)state;
@@ -347,7 +348,11 @@ static void real_agent_killed_keeps_what_it_acknowledged(void **state)
     struct nd_capture *file = NULL;
     struct nd_capture_verification sound;
     assert_non_null(getenv("NPUDIFF_AGENT"));
-    snprintf(script, sizeof script, "(sleep 0.9; kill -KILL $$) &\nexec '%s' \"$@\"", getenv("NPUDIFF_AGENT"));
+    snprintf(script, sizeof script,
+             "echo acknowledged 1 >stop; export NPUDIFF_TEST_AGENT_STOP=\"$PWD/stop\"\n"
+             "(until grep -q '^State:.T' /proc/$$/status; do sleep 0.02; done; kill -KILL $$) &\n"
+             "exec '%s' \"$@\"",
+             getenv("NPUDIFF_AGENT"));
     bench_open(&bench, script);
     bench.options.n_repeats = 1000;
     char *path = nd_path_join(bench.folder, "out.h5");
@@ -355,7 +360,7 @@ static void real_agent_killed_keeps_what_it_acknowledged(void **state)
     assert_true(outcome.has_failed);
     assert_non_null(strstr(outcome.failure.message, "killed by signal 9"));
     assert_string_equal(outcome.stage, "run");
-    assert_true(outcome.samples_done < 200);
+    assert_true(outcome.samples_done >= 1 && outcome.samples_done < 200);
     assert_int_equal(nd_capture_open(path, &file, NULL), ND_OK);
     assert_int_equal(nd_capture_probe(file, 0)->n_samples, outcome.samples_done);
     assert_int_equal(nd_capture_verify(file, &sound, NULL), ND_OK);

@@ -1,5 +1,6 @@
 """Every relative link and anchor of the pages, and every page that a comment of the code cites, exists."""
 import pathlib
+import re
 import tempfile
 import unittest
 
@@ -27,6 +28,11 @@ class Pages(unittest.TestCase):
 
     def test_paths_in_text_exist(self):
         self.none(self.tree.missing_paths({"src", "include", "tools", "tests", "golden", "docs", "cross"}))
+
+    def test_architecture_has_the_folders_in_their_order(self):
+        built = re.search(r"foreach folder : \[(.*?)\]", (ROOT / "src/meson.build").read_text(), re.DOTALL)[1]
+        told = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs/architecture.md").read_text(), re.MULTILINE)
+        self.assertEqual([*re.findall(r"'(\w+)'", built), "cli"], told)
 
 
 class Checker(unittest.TestCase):

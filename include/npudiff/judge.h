@@ -1,7 +1,7 @@
 /* Judging captures against what was accepted before: the store of accepted captures, triage of captures
  * from the field, and campaigns that qualify models on devices against a policy.
  *
- * Results are JSON text: what the commands `golden`, `triage` and `qualify` print with --json.
+ * What is found is a struct; npudiff/report.h writes it as JSON and as text.
  *
  * Example:
  *
@@ -9,16 +9,16 @@
  *     {
  *         struct nd_golden *store = NULL;
  *         struct nd_error err;
- *         char *json = NULL;
- *         enum nd_exit exit_code = ND_EXIT_TROUBLE;
+ *         struct nd_golden_check found = {.exit_code = ND_EXIT_TROUBLE};
  *         if (nd_golden_open(folder, false, &store, &err) != ND_OK ||
- *             nd_golden_check(store, capture, false, &json, &exit_code, &err) != ND_OK)
+ *             nd_golden_check(store, capture, false, &found, &err) != ND_OK) {
  *             fprintf(stderr, "%s\n", err.message);
- *         else
- *             fputs(json, stdout);
- *         free(json);
+ *         } else {
+ *             puts(found.verdict);
+ *             nd_golden_check_deinit(&found);
+ *         }
  *         nd_golden_close(&store);
- *         return (int)exit_code;
+ *         return (int)found.exit_code;
  *     }
  *
  * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
@@ -101,7 +101,7 @@ ND_PUBLIC enum nd_status nd_golden_add(struct nd_golden *store, const char *capt
                                        const struct nd_golden_acceptance *how, struct nd_golden_added *out,
                                        struct nd_error *err);
 
-/* A key of an axis that is not the same: STORE.md, "Axes". */
+/* A key of an axis that is not the same: docs/reference/store.md#axes. */
 struct nd_golden_change {
     const char *axis, *key;
     const char *ref, *test;   /* NULL: that side lacks it */

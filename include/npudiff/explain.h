@@ -251,7 +251,7 @@ struct nd_explained_unit {
     uint64_t n_codes;
     struct nd_explained_part local, inherited, total;
     uint64_t n_violations; /* elements where total is not local + inherited: none */
-    /* Programs (see "programs" in the README: half-even, floor, double:8 ...) that give all of its codes; of a
+    /* Programs (docs/science/theory.md#programs: half-even, floor, double:8 ...) that give all of its codes; of a
      * unit whose values leave nothing to round, all do. */
     size_t n_programs;
     char **programs; /* with those of units (htp-v73...) where the device has one */

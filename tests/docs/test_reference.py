@@ -7,6 +7,9 @@ import unittest
 import support
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tools"))
+
+import reference_constants  # noqa: E402
 
 
 class Reference(unittest.TestCase):
@@ -23,6 +26,27 @@ class Reference(unittest.TestCase):
             self.assertTrue(flags, name)
             for flag in set(flags) - {"-h"}:
                 self.assertIn(flag, section, name)
+
+
+class Constants(unittest.TestCase):
+    """What is found in source text: constants whose comment says where they are from, and no others."""
+
+    def found(self, text):
+        return list(reference_constants.constants_of(text))
+
+    def test_comment_before_and_behind_are_found(self):
+        self.assertEqual([("near = 0.25, far = 1.0 / 8", "Chosen: as chance has it.")],
+                         self.found("/* Chosen: as chance\n * has it. */\nstatic const double near = 0.25, far = 1.0 / 8;\n"))
+        self.assertEqual([("limit = 3", "LSB; measured, seed 7")],
+                         self.found("static const int limit = 3; /* LSB; measured, seed 7 */\n"))
+
+    def test_comments_of_single_names_are_found(self):
+        self.assertEqual([("A = 1, B = 2", "Limits. A: chosen. B: bytes.")],
+                         self.found("/* Limits. */\nenum { A = 1, /* chosen */\n    B = 2, /* bytes */\n};\n"))
+
+    def test_constant_without_a_source_is_left_out(self):
+        self.assertEqual([], self.found("/* How many there are. */\nenum { N = 3 };\n"
+                                        "/* Chosen: this is no number. */\nstatic const struct x y = {1};\n"))
 
 
 if __name__ == "__main__":

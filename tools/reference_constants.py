@@ -33,10 +33,14 @@ def words(comment):
 
 def constants_of(text):
     """(declared names and values, what the comments say) of every such constant of a file."""
+    end, shared = -1, ""
     for found in DECLARATION.finditer(text):
         inside = " ".join(f"{name}: {words(comment)}." for name, comment in
                           re.findall(rf"(\w+)\s*=[^,}}/]*,?[ \t]*({COMMENT})", found["code"]))
-        said = " ".join(part for part in (words(found["before"]), words(found["after"]), inside) if part)
+        is_next = text[end:found.start()].strip(" ") == "\n"  # the line after a declaration shares the comment before it
+        shared = words(found["before"]) or (shared if is_next else "")
+        end = found.end()
+        said = " ".join(part for part in (shared, words(found["after"]), inside) if part)
         code = " ".join(re.sub(COMMENT, " ", found["code"]).split()).rstrip(";")
         code = re.sub(r"^static const \w+ |^enum \{ ?|,? ?\}$", "", code)
         if SOURCE.search(said) and re.search(r"= [^=]*\d", code):

@@ -9,6 +9,7 @@
 
 enum { N_STATISTICS = 4 };
 
+/* Of the two-sided intervals (docs/science/theory.md#own-share). */
 static const double confidence = 0.95;
 
 static void draw(const struct nd_explain_energies *samples, size_t n, uint64_t *state,

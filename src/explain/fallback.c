@@ -243,7 +243,8 @@ static enum nd_status judge_floats(struct fallback *f, size_t device, size_t ste
 {
     enum { FEWEST = 24 };
     /* A runtime may hand what the CPU computed through a piece of the NPU's that only moves it: in one of five
-     * units next to one it did. So being on the grid says little, and being off it much. */
+     * units next to one it did (measured: docs/science/fallback.md). So being on the grid says little, and being
+     * off it much. */
     static const double passed_on = 0.2, off_on_npu = 0.002, rounded_off = 0.02;
     /* Shares of the floats on the grid: at most the first is off it, the second or more is on it, anything between is
      * neither; chosen. */
@@ -287,7 +288,7 @@ static enum nd_status judge_floats(struct fallback *f, size_t device, size_t ste
 static enum nd_status judge_neighbours(struct fallback *f, size_t device, size_t step, struct nd_error *err)
 {
     enum { FEWEST = 3 };
-    static const double most = 5;
+    static const double most = 5; /* bits; docs/science/fallback.md#the-run */
     size_t n_npu = 0, n_not = 0;
     for (size_t s = 0; s < f->job->n_steps; s++) {
         if (s == step)

@@ -104,7 +104,7 @@ static enum nd_status judge_placement(const struct nd_explain_job *job, size_t d
 /* Some of the runs went another way: which way, and in which unit, times alone do not tell. */
 static enum nd_status judge_latency(const struct nd_explain_job *job, size_t device, struct nd_error *err)
 {
-    static const double of_modes = 1, of_tied = 3;
+    static const double of_modes = 1, of_tied = 3; /* bits; chosen (docs/science/fallback.md#the-run) */
     const struct nd_explain_source *source = &job->sources[device];
     struct nd_explained_execution *run = &job->out->devices[device].execution;
     struct nd_latency latency;
@@ -168,6 +168,7 @@ static double divergence_of(const struct nd_explained_device *device)
 /* What computes in floats is truer to the model than its siblings, and on a phone it takes longer. */
 static enum nd_status judge_accuracy(const struct nd_explain_job *job, size_t device, struct nd_error *err)
 {
+    /* Bits, and ratios; chosen (docs/science/fallback.md#the-run). */
     static const double weight = 3, much_truer = 0.25, much_slower = 1.5;
     struct nd_explained_device *devices = job->out->devices;
     double own_us, error = error_of(&devices[device]), divergence = divergence_of(&devices[device]);

@@ -29,7 +29,7 @@ static bool is_of_encoding(const struct nd_explained_finding *finding)
  * steps. Chosen. */
 static bool is_rounded_scale(const struct nd_explain_job *job, const struct nd_explained_finding *finding)
 {
-    static const double steps = 0.25;
+    static const double steps = 0.25; /* chosen */
     const struct nd_edge *edge = nd_model_edge(job->model, job->out->steps[finding->step].edge);
     double low, high;
     if (!is_kind(finding, ND_FAULT_SCALE) && !is_kind(finding, ND_FAULT_CHANNEL_SCALE))

@@ -11,6 +11,7 @@
 #include "stats/series.h"
 
 enum { N_PEELS = 3 };
+/* docs/science/latency.md#modes. */
 static const double correlated = 0.3, strong_bic = 10, apart = 2, least_weight = 0.05;
 
 /* What separates the runs, in the logarithms that are left after their level's median. */

@@ -7,8 +7,8 @@
 #include "base/memory.h"
 #include "stats/series.h"
 
-static const double level = 0.01;
-static const double clip_deviations = 5;
+/* Of a change, and where values are clipped first (docs/science/latency.md#levels). */
+static const double level = 0.01, clip_deviations = 5;
 
 struct stretch {
     size_t from, to;

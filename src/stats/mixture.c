@@ -12,7 +12,8 @@ enum { SHORT_STEPS = 30, LONG_STEPS = 500, N_SHIFTS = 24 };
 static const double log_sqrt_2pi = 0.91893853320467274178;
 static const double pi = 3.14159265358979323846;
 
-/* Deviation of a part at least this much of the whole: a spike of equal values is not a mode. */
+/* Deviation of a part at least this much of the whole: a spike of equal values is not a mode
+ * (docs/science/latency.md#modes). */
 static const double deviation_floor = 0.02;
 
 /* Of log likelihood in a step, where the criterion is a difference of 10 in twice that. */

@@ -89,7 +89,8 @@ double nd_series_autocorrelation(const double *values, size_t n)
     return sqrt(square / (double)n) > 1e-12 * fabs(mean) && square > 0 ? product / square : 0;
 }
 
-/* A coarser grid would be a strange timer, and two values far apart are no grid. */
+/* A coarser grid would be a strange timer, and two values far apart are no grid
+ * (docs/science/latency.md#modes). */
 static const double coarsest_tick = 0.25;
 
 double nd_series_tick(const double *sorted, size_t n)

@@ -44,6 +44,10 @@ class Constants(unittest.TestCase):
         self.assertEqual([("A = 1, B = 2", "Limits. A: chosen. B: bytes.")],
                          self.found("/* Limits. */\nenum { A = 1, /* chosen */\n    B = 2, /* bytes */\n};\n"))
 
+    def test_next_line_shares_the_comment(self):
+        self.assertEqual([("A = 1", "Chosen."), ("b = 2", "Chosen.")],
+                         self.found("/* Chosen. */\nenum { A = 1 };\nstatic const double b = 2;\n\nenum { C = 3 };\n"))
+
     def test_constant_without_a_source_is_left_out(self):
         self.assertEqual([], self.found("/* How many there are. */\nenum { N = 3 };\n"
                                         "/* Chosen: this is no number. */\nstatic const struct x y = {1};\n"))

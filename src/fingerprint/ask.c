@@ -102,6 +102,7 @@ enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, c
     struct nd_trial trial = {.output = "y", .n_samples = n_samples, .n_inputs = 1, .inputs = inputs};
     for (size_t i = 0; i < ask->n_operands; i++) {
         const struct nd_ask_operand *o = &ask->operands[i];
+        assert(!o->is_input || n_samples == 1);
         if (o->is_input)
             inputs[trial.n_inputs++] = (struct nd_trial_input){operand_names[i], o->dtype, o->shape, o->data};
     }

@@ -61,47 +61,45 @@ double nd_bias_shift(const struct nd_bias_program *p, const struct nd_bias_colum
 
 /* ---- reading ---- */
 
-/* Some code is less than the device's, or some is more. */
-static bool has_less(struct nd_requantiser r, double shift, const double *a, const double *codes, size_t n)
+struct rows {
+    struct nd_requantiser requantiser; /* but for its fold: the shift */
+    const double *a, *codes;
+    size_t n;
+};
+
+/* Whether some code under the shift is less than the device's (sign -1), or more (sign 1). */
+static bool is_beyond(const struct rows *rows, double shift, int sign)
 {
+    struct nd_requantiser r = rows->requantiser;
     r.fold = shift;
-    for (size_t i = 0; i < n; i++)
-        if (nd_requantise_code(&r, a[i], 0, 255) < codes[i])
+    for (size_t i = 0; i < rows->n; i++)
+        if (sign * (nd_requantise_code(&r, rows->a[i], 0, 255) - rows->codes[i]) > 0)
             return true;
     return false;
 }
 
-static bool has_more(struct nd_requantiser r, double shift, const double *a, const double *codes, size_t n)
+/* Of all shifts up to this one. */
+static const double farthest = 0x1p33;
+
+/* The least shift (sign -1) or the greatest under which no code is beyond; infinite without a limit. */
+static double find_limit(const struct rows *rows, int sign)
 {
-    r.fold = shift;
-    for (size_t i = 0; i < n; i++)
-        if (nd_requantise_code(&r, a[i], 0, 255) > codes[i])
-            return true;
-    return false;
+    enum { STEPS = 96 }; /* down to neighbouring doubles */
+    double out = sign * farthest, in = -out;
+    for (int i = 0; i < STEPS; i++) {
+        double middle = out + (in - out) / 2;
+        *(is_beyond(rows, middle, sign) ? &out : &in) = middle;
+    }
+    return sign * in < farthest ? in : sign * HUGE_VAL;
 }
 
 struct nd_bias_range nd_bias_read(const struct nd_requantiser *r, const double *a, const double *codes,
                                   size_t n)
 {
-    enum { STEPS = 96 }; /* down to neighbouring doubles */
-    const double far = 0x1p33;
-    struct nd_bias_range range = {-HUGE_VAL, HUGE_VAL};
-    if (has_less(*r, far, a, codes, n) || has_more(*r, -far, a, codes, n))
+    const struct rows rows = {*r, a, codes, n};
+    if (is_beyond(&rows, farthest, -1) || is_beyond(&rows, -farthest, 1))
         return (struct nd_bias_range){1, 0};
-    double out = -far, in = far;
-    for (int i = 0; i < STEPS; i++) {
-        double middle = out + (in - out) / 2;
-        *(has_less(*r, middle, a, codes, n) ? &out : &in) = middle;
-    }
-    range.low = in > -far ? in : -HUGE_VAL;
-    out = far;
-    in = -far;
-    for (int i = 0; i < STEPS; i++) {
-        double middle = out + (in - out) / 2;
-        *(has_more(*r, middle, a, codes, n) ? &out : &in) = middle;
-    }
-    range.high = in < far ? in : HUGE_VAL;
-    return range;
+    return (struct nd_bias_range){find_limit(&rows, -1), find_limit(&rows, 1)};
 }
 
 /* ---- solving ---- */

@@ -31,7 +31,7 @@ struct nd_experiment {
     bool is_on_npu;                         /* in all trials */
     char provider[64];                      /* of the last trial */
     uint64_t n_fresh, n_right;              /* fresh codes; those that the first program left gives */
-    struct nd_strbuf answers;               /* digests of codes; "" is left out of the entry */
+    struct nd_strbuf answers;               /* digests of codes */
     void **blocks;                          /* what it allocated */
     size_t n_blocks, capacity;
 };

@@ -22,6 +22,7 @@
 #include "npudiff/compare.h"
 #include "npudiff/evidence.h"
 #include "npudiff/judge.h"
+#include "npudiff/reduce.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -116,6 +117,38 @@ ND_PUBLIC enum nd_status nd_report_latency_json(const struct nd_latency_series *
 ND_PUBLIC enum nd_status nd_report_latency_text(const struct nd_latency_series *series, size_t n,
                                                 const struct nd_latency_options *options, char **out,
                                                 struct nd_error *err);
+
+/* ---- placement ---- */
+
+/* What the capture of a device says of where nodes ran. */
+struct nd_placed_device {
+    struct nd_capture *capture;
+    struct nd_placement_report *report; /* of nd_placement_examine */
+    const char *label, *uri;            /* borrowed */
+    bool has_failed;
+};
+
+/* How many nodes of an NPU device should be on the NPU and are known not to be. Quantisation that a provider
+ * added counts as little as that of inputs and outputs. */
+ND_PUBLIC size_t nd_placed_n_fallen(const struct nd_placed_device *device);
+
+/* The caller frees *out. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_report_placement_json(const struct nd_model *model,
+                                                  const struct nd_placed_device *devices, size_t n, char **out,
+                                                  struct nd_error *err);
+
+/* The matrix of chipsets and operators, then a part for every device; is_verbose: no list is cut. */
+ND_PUBLIC enum nd_status nd_report_placement_text(const struct nd_placed_device *devices, size_t n,
+                                                  bool is_verbose, char **out, struct nd_error *err);
+
+/* ---- reductions ---- */
+
+/* has_difference: a difference was looked for, not a failure; folder: of the reproducer, or NULL. The caller
+ * frees *out. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_report_reduction_json(const struct nd_reduction *reduction, bool has_difference,
+                                                  const char *folder, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_reduction_text(const struct nd_reduction *reduction, bool has_difference,
+                                                  const char *folder, char **out, struct nd_error *err);
 
 /* ---- the golden store and triage ----
  *

@@ -7,9 +7,9 @@
 #include "cli/commands.h"
 #include "cli/dims.h"
 #include "cli/fleet.h"
-#include "cli/placement_report.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "npudiff/report.h"
 
 struct values {
     struct cli_list devices;
@@ -90,7 +90,7 @@ static void remove_folder(const char *folder, const struct cli_fleet *fleet)
 
 /* ---- what the captures say ---- */
 
-static enum nd_status examine(const struct nd_model *model, const char *path, struct placement_device *device,
+static enum nd_status examine(const struct nd_model *model, const char *path, struct nd_placed_device *device,
                               struct nd_error *err)
 {
     enum nd_status status = nd_capture_open(path, &device->capture, err);
@@ -106,47 +106,41 @@ static enum nd_status examine(const struct nd_model *model, const char *path, st
     return ND_OK;
 }
 
-static int tell(const struct values *values, const struct placement_result *result)
+static int tell(const struct values *values, const struct nd_model *model,
+                const struct nd_placed_device *devices, size_t n)
 {
+    struct nd_error err = {0};
+    char *text = NULL;
     int exit_code = ND_EXIT_SAME;
-    for (size_t d = 0; d < result->n_devices; d++) {
-        if (result->devices[d].has_failed)
+    for (size_t d = 0; d < n; d++) {
+        if (devices[d].has_failed)
             exit_code = cli_worse(exit_code, ND_EXIT_DEVICE_FAILED);
-        else if (placement_n_fallen(&result->devices[d]) > 0)
+        else if (nd_placed_n_fallen(&devices[d]) > 0)
             exit_code = cli_worse(exit_code, ND_EXIT_DIFFERS);
     }
     if (values->quiet)
         return exit_code;
-    if (!values->json) {
-        placement_print(result);
-        return exit_code;
-    }
-    json_t *report = placement_json(result);
-    if (report == NULL)
-        return cli_fail_memory();
-    cli_print_json(report);
-    json_decref(report);
-    return exit_code;
+    enum nd_status status = values->json ? nd_report_placement_json(model, devices, n, &text, &err)
+                                         : nd_report_placement_text(devices, n, values->verbose, &text, &err);
+    return cli_worse(exit_code, cli_print_made(status, text, values->json, &err));
 }
 
 static int examine_all(const struct values *values, const struct nd_model *model, const struct cli_fleet *fleet,
                        const char *const *captures, size_t n_captures)
 {
     struct nd_error err = {0};
-    struct placement_result result = {.model = model,
-                                      .n_devices = fleet->n_cells + n_captures,
-                                      .devices = calloc(fleet->n_cells + n_captures, sizeof *result.devices),
-                                      .is_verbose = values->verbose};
-    enum nd_status status = result.devices != NULL ? ND_OK : cli_memory_error(&err);
-    for (size_t d = 0; status == ND_OK && d < result.n_devices; d++)
+    size_t n = fleet->n_cells + n_captures;
+    struct nd_placed_device *devices = calloc(n, sizeof *devices);
+    enum nd_status status = devices != NULL ? ND_OK : cli_memory_error(&err);
+    for (size_t d = 0; status == ND_OK && d < n; d++)
         status = examine(model, d < fleet->n_cells ? fleet->cells[d].path : captures[d - fleet->n_cells],
-                         &result.devices[d], &err);
-    int exit_code = status == ND_OK ? tell(values, &result) : cli_report_error(&err);
-    for (size_t d = 0; result.devices != NULL && d < result.n_devices; d++) {
-        nd_placement_destroy(&result.devices[d].report);
-        nd_capture_close(&result.devices[d].capture);
+                         &devices[d], &err);
+    int exit_code = status == ND_OK ? tell(values, model, devices, n) : cli_report_error(&err);
+    for (size_t d = 0; devices != NULL && d < n; d++) {
+        nd_placement_destroy(&devices[d].report);
+        nd_capture_close(&devices[d].capture);
     }
-    free(result.devices);
+    free(devices);
     return exit_code;
 }
 

@@ -6,11 +6,11 @@
 #include "cli/commands.h"
 #include "cli/dims.h"
 #include "cli/output.h"
-#include "cli/reduce_report.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "npudiff/parse.h"
 #include "npudiff/reduce.h"
+#include "npudiff/report.h"
 
 struct values {
     const char *device;
@@ -74,17 +74,15 @@ static int report(const struct values *values, const struct nd_reduction *reduct
 {
     static const int exit_codes[] = {ND_EXIT_SAME, ND_EXIT_DIFFERS, ND_EXIT_INCONCLUSIVE,
                                      ND_EXIT_DEVICE_FAILED};
-    const struct cli_reduce_shown shown = {.has_difference = values->differs != NULL, .folder = values->output};
-    if (values->json) {
-        json_t *json = cli_reduce_json(&shown, reduction);
-        if (json == NULL)
-            return cli_fail_memory();
-        cli_print_json(json);
-        json_decref(json);
-    } else if (!values->quiet) {
-        cli_reduce_print(&shown, reduction);
-    }
-    return exit_codes[reduction->end];
+    struct nd_error err = {0};
+    char *text = NULL;
+    bool has_difference = values->differs != NULL;
+    int exit_code = exit_codes[reduction->end];
+    if (values->quiet && !values->json)
+        return exit_code;
+    enum nd_status status = (values->json ? nd_report_reduction_json : nd_report_reduction_text)(
+        reduction, has_difference, values->output, &text, &err);
+    return cli_worse(exit_code, cli_print_made(status, text, values->json, &err));
 }
 
 static int reduce(const struct values *values, const struct nd_model *model, struct nd_reduce_options *options)

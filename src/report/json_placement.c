@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/placement_report.h"
-#include "cli/rows.h"
+#include "report/placement.h"
+#include "report/tree.h"
 
-bool placement_is_fallen(const struct nd_placed_node *node)
+bool nd_placed_is_fallen(const struct nd_placed_node *node)
 {
     bool is_added = node->model_node == SIZE_MAX;
     bool is_quantisation =
@@ -15,27 +15,18 @@ bool placement_is_fallen(const struct nd_placed_node *node)
            !(is_added && is_quantisation);
 }
 
-bool placement_is_unstated(const struct placement_device *device)
+bool nd_placed_is_unstated(const struct nd_placed_device *device)
 {
     const char *kind = nd_capture_string(device->capture, "device", "kind");
     return kind != NULL && strcmp(kind, "import") == 0;
 }
 
-size_t placement_n_fallen(const struct placement_device *device)
+size_t nd_placed_n_fallen(const struct nd_placed_device *device)
 {
     size_t n = 0;
     for (size_t i = 0; device->report != NULL && device->report->is_npu && i < device->report->n_nodes; i++)
-        n += placement_is_fallen(&device->report->nodes[i]);
+        n += nd_placed_is_fallen(&device->report->nodes[i]);
     return n;
-}
-
-static json_t *real(double value)
-{
-    if (isnan(value))
-        return json_string("NaN");
-    if (isinf(value))
-        return json_string(value > 0 ? "Infinity" : "-Infinity");
-    return json_real(value);
 }
 
 static json_t *count(size_t n)
@@ -51,50 +42,51 @@ static json_t *index_or_null(size_t i)
 
 static json_t *share_json(const struct nd_npu_share *share)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "nodes", real(share->nodes), "flops",
-                     real(share->flops), "time", real(share->time), "n_npu", count(share->n_npu), "n_off",
-                     count(share->n_off), "n_unknown", count(share->n_unknown), "n_unsized",
-                     count(share->n_unsized), "n_runs", count(share->n_runs), "npu_us", real(share->npu_us),
-                     "all_us", real(share->all_us));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "nodes", nd_tree_real(share->nodes),
+                     "flops", nd_tree_real(share->flops), "time", nd_tree_real(share->time), "n_npu",
+                     count(share->n_npu), "n_off", count(share->n_off), "n_unknown", count(share->n_unknown),
+                     "n_unsized", count(share->n_unsized), "n_runs", count(share->n_runs), "npu_us",
+                     nd_tree_real(share->npu_us), "all_us", nd_tree_real(share->all_us));
 }
 
 static json_t *node_json(const struct nd_placed_node *node)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name",
-                     cli_text(node->name), "op_type", cli_text(node->op_type), "domain", cli_text(node->domain),
-                     "provider", cli_text(node->provider), "where", nd_where_name(node->where), "renamed_to",
-                     cli_text(node->renamed_to), "io_quantisation", node->is_io_quantisation, "constant",
-                     node->is_constant, "added", node->model_node == SIZE_MAX, "inferred", node->is_inferred,
-                     "contradicted", node->is_contradicted, "profile_provider",
-                     cli_text(node->profile_provider), "profile_us", real(node->profile_us), "flops",
-                     real(node->flops), "piece", index_or_null(node->piece));
+                     nd_tree_text(node->name), "op_type", nd_tree_text(node->op_type), "domain",
+                     nd_tree_text(node->domain), "provider", nd_tree_text(node->provider), "where",
+                     nd_where_name(node->where), "renamed_to", nd_tree_text(node->renamed_to),
+                     "io_quantisation", node->is_io_quantisation, "constant", node->is_constant, "added",
+                     node->model_node == SIZE_MAX, "inferred", node->is_inferred, "contradicted",
+                     node->is_contradicted, "profile_provider", nd_tree_text(node->profile_provider),
+                     "profile_us", nd_tree_real(node->profile_us), "flops", nd_tree_real(node->flops), "piece",
+                     index_or_null(node->piece));
 }
 
 static json_t *piece_json(const struct nd_placed_piece *piece)
 {
     return json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "provider",
-                     cli_text(piece->provider), "where", nd_where_name(piece->where), "io_quantisation",
+                     nd_tree_text(piece->provider), "where", nd_where_name(piece->where), "io_quantisation",
                      piece->is_io_quantisation, "n_nodes", count(piece->n_nodes), "first_node",
-                     cli_text(piece->first_node), "last_node", cli_text(piece->last_node), "flops",
-                     real(piece->flops), "us", real(piece->us), "bytes_in", real(piece->bytes_in), "bytes_out",
-                     real(piece->bytes_out));
+                     nd_tree_text(piece->first_node), "last_node", nd_tree_text(piece->last_node), "flops",
+                     nd_tree_real(piece->flops), "us", nd_tree_real(piece->us), "bytes_in",
+                     nd_tree_real(piece->bytes_in), "bytes_out", nd_tree_real(piece->bytes_out));
 }
 
 static json_t *cut_json(const struct nd_placed_cut *cut)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "from", count(cut->from), "to", count(cut->to),
                      "n_tensors", count(cut->n_tensors), "n_unsized", count(cut->n_unsized), "bytes",
-                     real(cut->bytes), "tensor", cli_text(cut->tensor));
+                     nd_tree_real(cut->bytes), "tensor", nd_tree_text(cut->tensor));
 }
 
 static json_t *event_json(const struct nd_provider_event *event)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "message", cli_text(event->message), "identifier",
-                     cli_text(event->identifier), "unit", cli_text(event->unit), "n", count(event->n), "total",
-                     real(event->total));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "message", nd_tree_text(event->message), "identifier",
+                     nd_tree_text(event->identifier), "unit", nd_tree_text(event->unit), "n", count(event->n),
+                     "total", nd_tree_real(event->total));
 }
 
-static json_t *device_json(const struct placement_device *device)
+static json_t *device_json(const struct nd_placed_device *device)
 {
     const struct nd_placement_report *report = device->report;
     const char *chipset = nd_capture_string(device->capture, "device", "chipset");
@@ -104,8 +96,8 @@ static json_t *device_json(const struct placement_device *device)
     for (size_t i = 0; i < report->n_nodes; i++)
         json_array_append_new(nodes, node_json(&report->nodes[i]));
     for (size_t i = 0; i < report->n_edges; i++)
-        json_array_append_new(edges, json_pack("{s:o, s:o, s:s}", "name", cli_text(report->edges[i].name),
-                                               "provider", cli_text(report->edges[i].provider), "where",
+        json_array_append_new(edges, json_pack("{s:o, s:o, s:s}", "name", nd_tree_text(report->edges[i].name),
+                                               "provider", nd_tree_text(report->edges[i].provider), "where",
                                                nd_where_name(report->edges[i].where)));
     for (size_t i = 0; i < report->n_pieces; i++)
         json_array_append_new(pieces, piece_json(&report->pieces[i]));
@@ -114,21 +106,21 @@ static json_t *device_json(const struct placement_device *device)
     for (size_t i = 0; i < report->n_events; i++)
         json_array_append_new(events, event_json(&report->events[i]));
     for (size_t i = 0; i < report->n_problems; i++)
-        json_array_append_new(problems, cli_text(report->problems[i]));
+        json_array_append_new(problems, nd_tree_text(report->problems[i]));
     return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "uri",
-                     cli_text(device->uri), "label", cli_text(device->label), "chipset",
-                     cli_text(chipset != NULL ? chipset : ""), "status",
+                     nd_tree_text(device->uri), "label", nd_tree_text(device->label), "chipset",
+                     nd_tree_text(chipset != NULL ? chipset : ""), "status",
                      nd_capture_state_name(nd_capture_state(device->capture)), "failure",
-                     cli_text(failure != NULL ? failure : ""), "is_npu",
-                     placement_is_unstated(device) ? json_null() : json_boolean(report->is_npu), "npu_provider",
-                     cli_text(report->wanted_provider), "n_fallen", count(placement_n_fallen(device)),
+                     nd_tree_text(failure != NULL ? failure : ""), "is_npu",
+                     nd_placed_is_unstated(device) ? json_null() : json_boolean(report->is_npu), "npu_provider",
+                     nd_tree_text(report->wanted_provider), "n_fallen", count(nd_placed_n_fallen(device)),
                      "npu_share", share_json(&report->share), "nodes", nodes, "edges", edges, "pieces", pieces,
                      "cuts", cuts, "provider_events", events, "problems", problems);
 }
 
 /* ---- the matrix ---- */
 
-static void cell_text(const struct placement_device *device, const char *op_type, char *text, size_t size)
+static void cell_text(const struct nd_placed_device *device, const char *op_type, char *text, size_t size)
 {
     const struct nd_placement_report *report = device->report;
     size_t n = 0, n_npu = 0, n_off = 0;
@@ -176,15 +168,15 @@ static json_t *find_row(json_t *rows, const char *op_type)
         if (strcmp(json_string_value(json_object_get(row, "op_type")), op_type) == 0)
             return row;
     }
-    row = json_pack("{s:o, s:i}", "op_type", cli_text(op_type), "count", 0);
+    row = json_pack("{s:o, s:i}", "op_type", nd_tree_text(op_type), "count", 0);
     json_array_append_new(rows, row);
     return row;
 }
 
-json_t *placement_matrix(const struct placement_result *result)
+json_t *nd_placement_matrix(const struct nd_placed_device *devices, size_t n_devices)
 {
     json_t *rows = json_array(), *row;
-    const struct nd_placement_report *first = result->devices[0].report;
+    const struct nd_placement_report *first = devices[0].report;
     size_t i;
     for (size_t n = 0; n < first->n_nodes; n++) {
         const struct nd_placed_node *node = &first->nodes[n];
@@ -196,22 +188,24 @@ json_t *placement_matrix(const struct placement_result *result)
     json_array_foreach(rows, i, row)
     {
         json_t *cells = json_array();
-        for (size_t d = 0; d < result->n_devices; d++) {
+        for (size_t d = 0; d < n_devices; d++) {
             char text[80];
-            cell_text(&result->devices[d], json_string_value(json_object_get(row, "op_type")), text,
-                      sizeof text);
-            json_array_append_new(cells, cli_text(text));
+            cell_text(&devices[d], json_string_value(json_object_get(row, "op_type")), text, sizeof text);
+            json_array_append_new(cells, nd_tree_text(text));
         }
         json_object_set_new(row, "cells", cells);
     }
     return rows;
 }
 
-json_t *placement_json(const struct placement_result *result)
+enum nd_status nd_report_placement_json(const struct nd_model *model, const struct nd_placed_device *devices,
+                                        size_t n, char **out, struct nd_error *err)
 {
-    json_t *devices = json_array();
-    for (size_t d = 0; d < result->n_devices; d++)
-        json_array_append_new(devices, device_json(&result->devices[d]));
-    return json_pack("{s:o, s:s, s:o, s:o}", "model", cli_text(nd_model_path(result->model)), "model_sha256",
-                     nd_model_sha256(result->model), "devices", devices, "operators", placement_matrix(result));
+    json_t *list = json_array();
+    for (size_t d = 0; d < n; d++)
+        json_array_append_new(list, device_json(&devices[d]));
+    return nd_tree_end(json_pack("{s:o, s:s, s:o, s:o}", "model", nd_tree_text(nd_model_path(model)),
+                                 "model_sha256", nd_model_sha256(model), "devices", list, "operators",
+                                 nd_placement_matrix(devices, n)),
+                       out, err);
 }

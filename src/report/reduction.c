@@ -1,0 +1,166 @@
+/* What `npudiff reduce` found, as JSON and as text. */
+#include <math.h>
+
+#include "report/tree.h"
+
+/* What was asked for. */
+struct shown {
+    bool has_difference;
+    const char *folder;
+};
+
+static json_t *difference_json(const struct nd_reduction_difference *difference)
+{
+    return json_pack("{s:o, s:o, s:f}", "edge", nd_tree_text(difference->edge), "max_lsb",
+                     nd_tree_real(difference->max_lsb), "fraction", difference->fraction);
+}
+
+static const char *end_word(enum nd_reduction_end end)
+{
+    static const char *const words[] = {"reduced", "not reduced", "nothing to reduce", "nothing to cut"};
+    return words[end];
+}
+
+static json_t *failure_json(const struct nd_reduction_failure *failure)
+{
+    if (failure->id == 0)
+        return json_null();
+    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "stage", nd_tree_text(failure->stage),
+                     "code", failure->id, "message", nd_tree_text(failure->message), "cause",
+                     nd_tree_text(failure->cause), "operator", nd_tree_text(failure->op), "node",
+                     nd_tree_text(failure->node), "qnn_stage", nd_tree_text(failure->qnn_stage), "symbol",
+                     nd_tree_text(failure->symbol), "raw_code",
+                     failure->has_raw_code ? json_integer(failure->raw_code) : json_null());
+}
+
+static json_t *reduction_json(const struct nd_reduction *reduction, const struct shown *shown)
+{
+    json_t *operators = json_array();
+    for (size_t i = 0; i < reduction->n_operators_left; i++)
+        json_array_append_new(operators, nd_tree_text(reduction->operators[i]));
+    json_t *json =
+        json_pack("{s:s, s:o, s:o, s:o, s:b, s:o, s:I, s:I, s:o}", "result", end_word(reduction->end), "device",
+                  nd_tree_text(reduction->device), "chipset", nd_tree_text(reduction->chipset), "runtime",
+                  nd_tree_text(reduction->runtime), "minimal", (int)reduction->is_minimal, "confirmed",
+                  reduction->is_confirm_known ? json_boolean(reduction->is_confirmed) : json_null(), "sessions",
+                  (json_int_t)reduction->n_sessions, "session_limit", (json_int_t)reduction->session_limit,
+                  "failure", failure_json(&reduction->failure));
+    json_t *counts = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "same", (json_int_t)reduction->n_same, "failed_otherwise",
+        (json_int_t)reduction->n_other, "fine", (json_int_t)reduction->n_fine, "not_cut",
+        (json_int_t)reduction->n_uncut, "units", (json_int_t)reduction->n_units, "units_left",
+        (json_int_t)reduction->n_units_left, "operators", (json_int_t)reduction->n_operators, "operators_left",
+        (json_int_t)reduction->n_operators_left);
+    bool is_whole = json != NULL && counts != NULL && json_object_update(json, counts) == 0;
+    json_decref(counts);
+    is_whole = is_whole && json_object_set_new(json, "operator_names", operators) == 0 &&
+               json_object_set_new(json, "inputs", nd_tree_text(reduction->inputs)) == 0 &&
+               json_object_set_new(json, "samples", json_integer((json_int_t)reduction->n_samples)) == 0;
+    if (is_whole && shown->has_difference)
+        is_whole =
+            json_object_set_new(json, "difference", difference_json(&reduction->difference)) == 0 &&
+            json_object_set_new(json, "difference_left", difference_json(&reduction->left_difference)) == 0;
+    if (is_whole)
+        is_whole =
+            json_object_set_new(json, "folder",
+                                shown->folder != NULL ? nd_tree_text(shown->folder) : json_null()) == 0 &&
+            json_object_set_new(json, "command",
+                                reduction->command != NULL ? nd_tree_text(reduction->command) : json_null()) ==
+                0;
+    if (is_whole)
+        return json;
+    json_decref(json);
+    return NULL;
+}
+
+static void put_difference(struct nd_strbuf *out, const char *what,
+                           const struct nd_reduction_difference *difference)
+{
+    if (difference->edge[0] == '\0') {
+        nd_strbuf_printf(out, "  %s: no difference\n", what);
+        return;
+    }
+    nd_strbuf_printf(out, "  %s: '%s' differs in %.4g %% of its elements", what, difference->edge,
+                     100 * difference->fraction);
+    if (!isnan(difference->max_lsb))
+        nd_strbuf_printf(out, ", by up to %.0f LSB", difference->max_lsb);
+    nd_strbuf_puts(out, "\n");
+}
+
+static void put_failure(struct nd_strbuf *out, const struct nd_reduction_failure *failure)
+{
+    nd_strbuf_printf(out, "  failure at stage '%s': %s [ND-%d]\n", failure->stage, failure->message,
+                     failure->id);
+    if (failure->cause[0] != '\0')
+        nd_strbuf_printf(out, "  reason in the log: %s\n", failure->cause);
+    if (failure->op[0] != '\0')
+        nd_strbuf_printf(out, "  operator of the device: %s\n", failure->op);
+}
+
+static void put_found(struct nd_strbuf *out, const struct nd_reduction *reduction, const struct shown *shown)
+{
+    nd_strbuf_printf(out, "  left: %zu of %zu operators, %zu of %zu units\n", reduction->n_operators_left,
+                     reduction->n_operators, reduction->n_units_left, reduction->n_units);
+    for (size_t i = 0; i < reduction->n_operators_left; i++)
+        nd_strbuf_printf(out, "    %s\n", reduction->operators[i]);
+    if (shown->has_difference)
+        put_difference(out, "this part", &reduction->left_difference);
+    nd_strbuf_printf(out, "  inputs: %s, %zu sample%s\n", reduction->inputs, reduction->n_samples,
+                     reduction->n_samples == 1 ? "" : "s");
+    if (!reduction->is_confirm_known)
+        nd_strbuf_puts(out, "  not run a second time: no session was left\n");
+    else if (!reduction->is_confirmed)
+        nd_strbuf_puts(out, "  NOT the same when it was run a second time: it does not happen every time\n");
+    if (!reduction->is_minimal)
+        nd_strbuf_puts(out, "  the sessions are used up: a smaller part may do\n");
+    if (shown->folder != NULL)
+        nd_strbuf_printf(out, "  reproducer in %s:\n    %s\n", shown->folder, reduction->command);
+}
+
+static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *reduction,
+                          const struct shown *shown)
+{
+    nd_strbuf_printf(out, "%s: %s\n", reduction->device, end_word(reduction->end));
+    if (reduction->failure.id != 0)
+        put_failure(out, &reduction->failure);
+    if (shown->has_difference)
+        put_difference(out, "the whole model", &reduction->difference);
+    switch (reduction->end) {
+    case ND_REDUCTION_REDUCED:
+        put_found(out, reduction, shown);
+        break;
+    case ND_REDUCTION_WHOLE:
+        nd_strbuf_printf(out, "  no part that was tried %s\n",
+                         shown->has_difference ? "differs as much" : "fails like this");
+        break;
+    case ND_REDUCTION_NOTHING:
+        nd_strbuf_printf(out, "  the whole model %s on this device\n",
+                         shown->has_difference ? "does not differ by more than that" : "does not fail");
+        if (shown->has_difference && reduction->left_difference.edge[0] != '\0')
+            put_difference(out, "most of all inside (--edge)", &reduction->left_difference);
+        break;
+    case ND_REDUCTION_NO_MODEL:
+        nd_strbuf_puts(out, "  the device failed before it saw the model: no part of it is to blame\n");
+        break;
+    }
+    nd_strbuf_printf(
+        out,
+        "  %zu of at most %zu sessions: %zu did the same, %zu failed otherwise, %zu did not; %zu parts could "
+        "not be cut out\n",
+        reduction->n_sessions, reduction->session_limit, reduction->n_same, reduction->n_other,
+        reduction->n_fine, reduction->n_uncut);
+}
+
+enum nd_status nd_report_reduction_json(const struct nd_reduction *reduction, bool has_difference,
+                                        const char *folder, char **out, struct nd_error *err)
+{
+    return nd_tree_end(reduction_json(reduction, &(struct shown){has_difference, folder}), out, err);
+}
+
+enum nd_status nd_report_reduction_text(const struct nd_reduction *reduction, bool has_difference,
+                                        const char *folder, char **out, struct nd_error *err)
+{
+    struct nd_strbuf buf = {0};
+    put_reduction(&buf, reduction, &(struct shown){has_difference, folder});
+    return nd_text_end(&buf, out, err);
+}

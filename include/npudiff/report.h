@@ -118,6 +118,36 @@ ND_PUBLIC enum nd_status nd_report_latency_text(const struct nd_latency_series *
                                                 const struct nd_latency_options *options, char **out,
                                                 struct nd_error *err);
 
+/* ---- encodings ----
+ *
+ * The caller frees *out. ND_ERR_MEMORY. */
+
+ND_PUBLIC enum nd_status nd_report_encodings_json(const struct nd_encodings *encodings, char **out,
+                                                  struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_encodings_text(const struct nd_encodings *encodings, char **out,
+                                                  struct nd_error *err);
+
+/* output: what was written, or NULL. */
+ND_PUBLIC enum nd_status nd_report_encodings_applied_json(const struct nd_encodings_match *match,
+                                                          const struct nd_encodings *encodings,
+                                                          const char *output, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_encodings_diff_json(const struct nd_encodings_diff *diff,
+                                                       const struct nd_encodings *ref,
+                                                       const struct nd_encodings *test, char **out,
+                                                       struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_encodings_diff_text(const struct nd_encodings_diff *diff,
+                                                       const struct nd_encodings *ref,
+                                                       const struct nd_encodings *test, char **out,
+                                                       struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_encodings_check_json(const struct nd_encodings_check *check,
+                                                        const struct nd_encodings *encodings,
+                                                        const struct nd_capture *capture, char **out,
+                                                        struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_encodings_check_text(const struct nd_encodings_check *check,
+                                                        const struct nd_encodings *encodings,
+                                                        const struct nd_capture *capture, char **out,
+                                                        struct nd_error *err);
+
 /* ---- placement ---- */
 
 /* What the capture of a device says of where nodes ran. */

@@ -2,8 +2,8 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/encodings_report.h"
 #include "cli/output.h"
+#include "cli/rows.h"
 
 struct values {
     const char *output;
@@ -59,9 +59,31 @@ static int run_list(const struct values *values, const char *const *paths)
     struct nd_encodings *encodings = NULL;
     if (read_any(paths[0], &encodings, &err) != ND_OK)
         return cli_report_error(&err);
-    int exit_code = encodings_print_list(encodings, values->json);
+    char *text = NULL;
+    enum nd_status status =
+        (values->json ? nd_report_encodings_json : nd_report_encodings_text)(encodings, &text, &err);
+    int exit_code = cli_print_made(status, text, values->json, &err);
     nd_encodings_destroy(&encodings);
     return exit_code;
+}
+
+/* Omissions on stderr, what was written on stdout. */
+static int print_applied(const struct values *values, const struct nd_encodings_match *match,
+                         const struct nd_encodings *encodings, const char *output)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    for (size_t i = 0; i < match->n_omitted; i++)
+        fprintf(stderr, "npudiff: '%s': encoding of '%s' is not applied: %s\n", nd_encodings_path(encodings),
+                match->omitted[i].name, match->omitted[i].why);
+    if (values->json) {
+        enum nd_status status = nd_report_encodings_applied_json(match, encodings, output, &text, &err);
+        return cli_print_made(status, text, true, &err);
+    }
+    if (output != NULL)
+        printf("%s: %zu tensor%s quantised as %s says\n", output, match->n_applicable,
+               match->n_applicable == 1 ? "" : "s", nd_encodings_source(encodings));
+    return 0;
 }
 
 static size_t count_unknown(const struct nd_encodings_match *match)
@@ -99,8 +121,7 @@ static int apply(const struct values *values, const struct nd_model *model,
         exit_code = 0;
     }
     /* All tensors that the model lacks are told, whatever else is wrong. */
-    int printed =
-        encodings_print_applied(&match, encodings, exit_code == 0 ? values->output : NULL, values->json);
+    int printed = print_applied(values, &match, encodings, exit_code == 0 ? values->output : NULL);
     exit_code = printed != 0 ? printed : exit_code;
     nd_encodings_match_deinit(&match);
     return exit_code;
@@ -137,7 +158,10 @@ static int run_diff(const struct values *values, const char *const *paths)
         nd_encodings_compare(ref, test, values->rtol, &diff, &err) != ND_OK) {
         exit_code = cli_report_error(&err);
     } else {
-        exit_code = encodings_print_diff(&diff, ref, test, values->json);
+        char *text = NULL;
+        enum nd_status status = (values->json ? nd_report_encodings_diff_json
+                                              : nd_report_encodings_diff_text)(&diff, ref, test, &text, &err);
+        exit_code = cli_print_made(status, text, values->json, &err);
         if (exit_code == 0 && diff.n_same < diff.n_items)
             exit_code = ND_EXIT_DIFFERS;
     }
@@ -169,7 +193,11 @@ static int run_check(const struct values *values, const char *const *paths)
         nd_encodings_check(encodings, capture, &check, &err) != ND_OK) {
         exit_code = cli_report_error(&err);
     } else {
-        exit_code = encodings_print_check(&check, encodings, capture, values->json);
+        char *text = NULL;
+        enum nd_status status =
+            (values->json ? nd_report_encodings_check_json
+                          : nd_report_encodings_check_text)(&check, encodings, capture, &text, &err);
+        exit_code = cli_print_made(status, text, values->json, &err);
         if (exit_code == 0 && has_difference(&check, capture))
             exit_code = ND_EXIT_DIFFERS;
     }

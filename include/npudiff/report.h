@@ -21,6 +21,7 @@
 
 #include "npudiff/compare.h"
 #include "npudiff/evidence.h"
+#include "npudiff/explain.h"
 #include "npudiff/judge.h"
 #include "npudiff/reduce.h"
 
@@ -96,6 +97,20 @@ struct nd_report_column {
     const char *title;
 };
 ND_PUBLIC char *nd_report_rows(const struct json_t *rows, const struct nd_report_column *columns);
+
+/* ---- explanations ----
+ *
+ * identification: what nd_identify_captures gave, or NULL. The caller frees *out. ND_ERR_MEMORY. */
+
+ND_PUBLIC enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation,
+                                                    const char *identification, char **out,
+                                                    struct nd_error *err);
+
+/* Lines of at most `width` (at least 100) columns but for words that are longer; with_units: a table of all
+ * units of devices that have local mismatches. */
+ND_PUBLIC enum nd_status nd_report_explanation_text(const struct nd_explanation *explanation,
+                                                    const char *identification, size_t width, bool with_units,
+                                                    char **out, struct nd_error *err);
 
 /* ---- latencies ---- */
 

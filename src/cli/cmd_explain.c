@@ -3,7 +3,6 @@
 
 #include "cli/commands.h"
 #include "cli/explain_progress.h"
-#include "cli/explain_report.h"
 #include "cli/rows.h"
 
 struct values {
@@ -38,44 +37,23 @@ static enum nd_status open_captures(const char *const *paths, size_t n, struct n
     return status;
 }
 
-static int print_all(const struct values *values, const struct nd_explanation *explanation,
-                     json_t *identification)
-{
-    size_t width = values->width > 0 ? values->width : DEFAULT_WIDTH;
-    if (!values->json) {
-        explain_print_text(explanation, width, values->units);
-        explain_print_identification(identification, width, values->units);
-        return ND_EXIT_SAME;
-    }
-    json_t *json = explain_json(explanation);
-    if (json == NULL ||
-        (identification != NULL && json_object_set(json, "identification", identification) != 0)) {
-        json_decref(json);
-        return cli_fail_memory();
-    }
-    cli_print_json(json);
-    json_decref(json);
-    return ND_EXIT_SAME;
-}
-
 static int print(const struct values *values, const struct nd_model *model,
                  const struct nd_capture *const *captures, size_t n, const struct nd_explanation *explanation)
 {
     struct nd_error err = {0};
-    char *text = NULL;
-    json_t *identification = NULL;
+    char *text = NULL, *identification = NULL;
+    size_t width = values->width > 0 ? values->width : DEFAULT_WIDTH;
     const struct nd_identify_options options = {.struct_size = sizeof options,
                                                 .probe = values->probe,
                                                 .n_samples = values->n_samples,
                                                 .n_threads = values->n_threads};
-    if (values->identify && nd_identify_captures(model, captures, n, &options, &text, &err) != ND_OK)
+    if (values->identify && nd_identify_captures(model, captures, n, &options, &identification, &err) != ND_OK)
         return cli_report_error(&err);
-    if (values->identify)
-        identification = json_loads(text, 0, NULL);
-    free(text);
-    int exit_code = print_all(values, explanation, identification);
-    json_decref(identification);
-    return exit_code;
+    enum nd_status status = values->json ? nd_report_explanation_json(explanation, identification, &text, &err)
+                                         : nd_report_explanation_text(explanation, identification, width,
+                                                                      values->units, &text, &err);
+    free(identification);
+    return cli_print_made(status, text, values->json, &err);
 }
 
 /* An operator that cannot be evaluated leaves the question open; a file that cannot be read is trouble. */

@@ -4,9 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/explain_report.h"
-#include "cli/explain_words.h"
-#include "cli/rows.h"
+#include "report/explain.h"
+#include "report/explain_words.h"
+#include "report/tree.h"
 
 /* ---- text ---- */
 
@@ -34,8 +34,8 @@ static bool is_unknown(const struct nd_explanation *e, const struct nd_explained
 }
 
 /* A line for each kind of unit. */
-static void print_unknown_kind(const struct nd_explanation *e, const struct nd_explained_device *device,
-                               size_t first, size_t width)
+static void put_unknown_kind(struct nd_strbuf *out, const struct nd_explanation *e,
+                             const struct nd_explained_device *device, size_t first, size_t width)
 {
     const char *op_types = e->steps[first].op_types;
     uint64_t n_differing = 0, n_codes = 0;
@@ -53,13 +53,14 @@ static void print_unknown_kind(const struct nd_explanation *e, const struct nd_e
         max = unit->local.max > max ? unit->local.max : max;
     }
     char share[32], most[32];
-    explain_print_wrapped(width, 2,
-                          "not known: %s ('%s'%s): %s of the codes are not exact rounding's, by at most %s",
-                          op_types, e->steps[first].name, n > 1 ? " and others" : "",
-                          explain_share(n_differing, n_codes, share), explain_real(max, most));
+    nd_explain_put_wrapped(out, width, 2,
+                           "not known: %s ('%s'%s): %s of the codes are not exact rounding's, by at most %s",
+                           op_types, e->steps[first].name, n > 1 ? " and others" : "",
+                           nd_explain_share(n_differing, n_codes, share), nd_explain_real(max, most));
 }
 
-static void print_losses(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+static void put_losses(struct nd_strbuf *out, const struct nd_explanation *e,
+                       const struct nd_explained_device *device, size_t width)
 {
     size_t worst = 0;
     for (size_t i = 1; i < device->n_losses; i++)
@@ -72,13 +73,13 @@ static void print_losses(const struct nd_explanation *e, const struct nd_explain
     if (device->n_losses > 1)
         snprintf(more, sizeof more, ", and 10 or more in %zu other%s", device->n_losses - 1,
                  device->n_losses > 2 ? "s" : "");
-    explain_print_wrapped(width, 2, "%s loses up to %s LSB in '%s' (%s)%s", device->program,
-                          explain_real(device->units[device->losses[worst]].local.max, max), step->name,
-                          step->op_types, more);
+    nd_explain_put_wrapped(out, width, 2, "%s loses up to %s LSB in '%s' (%s)%s", device->program,
+                           nd_explain_real(device->units[device->losses[worst]].local.max, max), step->name,
+                           step->op_types, more);
 }
 
-void explain_print_program(const struct nd_explanation *e, const struct nd_explained_device *device,
-                           size_t width)
+void nd_explain_put_program(struct nd_strbuf *out, const struct nd_explanation *e,
+                            const struct nd_explained_device *device, size_t width)
 {
     char names[256];
     size_t n_units = 0, n_following = 0;
@@ -96,59 +97,60 @@ void explain_print_program(const struct nd_explanation *e, const struct nd_expla
         n_codes += unit->n_codes;
     }
     name_programs(device, names, sizeof names);
-    explain_print_wrapped(width, 2,
-                          "arithmetic: %s; %zu of %zu units examined follow it: of their %" PRIu64
-                          " codes %" PRIu64 " are not those of exact rounding, and %" PRIu64
-                          " not the program's",
-                          names, n_following, n_units, n_codes, n_local, n_left);
-    print_losses(e, device, width);
+    nd_explain_put_wrapped(out, width, 2,
+                           "arithmetic: %s; %zu of %zu units examined follow it: of their %" PRIu64
+                           " codes %" PRIu64 " are not those of exact rounding, and %" PRIu64
+                           " not the program's",
+                           names, n_following, n_units, n_codes, n_local, n_left);
+    put_losses(out, e, device, width);
     for (size_t s = 0; s < e->n_steps; s++)
         if (is_unknown(e, device, s))
-            print_unknown_kind(e, device, s, width);
+            put_unknown_kind(out, e, device, s, width);
 }
 
-static void print_reason(const struct nd_explained_difference *difference,
-                         const struct nd_explained_reason *reason, size_t width)
+static void put_reason(struct nd_strbuf *out, const struct nd_explained_difference *difference,
+                       const struct nd_explained_reason *reason, size_t width)
 {
     bool is_of_all = strcmp(reason->op_types, difference->op_types) == 0;
-    explain_print_wrapped(width, 2, "%s %s, %s %s%s%s%s", difference->programs[0], reason->texts[0],
-                          difference->programs[1], reason->texts[1], is_of_all ? "" : " (",
-                          is_of_all ? "" : reason->op_types, is_of_all ? "" : ")");
+    nd_explain_put_wrapped(out, width, 2, "%s %s, %s %s%s%s%s", difference->programs[0], reason->texts[0],
+                           difference->programs[1], reason->texts[1], is_of_all ? "" : " (",
+                           is_of_all ? "" : reason->op_types, is_of_all ? "" : ")");
 }
 
-static void print_difference(const struct nd_explanation *e, const struct nd_explained_difference *difference,
-                             size_t width)
+static void put_difference(struct nd_strbuf *out, const struct nd_explanation *e,
+                           const struct nd_explained_difference *difference, size_t width)
 {
     const char *a = e->devices[difference->devices[0]].uri, *b = e->devices[difference->devices[1]].uri;
     if (difference->n_units == 0) {
-        explain_print_wrapped(width, 0, "%s has %s and %s has %s, which are one in units that follow them", a,
-                              difference->programs[0], b, difference->programs[1]);
+        nd_explain_put_wrapped(out, width, 0,
+                               "%s has %s and %s has %s, which are one in units that follow them", a,
+                               difference->programs[0], b, difference->programs[1]);
         return;
     }
-    explain_print_wrapped(width, 0,
-                          "%s and %s differ in %" PRIu64 " of %" PRIu64
-                          " codes of units of %s, given the inputs of the former, because",
-                          a, b, difference->n_differing, difference->n_codes, difference->op_types);
+    nd_explain_put_wrapped(out, width, 0,
+                           "%s and %s differ in %" PRIu64 " of %" PRIu64
+                           " codes of units of %s, given the inputs of the former, because",
+                           a, b, difference->n_differing, difference->n_codes, difference->op_types);
     for (size_t i = 0; i < difference->n_because; i++)
-        print_reason(difference, &difference->because[i], width);
+        put_reason(out, difference, &difference->because[i], width);
 }
 
-void explain_print_differences(const struct nd_explanation *e, size_t width)
+void nd_explain_put_differences(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
     for (size_t i = 0; i < e->n_differences; i++)
-        print_difference(e, &e->differences[i], width);
+        put_difference(out, e, &e->differences[i], width);
 }
 
 /* ---- JSON ---- */
 
-json_t *explain_losses_json(const struct nd_explanation *e, const struct nd_explained_device *device)
+json_t *nd_explain_losses_json(const struct nd_explanation *e, const struct nd_explained_device *device)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < device->n_losses; i++) {
         const struct nd_explained_unit *unit = &device->units[device->losses[i]];
         json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "unit",
-                                              cli_text(e->steps[device->losses[i]].name), "op_type",
-                                              cli_text(e->steps[device->losses[i]].op_types), "program",
+                                              nd_tree_text(e->steps[device->losses[i]].name), "op_type",
+                                              nd_tree_text(e->steps[device->losses[i]].op_types), "program",
                                               unit->program, "max", unit->local.max, "differing",
                                               (json_int_t)unit->local.n_differing, "codes",
                                               (json_int_t)unit->n_codes));
@@ -163,12 +165,12 @@ static json_t *because_json(const struct nd_explained_difference *difference)
         const struct nd_explained_reason *reason = &difference->because[i];
         json_array_append_new(list, json_pack("{s:s, s:[s, s], s:o}", "property", reason->name, "text",
                                               reason->texts[0], reason->texts[1], "op_types",
-                                              cli_text(reason->op_types)));
+                                              nd_tree_text(reason->op_types)));
     }
     return list;
 }
 
-json_t *explain_differences_json(const struct nd_explanation *e)
+json_t *nd_explain_differences_json(const struct nd_explanation *e)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < e->n_differences; i++) {
@@ -178,7 +180,7 @@ json_t *explain_differences_json(const struct nd_explanation *e)
                             (json_int_t)difference->devices[0], (json_int_t)difference->devices[1], "program",
                             difference->programs[0], difference->programs[1], "because",
                             because_json(difference), "units", (json_int_t)difference->n_units, "op_types",
-                            cli_text(difference->op_types != NULL ? difference->op_types : ""), "differing",
+                            nd_tree_text(difference->op_types != NULL ? difference->op_types : ""), "differing",
                             (json_int_t)difference->n_differing, "codes", (json_int_t)difference->n_codes));
     }
     return list;

@@ -1,18 +1,19 @@
-/* The verdict of a device, first line first: what the layers' values say, and what of the error at the outputs is the
- * chip's. */
+/* The verdict of a device, first line first: what the layers' values say, and what of the error at the outputs
+ * is the chip's. */
 #include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/explain_report.h"
-#include "cli/explain_words.h"
+#include "report/explain.h"
+#include "report/explain_words.h"
 
 enum { N_LISTED = 12, N_UNEXPLAINED = 4 };
 
 struct layers {
-    size_t n, n_follow, n_unexplained, n_not_examined; /* operators with their quantisers, and inputs' quantisers */
+    size_t n, n_follow, n_unexplained,
+        n_not_examined;       /* operators with their quantisers, and inputs' quantisers */
     uint64_t n_values, n_off; /* of those that are unexplained */
     bool has_tie_rule;        /* a layer rounds ties by a rule of its own */
 };
@@ -62,8 +63,9 @@ static void say_inconclusive(const struct nd_explained_device *device, const str
 static void say_unexplained(const struct layers *layers, const char *arithmetic, char *out, size_t size)
 {
     char share[32];
-    snprintf(out, size, "%zu of %zu layers do not follow %s arithmetic in %s of their values; nothing shows a fault",
-             layers->n_unexplained, layers->n, arithmetic, explain_share(layers->n_off, layers->n_values, share));
+    snprintf(
+        out, size, "%zu of %zu layers do not follow %s arithmetic in %s of their values; nothing shows a fault",
+        layers->n_unexplained, layers->n, arithmetic, nd_explain_share(layers->n_off, layers->n_values, share));
 }
 
 static void say_faulty(const struct nd_explanation *e, const struct nd_explained_device *device, char *out,
@@ -92,7 +94,8 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
              own);
 }
 
-void explain_print_headline(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation *e,
+                             const struct nd_explained_device *device, size_t width)
 {
     char what[800] = "", shares[160] = "", arithmetic[64], verdict[32];
     const struct layers layers = device->failure == NULL ? count(e, device) : (struct layers){.n = 0};
@@ -119,80 +122,85 @@ void explain_print_headline(const struct nd_explanation *e, const struct nd_expl
     }
     if (device->failure == NULL)
         say_shares(e, device, shares, sizeof shares);
-    explain_print_wrapped(width, 0, "%s: %s: %s%s", device->uri, verdict, what, shares);
+    nd_explain_put_wrapped(out, width, 0, "%s: %s: %s%s", device->uri, verdict, what, shares);
 }
 
 /* ---- layer by layer ---- */
 
-static void print_effect(const struct nd_explained_unit *unit, size_t width)
+static void put_effect(struct nd_strbuf *out, const struct nd_explained_unit *unit, size_t width)
 {
     char share[32];
     if (isnan(unit->harmed_share))
         return;
     snprintf(share, sizeof share, "%.3g%%", 100 * unit->harmed_share);
-    explain_print_wrapped(width, 4, "by itself it changes %s of the output values", share);
+    nd_explain_put_wrapped(out, width, 4, "by itself it changes %s of the output values", share);
 }
 
-static void print_defect(const struct nd_explained_unit *unit, size_t width)
+static void put_defect(struct nd_strbuf *out, const struct nd_explained_unit *unit, size_t width)
 {
     if (unit->known_defect != NULL)
-        explain_print_wrapped(width, 4, "%s. What to do: %s", unit->known_defect, unit->remedy);
+        nd_explain_put_wrapped(out, width, 4, "%s. What to do: %s", unit->known_defect, unit->remedy);
 }
 
-static void print_faulty(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
+                       const struct nd_explained_device *device, size_t width)
 {
     for (size_t i = 0; i < device->n_faulty && i < N_LISTED; i++) {
         const struct nd_explained_step *step = &e->steps[device->faulty[i]];
         const struct nd_explained_unit *unit = &device->units[device->faulty[i]];
-        explain_print_wrapped(width, 2, "faulty: '%s' (%s), %s: %s%s%s", step->name, step->op_types,
-                              unit->fault.kind != NULL ? unit->fault.kind : "of no known kind", unit->evidence,
-                              unit->fault.rival != NULL ? "; as well explained by " : "",
-                              unit->fault.rival != NULL ? unit->fault.rival : "");
-        print_defect(unit, width);
-        print_effect(unit, width);
+        nd_explain_put_wrapped(out, width, 2, "faulty: '%s' (%s), %s: %s%s%s", step->name, step->op_types,
+                               unit->fault.kind != NULL ? unit->fault.kind : "of no known kind", unit->evidence,
+                               unit->fault.rival != NULL ? "; as well explained by " : "",
+                               unit->fault.rival != NULL ? unit->fault.rival : "");
+        put_defect(out, unit, width);
+        put_effect(out, unit, width);
     }
     if (device->n_faulty > N_LISTED)
-        printf("  and %zu more faulty layers\n", device->n_faulty - N_LISTED);
+        nd_strbuf_printf(out, "  and %zu more faulty layers\n", device->n_faulty - N_LISTED);
 }
 
-static void print_unexplained(const struct nd_explanation *e, const struct nd_explained_device *device,
-                              size_t width)
+static void put_unexplained(struct nd_strbuf *out, const struct nd_explanation *e,
+                            const struct nd_explained_device *device, size_t width)
 {
     for (size_t i = 0; i < device->n_unexplained && i < N_UNEXPLAINED; i++) {
         const struct nd_explained_step *step = &e->steps[device->unexplained[i]];
         const struct nd_explained_unit *unit = &device->units[device->unexplained[i]];
-        explain_print_wrapped(width, 2, "unexplained: '%s' (%s): %s%s%s", step->name, step->op_types, unit->evidence,
-                              unit->fault.kind != NULL ? "; it looks like this, without proof: " : "",
-                              unit->fault.kind != NULL ? unit->fault.text : "");
-        print_defect(unit, width);
+        nd_explain_put_wrapped(out, width, 2, "unexplained: '%s' (%s): %s%s%s", step->name, step->op_types,
+                               unit->evidence,
+                               unit->fault.kind != NULL ? "; it looks like this, without proof: " : "",
+                               unit->fault.kind != NULL ? unit->fault.text : "");
+        put_defect(out, unit, width);
     }
     if (device->n_unexplained > N_UNEXPLAINED)
-        printf("  and %zu more unexplained layers\n", device->n_unexplained - N_UNEXPLAINED);
+        nd_strbuf_printf(out, "  and %zu more unexplained layers\n", device->n_unexplained - N_UNEXPLAINED);
 }
 
 /* What is no fault, but worth telling. */
-static void print_remarks(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+static void put_remarks(struct nd_strbuf *out, const struct nd_explanation *e,
+                        const struct nd_explained_device *device, size_t width)
 {
     size_t n = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_unit *unit = &device->units[s];
         if (unit->follows_text != NULL && n++ < N_LISTED)
-            explain_print_wrapped(width, 2, "'%s' (%s): %s", e->steps[s].name, e->steps[s].op_types,
-                                  unit->follows_text);
+            nd_explain_put_wrapped(out, width, 2, "'%s' (%s): %s", e->steps[s].name, e->steps[s].op_types,
+                                   unit->follows_text);
     }
     if (n > N_LISTED)
-        printf("  and %zu more layers like these\n", n - N_LISTED);
+        nd_strbuf_printf(out, "  and %zu more layers like these\n", n - N_LISTED);
 }
 
 /* Rules for ties: the first layer of each rule, and how many more follow it. */
-static void print_ties(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+static void put_ties(struct nd_strbuf *out, const struct nd_explanation *e,
+                     const struct nd_explained_device *device, size_t width)
 {
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_unit *unit = &device->units[s];
         char more[64] = "";
         size_t n_before = 0, n_after = 0;
         for (size_t k = 0; k < e->n_steps && unit->tie_rule != NULL; k++) {
-            bool is_same = device->units[k].tie_rule != NULL && strcmp(device->units[k].tie_rule, unit->tie_rule) == 0;
+            bool is_same =
+                device->units[k].tie_rule != NULL && strcmp(device->units[k].tie_rule, unit->tie_rule) == 0;
             n_before += is_same && k < s;
             n_after += is_same && k > s;
         }
@@ -200,19 +208,22 @@ static void print_ties(const struct nd_explanation *e, const struct nd_explained
             continue;
         if (n_after > 0)
             snprintf(more, sizeof more, "; so do %zu more layer%s", n_after, n_after == 1 ? "" : "s");
-        explain_print_wrapped(width, 2, "'%s' (%s) rounds ties %s, not half to even: all %" PRIu64
-                              " values that differ lie on ties, no fault%s",
-                              e->steps[s].name, e->steps[s].op_types, unit->tie_rule, unit->n_ties, more);
+        nd_explain_put_wrapped(out, width, 2,
+                               "'%s' (%s) rounds ties %s, not half to even: all %" PRIu64
+                               " values that differ lie on ties, no fault%s",
+                               e->steps[s].name, e->steps[s].op_types, unit->tie_rule, unit->n_ties, more);
     }
 }
 
-void explain_print_layers(const struct nd_explanation *e, const struct nd_explained_device *device, size_t width)
+void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
+                           const struct nd_explained_device *device, size_t width)
 {
-    print_faulty(e, device, width);
-    print_unexplained(e, device, width);
-    print_remarks(e, device, width);
-    print_ties(e, device, width);
+    put_faulty(out, e, device, width);
+    put_unexplained(out, e, device, width);
+    put_remarks(out, e, device, width);
+    put_ties(out, e, device, width);
     if (device->is_refuted)
-        explain_print_wrapped(width, 2, "its values do not follow %s arithmetic, which its chipset asks for",
-                              device->expected);
+        nd_explain_put_wrapped(out, width, 2,
+                               "its values do not follow %s arithmetic, which its chipset asks for",
+                               device->expected);
 }

@@ -2,9 +2,9 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "cli/explain_report.h"
-#include "cli/explain_words.h"
-#include "cli/rows.h"
+#include "report/explain.h"
+#include "report/explain_words.h"
+#include "report/tree.h"
 
 enum { N_LISTED = 12 };
 
@@ -17,12 +17,12 @@ static json_t *evidence_json(const struct nd_explained_execution *execution)
         const struct nd_execution_evidence *evidence = &execution->evidence[i];
         json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:o}", "kind", evidence->kind, "for",
                                               evidence->is_for_npu ? "npu" : "not-npu", "weight",
-                                              evidence->weight, "text", cli_text(evidence->text)));
+                                              evidence->weight, "text", nd_tree_text(evidence->text)));
     }
     return list;
 }
 
-json_t *explain_execution_json(const struct nd_explained_execution *execution)
+json_t *nd_explain_execution_json(const struct nd_explained_execution *execution)
 {
     return json_pack("{s:s, s:b, s:f, s:o, s:s?, s:I, s:I, s:I, s:I, s:I, s:I, s:b}", "verdict",
                      nd_execution_name(execution->verdict), "contradictory", execution->is_contradictory,
@@ -35,21 +35,23 @@ json_t *explain_execution_json(const struct nd_explained_execution *execution)
 
 /* ---- text ---- */
 
-static void print_side(const struct nd_explained_execution *execution, bool is_for_npu, size_t width)
+static void put_side(struct nd_strbuf *out, const struct nd_explained_execution *execution, bool is_for_npu,
+                     size_t width)
 {
     for (size_t i = 0; i < execution->n_evidence; i++) {
         const struct nd_execution_evidence *evidence = &execution->evidence[i];
         if (evidence->is_for_npu == is_for_npu)
-            explain_print_wrapped(width, 6, "%s the NPU, %.1f bits (%s): %s", is_for_npu ? "for" : "against",
-                                  evidence->weight, evidence->kind, evidence->text);
+            nd_explain_put_wrapped(out, width, 6, "%s the NPU, %.1f bits (%s): %s",
+                                   is_for_npu ? "for" : "against", evidence->weight, evidence->kind,
+                                   evidence->text);
     }
 }
 
-static void print_evidence(const struct nd_explained_execution *execution, size_t width)
+static void put_evidence(struct nd_strbuf *out, const struct nd_explained_execution *execution, size_t width)
 {
     bool is_for_npu = execution->balance > 0;
-    print_side(execution, is_for_npu, width);
-    print_side(execution, !is_for_npu, width);
+    put_side(out, execution, is_for_npu, width);
+    put_side(out, execution, !is_for_npu, width);
 }
 
 static const char *words_of(enum nd_execution verdict)
@@ -60,13 +62,13 @@ static const char *words_of(enum nd_execution verdict)
                                              : "not known where";
 }
 
-static void print_unit(const struct nd_explained_step *step, const struct nd_explained_execution *execution,
-                       size_t width)
+static void put_unit(struct nd_strbuf *out, const struct nd_explained_step *step,
+                     const struct nd_explained_execution *execution, size_t width)
 {
-    explain_print_wrapped(width, 4, "'%s' (%s): %s%s%s", step->name, step->op_types,
-                          words_of(execution->verdict), execution->why_unknown != NULL ? ", " : "",
-                          execution->why_unknown != NULL ? execution->why_unknown : "");
-    print_evidence(execution, width);
+    nd_explain_put_wrapped(out, width, 4, "'%s' (%s): %s%s%s", step->name, step->op_types,
+                           words_of(execution->verdict), execution->why_unknown != NULL ? ", " : "",
+                           execution->why_unknown != NULL ? execution->why_unknown : "");
+    put_evidence(out, execution, width);
 }
 
 /* A CPU's unit that was not computed by an NPU is where it should be. */
@@ -84,8 +86,8 @@ static size_t count_odd(const struct nd_explanation *e, const struct nd_explaine
     return n;
 }
 
-void explain_print_execution(const struct nd_explanation *e, const struct nd_explained_device *device,
-                             size_t width, bool with_units)
+void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation *e,
+                              const struct nd_explained_device *device, size_t width, bool with_units)
 {
     const struct nd_explained_execution *run = &device->execution;
     size_t n_odd = count_odd(e, device), n = 0;
@@ -97,16 +99,16 @@ void explain_print_execution(const struct nd_explanation *e, const struct nd_exp
     char unknown[48] = "";
     if (run->n_unknown > 0)
         snprintf(unknown, sizeof unknown, ", %zu not known", run->n_unknown);
-    explain_print_wrapped(width, 2, "computed %s: %zu of its units by the NPU, %zu not%s",
-                          is_whole ? "by the CPU, the whole run" : words_of(run->verdict), run->n_npu,
-                          run->n_not_npu, unknown);
-    print_evidence(run, width);
+    nd_explain_put_wrapped(out, width, 2, "computed %s: %zu of its units by the NPU, %zu not%s",
+                           is_whole ? "by the CPU, the whole run" : words_of(run->verdict), run->n_npu,
+                           run->n_not_npu, unknown);
+    put_evidence(out, run, width);
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_execution *unit = &device->units[s].execution;
         bool is_shown = with_units ? unit->n_evidence > 0 : !is_whole && is_odd(run, unit);
         if (is_shown && (n++ < N_LISTED || with_units))
-            print_unit(&e->steps[s], unit, width);
+            put_unit(out, &e->steps[s], unit, width);
     }
     if (n > N_LISTED && !with_units)
-        printf("    and %zu more\n", n - N_LISTED);
+        nd_strbuf_printf(out, "    and %zu more\n", n - N_LISTED);
 }

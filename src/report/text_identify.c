@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/explain_report.h"
-#include "cli/explain_words.h"
+#include "report/explain.h"
+#include "report/explain_words.h"
 
 enum { MOST_NAMES = 4, MOST_CLASSES = 4, TEXT_BYTES = 2048 };
 
@@ -94,10 +94,10 @@ static void say_answer(struct words *w, const json_t *answer)
         say(w, ", explained %.4f", json_real_value(explained));
 }
 
-static void print_words(struct words *w, size_t width, size_t indent)
+static void put_words(struct nd_strbuf *out, struct words *w, size_t width, size_t indent)
 {
-    explain_clean(w->text);
-    explain_print_wrapped(width, indent, "%s", w->text);
+    nd_explain_clean(w->text);
+    nd_explain_put_wrapped(out, width, indent, "%s", w->text);
 }
 
 /* The program of whole units that leaves least of at least as many codes as any, where no other explains them.
@@ -143,7 +143,7 @@ static void say_bracket(struct words *w, const json_t *bracket)
         say(w, "%.6g to %.6g", json_number_value(down), json_number_value(up));
 }
 
-static void print_thresholds(const json_t *unit, size_t width)
+static void put_thresholds(struct nd_strbuf *out, const json_t *unit, size_t width)
 {
     static const char *const signs[] = {"positive", "negative"};
     const json_t *thresholds = json_object_get(unit, "thresholds");
@@ -158,7 +158,7 @@ static void print_thresholds(const json_t *unit, size_t width)
         say_bracket(&w, bracket);
     }
     if (w.n > 0)
-        print_words(&w, width, 6);
+        put_words(out, &w, width, 6);
     w = (struct words){.n = 0};
     json_array_foreach(json_object_get(thresholds, "binades"), i, row)
     {
@@ -167,32 +167,32 @@ static void print_thresholds(const json_t *unit, size_t width)
         say_bracket(&w, row);
     }
     if (w.n > 0)
-        print_words(&w, width, 6);
+        put_words(out, &w, width, 6);
 }
 
 /* ---- lists ---- */
 
-static void print_unit(const json_t *unit, size_t width)
+static void put_unit(struct nd_strbuf *out, const json_t *unit, size_t width)
 {
     struct words w = {.n = 0};
     say(&w, "'%s' (%s): ", string(unit, "name"), string(unit, "op_type"));
     say_answer(&w, unit);
     say_whole(&w, unit);
-    print_words(&w, width, 4);
-    print_thresholds(unit, width);
+    put_words(out, &w, width, 4);
+    put_thresholds(out, unit, width);
 }
 
-static void print_type(const json_t *type, size_t width)
+static void put_type(struct nd_strbuf *out, const json_t *type, size_t width)
 {
     struct words w = {.n = 0};
     json_int_t n = number(type, "units");
     say(&w, "%s (%" JSON_INTEGER_FORMAT " unit%s): ", string(type, "op_type"), n, n == 1 ? "" : "s");
     say_answer(&w, type);
     say_whole(&w, type);
-    print_words(&w, width, 2);
+    put_words(out, &w, width, 2);
 }
 
-static void print_device(const json_t *device, size_t width, bool with_units)
+static void put_device(struct nd_strbuf *out, const json_t *device, size_t width, bool with_units)
 {
     struct words w = {.n = 0};
     size_t i;
@@ -206,32 +206,33 @@ static void print_device(const json_t *device, size_t width, bool with_units)
     else
         say(&w, ", %" JSON_INTEGER_FORMAT " sample%s of %zu probe%s", n_samples, n_samples == 1 ? "" : "s", i,
             i == 1 ? "" : "s");
-    printf("\n");
-    print_words(&w, width, 0);
+    nd_strbuf_puts(out, "\n");
+    put_words(out, &w, width, 0);
     if (failure != NULL)
         return;
-    json_array_foreach(json_object_get(device, "types"), i, row) print_type(row, width);
+    json_array_foreach(json_object_get(device, "types"), i, row) put_type(out, row, width);
     w = (struct words){.n = 0};
     say(&w, "the device: ");
     say_answer(&w, device);
     say_whole(&w, device);
-    print_words(&w, width, 2);
+    put_words(out, &w, width, 2);
     json_array_foreach(json_object_get(device, "not_identified"), i, row)
     {
         w = (struct words){.n = 0};
         say(&w, "not looked at: '%s' (%s): %s", string(row, "name"), string(row, "op_type"),
             string(row, "why"));
-        print_words(&w, width, 2);
+        put_words(out, &w, width, 2);
     }
     if (!with_units)
         return;
-    json_array_foreach(json_object_get(device, "units"), i, row) print_unit(row, width);
+    json_array_foreach(json_object_get(device, "units"), i, row) put_unit(out, row, width);
 }
 
-void explain_print_identification(const json_t *identification, size_t width, bool with_units)
+void nd_explain_put_identification(struct nd_strbuf *out, const json_t *identification, size_t width,
+                                   bool with_units)
 {
     size_t i;
     const json_t *device;
     json_array_foreach(json_object_get(identification, "devices"), i, device)
-        print_device(device, width, with_units);
+        put_device(out, device, width, with_units);
 }

@@ -1,4 +1,4 @@
-#include "cli/explain_words.h"
+#include "report/explain_words.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -6,14 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-void explain_clean(char *text)
+void nd_explain_clean(char *text)
 {
     for (; *text != '\0'; text++)
         if ((unsigned char)*text < 0x20 || *text == 0x7f)
             *text = '?';
 }
 
-char *explain_share(uint64_t n, uint64_t total, char buf[static 32])
+char *nd_explain_share(uint64_t n, uint64_t total, char buf[static 32])
 {
     double percent = total > 0 ? 100 * (double)n / (double)total : 0;
     if (n == 0 || n == total)
@@ -25,7 +25,7 @@ char *explain_share(uint64_t n, uint64_t total, char buf[static 32])
     return buf;
 }
 
-char *explain_real(double value, char buf[static 32])
+char *nd_explain_real(double value, char buf[static 32])
 {
     if (isnan(value))
         snprintf(buf, 32, "-");
@@ -34,7 +34,7 @@ char *explain_real(double value, char buf[static 32])
     return buf;
 }
 
-void explain_shorten(const char *text, size_t max, char out[static EXPLAIN_CELL_BYTES])
+void nd_explain_shorten(const char *text, size_t max, char out[static EXPLAIN_CELL_BYTES])
 {
     size_t n = strlen(text);
     max = max < EXPLAIN_CELL_BYTES - 1 ? max : EXPLAIN_CELL_BYTES - 1;
@@ -50,29 +50,32 @@ void explain_shorten(const char *text, size_t max, char out[static EXPLAIN_CELL_
         memcpy(out + head, "..", 2);
         memcpy(out + head + 2, text + tail, n - tail + 1);
     }
-    explain_clean(out);
+    nd_explain_clean(out);
 }
 
-void explain_print_wrapped(size_t width, size_t indent, const char *fmt, ...)
+void nd_explain_put_wrapped(struct nd_strbuf *out, size_t width, size_t indent, const char *fmt, ...)
 {
     char *text = NULL;
     va_list arguments;
     va_start(arguments, fmt);
     int n = vasprintf(&text, fmt, arguments);
     va_end(arguments);
-    if (n < 0)
+    if (n < 0) {
+        out->failed = true;
         return;
-    explain_clean(text);
+    }
+    nd_explain_clean(text);
     size_t column = 0;
     char *rest = NULL;
     for (char *word = strtok_r(text, " ", &rest); word != NULL; word = strtok_r(NULL, " ", &rest)) {
         if (column > 0 && column + 1 + strlen(word) > width) {
-            putchar('\n');
+            nd_strbuf_puts(out, "\n");
             column = 0;
             indent += indent < 4 ? 2 : 0;
         }
-        column += (size_t)(column == 0 ? printf("%*s%s", (int)indent, "", word) : printf(" %s", word));
+        nd_strbuf_printf(out, "%*s%s", column == 0 ? (int)indent : 1, "", word);
+        column += (column == 0 ? indent : 1) + strlen(word);
     }
-    putchar('\n');
+    nd_strbuf_puts(out, "\n");
     free(text);
 }

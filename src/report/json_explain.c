@@ -1,26 +1,18 @@
 #include <math.h>
 
-#include "cli/explain_report.h"
-#include "cli/rows.h"
-
-static json_t *real(double value)
-{
-    if (isnan(value))
-        return json_string("NaN");
-    if (isinf(value))
-        return json_string(value > 0 ? "Infinity" : "-Infinity");
-    return json_real(value);
-}
+#include "report/explain.h"
+#include "report/tree.h"
 
 static json_t *interval(const struct nd_interval *interval)
 {
-    return json_pack("[o, o]", real(interval->low), real(interval->high));
+    return json_pack("[o, o]", nd_tree_real(interval->low), nd_tree_real(interval->high));
 }
 
 static json_t *part(const struct nd_explained_part *part)
 {
-    return json_pack("{s:I, s:o, s:o, s:o}", "differing", (json_int_t)part->n_differing, "max", real(part->max),
-                     "mean", real(part->mean), "energy", real(part->energy));
+    return json_pack("{s:I, s:o, s:o, s:o}", "differing", (json_int_t)part->n_differing, "max",
+                     nd_tree_real(part->max), "mean", nd_tree_real(part->mean), "energy",
+                     nd_tree_real(part->energy));
 }
 
 static json_t *decomposition(const struct nd_decomposition *d)
@@ -28,12 +20,13 @@ static json_t *decomposition(const struct nd_decomposition *d)
     if (d->n_codes == 0)
         return json_null();
     return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "codes",
-                     (json_int_t)d->n_codes, "signal", real(d->signal), "quantisation", real(d->quantisation),
-                     "divergence", real(d->divergence), "interaction", real(d->interaction), "correlation",
-                     real(d->correlation), "bias", real(d->bias), "sqnr_db", real(d->sqnr_db),
-                     "noise_figure_db", real(d->noise_figure_db), "clipped", (json_int_t)d->n_clipped,
-                     "clipped_quantisation", real(d->clipped_quantisation), "clipped_divergence",
-                     real(d->clipped_divergence));
+                     (json_int_t)d->n_codes, "signal", nd_tree_real(d->signal), "quantisation",
+                     nd_tree_real(d->quantisation), "divergence", nd_tree_real(d->divergence), "interaction",
+                     nd_tree_real(d->interaction), "correlation", nd_tree_real(d->correlation), "bias",
+                     nd_tree_real(d->bias), "sqnr_db", nd_tree_real(d->sqnr_db), "noise_figure_db",
+                     nd_tree_real(d->noise_figure_db), "clipped", (json_int_t)d->n_clipped,
+                     "clipped_quantisation", nd_tree_real(d->clipped_quantisation), "clipped_divergence",
+                     nd_tree_real(d->clipped_divergence));
 }
 
 static json_t *share(uint64_t n, uint64_t total, bool is_known)
@@ -51,7 +44,7 @@ static json_t *programs(const struct nd_explained_unit *unit)
 
 static json_t *text_or_null(const char *text)
 {
-    return text != NULL ? cli_text(text) : json_null();
+    return text != NULL ? nd_tree_text(text) : json_null();
 }
 
 static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct nd_explained_unit *unit)
@@ -61,14 +54,15 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     const char *unreached = step->unreached_from != SIZE_MAX ? e->steps[step->unreached_from].name : NULL;
     bool is_examined = unit->is_examined;
     uint64_t n = unit->n_codes;
-    json_t *row = json_pack(
-        "{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name", cli_text(step->name),
-        "op_type", cli_text(step->op_types), "examined", is_examined, "why_not",
-        is_examined ? json_null() : cli_text(unit->why_not), "way", way, "codes", (json_int_t)n,
-        "local_mismatch", share(unit->local.n_differing, n, is_examined), "inherited_mismatch",
-        share(unit->inherited.n_differing, n, is_examined && unit->has_total), "explained_fraction",
-        is_examined ? real(unit->explained_fraction) : json_null(), "programs", programs(unit), "is_unit",
-        step->is_unit, "is_source", unit->is_source, "within_one_step_of_double", unit->is_within_step);
+    json_t *row =
+        json_pack("{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name",
+                  nd_tree_text(step->name), "op_type", nd_tree_text(step->op_types), "examined", is_examined,
+                  "why_not", is_examined ? json_null() : nd_tree_text(unit->why_not), "way", way, "codes",
+                  (json_int_t)n, "local_mismatch", share(unit->local.n_differing, n, is_examined),
+                  "inherited_mismatch", share(unit->inherited.n_differing, n, is_examined && unit->has_total),
+                  "explained_fraction", is_examined ? nd_tree_real(unit->explained_fraction) : json_null(),
+                  "programs", programs(unit), "is_unit", step->is_unit, "is_source", unit->is_source,
+                  "within_one_step_of_double", unit->is_within_step);
     if (row == NULL)
         return NULL;
     json_object_set_new(row, "program", text_or_null(unit->program));
@@ -78,7 +72,8 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     json_object_set_new(row, "follows_text", text_or_null(unit->follows_text));
     json_object_set_new(row, "evidence", text_or_null(unit->evidence));
     json_object_set_new(row, "tie_rule", text_or_null(unit->tie_rule));
-    json_object_set_new(row, "ties", unit->tie_rule != NULL ? json_integer((json_int_t)unit->n_ties) : json_null());
+    json_object_set_new(row, "ties",
+                        unit->tie_rule != NULL ? json_integer((json_int_t)unit->n_ties) : json_null());
     json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
     json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
@@ -88,13 +83,13 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
                         is_examined && unit->has_total ? part(&unit->inherited) : json_null());
     json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
     json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
-    json_object_set_new(row, "gain", real(unit->gain));
-    json_object_set_new(row, "harm", real(unit->harm));
-    json_object_set_new(row, "harmed_share", real(unit->harmed_share));
+    json_object_set_new(row, "gain", nd_tree_real(unit->gain));
+    json_object_set_new(row, "harm", nd_tree_real(unit->harm));
+    json_object_set_new(row, "harmed_share", nd_tree_real(unit->harmed_share));
     json_object_set_new(row, "quality", decomposition(&unit->quality));
     json_object_set_new(row, "no_reference_from", text_or_null(unreached));
     json_object_set_new(row, "lacks_float", json_boolean(step->lacks_float));
-    json_object_set_new(row, "execution", explain_execution_json(&unit->execution));
+    json_object_set_new(row, "execution", nd_explain_execution_json(&unit->execution));
     return row;
 }
 
@@ -103,7 +98,7 @@ static json_t *energy(const struct nd_explained_device *device)
     if (device->output.n_codes == 0)
         return json_null();
     json_t *energy = decomposition(&device->output);
-    json_object_set_new(energy, "own_share", real(device->own_share));
+    json_object_set_new(energy, "own_share", nd_tree_real(device->own_share));
     json_object_set_new(energy, "own_share_interval", interval(&device->own_share_interval));
     json_object_set_new(energy, "quantisation_interval", interval(&device->quantisation_interval));
     json_object_set_new(energy, "divergence_interval", interval(&device->divergence_interval));
@@ -113,11 +108,11 @@ static json_t *energy(const struct nd_explained_device *device)
 
 static void add_fault(json_t *row, const struct nd_explained_fault *fault)
 {
-    json_object_set_new(row, "text", cli_text(fault->text));
+    json_object_set_new(row, "text", nd_tree_text(fault->text));
     json_object_set_new(row, "channel",
                         fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
-    json_object_set_new(row, "amount", real(fault->amount));
-    json_object_set_new(row, "explained_fraction", real(fault->explained));
+    json_object_set_new(row, "amount", nd_tree_real(fault->amount));
+    json_object_set_new(row, "explained_fraction", nd_tree_real(fault->explained));
     json_object_set_new(row, "rival", text_or_null(fault->rival));
 }
 
@@ -126,16 +121,16 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
 {
     const struct nd_explained_unit *unit = &device->units[step];
     const struct nd_explained_fault *fault = &unit->fault;
-    json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "unit", cli_text(e->steps[step].name), "op_type",
-                            cli_text(e->steps[step].op_types), "unexplained", (json_int_t)unit->n_unexplained,
-                            "kind", text_or_null(fault->kind));
+    json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "unit", nd_tree_text(e->steps[step].name), "op_type",
+                            nd_tree_text(e->steps[step].op_types), "unexplained",
+                            (json_int_t)unit->n_unexplained, "kind", text_or_null(fault->kind));
     if (row == NULL)
         return NULL;
     json_object_set_new(row, "evidence", text_or_null(unit->evidence));
     json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
     json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));
-    json_object_set_new(row, "harm", real(unit->harm));
+    json_object_set_new(row, "harm", nd_tree_real(unit->harm));
     if (fault->kind != NULL)
         add_fault(row, fault);
     return row;
@@ -146,8 +141,8 @@ static json_t *findings_json(const struct nd_explanation *e, const struct nd_exp
     json_t *list = json_array();
     for (size_t i = 0; i < device->n_findings; i++) {
         const struct nd_explained_fault *fault = &device->findings[i].fault;
-        json_t *row = json_pack("{s:o, s:s}", "edge", cli_text(e->steps[device->findings[i].step].name), "kind",
-                                fault->kind);
+        json_t *row = json_pack("{s:o, s:s}", "edge", nd_tree_text(e->steps[device->findings[i].step].name),
+                                "kind", fault->kind);
         if (row != NULL)
             add_fault(row, fault);
         json_array_append_new(list, row);
@@ -166,45 +161,58 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
     for (size_t i = 0; i < device->n_faulty; i++)
         json_array_append_new(faulty, faulty_json(e, device, device->faulty[i]));
     for (size_t i = 0; i < device->n_sources; i++)
-        json_array_append_new(sources, cli_text(e->steps[device->sources[i]].name));
+        json_array_append_new(sources, nd_tree_text(e->steps[device->sources[i]].name));
     for (size_t s = 0; s < e->n_steps; s++)
         json_array_append_new(units, unit_json(e, s, &device->units[s]));
     json_t *observer = device->observer.n_samples == 0
                            ? json_null()
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
                                        "changed", (json_int_t)device->observer.n_changed);
-    return json_pack(
-        "{s:s, s:o, s:I, s:s?, s:b, s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:o}",
-        "difference", nd_verdict_name(device->verdict), "unexplained", unexplained, "follow",
-        (json_int_t)device->n_follow, "expected_arithmetic", device->expected, "is_refuted", device->is_refuted,
-        "same_as",
-        (json_int_t)device->same_as, "observer", observer, "uri", cli_text(device->uri), "chipset",
-        cli_text(device->chipset), "capture", cli_text(device->capture), "verdict",
-        nd_health_name(device->health), "failure",
-        device->failure != NULL ? cli_text(device->failure) : json_null(), "program",
-        text_or_null(device->program), "programs", programs, "losses", explain_losses_json(e, device),
-        "findings", findings_json(e, device), "faulty", faulty, "sources", sources, "energy", energy(device),
-        "execution", explain_execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
-        "not_examined", (json_int_t)device->n_not_examined, "units", units);
+    return json_pack("{s:s, s:o, s:I, s:s?, s:b, s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, "
+                     "s:o, s:o, s:o, s:I, s:I, s:o}",
+                     "difference", nd_verdict_name(device->verdict), "unexplained", unexplained, "follow",
+                     (json_int_t)device->n_follow, "expected_arithmetic", device->expected, "is_refuted",
+                     device->is_refuted, "same_as", (json_int_t)device->same_as, "observer", observer, "uri",
+                     nd_tree_text(device->uri), "chipset", nd_tree_text(device->chipset), "capture",
+                     nd_tree_text(device->capture), "verdict", nd_health_name(device->health), "failure",
+                     device->failure != NULL ? nd_tree_text(device->failure) : json_null(), "program",
+                     text_or_null(device->program), "programs", programs, "losses",
+                     nd_explain_losses_json(e, device), "findings", findings_json(e, device), "faulty", faulty,
+                     "sources", sources, "energy", energy(device), "execution",
+                     nd_explain_execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
+                     "not_examined", (json_int_t)device->n_not_examined, "units", units);
 }
 
 static json_t *vote_json(const struct nd_explained_vote *vote)
 {
     return json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", vote->is_known, "why_not",
                      text_or_null(vote->why_not), "lineages", (json_int_t)vote->n_lineages, "split_share",
-                     real(vote->split_share), "margin", real(vote->margin), "common_divergence",
-                     real(vote->common_divergence));
+                     nd_tree_real(vote->split_share), "margin", nd_tree_real(vote->margin), "common_divergence",
+                     nd_tree_real(vote->common_divergence));
 }
 
-json_t *explain_json(const struct nd_explanation *e)
+static json_t *explanation_json(const struct nd_explanation *e)
 {
     json_t *devices = json_array();
     for (size_t d = 0; d < e->n_devices; d++)
         json_array_append_new(devices, device_json(e, &e->devices[d]));
     return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "verdict",
-                     nd_health_name(e->health), "difference", nd_verdict_name(e->verdict), "model", cli_text(e->model), "model_sha256", e->model_sha256,
-                     "float_model", e->float_model != NULL ? cli_text(e->float_model) : json_null(), "probe",
-                     e->probe != NULL ? cli_text(e->probe) : json_null(), "samples", (json_int_t)e->n_samples,
-                     "harm_samples", (json_int_t)e->n_harm_samples, "vote", vote_json(&e->vote), "differences",
-                     explain_differences_json(e), "devices", devices);
+                     nd_health_name(e->health), "difference", nd_verdict_name(e->verdict), "model",
+                     nd_tree_text(e->model), "model_sha256", e->model_sha256, "float_model",
+                     e->float_model != NULL ? nd_tree_text(e->float_model) : json_null(), "probe",
+                     e->probe != NULL ? nd_tree_text(e->probe) : json_null(), "samples",
+                     (json_int_t)e->n_samples, "harm_samples", (json_int_t)e->n_harm_samples, "vote",
+                     vote_json(&e->vote), "differences", nd_explain_differences_json(e), "devices", devices);
+}
+
+enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation, const char *identification,
+                                          char **out, struct nd_error *err)
+{
+    json_t *tree = explanation_json(explanation);
+    if (identification != NULL && tree != NULL &&
+        json_object_set_new(tree, "identification", json_loads(identification, 0, NULL)) != 0) {
+        json_decref(tree);
+        tree = NULL;
+    }
+    return nd_tree_end(tree, out, err);
 }

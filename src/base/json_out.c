@@ -174,6 +174,10 @@ void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree)
     const char *name;
     const json_t *item;
     size_t i;
+    if (tree == NULL) { /* it could not be made */
+        json->out->failed = true;
+        return;
+    }
     switch (json_typeof(tree)) {
     case JSON_OBJECT:
         nd_json_open(json, key, '{');

@@ -45,7 +45,7 @@ void nd_json_index(struct nd_json *json, const char *key, size_t index);
 /* A list of texts. */
 void nd_json_texts(struct nd_json *json, const char *key, const char *const *texts, size_t n);
 
-/* A tree of jansson's. */
+/* A tree of jansson's; NULL is one for which there was no memory, and there is none for the text then. */
 void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree);
 
 /* The tree as text with a final newline, in new memory; NULL when memory is out. */

@@ -1,9 +1,9 @@
 /* A qualification while it is made: what is captured, what was found, what it comes to. Its files only:
- * qualify.c is the order of events, qualify_plan.c what is to be captured, qualify_capture.c what of it is
- * there, qualify_run.c captures the rest, qualify_fallback.c says what fell back, qualify_judge.c and
- * qualify_value.c hold every gate against every device, qualify_accuracy.c tells accuracies, qualify_explain.c
- * causes, qualify_suggest.c the tightest policy, qualify_result.c all of it as JSON, which
- * qualified.c reads. */
+ * qualify.c is the order of events, qualify_plan.c and qualify_cells.c what is to be captured,
+ * qualify_capture.c what of it is there, qualify_run.c captures the rest, qualify_fallback.c says what fell
+ * back, qualify_judge*.c and qualify_value.c hold every gate against every device, qualify_accuracy.c tells
+ * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_result.c all of it as
+ * JSON, which qualified.c reads. */
 #ifndef ND_JUDGE_QUALIFY_H
 #define ND_JUDGE_QUALIFY_H
 
@@ -102,6 +102,12 @@ bool nd_qualify_has_same_inputs(const struct nd_model *a, const struct nd_model 
 
 /* The cell that `to` of a rule means for a model; SIZE_MAX: none. */
 size_t nd_qualify_find_cell(const struct nd_qualify_model *model, size_t n_devices, const char *to);
+
+/* ---- qualify_cells.c ---- */
+
+/* Fills the cells of a model. */
+enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct nd_qualify_model *model,
+                                     struct nd_error *err);
 
 /* ---- qualify_prepared.c ---- */
 

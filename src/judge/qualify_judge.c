@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "judge/qualify.h"
+#include "judge/judging.h"
 
 const char *nd_case_verdict_name(enum nd_case_verdict verdict)
 {
@@ -36,23 +36,13 @@ enum nd_case_verdict nd_case_verdict_of_answer(enum nd_answer_kind kind)
     return verdicts[kind];
 }
 
-/* What is judged, and where it stands. */
-struct judging {
-    const struct nd_qualification *q;
-    const struct nd_qualify_model *model;
-    const struct nd_qualify_cell *cell; /* of the device */
-    size_t device, rule;
-    const struct nd_policy_rule *gate;
-    struct nd_case *out;
-};
-
-static void conclude(struct nd_case *out, enum nd_case_verdict verdict)
+void nd_judging_conclude(struct nd_case *out, enum nd_case_verdict verdict)
 {
     out->verdict = nd_case_verdict_worse(out->verdict, verdict);
 }
 
-static bool governs(const struct judging *j, const struct nd_scope_edge *edge,
-                    const struct nd_scope_probe *probe)
+bool nd_judging_governs(const struct nd_judging *j, const struct nd_scope_edge *edge,
+                        const struct nd_scope_probe *probe)
 {
     const struct nd_policy_cell cell = {
         .model = j->model->campaign->name, .device = j->cell->label, .edge = edge, .probe = probe};
@@ -62,17 +52,17 @@ static bool governs(const struct judging *j, const struct nd_scope_edge *edge,
     return nd_policy_governs(&j->q->campaign.policy, j->rule, &cell);
 }
 
-static bool outranks(enum nd_case_verdict verdict, const struct nd_case *out)
+bool nd_judging_outranks(enum nd_case_verdict verdict, const struct nd_case *out)
 {
     return nd_case_verdict_worse(out->verdict, verdict) != out->verdict;
 }
 
-static void note_not_comparable(struct nd_case *out, const char *edge, const char *why)
+void nd_judging_note_not_comparable(struct nd_case *out, const char *edge, const char *why)
 {
-    if (outranks(ND_CASE_NOT_COMPARABLE, out))
+    if (nd_judging_outranks(ND_CASE_NOT_COMPARABLE, out))
         snprintf(out->message, sizeof out->message, "%s%s%s%s", edge != NULL ? "'" : "",
                  edge != NULL ? edge : "", edge != NULL ? "': " : "", why);
-    conclude(out, ND_CASE_NOT_COMPARABLE);
+    nd_judging_conclude(out, ND_CASE_NOT_COMPARABLE);
 }
 
 /* ---- edges ---- */
@@ -83,7 +73,7 @@ static bool is_minimum(enum nd_policy_gate gate)
 }
 
 /* NaN passes nothing. */
-static void note_value(struct judging *j, const char *edge, const char *probe, double value)
+static void note_value(struct nd_judging *j, const char *edge, const char *probe, double value)
 {
     struct nd_case *out = j->out;
     enum nd_policy_gate gate = j->gate->gate;
@@ -100,7 +90,7 @@ static void note_value(struct judging *j, const char *edge, const char *probe, d
     out->n_cells++;
     out->n_failing += !passes;
     if (!passes)
-        conclude(out, ND_CASE_FAILED);
+        nd_judging_conclude(out, ND_CASE_FAILED);
 }
 
 static size_t find_edge(const struct nd_comparison *c, const char *name)
@@ -119,7 +109,7 @@ static size_t find_probe(const struct nd_comparison *c, const char *name)
     return p;
 }
 
-static void judge_agreement(struct judging *j, const struct nd_comparison *c, size_t test, size_t edge,
+static void judge_agreement(struct nd_judging *j, const struct nd_comparison *c, size_t test, size_t edge,
                             size_t probe, const char *edge_name)
 {
     for (size_t i = 0; i < c->n_top1; i++) {
@@ -132,21 +122,22 @@ static void judge_agreement(struct judging *j, const struct nd_comparison *c, si
         j->out->n_samples = row->pairs[test - 1].n_samples;
         return;
     }
-    note_not_comparable(j->out, edge_name, "it has no classes to agree on");
+    nd_judging_note_not_comparable(j->out, edge_name, "it has no classes to agree on");
 }
 
-static void judge_edge(struct judging *j, const struct nd_comparison *c, size_t test,
+static void judge_edge(struct nd_judging *j, const struct nd_comparison *c, size_t test,
                        const struct nd_scope_edge *edge, const struct nd_scope_probe *probe)
 {
     size_t e = find_edge(c, edge->name), p = find_probe(c, probe->name);
     if (e == c->n_edges || p == c->n_probes) {
-        note_not_comparable(j->out, edge->name, "there is no capture of it");
+        nd_judging_note_not_comparable(j->out, edge->name, "there is no capture of it");
         return;
     }
     const struct nd_compared_edge *compared = &c->edges[e];
     const struct nd_compared_part *part = &compared->pairs[test - 1].probes[p];
     if (part->coverage != ND_COVERAGE_FULL) {
-        note_not_comparable(j->out, edge->name, part->reason != NULL ? part->reason : "it is not there");
+        nd_judging_note_not_comparable(j->out, edge->name,
+                                       part->reason != NULL ? part->reason : "it is not there");
         return;
     }
     if (j->gate->gate == ND_POLICY_AGREEMENT) {
@@ -162,10 +153,10 @@ static void judge_edge(struct judging *j, const struct nd_comparison *c, size_t 
     if (found.is_known)
         note_value(j, edge->name, probe->name, found.value);
     else
-        note_not_comparable(j->out, edge->name, found.why_not);
+        nd_judging_note_not_comparable(j->out, edge->name, found.why_not);
 }
 
-static void tell_edges(const struct judging *j)
+static void tell_edges(const struct nd_judging *j)
 {
     struct nd_case *out = j->out;
     char value[32], bound[32];
@@ -189,186 +180,27 @@ static void tell_edges(const struct judging *j)
                  out->n_failing == 0 ? "" : bound, out->edge, out->probe, out->n_failing, out->n_cells);
 }
 
-static void judge_edges(struct judging *j)
+static void judge_edges(struct nd_judging *j)
 {
     const struct nd_qualify_model *model = j->model;
     size_t ref = nd_qualify_find_cell(model, j->q->n_devices, j->gate->to);
     const struct nd_qualify_comparison *found = ref != SIZE_MAX ? nd_qualify_find_comparison(model, ref) : NULL;
     for (size_t e = 0; e < model->n_edges; e++)
         for (size_t p = 0; p < model->n_probes; p++) {
-            if (!governs(j, &model->edges[e], &model->scope_probes[p]))
+            if (!nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
                 continue;
             j->out->applies = true;
             if (found == NULL || found->comparison == NULL) {
                 char why[300];
                 snprintf(why, sizeof why, "nothing to compare with: %s",
                          found != NULL ? found->why_not : "the reference is not there");
-                note_not_comparable(j->out, NULL, why);
+                nd_judging_note_not_comparable(j->out, NULL, why);
                 return;
             }
             judge_edge(j, found->comparison, found->devices[j->device], &model->edges[e],
                        &model->scope_probes[p]);
         }
     tell_edges(j);
-}
-
-/* ---- accuracy ---- */
-
-static const int64_t *reference_classes(const struct judging *j, const struct nd_accuracy_study *study)
-{
-    if (strcmp(j->gate->to, ND_REFERENCE_FLOAT) == 0)
-        return study->reference;
-    if (strcmp(j->gate->to, ND_REFERENCE_QUANTISED) == 0)
-        return study->quantised;
-    return nd_accuracy_study_classes(study, nd_qualify_find_cell(j->model, j->q->n_devices, j->gate->to));
-}
-
-/* "4 282". */
-static char *grouped(uint64_t n, char out[static 32])
-{
-    char digits[24];
-    int n_digits = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n), at = 0;
-    for (int i = 0; i < n_digits; i++) {
-        if (i > 0 && (n_digits - i) % 3 == 0)
-            out[at++] = ' ';
-        out[at++] = digits[i];
-    }
-    out[at] = '\0';
-    return out;
-}
-
-static void tell_answer(const struct judging *j, const struct nd_paired *table, const struct nd_answer *answer)
-{
-    struct nd_case *out = j->out;
-    char needed[32], given[32], end[120];
-    double total = (double)answer->n_samples;
-    snprintf(end, sizeof end, "%s", nd_answer_name(ND_QUESTION_NONINFERIOR, answer->kind));
-    if (answer->kind == ND_ANSWER_INCONCLUSIVE)
-        snprintf(end, sizeof end, "inconclusive: %s samples needed, %s given",
-                 grouped(answer->n_needed, needed), grouped(answer->n_samples, given));
-    snprintf(
-        out->message, sizeof out->message,
-        "%.2f%% -> %.2f%%, right to wrong %llu, wrong to right %llu, %.6g %% interval %+.2f .. %+.2f points; "
-        "%s",
-        100 * (double)(table->both_right + table->ref_only) / total,
-        100 * (double)(table->both_right + table->test_only) / total, (unsigned long long)table->ref_only,
-        (unsigned long long)table->test_only, 100 * answer->confidence, 100 * answer->interval.low,
-        100 * answer->interval.high, end);
-}
-
-static void judge_study(struct judging *j, const struct nd_accuracy_study *study)
-{
-    const int64_t *ref = reference_classes(j, study), *test = nd_accuracy_study_classes(study, j->device);
-    struct nd_case *out = j->out;
-    if (ref == NULL || test == NULL) {
-        note_not_comparable(out, study->edge, "the reference or the device has no classes there");
-        return;
-    }
-    const struct nd_question question = {.kind = ND_QUESTION_NONINFERIOR,
-                                         .margin = j->gate->margin,
-                                         .alpha = 1 - j->gate->confidence,
-                                         .power = j->gate->power};
-    struct nd_paired table;
-    struct nd_answer answer;
-    uint64_t n_changed_wrong;
-    nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
-    nd_paired_ask(&table, &question, &answer);
-    enum nd_case_verdict verdict = nd_case_verdict_of_answer(answer.kind);
-    bool is_worst = out->n_cells == 0 || outranks(verdict, out) ||
-                    (verdict == out->verdict && 0 - answer.difference > out->value);
-    out->n_cells++;
-    out->n_failing += answer.kind == ND_ANSWER_NO;
-    if (is_worst && outranks(ND_CASE_NOT_COMPARABLE, out)) {
-        out->value = 0 - answer.difference;
-        out->edge = study->edge;
-        out->probe = study->probe;
-        out->n_samples = answer.n_samples;
-        out->n_needed = answer.n_needed;
-        tell_answer(j, &table, &answer);
-    }
-    conclude(out, verdict);
-}
-
-static void judge_accuracy(struct judging *j)
-{
-    const struct nd_qualify_model *model = j->model;
-    j->out->bound = j->gate->margin;
-    for (size_t e = 0; e < model->n_edges; e++)
-        for (size_t p = 0; p < model->n_probes; p++) {
-            if (!governs(j, &model->edges[e], &model->scope_probes[p]))
-                continue;
-            size_t s = 0;
-            j->out->applies = true;
-            while (s < model->n_studies && (strcmp(model->studies[s].edge, model->edges[e].name) != 0 ||
-                                            strcmp(model->studies[s].probe, model->scope_probes[p].name) != 0))
-                s++;
-            if (s < model->n_studies)
-                judge_study(j, &model->studies[s]);
-            else
-                note_not_comparable(j->out, model->edges[e].name, "it has no classes");
-        }
-}
-
-/* ---- target tensors ---- */
-
-static void tell_target(const struct judging *j, const struct nd_estimate *before,
-                        const struct nd_estimate *after, const struct nd_interval *worse, uint64_t n_samples)
-{
-    const char *unit = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0 ? " dB" : "";
-    snprintf(j->out->message, sizeof j->out->message,
-             "%s %.6g%s -> %.6g%s at '%s' with '%s', worse by %.6g%s, %.6g %% interval %+.6g .. %+.6g%s%s",
-             j->gate->metric, before->value, unit, after->value, unit, j->out->edge, j->out->probe,
-             j->out->value, unit, 100 * (2 * j->gate->confidence - 1), worse->low, worse->high, unit,
-             n_samples < 2 ? "; one sample says nothing" : "");
-}
-
-/* One-sided, as accuracy-drop: proven not to be worse by more than max, proven to be, or neither. */
-static void judge_one_target(struct judging *j, const struct nd_qualify_target *target)
-{
-    struct nd_case *out = j->out;
-    struct nd_target_comparison c;
-    size_t ref = nd_qualify_find_cell(j->model, j->q->n_devices, j->gate->to);
-    if (!nd_qualify_compare_target(target, ref, j->device, 2 * j->gate->confidence - 1, &c)) {
-        note_not_comparable(out, target->edge, "the reference or the device has no values there");
-        return;
-    }
-    bool is_sqnr = strcmp(j->gate->metric, ND_METRIC_SQNR) == 0;
-    const struct nd_estimate *change = is_sqnr ? &c.difference.sqnr_db : &c.difference.mean_error;
-    double worse = is_sqnr ? 0 - change->value : change->value;
-    const struct nd_interval interval =
-        is_sqnr ? (struct nd_interval){0 - change->interval.high, 0 - change->interval.low} : change->interval;
-    enum nd_case_verdict verdict = interval.high <= j->gate->max ? ND_CASE_PASSED
-                                   : interval.low > j->gate->max ? ND_CASE_FAILED
-                                                                 : ND_CASE_INCONCLUSIVE;
-    bool is_worst = out->n_cells == 0 || outranks(verdict, out) ||
-                    (verdict == out->verdict && (isnan(worse) || worse > out->value));
-    out->n_cells++;
-    out->n_failing += verdict == ND_CASE_FAILED;
-    if (is_worst && outranks(ND_CASE_NOT_COMPARABLE, out)) {
-        out->value = worse;
-        out->edge = target->edge;
-        out->probe = target->probe;
-        out->n_samples = target->n_samples;
-        tell_target(j, is_sqnr ? &c.ref.sqnr_db : &c.ref.mean_error,
-                    is_sqnr ? &c.test.sqnr_db : &c.test.mean_error, &interval, target->n_samples);
-    }
-    conclude(out, verdict);
-}
-
-static void judge_target(struct judging *j)
-{
-    const struct nd_qualify_model *model = j->model;
-    j->out->bound = j->gate->max;
-    for (size_t e = 0; e < model->n_edges; e++)
-        for (size_t p = 0; p < model->n_probes; p++) {
-            if (!governs(j, &model->edges[e], &model->scope_probes[p]))
-                continue;
-            j->out->applies = true;
-            for (size_t i = 0; i < model->n_targets; i++)
-                if (strcmp(model->targets[i].edge, model->edges[e].name) == 0 &&
-                    strcmp(model->targets[i].probe, model->scope_probes[p].name) == 0)
-                    judge_one_target(j, &model->targets[i]);
-        }
 }
 
 /* ---- what is no edge ---- */
@@ -388,12 +220,12 @@ double nd_latency_cv(const struct nd_capture_probe *probe)
     return n >= 2 && mean > 0 ? sqrt(sum / (double)(n - 1)) / mean : NAN;
 }
 
-static void judge_latency(struct judging *j)
+static void judge_latency(struct nd_judging *j)
 {
     struct nd_case *out = j->out;
     out->bound = j->gate->fail;
     for (size_t p = 0; p < j->model->n_probes; p++) {
-        if (!governs(j, NULL, &j->model->scope_probes[p]))
+        if (!nd_judging_governs(j, NULL, &j->model->scope_probes[p]))
             continue;
         out->applies = true;
         size_t at = nd_capture_find_probe(j->cell->capture, j->model->scope_probes[p].name);
@@ -401,7 +233,7 @@ static void judge_latency(struct judging *j)
         if (isnan(cv)) {
             snprintf(out->message, sizeof out->message, "fewer than 2 runs of '%s' were timed",
                      j->model->scope_probes[p].name);
-            conclude(out, ND_CASE_INCONCLUSIVE);
+            nd_judging_conclude(out, ND_CASE_INCONCLUSIVE);
             out->n_needed = 2;
             continue;
         }
@@ -411,20 +243,20 @@ static void judge_latency(struct judging *j)
         }
         out->n_cells++;
         out->n_failing += cv > j->gate->fail;
-        conclude(out, cv > j->gate->fail   ? ND_CASE_FAILED
-                      : cv > j->gate->warn ? ND_CASE_WARNED
-                                           : ND_CASE_PASSED);
+        nd_judging_conclude(out, cv > j->gate->fail   ? ND_CASE_FAILED
+                                 : cv > j->gate->warn ? ND_CASE_WARNED
+                                                      : ND_CASE_PASSED);
     }
     if (out->n_cells > 0 && out->verdict != ND_CASE_INCONCLUSIVE)
         snprintf(out->message, sizeof out->message, "latency varies by %.3g %% with '%s'", 100 * out->value,
                  out->probe);
 }
 
-static void judge_fallback(struct judging *j)
+static void judge_fallback(struct nd_judging *j)
 {
     struct nd_case *out = j->out;
     struct nd_fallback found;
-    if (!governs(j, NULL, NULL))
+    if (!nd_judging_governs(j, NULL, NULL))
         return;
     out->applies = true;
     nd_qualify_find_fallback(j->cell, &j->gate->allow, &found);
@@ -437,12 +269,12 @@ static void judge_fallback(struct judging *j)
     else
         snprintf(out->message, sizeof out->message, "node '%s' (%s) runs on the CPU; %zu of %zu nodes do",
                  found.first->name, found.first->op_type, out->n_failing, out->n_cells);
-    conclude(out, out->n_failing > 0 ? ND_CASE_FAILED : ND_CASE_PASSED);
+    nd_judging_conclude(out, out->n_failing > 0 ? ND_CASE_FAILED : ND_CASE_PASSED);
 }
 
-static void judge_finalize(struct judging *j)
+static void judge_finalize(struct nd_judging *j)
 {
-    if (!governs(j, NULL, NULL))
+    if (!nd_judging_governs(j, NULL, NULL))
         return;
     j->out->applies = true;
     snprintf(j->out->message, sizeof j->out->message, "complete");
@@ -451,13 +283,13 @@ static void judge_finalize(struct judging *j)
 /* ---- all of it ---- */
 
 /* Whether the rule is about the device at all, though nothing of it was captured. */
-static bool applies_to_failed(const struct judging *j)
+static bool applies_to_failed(const struct nd_judging *j)
 {
     const struct nd_qualify_model *model = j->model;
     bool has_edges = nd_policy_has_edges(j->gate->gate), has_probes = nd_policy_has_probes(j->gate->gate);
     for (size_t e = 0; e < (has_edges ? model->n_edges : 1); e++)
         for (size_t p = 0; p < (has_probes ? model->n_probes : 1); p++)
-            if (governs(j, &model->edges[e], &model->scope_probes[p]))
+            if (nd_judging_governs(j, &model->edges[e], &model->scope_probes[p]))
                 return true;
     return false;
 }
@@ -466,13 +298,13 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
                       size_t rule, struct nd_case *out)
 {
     *out = (struct nd_case){.value = NAN, .bound = NAN};
-    struct judging j = {.q = q,
-                        .model = model,
-                        .cell = &model->cells[device],
-                        .device = device,
-                        .rule = rule,
-                        .gate = &q->campaign.policy.rules[rule],
-                        .out = out};
+    struct nd_judging j = {.q = q,
+                           .model = model,
+                           .cell = &model->cells[device],
+                           .device = device,
+                           .rule = rule,
+                           .gate = &q->campaign.policy.rules[rule],
+                           .out = out};
     if (j.cell->failure != NULL) {
         out->applies = applies_to_failed(&j);
         out->verdict = ND_CASE_DEVICE_FAILED;
@@ -488,11 +320,11 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
                  model->cells[ref].broken);
         return;
     }
-    static void (*const judges[ND_POLICY_N_GATES])(struct judging *) = {
+    static void (*const judges[ND_POLICY_N_GATES])(struct nd_judging *) = {
         [ND_POLICY_BIT_EQUAL] = judge_edges,   [ND_POLICY_LSB] = judge_edges,
         [ND_POLICY_SHARE] = judge_edges,       [ND_POLICY_ULP] = judge_edges,
         [ND_POLICY_SQNR] = judge_edges,        [ND_POLICY_AGREEMENT] = judge_edges,
-        [ND_POLICY_TARGET] = judge_target,     [ND_POLICY_ACCURACY] = judge_accuracy,
+        [ND_POLICY_TARGET] = nd_judge_target,  [ND_POLICY_ACCURACY] = nd_judge_accuracy,
         [ND_POLICY_LATENCY] = judge_latency,   [ND_POLICY_FALLBACK] = judge_fallback,
         [ND_POLICY_FINALIZE] = judge_finalize,
     };
@@ -501,7 +333,7 @@ void nd_qualify_judge(const struct nd_qualification *q, const struct nd_qualify_
     bool has_nothing = nd_policy_has_edges(j.gate->gate) && out->n_cells == 0 && out->verdict == ND_CASE_PASSED;
     out->applies = out->applies && !has_nothing;
     if (out->applies && nd_policy_has_expired(j.gate, q->today)) {
-        conclude(out, ND_CASE_FAILED);
+        nd_judging_conclude(out, ND_CASE_FAILED);
         snprintf(out->message, sizeof out->message, "the loosening ended on %s (owner %s: %s)", j.gate->until,
                  j.gate->owner, j.gate->reason);
     }

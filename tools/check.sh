@@ -2,7 +2,7 @@
 # Checks of the code itself, beside its tests. Usage: tools/check.sh [NAME ...]   default: all of them
 #   layers     a folder of src/ includes only folders before it; the commands include public headers only
 #   headers    every public header compiles alone, in C and C++
-#   symbols    the library exports nothing but nd_ names
+#   symbols    the library exports what the public headers declare, and breaks no program (tools/abi)
 #   agent      the agent, also that for 64-bit Arm Linux, needs nothing but the C library
 #   android    the agent compiles for Android and calls nothing that Android's C library has not
 #   clang      everything compiles without a warning under clang
@@ -48,7 +48,7 @@ check_headers() {
 
 check_symbols() {
     tools/build >/dev/null
-    ! nm -D --defined-only build/src/libnpudiff.so | awk '{print $3}' | grep -v '^nd_'
+    tools/abi
 }
 
 check_agent() {

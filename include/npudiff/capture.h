@@ -59,7 +59,8 @@ struct nd_capture_node {
     int64_t subgraph; /* equal numbers (from 1): given to the provider together; 0 when unknown */
 };
 
-/* What one line of a stored log says (npudiff/logs.h); texts are "", and code 0, where it does not say it. */
+/* What one line of a stored log says (npudiff/logs.h). Texts that the line does not state are "", and code is
+ * 0. */
 struct nd_capture_finding {
     char *kind;     /* "fallback", "preparation", ... */
     char *severity; /* "note", "warning", "failure" */
@@ -154,12 +155,12 @@ ND_PUBLIC enum nd_status nd_capture_read_outputs(const struct nd_capture *captur
 ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t probe, size_t edge,
                                                 size_t sample, size_t repeat, void *buf, struct nd_error *err);
 
-/* From here on nd_capture_read_verified, nd_capture_read_repeat_verified and nd_capture_check_content take this
- * capture as it is, and check nothing. */
+/* Switches checks off: from now on nd_capture_read_verified, nd_capture_read_repeat_verified and
+ * nd_capture_check_content do not check this capture. */
 ND_PUBLIC void nd_capture_trust(struct nd_capture *capture);
 
-/* The same two for whoever concludes something from the values: a sample that does not have the digest that the
- * capture states is ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST). */
+/* Like nd_capture_read_outputs and nd_capture_read_repeat, but every sample is checked: one that does not have
+ * the digest that the capture states is ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST). */
 ND_PUBLIC enum nd_status nd_capture_read_verified(const struct nd_capture *capture, size_t probe, size_t edge,
                                                   size_t first, size_t n, void *buf, struct nd_error *err);
 ND_PUBLIC enum nd_status nd_capture_read_repeat_verified(const struct nd_capture *capture, size_t probe,

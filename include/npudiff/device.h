@@ -84,12 +84,12 @@ struct nd_runtime_list {
     struct nd_runtime_info *items; /* by version, newest first */
 };
 
-/* What is installed under $NPUDIFF_RUNTIMES (default ${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes), and what
- * could be. */
+/* Lists the runtimes that are installed under $NPUDIFF_RUNTIMES (default
+ * ${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes), and those that are known but not installed. */
 ND_PUBLIC enum nd_status nd_runtimes_list(struct nd_runtime_list *out, struct nd_error *err);
 ND_PUBLIC void nd_runtimes_deinit(struct nd_runtime_list *list);
 
-/* How nd_runtimes_add goes about it. */
+/* Options of nd_runtimes_add. */
 struct nd_runtime_adding {
     size_t struct_size; /* sizeof(struct nd_runtime_adding) */
     const char *id;     /* NULL: from the versions, "qairt-2.51.0", "ort-1.31.1", "qnn-2.51.0" */
@@ -119,7 +119,7 @@ ND_PUBLIC enum nd_status nd_runtimes_add(const char *const *sources, size_t n_so
 ND_PUBLIC enum nd_status nd_runtimes_remove(const char *id, const char *abi, char **removed,
                                             struct nd_error *err);
 
-/* How nd_runtimes_check goes about it. */
+/* Options of nd_runtimes_check. */
 struct nd_runtime_checking {
     size_t struct_size; /* sizeof(struct nd_runtime_checking) */
     const char *agent;  /* as nd_capture_options.agent */
@@ -202,12 +202,12 @@ struct nd_device {
     char **option_values;
 };
 
-/* Does not ask another machine; whether it can be used is seen on capturing, and is a failed capture where it
- * cannot. Only "adb:", the one phone there is, asks adb which that is. ND_E_DEVICE_UNKNOWN: no such kind,
- * chipset or option (the message lists those there are), no phone or several for "adb:" (lists them),
- * references on another machine, "adb:*" (nd_device_expand makes devices of it); ND_E_TRANSPORT_TOOL: no adb or
- * ssh here; ND_E_DEVICE_PROFILE: an emulated device that is described wrongly (whether a model has what it
- * names is found on capturing); ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the
+/* Reads a URI. It does not contact another machine: a machine that cannot be used gives a failed capture later.
+ * Only "adb:", which means the one phone that is attached, asks adb for its serial. ND_E_DEVICE_UNKNOWN: no
+ * such kind, chipset or option (the message lists those there are), no phone or several for "adb:" (lists
+ * them), references on another machine, "adb:*" (nd_device_expand makes devices of it); ND_E_TRANSPORT_TOOL: no
+ * adb or ssh here; ND_E_DEVICE_PROFILE: an emulated device that is described wrongly (whether a model has what
+ * it names is found on capturing); ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the
  * command that installs it; for another machine only an id that no ABI has is an error). The caller frees *out
  * with nd_device_deinit, on success only. Thread safe. */
 ND_PUBLIC enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err);
@@ -253,7 +253,7 @@ ND_PUBLIC enum nd_status nd_probes_for_model_any(const struct nd_model *model, c
 
 /* ---- capturing ---- */
 
-/* Where a capture is; called by the thread that runs it, every 50 ms or so. */
+/* How far a capture has got. The thread that runs the capture reports it about every 50 ms. */
 struct nd_capture_progress {
     const char *device; /* label */
     const char *stage;  /* "load", "session", "placement", "run", "write"; on another machine "connect", "push",
@@ -279,7 +279,7 @@ struct nd_capture_options {
     int log_severity;     /* 0 verbose ... 4 fatal */
     double time_limit_s;  /* for the whole capture; 0: none */
     double stall_limit_s; /* without any progress; 0: none */
-    double link_limit_s;  /* how long a device whose link is lost is waited for; 0: not at all */
+    double link_limit_s;  /* how long to wait for a device whose connection is lost; 0: not at all */
     bool resume;          /* go on where a run on another machine was interrupted; with `replace` a
                              capture that holds more samples than this run comes to is not replaced */
     bool clean_device;    /* leave nothing on another machine, not even what a next run would need */
@@ -301,7 +301,7 @@ static inline void nd_capture_options_init(struct nd_capture_options *options)
     nd_capture_options_init_sized(options, sizeof *options);
 }
 
-/* How it ended, as stored in the capture as well. */
+/* How a capture ended. The capture file states the same. */
 struct nd_capture_outcome {
     bool has_failed;
     bool is_partial; /* failed, but a later run with options.resume can go on behind its samples */

@@ -66,11 +66,12 @@ struct nd_encodings;
  * The caller destroys *out. */
 ND_PUBLIC enum nd_status nd_encodings_read(const char *path, struct nd_encodings **out, struct nd_error *err);
 
-/* Those of a quantised model: its edges, and the constants that it dequantises. */
+/* Makes encodings of a quantised model: of its edges, and of the constants that it dequantises. */
 ND_PUBLIC enum nd_status nd_encodings_of_model(const struct nd_model *model, struct nd_encodings **out,
                                                struct nd_error *err);
 
-/* Empty ones, to add edges to: where they come from ("capture") and from which file. */
+/* Makes an empty set of encodings, to which edges can be added. source says where they come from ("capture"),
+ * path from which file. */
 ND_PUBLIC enum nd_status nd_encodings_create(const char *path, const char *source, struct nd_encodings **out,
                                              struct nd_error *err);
 
@@ -145,7 +146,8 @@ struct nd_encodings_diff {
     struct nd_encoding_difference *items; /* in the order of ref, then what only test has */
 };
 
-/* rtol >= 0: of ref's scale. 0 demands the same float32. An encoding that is not handled on either side is
+/* Compares two sets of encodings tensor by tensor. Scales count as the same when they differ by at most rtol
+ * (>= 0) times ref's scale; 0 demands the same float32. An encoding that is not handled on either side is
  * different unless both sides say the same. */
 ND_PUBLIC enum nd_status nd_encodings_compare(const struct nd_encodings *ref, const struct nd_encodings *test,
                                               double rtol, struct nd_encodings_diff *out, struct nd_error *err);

@@ -163,7 +163,7 @@ enum {
     ND_LATENCY_MAX_CHANGES = 16,
 };
 
-/* As n_warm_up: find out. */
+/* A value of n_warm_up: find out how many runs that are. */
 #define ND_LATENCY_DETECT SIZE_MAX
 
 enum nd_latency_verdict {
@@ -206,7 +206,7 @@ struct nd_latency_change {
     double p; /* for no change, corrected for all places where it could be and for autocorrelation; at most 1 */
 };
 
-/* What the slow runs were told by. */
+/* How the slow runs were recognised. */
 enum nd_latency_slow { ND_SLOW_NONE, ND_SLOW_MODE, ND_SLOW_REGIME, ND_SLOW_TAIL };
 
 enum nd_latency_join_state {

@@ -251,8 +251,8 @@ struct nd_explained_unit {
     uint64_t n_codes;
     struct nd_explained_part local, inherited, total;
     uint64_t n_violations; /* elements where total is not local + inherited: none */
-    /* Programs (docs/science/theory.md#programs: half-even, floor, double:8 ...) that give all of its codes; of a
-     * unit whose values leave nothing to round, all do. */
+    /* Programs (docs/science/theory.md#programs: half-even, floor, double:8 ...) that give all of its codes; of
+     * a unit whose values leave nothing to round, all do. */
     size_t n_programs;
     char **programs; /* with those of units (htp-v73...) where the device has one */
     char *program;   /* what the device does in such units, or NULL: not known */
@@ -333,7 +333,7 @@ struct nd_explained_device {
     struct nd_explained_execution execution; /* of the whole run */
 };
 
-/* What tells the programs of two devices apart. Texts are static. */
+/* A way in which the arithmetic of two devices differs. Texts are static. */
 struct nd_explained_reason {
     const char *name;     /* "zero-point", "multiplier-bits", "half-granule", "bias", "product-rounding" */
     const char *texts[2]; /* what each does: "keeps 10 bits of the multiplier" */

@@ -66,7 +66,8 @@ struct nd_import_chipset {
     int soc_model;
 };
 
-/* Zeroed but for struct_size, format, paths and output is complete. Everything is borrowed for the call. */
+/* A struct that is zero except for struct_size, format, paths and output is complete. Everything is borrowed
+ * for the call. */
 struct nd_import_options {
     size_t struct_size; /* sizeof(struct nd_import_options) */
     const char *format; /* name of a row of an nd_import_format */
@@ -131,7 +132,7 @@ ND_PUBLIC enum nd_status nd_import(const struct nd_import_options *options, stru
                                    struct nd_error *err);
 ND_PUBLIC void nd_import_result_deinit(struct nd_import_result *result);
 
-/* Zeroed but for struct_size is complete. */
+/* A struct that is zero except for struct_size is complete. */
 struct nd_export_options {
     size_t struct_size;
     const char *probe; /* which probe; NULL: the only one */

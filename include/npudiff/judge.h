@@ -1,24 +1,23 @@
 /* Judging captures against what was accepted before: the store of accepted captures, triage of captures
  * from the field, and campaigns that qualify models on devices against a policy.
  *
- * What is found is a struct; npudiff/report.h writes it as JSON and as text.
+ * Results are structs. npudiff/report.h writes them as JSON and as text, as the commands `golden`, `triage` and
+ * `qualify` do.
  *
  * Example:
  *
- *     static int check(const char *folder, const char *capture)
+ *     static int check(const struct nd_golden *store, const char *capture)
  *     {
- *         struct nd_golden *store = NULL;
+ *         struct nd_golden_check found;
  *         struct nd_error err;
- *         struct nd_golden_check found = {.exit_code = ND_EXIT_TROUBLE};
- *         if (nd_golden_open(folder, false, &store, &err) != ND_OK ||
- *             nd_golden_check(store, capture, false, &found, &err) != ND_OK) {
+ *         if (nd_golden_check(store, capture, false, &found, &err) != ND_OK) {
  *             fprintf(stderr, "%s\n", err.message);
- *         } else {
- *             puts(found.verdict);
- *             nd_golden_check_deinit(&found);
+ *             return ND_EXIT_TROUBLE;
  *         }
- *         nd_golden_close(&store);
- *         return (int)found.exit_code;
+ *         printf("%s: %s\n", capture, found.verdict);
+ *         int exit_code = (int)found.exit_code;
+ *         nd_golden_check_deinit(&found);
+ *         return exit_code;
  *     }
  *
  * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs

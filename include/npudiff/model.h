@@ -76,7 +76,7 @@ ND_PUBLIC enum nd_status nd_model_load(const char *path, struct nd_model **out, 
 /* Frees the model and sets *model to NULL; NULL in *model is accepted. */
 ND_PUBLIC void nd_model_destroy(struct nd_model **model);
 
-/* As it was given to nd_model_load. Borrowed. */
+/* The path that was given to nd_model_load. Borrowed. */
 ND_PUBLIC const char *nd_model_path(const struct nd_model *model);
 
 /* SHA-256 (hexadecimal) of the file; with external data, of "<sha of file>\n" and then "<location> <sha>\n" of

@@ -48,7 +48,7 @@ static inline void nd_prepare_options_init(struct nd_prepare_options *options)
     nd_prepare_options_init_sized(options, sizeof *options);
 }
 
-/* What came of it. Texts are cut to fit. */
+/* What nd_prepare made. Texts are cut to fit. */
 struct nd_prepared_summary {
     char graph[256]; /* QNN's name of the graph */
     char sdk[64];    /* build that made the context: "2.51.0.260929181845" */

@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-/* How far what is wanted has got; called before every session. */
+/* How far the reduction has got; reported before every session. */
 struct nd_reduce_progress {
     const char *step; /* "whole model", "reference", "units", "operators", "confirm" */
     size_t n_sessions;

@@ -1,4 +1,5 @@
-/* Writing a comparison, or the result of a campaign, for people and for programs.
+/* Writing what was found (comparisons, latencies, checks against accepted captures, campaigns) for people and
+ * for programs.
  *
  * The functions return text and never print. They only read what they are given.
  *

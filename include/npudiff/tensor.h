@@ -37,8 +37,8 @@ extern "C" {
 /* Element types, numbered as ONNX's TensorProto.DataType and ONNX Runtime's ONNXTensorElementDataType.
  *
  * Here and in captures every element takes whole bytes: a uint4 is a byte of 0..15, an int4 a byte of -8..7
- * (sign extended). ONNX and ONNX Runtime pack two of them to a byte; who meets such data unpacks it or refuses
- * it. */
+ * (sign extended). ONNX and ONNX Runtime pack two of them to a byte; code that reads such data unpacks it or
+ * refuses it. */
 enum nd_dtype {
     ND_DTYPE_NONE = 0,
     ND_DTYPE_F32 = 1,

@@ -18,11 +18,12 @@ class BuildHook(BuildHookInterface):
     def initialize(self, version, build_data):
         if version == "editable":
             return # the command of the build folder is used: set NPUDIFF
-        work = pathlib.Path(self.directory).resolve() / "meson"
-        build, installed = work / "build", work / "installed"
+        # One folder for all calls: pip asks for the metadata first, and gets it from a whole build.
+        build = SOURCE / "build-wheel"
+        installed = build / "installed"
         if not (build / "build.ninja").exists():
             rpath = "-Dc_link_args=-Wl,-rpath,$ORIGIN/../lib"
-            subprocess.run(["meson", "setup", build, SOURCE, "--buildtype=release", "-Dtests=false", "--prefix=/",
+            subprocess.run(["meson", "setup", build, SOURCE, "--buildtype=release", "-Dtests=disabled", "--prefix=/",
                             "--libdir=lib", rpath], check=True)
         subprocess.run(["ninja", "-C", build, *os.environ.get("NPUDIFF_NINJA_ARGS", "").split()], check=True)
         shutil.rmtree(installed, ignore_errors=True)

@@ -4,6 +4,7 @@
 Usage: test_library.py [NAME ...]   BUILD, in the environment, is the build folder."""
 import importlib.machinery
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -154,6 +155,17 @@ class Versions(Scratch):
         self.assertTrue(symbols.startswith(f"{soname} {package} "))
         nodes = set(abi.symbols(BUILD / "src" / "libnpudiff.so")[0].values())
         self.assertEqual(set(re.findall(r"\(symver\)(\S+)", symbols)), nodes)
+
+
+class Options(Scratch):
+    def test_packages_give_options_that_the_build_has(self):
+        rows = json.loads(run("meson", "introspect", "--buildoptions", BUILD))
+        options = {row["name"]: row for row in rows}
+        for path in ("debian/rules", "python/hatch_build.py", "tools/build_agent"):
+            for name, value in re.findall(r"-D(\w+)=([\w.-]*)", (ROOT / path).read_text()):
+                self.assertIn(name, options, path)
+                choices = {"boolean": ["true", "false"]}.get(options[name]["type"], options[name].get("choices"))
+                self.assertTrue(choices is None or value in choices, f"{path}: -D{name}={value}: {choices}")
 
 
 class Installed(Scratch):

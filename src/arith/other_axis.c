@@ -18,8 +18,8 @@ static bool has_channels(const struct nd_exact_unit *unit)
     if (!is_product || call->n_inputs <= WEIGHTS || call->n_inputs > MOST_INPUTS || call->out_quant->n != 1)
         return false;
     const struct nd_linear_input *weights = &call->inputs[WEIGHTS];
-    return unit->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT && weights->values != NULL && weights->quant != NULL &&
-           weights->quant->n > 1;
+    return unit->origins[WEIGHTS] == ND_EXACT_FROM_CONSTANT && weights->values != NULL &&
+           weights->quant != NULL && weights->quant->n > 1;
 }
 
 /* The first other axis of the same length; -1: none. */
@@ -34,7 +34,8 @@ static int find_axis(const struct nd_linear_input *weights, int *own)
 }
 
 /* All inputs as real numbers, the weights by the other axis. */
-static enum nd_status make_reals(const struct nd_linear_call *call, struct nd_array *reals, size_t *n, struct nd_error *err)
+static enum nd_status make_reals(const struct nd_linear_call *call, struct nd_array *reals, size_t *n,
+                                 struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (*n = 0; *n < call->n_inputs && status == ND_OK; (*n)++)
@@ -43,7 +44,8 @@ static enum nd_status make_reals(const struct nd_linear_call *call, struct nd_ar
     return status;
 }
 
-static void round_reals(const struct nd_exact_unit *unit, const struct nd_program *usual, struct nd_array *codes)
+static void round_reals(const struct nd_exact_unit *unit, const struct nd_program *usual,
+                        struct nd_array *codes)
 {
     const struct nd_linear_call *call = unit->call;
     double low, high, scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
@@ -55,8 +57,8 @@ static void round_reals(const struct nd_exact_unit *unit, const struct nd_progra
     }
 }
 
-enum nd_status nd_unit_other_axis(const struct nd_exact_unit *unit, const struct nd_program *usual, struct nd_array *codes,
-                                  int *own, int *other, struct nd_error *err)
+enum nd_status nd_unit_other_axis(const struct nd_exact_unit *unit, const struct nd_program *usual,
+                                  struct nd_array *codes, int *own, int *other, struct nd_error *err)
 {
     struct nd_array reals[MOST_INPUTS] = {{.n = 0}};
     const struct nd_array *pointers[MOST_INPUTS] = {NULL};

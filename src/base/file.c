@@ -104,8 +104,8 @@ static enum nd_status write_and_sync(int fd, const char *path, const void *data,
     return status;
 }
 
-/* A new file beside path, under a name that no other writer has. Another thread, or a process of another machine
- * or container with the same number, may be writing the same file. */
+/* A new file beside path, under a name that no other writer has. Another thread, or a process of another
+ * machine or container with the same number, may be writing the same file. */
 static enum nd_status create_temporary(const char *path, char **name, int *fd, struct nd_error *err)
 {
     for (int i = 0; i < MAX_TEMPORARIES; i++) {

@@ -9,8 +9,8 @@ enum { ND_NUMBER_BYTES = 32 };
 /* As "%.*g" in the C locale. */
 char *nd_format_digits(double value, int digits, char buf[static ND_NUMBER_BYTES]);
 
-/* The shortest text that reads back to the same double, and as a real number: it has a '.' or an exponent. value
- * must be finite. */
+/* The shortest text that reads back to the same double, and as a real number: it has a '.' or an exponent.
+ * value must be finite. */
 char *nd_format_real(double value, char buf[static ND_NUMBER_BYTES]);
 
 /* A copy of text with every control character and every broken UTF-8 byte replaced by '?', so that a name from

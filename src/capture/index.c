@@ -240,8 +240,7 @@ static enum nd_status open_readable(const char *path, struct nd_index *index, st
 
 static enum nd_status fill(const char *path, struct nd_index *index, struct nd_error *err)
 {
-    struct nd_reading reading = {
-        .path = path, .file_bytes = index->file_bytes, .damaged = ND_E_CAPTURE_FORMAT};
+    struct nd_reading reading = {.path = path, .file_bytes = index->file_bytes, .damaged = ND_E_CAPTURE_FORMAT};
     enum nd_status status = nd_reading_begin(&reading, build, index, err);
     if (status != ND_OK)
         return status;

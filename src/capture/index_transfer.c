@@ -72,8 +72,7 @@ static enum nd_status send_object(const struct nd_index_object *object, struct n
     return status;
 }
 
-enum nd_status nd_index_send(const struct nd_index *index, struct nd_reading_child *child,
-                             struct nd_error *err)
+enum nd_status nd_index_send(const struct nd_index *index, struct nd_reading_child *child, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < index->n_objects; i++)

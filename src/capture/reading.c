@@ -147,8 +147,7 @@ static enum nd_status check_time(const struct nd_reading *reading, struct nd_err
                    "'%s' is damaged, or too slow to read: libhdf5 was stopped at the limit of %.3g s%s for a "
                    "file of %llu bytes",
                    reading->path, is_busy ? limit_s : limit_s * clock_per_cpu,
-                   is_busy ? " of processor time" : "",
-                   (unsigned long long)reading->file_bytes);
+                   is_busy ? " of processor time" : "", (unsigned long long)reading->file_bytes);
 }
 
 /* Until the pipe has something, or the other end of it is closed. */

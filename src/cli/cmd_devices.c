@@ -57,8 +57,9 @@ static json_t *phone_rows(struct nd_error *err)
 
 static void print_phones(const json_t *phones, const struct nd_error *trouble)
 {
-    static const struct nd_report_column columns[] = {{"device", "PHONE"}, {"model", "MODEL"},   {"soc", "CHIPSET"},
-                                                {"state", "STATE"},  {"reason", "REASON"}, {NULL, NULL}};
+    static const struct nd_report_column columns[] = {{"device", "PHONE"},  {"model", "MODEL"},
+                                                      {"soc", "CHIPSET"},   {"state", "STATE"},
+                                                      {"reason", "REASON"}, {NULL, NULL}};
     printf("\n");
     if (phones == NULL)
         printf("not available: %s\n", trouble->message);
@@ -70,14 +71,15 @@ static void print_phones(const json_t *phones, const struct nd_error *trouble)
 
 static void print_tables(const json_t *root, const struct nd_error *phone_trouble, const char *missing)
 {
-    static const struct nd_report_column syntax_columns[] = {{"device", "DEVICE"}, {"runs", "RUNS"}, {NULL, NULL}};
+    static const struct nd_report_column syntax_columns[] = {
+        {"device", "DEVICE"}, {"runs", "RUNS"}, {NULL, NULL}};
     static const struct nd_report_column chipset_columns[] = {{"device", "SIMULATED CHIPSET"},
-                                                        {"sm", "SM"},
-                                                        {"soc_model", "SOC_MODEL"},
-                                                        {"arch", "ARCH"},
-                                                        {"marketing", "MARKETING"},
-                                                        {"available", "AVAILABLE"},
-                                                        {NULL, NULL}};
+                                                              {"sm", "SM"},
+                                                              {"soc_model", "SOC_MODEL"},
+                                                              {"arch", "ARCH"},
+                                                              {"marketing", "MARKETING"},
+                                                              {"available", "AVAILABLE"},
+                                                              {NULL, NULL}};
     cli_print_table(json_object_get(root, "syntaxes"), syntax_columns);
     printf("\n");
     cli_print_table(json_object_get(root, "chipsets"), chipset_columns);

@@ -85,8 +85,8 @@ static int list_model(const struct values *values, const char *path)
         json_array_append_new(rows, edge_row(nd_model_edge(model, i)));
     nd_model_destroy(&model);
     static const struct nd_report_column columns[] = {{"edge", "EDGE"},     {"op_types", "OPERATORS"},
-                                                {"type", "TYPE"},     {"quantisation", "QUANTISATION"},
-                                                {"tensor", "TENSOR"}, {NULL, NULL}};
+                                                      {"type", "TYPE"},     {"quantisation", "QUANTISATION"},
+                                                      {"tensor", "TENSOR"}, {NULL, NULL}};
     return cli_print_rows("edges", rows, columns, values->json);
 }
 

@@ -72,13 +72,13 @@ static json_t *list_row(const struct nd_runtime_info *info)
 static int run_list(const struct values *values)
 {
     static const struct nd_report_column columns[] = {{"runtime", "RUNTIME"},
-                                                {"abi", "ABI"},
-                                                {"onnxruntime", "ONNXRUNTIME"},
-                                                {"onnxruntime_qnn", "ONNXRUNTIME-QNN"},
-                                                {"use", "FOR"},
-                                                {"archs", "HEXAGON"},
-                                                {"state", "STATE"},
-                                                {NULL, NULL}};
+                                                      {"abi", "ABI"},
+                                                      {"onnxruntime", "ONNXRUNTIME"},
+                                                      {"onnxruntime_qnn", "ONNXRUNTIME-QNN"},
+                                                      {"use", "FOR"},
+                                                      {"archs", "HEXAGON"},
+                                                      {"state", "STATE"},
+                                                      {NULL, NULL}};
     struct nd_error err = {0};
     struct nd_runtime_list list;
     if (nd_runtimes_list(&list, &err) != ND_OK)

@@ -45,8 +45,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         exit_code = cli_worse(exit_code, verify_one(operands[i], rows));
     }
     static const struct nd_report_column columns[] = {{"capture", "CAPTURE"}, {"verdict", "VERDICT"},
-                                                {"tensors", "TENSORS"}, {"wrong", "WRONG"},
-                                                {"problem", "PROBLEM"}, {NULL, NULL}};
+                                                      {"tensors", "TENSORS"}, {"wrong", "WRONG"},
+                                                      {"problem", "PROBLEM"}, {NULL, NULL}};
     if (values->quiet) {
         json_decref(rows);
         return exit_code;

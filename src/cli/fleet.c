@@ -183,8 +183,8 @@ static int tell(const struct cli_fleet *fleet)
         exit_code = cli_worse(exit_code, code);
     }
     static const struct nd_report_column here[] = {{"device", "DEVICE"},   {"status", "STATUS"},
-                                             {"samples", "SAMPLES"}, {"bytes", "BYTES"},
-                                             {"capture", "CAPTURE"}, {NULL, NULL}};
+                                                   {"samples", "SAMPLES"}, {"bytes", "BYTES"},
+                                                   {"capture", "CAPTURE"}, {NULL, NULL}};
     static const struct nd_report_column elsewhere[] = {
         {"device", "DEVICE"},   {"machine", "MACHINE"}, {"chipset", "CHIPSET"}, {"status", "STATUS"},
         {"samples", "SAMPLES"}, {"bytes", "BYTES"},     {"capture", "CAPTURE"}, {NULL, NULL}};

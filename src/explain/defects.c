@@ -8,8 +8,8 @@
 
 /* Measured by tools/score_healthy on random networks, QAIRT 2.51.0 of the simulator; chips are wrong alike, but
  * for a convolution of seed 1018, which is on gen1 only. Convolutions: seeds 1018, 1020, 1021, 2003, 2029,
- * 2031, 3031; Softmax: one of 3000 to 3059, and 7710; the others: the study after these. What to do follows from the
- * condition, and was not measured. */
+ * 2031, 3031; Softmax: one of 3000 to 3059, and 7710; the others: the study after these. What to do follows
+ * from the condition, and was not measured. */
 static const struct nd_known_defect defects[] = {
     {.condition = ND_UNIT_DEPTHWISE_1X1,
      .sdk = "2.51.0",

@@ -102,11 +102,12 @@ static void lend_spread(struct fallback *f, size_t device)
     }
 }
 
-/* A fault says nothing of where a layer ran: a wrong scale or a permutation is off everywhere. Nor does an error that no
- * rounding makes, whether it has a name or not. */
+/* A fault says nothing of where a layer ran: a wrong scale or a permutation is off everywhere. Nor does an
+ * error that no rounding makes, whether it has a name or not. */
 static bool is_spoilt(const struct fallback *f, size_t device, size_t step)
 {
-    /* LSB of 8 and of 16 bits; chosen: 4 bits of the 8 or 16 are lost, which no HTP operator was seen to do alone. */
+    /* LSB of 8 and of 16 bits; chosen: 4 bits of the 8 or 16 are lost, which no HTP operator was seen to do
+     * alone. */
     static const double most = 16, most_wide = 4096;
     const struct nd_explained_unit *unit = &f->job->out->devices[device].units[step];
     bool is_place = unit->fault.kind == nd_fault_name(ND_FAULT_FALLBACK) ||
@@ -163,20 +164,22 @@ static struct siblings find_siblings(const struct fallback *f, size_t device, si
     return siblings;
 }
 
-/* A layer whose codes follow known arithmetic in another way, fused with its neighbour for instance, is no witness
- * against the NPU. */
+/* A layer whose codes follow known arithmetic in another way, fused with its neighbour for instance, is no
+ * witness against the NPU. */
 static bool follows_otherwise(const struct nd_explained_unit *unit)
 {
-    return unit->state == ND_LAYER_FOLLOWS && unit->why_follows != NULL && strcmp(unit->why_follows, "exact") != 0;
+    return unit->state == ND_LAYER_FOLLOWS && unit->why_follows != NULL &&
+           strcmp(unit->why_follows, "exact") != 0;
 }
 
-/* Codes; chosen, as in accuse.c. Of 180 healthy networks (seeds 5000 to 5179) 16 layers of gen3 had 2 to 19 codes apart from the
- * program, all of them exact. */
+/* Codes; chosen, as in accuse.c. Of 180 healthy networks (seeds 5000 to 5179) 16 layers of gen3 had 2 to 19
+ * codes apart from the program, all of them exact. */
 enum { FEWEST_AGAINST = 20 };
 
 /* Where the device has a program of whole units: the codes of the unit on which that and exact rounding differ.
- * *is_told stays false where there are none, or where they are neither's. A handful of codes that are exact tells nothing: a
- * fused layer may be exact by chance. Then the other weight, which is of the same codes, tells nothing either. */
+ * *is_told stays false where there are none, or where they are neither's. A handful of codes that are exact
+ * tells nothing: a fused layer may be exact by chance. Then the other weight, which is of the same codes, tells
+ * nothing either. */
 static enum nd_status judge_by_program(struct fallback *f, size_t device, size_t step, bool *is_told,
                                        struct nd_error *err)
 {
@@ -192,8 +195,8 @@ static enum nd_status judge_by_program(struct fallback *f, size_t device, size_t
     if (weight == 0)
         return ND_OK;
     *is_told = true;
-    if (weight < 0 && (units->apart[program] < FEWEST_AGAINST ||
-                       follows_otherwise(&job->out->devices[device].units[step])))
+    if (weight < 0 &&
+        (units->apart[program] < FEWEST_AGAINST || follows_otherwise(&job->out->devices[device].units[step])))
         return ND_OK;
     f->values[at(f, device, step)] = weight;
     const char *name = nd_unit_programs(&n_programs)[program].name;
@@ -243,11 +246,11 @@ static enum nd_status judge_floats(struct fallback *f, size_t device, size_t ste
 {
     enum { FEWEST = 24 };
     /* A runtime may hand what the CPU computed through a piece of the NPU's that only moves it: in one of five
-     * units next to one it did (measured: docs/science/fallback.md). So being on the grid says little, and being
-     * off it much. */
+     * units next to one it did (measured: docs/science/fallback.md). So being on the grid says little, and
+     * being off it much. */
     static const double passed_on = 0.2, off_on_npu = 0.002, rounded_off = 0.02;
-    /* Shares of the floats on the grid: at most the first is off it, the second or more is on it, anything between is
-     * neither; chosen. */
+    /* Shares of the floats on the grid: at most the first is off it, the second or more is on it, anything
+     * between is neither; chosen. */
     static const double off_grid = 0.5, on_grid = 0.98;
     const struct nd_fallback_floats *floats = &f->floats[at(f, device, step)];
     struct nd_explained_execution *execution = execution_of(f, device, step);

@@ -8,8 +8,8 @@
 
 /* Of a CPU that computes in floats: codes next to a tie that fall the other way, by the width of the codes. */
 static const double plain_off[2] = {2e-5, 1e-3};
-/* Of one that does not; and the chance that a code that no float arithmetic gives comes from one that does. The model of
- * docs/science/fallback.md. */
+/* Of one that does not; and the chance that a code that no float arithmetic gives comes from one that does. The
+ * model of docs/science/fallback.md. */
 static const double other_off = 0.1, far_on_cpu = 1e-6;
 /* Share of units that may be off by any share of their codes, more than others of their kind; chosen. */
 static const double by_anything = 0.1;

@@ -29,9 +29,9 @@ struct look {
 
 struct examination {
     struct nd_explain_job *job;
-    struct look *looks;           /* [n_devices][n_steps] */
-    struct nd_float_look *floats; /* [n_steps] the reference's, of edges without codes */
-    size_t n_samples, sample;     /* of the reference; the one at hand */
+    struct look *looks;                  /* [n_devices][n_steps] */
+    struct nd_float_look *floats;        /* [n_steps] the reference's, of edges without codes */
+    size_t n_samples, sample;            /* of the reference; the one at hand */
     struct nd_values_history *histories; /* [n_devices] */
 };
 
@@ -377,7 +377,8 @@ static enum nd_status say_values(const struct examination *x, size_t device, siz
     enum nd_status status = nd_look_at_values(&values, &found, err);
     if (status != ND_OK)
         return status;
-    for (size_t k = nd_values_skip_inherited(&x->histories[device], &found); k < found.n && status == ND_OK; k++)
+    for (size_t k = nd_values_skip_inherited(&x->histories[device], &found); k < found.n && status == ND_OK;
+         k++)
         if (!has_grid || !is_grid(found.items[k].kind))
             status = add(x, device, step, &found.items[k], NULL, err);
     return status;

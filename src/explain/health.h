@@ -11,31 +11,33 @@
 #include "explain/doctor/doctor.h"
 #include "explain/internal.h"
 
-/* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the errors
- * of nd_capture_read_repeat. */
+/* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the
+ * errors of nd_capture_read_repeat. */
 enum nd_status nd_explain_settle_layers(struct nd_explain_job *job, struct nd_error *err);
 
 /* Whether the layer has no explanation so far, or its arithmetic is known and is not followed. */
 bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step);
 
-/* By what layers are ranked: what their local error does to the outputs or, where that is not measured, its size. */
+/* By what layers are ranked: what their local error does to the outputs or, where that is not measured, its
+ * size. */
 double nd_explain_badness(const struct nd_explained_unit *unit);
 
 /* How far a layer's values lie from what is expected of them, over the samples that were looked at. */
 struct nd_explain_error_size {
-    size_t n;         /* values */
-    size_t n_wrong;   /* of them, not as expected */
-    size_t n_beyond;  /* of these, further off than unknown arithmetic may be (nd_explain_allowance) */
-    size_t n_past;    /* of these, further off than inputs that were not rounded, nor clipped, could bring them; 0 where
-                         that was not measured */
-    double max;       /* LSB */
-    double energy;    /* variance of the error, LSB^2 */
-    double signal;    /* variance of what is expected, LSB^2 */
-    double correlation; /* of the values and what is expected, about their means; 0 where one of them is constant */
+    size_t n;        /* values */
+    size_t n_wrong;  /* of them, not as expected */
+    size_t n_beyond; /* of these, further off than unknown arithmetic may be (nd_explain_allowance) */
+    size_t n_past; /* of these, further off than inputs that were not rounded, nor clipped, could bring them; 0
+                      where that was not measured */
+    double max;    /* LSB */
+    double energy; /* variance of the error, LSB^2 */
+    double signal; /* variance of what is expected, LSB^2 */
+    double correlation; /* of the values and what is expected, about their means; 0 where one of them is
+                           constant */
 };
 
-/* By how many LSB arithmetic that nobody knows may move a value of the layer: 0 where the arithmetic of the device is
- * known to be complete. */
+/* By how many LSB arithmetic that nobody knows may move a value of the layer: 0 where the arithmetic of the
+ * device is known to be complete. */
 double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step);
 
 /* Values that must be off for anything to be said of the size of an error; chosen. */
@@ -46,11 +48,13 @@ enum { ND_EXPLAIN_FEWEST_GROSS = 16 };
 bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
                             const struct nd_explain_error_size *size);
 
-/* The layer follows known arithmetic after all: why is static, text is copied and may be NULL. ND_ERR_MEMORY. */
+/* The layer follows known arithmetic after all: why is static, text is copied and may be NULL. ND_ERR_MEMORY.
+ */
 enum nd_status nd_explain_follow(struct nd_explained_unit *unit, const char *why, const char *text,
                                  struct nd_error *err);
 
-/* ties.c: which rule gives every value of a layer that follows known arithmetic but for ties: tie_rule and n_ties. */
+/* ties.c: which rule gives every value of a layer that follows known arithmetic but for ties: tie_rule and
+ * n_ties. */
 void nd_explain_find_tie_rule(const struct nd_explain_tally *tally, struct nd_explained_unit *unit);
 
 /* Decides what may be said of a layer that was looked at: state, why_follows, fault and evidence of its unit.
@@ -59,12 +63,12 @@ enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device
                                  const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
                                  struct nd_error *err);
 
-/* labels.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero point; and those that
- * cannot be examined and are one code throughout. ND_ERR_MEMORY. */
+/* labels.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero point; and
+ * those that cannot be examined and are one code throughout. ND_ERR_MEMORY. */
 enum nd_status nd_explain_accuse_labels(struct nd_explain_job *job, size_t device, struct nd_error *err);
 
-/* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their units' evidence.
- * ND_ERR_MEMORY. */
+/* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their units'
+ * evidence. ND_ERR_MEMORY. */
 enum nd_status nd_explain_find_health(struct nd_explain_job *job, struct nd_error *err);
 
 #endif

@@ -16,7 +16,8 @@ struct reader {
     double *first, *other;
 };
 
-static enum nd_status read_run(const struct reader *r, size_t sample, size_t repeat, double *to, struct nd_error *err)
+static enum nd_status read_run(const struct reader *r, size_t sample, size_t repeat, double *to,
+                               struct nd_error *err)
 {
     enum nd_status status =
         repeat == 0

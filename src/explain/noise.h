@@ -11,8 +11,8 @@ struct nd_explain_noise {
     double share;     /* of the values of these runs, those that differ from the first run's */
 };
 
-/* From the runs that the capture stores of the step; where it stores none that differ, from digests alone, is_any is true
- * and n_repeats is 0. ND_ERR_MEMORY, and the errors of reading a capture. */
+/* From the runs that the capture stores of the step; where it stores none that differ, from digests alone,
+ * is_any is true and n_repeats is 0. ND_ERR_MEMORY, and the errors of reading a capture. */
 enum nd_status nd_explain_measure_noise(const struct nd_explain_job *job, size_t device, size_t step,
                                         struct nd_explain_noise *out, struct nd_error *err);
 

@@ -1,9 +1,10 @@
-/* Which rule a layer follows where the exact value lies half way between two codes. The rules for ties differ on ties alone:
- * where one of them gives every value of the layer and half to even does not, all that differs lies on ties. */
+/* Which rule a layer follows where the exact value lies half way between two codes. The rules for ties differ
+ * on ties alone: where one of them gives every value of the layer and half to even does not, all that differs
+ * lies on ties. */
 #include "explain/health.h"
 
-/* Values that differ from half to even. Formula: next to a tie arithmetic in floats falls either way, so that n ties follow one of
- * three rules by chance with probability 3 / 2^n; below 10^-3 from here on. */
+/* Values that differ from half to even. Formula: next to a tie arithmetic in floats falls either way, so that n
+ * ties follow one of three rules by chance with probability 3 / 2^n; below 10^-3 from here on. */
 enum { FEWEST_TIES = 12 };
 
 /* Where no value of one sign lies on a tie two rules are the same. */

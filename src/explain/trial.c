@@ -140,7 +140,8 @@ static enum nd_status run_others(struct nd_explain_trial *trial, const struct nd
     for (size_t i = 0; i < nd_unit_n_inputs(unit) && a->gated[unit->edge] != SIZE_MAX && status == ND_OK; i++) {
         if (unit->input_edges[i] != a->gated[unit->edge] || fused->is_covered[p])
             continue;
-        status = nd_unit_run_gated(unit, i, a->is_hard[unit->edge], &fused->codes[p], &fused->is_covered[p], &why);
+        status =
+            nd_unit_run_gated(unit, i, a->is_hard[unit->edge], &fused->codes[p], &fused->is_covered[p], &why);
         status = settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
     }
     struct nd_unit_encodings encodings = {.output = NULL};

@@ -171,8 +171,8 @@ static bool is_of(size_t program, enum nd_explain_expectation expectation)
     return program < n && programs[program].arch == (expectation == ND_EXPECT_V69 ? ND_HTP_V69 : ND_HTP_V73);
 }
 
-/* Of the programs of one architecture the one that most units follow; SIZE_MAX where no unit follows any, and two
- * or more of those that it covers speak against it: their values are plainly those of something else. */
+/* Of the programs of one architecture the one that most units follow; SIZE_MAX where no unit follows any, and
+ * two or more of those that it covers speak against it: their values are plainly those of something else. */
 static size_t choose_of(const struct nd_explain_habit *habits, size_t n,
                         enum nd_explain_expectation expectation, bool *is_refuted)
 {

@@ -45,7 +45,7 @@ struct nd_explain_trial {
     size_t n_edges;
     struct nd_explain_made others[ND_N_ALTERNATIVES];   /* of the unit at hand */
     struct nd_unit_memory *memory;                      /* of the sample at hand */
-    const struct nd_known_defect *known_defect;                           /* of the unit at hand; NULL: none */
+    const struct nd_known_defect *known_defect;         /* of the unit at hand; NULL: none */
     size_t edge;                                        /* SIZE_MAX: of none */
     struct nd_array made[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* not there where is_covered is false or alike less */
     size_t alike[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* the first program that makes the same of such units */

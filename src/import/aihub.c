@@ -85,10 +85,9 @@ static enum nd_status receive_sample(struct receiver *r, struct nd_error *err)
     void *data = NULL;
     char *name = NULL, *what = NULL;
     enum nd_status status = nd_reading_take(&r->reading, &sent, sizeof sent, err);
-    if (status == ND_OK && (sent.shape.rank < 0 || sent.shape.rank >= ND_MAX_RANK ||
-                            nd_dtype_size_bytes(sent.dtype) == 0 ||
-                            nd_shape_size_bytes(&sent.shape, sent.dtype, &n_bytes, NULL) != ND_OK ||
-                            n_bytes != sent.n_bytes))
+    if (status == ND_OK &&
+        (sent.shape.rank < 0 || sent.shape.rank >= ND_MAX_RANK || nd_dtype_size_bytes(sent.dtype) == 0 ||
+         nd_shape_size_bytes(&sent.shape, sent.dtype, &n_bytes, NULL) != ND_OK || n_bytes != sent.n_bytes))
         status = nd_reading_fail(&r->reading, err);
     if (status == ND_OK)
         status = nd_reading_take_text(&r->reading, sent.name_bytes, &name, err);

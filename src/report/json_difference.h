@@ -2,8 +2,8 @@
 #ifndef ND_REPORT_JSON_DIFFERENCE_H
 #define ND_REPORT_JSON_DIFFERENCE_H
 
-#include "npudiff/compare.h"
 #include "base/json_out.h"
+#include "npudiff/compare.h"
 
 /* Of a pair or of one of its probes, into the object that is open. */
 void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparison,

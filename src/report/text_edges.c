@@ -91,7 +91,8 @@ static bool is_equal_everywhere(const struct nd_comparison *c, const struct nd_c
         bool has_failed =
             c->devices[t].status == ND_CAPTURE_FAILED || c->devices[0].status == ND_CAPTURE_FAILED;
         bool is_excused = has_failed && (total->coverage == ND_COVERAGE_PART || c->devices[t].class_id < 0);
-        if (total->difference.n_samples_differing > 0 || total->difference.n_dequantised > 0 || (total->coverage != ND_COVERAGE_FULL && !is_excused))
+        if (total->difference.n_samples_differing > 0 || total->difference.n_dequantised > 0 ||
+            (total->coverage != ND_COVERAGE_FULL && !is_excused))
             return false;
     }
     return true;
@@ -240,10 +241,11 @@ static void put_dequantised(const struct nd_text_report *report)
         n += is_equal;
     }
     if (n > 0)
-        nd_strbuf_printf(report->out,
-                         "codes against floats: %zu edge%s equal after dequantisation (rounding moves a float by "
-                         "%s LSB at most)\n",
-                         n, n == 1 ? " is" : "s are", nd_format_short(most, number));
+        nd_strbuf_printf(
+            report->out,
+            "codes against floats: %zu edge%s equal after dequantisation (rounding moves a float by "
+            "%s LSB at most)\n",
+            n, n == 1 ? " is" : "s are", nd_format_short(most, number));
 }
 
 void nd_text_edges(const struct nd_text_report *report)

@@ -169,7 +169,8 @@ static void put_matrix(const struct nd_text_report *report, const struct nd_comp
         from += n;
     }
     if (is_marked)
-        nd_strbuf_puts(report->out, "  *  leaves out samples or values: NaN, infinite, or missing on one side\n");
+        nd_strbuf_puts(report->out,
+                       "  *  leaves out samples or values: NaN, infinite, or missing on one side\n");
     report->out->failed = report->out->failed || title.failed;
     nd_strbuf_deinit(&title);
 }

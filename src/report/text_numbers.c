@@ -17,11 +17,12 @@ static void look(struct found *found, const struct nd_difference *d, bool is_ref
     if (!d->has_values)
         return;
     if (numbers->is_known)
-        here = (struct found){.n_nan = is_ref ? numbers->n_ref_nan : numbers->n_test_nan,
-                              .n_elems = numbers->n_elems,
-                              .n_samples_nan = is_ref ? numbers->n_samples_ref_nan : numbers->n_samples_test_nan,
-                              .n_samples = numbers->n_samples,
-                              .is_whole = true};
+        here =
+            (struct found){.n_nan = is_ref ? numbers->n_ref_nan : numbers->n_test_nan,
+                           .n_elems = numbers->n_elems,
+                           .n_samples_nan = is_ref ? numbers->n_samples_ref_nan : numbers->n_samples_test_nan,
+                           .n_samples = numbers->n_samples,
+                           .is_whole = true};
     if (here.n_nan > 0 && here.n_elems > found->n_elems)
         *found = here;
 }
@@ -101,12 +102,13 @@ static void put_broken(const struct nd_text_report *report)
         return;
     const struct nd_top1 *row = &c->top1[c->broken_top1];
     struct nd_strbuf line = {0};
-    nd_strbuf_printf(&line,
-                     "THE REFERENCE IS BROKEN: every capture, '%s' too, is right no more often than by chance at "
-                     "'%s' with probe '%s': '%s' in %zu of %zu samples, chance is 1 of %zu. That captures agree "
-                     "says nothing then. Check the model, the labels and what was fed.",
-                     c->devices[0].label, c->edges[row->edge].name, c->probes[row->probe].name,
-                     c->devices[0].label, row->devices[0].n_correct, row->devices[0].n_samples, row->n_classes);
+    nd_strbuf_printf(
+        &line,
+        "THE REFERENCE IS BROKEN: every capture, '%s' too, is right no more often than by chance at "
+        "'%s' with probe '%s': '%s' in %zu of %zu samples, chance is 1 of %zu. That captures agree "
+        "says nothing then. Check the model, the labels and what was fed.",
+        c->devices[0].label, c->edges[row->edge].name, c->probes[row->probe].name, c->devices[0].label,
+        row->devices[0].n_correct, row->devices[0].n_samples, row->n_classes);
     nd_strbuf_puts(report->out, "\n");
     if (line.text != NULL)
         nd_text_put_wrapped(report, line.text, 2);

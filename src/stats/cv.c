@@ -7,7 +7,8 @@
 
 enum { N_MOMENTS = 4 };
 
-/* The normal quantile, and the autocorrelation from which blocks are drawn (docs/science/latency.md#summary). */
+/* The normal quantile, and the autocorrelation from which blocks are drawn (docs/science/latency.md#summary).
+ */
 static const double z_95 = 1.959963984540054, correlated = 0.3;
 
 size_t nd_series_block(double autocorrelation, size_t n)

@@ -1,5 +1,6 @@
-/* Linked into every unit test: before main(), removes from the environment what the caller of the tests may have set and
-   what would change their outcome. tests/support/hermetic.py does the same for the tests in Python. */
+/* Linked into every unit test: before main(), removes from the environment what the caller of the tests may
+   have set and what would change their outcome. tests/support/hermetic.py does the same for the tests in
+   Python. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +8,8 @@
 extern char **environ;
 
 /* Settings of other programs which npudiff, the agent and the dynamic loader obey. */
-static const char *const foreign[] = {"ADSP_LIBRARY_PATH", "ANDROID_SERIAL", "COLUMNS", "LD_LIBRARY_PATH", "NO_COLOR",
-                                      "SOURCE_DATE_EPOCH"};
+static const char *const foreign[] = {"ADSP_LIBRARY_PATH", "ANDROID_SERIAL", "COLUMNS",
+                                      "LD_LIBRARY_PATH",   "NO_COLOR",       "SOURCE_DATE_EPOCH"};
 /* Where the runtimes are is the machine's business, and meson says which agent is tested. */
 static const char *const kept[] = {"NPUDIFF_AGENT", "NPUDIFF_RUNTIMES"};
 

@@ -23,7 +23,7 @@ struct mc_device {
     /* Changes what is stored of an edge, not what lies behind it; run: what was stored so far of this sample.
      * NULL: nothing */
     void (*change)(const struct mc_run *run, const struct nd_edge *edge, struct nd_array *codes);
-    const char *import; /* the kind that an import states; NULL: it is none. "import": it states nothing */
+    const char *import;     /* the kind that an import states; NULL: it is none. "import": it states nothing */
     const char *arch, *sdk; /* that the capture states; NULL: nothing */
     const char
         *emulated; /* what emulator/emulate.h reads, in the place of rounding and wrong_edge; NULL: none */

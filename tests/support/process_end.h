@@ -17,7 +17,8 @@ __attribute__((unused)) static bool does_appear(const char *path)
     return access(path, F_OK) == 0;
 }
 
-/* Whether a process of this id still runs. One that only waits for somebody to take note of its end does not. */
+/* Whether a process of this id still runs. One that only waits for somebody to take note of its end does not.
+ */
 __attribute__((unused)) static bool does_run(long pid)
 {
     char path[64], stat[512] = "";

@@ -215,8 +215,8 @@ static enum outcome examine(const struct specimen *specimen, const char *path)
 }
 
 enum { EXIT_LIBRARY_CRASH = 77, EXIT_OWN_CRASH = 78, EXIT_HANG = 79 };
-/* libhdf5 may be busy with a mutant for ever (with some values of memory that it does not initialise): it is stopped
- * after 5 s of processor time, which take long on a busy machine. */
+/* libhdf5 may be busy with a mutant for ever (with some values of memory that it does not initialise): it is
+ * stopped after 5 s of processor time, which take long on a busy machine. */
 enum { MAX_MUTANT_S = 240 };
 
 /* Whose crash was it? libhdf5 works in a process of its own (capture/reading.h), so none may be its. */

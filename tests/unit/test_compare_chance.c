@@ -1,4 +1,5 @@
-/* A reference that is right by chance only: captures that agree with it are not the same, they are broken alike. */
+/* A reference that is right by chance only: captures that agree with it are not the same, they are broken
+ * alike. */
 #include "support/main.h"
 
 #include "npudiff/report.h"
@@ -44,7 +45,8 @@ static void captures_that_are_never_right_are_not_the_same(void **state)
     const struct nd_comparison *c = compare_text(&f, &text);
     assert_int_equal(c->top1[0].devices[0].n_correct, 0);
     assert_int_equal(c->verdict, ND_VERDICT_INCONCLUSIVE);
-    assert_has(text, "\nTHE REFERENCE IS BROKEN: every capture, 'cpu' too, is right no more often than by chance at");
+    assert_has(text,
+               "\nTHE REFERENCE IS BROKEN: every capture, 'cpu' too, is right no more often than by chance at");
     assert_has(text, "\nverdict: inconclusive (the reference is broken)\n");
     assert_true(strstr(text, "THE REFERENCE") < strstr(text, "\nbit-equal, "));
     free(text);

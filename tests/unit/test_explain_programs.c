@@ -319,7 +319,8 @@ static const char *tie_rule(const char *program, size_t n, double low, double mo
         given[i] = nd_program_round(rule, &off, &place) + (double)zero;
         unit.local.n_differing += given[i] != rint(value) + (double)zero;
     }
-    const struct nd_exact_values values = {.shape = &shape, .n = n, .v = v, .quant = &quant, .dtype = ND_DTYPE_U8};
+    const struct nd_exact_values values = {
+        .shape = &shape, .n = n, .v = v, .quant = &quant, .dtype = ND_DTYPE_U8};
     nd_explain_tally_codes(&tally, &values, given);
     nd_explain_tally_finish(&tally);
     nd_explain_find_tie_rule(&tally, &unit);

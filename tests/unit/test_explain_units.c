@@ -108,7 +108,8 @@ static void fault_over_a_program_of_units_is_found(void **state)
         {"cnn.w8a8", "htp-v73,window@pool=7:1", "pool", "unwritten-window"},
         {"cnn.w8a8", "htp-v73,round@stem/relu=htp-v69", "stem/relu", NULL},
         {"cnn.w8a16", "htp-v73,zero-point@depthwise/relu=2:300", "depthwise/relu", "channel-zero-point"},
-        {"cnn.w8a16", "htp-v73,zero-point@depthwise/relu=2:1", "depthwise/relu", NULL}, /* a bias rounded otherwise */
+        {"cnn.w8a16", "htp-v73,zero-point@depthwise/relu=2:1", "depthwise/relu",
+         NULL}, /* a bias rounded otherwise */
         {"cnn.w8a16", "htp-v69,permute@pointwise/relu=3", "pointwise/relu", "channel-permutation"},
         {"vit.w8a8", "htp-v73,stale@block1/attn/k/bias", "block1/attn/k/bias", "stale"},
         {"vit.w8a8", "htp-v73,stale@block0/norm2", "block0/norm2", "stale"},
@@ -117,7 +118,8 @@ static void fault_over_a_program_of_units_is_found(void **state)
         assert_found(faults[i].model, faults[i].emulated, faults[i].edge, faults[i].kind);
 }
 
-/* 100 values, of which the two arithmetics differ in a few: all of them are exact, and that proves no fallback. */
+/* 100 values, of which the two arithmetics differ in a few: all of them are exact, and that proves no fallback.
+ */
 static void exact_values_of_a_small_layer_are_no_fallback(void **state)
 {
     (void)state;

@@ -213,14 +213,16 @@ static void exact_capture_was_not_computed_by_an_npu(void **state)
 static void broken_run_sets_no_rate_for_its_siblings(void **state)
 {
     (void)state;
-    static const char *const faults[] = {"htp-v73,permute@residual/conv=3", "htp-v73,scale@residual/conv=*:1.3"};
+    static const char *const faults[] = {"htp-v73,permute@residual/conv=3",
+                                         "htp-v73,scale@residual/conv=*:1.3"};
     for (size_t k = 0; k < 2; k++) {
         struct fixture f = {.model = load("cnn.w8a8")};
         add_device(&f, &(struct mc_device){.emulated = "double:8"});
         add_device(&f, &(struct mc_device){.emulated = faults[k]});
         explain_ok(&f);
         size_t step = find_step(&f, "residual/conv");
-        const struct nd_explained_unit *good = &f.e->devices[0].units[step], *broken = &f.e->devices[1].units[step];
+        const struct nd_explained_unit *good = &f.e->devices[0].units[step],
+                                       *broken = &f.e->devices[1].units[step];
         assert_int_equal(good->state, ND_LAYER_FOLLOWS);
         assert_int_equal(broken->state, ND_LAYER_FAULTY);
         for (size_t i = 0; i < good->execution.n_evidence; i++)

@@ -30,8 +30,8 @@ static void ties_are_rounded_as_the_sentence_says(void **state)
 {
     (void)state;
     static const float ties[] = {-2.5F, -1.5F, -0.5F, 0.5F, 1.5F, 2.5F};
-    static const double even[] = {-2, -2, 0, 0, 2, 2}, away[] = {-3, -2, -1, 1, 2, 3}, up[] = {-2, -1, 0, 1, 2, 3},
-                        down[] = {-3, -2, -1, 0, 1, 2};
+    static const double even[] = {-2, -2, 0, 0, 2, 2}, away[] = {-3, -2, -1, 1, 2, 3},
+                        up[] = {-2, -1, 0, 1, 2, 3}, down[] = {-3, -2, -1, 0, 1, 2};
     for (size_t i = 0; i < sizeof ties / sizeof *ties; i++) {
         assert_true(made(NULL, ties[i], 1) == even[i]);
         assert_true(made("ties are rounded half away", ties[i], 1) == away[i]);
@@ -40,7 +40,8 @@ static void ties_are_rounded_as_the_sentence_says(void **state)
     }
 }
 
-/* Half precision has steps of 1/8 from 128 on: 200.4375 is nearer to 200.5 than to 200.375? It is the middle, and even is 200.5. */
+/* Half precision has steps of 1/8 from 128 on: 200.4375 is nearer to 200.5 than to 200.375? It is the middle,
+ * and even is 200.5. */
 static void half_precision_moves_values_onto_ties(void **state)
 {
     (void)state;

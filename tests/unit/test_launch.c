@@ -338,7 +338,8 @@ static void full_disk_of_the_real_agent_is_an_error(void **state)
     bench_close(&bench);
 }
 
-/* Killed in the middle of its work, by a watcher that waits until it has stopped itself there (agent/stop.h). */
+/* Killed in the middle of its work, by a watcher that waits until it has stopped itself there (agent/stop.h).
+ */
 static void real_agent_killed_keeps_what_it_acknowledged(void **state)
 {
     (void)state;

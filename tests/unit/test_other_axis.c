@@ -27,7 +27,8 @@ struct product {
     struct nd_exact_unit unit;
 };
 
-static void prepare(struct product *p, const char *op_type, const struct nd_shape *x, const struct nd_shape *w, int axis)
+static void prepare(struct product *p, const char *op_type, const struct nd_shape *x, const struct nd_shape *w,
+                    int axis)
 {
     for (size_t i = 0; i < ROWS * N; i++)
         p->x[i] = (double)pick(0, 255);
@@ -39,7 +40,8 @@ static void prepare(struct product *p, const char *op_type, const struct nd_shap
     p->y_zero = 90;
     p->x_quant = (struct nd_quant){.n = 1, .axis = -1, .scale = &p->x_scale, .zero_point = &p->x_zero};
     p->y_quant = (struct nd_quant){.n = 1, .axis = -1, .scale = &p->y_scale, .zero_point = &p->y_zero};
-    p->w_quant = (struct nd_quant){.n = N, .axis = axis, .scale = (float *)scales, .zero_point = (int64_t *)zeros};
+    p->w_quant =
+        (struct nd_quant){.n = N, .axis = axis, .scale = (float *)scales, .zero_point = (int64_t *)zeros};
     p->arrays[0] = (struct nd_array){.dtype = ND_DTYPE_U8, .shape = *x, .n = ROWS * N, .x = p->x};
     p->arrays[1] = (struct nd_array){.dtype = ND_DTYPE_I8, .shape = *w, .n = N * N, .x = p->w};
     p->inputs[0] = (struct nd_linear_input){&p->arrays[0], &p->x_quant};
@@ -62,7 +64,8 @@ static void prepare(struct product *p, const char *op_type, const struct nd_shap
 
 static double code_of(const struct product *p, double real)
 {
-    return fmin(fmax(nd_round_value(real / (double)p->y_scale, ND_ROUND_HALF_EVEN) + (double)p->y_zero, 0), 255);
+    return fmin(fmax(nd_round_value(real / (double)p->y_scale, ND_ROUND_HALF_EVEN) + (double)p->y_zero, 0),
+                255);
 }
 
 static const struct nd_program half_even = {.kind = ND_PROGRAM_SINGLE, .rounding = ND_ROUND_HALF_EVEN};
@@ -81,8 +84,8 @@ static void rows_of_a_matrix_take_the_scales_of_its_columns(void **state)
         struct product p;
         struct nd_array codes;
         int own, other;
-        prepare(&p, trial % 2 == 0 ? "MatMul" : "Gemm", &(struct nd_shape){2, {ROWS, N}}, &(struct nd_shape){2, {N, N}},
-                trial % 4 < 2 ? 1 : -1);
+        prepare(&p, trial % 2 == 0 ? "MatMul" : "Gemm", &(struct nd_shape){2, {ROWS, N}},
+                &(struct nd_shape){2, {N, N}}, trial % 4 < 2 ? 1 : -1);
         run(&p, &codes, &own, &other);
         assert_int_equal(codes.n, ROWS * N);
         assert_true(own == 1 && other == 0);
@@ -90,7 +93,8 @@ static void rows_of_a_matrix_take_the_scales_of_its_columns(void **state)
             for (size_t c = 0; c < N; c++) {
                 double sum = 0;
                 for (size_t k = 0; k < N; k++)
-                    sum += (p.x[r * N + k] - 100) * 0.125 * (p.w[k * N + c] - (double)zeros[k]) * (double)scales[k];
+                    sum += (p.x[r * N + k] - 100) * 0.125 * (p.w[k * N + c] - (double)zeros[k]) *
+                           (double)scales[k];
                 assert_true(codes.x[r * N + c] == code_of(&p, sum));
             }
         nd_array_deinit(&codes);
@@ -111,7 +115,8 @@ static void input_channels_of_a_conv_take_the_scales_of_its_outputs(void **state
         for (size_t r = 0; r < ROWS; r++) {
             double sum = 0;
             for (size_t k = 0; k < N; k++)
-                sum += (p.x[k * ROWS + r] - 100) * 0.125 * (p.w[o * N + k] - (double)zeros[k]) * (double)scales[k];
+                sum +=
+                    (p.x[k * ROWS + r] - 100) * 0.125 * (p.w[o * N + k] - (double)zeros[k]) * (double)scales[k];
             assert_true(codes.x[o * ROWS + r] == code_of(&p, fmax(sum, 0)));
         }
     nd_array_deinit(&codes);

@@ -538,9 +538,10 @@ static void a_run_that_failed_alone_is_gone_on_with(void **state)
     (void)state;
     struct bench bench;
     char *made = make_spool();
-    bench_open(&bench,
-               "echo $$ > \"$here/agent-id\"; echo \"$*\" >> \"$here/calls\"; if [ \"$1\" = --resume ]; then cat "
-               "\"$here/made.nds\" > spool.nds; exit 0; fi; echo x > spool.nds; sleep 1.5; exit 1");
+    bench_open(
+        &bench,
+        "echo $$ > \"$here/agent-id\"; echo \"$*\" >> \"$here/calls\"; if [ \"$1\" = --resume ]; then cat "
+        "\"$here/made.nds\" > spool.nds; exit 0; fi; echo x > spool.nds; sleep 1.5; exit 1");
     pid_t child = fork();
     if (child == 0) {
         bench_run(&bench);

@@ -137,7 +137,8 @@ enum { N_COMPARED = 400 };
 
 /* Two tensors and their comparison; the test's are off by up to `error`. */
 struct compared {
-    double a_ref[N_COMPARED], a_test[N_COMPARED], b_ref[N_COMPARED], b_test[N_COMPARED], ref[N_COMPARED], test[N_COMPARED];
+    double a_ref[N_COMPARED], a_test[N_COMPARED], b_ref[N_COMPARED], b_test[N_COMPARED], ref[N_COMPARED],
+        test[N_COMPARED];
 };
 
 static double outcome(int relation, double a, double b)
@@ -182,12 +183,14 @@ static const char *said_of(const struct compared *c, bool is_constant)
 static void comparisons_amplify(void **state)
 {
     (void)state;
-    static const char *const texts[] = {"Greater or Less ('a' > 'b') amplifies: their difference changes by at most 0.0312 in the 40 elements",
-                                        "Greater or Less ('a' < 'b') amplifies: their difference changes by at most 0.0312 in the 40 elements",
-                                        "Equal ('a' = 'b') amplifies: their difference changes by at most 0.0312 in the 40 elements"};
-    static const char *const constants[] = {"Greater or Less (a constant from 0.25 to 0.28125) amplifies: 'a' differs by at most 0.0312 in the 40",
-                                            "Greater or Less (a constant from 0.21875 to 0.25) amplifies: 'a' differs by at most 0.0312 in the 40",
-                                            "Equal (the constant 0.25) amplifies: 'a' differs by at most 0.0312 in the 40"};
+    static const char *const texts[] = {
+        "Greater or Less ('a' > 'b') amplifies: their difference changes by at most 0.0312 in the 40 elements",
+        "Greater or Less ('a' < 'b') amplifies: their difference changes by at most 0.0312 in the 40 elements",
+        "Equal ('a' = 'b') amplifies: their difference changes by at most 0.0312 in the 40 elements"};
+    static const char *const constants[] = {
+        "Greater or Less (a constant from 0.25 to 0.28125) amplifies: 'a' differs by at most 0.0312 in the 40",
+        "Greater or Less (a constant from 0.21875 to 0.25) amplifies: 'a' differs by at most 0.0312 in the 40",
+        "Equal (the constant 0.25) amplifies: 'a' differs by at most 0.0312 in the 40"};
     static struct compared c;
     for (int relation = 0; relation < 3; relation++)
         for (int is_constant = 0; is_constant < 2; is_constant++) {
@@ -224,10 +227,8 @@ static void other_bits_are_no_comparison(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(printed_values_are_steps_apart),
-        cmocka_unit_test(dequantised_codes_are_steps_apart),
-        cmocka_unit_test(other_floats_have_no_step),
-        cmocka_unit_test(comparisons_amplify),
+        cmocka_unit_test(printed_values_are_steps_apart), cmocka_unit_test(dequantised_codes_are_steps_apart),
+        cmocka_unit_test(other_floats_have_no_step),      cmocka_unit_test(comparisons_amplify),
         cmocka_unit_test(other_bits_are_no_comparison),
     };
     return cmocka_run_group_tests(tests, seed, NULL);

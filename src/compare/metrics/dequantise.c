@@ -11,7 +11,8 @@
  * u^2. Twice the sum of the three covers them; (c - z) * s, whose difference is exact, has one rounding. */
 static const double ROUNDINGS = 2;
 
-/* Below the normal numbers a rounding is half of the least number instead: two products and their difference. */
+/* Below the normal numbers a rounding is half of the least number instead: two products and their difference.
+ */
 static const double TINY_ROUNDINGS = 1.5;
 
 static const struct nd_field fields[] = {
@@ -44,7 +45,8 @@ static bool is_within_roundings(const struct nd_float_format *format, const stru
     return error <= bound + TINY_ROUNDINGS * tiny && error < 0.5 * scale;
 }
 
-/* stored: the type of the float. It may have been computed in a narrower one, of which all its values then are. */
+/* stored: the type of the float. It may have been computed in a narrower one, of which all its values then are.
+ */
 static bool is_dequantised(const struct nd_float_format *stored, const struct dequantised *d)
 {
     static const enum nd_dtype narrower[] = {ND_DTYPE_F32, ND_DTYPE_F16};

@@ -77,8 +77,8 @@ static struct nd_error_stats summarise(const struct nd_log_histogram *histogram,
     return stats;
 }
 
-/* Elements that are NaN on both sides, with equal bits: of all samples where these are known, else of those that
- * differ. They have no error. */
+/* Elements that are NaN on both sides, with equal bits: of all samples where these are known, else of those
+ * that differ. They have no error. */
 static uint64_t count_equal_nan(const struct nd_pair_state *state)
 {
     const struct nd_numbers_state *numbers = &state->numbers;

@@ -8,9 +8,10 @@
 #include "compare/metrics/account.h"
 
 static const struct nd_metric *const metrics[] = {
-    &nd_metric_bits,      &nd_metric_steps,   &nd_metric_ulp,   &nd_metric_side_ref,  &nd_metric_side_test,
-    &nd_metric_error,     &nd_metric_signal,  &nd_metric_account, &nd_metric_numbers, &nd_metric_structure,
-    &nd_metric_worst,     &nd_metric_tolerance, &nd_metric_distribution, &nd_metric_dequantised,
+    &nd_metric_bits,         &nd_metric_steps,       &nd_metric_ulp,    &nd_metric_side_ref,
+    &nd_metric_side_test,    &nd_metric_error,       &nd_metric_signal, &nd_metric_account,
+    &nd_metric_numbers,      &nd_metric_structure,   &nd_metric_worst,  &nd_metric_tolerance,
+    &nd_metric_distribution, &nd_metric_dequantised,
 };
 enum { N_METRICS = sizeof metrics / sizeof metrics[0] };
 

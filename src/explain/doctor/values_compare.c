@@ -1,20 +1,22 @@
-/* Greater, Less and Equal: a tensor of zeros and ones that follows on both sides from what each of them compares, and differs where
- * that differs by little. */
+/* Greater, Less and Equal: a tensor of zeros and ones that follows on both sides from what each of them
+ * compares, and differs where that differs by little. */
 #include <math.h>
 #include <stdio.h>
 
 #include "explain/doctor/values_internal.h"
 
-/* Chosen, as for other step functions: zeros and ones of each kind that must be there. Fewer follow many a rule by chance. */
+/* Chosen, as for other step functions: zeros and ones of each kind that must be there. Fewer follow many a rule
+ * by chance. */
 enum { MIN_TELLING = 8 };
-/* Chosen, as for values that are far off: a larger part of the spread of what is compared is no small difference. */
+/* Chosen, as for values that are far off: a larger part of the spread of what is compared is no small
+ * difference. */
 static const double small_part = 1.0 / 8;
 
 enum relation { GREATER, GREATER_OR_EQUAL, LESS, LESS_OR_EQUAL, EQUAL, N_RELATIONS };
 
 /* a > b is b < a: values do not say which of the two the model has. */
-static const char *const names[N_RELATIONS] = {"Greater or Less", "GreaterOrEqual or LessOrEqual", "Greater or Less",
-                                               "GreaterOrEqual or LessOrEqual", "Equal"};
+static const char *const names[N_RELATIONS] = {"Greater or Less", "GreaterOrEqual or LessOrEqual",
+                                               "Greater or Less", "GreaterOrEqual or LessOrEqual", "Equal"};
 static const char *const signs[N_RELATIONS] = {">", ">=", "<", "<=", "="};
 
 static bool is_true(enum relation relation, double a, double b)
@@ -81,8 +83,8 @@ static double spread_of(const double *a, const double *b, size_t n)
 
 /* ---- of two tensors ---- */
 
-static bool holds(const struct nd_values_look *look, const struct nd_values_other *a, const struct nd_values_other *b,
-                  enum relation relation, struct comparison *out)
+static bool holds(const struct nd_values_look *look, const struct nd_values_other *a,
+                  const struct nd_values_other *b, enum relation relation, struct comparison *out)
 {
     const struct nd_values *v = look->v;
     *out = (struct comparison){0};
@@ -98,14 +100,17 @@ static bool holds(const struct nd_values_look *look, const struct nd_values_othe
     return out->most > 0 && out->most <= small_part * spread_of(a->ref, b->ref, look->n_total);
 }
 
-static bool try_pair(const struct nd_values_look *look, const struct nd_values_other *a, const struct nd_values_other *b)
+static bool try_pair(const struct nd_values_look *look, const struct nd_values_other *a,
+                     const struct nd_values_other *b)
 {
     struct comparison found;
     for (int r = 0; r < N_RELATIONS; r++) {
         if (!holds(look, a, b, (enum relation)r, &found))
             continue;
         struct nd_finding f = nd_values_finding(look, ND_FAULT_STEP, found.most, 1, 0);
-        nd_values_add(look, &f, "%s ('%.24s' %s '%.24s') amplifies: their difference changes by at most %.3g in the %zu elements that differ",
+        nd_values_add(look, &f,
+                      "%s ('%.24s' %s '%.24s') amplifies: their difference changes by at most %.3g in the %zu "
+                      "elements that differ",
                       names[r], a->name, signs[r], b->name, found.most, found.n_differing);
         return true;
     }
@@ -142,7 +147,8 @@ static struct range measure(const struct nd_values_look *look, const struct nd_v
 static bool is_one_number(const struct nd_values_look *look, const struct nd_values_other *x, double number)
 {
     for (size_t i = 0; i < look->n_total; i++)
-        if ((x->ref[i] == number) != (look->v->ref[i] != 0) || (x->test[i] == number) != (look->v->test[i] != 0))
+        if ((x->ref[i] == number) != (look->v->ref[i] != 0) ||
+            (x->test[i] == number) != (look->v->test[i] != 0))
             return false;
     return true;
 }
@@ -155,16 +161,18 @@ static bool try_constant(const struct nd_values_look *look, const struct nd_valu
     if (!(found->most > 0) || found->most > small_part * spread_of(x->ref, NULL, look->n_total))
         return false;
     if (range.high[0] < range.low[1])
-        snprintf(what, sizeof what, "Greater or Less (a constant from %.6g to %.6g)", range.high[0], range.low[1]);
+        snprintf(what, sizeof what, "Greater or Less (a constant from %.6g to %.6g)", range.high[0],
+                 range.low[1]);
     else if (range.high[1] < range.low[0])
-        snprintf(what, sizeof what, "Greater or Less (a constant from %.6g to %.6g)", range.high[1], range.low[0]);
+        snprintf(what, sizeof what, "Greater or Less (a constant from %.6g to %.6g)", range.high[1],
+                 range.low[0]);
     else if (range.low[1] == range.high[1] && is_one_number(look, x, range.low[1]))
         snprintf(what, sizeof what, "Equal (the constant %.6g)", range.low[1]);
     else
         return false;
     struct nd_finding f = nd_values_finding(look, ND_FAULT_STEP, found->most, 1, 0);
-    nd_values_add(look, &f, "%s amplifies: '%.24s' differs by at most %.3g in the %zu elements that differ", what, x->name,
-                  found->most, found->n_differing);
+    nd_values_add(look, &f, "%s amplifies: '%.24s' differs by at most %.3g in the %zu elements that differ",
+                  what, x->name, found->most, found->n_differing);
     return true;
 }
 

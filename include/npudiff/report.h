@@ -24,6 +24,7 @@
 #include "npudiff/evidence.h"
 #include "npudiff/explain.h"
 #include "npudiff/judge.h"
+#include "npudiff/logs.h"
 #include "npudiff/reduce.h"
 
 #ifdef __cplusplus
@@ -133,6 +134,12 @@ ND_PUBLIC enum nd_status nd_report_latency_json(const struct nd_latency_series *
 ND_PUBLIC enum nd_status nd_report_latency_text(const struct nd_latency_series *series, size_t n,
                                                 const struct nd_latency_options *options, char **out,
                                                 struct nd_error *err);
+
+/* ---- logs ---- */
+
+/* A line of text. The caller frees *out. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_report_log_finding(const struct nd_log_finding *finding, char **out,
+                                               struct nd_error *err);
 
 /* ---- encodings ----
  *

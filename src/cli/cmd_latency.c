@@ -63,11 +63,13 @@ static int examine_probe(const struct nd_capture *capture, size_t probe, const c
         return cli_fail_memory();
     entry->format = "capture";
     entry->probe = strdup(nd_capture_probe(capture, probe)->name);
+    if (entry->probe == NULL)
+        return cli_fail_memory();
     if (nd_latency_of_capture(capture, probe, options, &entry->latency, &err) != ND_OK)
         return cli_report_error(&err);
     size_t first = entry->latency.join.first_tied;
-    if (first != SIZE_MAX)
-        entry->first_tied = strdup(nd_capture_edge(capture, first)->name);
+    if (first != SIZE_MAX && (entry->first_tied = strdup(nd_capture_edge(capture, first)->name)) == NULL)
+        return cli_fail_memory();
     return 0;
 }
 

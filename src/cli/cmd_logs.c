@@ -172,54 +172,12 @@ static bool is_shown(const struct values *values, const struct nd_log_finding *f
     return values->json || values->verbose || finding->severity != ND_LOG_NOTE;
 }
 
-static const double *amount_of(const struct nd_log_finding *finding, const char *name)
-{
-    for (size_t i = 0; i < finding->n_amounts; i++)
-        if (strcmp(finding->amounts[i].name, name) == 0)
-            return &finding->amounts[i].value;
-    return NULL;
-}
-
-/* "37748736 bytes (36 MiB)". */
-static void print_bytes(const char *before, const double *bytes)
-{
-    static const char *const units[] = {"KiB", "MiB", "GiB"};
-    double value = *bytes / 1024;
-    size_t unit = 0;
-    for (; value >= 1024 && unit < 2; unit++)
-        value /= 1024;
-    printf("%s%.0f bytes (%.3g %s)", before, *bytes, value, units[unit]);
-}
-
-/* What the numbers of a line mean. */
-static void explain_amounts(const struct nd_log_finding *finding)
-{
-    const double *needed = amount_of(finding, "needed"), *available = amount_of(finding, "available");
-    const double *found = amount_of(finding, "found"), *used = amount_of(finding, "used");
-    const double *soc = amount_of(finding, "soc");
-    if (finding->kind == ND_LOG_MEMORY && needed != NULL) {
-        print_bytes(" [needs ", needed);
-        if (available != NULL)
-            print_bytes(", there are ", available);
-        putchar(']');
-    }
-    if (finding->kind == ND_LOG_ARCH && found != NULL && used != NULL && soc != NULL)
-        printf(" [v%.0f was asked for; chipset %.0f is run as v%.0f]", *found, *soc, *used);
-    if (finding->kind == ND_LOG_ERROR)
-        printf(" [an error that npudiff does not know]");
-}
-
 static void print_finding(const struct nd_log_finding *finding)
 {
-    const char *text = finding->text + strspn(finding->text, " ");
-    printf("%s:%zu: %s, %s: %s", finding->log, finding->line, nd_log_severity_name(finding->severity),
-           nd_log_kind_name(finding->kind), text);
-    if (finding->symbol[0] != '\0' && strstr(text, finding->symbol) == NULL)
-        printf(" [%s]", finding->symbol);
-    if (finding->kind == ND_LOG_VALIDATION && finding->node[0] != '\0' && strstr(text, finding->node) == NULL)
-        printf(" [%s]", finding->node);
-    explain_amounts(finding);
-    putchar('\n');
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = nd_report_log_finding(finding, &text, &err);
+    cli_print_made(status, text, false, &err);
 }
 
 /* ---- the cascade ---- */

@@ -44,9 +44,9 @@ enum nd_status nd_store_open_object(const struct nd_golden *store, const struct 
                                     struct nd_capture **out, struct nd_error *err);
 
 /* Fills how much each of the edges differs that differ (of plain records). It is not known without ref
- * (nullable), or where a side keeps digests only. */
-void nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
-                      struct nd_golden_difference *difference);
+ * (nullable), or where a side keeps digests only. ND_ERR_MEMORY. */
+enum nd_status nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
+                                struct nd_golden_difference *difference, struct nd_error *err);
 
 /* The entry in a few words. ND_ERR_MEMORY. */
 enum nd_status nd_store_describe(const struct nd_golden *store, const struct nd_store_entry *entry,

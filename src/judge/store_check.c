@@ -120,21 +120,24 @@ static void decide(struct nd_golden_check *check, const json_t *test, bool blame
         check->n_blamed = 0;
 }
 
-/* The capture that an entry keeps, if it does; NULL is no error: its digests still count. */
-static struct nd_capture *open_kept(const struct nd_golden *store, size_t entry)
+/* The capture that an entry keeps, if it does; NULL is no error: its digests still count. ND_ERR_MEMORY. */
+static enum nd_status open_kept(const struct nd_golden *store, size_t entry, struct nd_capture **out,
+                                struct nd_error *err)
 {
-    struct nd_capture *kept = NULL;
-    if (nd_store_open_object(store, &store->entries[entry], &kept, NULL) != ND_OK)
-        return NULL;
-    return kept;
+    enum nd_status status = nd_store_open_object(store, &store->entries[entry], out, err);
+    if (status != ND_OK)
+        *out = NULL;
+    return status == ND_ERR_MEMORY ? status : ND_OK;
 }
 
 /* Why the capture cannot be right; NULL where nothing says so. A capture that is not kept (NULL), or whose
- * values cannot be read here, is judged by its digests alone. */
-static char *find_broken(const struct nd_capture *capture)
+ * values cannot be read here, is judged by its digests alone. ND_ERR_MEMORY. */
+static enum nd_status find_broken(const struct nd_capture *capture, char **why, struct nd_error *err)
 {
-    char *why = NULL;
-    return capture != NULL && nd_broken_find(capture, &why, NULL) == ND_OK ? why : NULL;
+    enum nd_status status = capture != NULL ? nd_broken_find(capture, why, err) : ND_OK;
+    if (status != ND_OK)
+        *why = NULL;
+    return status == ND_ERR_MEMORY ? status : ND_OK;
 }
 
 static void call_reference_broken(struct nd_golden_check *check)
@@ -145,24 +148,29 @@ static void call_reference_broken(struct nd_golden_check *check)
 
 /* Two captures that are equal and cannot be right are not the same for whoever asks: both were made with the
  * same broken inputs, labels or runtime. */
-static void note_broken(const struct nd_capture *capture, struct nd_golden_check *check)
+static enum nd_status note_broken(const struct nd_capture *capture, struct nd_golden_check *check,
+                                  struct nd_error *err)
 {
-    check->broken = check->exit_code == ND_EXIT_SAME ? find_broken(capture) : NULL;
+    enum nd_status status = find_broken(check->exit_code == ND_EXIT_SAME ? capture : NULL, &check->broken, err);
     if (check->broken != NULL)
         call_reference_broken(check);
+    return status;
 }
 
 /* Of two entries each may be broken: what is equal to a broken one, or differs from it, is no measure. Where
  * they are equal one that is kept speaks for both. */
-static void note_both_broken(struct nd_capture *const kept[2], struct nd_golden_check *check)
+static enum nd_status note_both_broken(struct nd_capture *const kept[2], struct nd_golden_check *check,
+                                       struct nd_error *err)
 {
     bool is_same = check->exit_code == ND_EXIT_SAME;
     if (!is_same && check->exit_code != ND_EXIT_DIFFERS)
-        return;
-    check->broken = find_broken(is_same && kept[0] == NULL ? kept[1] : kept[0]);
-    check->test_broken = find_broken(is_same && kept[1] == NULL ? kept[0] : kept[1]);
+        return ND_OK;
+    enum nd_status status = find_broken(is_same && kept[0] == NULL ? kept[1] : kept[0], &check->broken, err);
+    if (status == ND_OK)
+        status = find_broken(is_same && kept[1] == NULL ? kept[0] : kept[1], &check->test_broken, err);
     if (check->broken != NULL)
         call_reference_broken(check);
+    return status;
 }
 
 void nd_golden_check_deinit(struct nd_golden_check *check)
@@ -181,12 +189,15 @@ void nd_golden_check_deinit(struct nd_golden_check *check)
 static enum nd_status judge(const struct nd_golden *store, size_t entry, const struct nd_capture *capture,
                             struct nd_golden_check *check, struct nd_error *err)
 {
-    struct nd_capture *kept = open_kept(store, entry);
-    nd_store_measure(kept, capture, &check->difference);
+    struct nd_capture *kept = NULL;
+    enum nd_status status = open_kept(store, entry, &kept, err);
+    if (status == ND_OK)
+        status = nd_store_measure(kept, capture, &check->difference, err);
     nd_capture_close(&kept);
+    if (status == ND_OK)
+        status = note_broken(capture, check, err);
     check->has_entry = true;
-    note_broken(capture, check);
-    return nd_golden_entry(store, entry, &check->entry, err);
+    return status == ND_OK ? nd_golden_entry(store, entry, &check->entry, err) : status;
 }
 
 enum nd_status nd_golden_check(const struct nd_golden *store, const char *capture, bool blame,
@@ -258,18 +269,24 @@ enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, co
         status = nd_golden_entry(store, a, &check.entry, err);
     if (status == ND_OK)
         status = nd_golden_entry(store, b, &check.test, err);
-    if (status != ND_OK) {
-        nd_golden_check_deinit(&check);
-        return status;
+    struct nd_capture *kept[2] = {NULL, NULL};
+    if (status == ND_OK)
+        status = open_kept(store, a, &kept[0], err);
+    if (status == ND_OK)
+        status = open_kept(store, b, &kept[1], err);
+    if (status == ND_OK)
+        status = nd_store_measure(kept[1] != NULL ? kept[0] : NULL, kept[1], &check.difference, err);
+    if (status == ND_OK) {
+        decide(&check, right, true);
+        status = note_both_broken(kept, &check, err);
     }
-    struct nd_capture *kept[] = {open_kept(store, a), open_kept(store, b)};
-    nd_store_measure(kept[1] != NULL ? kept[0] : NULL, kept[1], &check.difference);
-    decide(&check, right, true);
-    note_both_broken(kept, &check);
     nd_capture_close(&kept[0]);
     nd_capture_close(&kept[1]);
     if (check.exit_code == ND_EXIT_DEVICE_FAILED) /* both were accepted, failed or not */
         check.exit_code = ND_EXIT_DIFFERS;
-    *out = check;
-    return ND_OK;
+    if (status == ND_OK)
+        *out = check;
+    else
+        nd_golden_check_deinit(&check);
+    return status;
 }

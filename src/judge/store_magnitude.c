@@ -36,18 +36,21 @@ static void measure(const struct nd_comparison *c, struct nd_golden_edge *edge)
     edge->is_known = edge->is_known && edge->n_elems > 0;
 }
 
-void nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
-                      struct nd_golden_difference *difference)
+enum nd_status nd_store_measure(const struct nd_capture *ref, const struct nd_capture *test,
+                                struct nd_golden_difference *difference, struct nd_error *err)
 {
     const struct nd_capture *const sides[] = {ref, test};
     struct nd_comparison *compared = NULL;
     struct nd_compare_options options = nd_compare_options_default();
     options.n_worst = 0;
+    if (ref == NULL || difference->n_different == 0)
+        return ND_OK;
+    enum nd_status status = nd_compare_captures(sides, 2, &options, &compared, err);
     /* What cannot be compared in numbers leaves them unknown; the digests still count. */
-    if (ref == NULL || difference->n_different == 0 ||
-        nd_compare_captures(sides, 2, &options, &compared, NULL) != ND_OK)
-        return;
+    if (status != ND_OK)
+        return status == ND_ERR_MEMORY ? status : ND_OK;
     for (size_t i = 0; i < difference->n_different; i++)
         measure(compared, &difference->different[i]);
     nd_comparison_destroy(&compared);
+    return ND_OK;
 }

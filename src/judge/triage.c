@@ -79,7 +79,7 @@ static void sort(struct nd_triage *found)
 
 /* For those that stand nearest by chipset and digests, as far as both sides keep their tensors. An object that
  * is damaged or missing leaves the share unknown: the digests of its entry still count. */
-static void find_shares(struct work *work, const struct nd_capture *field)
+static enum nd_status find_shares(struct work *work, const struct nd_capture *field, struct nd_error *err)
 {
     enum { MAX_SHARES = 8 };
     struct nd_triage_standing *others = work->found.standings + work->found.n_equal;
@@ -90,15 +90,21 @@ static void find_shares(struct work *work, const struct nd_capture *field)
     bool is_known = field != NULL && n <= MAX_SHARES;
     for (size_t i = 0; field != NULL && i < n && i < MAX_SHARES; i++) {
         struct nd_capture *object = NULL;
-        if (nd_store_open_object(work->store, &work->store->entries[others[i].index], &object, NULL) == ND_OK &&
-            nd_field_share(object, field, &others[i].share, NULL) != ND_OK)
-            others[i].share = (double)NAN;
+        enum nd_status status =
+            nd_store_open_object(work->store, &work->store->entries[others[i].index], &object, err);
+        if (status == ND_OK)
+            status = nd_field_share(object, field, &others[i].share, err);
         nd_capture_close(&object);
+        if (status == ND_ERR_MEMORY)
+            return status;
+        if (status != ND_OK)
+            others[i].share = (double)NAN;
         is_known = is_known && !isnan(others[i].share);
     }
     /* Shares order only where all of the nearest have one: else the order would not be one. */
     if (is_known)
         sort(&work->found);
+    return ND_OK;
 }
 
 /* Whether what came from the field is known: equal to an entry of its own chipset, or where none of that
@@ -157,8 +163,9 @@ enum nd_status nd_triage(const struct nd_golden *store, const char *field, struc
     status = find_standings(&work, err);
     if (status == ND_OK) {
         sort(&work.found);
-        find_shares(&work, capture);
-        status = conclude(&work, err);
+        status = find_shares(&work, capture, err);
+        if (status == ND_OK)
+            status = conclude(&work, err);
     }
     nd_capture_close(&capture);
     if (status == ND_OK)

@@ -267,10 +267,10 @@ const struct cli_command cmd_golden = {
         "or the SDK are no change of their own. Where two axes changed it does not blame one.\ncheck STORE "
         "--runtime ID --model FILE -p PROBE -o DIR: captures again with another runtime on every chipset of "
         "the store, and shows what it changed.\ndiff STORE ENTRY ENTRY: two entries, by a start of their name "
-        "or label. A first entry that cannot be right (all NaN, no label right) is no measure: exit code "
-        "3.\nprune STORE: removes leftovers of killed writers and captures without an entry.\nExit code "
-        "0: same; 1: differs; 2: usage or I/O trouble, or a damaged entry; 3: no entry of that model and "
-        "probe, or an equal one that cannot be right; 4: two axes changed; 5: a device failed.",
+        "or label. A first entry that cannot be right (all NaN, no label right) is no measure: exit code 3.\n"
+        "prune STORE: removes leftovers of killed writers and captures without an entry.\nExit code 0: same; "
+        "1: differs; 2: usage or I/O trouble, or a damaged entry; 3: no entry of that model and probe, or an "
+        "equal one that cannot be right; 4: two axes changed; 5: a device failed.",
     .options = options,
     .min_operands = 2,
     .max_operands = CLI_ANY_NUMBER,

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "eval/linear.h"
+#include "eval/linear_unit.h"
 
 enum { WEIGHTS = 1, MOST_INPUTS = 8 };
 

@@ -5,10 +5,10 @@
 
 #include "cli/capture_paths.h"
 #include "cli/commands.h"
-#include "cli/dims.h"
+#include "cli/dim_options.h"
 #include "cli/fleet.h"
 #include "cli/output.h"
-#include "cli/resume.h"
+#include "cli/resume_folders.h"
 #include "cli/signals.h"
 #include "npudiff/device.h"
 #include "npudiff/evidence.h"

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/dims.h"
+#include "cli/dim_options.h"
 #include "cli/fleet.h"
 #include "cli/rows.h"
 #include "cli/signals.h"

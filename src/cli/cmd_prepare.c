@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
-#include "cli/dims.h"
+#include "cli/dim_options.h"
 #include "cli/output.h"
 #include "cli/rows.h"
 #include "cli/signals.h"

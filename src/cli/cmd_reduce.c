@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
-#include "cli/dims.h"
+#include "cli/dim_options.h"
 #include "cli/output.h"
 #include "cli/rows.h"
 #include "cli/signals.h"

@@ -2,7 +2,7 @@
 #ifndef ND_CLI_COMMANDS_H
 #define ND_CLI_COMMANDS_H
 
-#include "cli/options.h"
+#include "cli/command_options.h"
 
 extern const struct cli_command cmd_bundle;
 extern const struct cli_command cmd_capture;

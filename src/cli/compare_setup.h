@@ -2,7 +2,7 @@
 #ifndef ND_CLI_COMPARE_SETUP_H
 #define ND_CLI_COMPARE_SETUP_H
 
-#include "cli/options.h"
+#include "cli/command_options.h"
 #include "npudiff/report.h"
 
 /* The options as they were given. */

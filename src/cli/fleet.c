@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "cli/options.h"
+#include "cli/command_options.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"

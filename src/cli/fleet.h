@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "cli/options.h"
+#include "cli/command_options.h"
 #include "npudiff/device.h"
 
 /* One device and what came of it. */

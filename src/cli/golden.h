@@ -2,7 +2,7 @@
 #ifndef ND_CLI_GOLDEN_H
 #define ND_CLI_GOLDEN_H
 
-#include "cli/options.h"
+#include "cli/command_options.h"
 #include "npudiff/judge.h"
 
 /* The options of `npudiff golden`; which command takes which: cmd_golden.c. */

@@ -6,7 +6,7 @@
 
 #include "cli/fleet.h"
 #include "cli/golden.h"
-#include "cli/resume.h"
+#include "cli/resume_folders.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "npudiff/compare.h"

@@ -2,7 +2,7 @@
 #ifndef ND_CLI_OPTION_TABLE_H
 #define ND_CLI_OPTION_TABLE_H
 
-#include "cli/options.h"
+#include "cli/command_options.h"
 
 /* Prints {"commands": [{"name", "summary", "synopsis", "details", "options": [{"name", "letter", "kind",
  * "value", "argument", "help"}]}]}. letter, value and argument are null where there is none. A number has "min"

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/options.h"
+#include "cli/command_options.h"
 
 int cli_write_text(const char *path, const char *text, bool replace)
 {

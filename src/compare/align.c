@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "compare/format_text.h"
 #include "compare/inputs.h"
-#include "compare/text.h"
 
 /* The names of all captures' edges, or of all their probes. */
 struct item_kind {

@@ -1,5 +1,5 @@
 /* Whether the reference itself is broken: docs/reference/metrics.md#top-1. */
-#include "compare/accuracy.h"
+#include "compare/top1_classes.h"
 #include "stats/binomial.h"
 
 /* Chosen: how sure each of both bounds is. */

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/strbuf.h"
-#include "compare/text.h"
+#include "compare/format_text.h"
 
 static const char *first_of(const char *a, const char *b)
 {

@@ -9,9 +9,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "compare/accuracy.h"
 #include "compare/align.h"
 #include "compare/metrics/states.h"
+#include "compare/top1_classes.h"
 
 struct nd_stream {
     size_t capture;                     /* the first that it stands for */

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "compare/format_text.h"
 #include "compare/job.h"
-#include "compare/text.h"
 
 /* What planning one edge and probe works with. */
 struct plan {

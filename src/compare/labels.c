@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "compare/text.h"
+#include "compare/format_text.h"
 #include "eval/array.h"
 
 /* What makes "the same bytes" a statement about labels and not chance. All chosen: a device that computes one

@@ -4,8 +4,8 @@
 
 #include "base/memory.h"
 #include "compare/devices.h"
+#include "compare/format_text.h"
 #include "compare/repeats.h"
-#include "compare/text.h"
 
 static enum nd_status describe_devices(const struct nd_alignment *alignment, struct nd_comparison *comparison,
                                        struct nd_error *err)

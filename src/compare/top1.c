@@ -1,7 +1,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "compare/accuracy.h"
+#include "compare/top1_classes.h"
 
 /* Codes order like their real values when one positive scale holds for all. */
 static bool is_ordered_by_code(const struct nd_layout *layout)

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sha256.h"
-#include "base/text.h"
+#include "base/suffix.h"
 
 /* A file being read. */
 struct profile {

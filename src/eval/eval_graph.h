@@ -44,7 +44,8 @@ enum nd_exact_origin {
 /* One unit with its inputs, for who makes its codes without exact values. Borrowed for the call. */
 struct nd_exact_unit {
     size_t edge;
-    const struct nd_linear_call *call;   /* eval/linear.h: operator, codes of inputs, quantisations, bounds */
+    const struct nd_linear_call
+        *call; /* eval/linear_unit.h: operator, codes of inputs, quantisations, bounds */
     const enum nd_exact_origin *origins; /* [call->n_inputs]; of an omitted input ND_EXACT_FROM_CONSTANT */
     const size_t *input_edges;           /* [call->n_inputs] the edges that are read, SIZE_MAX for constants */
     enum nd_dtype dtype;                 /* of the codes */

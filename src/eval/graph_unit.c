@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "eval/graph_internal.h"
-#include "eval/linear.h"
 #include "eval/linear_families.h"
+#include "eval/linear_unit.h"
 
 /* An input of a linear operator: the codes behind a DequantizeLinear, or numbers. False: neither is there. */
 static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct nd_linear_input *out)

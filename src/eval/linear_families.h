@@ -3,7 +3,7 @@
 #ifndef ND_EVAL_LINEAR_FAMILIES_H
 #define ND_EVAL_LINEAR_FAMILIES_H
 
-#include "eval/linear.h"
+#include "eval/linear_unit.h"
 #include "eval/ops_internal.h"
 
 /* A family. The result is that of nd_linear_make with v being real values. */

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 #include "stats/resample.h"
 
 enum { N_STATISTICS = 4 };

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 struct pair {
     const struct nd_explain_job *job;

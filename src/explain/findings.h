@@ -7,7 +7,7 @@
 #ifndef ND_EXPLAIN_FINDINGS_H
 #define ND_EXPLAIN_FINDINGS_H
 
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 /* Fills `findings` of the devices, in order of steps. The job is planned and has samples. Devices that failed
  * are left out. ND_ERR_MEMORY, and the errors of nd_capture_read_outputs and nd_exact_graph_run. */

@@ -4,7 +4,7 @@
 #define ND_EXPLAIN_FINDINGS_INTERNAL_H
 
 #include "explain/doctor/values.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 enum {
     ND_LOOK_SAMPLES = 4,      /* of the reference */

@@ -1,6 +1,6 @@
 #include <string.h>
 
-#include "explain/programs.h"
+#include "explain/device_programs.h"
 
 bool nd_explain_is_plain(size_t program)
 {

@@ -9,7 +9,7 @@
 #define ND_EXPLAIN_HEALTH_H
 
 #include "explain/doctor/doctor.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 /* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the
  * errors of nd_capture_read_repeat. */

@@ -2,7 +2,7 @@
 #ifndef ND_EXPLAIN_NOISE_H
 #define ND_EXPLAIN_NOISE_H
 
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 struct nd_explain_noise {
     bool is_any;      /* the layer changes by itself; else the rest is 0 */

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 /* Which device a witness speaks for: the one of the same URI. */
 static bool is_of_device(const struct nd_capture *witness, const struct nd_capture *capture)

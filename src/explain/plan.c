@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 /* ---- who is asked ---- */
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 /* Sums over samples; the means are taken by finish. */
 static void add(const struct nd_explain_job *job, size_t sample, size_t device, size_t step,

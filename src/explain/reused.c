@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "explain/doctor/doctor.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 /* Different samples that the tensor must have, as constant tensors are equal by chance; chosen. */
 enum { FEWEST_SAMPLES = 2 };

@@ -2,7 +2,7 @@
  * was missed in one sample is known of none, or means over samples would be of some of them only. */
 #include "base/error.h"
 #include "base/strbuf.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 enum nd_status nd_explain_let_go(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
 {

@@ -3,7 +3,7 @@
 #ifndef ND_EXPLAIN_SURVEY_H
 #define ND_EXPLAIN_SURVEY_H
 
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 /* Of one edge; neither found nor missed: it is not computed. */
 struct nd_explain_sight {

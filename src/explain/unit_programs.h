@@ -6,7 +6,7 @@
 #include "arith/htp.h"
 #include "explain/alternatives.h"
 #include "explain/defects.h"
-#include "explain/programs.h"
+#include "explain/device_programs.h"
 
 enum { ND_EXPLAIN_MAX_UNIT_PROGRAMS = 4 };
 

@@ -3,7 +3,7 @@
 #ifndef ND_EXPLAIN_WORKER_H
 #define ND_EXPLAIN_WORKER_H
 
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 struct nd_explain_worker {
     struct nd_explain_job *job;

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "import/grid.h"
 #include "import/npy_array.h"
 #include "npudiff/parse.h"

@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/strbuf.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "import/formats.h"
 #include "import/write_facts.h"
 #include "npudiff/probe.h"

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "capture/link_names.h"
 #include "import/formats.h"
 #include "import/npy_array.h"

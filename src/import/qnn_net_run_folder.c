@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "import/qnn_net_run.h"
 #include "npudiff/parse.h"
 

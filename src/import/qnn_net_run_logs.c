@@ -7,7 +7,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "base/yaml_map.h"
 #include "import/qnn_net_run.h"
 #include "npudiff/parse.h"

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "judge/accuracy.h"
+#include "judge/fleet_accuracy.h"
 
 /* What the outputs of one probe come to. */
 struct found {

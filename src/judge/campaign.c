@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
-#include "base/text.h"
+#include "base/suffix.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "judge/campaign_reading.h"
 #include "npudiff/device.h"
 

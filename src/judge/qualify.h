@@ -9,8 +9,8 @@
 
 #include <jansson.h>
 
-#include "judge/accuracy.h"
 #include "judge/campaign.h"
+#include "judge/fleet_accuracy.h"
 #include "judge/target.h"
 #include "model/prepared.h"
 #include "npudiff/capture.h"

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "model/loaded.h"
 #include "model/quant.h"
 

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "probe/user.h"
 
 static const size_t max_list_bytes = (size_t)64 << 20;

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "probe/npz.h"
 #include "probe/roles.h"
 

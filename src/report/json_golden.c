@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/json_out.h"
 #include "npudiff/report.h"
-#include "report/golden.h"
+#include "report/report_golden.h"
 #include "report/tree.h"
 
 /* ---- parts ---- */

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/placement.h"
+#include "report/report_placement.h"
 #include "report/tree.h"
 
 bool nd_placed_is_fallen(const struct nd_placed_node *node)

@@ -2,7 +2,7 @@
 
 #include "base/memory.h"
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 /* Channels of a table, unless all are asked for. */
 enum { MAX_CHANNELS = 16 };

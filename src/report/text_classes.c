@@ -1,5 +1,5 @@
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 static void put_classes(const struct nd_text_report *report, const char *title, const char *classes)
 {

@@ -1,5 +1,5 @@
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 bool nd_text_is_detailed(const struct nd_comparison *comparison, size_t edge, size_t test)
 {

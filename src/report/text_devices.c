@@ -1,7 +1,7 @@
 #include <math.h>
 
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 static const char *or_dash(const char *text)
 {

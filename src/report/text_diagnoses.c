@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 /* A line is said once for all devices of which it holds in the same tensor. */
 static bool is_same_line(const struct nd_compared_diagnosis *a, const struct nd_compared_diagnosis *b)

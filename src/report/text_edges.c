@@ -2,7 +2,7 @@
 
 #include "report/format.h"
 #include "report/table.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 /* Columns in front of those of the devices. */
 enum { FIXED_COLUMNS = 4, NAME_MIN = 18, NAME_MAX = 48, OP_MAX = 14, CELL_BYTES = 96, CELL_MAX = 30 };

@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 /* Whether a pattern says more than the share of differing elements does. */
 static bool is_telling(enum nd_pattern pattern)

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/strbuf.h"
 #include "npudiff/report.h"
-#include "report/golden.h"
+#include "report/report_golden.h"
 #include "report/table.h"
 #include "report/tree.h"
 

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 /* Indexed by enum nd_matrix_metric. A metric without symmetry is shown only from an earlier device to a later
  * one, as it was computed. */

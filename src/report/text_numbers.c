@@ -1,6 +1,6 @@
 /* What is not a number: before anything else is said, since nothing can be compared there.
  * docs/reference/metrics.md#accounting and #verdicts. */
-#include "report/text.h"
+#include "report/text_compare.h"
 
 /* The NaNs of one device at one tensor. */
 struct found {

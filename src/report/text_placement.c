@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "report/placement.h"
+#include "report/report_placement.h"
 #include "report/tree.h"
 
 enum { DEVICES_AT_ONCE = 8, SHOWN_NODES = 20, SHOWN_PIECES = 12 };

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 static void put_failing(const struct nd_text_report *report)
 {

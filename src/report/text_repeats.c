@@ -1,5 +1,5 @@
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 struct repeats {
     size_t n_devices;   /* that ran any */

@@ -1,5 +1,5 @@
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 /* A pair of values at a model output that differ. */
 static bool has_signal(const struct nd_compared_edge *edge, const struct nd_compared_pair *pair)

@@ -1,5 +1,5 @@
 #include "report/format.h"
-#include "report/text.h"
+#include "report/text_compare.h"
 
 static void put_labelled(const struct nd_text_report *report, const struct nd_top1 *row)
 {

@@ -15,7 +15,7 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
-#include "base/text.h"
+#include "base/suffix.h"
 #include "npudiff/parse.h"
 
 static void error_filled_carries_id_status_object_and_message(void **state)

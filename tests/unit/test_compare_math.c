@@ -1,10 +1,10 @@
 /* What stands on single numbers: exp and ln, bounds of probabilities, distributions, top-1, flips, classes. */
 #include "support/main.h"
 
-#include "compare/accuracy.h"
 #include "compare/classes.h"
 #include "compare/metrics/distribution.h"
 #include "compare/repeats.h"
+#include "compare/top1_classes.h"
 #include "stats/mcnemar.h"
 #include "stats/softmath.h"
 #include "support/pair_check.h"

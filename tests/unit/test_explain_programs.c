@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "explain/device_programs.h"
 #include "explain/health.h"
-#include "explain/programs.h"
 
 enum { N = 4000, MAX_UNITS = 12 };
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "arith/htp.h"
-#include "eval/linear.h"
+#include "eval/linear_unit.h"
 #include "support/assert_bits.h"
 
 enum { MAX_INPUTS = 3, MAX_BYTES = 1 << 18 };

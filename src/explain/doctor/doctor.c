@@ -6,7 +6,7 @@
 #include <assert.h>
 #include <math.h>
 
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 #include "explain/doctor/values.h"
 
 static const char *const names[ND_N_FAULT_KINDS] = {

@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 
 enum { MIN_FLOATS = 8 };
 

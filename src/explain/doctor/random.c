@@ -1,7 +1,7 @@
 /* Chance: rounding up with the probability of the fraction, and flips of a step. */
 #include <math.h>
 
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 
 enum { N_BINS = 16, MIN_ELEMENTS = 24, MIN_AWAY = 6 };
 

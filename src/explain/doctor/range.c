@@ -1,7 +1,7 @@
 /* Codes and accumulators that are cut off, and codes that are all the same. */
 #include <math.h>
 
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 
 void nd_doctor_try_constant(struct nd_doctor *d)
 {

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 
 enum { MAX_FIT = 1 << 16 };
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 #include "explain/doctor/values_internal.h"
 
 /* More axes than these make too many orders. */

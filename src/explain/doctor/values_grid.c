@@ -1,7 +1,7 @@
 /* The grid of a narrower float type (science 2.3), and values that are cut to their grid instead of rounded. */
 #include <math.h>
 
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 #include "explain/doctor/values_internal.h"
 
 /* A grid is named when chance would give it in less than one of a million tensors (chosen). */

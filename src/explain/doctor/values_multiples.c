@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 #include "explain/doctor/values_internal.h"
 
 enum {

@@ -1,7 +1,7 @@
 /* From counts to the set. */
 #include <math.h>
 
-#include "explain/identify/internal.h"
+#include "explain/identify/identify_parts.h"
 #include "stats/binomial.h"
 
 /* How often what a program leaves is taken for more than contamination when it is not. */

@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/identify/internal.h"
+#include "explain/identify/identify_parts.h"
 
 enum nd_status nd_identify_group(const struct nd_identify_tally *const *units, size_t n,
                                  struct nd_identify_result *out, struct nd_error *err)

@@ -1,7 +1,7 @@
 /* A verdict in words. */
 #include <math.h>
 
-#include "explain/identify/internal.h"
+#include "explain/identify/identify_parts.h"
 
 enum { MOST_NAMES = 6 };
 

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "explain/identify/internal.h"
+#include "explain/identify/identify_parts.h"
 
 /* What the elements of one channel share, for every program. */
 struct channel {

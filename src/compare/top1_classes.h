@@ -1,6 +1,6 @@
 /* Top-1 classes, accuracy, flips and their significance. docs/reference/metrics.md#top-1. */
-#ifndef ND_COMPARE_ACCURACY_H
-#define ND_COMPARE_ACCURACY_H
+#ifndef ND_COMPARE_TOP1_CLASSES_H
+#define ND_COMPARE_TOP1_CLASSES_H
 
 #include "compare/align.h"
 #include "compare/metrics/states.h"

@@ -22,8 +22,8 @@
  *     AveragePool, GlobalAveragePool, ReduceMean, ReduceSum;
  *     what chooses or moves values: MaxPool, ReduceMax, Min, Relu, Clip, Where, Concat, Slice, Transpose,
  *     Reshape, Gather, Pad, Resize to the nearest and so on (the list is in linear.c). */
-#ifndef ND_EVAL_LINEAR_H
-#define ND_EVAL_LINEAR_H
+#ifndef ND_EVAL_LINEAR_UNIT_H
+#define ND_EVAL_LINEAR_UNIT_H
 
 #include "eval/array.h"
 #include "eval/rounding.h"

@@ -1,7 +1,7 @@
 /* The sections of the text report, in the order in which they are written. Each appends to out; a failed
  * allocation is remembered by out. */
-#ifndef ND_REPORT_TEXT_H
-#define ND_REPORT_TEXT_H
+#ifndef ND_REPORT_TEXT_COMPARE_H
+#define ND_REPORT_TEXT_COMPARE_H
 
 #include "base/strbuf.h"
 #include "npudiff/report.h"

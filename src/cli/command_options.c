@@ -1,4 +1,4 @@
-#include "cli/options.h"
+#include "cli/command_options.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* Two tensors in memory, one sample of each: the engine without its streams, for repeats and channels. */
-#ifndef ND_COMPARE_SAMPLE_H
-#define ND_COMPARE_SAMPLE_H
+#ifndef ND_COMPARE_METRICS_SAMPLE_AT_ONCE_H
+#define ND_COMPARE_METRICS_SAMPLE_AT_ONCE_H
 
 #include "compare/metrics/states.h"
 

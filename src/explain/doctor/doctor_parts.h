@@ -5,8 +5,8 @@
  *   doctor_memory.c  the right codes in the wrong place or time, or of the wrong type
  *   doctor_layout.c  permutations
  *   doctor_random.c  chance */
-#ifndef ND_EXPLAIN_DOCTOR_INTERNAL_H
-#define ND_EXPLAIN_DOCTOR_INTERNAL_H
+#ifndef ND_EXPLAIN_DOCTOR_DOCTOR_PARTS_H
+#define ND_EXPLAIN_DOCTOR_DOCTOR_PARTS_H
 
 #include "explain/doctor/doctor.h"
 

@@ -1,4 +1,4 @@
-#include "report/text.h"
+#include "report/text_compare.h"
 
 #include <stdio.h>
 #include <stdlib.h>

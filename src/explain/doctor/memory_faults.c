@@ -1,7 +1,7 @@
 /* The right codes in the wrong place or time, codes that nobody wrote, and bits read as another type. */
 #include <math.h>
 
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 
 enum { MAX_SHIFT = 4096, MAX_SHIFTS_FOUND = 2, FEWEST_OF_ONE = 3 };
 

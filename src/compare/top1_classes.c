@@ -1,10 +1,10 @@
-#include "compare/accuracy.h"
+#include "compare/top1_classes.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "compare/text.h"
+#include "compare/format_text.h"
 #include "stats/mcnemar.h"
 
 void nd_top1_pair_count(const int64_t *ref, const int64_t *test, const int64_t *labels, size_t n,

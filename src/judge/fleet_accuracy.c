@@ -1,10 +1,10 @@
-#include "judge/accuracy.h"
+#include "judge/fleet_accuracy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "compare/accuracy.h"
+#include "compare/top1_classes.h"
 
 enum { SEED = 20240229 };
 

@@ -1,8 +1,8 @@
 /* Which programs a unit's codes leave possible, and which one a device uses. A device has one arithmetic for
  * all its units, or one per operator type; what does not follow it is the suspect, however small the
  * difference. */
-#ifndef ND_EXPLAIN_PROGRAMS_H
-#define ND_EXPLAIN_PROGRAMS_H
+#ifndef ND_EXPLAIN_DEVICE_PROGRAMS_H
+#define ND_EXPLAIN_DEVICE_PROGRAMS_H
 
 #include "eval/eval_graph.h"
 #include "explain/expectation.h"

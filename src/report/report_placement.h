@@ -1,6 +1,6 @@
 /* What the JSON and the text of placement have in common. */
-#ifndef ND_REPORT_PLACEMENT_H
-#define ND_REPORT_PLACEMENT_H
+#ifndef ND_REPORT_REPORT_PLACEMENT_H
+#define ND_REPORT_REPORT_PLACEMENT_H
 
 #include <jansson.h>
 

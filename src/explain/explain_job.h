@@ -1,7 +1,7 @@
 /* What the files of explain/ share. A job is planned once (plan.c), worked on sample by sample by several
  * threads (sample.c), and what they leave, sums per sample, is concluded in order of samples (conclude.c). */
-#ifndef ND_EXPLAIN_INTERNAL_H
-#define ND_EXPLAIN_INTERNAL_H
+#ifndef ND_EXPLAIN_EXPLAIN_JOB_H
+#define ND_EXPLAIN_EXPLAIN_JOB_H
 
 #include "explain/expectation.h"
 #include "explain/unit_programs.h"

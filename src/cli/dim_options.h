@@ -1,8 +1,8 @@
 /* --dim NAME=N: sizes of a model's dynamic dimensions. */
-#ifndef ND_CLI_DIMS_H
-#define ND_CLI_DIMS_H
+#ifndef ND_CLI_DIM_OPTIONS_H
+#define ND_CLI_DIM_OPTIONS_H
 
-#include "cli/options.h"
+#include "cli/command_options.h"
 #include "npudiff/model.h"
 
 /* Sets all of them. What is not of the form NAME=N is reported, in the name of the command: then *usage is the

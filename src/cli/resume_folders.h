@@ -1,6 +1,6 @@
 /* Going on with captures that were begun before. */
-#ifndef ND_CLI_RESUME_H
-#define ND_CLI_RESUME_H
+#ifndef ND_CLI_RESUME_FOLDERS_H
+#define ND_CLI_RESUME_FOLDERS_H
 
 #include "cli/fleet.h"
 

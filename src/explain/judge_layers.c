@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/internal.h"
+#include "explain/explain_job.h"
 
 static enum nd_status name_program(size_t program, char **out, struct nd_error *err)
 {

@@ -1,6 +1,6 @@
 /* How a text ends: file names and their extensions. */
-#ifndef ND_BASE_TEXT_H
-#define ND_BASE_TEXT_H
+#ifndef ND_BASE_SUFFIX_H
+#define ND_BASE_SUFFIX_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "cli/resume.h"
+#include "cli/resume_folders.h"
 
 #include <stdio.h>
 #include <string.h>

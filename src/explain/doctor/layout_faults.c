@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "compare/text.h"
+#include "compare/format_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>

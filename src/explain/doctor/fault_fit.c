@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "eval/rounding.h"
-#include "explain/doctor/internal.h"
+#include "explain/doctor/doctor_parts.h"
 
 /* A program that rounds twice, or through a multiplier of few bits, misses the nearest code only where the
  * value is this close to a tie (with 8 bits 1/512). Codes within it prove nothing about the value. */

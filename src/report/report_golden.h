@@ -1,6 +1,6 @@
 /* What the JSON and the text of the golden store have in common: cells of the table of upgrades. */
-#ifndef ND_REPORT_GOLDEN_H
-#define ND_REPORT_GOLDEN_H
+#ifndef ND_REPORT_REPORT_GOLDEN_H
+#define ND_REPORT_REPORT_GOLDEN_H
 
 #include "npudiff/report.h"
 

@@ -1,7 +1,7 @@
 /* Commands and their options as data: one const table per command gives parsing, usage, --help, and the option
  * table (option_table.h). */
-#ifndef ND_CLI_OPTIONS_H
-#define ND_CLI_OPTIONS_H
+#ifndef ND_CLI_COMMAND_OPTIONS_H
+#define ND_CLI_COMMAND_OPTIONS_H
 
 #include <stdbool.h>
 #include <stddef.h>

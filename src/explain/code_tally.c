@@ -2,7 +2,7 @@
  * nothing is to be counted for the programs that round to the nearest. */
 #include <math.h>
 
-#include "explain/programs.h"
+#include "explain/device_programs.h"
 
 /* Between these fractions programs that round to the nearest differ among themselves: ties, the step of double
  * rounding with 1 bit and more, and what float32 loses of values below 2^15. */

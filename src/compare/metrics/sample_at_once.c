@@ -1,4 +1,4 @@
-#include "compare/metrics/sample.h"
+#include "compare/metrics/sample_at_once.h"
 
 #include <stdlib.h>
 

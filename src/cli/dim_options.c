@@ -1,4 +1,4 @@
-#include "cli/dims.h"
+#include "cli/dim_options.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Accuracies of a fleet on one labelled probe at one output: classes read from captures, who is right, and what
  * that proves. */
-#ifndef ND_JUDGE_ACCURACY_H
-#define ND_JUDGE_ACCURACY_H
+#ifndef ND_JUDGE_FLEET_ACCURACY_H
+#define ND_JUDGE_FLEET_ACCURACY_H
 
 #include "judge/churn.h"
 #include "judge/spread.h"

@@ -1,6 +1,6 @@
 /* Formatted text in new memory. */
-#ifndef ND_COMPARE_TEXT_H
-#define ND_COMPARE_TEXT_H
+#ifndef ND_COMPARE_FORMAT_TEXT_H
+#define ND_COMPARE_FORMAT_TEXT_H
 
 #include "base/error.h"
 

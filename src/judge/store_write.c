@@ -174,10 +174,10 @@ static size_t find_equal(const struct nd_golden *store, const json_t *entry, boo
     return store->n;
 }
 
-/* Under the lock. *id: of the entry, new or not. */
+/* Under the lock. Fills added->is_new and the id of the entry, new or not. */
 static enum nd_status add_locked(struct nd_golden *store, const char *capture,
                                  const struct nd_golden_acceptance *how, json_t *entry,
-                                 char id[static ND_SHA256_HEX_BYTES], bool *is_new, struct nd_error *err)
+                                 struct nd_golden_added *added, struct nd_error *err)
 {
     bool is_whole = true;
     char object[ND_SHA256_HEX_BYTES];
@@ -195,9 +195,9 @@ static enum nd_status add_locked(struct nd_golden *store, const char *capture,
     size_t equal = find_equal(store, entry, !how->digest_only, &is_whole);
     if (!is_whole)
         return nd_fail_memory(err);
-    *is_new = equal == store->n;
-    if (!*is_new) {
-        memcpy(id, store->entries[equal].id, ND_SHA256_HEX_BYTES);
+    added->is_new = equal == store->n;
+    if (!added->is_new) {
+        memcpy(added->entry.id, store->entries[equal].id, ND_SHA256_HEX_BYTES);
         return ND_OK;
     }
     if (!how->digest_only) {
@@ -206,7 +206,7 @@ static enum nd_status add_locked(struct nd_golden *store, const char *capture,
             status = nd_fail_memory(err);
     }
     if (status == ND_OK)
-        status = put_entry(store, entry, id, err);
+        status = put_entry(store, entry, added->entry.id, err);
     return status == ND_OK ? nd_store_load(store, err) : status;
 }
 
@@ -231,7 +231,6 @@ enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
     json_t *entry = NULL;
     int lock = -1;
     struct nd_golden_added added = {.capture = capture};
-    char id[ND_SHA256_HEX_BYTES];
     status = nd_capture_open(capture, &opened, err);
     if (status == ND_OK)
         status = verify(opened, err);
@@ -241,9 +240,9 @@ enum nd_status nd_golden_add(struct nd_golden *store, const char *capture,
     if (status == ND_OK)
         status = nd_store_lock(store->path, &lock, err);
     if (status == ND_OK)
-        status = add_locked(store, capture, how, entry, id, &added.is_new, err);
+        status = add_locked(store, capture, how, entry, &added, err);
     if (status == ND_OK) {
-        const struct nd_store_entry *made = entry_by_id(store, id);
+        const struct nd_store_entry *made = entry_by_id(store, added.entry.id);
         status = made != NULL ? nd_store_describe(store, made, &added.entry, err) : nd_fail_memory(err);
     }
     nd_store_unlock(&lock);

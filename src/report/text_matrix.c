@@ -117,12 +117,12 @@ static bool leaves_out(enum nd_matrix_metric metric, const struct nd_compared_pa
            0;
 }
 
-/* *is_marked becomes true where the cell has a mark. */
-static void add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_edge *edge,
-                     const struct nd_matrix *matrix, size_t row, size_t column, bool *is_marked)
+/* Whether the cell has a mark. */
+static bool add_cell(struct nd_table *table, const struct nd_comparison *c, const struct nd_compared_edge *edge,
+                     const struct nd_matrix *matrix, size_t row, size_t column)
 {
     char text[ND_NUMBER_BYTES];
-    bool is_mirrored = row > column;
+    bool is_mirrored = row > column, has_mark = false;
     size_t ref = is_mirrored ? column : row, test = is_mirrored ? row : column;
     const struct nd_compared_pair *pair = row != column ? find_pair(c, edge, ref, test) : NULL;
     if (row == column)
@@ -134,11 +134,11 @@ static void add_cell(struct nd_table *table, const struct nd_comparison *c, cons
     else if (!pair->total.difference.has_values)
         nd_table_add(table, "-");
     else {
-        bool has_mark = leaves_out(matrix->metric, &pair->total);
+        has_mark = leaves_out(matrix->metric, &pair->total);
         nd_table_addf(table, "%s%s", format_value(matrix->metric, &pair->total.difference, text),
                       has_mark ? "*" : "");
-        *is_marked = *is_marked || has_mark;
     }
+    return has_mark;
 }
 
 static void put_matrix(const struct nd_text_report *report, const struct nd_compared_edge *edge,
@@ -162,7 +162,7 @@ static void put_matrix(const struct nd_text_report *report, const struct nd_comp
         for (size_t row = 0; row < c->n_devices; row++) {
             nd_table_add(&table, c->devices[row].label);
             for (size_t i = 0; i < n; i++)
-                add_cell(&table, c, edge, matrix, row, from + i, &is_marked);
+                is_marked = add_cell(&table, c, edge, matrix, row, from + i) || is_marked;
         }
         nd_text_put_table(report, &table, table.n_columns, 1,
                           from == 0 && title.text != NULL ? title.text : "\n");

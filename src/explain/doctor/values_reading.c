@@ -42,7 +42,7 @@ static double share_near(const double *x, const double *y, size_t n, double room
 {
     size_t n_known = 0, n_near = 0;
     for (size_t i = 0; i < n; i++) {
-        n_known += isfinite(x[i]);
+        n_known += isfinite(x[i]) ? 1 : 0;
         n_near += isfinite(x[i]) && fabs(y[i] - x[i]) <= room;
     }
     return n_known > 0 ? (double)n_near / (double)n_known : 0;

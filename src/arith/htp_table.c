@@ -32,10 +32,21 @@ static enum nd_status make_values(const struct nd_htp_job *job, struct nd_array 
     return status;
 }
 
+/* Inputs that are moved, to see how far an error of theirs reaches, may lie outside of the codes: the table has
+ * no entry for them. */
+static bool has_entries(const struct nd_array *x)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (!(x->x[i] >= 0 && x->x[i] < N_ENTRIES))
+            return false;
+    return true;
+}
+
 enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct nd_array values = {0};
-    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || !is_known_function(job))
+    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8) || !is_known_function(job) ||
+        !has_entries(job->call->inputs[0].values))
         return ND_OK;
     const struct nd_array *x = job->call->inputs[0].values;
     enum nd_status status = make_values(job, &values, err);

@@ -829,6 +829,7 @@ static void fault_that_explains_most_is_named(void **state)
         assert_int_equal(f.found.n_gross, 1);
         assert_int_equal(f.found.items[0].kind, ND_FAULT_HARD_CLIFF);
         assert_true(f.found.items[0].explained > 0.95);
+        close_field(&f);
         /* The rest of the tensor is at chance: rows that are a small part of what is wrong are not the fault.
          */
         open_field(&f, form, 20261122);

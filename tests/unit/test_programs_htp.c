@@ -325,6 +325,24 @@ static void units_without_evidence_are_not_covered(void **state)
     assert_false(is_covered(&a));
 }
 
+/* As they are when inputs are moved, to see how far an error of theirs reaches. */
+static void tables_have_entries_for_codes_alone(void **state)
+{
+    (void)state;
+    static const double beyond[] = {-63, 256, 1e9};
+    struct asked a;
+    ask(&a, "Abs", ND_DTYPE_U8);
+    a.call.n_inputs = 1;
+    a.values[0].x[3] = 255;
+    assert_true(is_covered(&a));
+    for (size_t i = 0; i < sizeof beyond / sizeof beyond[0]; i++) {
+        ask(&a, "Abs", ND_DTYPE_U8);
+        a.call.n_inputs = 1;
+        a.values[0].x[3] = beyond[i];
+        assert_false(is_covered(&a));
+    }
+}
+
 static void products_without_evidence_are_not_covered(void **state)
 {
     (void)state;
@@ -360,6 +378,7 @@ int main(void)
         cmocka_unit_test(chipsets_are_told_apart),
         cmocka_unit_test(list_has_unique_names_that_are_found),
         cmocka_unit_test(units_without_evidence_are_not_covered),
+        cmocka_unit_test(tables_have_entries_for_codes_alone),
         cmocka_unit_test(products_without_evidence_are_not_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

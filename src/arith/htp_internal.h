@@ -70,7 +70,7 @@ enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct 
                                    struct nd_error *err);
 void nd_htp_weights_deinit(struct nd_htp_weights *weights);
 
-/* ---- htp_linear.c, htp_linear16.c ---- */
+/* ---- htp_linear.c ---- */
 
 /* What goes into the output channel of a column: the bias is a code. */
 struct nd_htp_column {

@@ -48,12 +48,10 @@ static void round_reals(const struct nd_exact_unit *unit, const struct nd_progra
                         struct nd_array *codes)
 {
     const struct nd_linear_call *call = unit->call;
-    double low, high, scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
-    nd_code_range(unit->dtype, &low, &high);
+    double scale = (double)call->out_quant->scale[0], zero = (double)call->out_quant->zero_point[0];
     for (size_t i = 0; i < codes->n; i++) {
         const struct nd_ratio ratio = nd_ratio_of(fmin(fmax(codes->x[i], call->low), call->high), scale);
-        const struct nd_place place = nd_place_of(&ratio);
-        codes->x[i] = fmin(fmax(nd_program_round(usual, &ratio, &place) + zero, low), high);
+        codes->x[i] = nd_program_code(usual, &ratio, zero, unit->dtype);
     }
 }
 

@@ -341,8 +341,7 @@ static double code_of(const struct pairs *p, size_t i)
 {
     const struct nd_linear_call *call = p->unit->call;
     struct nd_ratio v = p->exact.v[i];
-    double low, high,
-        zero = (double)call->out_quant->zero_point[nd_exact_channel(call->out_quant, &p->exact.shape, i)];
+    double zero = (double)call->out_quant->zero_point[nd_exact_channel(call->out_quant, &p->exact.shape, i)];
     if (p->added[i] != 0) {
         size_t channel = i / p->n_inner % p->n_outputs;
         struct nd_wide step =
@@ -353,9 +352,7 @@ static double code_of(const struct pairs *p, size_t i)
         v.numerator = nd_wide_from(call->low);
     if (call->high < HUGE_VAL && nd_wide_compare(v.numerator, nd_wide_from(call->high)) > 0)
         v.numerator = nd_wide_from(call->high);
-    const struct nd_place place = nd_place_of(&v);
-    nd_code_range(p->unit->dtype, &low, &high);
-    return fmin(fmax(nd_program_round(p->usual, &v, &place) + zero, low), high);
+    return nd_program_code(p->usual, &v, zero, p->unit->dtype);
 }
 
 /* The exact values without Relu and Clip, which come after the overflow. is_covered stays false where there are

@@ -37,15 +37,6 @@ static enum nd_status transpose(const struct nd_array *from, struct nd_array *to
     return status;
 }
 
-static double clipped_code(const struct nd_exact_unit *unit, const struct nd_program *usual,
-                           const struct nd_ratio *ratio, double zero_point)
-{
-    double low, high;
-    nd_code_range(unit->dtype, &low, &high);
-    const struct nd_place place = nd_place_of(ratio);
-    return fmin(fmax(nd_program_round(usual, ratio, &place) + zero_point, low), high);
-}
-
 /* By exact values. Left empty where the operator or its quantisation is not covered. */
 static enum nd_status round_exact(const struct nd_exact_unit *unit, const struct nd_program *usual,
                                   struct nd_array *codes, struct nd_error *err)
@@ -61,7 +52,7 @@ static enum nd_status round_exact(const struct nd_exact_unit *unit, const struct
     if (quant->n == 1)
         status = nd_array_make(codes, unit->dtype, &result.shape, err);
     for (size_t i = 0; status == ND_OK && quant->n == 1 && i < result.n; i++)
-        codes->x[i] = clipped_code(unit, usual, &result.v[i], (double)quant->zero_point[0]);
+        codes->x[i] = nd_program_code(usual, &result.v[i], (double)quant->zero_point[0], unit->dtype);
     nd_linear_deinit(&result);
     return status;
 }

@@ -97,3 +97,12 @@ double nd_program_round(const struct nd_program *program, const struct nd_ratio 
     }
     return nd_round_place(place, program->rounding);
 }
+
+double nd_program_code(const struct nd_program *program, const struct nd_ratio *ratio, double zero_point,
+                       enum nd_dtype dtype)
+{
+    double low, high;
+    nd_code_range(dtype, &low, &high);
+    const struct nd_place place = nd_place_of(ratio);
+    return fmin(fmax(nd_program_round(program, ratio, &place) + zero_point, low), high);
+}

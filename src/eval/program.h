@@ -35,4 +35,9 @@ bool nd_program_from_name(const char *name, struct nd_program *out);
 double nd_program_round(const struct nd_program *program, const struct nd_ratio *ratio,
                         const struct nd_place *place);
 
+/* The code of the ratio, which is in steps of the output: rounded, zero_point added, within what dtype holds.
+ */
+double nd_program_code(const struct nd_program *program, const struct nd_ratio *ratio, double zero_point,
+                       enum nd_dtype dtype);
+
 #endif

@@ -19,11 +19,8 @@ enum {
 
 static double code_by(const struct nd_program *program, const struct nd_exact_values *values, size_t i)
 {
-    double low, high;
-    nd_code_range(values->dtype, &low, &high);
-    const struct nd_place place = nd_place_of(&values->v[i]);
     double zero = (double)values->quant->zero_point[nd_exact_channel(values->quant, values->shape, i)];
-    return fmin(fmax(nd_program_round(program, &values->v[i], &place) + zero, low), high);
+    return nd_program_code(program, &values->v[i], zero, values->dtype);
 }
 
 static double unrounded(const struct nd_exact_values *values, size_t i)

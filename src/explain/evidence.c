@@ -186,14 +186,13 @@ static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
         add_pairs(exam, h);
 }
 
-static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)
+/* What the doctor is told of a layer and of an input's quantiser alike; the rest is 0. */
+static struct nd_evidence evidence_of(const struct nd_exam *exam)
 {
     const struct nd_explain_job *job = exam->worker->job;
     const struct nd_explain_source *source = &job->sources[exam->device];
     const struct nd_edge *edge = nd_model_edge(job->model, exam->edge);
-    struct hypotheses hypotheses;
-    make_hypotheses(exam, &hypotheses);
-    const struct nd_evidence evidence = {
+    return (struct nd_evidence){
         .name = edge->name,
         .n_samples = exam->n_samples,
         .n = exam->n,
@@ -208,10 +207,18 @@ static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)
         .n_steps = exam->n_steps,
         .n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats,
         .repeats_differ = nd_explain_differs_by_run(job, exam->device, exam->step),
-        .inputs_repeat_same = nd_explain_inputs_repeat(job, exam->device, exam->step),
-        .hypotheses = hypotheses.items,
-        .n_hypotheses = hypotheses.n,
     };
+}
+
+static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)
+{
+    const struct nd_explain_job *job = exam->worker->job;
+    struct hypotheses hypotheses;
+    make_hypotheses(exam, &hypotheses);
+    struct nd_evidence evidence = evidence_of(exam);
+    evidence.inputs_repeat_same = nd_explain_inputs_repeat(job, exam->device, exam->step);
+    evidence.hypotheses = hypotheses.items;
+    evidence.n_hypotheses = hypotheses.n;
     struct nd_diagnosis diagnosis;
     enum nd_status status = nd_doctor_examine(&evidence, &diagnosis, err);
     struct nd_explain_error_size size = measure(exam);
@@ -267,29 +274,13 @@ static enum nd_status ask_doctor_of_input(struct nd_input_exam *input, struct nd
 {
     const struct nd_exam *exam = &input->exam;
     const struct nd_explain_job *job = exam->worker->job;
-    const struct nd_edge *edge = nd_model_edge(job->model, exam->edge);
-    const struct nd_explain_source *source = &job->sources[exam->device];
     struct nd_explain_error_size size = measure(exam);
-    double allowance = nd_explain_allowance(job, exam->device, exam->step);
-    const struct nd_evidence evidence = {
-        .name = edge->name,
-        .n_samples = exam->n_samples,
-        .n = exam->n,
-        .shape = job->shapes[exam->step],
-        .dtype = edge->dtype,
-        .quant = &edge->quant,
-        .codes = exam->codes,
-        .values = exam->values,
-        .expected = exam->expected,
-        .noise = allowance,
-        .n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats,
-        .repeats_differ = nd_explain_differs_by_run(job, exam->device, exam->step),
-        .inputs_repeat_same = true,
-        .hypotheses = input->hypotheses,
-        .n_hypotheses = input->n_hypotheses,
-    };
+    struct nd_evidence evidence = evidence_of(exam);
+    evidence.inputs_repeat_same = true;
+    evidence.hypotheses = input->hypotheses;
+    evidence.n_hypotheses = input->n_hypotheses;
     struct nd_diagnosis diagnosis;
-    size.n_past = count_past(exam, allowance);
+    size.n_past = count_past(exam, evidence.noise);
     enum nd_status status = nd_doctor_examine(&evidence, &diagnosis, err);
     return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/memory.h"
 #include "base/print.h"
 #include "npudiff/parse.h"
 
@@ -213,4 +214,17 @@ char *nd_json_dump(const json_t *tree, size_t indent)
     nd_json_tree(&json, NULL, tree);
     nd_strbuf_puts(&out, "\n");
     return nd_strbuf_take(&out);
+}
+
+json_t *nd_json_string(const char *text)
+{
+    json_t *value = json_string(text != NULL ? text : "");
+    if (value != NULL)
+        return value;
+    char *clean = nd_strdup(text); /* no UTF-8, or no memory */
+    for (char *at = clean; at != NULL && *at != '\0'; at++)
+        *at = (unsigned char)*at < 0x80 ? *at : '?';
+    value = clean != NULL ? json_string(clean) : NULL;
+    free(clean);
+    return value;
 }

@@ -51,4 +51,8 @@ void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree);
 /* The tree as text with a final newline, in new memory; NULL when memory is out. */
 char *nd_json_dump(const json_t *tree, size_t indent);
 
+/* A string of a tree; NULL is "", and what is no UTF-8 has '?' in the place of every byte beyond ASCII. NULL
+ * without memory. */
+json_t *nd_json_string(const char *text);
+
 #endif

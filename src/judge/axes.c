@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
@@ -16,19 +17,6 @@ const char *nd_axis_name(enum nd_axis axis)
 {
     static const char *const names[ND_N_AXES] = {"sdk", "chipset", "model", "probes", "options", "host"};
     return names[axis];
-}
-
-json_t *nd_axes_text(const char *text)
-{
-    json_t *value = json_string(text);
-    if (value != NULL)
-        return value;
-    char *clean = nd_strdup(text); /* no UTF-8, or no memory */
-    for (char *at = clean; at != NULL && *at != '\0'; at++)
-        *at = (unsigned char)*at < 128 ? *at : '?';
-    value = clean != NULL ? json_string(clean) : NULL;
-    free(clean);
-    return value;
 }
 
 void nd_axes_hide(const char *text, char out[static ND_HIDDEN_BYTES])
@@ -47,8 +35,9 @@ struct collected {
 
 static void put(struct collected *out, enum nd_axis axis, const char *key, const char *value)
 {
-    json_t *name = nd_axes_text(key);
-    if (name == NULL || json_object_set_new(out->axes[axis], json_string_value(name), nd_axes_text(value)) != 0)
+    json_t *name = nd_json_string(key);
+    if (name == NULL ||
+        json_object_set_new(out->axes[axis], json_string_value(name), nd_json_string(value)) != 0)
         out->is_whole = false;
     json_decref(name);
 }

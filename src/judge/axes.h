@@ -35,9 +35,6 @@ bool nd_axes_compare(const json_t *ref, const json_t *test, struct nd_golden_dif
 /* Six objects of texts? */
 bool nd_axes_are_sound(const json_t *axes);
 
-/* The text as a JSON string; bytes beyond ASCII become '?' where it is no UTF-8. NULL when memory is out. */
-json_t *nd_axes_text(const char *text);
-
 /* What stands for a name that must not be told: '#' and the first 16 digits of its SHA-256. */
 enum { ND_HIDDEN_BYTES = 18 };
 void nd_axes_hide(const char *text, char out[static ND_HIDDEN_BYTES]);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/sha256.h"
 
@@ -77,8 +78,8 @@ static json_t *edge_record(const struct nd_capture *capture, size_t e, bool *is_
     char type[TYPE_BYTES], digest[DIGEST_BYTES] = "";
     describe_type(edge, type);
     json_t *record = json_object(), *digests = json_array();
-    put(record, "name", nd_axes_text(edge->name), is_whole);
-    put(record, "op_types", nd_axes_text(edge->op_types), is_whole);
+    put(record, "name", nd_json_string(edge->name), is_whole);
+    put(record, "op_types", nd_json_string(edge->op_types), is_whole);
     put(record, "type", json_string(type), is_whole);
     for (size_t p = 0; *is_whole && p < nd_capture_n_probes(capture); p++) {
         *is_whole = combine(capture, p, e, digest);
@@ -108,7 +109,7 @@ static json_t *probe_record(const struct nd_capture *capture, size_t p, bool *is
 {
     const struct nd_capture_probe *probe = nd_capture_probe(capture, p);
     json_t *record = json_object();
-    put(record, "name", nd_axes_text(probe->name), is_whole);
+    put(record, "name", nd_json_string(probe->name), is_whole);
     put(record, "samples", json_integer((json_int_t)probe->n_samples), is_whole);
     put(record, "unstable", json_integer((json_int_t)count_unstable(capture, p)), is_whole);
     return record;
@@ -125,9 +126,9 @@ static json_t *failure_record(const struct nd_capture *capture, bool *is_whole)
         if (strcmp(attr->group, "failure") == 0 && strcmp(attr->key, "code") == 0 && attr->type == ND_ATTR_I64)
             code = (json_int_t)attr->i64;
     }
-    put(record, "stage", nd_axes_text(stage != NULL ? stage : ""), is_whole);
+    put(record, "stage", nd_json_string(stage != NULL ? stage : ""), is_whole);
     put(record, "code", json_integer(code), is_whole);
-    put(record, "message", nd_axes_text(message != NULL ? message : ""), is_whole);
+    put(record, "message", nd_json_string(message != NULL ? message : ""), is_whole);
     return record;
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/strbuf.h"
@@ -29,7 +30,7 @@ static void date_now(char out[static 32])
 
 static json_t *text_or_empty(const char *text)
 {
-    return nd_axes_text(text != NULL ? text : "");
+    return nd_json_string(text != NULL ? text : "");
 }
 
 /* Everything but the object. NULL: out of memory. */

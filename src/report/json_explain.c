@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "base/json_out.h"
 #include "report/explain.h"
 #include "report/tree.h"
 
@@ -44,7 +45,7 @@ static json_t *programs(const struct nd_explained_unit *unit)
 
 static json_t *text_or_null(const char *text)
 {
-    return text != NULL ? nd_tree_text(text) : json_null();
+    return text != NULL ? nd_json_string(text) : json_null();
 }
 
 static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct nd_explained_unit *unit)
@@ -56,9 +57,9 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     uint64_t n = unit->n_codes;
     json_t *row =
         json_pack("{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name",
-                  nd_tree_text(step->name), "op_type", nd_tree_text(step->op_types), "examined", is_examined,
-                  "why_not", is_examined ? json_null() : nd_tree_text(unit->why_not), "way", way, "codes",
-                  (json_int_t)n, "local_mismatch", share(unit->local.n_differing, n, is_examined),
+                  nd_json_string(step->name), "op_type", nd_json_string(step->op_types), "examined",
+                  is_examined, "why_not", is_examined ? json_null() : nd_json_string(unit->why_not), "way", way,
+                  "codes", (json_int_t)n, "local_mismatch", share(unit->local.n_differing, n, is_examined),
                   "inherited_mismatch", share(unit->inherited.n_differing, n, is_examined && unit->has_total),
                   "explained_fraction", is_examined ? nd_tree_real(unit->explained_fraction) : json_null(),
                   "programs", programs(unit), "is_unit", step->is_unit, "is_source", unit->is_source,
@@ -108,7 +109,7 @@ static json_t *energy(const struct nd_explained_device *device)
 
 static void add_fault(json_t *row, const struct nd_explained_fault *fault)
 {
-    json_object_set_new(row, "text", nd_tree_text(fault->text));
+    json_object_set_new(row, "text", nd_json_string(fault->text));
     json_object_set_new(row, "channel",
                         fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
     json_object_set_new(row, "amount", nd_tree_real(fault->amount));
@@ -121,8 +122,8 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
 {
     const struct nd_explained_unit *unit = &device->units[step];
     const struct nd_explained_fault *fault = &unit->fault;
-    json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "unit", nd_tree_text(e->steps[step].name), "op_type",
-                            nd_tree_text(e->steps[step].op_types), "unexplained",
+    json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "unit", nd_json_string(e->steps[step].name), "op_type",
+                            nd_json_string(e->steps[step].op_types), "unexplained",
                             (json_int_t)unit->n_unexplained, "kind", text_or_null(fault->kind));
     if (row == NULL)
         return NULL;
@@ -141,7 +142,7 @@ static json_t *findings_json(const struct nd_explanation *e, const struct nd_exp
     json_t *list = json_array();
     for (size_t i = 0; i < device->n_findings; i++) {
         const struct nd_explained_fault *fault = &device->findings[i].fault;
-        json_t *row = json_pack("{s:o, s:s}", "edge", nd_tree_text(e->steps[device->findings[i].step].name),
+        json_t *row = json_pack("{s:o, s:s}", "edge", nd_json_string(e->steps[device->findings[i].step].name),
                                 "kind", fault->kind);
         if (row != NULL)
             add_fault(row, fault);
@@ -161,7 +162,7 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
     for (size_t i = 0; i < device->n_faulty; i++)
         json_array_append_new(faulty, faulty_json(e, device, device->faulty[i]));
     for (size_t i = 0; i < device->n_sources; i++)
-        json_array_append_new(sources, nd_tree_text(e->steps[device->sources[i]].name));
+        json_array_append_new(sources, nd_json_string(e->steps[device->sources[i]].name));
     for (size_t s = 0; s < e->n_steps; s++)
         json_array_append_new(units, unit_json(e, s, &device->units[s]));
     json_t *observer = device->observer.n_samples == 0
@@ -173,9 +174,9 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
                      "difference", nd_verdict_name(device->verdict), "unexplained", unexplained, "follow",
                      (json_int_t)device->n_follow, "expected_arithmetic", device->expected, "is_refuted",
                      device->is_refuted, "same_as", (json_int_t)device->same_as, "observer", observer, "uri",
-                     nd_tree_text(device->uri), "chipset", nd_tree_text(device->chipset), "capture",
-                     nd_tree_text(device->capture), "verdict", nd_health_name(device->health), "failure",
-                     device->failure != NULL ? nd_tree_text(device->failure) : json_null(), "program",
+                     nd_json_string(device->uri), "chipset", nd_json_string(device->chipset), "capture",
+                     nd_json_string(device->capture), "verdict", nd_health_name(device->health), "failure",
+                     device->failure != NULL ? nd_json_string(device->failure) : json_null(), "program",
                      text_or_null(device->program), "programs", programs, "losses",
                      nd_explain_losses_json(e, device), "findings", findings_json(e, device), "faulty", faulty,
                      "sources", sources, "energy", energy(device), "execution",
@@ -198,9 +199,9 @@ static json_t *explanation_json(const struct nd_explanation *e)
         json_array_append_new(devices, device_json(e, &e->devices[d]));
     return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "verdict",
                      nd_health_name(e->health), "difference", nd_verdict_name(e->verdict), "model",
-                     nd_tree_text(e->model), "model_sha256", e->model_sha256, "float_model",
-                     e->float_model != NULL ? nd_tree_text(e->float_model) : json_null(), "probe",
-                     e->probe != NULL ? nd_tree_text(e->probe) : json_null(), "samples",
+                     nd_json_string(e->model), "model_sha256", e->model_sha256, "float_model",
+                     e->float_model != NULL ? nd_json_string(e->float_model) : json_null(), "probe",
+                     e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples",
                      (json_int_t)e->n_samples, "harm_samples", (json_int_t)e->n_harm_samples, "vote",
                      vote_json(&e->vote), "differences", nd_explain_differences_json(e), "devices", devices);
 }

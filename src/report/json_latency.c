@@ -1,5 +1,6 @@
 #include <math.h>
 
+#include "base/json_out.h"
 #include "report/tree.h"
 
 static json_t *modes(const struct nd_latency *l)
@@ -33,7 +34,7 @@ static json_t *join(const struct nd_latency_series *entry)
                      slow[l->slow], "slow", (json_int_t)j->n_slow, "slow_other", (json_int_t)j->n_slow_other,
                      "fast", (json_int_t)j->n_fast, "fast_other", (json_int_t)j->n_fast_other, "p",
                      nd_tree_real(j->p), "edges", (json_int_t)j->n_edges, "edges_tied", (json_int_t)j->n_tied,
-                     "first_tied", entry->first_tied != NULL ? nd_tree_text(entry->first_tied) : json_null());
+                     "first_tied", entry->first_tied != NULL ? nd_json_string(entry->first_tied) : json_null());
 }
 
 static json_t *evidence(const struct nd_latency *l)
@@ -60,9 +61,9 @@ static json_t *summary(const struct nd_latency *l)
 static json_t *series_json(const struct nd_latency_series *entry)
 {
     const struct nd_latency *l = &entry->latency;
-    json_t *probe = entry->probe != NULL ? nd_tree_text(entry->probe) : json_null();
+    json_t *probe = entry->probe != NULL ? nd_json_string(entry->probe) : json_null();
     return json_pack("{s:o, s:o, s:s, s:s, s:b, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "file",
-                     nd_tree_text(entry->file), "probe", probe, "format", entry->format, "verdict",
+                     nd_json_string(entry->file), "probe", probe, "format", entry->format, "verdict",
                      nd_latency_verdict_name(l->verdict), "is_suspect", l->is_suspect, "runs", (json_int_t)l->n,
                      "not_recorded", (json_int_t)l->n_not_recorded, "first_us", nd_tree_real(l->first_us),
                      "warm_up_runs", (json_int_t)l->n_warm_up, "warm_up_median_us",

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json_out.h"
 #include "report/report_placement.h"
 #include "report/tree.h"
 
@@ -52,12 +53,12 @@ static json_t *share_json(const struct nd_npu_share *share)
 static json_t *node_json(const struct nd_placed_node *node)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:s, s:o, s:b, s:b, s:b, s:b, s:b, s:o, s:o, s:o, s:o}", "name",
-                     nd_tree_text(node->name), "op_type", nd_tree_text(node->op_type), "domain",
-                     nd_tree_text(node->domain), "provider", nd_tree_text(node->provider), "where",
-                     nd_where_name(node->where), "renamed_to", nd_tree_text(node->renamed_to),
+                     nd_json_string(node->name), "op_type", nd_json_string(node->op_type), "domain",
+                     nd_json_string(node->domain), "provider", nd_json_string(node->provider), "where",
+                     nd_where_name(node->where), "renamed_to", nd_json_string(node->renamed_to),
                      "io_quantisation", node->is_io_quantisation, "constant", node->is_constant, "added",
                      node->model_node == SIZE_MAX, "inferred", node->is_inferred, "contradicted",
-                     node->is_contradicted, "profile_provider", nd_tree_text(node->profile_provider),
+                     node->is_contradicted, "profile_provider", nd_json_string(node->profile_provider),
                      "profile_us", nd_tree_real(node->profile_us), "flops", nd_tree_real(node->flops), "piece",
                      index_or_null(node->piece));
 }
@@ -65,9 +66,9 @@ static json_t *node_json(const struct nd_placed_node *node)
 static json_t *piece_json(const struct nd_placed_piece *piece)
 {
     return json_pack("{s:o, s:s, s:b, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "provider",
-                     nd_tree_text(piece->provider), "where", nd_where_name(piece->where), "io_quantisation",
+                     nd_json_string(piece->provider), "where", nd_where_name(piece->where), "io_quantisation",
                      piece->is_io_quantisation, "n_nodes", count(piece->n_nodes), "first_node",
-                     nd_tree_text(piece->first_node), "last_node", nd_tree_text(piece->last_node), "flops",
+                     nd_json_string(piece->first_node), "last_node", nd_json_string(piece->last_node), "flops",
                      nd_tree_real(piece->flops), "us", nd_tree_real(piece->us), "bytes_in",
                      nd_tree_real(piece->bytes_in), "bytes_out", nd_tree_real(piece->bytes_out));
 }
@@ -76,14 +77,14 @@ static json_t *cut_json(const struct nd_placed_cut *cut)
 {
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "from", count(cut->from), "to", count(cut->to),
                      "n_tensors", count(cut->n_tensors), "n_unsized", count(cut->n_unsized), "bytes",
-                     nd_tree_real(cut->bytes), "tensor", nd_tree_text(cut->tensor));
+                     nd_tree_real(cut->bytes), "tensor", nd_json_string(cut->tensor));
 }
 
 static json_t *event_json(const struct nd_provider_event *event)
 {
-    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "message", nd_tree_text(event->message), "identifier",
-                     nd_tree_text(event->identifier), "unit", nd_tree_text(event->unit), "n", count(event->n),
-                     "total", nd_tree_real(event->total));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o}", "message", nd_json_string(event->message), "identifier",
+                     nd_json_string(event->identifier), "unit", nd_json_string(event->unit), "n",
+                     count(event->n), "total", nd_tree_real(event->total));
 }
 
 static json_t *device_json(const struct nd_placed_device *device)
@@ -96,8 +97,8 @@ static json_t *device_json(const struct nd_placed_device *device)
     for (size_t i = 0; i < report->n_nodes; i++)
         json_array_append_new(nodes, node_json(&report->nodes[i]));
     for (size_t i = 0; i < report->n_edges; i++)
-        json_array_append_new(edges, json_pack("{s:o, s:o, s:s}", "name", nd_tree_text(report->edges[i].name),
-                                               "provider", nd_tree_text(report->edges[i].provider), "where",
+        json_array_append_new(edges, json_pack("{s:o, s:o, s:s}", "name", nd_json_string(report->edges[i].name),
+                                               "provider", nd_json_string(report->edges[i].provider), "where",
                                                nd_where_name(report->edges[i].where)));
     for (size_t i = 0; i < report->n_pieces; i++)
         json_array_append_new(pieces, piece_json(&report->pieces[i]));
@@ -106,14 +107,14 @@ static json_t *device_json(const struct nd_placed_device *device)
     for (size_t i = 0; i < report->n_events; i++)
         json_array_append_new(events, event_json(&report->events[i]));
     for (size_t i = 0; i < report->n_problems; i++)
-        json_array_append_new(problems, nd_tree_text(report->problems[i]));
+        json_array_append_new(problems, nd_json_string(report->problems[i]));
     return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "uri",
-                     nd_tree_text(device->uri), "label", nd_tree_text(device->label), "chipset",
-                     nd_tree_text(chipset != NULL ? chipset : ""), "status",
+                     nd_json_string(device->uri), "label", nd_json_string(device->label), "chipset",
+                     nd_json_string(chipset != NULL ? chipset : ""), "status",
                      nd_capture_state_name(nd_capture_state(device->capture)), "failure",
-                     nd_tree_text(failure != NULL ? failure : ""), "is_npu",
+                     nd_json_string(failure != NULL ? failure : ""), "is_npu",
                      nd_placed_is_unstated(device) ? json_null() : json_boolean(report->is_npu), "npu_provider",
-                     nd_tree_text(report->wanted_provider), "n_fallen", count(nd_placed_n_fallen(device)),
+                     nd_json_string(report->wanted_provider), "n_fallen", count(nd_placed_n_fallen(device)),
                      "npu_share", share_json(&report->share), "nodes", nodes, "edges", edges, "pieces", pieces,
                      "cuts", cuts, "provider_events", events, "problems", problems);
 }
@@ -168,7 +169,7 @@ static json_t *find_row(json_t *rows, const char *op_type)
         if (strcmp(json_string_value(json_object_get(row, "op_type")), op_type) == 0)
             return row;
     }
-    row = json_pack("{s:o, s:i}", "op_type", nd_tree_text(op_type), "count", 0);
+    row = json_pack("{s:o, s:i}", "op_type", nd_json_string(op_type), "count", 0);
     json_array_append_new(rows, row);
     return row;
 }
@@ -191,7 +192,7 @@ json_t *nd_placement_matrix(const struct nd_placed_device *devices, size_t n_dev
         for (size_t d = 0; d < n_devices; d++) {
             char text[80];
             cell_text(&devices[d], json_string_value(json_object_get(row, "op_type")), text, sizeof text);
-            json_array_append_new(cells, nd_tree_text(text));
+            json_array_append_new(cells, nd_json_string(text));
         }
         json_object_set_new(row, "cells", cells);
     }
@@ -204,7 +205,7 @@ enum nd_status nd_report_placement_json(const struct nd_model *model, const stru
     json_t *list = json_array();
     for (size_t d = 0; d < n; d++)
         json_array_append_new(list, device_json(&devices[d]));
-    return nd_tree_end(json_pack("{s:o, s:s, s:o, s:o}", "model", nd_tree_text(nd_model_path(model)),
+    return nd_tree_end(json_pack("{s:o, s:s, s:o, s:o}", "model", nd_json_string(nd_model_path(model)),
                                  "model_sha256", nd_model_sha256(model), "devices", list, "operators",
                                  nd_placement_matrix(devices, n)),
                        out, err);

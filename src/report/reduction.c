@@ -1,6 +1,7 @@
 /* What `npudiff reduce` found, as JSON and as text. */
 #include <math.h>
 
+#include "base/json_out.h"
 #include "report/tree.h"
 
 /* What was asked for. */
@@ -11,7 +12,7 @@ struct shown {
 
 static json_t *difference_json(const struct nd_reduction_difference *difference)
 {
-    return json_pack("{s:o, s:o, s:f}", "edge", nd_tree_text(difference->edge), "max_lsb",
+    return json_pack("{s:o, s:o, s:f}", "edge", nd_json_string(difference->edge), "max_lsb",
                      nd_tree_real(difference->max_lsb), "fraction", difference->fraction);
 }
 
@@ -25,11 +26,11 @@ static json_t *failure_json(const struct nd_reduction_failure *failure)
 {
     if (failure->id == 0)
         return json_null();
-    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "stage", nd_tree_text(failure->stage),
-                     "code", failure->id, "message", nd_tree_text(failure->message), "cause",
-                     nd_tree_text(failure->cause), "operator", nd_tree_text(failure->op), "node",
-                     nd_tree_text(failure->node), "qnn_stage", nd_tree_text(failure->qnn_stage), "symbol",
-                     nd_tree_text(failure->symbol), "raw_code",
+    return json_pack("{s:o, s:i, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "stage", nd_json_string(failure->stage),
+                     "code", failure->id, "message", nd_json_string(failure->message), "cause",
+                     nd_json_string(failure->cause), "operator", nd_json_string(failure->op), "node",
+                     nd_json_string(failure->node), "qnn_stage", nd_json_string(failure->qnn_stage), "symbol",
+                     nd_json_string(failure->symbol), "raw_code",
                      failure->has_raw_code ? json_integer(failure->raw_code) : json_null());
 }
 
@@ -37,11 +38,11 @@ static json_t *reduction_json(const struct nd_reduction *reduction, const struct
 {
     json_t *operators = json_array();
     for (size_t i = 0; i < reduction->n_operators_left; i++)
-        json_array_append_new(operators, nd_tree_text(reduction->operators[i]));
+        json_array_append_new(operators, nd_json_string(reduction->operators[i]));
     json_t *json =
         json_pack("{s:s, s:o, s:o, s:o, s:b, s:o, s:I, s:I, s:o}", "result", end_word(reduction->end), "device",
-                  nd_tree_text(reduction->device), "chipset", nd_tree_text(reduction->chipset), "runtime",
-                  nd_tree_text(reduction->runtime), "minimal", (int)reduction->is_minimal, "confirmed",
+                  nd_json_string(reduction->device), "chipset", nd_json_string(reduction->chipset), "runtime",
+                  nd_json_string(reduction->runtime), "minimal", (int)reduction->is_minimal, "confirmed",
                   reduction->is_confirm_known ? json_boolean(reduction->is_confirmed) : json_null(), "sessions",
                   (json_int_t)reduction->n_sessions, "session_limit", (json_int_t)reduction->session_limit,
                   "failure", failure_json(&reduction->failure));
@@ -54,7 +55,7 @@ static json_t *reduction_json(const struct nd_reduction *reduction, const struct
     bool is_whole = json != NULL && counts != NULL && json_object_update(json, counts) == 0;
     json_decref(counts);
     is_whole = is_whole && json_object_set_new(json, "operator_names", operators) == 0 &&
-               json_object_set_new(json, "inputs", nd_tree_text(reduction->inputs)) == 0 &&
+               json_object_set_new(json, "inputs", nd_json_string(reduction->inputs)) == 0 &&
                json_object_set_new(json, "samples", json_integer((json_int_t)reduction->n_samples)) == 0;
     if (is_whole && shown->has_difference)
         is_whole =
@@ -63,10 +64,10 @@ static json_t *reduction_json(const struct nd_reduction *reduction, const struct
     if (is_whole)
         is_whole =
             json_object_set_new(json, "folder",
-                                shown->folder != NULL ? nd_tree_text(shown->folder) : json_null()) == 0 &&
+                                shown->folder != NULL ? nd_json_string(shown->folder) : json_null()) == 0 &&
             json_object_set_new(json, "command",
-                                reduction->command != NULL ? nd_tree_text(reduction->command) : json_null()) ==
-                0;
+                                reduction->command != NULL ? nd_json_string(reduction->command)
+                                                           : json_null()) == 0;
     if (is_whole)
         return json;
     json_decref(json);

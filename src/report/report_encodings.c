@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_out.h"
 #include "report/tree.h"
 
 static json_t *scales_of(const struct nd_quant *quant)
@@ -53,13 +54,13 @@ static json_t *quantisation_text(const struct nd_encoding *item)
 static json_t *encoding_row(const struct nd_encoding *item)
 {
     json_t *row =
-        json_pack("{s:o, s:s, s:o, s:i, s:b, s:o, s:o, s:o}", "tensor", nd_tree_text(item->name), "role",
+        json_pack("{s:o, s:s, s:o, s:i, s:b, s:o, s:o, s:o}", "tensor", nd_json_string(item->name), "role",
                   nd_encoding_role_name(item->role), "type", type_of(item), "bits", item->bits, "symmetric",
                   item->is_symmetric, "quantisation", quantisation_text(item), "scale", scales_of(&item->quant),
                   "zero_point", zero_points_of(&item->quant));
     json_object_set_new(row, "axis", item->has_axis ? json_integer(item->quant.axis) : json_null());
     json_object_set_new(row, "not_applied",
-                        item->unhandled != NULL ? nd_tree_text(item->unhandled) : json_null());
+                        item->unhandled != NULL ? nd_json_string(item->unhandled) : json_null());
     return row;
 }
 
@@ -73,7 +74,7 @@ static json_t *rows_of(const struct nd_encodings *encodings)
 
 enum nd_status nd_report_encodings_json(const struct nd_encodings *encodings, char **out, struct nd_error *err)
 {
-    return nd_tree_end(json_pack("{s:o, s:s, s:o}", "path", nd_tree_text(nd_encodings_path(encodings)),
+    return nd_tree_end(json_pack("{s:o, s:s, s:o}", "path", nd_json_string(nd_encodings_path(encodings)),
                                  "source", nd_encodings_source(encodings), "encodings", rows_of(encodings)),
                        out, err);
 }
@@ -101,11 +102,12 @@ enum nd_status nd_report_encodings_applied_json(const struct nd_encodings_match 
     json_t *rows = json_array();
     for (size_t i = 0; i < match->n_omitted; i++) {
         const struct nd_encodings_omission *omission = &match->omitted[i];
-        json_array_append_new(rows, json_pack("{s:o, s:o, s:b}", "tensor", nd_tree_text(omission->name), "why",
-                                              nd_tree_text(omission->why), "unknown", omission->is_unknown));
+        json_array_append_new(rows,
+                              json_pack("{s:o, s:o, s:b}", "tensor", nd_json_string(omission->name), "why",
+                                        nd_json_string(omission->why), "unknown", omission->is_unknown));
     }
     return nd_tree_end(json_pack("{s:o, s:s, s:I, s:o}", "output",
-                                 output != NULL ? nd_tree_text(output) : json_null(), "source",
+                                 output != NULL ? nd_json_string(output) : json_null(), "source",
                                  nd_encodings_source(encodings), "applied",
                                  (json_int_t)(output != NULL ? match->n_applicable : 0), "not_applied", rows),
                        out, err);
@@ -135,7 +137,7 @@ static json_t *difference_row(const struct nd_encoding_difference *item)
 {
     const struct nd_encoding *any = item->ref != NULL ? item->ref : item->test;
     json_t *row =
-        json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "tensor", nd_tree_text(any->name), "verdict",
+        json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o}", "tensor", nd_json_string(any->name), "verdict",
                   verdict_of(item), "ref_type", item->ref != NULL ? type_of(item->ref) : json_null(),
                   "test_type", item->test != NULL ? type_of(item->test) : json_null(), "ref",
                   item->ref != NULL ? quantisation_text(item->ref) : json_null(), "test",
@@ -157,8 +159,8 @@ enum nd_status nd_report_encodings_diff_json(const struct nd_encodings_diff *dif
     return nd_tree_end(
         json_pack("{s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "verdict",
                   diff->n_same == diff->n_items ? "same" : "differs", "ref",
-                  nd_tree_text(nd_encodings_path(ref)), "test", nd_tree_text(nd_encodings_path(test)), "same",
-                  (json_int_t)diff->n_same, "different", (json_int_t)diff->n_different, "only_ref",
+                  nd_json_string(nd_encodings_path(ref)), "test", nd_json_string(nd_encodings_path(test)),
+                  "same", (json_int_t)diff->n_same, "different", (json_int_t)diff->n_different, "only_ref",
                   (json_int_t)diff->n_only_ref, "only_test", (json_int_t)diff->n_only_test, "tensors", rows),
         out, err);
 }
@@ -204,9 +206,9 @@ static const char *use_verdict(const struct nd_encoding_use *use, const struct n
 static json_t *use_row(const struct nd_encoding_use *use, const struct nd_capture *capture)
 {
     bool has = use->has_values;
-    json_t *row = json_pack("{s:o, s:s, s:o, s:I, s:I}", "tensor", nd_tree_text(use->encoding->name), "verdict",
-                            use_verdict(use, capture), "encoding", quantisation_text(use->encoding), "elements",
-                            (json_int_t)use->n_elements, "nan", (json_int_t)use->n_nan);
+    json_t *row = json_pack("{s:o, s:s, s:o, s:I, s:I}", "tensor", nd_json_string(use->encoding->name),
+                            "verdict", use_verdict(use, capture), "encoding", quantisation_text(use->encoding),
+                            "elements", (json_int_t)use->n_elements, "nan", (json_int_t)use->n_nan);
     json_object_set_new(row, "lowest", has ? nd_tree_real(use->lowest) : json_null());
     json_object_set_new(row, "highest", has ? nd_tree_real(use->highest) : json_null());
     json_object_set_new(row, "low_share", has ? nd_tree_real(use->low_share) : json_null());
@@ -234,10 +236,10 @@ enum nd_status nd_report_encodings_check_json(const struct nd_encodings_check *c
 {
     json_t *without = json_array();
     for (size_t i = 0; i < check->n_without; i++)
-        json_array_append_new(without, nd_tree_text(nd_capture_edge(capture, check->without[i])->name));
+        json_array_append_new(without, nd_json_string(nd_capture_edge(capture, check->without[i])->name));
     return nd_tree_end(json_pack("{s:o, s:o, s:o, s:o}", "encodings",
-                                 nd_tree_text(nd_encodings_path(encodings)), "capture",
-                                 nd_tree_text(nd_capture_path(capture)), "tensors", use_rows(check, capture),
+                                 nd_json_string(nd_encodings_path(encodings)), "capture",
+                                 nd_json_string(nd_capture_path(capture)), "tensors", use_rows(check, capture),
                                  "without_encoding", without),
                        out, err);
 }

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/json_out.h"
 #include "report/explain.h"
 #include "report/explain_words.h"
 #include "report/tree.h"
@@ -17,7 +18,7 @@ static json_t *evidence_json(const struct nd_explained_execution *execution)
         const struct nd_execution_evidence *evidence = &execution->evidence[i];
         json_array_append_new(list, json_pack("{s:s, s:s, s:f, s:o}", "kind", evidence->kind, "for",
                                               evidence->is_for_npu ? "npu" : "not-npu", "weight",
-                                              evidence->weight, "text", nd_tree_text(evidence->text)));
+                                              evidence->weight, "text", nd_json_string(evidence->text)));
     }
     return list;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/json_out.h"
 #include "report/explain.h"
 #include "report/explain_words.h"
 #include "report/tree.h"
@@ -149,8 +150,8 @@ json_t *nd_explain_losses_json(const struct nd_explanation *e, const struct nd_e
     for (size_t i = 0; i < device->n_losses; i++) {
         const struct nd_explained_unit *unit = &device->units[device->losses[i]];
         json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "unit",
-                                              nd_tree_text(e->steps[device->losses[i]].name), "op_type",
-                                              nd_tree_text(e->steps[device->losses[i]].op_types), "program",
+                                              nd_json_string(e->steps[device->losses[i]].name), "op_type",
+                                              nd_json_string(e->steps[device->losses[i]].op_types), "program",
                                               unit->program, "max", unit->local.max, "differing",
                                               (json_int_t)unit->local.n_differing, "codes",
                                               (json_int_t)unit->n_codes));
@@ -165,7 +166,7 @@ static json_t *because_json(const struct nd_explained_difference *difference)
         const struct nd_explained_reason *reason = &difference->because[i];
         json_array_append_new(list, json_pack("{s:s, s:[s, s], s:o}", "property", reason->name, "text",
                                               reason->texts[0], reason->texts[1], "op_types",
-                                              nd_tree_text(reason->op_types)));
+                                              nd_json_string(reason->op_types)));
     }
     return list;
 }
@@ -176,12 +177,13 @@ json_t *nd_explain_differences_json(const struct nd_explanation *e)
     for (size_t i = 0; i < e->n_differences; i++) {
         const struct nd_explained_difference *difference = &e->differences[i];
         json_array_append_new(
-            list, json_pack("{s:[I, I], s:[s, s], s:o, s:I, s:o, s:I, s:I}", "devices",
-                            (json_int_t)difference->devices[0], (json_int_t)difference->devices[1], "program",
-                            difference->programs[0], difference->programs[1], "because",
-                            because_json(difference), "units", (json_int_t)difference->n_units, "op_types",
-                            nd_tree_text(difference->op_types != NULL ? difference->op_types : ""), "differing",
-                            (json_int_t)difference->n_differing, "codes", (json_int_t)difference->n_codes));
+            list,
+            json_pack("{s:[I, I], s:[s, s], s:o, s:I, s:o, s:I, s:I}", "devices",
+                      (json_int_t)difference->devices[0], (json_int_t)difference->devices[1], "program",
+                      difference->programs[0], difference->programs[1], "because", because_json(difference),
+                      "units", (json_int_t)difference->n_units, "op_types",
+                      nd_json_string(difference->op_types != NULL ? difference->op_types : ""), "differing",
+                      (json_int_t)difference->n_differing, "codes", (json_int_t)difference->n_codes));
     }
     return list;
 }

@@ -12,19 +12,6 @@
 
 enum { MAX_COLUMNS = 12 };
 
-json_t *nd_tree_text(const char *text)
-{
-    json_t *value = json_string(text != NULL ? text : "");
-    if (value != NULL)
-        return value;
-    char *clean = nd_strdup(text); /* no UTF-8, or no memory */
-    for (char *at = clean; at != NULL && *at != '\0'; at++)
-        *at = (unsigned char)*at < 0x80 ? *at : '?';
-    value = clean != NULL ? json_string(clean) : NULL;
-    free(clean);
-    return value;
-}
-
 json_t *nd_tree_real(double value)
 {
     if (isfinite(value))

@@ -8,9 +8,6 @@
 #include "base/strbuf.h"
 #include "npudiff/report.h"
 
-/* A text, "" for NULL; bytes beyond ASCII become '?' where it is no UTF-8. NULL when memory is out. */
-json_t *nd_tree_text(const char *text);
-
 /* A number; what JSON has no number for is "NaN", "Infinity" or "-Infinity". */
 json_t *nd_tree_real(double value);
 

@@ -10,7 +10,8 @@
 /* 20 dB, as a whole tensor is called wrong (predicates.c); and a gap of 20 dB to all others. Both chosen. */
 static const double least_gross = 0.1, least_gap = 10;
 
-/* A sample of more elements is read once, by the engine, and not a second time here: chosen, as ND_OUTPUT_WHOLE. */
+/* A sample of more elements is read once, by the engine, and not a second time here: chosen, as
+ * ND_OUTPUT_WHOLE. */
 static const size_t most_elems = (size_t)1 << 20;
 
 struct reader {
@@ -56,13 +57,14 @@ static double measure(struct reader *r)
     return sqrt(squares / (double)r->n_elems);
 }
 
+/* Leaves bytes and values NULL where the samples are not to be read. */
 static enum nd_status open_reader(struct reader *r, struct nd_error *err)
 {
     const struct nd_edge *edge = nd_aligned_edge(r->alignment, r->edge, 0);
     enum nd_status status = nd_shape_size_bytes(&edge->shape, edge->dtype, &r->sample_bytes, err);
     if (status == ND_OK)
         status = nd_shape_n_elems(&edge->shape, &r->n_elems, err);
-    for (size_t k = 0; k < 2 && status == ND_OK && r->n_elems <= most_elems; k++) {
+    for (size_t k = 0; k < 2 && status == ND_OK && r->n_elems > 0 && r->n_elems <= most_elems; k++) {
         r->bytes[k] = nd_tensor_alloc(r->sample_bytes);
         r->values[k] = nd_calloc(r->n_elems, sizeof *r->values[k]);
         if (r->bytes[k] == NULL || r->values[k] == NULL)
@@ -103,7 +105,7 @@ enum nd_status nd_sample_sizes_read(const struct nd_alignment *alignment, size_t
 {
     struct reader r = {.alignment = alignment, .edge = edge, .test = test};
     enum nd_status status = open_reader(&r, err);
-    *is_known = status == ND_OK && r.n_elems > 0 && r.n_elems <= most_elems;
+    *is_known = r.bytes[0] != NULL && status == ND_OK;
     if (*is_known)
         status = read_all(&r, n, sizes, is_known, err);
     double mean = r.n > 0 ? r.sum / (double)r.n : 0;

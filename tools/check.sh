@@ -20,8 +20,8 @@ cd "$(dirname "$0")/.."
 
 need() { command -v "$1" >/dev/null || { echo "check: '$1' is needed" >&2; exit 2; }; }
 
-# The order of design and of src/meson.build.
-order="base stats logs model encodings runtime eval arith emulator probe spool agent capture config sdk remote device qnn record import placement latency compare explain fingerprint reduce judge report cli"
+# The order in which src/meson.build takes the folders.
+order="$(tr '\n' ' ' <src/meson.build | sed -e 's/.*foreach folder : \[\([^]]*\)\].*/\1/' -e "s/[',]/ /g") cli"
 
 check_layers() {
     seen=""

@@ -36,7 +36,7 @@ bool nd_agent_has_provider(const struct nd_job *job);
 /* Whether the pass in work is the one that another agent began. */
 bool nd_agent_is_resumed_pass(const struct nd_agent *agent);
 
-/* ---- session.c: the runtime and one session, and what they say of themselves ---- */
+/* ---- agent_session.c: the runtime and one session, and what they say of themselves ---- */
 
 enum nd_status nd_agent_load_runtime(struct nd_agent *agent, struct nd_error *err);
 
@@ -47,7 +47,7 @@ enum nd_status nd_agent_create_session(struct nd_agent *agent, struct nd_error *
  * ND_E_DEVICE_OUTPUT when it is not where it was before an interruption. */
 enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error *err);
 
-/* Records what the context binary says that the session made, when the job names one. context.c. */
+/* Records what the context binary says that the session made, when the job names one. context_facts.c. */
 enum nd_status nd_agent_record_context(struct nd_agent *agent, struct nd_error *err);
 
 /* Records the profile, when this pass has one. */

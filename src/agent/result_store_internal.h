@@ -1,4 +1,4 @@
-/* Shared by store.c and store_restore.c only: what the store thread knows. */
+/* Shared by result_store.c and result_store_restore.c only: what the store thread knows. */
 #ifndef ND_AGENT_RESULT_STORE_INTERNAL_H
 #define ND_AGENT_RESULT_STORE_INTERNAL_H
 

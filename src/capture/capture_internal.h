@@ -1,5 +1,5 @@
 /* The reader's parts: capture.c (open, accessors); load_attrs.c, load_tables.c, load_probe.c and load_repeats.c
- * (what the index holds, checked and in memory); read.c (tensors); verify.c. */
+ * (what the index holds, checked and in memory); read_values.c (tensors); verify.c. */
 #ifndef ND_CAPTURE_CAPTURE_INTERNAL_H
 #define ND_CAPTURE_CAPTURE_INTERNAL_H
 

@@ -49,7 +49,7 @@ struct nd_explain_habit {
     enum nd_explain_standing standing; /* out, of unit_programs.h */
     bool is_of_values;                 /* out: and that is by `program`, which all units of its kind follow */
     bool is_apart;   /* out: it is a table of plain rounding, and has no say in what the other units do */
-    bool is_suspect; /* out, of judge.c: known arithmetic does not give all of its codes */
+    bool is_suspect; /* out, of judge_layers.c: known arithmetic does not give all of its codes */
 };
 /* The program of a device is the one that most of its units follow; operator types of which most units follow
  * another one have their own. Plain rounding to the nearest beside units of a fixed point program is no program

@@ -1,5 +1,6 @@
 /* What the files of explain/ share. A job is planned once (plan.c), worked on sample by sample by several
- * threads (sample.c), and what they leave, sums per sample, is concluded in order of samples (conclude.c). */
+ * threads (work_sample.c), and what they leave, sums per sample, is concluded in order of samples
+ * (conclude_devices.c). */
 #ifndef ND_EXPLAIN_EXPLAIN_JOB_H
 #define ND_EXPLAIN_EXPLAIN_JOB_H
 
@@ -68,8 +69,8 @@ struct nd_explain_job {
     struct nd_explain_reference_sums *reference; /* [n_samples][n_steps] */
     struct nd_explain_tally *tally;              /* [n_devices][n_steps] */
     struct nd_explain_unit_tally *unit_tally;    /* [n_devices][n_steps] */
-    struct nd_explain_habit *habits;             /* [n_devices][n_steps], from judge.c on */
-    size_t *unit_program; /* [n_devices] of nd_unit_programs, from judge.c on; SIZE_MAX: none */
+    struct nd_explain_habit *habits;             /* [n_devices][n_steps], from judge_layers.c on */
+    size_t *unit_program; /* [n_devices] of nd_unit_programs, from judge_layers.c on; SIZE_MAX: none */
     struct nd_explanation *out;
 };
 
@@ -88,8 +89,8 @@ enum nd_status nd_explain_plan(struct nd_explain_job *job, const struct nd_captu
                                const struct nd_explain_options *options, struct nd_error *err);
 void nd_explain_job_deinit(struct nd_explain_job *job);
 
-/* steps.c: takes a zeroed sample through the graph to learn the steps and what of them can be evaluated, and
- * matches the float model's edges with them. */
+/* accumulator_steps.c: takes a zeroed sample through the graph to learn the steps and what of them can be
+ * evaluated, and matches the float model's edges with them. */
 enum nd_status nd_explain_find_steps(struct nd_explain_job *job, struct nd_error *err);
 /* Which step can be examined on that device, and why others cannot. */
 enum nd_status nd_explain_match_device(struct nd_explain_job *job, size_t device, struct nd_error *err);
@@ -99,7 +100,7 @@ const struct nd_model_unit *nd_explain_unit_of(const struct nd_model *model, siz
 /* Whether the value, in codes, lies more than half a step beyond those of the type. */
 bool nd_explain_is_clipped(double value, enum nd_dtype dtype);
 
-/* sample.c: fills sums, reference and tally, and settles them. */
+/* work_sample.c: fills sums, reference and tally, and settles them. */
 enum nd_status nd_explain_run(struct nd_explain_job *job, const struct nd_explain_options *options,
                               struct nd_error *err);
 /* settle.c: what could not be evaluated in some sample is not examined, or has no reference, in any. */
@@ -118,7 +119,7 @@ enum nd_status nd_explain_observe(struct nd_explain_job *job, const struct nd_ca
  * them are not examined. Before nd_explain_judge, from the sums. ND_ERR_MEMORY. */
 enum nd_status nd_explain_find_reused(struct nd_explain_job *job, size_t device, struct nd_error *err);
 
-/* judge.c: finds the device's programs and the units that do not follow them. */
+/* judge_layers.c: finds the device's programs and the units that do not follow them. */
 enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t device, struct nd_error *err);
 
 /* differences.c: why devices with programs of units differ. */

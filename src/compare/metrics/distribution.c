@@ -1,5 +1,5 @@
 /* Model outputs as probabilities. docs/reference/metrics.md#distributions. Samples are added whole, by
- * outputs.c. */
+ * unit_outputs.c. */
 #include "compare/metrics/distribution.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* What the files of the doctor share. A fault predicts for every element the codes that it would leave there
- * (doctor_judge.c counts how well); each file tries the faults of one kind:
- *   doctor_value.c   another zero point or scale, of the tensor or of a channel
- *   doctor_range.c   codes and accumulators that are cut off
- *   doctor_memory.c  the right codes in the wrong place or time, or of the wrong type
- *   doctor_layout.c  permutations
- *   doctor_random.c  chance */
+ * (fault_fit.c counts how well); each file tries the faults of one kind:
+ *   value.c          another zero point or scale, of the tensor or of a channel
+ *   range.c          codes and accumulators that are cut off
+ *   memory_faults.c  the right codes in the wrong place or time, or of the wrong type
+ *   layout_faults.c  permutations
+ *   random.c         chance */
 #ifndef ND_EXPLAIN_DOCTOR_DOCTOR_PARTS_H
 #define ND_EXPLAIN_DOCTOR_DOCTOR_PARTS_H
 
@@ -55,7 +55,7 @@ struct nd_doctor_axis {
     size_t n, inner;
 };
 
-/* doctor_judge.c */
+/* fault_fit.c */
 void nd_doctor_prepare(const struct nd_evidence *e, double noise, struct nd_diagnosis *out,
                        struct nd_doctor *d);
 double nd_doctor_zero_point(const struct nd_doctor *d, size_t j);

@@ -31,7 +31,8 @@ class Memory(Scratch):
             temporary.mkdir()
             count = pathlib.Path(folder, "count")
             environment = dict(os.environ, LD_PRELOAD=ALLOCATOR, NPUDIFF_FAIL_AT=str(fails_at),
-                               NPUDIFF_FAIL_COUNT=str(count), TMPDIR=str(temporary))
+                               NPUDIFF_FAIL_COUNT=str(count), TMPDIR=str(temporary),
+                               SOURCE_DATE_EPOCH="1")  # an entry of a store is named after when it was added, too
             arguments = [str(a).replace("OUT", folder) for a in command]
             done = subprocess.run([NPUDIFF, *arguments], env=environment, capture_output=True, text=True, timeout=120)
             out = done.stdout.replace(folder, "OUT")

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "npudiff/parse.h"
 
 static struct nd_attr *add(struct nd_attr_list *provenance, const char *group, const char *key)
 {
@@ -45,22 +44,6 @@ bool nd_attr_list_add_real(struct nd_attr_list *provenance, const char *group, c
     attr->type = ND_ATTR_F64;
     attr->f64 = real;
     return true;
-}
-
-bool nd_source_date_epoch(time_t *out)
-{
-    const char *text = getenv("SOURCE_DATE_EPOCH");
-    int64_t seconds;
-    if (text == NULL || !nd_parse_i64(text, &seconds))
-        return false;
-    *out = (time_t)seconds;
-    return true;
-}
-
-bool nd_is_reproducible(void)
-{
-    time_t when;
-    return nd_source_date_epoch(&when);
 }
 
 void nd_attr_list_deinit(struct nd_attr_list *provenance)

@@ -2,8 +2,6 @@
 #ifndef ND_CAPTURE_ATTR_LIST_H
 #define ND_CAPTURE_ATTR_LIST_H
 
-#include <time.h>
-
 #include "npudiff/capture.h"
 
 struct nd_attr_list {
@@ -21,11 +19,5 @@ bool nd_attr_list_add_number(struct nd_attr_list *provenance, const char *group,
 bool nd_attr_list_add_real(struct nd_attr_list *provenance, const char *group, const char *key, double real);
 
 void nd_attr_list_deinit(struct nd_attr_list *provenance);
-
-/* The time that SOURCE_DATE_EPOCH sets. False where it is not set: then *out is left alone. */
-bool nd_source_date_epoch(time_t *out);
-
-/* Whether SOURCE_DATE_EPOCH is set: then nothing that differs between two equal runs is stored. */
-bool nd_is_reproducible(void);
 
 #endif

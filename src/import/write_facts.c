@@ -4,12 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "base/sha256.h"
+#include "base/utc.h"
 #include "npudiff/parse.h"
 
 static enum nd_status put_text(const struct nd_import_writing *w, const char *group, const char *key,
@@ -151,15 +151,8 @@ enum nd_status nd_import_stated_facts(struct nd_imported *imported, struct nd_er
 /* As every capture has it; SOURCE_DATE_EPOCH makes two imports of the same the same. */
 static enum nd_status put_time(const struct nd_import_writing *w, struct nd_error *err)
 {
-    const char *epoch = getenv("SOURCE_DATE_EPOCH");
-    int64_t seconds;
-    time_t now = epoch != NULL && nd_parse_i64(epoch, &seconds) ? (time_t)seconds : time(NULL);
-    struct tm utc;
     char text[32];
-    if (gmtime_r(&now, &utc) == NULL)
-        return ND_OK;
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return put_text(w, "", "created", text, err);
+    return nd_utc_now(ND_UTC_TIME, text, sizeof text) ? put_text(w, "", "created", text, err) : ND_OK;
 }
 
 /* Where nothing states a label: the first file's name without its extension; without a file that of the

@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "base/utc.h"
 #include "npudiff/parse.h"
 
 /* Which keys a gate has beside the patterns and those of a loosening. */
@@ -271,11 +272,7 @@ void nd_policy_deinit(struct nd_policy *policy)
 
 void nd_policy_today(char out[static 16])
 {
-    const char *epoch = getenv("SOURCE_DATE_EPOCH");
-    int64_t seconds;
-    time_t now = epoch != NULL && nd_parse_i64(epoch, &seconds) ? (time_t)seconds : time(NULL);
-    struct tm utc;
-    if (gmtime_r(&now, &utc) == NULL || strftime(out, 16, "%Y-%m-%d", &utc) == 0)
+    if (!nd_utc_now("%Y-%m-%d", out, 16))
         snprintf(out, 16, "9999-12-31"); /* a date that is not known lets no loosening live on */
 }
 

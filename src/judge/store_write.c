@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -11,40 +10,24 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/strbuf.h"
+#include "base/utc.h"
 #include "judge/store.h"
-#include "npudiff/parse.h"
 
 /* ---- adding ---- */
-
-/* UTC; that of SOURCE_DATE_EPOCH when it is set. */
-static void date_now(char out[static 32])
-{
-    const char *epoch = getenv("SOURCE_DATE_EPOCH");
-    int64_t seconds;
-    time_t now = epoch != NULL && nd_parse_i64(epoch, &seconds) ? (time_t)seconds : time(NULL);
-    struct tm utc = {0};
-    if (gmtime_r(&now, &utc) == NULL)
-        memset(&utc, 0, sizeof utc);
-    strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &utc);
-}
-
-static json_t *text_or_empty(const char *text)
-{
-    return nd_json_string(text != NULL ? text : "");
-}
 
 /* Everything but the object. NULL: out of memory. */
 static json_t *make_entry(const struct nd_capture *capture, const struct nd_golden_acceptance *how)
 {
     char date[32];
-    date_now(date);
+    if (!nd_utc_now(ND_UTC_TIME, date, sizeof date))
+        snprintf(date, sizeof date, "1900-01-00T00:00:00Z"); /* no date that a calendar has */
     json_t *entry = nd_record_of_capture(capture);
     json_t *more =
         json_pack("{s:i, s:o, s:o, s:o, s:s, s:o, s:o, s:n}", "npudiff_entry", (int)ND_STORE_VERSION, "label",
-                  text_or_empty(nd_capture_string(capture, "device", "label")), "note",
-                  text_or_empty(how->note), "accepted_by", text_or_empty(how->accepted_by), "date", date, "uri",
-                  text_or_empty(nd_capture_string(capture, "device", "uri")), "model_file",
-                  text_or_empty(nd_capture_string(capture, "model", "file")), "object");
+                  nd_json_string(nd_capture_string(capture, "device", "label")), "note",
+                  nd_json_string(how->note), "accepted_by", nd_json_string(how->accepted_by), "date", date,
+                  "uri", nd_json_string(nd_capture_string(capture, "device", "uri")), "model_file",
+                  nd_json_string(nd_capture_string(capture, "model", "file")), "object");
     if (entry == NULL || more == NULL || json_object_update(entry, more) != 0) {
         json_decref(entry);
         entry = NULL;

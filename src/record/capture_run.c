@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/utc.h"
 #include "capture/assemble.h"
 #include "device/resolve.h"
 #include "npudiff/capture.h"

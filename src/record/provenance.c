@@ -5,26 +5,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "npudiff/parse.h"
+#include "base/utc.h"
 #include "remote/identity.h"
 #include "remote/remote_uri.h"
 
 static bool add_time(struct nd_attr_list *provenance)
 {
-    time_t now;
-    if (!nd_source_date_epoch(&now))
-        now = time(NULL);
-    struct tm utc;
     char text[32];
-    if (gmtime_r(&now, &utc) == NULL)
-        return false;
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    return nd_attr_list_add_text(provenance, "", "created", text);
+    return nd_utc_now(ND_UTC_TIME, text, sizeof text) && nd_attr_list_add_text(provenance, "", "created", text);
 }
 
 static bool add_device(struct nd_attr_list *provenance, const struct nd_device *device)

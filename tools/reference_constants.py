@@ -13,9 +13,9 @@ RULER = re.compile(r"-{3,}[^-]*-{3,}")
 # The subject of a file: the first that its path begins with.
 SUBJECTS = [
     ("Comparing", ["src/compare/", "src/report/"]),
-    ("Diagnoses from values", ["src/explain/doctor/", "src/explain/diagnose", "src/explain/pair_sums", "src/explain/reused"]),
+    ("Diagnoses from values", ["src/diagnosis/", "src/explain/diagnose", "src/explain/pair_sums", "src/explain/reused"]),
     ("Where a layer ran", ["src/explain/fallback"]),
-    ("Which program a device has", ["src/explain/identify/", "src/explain/unit_programs", "src/explain/programs", "src/arith/"]),
+    ("Which program a device has", ["src/identify/", "src/explain/unit_programs", "src/explain/programs", "src/arith/"]),
     ("Verdicts of layers and devices", ["src/explain/"]),
     ("Fingerprint", ["src/fingerprint/"]),
     ("Latency and statistics", ["src/latency/", "src/stats/"]),

@@ -438,7 +438,7 @@ struct nd_identify_options {
  * threshold, or contamination.
  *
  * curve is [{from, to, codes, p, low, high}]: P(up | fraction) in those of 32 bins that are not empty, with the
- * 95 % interval of Clopper and Pearson. src/explain/identify/identify.h says how programs are excluded.
+ * 95 % interval of Clopper and Pearson. src/identify/identify.h says how programs are excluded.
  *
  * Errors are those of nd_explain, but captures need not have the same inputs. A device that failed is an entry.
  * Memory: some 10 kB per thread and step. */

@@ -5,7 +5,7 @@
 #define ND_EXPLAIN_DEFECTS_H
 
 #include "arith/conditions.h"
-#include "explain/doctor/doctor.h"
+#include "diagnosis/diagnosis.h"
 #include "npudiff/capture.h"
 #include "npudiff/model.h"
 

@@ -2,7 +2,7 @@
 #ifndef ND_EXPLAIN_DIAGNOSE_H
 #define ND_EXPLAIN_DIAGNOSE_H
 
-#include "explain/doctor/values.h"
+#include "diagnosis/values.h"
 #include "npudiff/explain.h"
 
 /* Samples [first, first + n) of the first run; with repeat > 0 that run of one sample. */

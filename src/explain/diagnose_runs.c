@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "diagnosis/values.h"
 #include "explain/diagnose.h"
-#include "explain/doctor/values.h"
 
 enum { MOST_RUNS = 8, MOST_ELEMENTS = 1 << 20 };
 

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "explain/doctor/doctor.h"
+#include "diagnosis/diagnosis.h"
 #include "explain/exam.h"
 #include "explain/health.h"
 #include "explain/input_quantiser.h"

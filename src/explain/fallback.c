@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/doctor/doctor.h"
+#include "diagnosis/diagnosis.h"
 
 struct fallback {
     struct nd_explain_job *job;

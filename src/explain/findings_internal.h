@@ -3,7 +3,7 @@
 #ifndef ND_EXPLAIN_FINDINGS_INTERNAL_H
 #define ND_EXPLAIN_FINDINGS_INTERNAL_H
 
-#include "explain/doctor/values.h"
+#include "diagnosis/values.h"
 #include "explain/explain_job.h"
 
 enum {

@@ -8,7 +8,7 @@
 #ifndef ND_EXPLAIN_HEALTH_H
 #define ND_EXPLAIN_HEALTH_H
 
-#include "explain/doctor/doctor.h"
+#include "diagnosis/diagnosis.h"
 #include "explain/explain_job.h"
 
 /* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the

@@ -4,8 +4,8 @@
 
 #include <jansson.h>
 
-#include "explain/identify/identify.h"
 #include "explain/unit_programs.h"
+#include "identify/identify.h"
 #include "npudiff/capture.h"
 
 /* One unit, in any step of the model; what is no unit is left zeroed. */

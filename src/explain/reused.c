@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "explain/doctor/doctor.h"
+#include "diagnosis/diagnosis.h"
 #include "explain/explain_job.h"
 
 /* Different samples that the tensor must have, as constant tensors are equal by chance; chosen. */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "emulator/emulate.h"
-#include "explain/identify/identify.h"
+#include "identify/identify.h"
 
 static uint64_t seed = 20261121;
 

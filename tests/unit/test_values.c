@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "explain/doctor/values.h"
+#include "diagnosis/values.h"
 
 enum { SAMPLES = 6, CHANNELS = 8, SIDE = 16, N = CHANNELS * SIDE * SIDE, TOTAL = SAMPLES * N, VARIANTS = 8 };
 

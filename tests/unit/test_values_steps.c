@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "explain/doctor/values.h"
+#include "diagnosis/values.h"
 
 enum { MOST = 4000 };
 

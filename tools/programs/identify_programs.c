@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "emulator/emulate.h"
-#include "explain/identify/identify.h"
+#include "identify/identify.h"
 #include "npudiff/probe.h"
 
 /* What is known of one edge. */

@@ -1,0 +1,210 @@
+/* Values that wrap around, and codes that lost their high bits. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "diagnosis/values_internal.h"
+
+struct wrap {
+    double period, low;
+};
+
+static double predict_wrap(const struct nd_values_look *look, const void *fault, size_t s, size_t j)
+{
+    const struct wrap *w = fault;
+    double x = look->v->ref[s * look->v->n + j];
+    return x - w->period * floor((x - w->low) / w->period);
+}
+
+/* The distances by which elements are off, sorted into scratch; returns how many. */
+static size_t sort_distances(const struct nd_values_look *look)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < look->n_total; i++)
+        if (nd_values_is_far(look, i) && isfinite(look->v->test[i]))
+            look->scratch[n++] = fabs(look->v->test[i] - look->v->ref[i]);
+    (void)nd_values_quantile(look->scratch, n, 0);
+    return n;
+}
+
+/* The middle of those within half as much again as the given one. */
+static double period_at(const double *distances, size_t n, size_t from)
+{
+    size_t end = from;
+    while (end < n && distances[end] <= 1.5 * distances[from])
+        end++;
+    return end - from >= 3 ? distances[(from + end) / 2] : NAN;
+}
+
+/* A period that is a power of two of codes, or of whole numbers, is exactly that. */
+static double sharpen(double period, double unit, int *n_bits)
+{
+    static const int bits[] = {4, 8, 16, 32};
+    *n_bits = 0;
+    for (size_t b = 0; b < sizeof bits / sizeof bits[0]; b++)
+        if (fabs(period / unit / ldexp(1, bits[b]) - 1) < 0.01) {
+            *n_bits = bits[b];
+            return unit * ldexp(1, bits[b]);
+        }
+    return period;
+}
+
+/* The window is that of the numbers of so many bits, and holds every value of the test. */
+static bool try_period(const struct nd_values_look *look, double period, int n_bits)
+{
+    const struct nd_values *v = look->v;
+    double unit = v->step > 0 ? v->step : 1, zero = v->step > 0 ? -v->step * v->zero_point : 0, explained,
+           chance;
+    const double lows[] = {zero, zero - period / 2, look->test_low};
+    for (size_t k = 0; k < sizeof lows / sizeof lows[0]; k++) {
+        const struct wrap w = {period, lows[k]};
+        if (!(period > 0) || look->test_low < w.low - look->far || look->test_high > w.low + period + look->far)
+            continue;
+        if (!nd_values_holds(look, predict_wrap, &w, &explained, &chance))
+            continue;
+        struct nd_finding f = nd_values_finding(look, ND_FAULT_WRAP, period / unit, explained, chance);
+        if (n_bits > 0)
+            nd_values_add(look, &f, "%s wrap around modulo 2^%d", v->step > 0 ? "codes" : "values", n_bits);
+        else
+            nd_values_add(look, &f, "values wrap around: they are off by multiples of %.6g", period);
+        return true;
+    }
+    return false;
+}
+
+/* Codes of fewer bits than their type: all lie in one window of 2^8 or 2^16 steps, the reference's do not, and
+ * the low bits are near the reference's in 99 % of the elements, and of those that are beyond the window.
+ * Chosen: near is an eighth of the period, to which chance comes in one of four; a device's own differences are
+ * many steps of 16 bits. */
+static bool try_low_bits(const struct nd_values_look *look, int n_bits)
+{
+    const struct nd_values *v = look->v;
+    double period = v->step * ldexp(1, n_bits), least = HUGE_VAL, most = -HUGE_VAL;
+    size_t n_right = 0, n_beyond = 0, n_beyond_right = 0;
+    for (size_t i = 0; i < look->n_total; i++) {
+        if (!nd_values_is_known(look, i))
+            continue;
+        least = fmin(least, v->ref[i]);
+        most = fmax(most, v->ref[i]);
+        bool is_right = fabs(remainder(v->test[i] - v->ref[i], period)) <= period / 8;
+        bool is_beyond = fabs(v->test[i] - v->ref[i]) > period / 2;
+        n_right += is_right;
+        n_beyond += is_beyond;
+        n_beyond_right += is_beyond && is_right;
+    }
+    bool is_narrow = look->test_high - look->test_low < period && most - least > period;
+    if (!is_narrow || n_right * 100 < look->n_known * 99 || n_beyond < ND_VALUES_MIN_DECISIVE ||
+        n_beyond_right * 100 < n_beyond * 99)
+        return false;
+    double chance = (double)n_beyond * log10(0.25);
+    struct nd_finding f = nd_values_finding(look, ND_FAULT_WRAP, period / v->step,
+                                            (double)n_right / (double)look->n_known, chance);
+    nd_values_add(look, &f, "codes wrap around modulo 2^%d", n_bits);
+    return true;
+}
+
+/* Low bits that follow the reference's although a device's own differences are many steps: a 16 bit code may be
+ * off by forty, a sixth of 2^8. Chosen: the mean direction of (test - reference) on the circle of the period,
+ * each code of the reference once, is 0.3 long at least and twice as long as the values of both sides alone
+ * make it; of 64 codes and more beyond the window, which span four periods. For directions without relation
+ * exp(-n length^2) is the chance (Rayleigh). */
+enum { MIN_DIRECTIONS = 64 };
+static const double least_direction = 0.3, least_periods = 4, most_direction_chance = -12;
+
+struct pair {
+    double ref, test;
+};
+
+static int compare_pairs(const void *a, const void *b)
+{
+    const struct pair *x = a, *y = b;
+    return (x->ref > y->ref) - (x->ref < y->ref);
+}
+
+/* The elements beyond the window, each code of the reference once; scratch has room for a pair of each element.
+ */
+static size_t collect_beyond(const struct nd_values_look *look, double period, struct pair *pairs)
+{
+    const struct nd_values *v = look->v;
+    size_t n = 0, n_distinct = 0;
+    for (size_t i = 0; i < look->n_total; i++)
+        if (nd_values_is_known(look, i) && fabs(v->test[i] - v->ref[i]) > period / 2)
+            pairs[n++] = (struct pair){v->ref[i], v->test[i]};
+    qsort(pairs, n, sizeof *pairs, compare_pairs);
+    for (size_t k = 0; k < n; k++)
+        if (n_distinct == 0 || pairs[k].ref != pairs[n_distinct - 1].ref)
+            pairs[n_distinct++] = pairs[k];
+    return n_distinct;
+}
+
+static double direction_of(double (*get)(const struct pair *), const struct pair *pairs, size_t n,
+                           double period)
+{
+    double x = 0, y = 0;
+    for (size_t k = 0; k < n; k++) {
+        double angle = 2 * acos(-1) * get(&pairs[k]) / period;
+        x += cos(angle);
+        y += sin(angle);
+    }
+    return n > 0 ? hypot(x, y) / (double)n : 0;
+}
+
+static double get_ref(const struct pair *p)
+{
+    return p->ref;
+}
+
+static double get_test(const struct pair *p)
+{
+    return p->test;
+}
+
+static double get_apart(const struct pair *p)
+{
+    return p->test - p->ref;
+}
+
+static bool try_noisy_low_bits(const struct nd_values_look *look, int n_bits)
+{
+    const struct nd_values *v = look->v;
+    double period = v->step * ldexp(1, n_bits);
+    struct pair *pairs = (struct pair *)look->scratch;
+    if (look->test_high - look->test_low >= period)
+        return false;
+    size_t n = collect_beyond(look, period, pairs), n_near = 0;
+    if (n < MIN_DIRECTIONS || pairs[n - 1].ref - pairs[0].ref < least_periods * period)
+        return false;
+    double length = direction_of(get_apart, pairs, n, period);
+    double of_both = direction_of(get_ref, pairs, n, period) * direction_of(get_test, pairs, n, period);
+    double chance = -(double)n * length * length / log(10);
+    if (length < least_direction || length < 2 * of_both || chance > most_direction_chance)
+        return false;
+    for (size_t i = 0; i < look->n_total; i++)
+        n_near += nd_values_is_far(look, i) && fabs(remainder(v->test[i] - v->ref[i], period)) <= period / 4;
+    double spread = sqrt(-2 * log(length)) * period / (2 * acos(-1)) / v->step;
+    struct nd_finding f =
+        nd_values_finding(look, ND_FAULT_WRAP, period / v->step, nd_values_share_of_far(look, n_near), chance);
+    nd_values_add(look, &f, "codes wrap around modulo 2^%d, besides differences of about %.0f steps", n_bits,
+                  spread);
+    return true;
+}
+
+/* The least distance is the period, or the least two or three times it where few values are that near. */
+void nd_values_try_wrap(const struct nd_values_look *look)
+{
+    bool has_steps = look->v->step > 0;
+    if (has_steps && (try_low_bits(look, 8) || try_low_bits(look, 16)))
+        return;
+    if (has_steps && (try_noisy_low_bits(look, 8) || try_noisy_low_bits(look, 16)))
+        return;
+    size_t n = sort_distances(look);
+    const size_t ranks[] = {0, n / 100};
+    for (size_t r = 0; r < sizeof ranks / sizeof ranks[0] && n >= ND_VALUES_MIN_DECISIVE; r++) {
+        double period = period_at(look->scratch, n, ranks[r]);
+        for (int divisor = 1; divisor <= 3; divisor++) {
+            int n_bits;
+            double sharp = sharpen(period / divisor, look->v->step > 0 ? look->v->step : 1, &n_bits);
+            if (try_period(look, sharp, n_bits))
+                return;
+        }
+    }
+}

@@ -1,15 +1,19 @@
-/* Why captures of a quantised model differ from what the model says: which part of the error is
+/* Explains why a device's values differ from those that the model defines: which part of the error is
  * quantisation, which part the device adds, and in which layer.
  *
+ * Words: an edge is a captured tensor; a code is a quantised value; a unit is a layer, an operator with its
+ * quantisers (npudiff/model.h). A program is a rule that turns the exact result of a unit into codes: one kind
+ * of arithmetic. A step is a tensor that a device computes: the output of a unit, a quantised graph input, or
+ * floats between units.
+ *
  * npudiff computes every unit of the model again, exactly, from the inputs that the unit had on the device.
- * This splits the error of every sample and unit, in codes:
+ * This splits the error of every sample and unit, counted in codes:
  *
  *     total     = device - quantised reference
  *     local     = device - the unit computed exactly from the device's own inputs
  *     inherited = the unit computed exactly from the device's own inputs - quantised reference
  *
- * so that total = local + inherited in every element. A step is an edge that a device computes: a unit, the
- * quantisation of a graph input, or floats between units.
+ * so that total = local + inherited in every element.
  *
  * Example:
  *
@@ -45,28 +49,28 @@ extern "C" {
 
 struct nd_explain_options {
     size_t struct_size;
-    const char *probe; /* NULL: the largest of the first capture that all hold */
-    size_t n_samples;  /* the first ones only; 0: all that every device has */
-    size_t
-        n_harm_samples; /* evenly spaced ones in which every unit's harm is measured: a run of the model each */
-    /* Called now and then, by the calling thread alone, with how many samples are done. NULL: never. */
+    const char *probe; /* NULL: of the probes that all captures hold, the largest of the first capture */
+    size_t n_samples;  /* only the first n_samples; 0: all samples that every device has */
+    /* The effect of every unit on the outputs is measured in so many samples, evenly spaced. Each of these
+     * samples costs one more run of the model for each unit. */
+    size_t n_harm_samples;
+    /* Reports how many samples are done. Only the calling thread calls it. NULL: no reports. */
     void (*progress)(void *context, size_t n_done, size_t n_samples);
     void *progress_context;
-    /* Captures of the untouched model (`--edges none`, or outputs only) on the same devices (by URI): whether
-     * making intermediates visible changes the outputs. May be none. */
+    /* Captures of the unchanged model (`capture --edges none`, or outputs only) on the same devices, matched by
+     * URI. They show whether the outputs change when intermediate tensors are made visible. May be none. */
     const struct nd_capture *const *untouched;
     size_t n_untouched;
     size_t n_threads;     /* 0: as many as the process may use; the result does not depend on it */
-    bool hides_placement; /* where things ran is judged by values and times alone: what the captures' own
-                             placement says is no evidence */
+    bool hides_placement; /* do not use the placement that the captures state: judge by values and times where
+                             each unit ran */
 };
 
-/* What a device's values say of its layers, from best to worst: the worst of several devices wins. */
+/* The verdict on a device, from best to worst. Several devices together have the worst of their verdicts. */
 enum nd_health {
     ND_HEALTH_HEALTHY,      /* every layer follows known arithmetic, however much of the error is the chip's */
-    ND_HEALTH_INCONCLUSIVE, /* no layer does anything else, but not every layer could be examined */
-    ND_HEALTH_UNEXPLAINED,  /* some layer does not follow known arithmetic, and nothing says that it is a fault
-                             */
+    ND_HEALTH_INCONCLUSIVE, /* every examined layer follows known arithmetic, but not all could be examined */
+    ND_HEALTH_UNEXPLAINED,  /* a layer does not follow known arithmetic, but there is no evidence of a fault */
     ND_HEALTH_FAULTY,       /* some layer has a fault */
     ND_HEALTH_FAILED,       /* the device failed: it has no values */
 };
@@ -79,41 +83,42 @@ ND_PUBLIC enum nd_exit nd_health_exit_code(enum nd_health health);
 enum nd_layer_state {
     ND_LAYER_NOT_EXAMINED, /* why_not says why */
     ND_LAYER_FOLLOWS,      /* known arithmetic gives them: why_follows says which */
-    ND_LAYER_UNEXPLAINED,  /* known arithmetic does not give them; no fault predicts them, and they are not
-                              further  off than some unknown arithmetic may be */
-    ND_LAYER_FAULTY,       /* a fault predicts them, or the error is one that no rounding can make */
+    ND_LAYER_UNEXPLAINED,  /* known arithmetic does not give them, no fault predicts them, and the error is
+                              small enough to come from arithmetic that npudiff does not know */
+    ND_LAYER_FAULTY,       /* a fault predicts them, or the error is too large for any rounding */
 };
 /* "not-examined", "follows", "unexplained", "faulty". Static storage. */
 ND_PUBLIC const char *nd_layer_state_name(enum nd_layer_state state);
 
-/* Where something was computed, as far as evidence tells. */
+/* Where a unit, or a whole run, was computed, according to the evidence. */
 enum nd_execution {
     ND_EXECUTION_UNKNOWN,
     ND_EXECUTION_NPU,
     ND_EXECUTION_NOT_NPU,
-    ND_EXECUTION_PARTLY, /* of a run: both, in its units */
+    ND_EXECUTION_PARTLY, /* only of a run: some units on the NPU, some not */
 };
 /* "unknown", "npu", "not-npu", "partly". Static storage. */
 ND_PUBLIC const char *nd_execution_name(enum nd_execution execution);
 
-/* Evidence on where a unit was computed, or a run. kind, of a unit:
+/* Evidence on where a unit, or a run, was computed. The kinds of evidence on a unit:
  *
- *     bit-equal         its codes are those of float arithmetic, but for ties, where an NPU's would not be
- *     fixed-point       codes that float arithmetic does not give
- *     program           where the run has a program of whole units (htp-v73): its codes, or those of exact
- *                       rounding where it has others; then neither of the two above
- *     off-fp16-grid     floats of full precision
- *     fp16-grid         floats that all are numbers of half precision
- *     fp16-arithmetic   on that grid, but not what its own inputs give when they are rounded to it once
+ *     bit-equal         its codes are those of float arithmetic, except at ties, and an NPU's would differ
+ *     fixed-point       float arithmetic does not give its codes
+ *     program           the run follows a program such as htp-v73: this unit's codes are those of the program,
+ *                       or those of exact rounding. Takes the place of the two kinds above
+ *     off-fp16-grid     its floats use full precision
+ *     fp16-grid         all its floats are half-precision numbers
+ *     fp16-arithmetic   all its floats are half-precision numbers, but they are not its exact results rounded
+ *                       to half precision once
  *     neighbours        where the other units of the run were computed
  *     placement         what the capture's placement says
  *
- * and of a run:
+ * The kinds of evidence on a run:
  *
- *     units             the sum of its units
- *     whole-run-cpu     a run that calls itself an NPU's, of which none computed anything that tells
- *     latency-modes     runs of two speeds, or slow ones with other bits
- *     accurate-and-slow smaller error than its siblings, but more time
+ *     units             the sum over its units
+ *     whole-run-cpu     the run is said to be an NPU's, but no unit shows NPU arithmetic
+ *     latency-modes     runs have two speeds, or slow runs have different values
+ *     accurate-and-slow the error is smaller than in comparable runs, but the time is longer
  *     placement         what the capture's placement says */
 struct nd_execution_evidence {
     const char *kind; /* static */
@@ -123,20 +128,21 @@ struct nd_execution_evidence {
     char *text;
 };
 
-/* The verdict: what the sum of the evidence says, where that is 6.65 bits (a hundred to one) or more; unknown
- * below, and where the lesser side has more than half the weight of the other and as much as 6.65 bits itself:
- * then is_contradictory. */
+/* The verdict follows the sum of the evidence when that is 6.65 bits (a hundred to one) or more. It is unknown
+ * when the sum is smaller. It is also unknown, with is_contradictory set, when the weaker side has at least
+ * 6.65 bits and more than half the weight of the stronger side. */
 struct nd_explained_execution {
     enum nd_execution verdict;
     bool is_contradictory; /* both sides have 6.65 bits or more */
-    double balance;        /* bits for the NPU, less those against it */
+    double balance;        /* bits for the NPU minus bits against it */
     size_t n_evidence;
     struct nd_execution_evidence *evidence; /* [n_evidence] */
-    const char *why_unknown;                /* static; NULL unless nothing could tell */
-    /* Of a unit with codes: those that the arithmetic decides (not whole, not clipped), those that are not what
-     * round half to even gives, and those of them that are not next to a tie. */
+    const char *why_unknown;                /* static; set only when there is no evidence at all */
+    /* Only of a unit with codes. n_deciding: codes whose exact value is neither whole nor clipped, so that the
+     * arithmetic decides them. n_off: codes that differ from round-half-to-even. n_far: codes among n_off whose
+     * exact value is not next to a tie. */
     uint64_t n_deciding, n_off, n_far;
-    /* Of a run: its units by verdict; whether it calls itself an NPU's. */
+    /* Only of a run: its units by verdict; whether the capture says that an NPU made it. */
     size_t n_npu, n_not_npu, n_unknown;
     bool is_called_npu;
 };
@@ -153,16 +159,16 @@ struct nd_explained_part {
  * edge (of the channel). Means over all elements. */
 struct nd_decomposition {
     uint64_t n_codes;
-    double signal;          /* mean square of the float reference */
-    double quantisation;    /* of q */
-    double divergence;      /* of d */
-    double interaction;     /* 2 times the mean of q d; the three sum up to the energy of e */
-    double correlation;     /* of q and d about zero: -1 .. 1; NaN when one of them is zero everywhere */
-    double bias;            /* mean of d */
-    double sqnr_db;         /* signal over quantisation energy */
-    double noise_figure_db; /* energy of e over that of q */
-    /* Clipping apart: elements of which the float reference lies more than half a step beyond the codes, and
-     * what they have of the quantisation and of the divergence above. What is left is rounding. */
+    double signal;       /* mean square of the float reference */
+    double quantisation; /* mean square of q */
+    double divergence;   /* mean square of d */
+    double interaction;  /* 2 times the mean of q d. The three add up to the mean square of e */
+    double correlation;  /* of q and d, without removing means: -1 .. 1; NaN when q or d is zero everywhere */
+    double bias;         /* mean of d */
+    double sqnr_db;      /* signal over quantisation energy */
+    double noise_figure_db; /* energy of e over energy of q */
+    /* Clipped elements: their float reference lies more than half a step outside the range of the codes. The
+     * two shares are parts of quantisation and divergence above. The rest of those two is rounding. */
     uint64_t n_clipped;
     double clipped_quantisation, clipped_divergence;
 };
@@ -178,46 +184,47 @@ struct nd_explained_step {
     char *op_types;
     size_t edge;    /* of the model */
     bool is_unit;   /* else the quantisation of an input, or floats */
-    bool is_double; /* evaluated in double precision: exact but for values next to a tie */
+    bool is_double; /* evaluated in double precision: exact except for values next to a tie */
     bool is_model_output;
-    bool has_float; /* the float model has it, too, and can be evaluated so far */
-    /* The step from which on the quantised reference is not known, as its operator cannot be evaluated: this
-     * one or one that it depends on; SIZE_MAX: the reference is known. */
+    bool has_float; /* the float model has this tensor, too, and it can be evaluated */
+    /* The step whose operator cannot be evaluated, so that the quantised reference is not known here: this step
+     * or a step that it depends on. SIZE_MAX: the reference is known. */
     size_t unreached_from;
-    bool lacks_float; /* the float model has it, but cannot be evaluated so far */
+    bool lacks_float; /* the float model has this tensor, but it cannot be evaluated */
 };
 
-/* What is wrong with a unit, as far as its codes tell. */
+/* What is wrong with a unit, according to its codes. */
 struct nd_explained_fault {
-    const char *kind;  /* "channel-scale", "stale", ... (doctor/doctor.h); NULL: none was found. Static */
-    char *text;        /* says it in words */
+    const char
+        *kind;  /* "channel-scale", "stale", ... (docs/reference/diagnoses.md); NULL: none was found. Static */
+    char *text; /* says it in words */
     size_t channel;    /* SIZE_MAX: all */
-    double amount;     /* what it is depends on the kind */
-    double explained;  /* share of the codes that were wrong and are right under it */
-    const char *rival; /* another kind that explains as much, or NULL. Static */
+    double amount;     /* its meaning depends on the kind */
+    double explained;  /* share of the wrong codes that this fault predicts */
+    const char *rival; /* a different kind that predicts as many, or NULL. Static */
 };
 
-/* What is wrong with what a capture says of an edge, whatever its codes are: it puts the rest in doubt. Codes
- * are judged with the model's quantisation, whichever the capture states, and `verdict` does not depend on
- * this. fault.kind, and in brackets fault.amount:
+/* A capture describes a tensor wrongly, or its values look wrong whatever the unit does. Codes are judged with
+ * the model's scale and zero point, not with those that the capture states, and `verdict` does not depend on
+ * findings. fault.kind, with the meaning of fault.amount in brackets:
  *
- *     scale, channel-scale             another scale than the model's [the capture's over the model's]
+ *     scale, channel-scale             the scale is not the model's [capture's scale / model's scale]
  *     zero-point, channel-zero-point,
- *     offset-256, offset-sign          another zero point [the capture's less the model's]
- *     scale-and-zero-point             both, all channels alike [the capture's scale over the model's]
- *     wrong-type                       signed where the model is unsigned or the reverse, but the bits are the
- *                                      model's codes; the step is not examined [0]
- *     off-grid                         floats that are no codes: computed in floats [their share]
- *     fp16-grid, bf16-grid             floats that all are numbers of that type, as the reference's are not [0]
- *     same-code-other-float            floats near codes that an earlier device has otherwise for the same
- *                                      codes [by at most how many steps]
- *     saturation                       1 % of the codes or more are at an end of the type where the reference
- *                                      is well inside, 5 times as many as its own [the end]
- *     constant, all-zero               every code is the same, as the reference's are not [that code]
- *     truncation, stale, wrap, ...     what else the values of floats show: docs/reference/diagnoses.md
+ *     offset-256, offset-sign          the zero point is not the model's [capture's minus model's]
+ *     scale-and-zero-point             both differ, alike in all channels [capture's scale / model's scale]
+ *     wrong-type                       the capture says signed and the model unsigned, or the reverse, but the
+ *                                      bits are the model's codes; the step is not examined [0]
+ *     off-grid                         floats that stand for no code: computed in floats [their share]
+ *     fp16-grid, bf16-grid             all floats are numbers of that type, but the reference's are not [0]
+ *     same-code-other-float            two devices have the same code but slightly different floats [largest
+ *                                      difference, in steps]
+ *     saturation                       at least 1 % of the codes are at one end of the type although the
+ *                                      reference is well inside, and 5 times as many as in the reference [the
+ * end] constant, all-zero               all codes are equal, but the reference's are not [that code]
+ *     truncation, stale, wrap, ...     further faults of floats: docs/reference/diagnoses.md
  *
- * References are those of the first 4 samples. fault.explained is NaN where no other reading makes codes right.
- */
+ * The reference is that of the first 4 samples. fault.explained is NaN where no other reading of the values
+ * makes the codes right. */
 struct nd_explained_finding {
     size_t step;
     struct nd_explained_fault fault;
@@ -227,82 +234,85 @@ struct nd_explained_finding {
 struct nd_explained_unit {
     bool is_examined;
     char *why_not;  /* "not captured", ...; NULL when it was examined */
-    bool has_total; /* its codes were captured and there is a reference: total is known, and of an examined one
-                       inherited */
-    bool is_source; /* has local mismatches, and no step that it depends on has */
-    /* Its only local mismatches are single steps that arithmetic in floats makes: those of a device that rounds
-     * plainly and does so everywhere, or less than 1 % of the codes of a unit that is evaluated in double
-     * precision. No evidence against the device; never a source. */
+    bool has_total; /* its codes were captured and there is a reference: total is known. If it was examined,
+                       inherited is known, too */
+    bool is_source; /* it has local mismatches, and no step that it depends on has any */
+    /* Its local mismatches are 1 code each, and float arithmetic makes such mismatches: on a device that rounds
+     * plainly everywhere, or in less than 1 % of the codes of a unit that is evaluated in double precision.
+     * They are no evidence against the device, and the step is never a source. */
     bool is_within_step;
     /* The judgement (docs/reference/verdicts.md). */
     enum nd_layer_state state;
     const char *why_follows; /* of a layer that follows: "exact" (no value differs), "arithmetic" (that of
                                 `program`), "float-rounding", "noise", "fused", "forced-encoding"; else NULL.
                                 Static */
-    char *follows_text; /* says it in words where that is worth telling (fused, forced-encoding); or NULL */
-    bool is_faulty;     /* state is ND_LAYER_FAULTY */
-    char *evidence; /* of a faulty or unexplained layer, one clause: "58 % of its values are wrong, by up to 212
-                       LSB; the previous sample's output predicts all of them". Else NULL */
-    struct nd_explained_fault fault; /* of a faulty layer; kind NULL: an error that no rounding can make, of no
-                                        known kind. Of an unexplained one what it looks like, or NULL */
+    char *follows_text;      /* a sentence for "fused" and "forced-encoding"; else NULL */
+    bool is_faulty;          /* state is ND_LAYER_FAULTY */
+    char *evidence; /* only of a faulty or unexplained layer: "58 % of its values are wrong, by up to 212 LSB;
+                       the previous sample's output predicts all of them". Else NULL */
+    /* Of a faulty layer: the fault; kind NULL means an error too large for rounding, of no known kind. Of an
+     * unexplained layer: the fault that it resembles; kind NULL means none. */
+    struct nd_explained_fault fault;
     char *known_defect; /* of a faulty or unexplained layer that an SDK is known to compute wrongly: "a
                            known defect of QAIRT 2.51.0 ...: ..."; else NULL */
-    const char *remedy; /* and what to do about it, a sentence. Static */
+    const char *remedy; /* what to do about the known defect, a sentence. Static */
     uint64_t n_codes;
     struct nd_explained_part local, inherited, total;
-    uint64_t n_violations; /* elements where total is not local + inherited: none */
-    /* Programs (docs/science/theory.md#programs: half-even, floor, double:8 ...) that give all of its codes; of
-     * a unit whose values leave nothing to round, all do. */
+    uint64_t n_violations; /* elements where total is not local + inherited; always 0 */
+    /* The programs that give all of its codes (docs/science/theory.md#programs: half-even, floor, double:8 ...;
+     * on a device with one also htp-v73 ...). All programs do, if no value of the unit has to be rounded. */
     size_t n_programs;
-    char **programs; /* with those of units (htp-v73...) where the device has one */
-    char *program;   /* what the device does in such units, or NULL: not known */
-    bool is_covered; /* the device has a program of units (htp-v73...), and it says what the codes of this one
-                        are. Where it does not, and program is NULL, n_unexplained is a remainder of which
-                        nothing is known: no fault by itself */
-    uint64_t
-        n_unexplained; /* codes that it does not give, or where it is not known the best program does not */
-    double explained_fraction; /* of the local mismatches, those that the best program gives; 1 without any */
-    /* Of the local error alone, put into the quantised reference: mean square of the change at the model's
-     * outputs in steps^2, and the share of their codes that change. NaN where it is not measured. */
-    double harm, harmed_share; /* and where no reference reaches the outputs that it may change */
-    double gain; /* inherited energy over the total energy of the unit's inputs; NaN without any */
+    char **programs;
+    char *program;   /* the device's program for units of this kind, or NULL: not known */
+    bool is_covered; /* the device has a program such as htp-v73, and the program predicts this unit's codes.
+                        If false, and program is NULL, n_unexplained is no evidence of a fault */
+    /* Codes that differ from the device's program or, where that is not known, from the best program. */
+    uint64_t n_unexplained;
+    double explained_fraction; /* share of the local mismatches that the best program gives; 1 without any */
+    /* The effect of this unit's local error alone: it is added to the quantised reference, and the rest of the
+     * model is computed from there. harm: mean square of the change at the model's outputs, in steps^2;
+     * harmed_share: share of the output codes that change. NaN where that was not measured, or where the
+     * outputs it can reach have no reference. */
+    double harm, harmed_share;
+    double gain; /* inherited energy divided by the total energy of the unit's inputs; NaN if that is 0 */
     struct nd_decomposition quality;         /* n_codes = 0 without a float reference */
-    struct nd_explained_execution execution; /* of what is not an input, nor its quantisation */
-    /* Of a layer that follows known arithmetic: all n_ties values that differ from exact rounding lie on ties,
-     * and this rule gives them: "half up", "half away from zero", ... NULL: the values show none. Static. */
+    struct nd_explained_execution execution; /* of units only, not of inputs and their quantisers */
+    /* Only of a layer that follows known arithmetic, when all its n_ties values that differ from exact rounding
+     * lie on ties: the rule that gives them, "half up", "half away from zero", ... Else NULL. Static. */
     const char *tie_rule;
     uint64_t n_ties;
 };
 
-/* What the devices have in common at the outputs: the code that most lineages have, element by element. Devices
- * with the same codes everywhere are one lineage. It abstains below 3 lineages, and where, of the elements on
- * which they differ, the commonest code is not 2 votes ahead of the next on average. The majority may be wrong:
- * that is seen in common_divergence. */
+/* A vote at the outputs, element by element: the code that most groups of devices have. Devices with the same
+ * codes everywhere are one group ("lineage") with one vote. There is no result with fewer than 3 groups, or
+ * when the commonest code is less than 2 votes ahead of the next, on average over the elements on which the
+ * groups differ. The majority may be wrong: common_divergence shows that. */
 struct nd_explained_vote {
     bool is_known;
     char *why_not; /* NULL when it is known */
     size_t n_lineages;
-    double split_share;       /* of the elements, on which lineages differ */
-    double margin;            /* mean number of votes that the commonest code is ahead there */
-    double common_divergence; /* mean square of the vote less the quantised reference, in steps^2 */
+    double split_share;       /* share of the elements on which lineages differ */
+    double margin;            /* votes that the commonest code is ahead there, on average */
+    double common_divergence; /* mean square of vote minus quantised reference, in steps^2 */
 };
 
-/* The outputs with intermediates visible against those without. */
+/* Whether the outputs change when intermediate tensors are made visible. */
 struct nd_explained_observer {
-    size_t n_samples; /* compared; 0: not known */
-    size_t n_changed; /* of those: then the intermediates are of another graph */
+    size_t n_samples; /* number of samples that were compared; 0: not known */
+    size_t n_changed; /* samples whose outputs changed: then the captured intermediate tensors are those of a
+                         different graph than the one that ships */
 };
 
 struct nd_explained_device {
-    size_t same_as; /* the first device that has the same code everywhere; the device itself, else */
+    size_t same_as; /* the first device with the same code everywhere; may be the device itself */
     char *uri;      /* "cpu", "htp-sim:sm8650"; "?" when the capture does not say */
     char *chipset;
     char *capture;
-    char *failure;           /* what it said when it failed, or NULL */
+    char *failure;           /* the device's error message if it failed, or NULL */
     enum nd_health health;   /* the verdict */
-    enum nd_verdict verdict; /* how it differs from exact rounding. same: no local mismatch; within: only
-                                is_within_step; differs; inconclusive: no mismatch, but steps that were not
-                                examined; failed */
+    enum nd_verdict verdict; /* the device against exact rounding. same: no local mismatch; within: only
+                                mismatches with is_within_step; differs; inconclusive: no mismatch, but some
+                                steps were not examined; failed */
     struct nd_explained_observer observer;
     size_t n_findings;
     struct nd_explained_finding *findings; /* [n_findings] in order of steps */
@@ -314,20 +324,21 @@ struct nd_explained_device {
     size_t *faulty;       /* [n_faulty] */
     size_t *unexplained;  /* [n_unexplained] */
     size_t n_follow;      /* steps of state ND_LAYER_FOLLOWS */
-    const char *expected; /* the arithmetic that the capture's chipset or kind asks for: "v69", "v73", "float";
-                             NULL where the capture does not say. Static */
-    bool is_refuted;      /* its values are plainly those of another arithmetic than that */
-    char *program;        /* what most of its units do, or NULL: not known */
-    size_t n_programs;    /* of a program of whole units: it and those that these units do not tell */
-    char **programs;      /* [n_programs] from it; else 0 */
+    const char *expected; /* the arithmetic that the capture's chipset should have: "v69", "v73", "float"; NULL
+                             where the capture names no chipset. Static */
+    bool is_refuted;      /* its values plainly follow a different arithmetic */
+    char *program;        /* the program that most of its units follow, or NULL: not known */
+    size_t n_programs;    /* if program is one of whole units such as htp-v73: it, and all programs that these
+                             units cannot tell from it. Else 0 */
+    char **programs;      /* [n_programs], program first */
     size_t n_losses;
-    size_t *losses; /* [n_losses] steps that follow such a program and are off by 10 steps or more by it */
+    size_t *losses; /* [n_losses] steps that follow such a program and are wrong by 10 steps or more for it */
     struct nd_explained_unit *units; /* [n_steps] */
     /* Over the model outputs; n_codes = 0 without a float reference or without their codes. */
     struct nd_decomposition output;
-    /* Of what is the device's own, in the sum of its energy and that of what is common to all: its difference
-     * from the vote of the lineages beside the error of that vote, or, where the vote is not known, divergence
-     * beside quantisation. NaN when it is unknown or 0 / 0. */
+    /* The device's own share of the error at the outputs: own / (own + common), both mean squares. own is the
+     * device's difference from the vote and common the error of the vote; without a vote they are divergence
+     * and quantisation. NaN when unknown or 0 / 0. */
     double own_share;
     struct nd_interval own_share_interval, quantisation_interval, divergence_interval, interaction_interval;
     struct nd_explained_execution execution; /* of the whole run */
@@ -336,20 +347,20 @@ struct nd_explained_device {
 /* A way in which the arithmetic of two devices differs. Texts are static. */
 struct nd_explained_reason {
     const char *name;     /* "zero-point", "multiplier-bits", "half-granule", "bias", "product-rounding" */
-    const char *texts[2]; /* what each does: "keeps 10 bits of the multiplier" */
-    char *op_types;       /* in which units: "Conv, Gemm" */
+    const char *texts[2]; /* what each device does: "keeps 10 bits of the multiplier" */
+    char *op_types;       /* operators of the units that are concerned: "Conv, Gemm" */
 };
 
-/* Why two devices differ that have programs of whole units, each its own: the codes on which the programs
- * differ, given the inputs that the units had on the first. */
+/* Why two devices differ that follow two different programs such as htp-v69 and htp-v73. Counts are of codes on
+ * which the two programs differ, given the inputs that the units had on the first device. */
 struct nd_explained_difference {
     size_t devices[2];
     const char *programs[2]; /* borrowed from the devices */
     size_t n_because;
     struct nd_explained_reason *because; /* [n_because] */
-    size_t n_units;                      /* in which codes differ */
-    char *op_types;                      /* of those: "Conv, Gemm, MatMul" */
-    uint64_t n_differing, n_codes;       /* of all units of those kinds */
+    size_t n_units;                      /* units in which codes differ */
+    char *op_types;                      /* their operators: "Conv, Gemm, MatMul" */
+    uint64_t n_differing, n_codes;       /* in all units with these operators */
 };
 
 struct nd_explanation {
@@ -360,23 +371,23 @@ struct nd_explanation {
     char *float_model; /* NULL without one */
     char *probe;
     size_t n_samples;
-    size_t n_harm_samples; /* those in which harm was measured */
+    size_t n_harm_samples; /* samples in which harm was measured */
     struct nd_explained_vote vote;
     size_t n_steps, n_devices;
     struct nd_explained_step *steps;
     struct nd_explained_device *devices;
     size_t n_differences;
     struct nd_explained_difference
-        *differences; /* [n_differences] of devices that are not the same_as others */
+        *differences; /* [n_differences] one per pair of devices whose programs differ */
 };
 
-/* Explains captures of the model. float_model is nullable. All dimensions must be fixed, and codes of at most
- * 32 bits. ND_ERR_NOT_COMPARABLE: a capture is of another model (by SHA-256), the captures have other inputs
- * than the first, or the float model takes other inputs. ND_ERR_NOT_FOUND: no capture of a device that did not
- * fail holds the probe. ND_ERR_UNSUPPORTED: dimensions are not fixed. An operator that cannot be evaluated
- * costs its unit and the reference behind it: that is said in the steps. ND_ERR_FORMAT, ND_ERR_IO,
- * ND_ERR_MEMORY. A device that failed is a result. Memory: some 150 bytes per sample, device and step. The
- * caller destroys *out; nothing is borrowed by it. */
+/* Explains captures of the model. float_model may be NULL. All dimensions must be fixed, and codes have at most
+ * 32 bits. Errors: ND_ERR_NOT_COMPARABLE when a capture is of a different model (by SHA-256), the captures have
+ * different inputs, or the float model takes different inputs; ND_ERR_NOT_FOUND when no device succeeded whose
+ * capture holds the probe; ND_ERR_UNSUPPORTED when dimensions are not fixed; ND_ERR_FORMAT, ND_ERR_IO,
+ * ND_ERR_MEMORY. An operator that cannot be evaluated is no error: its unit is not examined, and the tensors
+ * after it have no reference (unreached_from). Nor is a device that failed. Memory: about 150 bytes per sample,
+ * device and step. Thread-safe. The caller destroys *out, which borrows nothing. */
 ND_PUBLIC enum nd_status nd_explain(const struct nd_model *model, const struct nd_model *float_model,
                                     const struct nd_capture *const *captures, size_t n_captures,
                                     const struct nd_explain_options *options, struct nd_explanation **out,
@@ -385,12 +396,12 @@ ND_PUBLIC enum nd_status nd_explain(const struct nd_model *model, const struct n
 /* Frees it and sets *explanation to NULL; NULL in *explanation is accepted. */
 ND_PUBLIC void nd_explanation_destroy(struct nd_explanation **explanation);
 
-/* Looks for what makes the values of the tests differ from the reference's, and the runs of a device from each
- * other, and for how errors grow over the tensors: fills diagnoses and depths of a comparison of these
- * captures, without the model. Reads at most 16 samples of each of the first 128 tensors of a device that
- * differ, and of up to eight tensors beside each. Codes and floats of all types are judged alike. The verdict
- * does not depend on it. What each kind means, and the criterion of each, is in docs/reference/diagnoses.md.
- * Errors are those of nd_capture_read_outputs, ND_ERR_MEMORY. Not to be called twice for one comparison. */
+/* Names the faults behind the differences of a comparison, without the model: why devices differ from the
+ * reference, why runs of one device differ from each other, and how errors grow from tensor to tensor. Fills
+ * `diagnoses` and `depths` of the comparison, which must be of these captures. Reads at most 16 samples of each
+ * of the first 128 tensors of a device that differ, and of up to eight related tensors for each. The verdict
+ * does not change. docs/reference/diagnoses.md has every kind and its criterion. Errors: those of
+ * nd_capture_read_outputs, ND_ERR_MEMORY. Call it once per comparison. */
 ND_PUBLIC enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison,
                                                 const struct nd_capture *const *captures, struct nd_error *err);
 
@@ -401,10 +412,10 @@ struct nd_identify_options {
     size_t n_threads;  /* 0: as many as the process may use; the result does not depend on it */
 };
 
-/* Which programs, of everything known that may stand between the exact value of a unit and its codes (rounding,
- * multiplier bits, granules, accumulators, floats, chance), the captures leave possible: the set that is not
- * excluded, never a guess of one. Every unit is worked out from the codes that the device itself had. *json is
- * the text of an object, freed by the caller:
+/* Finds which known programs (rounding, multiplier bits, granules, accumulators, floats, chance) could have
+ * made the captured codes. It excludes programs and never guesses: the answer is the set that remains. Every
+ * unit is computed from the codes that the device itself had as inputs. *json is the text of an object, freed
+ * by the caller:
  *
  *     devices       one for every capture, in their order:
  *       uri, chipset, capture

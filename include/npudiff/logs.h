@@ -1,10 +1,9 @@
-/* Logs of ONNX Runtime, QNN, qnn-net-run and Android's logcat: what they say of fallback, failures and
- * versions.
+/* Reads logs of ONNX Runtime, QNN, qnn-net-run and Android's logcat, and finds the lines about fallback,
+ * failures and versions.
  *
- * Each line is matched by its text, never by its tag, against the table in src/logs/log_patterns.c. A line that
- * matches gives a finding; a line that the table does not know is counted, and handed out on request.
- * Nothing that a log contains makes a function fail: any bytes, lines of any length and files of any size
- * are read in bounded memory.
+ * Each line is matched by its text, never by its tag, with the table in src/logs/log_patterns.c. A line that
+ * matches gives a finding. Other lines are counted, and passed to a callback on request. No content of a log
+ * makes a function fail: any bytes, lines of any length and files of any size are read in bounded memory.
  *
  * Example:
  *
@@ -49,23 +48,22 @@ enum nd_log_kind {
     ND_LOG_FAILURE,      /* a graph did not compose, finalize or execute */
     ND_LOG_VALIDATION,   /* a backend refuses a node */
     ND_LOG_VERSION,      /* versions that do not fit together */
-    ND_LOG_ARCH,         /* another architecture than configured */
+    ND_LOG_ARCH,         /* the architecture is not the configured one */
     ND_LOG_LIBRARY,      /* a library that is missing or cannot be loaded */
     ND_LOG_DEVICE,       /* the chipset, its driver or the transport */
     ND_LOG_MEMORY,       /* not enough of it */
     ND_LOG_ERROR,        /* an error code in a line that no pattern knows */
-    ND_LOG_LIMIT,        /* of npudiff itself: what was left out */
+    ND_LOG_LIMIT,        /* from npudiff itself: findings were left out */
 };
 enum { ND_LOG_N_KINDS = ND_LOG_LIMIT + 1 };
 
-/* note: harmless or only told; warning: may matter; failure: something does not run, or not where it was asked.
- */
+/* note: harmless; warning: may matter; bad: something does not run, or runs elsewhere than asked. */
 enum nd_log_severity { ND_LOG_NOTE, ND_LOG_WARNING, ND_LOG_BAD };
 
 /* Where a graph was when it failed. */
 enum nd_log_stage { ND_LOG_STAGE_NONE, ND_LOG_STAGE_COMPOSE, ND_LOG_STAGE_FINALIZE, ND_LOG_STAGE_EXECUTE };
 
-/* A number that a line gives, by what it is: "needed", "available", "found", "used", "soc", "value",
+/* A number in a line, with its meaning: "needed", "available", "found", "used", "soc", "value",
  * "expected", "count", "scale", "offset", "status". */
 struct nd_log_amount {
     char name[12];
@@ -73,7 +71,7 @@ struct nd_log_amount {
 };
 enum { ND_LOG_MAX_AMOUNTS = 4 };
 
-/* What one line says. Texts are "" where the line does not say it. */
+/* What one line says. A text is "" if the line does not say it. */
 struct nd_log_finding {
     enum nd_log_kind kind;
     enum nd_log_severity severity;
@@ -83,7 +81,7 @@ struct nd_log_finding {
     char *op;     /* "q::Transpose.2D", "Conv", or a provider */
     char *node;   /* as the log calls it */
     char *op_id;  /* "0x402800000019" */
-    char *tensor; /* name, or a library, key or version where the line is about such */
+    char *tensor; /* the name of a tensor; or of a library, key or version, in lines about those */
     bool has_code;
     int64_t code;
     const char *symbol; /* "QNN_COMMON_ERROR_MEM_ALLOC", or "" */
@@ -94,30 +92,29 @@ struct nd_log_finding {
 
 /* "fallback", "placement", ... */
 ND_PUBLIC const char *nd_log_kind_name(enum nd_log_kind kind);
-/* False when no kind is called that. */
+/* False if no kind has this name. */
 ND_PUBLIC bool nd_log_kind_from_name(const char *name, enum nd_log_kind *out);
 ND_PUBLIC const char *nd_log_severity_name(enum nd_log_severity severity);
 /* "compose", "finalize", "execute", or "". */
 ND_PUBLIC const char *nd_log_stage_name(enum nd_log_stage stage);
 
-/* The name that QNN's headers give an error code, or "". HTP reports operators that it cannot construct as
- * 1002, whose name speaks of memory. */
+/* The name of an error code in QNN's headers, or "". Beware of 1002, QNN_COMMON_ERROR_MEM_ALLOC: HTP also
+ * reports operators that it cannot construct with this code. */
 ND_PUBLIC const char *nd_log_code_symbol(int64_t code);
 
-/* What a reader saw besides the findings. */
+/* Counts of a whole log. */
 struct nd_log_summary {
     size_t n_lines;
     size_t n_unknown; /* lines that no pattern knows, empty ones among them */
-    size_t n_cut;     /* lines longer than 16384 bytes, of which only that much was looked at */
+    size_t n_cut;     /* lines longer than 16384 bytes; only their first 16384 bytes were matched */
     size_t n_findings;
     size_t n_by_kind[ND_LOG_N_KINDS];
     enum nd_log_severity worst;
-    char encoding[24]; /* "bytes", "utf-16le", "utf-16be" (told by their byte order mark) */
+    char encoding[24]; /* "bytes", "utf-16le", "utf-16be" (recognised by the byte order mark) */
 };
 
-/* Called for each finding, in the order of lines; what it points to lives during the call. false ends the
- * reading.
- */
+/* Called for each finding, in the order of lines. The finding is valid during the call only. Returning false
+ * ends the reading. */
 typedef bool (*nd_log_visit)(void *context, const struct nd_log_finding *finding);
 /* Called for each line that no pattern knows. The text is not NUL-terminated. */
 typedef void (*nd_log_unknown)(void *context, size_t line, const char *text, size_t text_bytes);
@@ -151,9 +148,9 @@ ND_PUBLIC enum nd_status nd_log_read_bytes(const void *bytes, size_t n_bytes,
 struct nd_log_findings {
     struct nd_log_finding *items;
     size_t n, capacity;
-    size_t max;        /* at most so many are kept (0: 1000000) ... */
-    size_t n_left_out; /* ... and so many were not */
-    bool failed;       /* memory was out */
+    size_t max;        /* keep at most so many; 0: 1000000 */
+    size_t n_left_out; /* number of findings that were not kept */
+    bool failed;       /* out of memory */
 };
 /* An nd_log_visit whose context is a struct nd_log_findings. */
 ND_PUBLIC bool nd_log_findings_add(void *findings, const struct nd_log_finding *finding);
@@ -161,11 +158,12 @@ ND_PUBLIC void nd_log_findings_deinit(struct nd_log_findings *findings);
 
 /* ---- why a graph failed ----
  *
- * An operator that cannot be constructed takes others with it: one root and its followers. Lines of one
- * operator id are one failure. A failure follows another when that one makes what it reads: by the operator ids
- * in the log, or because its node lies downstream in the model of a node that failed, too. Further failures of
- * one node follow its first. One whose node is not known for certain, and whose inputs the log does not tell,
- * is neither: it is unplaced, unless it is the only one. Only the first 5000 failures of a log are looked at.
+ * If an operator cannot be constructed, the operators that read its output fail, too: one root and its
+ * followers. All lines with one operator id are one failure. A failure A follows a failure B if B makes an
+ * input of A (according to the operator ids in the log), or if A's node comes after B's node in the model.
+ * Further failures of the same node follow the first. A failure is unplaced if its node is uncertain and the
+ * log does not name its inputs, unless it is the only failure. Only the first 5000 failures of a log are
+ * examined.
  */
 
 enum nd_failure_role { ND_FAILURE_ROOT, ND_FAILURE_FOLLOWER, ND_FAILURE_UNPLACED };
@@ -175,7 +173,7 @@ struct nd_failure {
     const char *op; /* borrowed from the findings */
     const char *op_id;
     const char *log_node;   /* as the log calls it */
-    const char *model_node; /* borrowed from the graph; "" where it is not certain */
+    const char *model_node; /* borrowed from the graph; "" if uncertain */
     enum nd_failure_role role;
     size_t root; /* index of the root that it follows; its own index for roots and unplaced ones */
 };
@@ -185,7 +183,7 @@ struct nd_failure_cascade {
     size_t n, n_roots, n_followers, n_unplaced;
 };
 
-/* The graph of a model, as far as it is needed here. */
+/* The parts of a model's graph that are needed here. */
 struct nd_failure_graph {
     const char *const *names; /* of the nodes, unique */
     size_t n_nodes;
@@ -193,8 +191,8 @@ struct nd_failure_graph {
     size_t n_links;
 };
 
-/* graph is nullable: then only the log tells what follows what. ND_ERR_MEMORY. The caller deinits *out, which
- * borrows from findings and graph. */
+/* graph may be NULL: then the operator ids in the log are the only evidence. ND_ERR_MEMORY. The caller deinits
+ * *out, which borrows from findings and graph. */
 ND_PUBLIC enum nd_status nd_failure_cascade_find(const struct nd_log_finding *findings, size_t n,
                                                  const struct nd_failure_graph *graph,
                                                  struct nd_failure_cascade *out, struct nd_error *err);
@@ -205,10 +203,9 @@ ND_PUBLIC enum nd_status nd_failure_cascade_of_model(const struct nd_log_finding
                                                      const struct nd_model *model,
                                                      struct nd_failure_cascade *out, struct nd_error *err);
 
-/* The index of the node that a log calls log_node, or SIZE_MAX where that is not certain: the name itself; less
- * the
- * "_token_<n>" that a layout transformation adds; or less a further suffix where only one node's name begins
- * so. */
+/* The index of the node that a log calls log_node, or SIZE_MAX if that is uncertain. Tried in this order: a
+ * node with exactly this name; the name without the "_token_<n>" that a layout transformation adds; a name of
+ * which log_node is an extension, if there is only one such node. */
 ND_PUBLIC size_t nd_failure_find_node(const char *const *names, size_t n_nodes, const char *log_node);
 
 #ifdef __cplusplus

@@ -32,8 +32,8 @@ struct nd_probe_target {
     const char *name;
     enum nd_dtype dtype;
     struct nd_shape shape;        /* of one sample, every dimension fixed */
-    const struct nd_quant *quant; /* of the input's quantiser, or NULL */
-    enum nd_dtype quant_dtype;    /* type of its codes */
+    const struct nd_quant *quant; /* scale and zero point of the input's quantiser, or NULL */
+    enum nd_dtype quant_dtype;    /* type of the input's quantised values */
 };
 
 /* The samples of one input: n_samples times sample_bytes, in C order, little endian. Owned by the probe. The
@@ -55,42 +55,41 @@ struct nd_probe_goal {
 };
 
 struct nd_probe {
-    char *name; /* "uniform", or the user's NAME */
-    char
-        *source; /* how it was made: "uniform:8:1" with every parameter, or what the user gave behind "NAME=" */
+    char *name;   /* "uniform", or the user's NAME */
+    char *source; /* how it was made: "uniform:8:1" with every parameter, or the user's text after "NAME=" */
     size_t n_samples; /* at least 1 */
     size_t n_inputs;
     struct nd_probe_input *inputs; /* in the order of the targets */
     int64_t *labels;               /* n_samples class indices, or NULL */
     size_t n_goals;
-    struct nd_probe_goal *goals; /* by output, each once */
+    struct nd_probe_goal *goals; /* at most one for each output */
 };
 
-/* Makes the probe that `spec` describes for these inputs. docs/reference/probes.md gives every generated bit
- * and all rules for files.
+/* Makes the probe that `spec` describes for these inputs. docs/reference/probes.md says how every generated
+ * value is made, and has all rules for files.
  *
- *     zeros | ones | ramp        one sample (integer inputs: codes 0, codes 1, rising codes)
+ *     zeros | ones | ramp        one sample (integer inputs: 0 everywhere, 1 everywhere, rising values)
  *     uniform[:SAMPLES[:SEED]]   default 8 samples, seed 1
  *     ties[:SAMPLES]             inputs on rounding ties of the input's own quantiser; default 8 samples
  *     NAME=PATH[,labels=PATH]    user data: .npz (one array per input; "labels", "label" or "y" is taken as
- *                                labels, "target:OUTPUT" as what that output should be), .npy (a model with
- *                                one input), a folder of NAME.npy or of one .npz or .npy per sample, or a text
- *                                list (one sample per line: PATH or INPUT:=PATH ...)
+ *                                labels, "target:OUTPUT" as the wanted values of that output), .npy (a model
+ *                                with one input), a folder of NAME.npy or of one .npz or .npy per sample, or a
+ * text list (one sample per line: PATH or INPUT:=PATH ...)
  *
- * User data must have exactly the input's type, and samples of exactly its shape. ND_ERR_USAGE: spec not
- * understood, or `ties` where no input has a quantiser; ND_ERR_IO: a file is missing or cannot be read;
- * ND_ERR_FORMAT: damaged file, wrong type, wrong shape, an array too many, wrong labels (the message names
- * file, input, what was found and what was expected), a target or quantiser that contradicts itself;
- * ND_ERR_NOT_FOUND: an input has no data; ND_ERR_UNSUPPORTED: a quantiser whose codes have neither 8 nor 16
- * bits; ND_ERR_MEMORY: out of memory, or more than ND_PROBE_MAX_BYTES. The caller destroys *out, which is
- * untouched on failure. Thread-safe. */
+ * User data must have exactly the input's type, and samples of exactly its shape. ND_ERR_USAGE: the spec is
+ * not understood, or it is `ties` and no input has a quantiser; ND_ERR_IO: a file is missing or cannot be read;
+ * ND_ERR_FORMAT: a damaged file, a wrong type or shape, an array that is no input, wrong labels (the message
+ * names file, input, what was found and what was expected), or a target or quantiser that contradicts itself;
+ * ND_ERR_NOT_FOUND: an input has no data; ND_ERR_UNSUPPORTED: a quantiser with neither 8 nor 16 bits;
+ * ND_ERR_MEMORY: out of memory, or more than ND_PROBE_MAX_BYTES. The caller destroys *out, which stays
+ * unchanged on failure. Thread-safe. */
 ND_PUBLIC enum nd_status nd_probe_create(const char *spec, const struct nd_probe_target *targets,
                                          size_t n_targets, struct nd_probe **out, struct nd_error *err);
 
 /* Frees the probe and sets *probe to NULL; accepts a pointer to NULL. */
 ND_PUBLIC void nd_probe_destroy(struct nd_probe **probe);
 
-/* The target of the output of that name, or NULL. */
+/* The target of the output with this name, or NULL. */
 ND_PUBLIC const struct nd_probe_goal *nd_probe_find_goal(const struct nd_probe *probe, const char *output);
 
 /* The built-in probes, for `npudiff probes`: a table that ends with a NULL name. Static storage. */

@@ -160,7 +160,7 @@ ND_PUBLIC void nd_log_findings_deinit(struct nd_log_findings *findings);
  *
  * If an operator cannot be constructed, the operators that read its output fail, too: one root and its
  * followers. All lines with one operator id are one failure. A failure A follows a failure B if B makes an
- * input of A (according to the operator ids in the log), or if A's node comes after B's node in the model.
+ * input of A (according to the operator ids in the log), or if A's node depends on B's node in the model.
  * Further failures of the same node follow the first. A failure is unplaced if its node is uncertain and the
  * log does not name its inputs, unless it is the only failure. Only the first 5000 failures of a log are
  * examined.

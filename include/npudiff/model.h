@@ -87,7 +87,7 @@ ND_PUBLIC const char *nd_model_sha256(const struct nd_model *model);
 ND_PUBLIC int64_t nd_model_opset(const struct nd_model *model);
 
 /* Inputs without an initializer (inputs with one are constants), outputs and nodes, all in the order of the
- * file. Indices out of range abort the program. Pointers are borrowed and stay valid until the model is
+ * file. Indices must be in range: this is asserted. Pointers are borrowed and stay valid until the model is
  * destroyed; nd_model_set_dim changes what they point to. */
 ND_PUBLIC size_t nd_model_n_inputs(const struct nd_model *model);
 ND_PUBLIC const struct nd_model_io *nd_model_input(const struct nd_model *model, size_t i);

@@ -6,8 +6,8 @@
 #define ND_FINGERPRINT_TRIAL_H
 
 #include "eval/array.h"
-#include "model/compose.h"
 #include "npudiff/device.h"
+#include "rewrite/compose.h"
 
 struct nd_bench {
     const struct nd_device *device;    /* borrowed */

@@ -3,8 +3,8 @@
 #define ND_QNN_PREPARE_INTERNAL_H
 
 #include "base/sha256.h"
-#include "model/native.h"
 #include "npudiff/prepare.h"
+#include "rewrite/native.h"
 #include "spool/spool.h"
 
 #define ND_PREPARED_BINARY "context_qnn.bin" /* as ONNX Runtime calls what belongs to context.onnx */

@@ -7,8 +7,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "model/compose.h"
 #include "npudiff/capture.h"
+#include "rewrite/compose.h"
 
 enum { N_ELEMENTS = 64, CODE_OF_SUM = 2, TIME_LIMIT_S = 120 };
 

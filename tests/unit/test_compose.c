@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "model/compose.h"
 #include "npudiff/model.h"
+#include "rewrite/compose.h"
 #include "support/scratch.h"
 
 /* x (uint8 codes) times constant weights, one scale per column, requantised. */

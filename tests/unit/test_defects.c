@@ -6,7 +6,7 @@
 #include "support/linear_case.h"
 
 #include "explain/defects.h"
-#include "model/compose.h"
+#include "rewrite/compose.h"
 
 /* ---- the layers ---- */
 

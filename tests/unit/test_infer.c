@@ -7,10 +7,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "model/compose.h"
 #include "model/infer.h"
 #include "model/names.h"
 #include "npudiff/model.h"
+#include "rewrite/compose.h"
 #include "support/scratch.h"
 
 #define INTS(...) ((const int64_t[]){__VA_ARGS__})

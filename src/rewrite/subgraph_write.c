@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "model/subgraph.h"
+#include "rewrite/subgraph.h"
 
 /* The description of a tensor at which the model is cut. */
 struct made_value {

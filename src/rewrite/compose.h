@@ -10,8 +10,8 @@
  *
  * Nothing between create and write reports: what went wrong (memory) is told by nd_compose_write. Everything
  * given is copied. Nodes are called after their output. */
-#ifndef ND_MODEL_COMPOSE_H
-#define ND_MODEL_COMPOSE_H
+#ifndef ND_REWRITE_COMPOSE_H
+#define ND_REWRITE_COMPOSE_H
 
 #include "base/error.h"
 #include "npudiff/tensor.h"

@@ -1,7 +1,7 @@
 /* A copy of a model that takes and gives what an NPU does: codes at its ends, under names that are safe as
  * names of files and in C. */
-#ifndef ND_MODEL_NATIVE_H
-#define ND_MODEL_NATIVE_H
+#ifndef ND_REWRITE_NATIVE_H
+#define ND_REWRITE_NATIVE_H
 
 #include "npudiff/model.h"
 

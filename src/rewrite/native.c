@@ -1,5 +1,5 @@
 /* The exposed copy is read back and edited in place: the protobuf then owns every text that changes. */
-#include "model/native.h"
+#include "rewrite/native.h"
 
 #include <stdio.h>
 #include <stdlib.h>

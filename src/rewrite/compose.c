@@ -1,4 +1,4 @@
-#include "model/compose.h"
+#include "rewrite/compose.h"
 
 #include <stdio.h>
 #include <stdlib.h>

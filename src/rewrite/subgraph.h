@@ -1,6 +1,6 @@
 /* A part of a model: the nodes it consists of and the tensors at which it is cut. */
-#ifndef ND_MODEL_SUBGRAPH_H
-#define ND_MODEL_SUBGRAPH_H
+#ifndef ND_REWRITE_SUBGRAPH_H
+#define ND_REWRITE_SUBGRAPH_H
 
 #include "model/loaded.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "model/constants.h"
-#include "model/requantise_model.h"
+#include "rewrite/requantise_model.h"
 
 static const char codes_suffix[] = "_QuantizeLinear_Output";
 static const char before_suffix[] = "_QuantizeLinear_Input";

@@ -1,5 +1,5 @@
 /* A part of a model as a model of its own: which nodes come along, and where it is cut. */
-#include "model/subgraph.h"
+#include "rewrite/subgraph.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The parts that a quantised copy of a model is made of. */
-#ifndef ND_MODEL_REQUANTISE_MODEL_H
-#define ND_MODEL_REQUANTISE_MODEL_H
+#ifndef ND_REWRITE_REQUANTISE_MODEL_H
+#define ND_REWRITE_REQUANTISE_MODEL_H
 
 #include "model/loaded.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "model/requantise_model.h"
+#include "rewrite/requantise_model.h"
 
 static const char contrib_domain[] = "com.microsoft";
 

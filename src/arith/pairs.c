@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "eval/linear_families.h"
-#include "eval/window.h"
+#include "operators/window.h"
 
 /* ---- the list ---- */
 

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "compare/format_text.h"
-#include "eval/array.h"
+#include "operators/array.h"
 
 /* What makes "the same bytes" a statement about labels and not chance. All chosen: a device that computes one
  * step differently here and there still stores the same bytes; two quantisations of one tensor do not, since

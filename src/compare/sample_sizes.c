@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "eval/array.h"
+#include "operators/array.h"
 
 /* 20 dB, as a whole tensor is called wrong (predicates.c); and a gap of 20 dB to all others. Both chosen. */
 static const double least_gross = 0.1, least_gap = 10;

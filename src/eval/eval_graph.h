@@ -8,9 +8,9 @@
 #ifndef ND_EVAL_EVAL_GRAPH_H
 #define ND_EVAL_EVAL_GRAPH_H
 
-#include "eval/array.h"
 #include "eval/program.h"
 #include "npudiff/model.h"
+#include "operators/array.h"
 
 struct nd_exact_graph;
 struct nd_linear_call;

@@ -4,9 +4,9 @@
 #define ND_EVAL_GRAPH_INTERNAL_H
 
 #include "eval/eval_graph.h"
-#include "eval/ops_internal.h"
 #include "model/loaded.h"
 #include "model/quant.h"
+#include "operators/ops_shared.h"
 
 struct nd_exact_graph {
     const struct nd_model *model;

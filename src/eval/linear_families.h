@@ -4,7 +4,7 @@
 #define ND_EVAL_LINEAR_FAMILIES_H
 
 #include "eval/linear_unit.h"
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 /* A family. The result is that of nd_linear_make with v being real values. */
 typedef enum nd_status nd_linear_family(const struct nd_linear_call *call, struct nd_linear_result *result,

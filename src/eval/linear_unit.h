@@ -25,9 +25,9 @@
 #ifndef ND_EVAL_LINEAR_UNIT_H
 #define ND_EVAL_LINEAR_UNIT_H
 
-#include "eval/array.h"
 #include "eval/rounding.h"
 #include "model/onnx.h"
+#include "operators/array.h"
 
 struct nd_linear_input {
     /* Codes where quant is given, real numbers otherwise (floats, axes, shapes). NULL: an omitted input. */

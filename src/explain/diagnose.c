@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "eval/array.h"
+#include "operators/array.h"
 
 /* Chosen: what is read of a tensor and of those beside it, so that large captures cost seconds. */
 enum {

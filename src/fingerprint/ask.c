@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "eval/ops.h"
+#include "operators/ops.h"
 
 enum { OPSET = 21 };
 

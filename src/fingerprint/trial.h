@@ -5,8 +5,8 @@
 #ifndef ND_FINGERPRINT_TRIAL_H
 #define ND_FINGERPRINT_TRIAL_H
 
-#include "eval/array.h"
 #include "npudiff/device.h"
+#include "operators/array.h"
 #include "rewrite/compose.h"
 
 struct nd_bench {

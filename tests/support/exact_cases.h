@@ -8,7 +8,7 @@
 #include <string.h>
 #include <zlib.h>
 
-#include "eval/ops.h"
+#include "operators/ops.h"
 
 enum { MAX_TENSORS = 8 };
 

@@ -1,5 +1,5 @@
 /* QuantizeLinear and DequantizeLinear: real = scale * (code - zero_point). */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <math.h>
 

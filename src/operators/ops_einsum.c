@@ -1,5 +1,5 @@
 /* Einsum of one or two tensors. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <ctype.h>
 #include <string.h>

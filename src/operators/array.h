@@ -1,7 +1,7 @@
 /* A tensor in double precision: how every value of an evaluated graph is held. Whole numbers (codes, indices,
  * shapes) are doubles too; up to 2^53 that is exact. */
-#ifndef ND_EVAL_ARRAY_H
-#define ND_EVAL_ARRAY_H
+#ifndef ND_OPERATORS_ARRAY_H
+#define ND_OPERATORS_ARRAY_H
 
 #include "npudiff/tensor.h"
 

@@ -1,5 +1,5 @@
 /* Two and more numbers in, one out, with broadcasting. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <math.h>
 #include <string.h>

@@ -6,7 +6,7 @@
  * the C library's, which are off by about one unit in the last place of a double. Attributes are single
  * precision in ONNX; the reference takes them, and the defaults of the specification, as the floats they are.
  * NaN goes through minima, maxima and pooling. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <math.h>
 #include <stdarg.h>

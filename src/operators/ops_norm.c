@@ -1,5 +1,5 @@
 /* Normalisations: by mean and variance, by a norm, by the neighbours. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <math.h>
 

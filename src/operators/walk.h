@@ -9,8 +9,8 @@
  *
  * Elements come in C order of the axes. Axes that follow each other in memory are merged, so that rows are
  * long. */
-#ifndef ND_EVAL_WALK_H
-#define ND_EVAL_WALK_H
+#ifndef ND_OPERATORS_WALK_H
+#define ND_OPERATORS_WALK_H
 
 #include <stdbool.h>
 #include <stddef.h>

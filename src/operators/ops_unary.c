@@ -1,5 +1,5 @@
 /* One number in, one number out. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <math.h>
 #include <string.h>

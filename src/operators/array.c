@@ -1,4 +1,4 @@
-#include "eval/array.h"
+#include "operators/array.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Tensors from nothing, and of another type. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* Reductions over some axes. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <math.h>
 #include <stdlib.h>

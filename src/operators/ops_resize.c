@@ -1,5 +1,5 @@
 /* Resize and Upsample, one axis after the other. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <math.h>
 #include <stdlib.h>

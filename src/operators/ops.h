@@ -1,10 +1,10 @@
 /* ONNX operators in double precision, as the ONNX specification defines them. One file per family; the list is
  * in ops.c. */
-#ifndef ND_EVAL_OPS_H
-#define ND_EVAL_OPS_H
+#ifndef ND_OPERATORS_OPS_H
+#define ND_OPERATORS_OPS_H
 
-#include "eval/array.h"
 #include "model/onnx.h"
+#include "operators/array.h"
 
 /* One node at work. Inputs that were omitted are NULL; inputs and attributes are borrowed. Outputs are zeroed
  * arrays that the operator makes with nd_array_make (an omitted output is NULL and need not be made). */

@@ -1,5 +1,5 @@
 /* Convolution and its transpose. */
-#include "eval/window.h"
+#include "operators/window.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Products of matrices. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <stdlib.h>
 

@@ -1,4 +1,4 @@
-#include "eval/walk.h"
+#include "operators/walk.h"
 
 #include <assert.h>
 

@@ -1,5 +1,5 @@
 /* The same elements in other places: permuted, repeated, joined, cut. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <stdlib.h>
 #include <string.h>

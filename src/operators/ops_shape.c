@@ -1,5 +1,5 @@
 /* The same elements in another shape, and what a shape is. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Elements chosen by indices. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "eval/window.h"
+#include "operators/window.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Windows that slide over the spatial axes of a tensor N x C x D1 x ...: the geometry of convolution and
  * pooling. */
-#ifndef ND_EVAL_WINDOW_H
-#define ND_EVAL_WINDOW_H
+#ifndef ND_OPERATORS_WINDOW_H
+#define ND_OPERATORS_WINDOW_H
 
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 /* Larger axes, strides, pads and the like are refused, so that nothing overflows. */
 enum { ND_WINDOW_AXES = 3, ND_WINDOW_MOST = 1 << 30 };

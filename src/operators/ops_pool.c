@@ -1,5 +1,5 @@
 /* Pooling. */
-#include "eval/window.h"
+#include "operators/window.h"
 
 #include <math.h>
 #include <string.h>

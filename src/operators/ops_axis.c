@@ -1,5 +1,5 @@
 /* What goes along one axis: softmax, the index of an extreme, running sums, the k largest. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* Slice and Pad. */
-#include "eval/ops_internal.h"
+#include "operators/ops_shared.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* What the families of operators share, and the entry point of each. */
-#ifndef ND_EVAL_OPS_INTERNAL_H
-#define ND_EVAL_OPS_INTERNAL_H
+#ifndef ND_OPERATORS_OPS_SHARED_H
+#define ND_OPERATORS_OPS_SHARED_H
 
-#include "eval/ops.h"
-#include "eval/walk.h"
+#include "operators/ops.h"
+#include "operators/walk.h"
 
 /* Failing. nd_op_run puts the node and the operator in front of the message. */
 enum nd_status nd_op_unsupported(const struct nd_op_call *call, struct nd_error *err, const char *fmt, ...)

@@ -98,18 +98,18 @@ check_valgrind() {
     run_suite build-valgrind "valgrind --quiet --leak-check=full --error-exitcode=9"
 }
 
-# With the flags of src/compare/meson.build.
+# With the flags of src/metrics/kernels/meson.build.
 check_neon() {
     need aarch64-linux-gnu-gcc
     need qemu-aarch64
     out=$(mktemp -d)
     flags="-std=c17 -D_GNU_SOURCE -ffp-contract=off -Wall -Wextra -Wconversion -Wshadow -Werror -Iinclude -Isrc -Itests"
-    kernels="src/compare/kernels/kernels_template.c -O3 -c"
+    kernels="src/metrics/kernels/kernels_template.c -O3 -c"
     # shellcheck disable=SC2086
     aarch64-linux-gnu-gcc $flags $kernels -DND_KERNELS_ISA=neon -o "$out/neon.o" &&
         aarch64-linux-gnu-gcc $flags $kernels -DND_KERNELS_ISA=scalar -DND_VECTOR_BYTES=8 \
             -fno-tree-vectorize -fno-tree-slp-vectorize -o "$out/scalar.o" &&
-        aarch64-linux-gnu-gcc $flags '-DND_VERSION=""' -O2 -static tests/cross/kernels.c src/compare/kernels/kernels.c \
+        aarch64-linux-gnu-gcc $flags '-DND_VERSION=""' -O2 -static tests/cross/kernels.c src/metrics/kernels/kernels.c \
             src/base/error.c "$out/neon.o" "$out/scalar.o" -lm -o "$out/kernels" &&
         qemu-aarch64 "$out/kernels" && status=0 || status=1
     rm -rf "$out"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes golden/oracle/compare: what src/compare must find, worked out from docs/reference/metrics.md by
+"""Makes golden/oracle/compare: what src/compare and src/metrics must find, worked out from docs/reference/metrics.md by
 tools/compare_oracle.py.
 
 pairs.json   pairs of tensors; tensors of more than a few elements as a recipe that tests/unit/test_compare_oracle.c follows,

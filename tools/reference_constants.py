@@ -12,7 +12,7 @@ RULER = re.compile(r"-{3,}[^-]*-{3,}")
 
 # The subject of a file: the first that its path begins with.
 SUBJECTS = [
-    ("Comparing", ["src/compare/", "src/report/"]),
+    ("Comparing", ["src/compare/", "src/metrics/", "src/report/"]),
     ("Diagnoses from values", ["src/diagnosis/", "src/explain/diagnose", "src/explain/pair_sums", "src/explain/reused"]),
     ("Where a layer ran", ["src/explain/fallback"]),
     ("Which program a device has", ["src/identify/", "src/explain/unit_programs", "src/explain/programs", "src/arith/"]),

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "compare/metrics/sample_at_once.h"
+#include "metrics/sample_at_once.h"
 
 enum { MAX_CHANNELS = 65536, DEFAULT_MEMORY = 512 << 20 };
 

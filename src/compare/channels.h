@@ -3,7 +3,7 @@
 #define ND_COMPARE_CHANNELS_H
 
 #include "compare/align.h"
-#include "compare/kernels/kernels.h"
+#include "metrics/kernels/kernels.h"
 
 /* Fills n_channels and channels of every pair that differs, of edges that have options->channel_axis. Reads the
  * samples that differ once more. ND_E_COMPARE_MEMORY when the states of the channels do not fit. */

@@ -6,12 +6,12 @@
 #include "compare/channels.h"
 #include "compare/classes.h"
 #include "compare/engine.h"
-#include "compare/gates.h"
 #include "compare/labels.h"
 #include "compare/part.h"
 #include "compare/predicates.h"
 #include "compare/repeats.h"
 #include "compare/result.h"
+#include "metrics/gates.h"
 
 const char *nd_verdict_name(enum nd_verdict verdict)
 {

@@ -4,9 +4,9 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "compare/format_text.h"
-#include "compare/gates.h"
 #include "compare/result.h"
 #include "compare/top1_classes.h"
+#include "metrics/gates.h"
 
 /* The pair as a whole: worst coverage of its probes, but some samples are never NONE. */
 static enum nd_status sum_up_coverage(struct nd_compared_pair *pair, size_t n_probes, struct nd_error *err)

@@ -5,7 +5,7 @@
 #define ND_COMPARE_ENGINE_H
 
 #include "compare/align.h"
-#include "compare/kernels/kernels.h"
+#include "metrics/kernels/kernels.h"
 
 /* comparison is described (devices, probes, edges with their pairs); fills differences, coverage, reasons and
  * top1. */

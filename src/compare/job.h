@@ -10,8 +10,8 @@
 #include <stdatomic.h>
 
 #include "compare/align.h"
-#include "compare/metrics/states.h"
 #include "compare/top1_classes.h"
+#include "metrics/states.h"
 
 struct nd_stream {
     size_t capture;                     /* the first that it stands for */

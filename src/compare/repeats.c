@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "compare/metrics/sample_at_once.h"
+#include "metrics/sample_at_once.h"
 #include "stats/binomial.h"
 
 double nd_repeats_bound(uint64_t k, uint64_t n)

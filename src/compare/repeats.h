@@ -3,7 +3,7 @@
 #define ND_COMPARE_REPEATS_H
 
 #include "compare/align.h"
-#include "compare/kernels/kernels.h"
+#include "metrics/kernels/kernels.h"
 
 /* Counts the repeats of an edge on one device by their digests: n_unstable, n_repeats, n_repeats_unequal,
  * unstable_bound and is_stuck. edge indexes the alignment; the capture has it. */

@@ -3,7 +3,7 @@
 #define ND_COMPARE_TOP1_CLASSES_H
 
 #include "compare/align.h"
-#include "compare/metrics/states.h"
+#include "metrics/states.h"
 
 /* Outputs of at most this many elements are always looked at a whole sample at a time. */
 enum { ND_OUTPUT_WHOLE = 1 << 20 };

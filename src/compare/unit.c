@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "compare/metrics/account.h"
-#include "compare/metrics/permutation.h"
+#include "metrics/account.h"
+#include "metrics/permutation.h"
 
 struct nd_worker *nd_worker_create(size_t index, size_t n_streams, size_t n_pairs, struct nd_error *err)
 {

@@ -3,8 +3,8 @@
 #define ND_COMPARE_UNIT_INTERNAL_H
 
 #include "capture/view.h"
-#include "compare/metrics/distribution.h"
 #include "compare/unit.h"
+#include "metrics/distribution.h"
 
 /* Arrays are indexed by stream. */
 struct nd_worker {

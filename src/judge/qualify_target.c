@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "compare/metrics/layout.h"
 #include "judge/qualify.h"
+#include "metrics/layout.h"
 
 enum { SEED = 20240229 };
 

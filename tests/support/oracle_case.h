@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "compare/gates.h"
+#include "metrics/gates.h"
 
 enum { MAX_SAMPLES = 8, MAX_CHANNELS = 300 };
 

@@ -2,9 +2,9 @@
 #include "support/main.h"
 
 #include "compare/classes.h"
-#include "compare/metrics/distribution.h"
 #include "compare/repeats.h"
 #include "compare/top1_classes.h"
+#include "metrics/distribution.h"
 #include "stats/mcnemar.h"
 #include "stats/softmath.h"
 #include "support/pair_check.h"

@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/metrics/permutation.h"
-#include "compare/metrics/sample_at_once.h"
 #include "compare/top1_classes.h"
+#include "metrics/permutation.h"
+#include "metrics/sample_at_once.h"
 #include "stats/mcnemar.h"
 #include "support/oracle_case.h"
 

@@ -1,7 +1,7 @@
 /* Where differing elements are: patterns, runs, strides, coordinates, exchanged axes. */
 #include "support/main.h"
 
-#include "compare/metrics/permutation.h"
+#include "metrics/permutation.h"
 #include "support/pair_check.h"
 
 enum { N = 4000, MAX_SAMPLES = 3 };

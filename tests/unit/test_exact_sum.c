@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/kernels/exact_sum.h"
+#include "metrics/kernels/exact_sum.h"
 
 static uint64_t next_random(uint64_t *seed)
 {

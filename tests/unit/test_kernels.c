@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "compare/kernels/kernels.h"
+#include "metrics/kernels/kernels.h"
 #include "support/kernel_check.h"
 
 /* ND_SEED replays a run. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "compare/kernels/log_histogram.h"
+#include "metrics/kernels/log_histogram.h"
 
 static uint64_t next_random(uint64_t *seed)
 {

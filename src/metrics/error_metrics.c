@@ -1,0 +1,128 @@
+/* Absolute and relative errors. docs/reference/metrics.md#errors. */
+#include <math.h>
+
+#include "base/error.h"
+#include "metrics/states.h"
+
+static const struct nd_field fields[] = {
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_absolute), 0},
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_relative), 0},
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_undefined), 0},
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_above), 0},
+    {ND_FIELD_COUNT, offsetof(struct nd_error_state, n_below), 0},
+    {ND_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_absolute), 0},
+    {ND_FIELD_REAL_MAX, offsetof(struct nd_error_state, max_relative), 0},
+    {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_absolute), 0},
+    {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_relative), 0},
+    {ND_FIELD_SUM, offsetof(struct nd_error_state, sum_signed), 0},
+    {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, absolute), 0},
+    {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, relative), 0},
+};
+
+/* Section 2: lanes combined by neighbours. */
+static double combine_lanes(double *lanes)
+{
+    for (int width = ND_LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++)
+            lanes[i] = lanes[2 * i] + lanes[2 * i + 1];
+    return lanes[0];
+}
+
+static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
+                   const struct nd_pair_block *block)
+{
+    (void)context;
+    struct nd_error_state *error = &state->error;
+    double lanes[ND_LANES] = {0}, signed_lanes[ND_LANES] = {0};
+    for (size_t k = 0; k < block->n_measured; k++) {
+        size_t i = block->measured[k];
+        double rise = block->test.x[i] - block->ref.x[i], absolute = fabs(rise), size = fabs(block->ref.x[i]);
+        error->n_above += rise > 0;
+        error->n_below += rise < 0;
+        signed_lanes[i % ND_LANES] += rise;
+        nd_log_histogram_add(&error->absolute, absolute);
+        if (size == 0) {
+            error->n_undefined += absolute > 0;
+            error->n_relative += absolute == 0; /* another zero: no error at all */
+            if (absolute == 0)
+                nd_log_histogram_add(&error->relative, 0);
+            continue;
+        }
+        double relative = absolute / size;
+        nd_log_histogram_add(&error->relative, relative);
+        error->max_relative = relative > error->max_relative ? relative : error->max_relative;
+        error->n_relative++;
+        lanes[i % ND_LANES] += relative;
+    }
+    error->n_absolute += block->n_measured;
+    error->max_absolute = block->n_measured > 0 && block->sums.max_abs > error->max_absolute
+                              ? block->sums.max_abs
+                              : error->max_absolute;
+    nd_exact_add(&error->sum_absolute, block->sums.sum_abs);
+    nd_exact_add(&error->sum_relative, combine_lanes(lanes));
+    nd_exact_add(&error->sum_signed, combine_lanes(signed_lanes));
+}
+
+/* Of n elements, those in the histogram and equal ones. */
+static struct nd_error_stats summarise(const struct nd_log_histogram *histogram, uint64_t n_counted, uint64_t n,
+                                       double max, double sum, double unit)
+{
+    struct nd_error_stats stats = {0};
+    if (n == 0)
+        return stats;
+    stats.max = max > 0 ? unit * max : 0;
+    stats.mean = unit * (sum / (double)n);
+    stats.median = unit * nd_log_histogram_quantile(histogram, 1, 2, n - n_counted);
+    stats.p99 = unit * nd_log_histogram_quantile(histogram, 99, 100, n - n_counted);
+    return stats;
+}
+
+/* Elements that are NaN on both sides, with equal bits: of all samples where these are known, else of those
+ * that differ. They have no error. */
+static uint64_t count_equal_nan(const struct nd_pair_state *state)
+{
+    const struct nd_numbers_state *numbers = &state->numbers;
+    const struct nd_account_state *account = &state->account;
+    uint64_t n_nan = numbers->n_samples > 0 ? numbers->n_ref_nan + numbers->n_test_nan
+                                            : account->ref.n_nan + account->test.n_nan;
+    return (n_nan - account->n_nan_mismatch) / 2 - account->n_nan_payload;
+}
+
+static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                             struct nd_difference *out, struct nd_error *err)
+{
+    const struct nd_error_state *error = &state->error;
+    if (error->absolute.failed || error->relative.failed)
+        return nd_fail_memory(err);
+    double unit = fabs(context->ref.unit);
+    uint64_t n = state->bits.n_elems - (state->bits.n_differing - error->n_absolute);
+    out->has_errors = state->bits.n_elems == 0 || n > count_equal_nan(state);
+    if (!out->has_errors) {
+        out->abs = out->rel = (struct nd_error_stats){NAN, NAN, NAN, NAN};
+        out->rmse = NAN;
+        return ND_OK;
+    }
+    out->abs = summarise(&error->absolute, error->n_absolute, n, error->max_absolute,
+                         nd_exact_round(&error->sum_absolute), unit);
+    out->rel = summarise(&error->relative, error->n_relative, n - error->n_undefined, error->max_relative,
+                         nd_exact_round(&error->sum_relative), 1);
+    out->n_rel_undefined = error->n_undefined;
+    /* A negative scale turns signs around. */
+    bool is_turned = context->ref.unit < 0;
+    out->n_above = is_turned ? error->n_below : error->n_above;
+    out->n_below = is_turned ? error->n_above : error->n_below;
+    out->share_above = n > 0 ? (double)out->n_above / (double)n : 0;
+    out->share_below = n > 0 ? (double)out->n_below / (double)n : 0;
+    out->signed_mean = n > 0 ? context->ref.unit * (nd_exact_round(&error->sum_signed) / (double)n) : 0;
+    out->rmse = n > 0 ? unit * sqrt(nd_exact_round(&state->signal.sum_squares) / (double)n) : 0;
+    return ND_OK;
+}
+
+const struct nd_metric nd_metric_error = {
+    .name = "error",
+    .offset = offsetof(struct nd_pair_state, error),
+    .fields = fields,
+    .n_fields = sizeof fields / sizeof fields[0],
+    .update = update,
+    .finish = finish,
+};

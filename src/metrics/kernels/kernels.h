@@ -1,0 +1,82 @@
+/* The arithmetic of one block of elements: fixed lanes in plain C, compiled once per instruction set.
+ *
+ * A block has at most ND_BLOCK elements and starts at a multiple of ND_BLOCK in its sample. Element i of a
+ * block belongs to lane i % ND_LANES; in a lane elements are added in order, and lanes are combined by adding
+ * neighbours (0+1, 2+3, ...) until one is left. So every instruction set gives the same bits.
+ * docs/reference/metrics.md#sums. Buffers of elements need no alignment; nothing is read beyond n elements. */
+#ifndef ND_METRICS_KERNELS_H
+#define ND_METRICS_KERNELS_H
+
+#include "npudiff/tensor.h"
+
+enum { ND_BLOCK = 1024, ND_LANES = 16 };
+
+/* How elements are stored. bool and uint4 are read as bytes, int4 as signed bytes. */
+enum nd_elem_kind {
+    ND_ELEM_U8,
+    ND_ELEM_I8,
+    ND_ELEM_U16,
+    ND_ELEM_I16,
+    ND_ELEM_U32,
+    ND_ELEM_I32,
+    ND_ELEM_U64,
+    ND_ELEM_I64,
+    ND_ELEM_F8E4M3FN,
+    ND_ELEM_F8E5M2,
+    ND_ELEM_F16,
+    ND_ELEM_BF16,
+    ND_ELEM_F32,
+    ND_ELEM_F64,
+    ND_N_ELEM_KINDS
+};
+
+/* dtype must be known (asserted). */
+enum nd_elem_kind nd_elem_kind_of(enum nd_dtype dtype);
+
+/* Of one block of values. When a value is not finite, or a square overflows, sum_squares is not finite (and
+ * sum, min, max mean nothing). n >= 1. */
+struct nd_self_sums {
+    double sum, sum_squares;
+    double min, max; /* -0 counts as +0 */
+    uint64_t n_tiny; /* |x| < tiny, zeros among them */
+};
+
+/* Of one block of pairs of finite values, d = test - ref (one rounding). max_abs >= 0. */
+struct nd_diff_sums {
+    double sum_abs;        /* of |d| */
+    double sum_signed;     /* of d */
+    double sum_squares;    /* of d * d */
+    double sum_ref_signed; /* of ref * d */
+    double max_abs;
+};
+
+struct nd_kernels {
+    const char *name; /* "scalar", "avx2", "avx512", "neon" */
+    /* out[i] = element i as double (64-bit integers: rounded to nearest even), minus zero (one rounding; zero
+     * is 0 for floats, and -0 stays -0). NaN payloads need not survive. */
+    void (*load[ND_N_ELEM_KINDS])(const void *elems, size_t n, double zero, double *out);
+    /* mask[i] = 1 where the bits of elements of 1 << log2_bytes bytes differ, else 0; returns how many do. */
+    size_t (*mask[4])(const void *ref, const void *test, size_t n, uint8_t *mask);
+    /* Integers: |test - ref|, exact. Floats: how many floats of that type apart, as
+     * docs/reference/metrics.md#ulp has it
+     * (+0 and -0 are 0 apart; infinities are the neighbours of the largest finite values; of NaNs any number).
+     */
+    void (*distance[ND_N_ELEM_KINDS])(const void *ref, const void *test, size_t n, uint64_t *out);
+    void (*self_sums)(const double *x, size_t n, double tiny, struct nd_self_sums *out);
+    /* self_sums of what load gives, without loading; the same bits. NULL for kinds that have none. uint8, int8:
+     * tiny is the least positive double and zero a whole number, |zero| <= 2^15, so that every sum is exact and
+     * has no order. float32: tiny is a float and zero 0. */
+    void (*self_elems[ND_N_ELEM_KINDS])(const void *elems, size_t n, double zero, double tiny,
+                                        struct nd_self_sums *out);
+    void (*diff_sums)(const double *ref, const double *test, size_t n, struct nd_diff_sums *out);
+};
+
+/* The best kernels that this processor runs and that `cap` allows ("scalar", "avx2", "avx512", "neon"; NULL or
+ * "": no cap). A cap above what the processor has means the best there is. ND_ERR_USAGE: an unknown name
+ * (ND_E_OPTION_VALUE). Static storage; any thread. */
+enum nd_status nd_kernels_choose(const char *cap, const struct nd_kernels **out, struct nd_error *err);
+
+/* All that this processor runs, scalar first. */
+size_t nd_kernels_available(const struct nd_kernels *const **out);
+
+#endif

@@ -1,0 +1,608 @@
+/* The kernels of one instruction set. Meson compiles this file once for each, with ND_KERNELS_ISA and the flags
+ * of that set. Plain C in loops that compilers vectorise: the order of every addition is written out,
+ * contraction of a multiply and an add is off, so what differs between instruction sets is speed alone. */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "metrics/kernels/kernels.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+#define TEXT_(a) #a
+#define TEXT(a) TEXT_(a)
+
+/* Elements may lie at any address. */
+#define ELEMENT(type)                                                                                          \
+    struct at_##type {                                                                                         \
+        type value;                                                                                            \
+    } __attribute__((packed, may_alias))
+ELEMENT(uint8_t);
+ELEMENT(int8_t);
+ELEMENT(uint16_t);
+ELEMENT(int16_t);
+ELEMENT(uint32_t);
+ELEMENT(int32_t);
+ELEMENT(uint64_t);
+ELEMENT(int64_t);
+ELEMENT(float);
+ELEMENT(double);
+
+static inline float float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline uint32_t bits_of_float(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+static inline double double_of_bits(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Selection by mask: with `?:` gcc does not vectorise what is around it. */
+static inline uint32_t all_ones_if(bool condition)
+{
+    return 0 - (uint32_t)condition;
+}
+
+static inline uint32_t choose(bool condition, uint32_t yes, uint32_t no)
+{
+    uint32_t mask = all_ones_if(condition);
+    return (yes & mask) | (no & ~mask);
+}
+
+/* Values. 32-bit unsigned and 64-bit integers take steps that vectorise without an instruction for them. */
+
+static inline double from_i32(int32_t value)
+{
+    return (double)value;
+}
+
+static inline double from_u32(uint32_t value)
+{
+    return (double)(int32_t)(value ^ 0x80000000u) + 0x1p31;
+}
+
+/* 2^84 + high * 2^32 and 2^52 + low are doubles with these halves as their lowest bits; only the last addition
+ * rounds. */
+static inline double from_u64(uint64_t value)
+{
+    double high = double_of_bits(0x4530000000000000u | value >> 32);
+    double low = double_of_bits(0x4330000000000000u | (value & 0xffffffffu));
+    return (high - 0x1.00000001p84) + low;
+}
+
+/* As from_u64, with 2^63 more in the high half. */
+static inline double from_i64(int64_t value)
+{
+    uint64_t offset = (uint64_t)value ^ 0x8000000000000000u;
+    double high = double_of_bits(0x4530000000000000u | offset >> 32);
+    double low = double_of_bits(0x4330000000000000u | (offset & 0xffffffffu));
+    return (high - 0x1.00000801p84) + low;
+}
+
+static inline double from_f32(float value)
+{
+    return (double)value;
+}
+
+static inline double from_f64(double value)
+{
+    return value;
+}
+
+static inline double from_bf16(uint16_t bits)
+{
+    return (double)float_of_bits((uint32_t)bits << 16);
+}
+
+/* Moves the exponent to where float has it. Subnormals become normal by one exponent more, which is then
+ * subtracted: arithmetic on subnormal floats is slow on some processors. */
+static inline double from_f16(uint16_t bits)
+{
+    uint32_t magnitude = bits & 0x7fffu, wide = magnitude << 13;
+    uint32_t normal = wide + (112u << 23) + (all_ones_if(magnitude >= 0x7c00u) & 112u << 23);
+    uint32_t subnormal = bits_of_float(float_of_bits(wide + (113u << 23)) - 0x1p-14f);
+    uint32_t value = choose(magnitude < 0x400u, subnormal, normal);
+    return (double)float_of_bits(value | (bits & 0x8000u) << 16);
+}
+
+static inline double from_f8e5m2(uint8_t bits)
+{
+    return from_f16((uint16_t)(bits << 8));
+}
+
+/* As from_f16; the one NaN is all ones. */
+static inline double from_f8e4m3fn(uint8_t bits)
+{
+    uint32_t magnitude = bits & 0x7fu, wide = magnitude << 20;
+    uint32_t normal = (wide + (120u << 23)) | (all_ones_if(magnitude == 0x7fu) & 0x7fc00000u);
+    uint32_t subnormal = bits_of_float(float_of_bits(wide + (121u << 23)) - 0x1p-6f);
+    uint32_t value = choose(magnitude < 0x8u, subnormal, normal);
+    return (double)float_of_bits(value | (bits & 0x80u) << 24);
+}
+
+#define LOAD(name, type, value_of)                                                                             \
+    static void load_##name(const void *elems, size_t n, double zero, double *restrict out)                    \
+    {                                                                                                          \
+        assert(n <= ND_BLOCK);                                                                                 \
+        const struct at_##type *elem = elems;                                                                  \
+        for (size_t i = 0; i < n; i++)                                                                         \
+            out[i] = value_of(elem[i].value) - zero;                                                           \
+    }
+LOAD(u8, uint8_t, from_i32)
+LOAD(i8, int8_t, from_i32)
+LOAD(u16, uint16_t, from_i32)
+LOAD(i16, int16_t, from_i32)
+LOAD(u32, uint32_t, from_u32)
+LOAD(i32, int32_t, from_i32)
+LOAD(u64, uint64_t, from_u64)
+LOAD(i64, int64_t, from_i64)
+LOAD(f8e4m3fn, uint8_t, from_f8e4m3fn)
+LOAD(f8e5m2, uint8_t, from_f8e5m2)
+LOAD(f16, uint16_t, from_f16)
+LOAD(bf16, uint16_t, from_bf16)
+LOAD(f32, float, from_f32)
+LOAD(f64, double, from_f64)
+
+/* The ones among n bytes of 0 and 1: every byte of a word counts for itself, at most ND_BLOCK / 8 = 128. */
+static size_t count_ones(const uint8_t *mask, size_t n)
+{
+    uint64_t words = 0, total = 0;
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        uint64_t word;
+        memcpy(&word, mask + i, sizeof word);
+        words += word;
+    }
+    for (; i < n; i++)
+        total += mask[i];
+    for (size_t byte = 0; byte < 8; byte++)
+        total += words >> 8 * byte & 0xff;
+    return (size_t)total;
+}
+
+#define MASK(type)                                                                                             \
+    static size_t mask_##type(const void *ref, const void *test, size_t n, uint8_t *restrict mask)             \
+    {                                                                                                          \
+        assert(n <= ND_BLOCK);                                                                                 \
+        const struct at_##type *r = ref, *t = test;                                                            \
+        for (size_t i = 0; i < n; i++)                                                                         \
+            mask[i] = r[i].value != t[i].value;                                                                \
+        return count_ones(mask, n);                                                                            \
+    }
+MASK(uint8_t)
+MASK(uint16_t)
+MASK(uint32_t)
+MASK(uint64_t)
+
+/* Distances. `wide` holds every distance of the type: what is wrapped in it on the way does not matter. */
+
+#define STEPS(name, type, wide)                                                                                \
+    static void distance_##name(const void *ref, const void *test, size_t n, uint64_t *restrict out)           \
+    {                                                                                                          \
+        assert(n <= ND_BLOCK);                                                                                 \
+        const struct at_##type *r = ref, *t = test;                                                            \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            wide up = (wide)((wide)t[i].value - (wide)r[i].value);                                             \
+            out[i] = t[i].value >= r[i].value ? up : (wide)(0 - up);                                           \
+        }                                                                                                      \
+    }
+STEPS(u8, uint8_t, uint32_t)
+STEPS(i8, int8_t, uint32_t)
+STEPS(u16, uint16_t, uint32_t)
+STEPS(i16, int16_t, uint32_t)
+STEPS(u32, uint32_t, uint32_t)
+STEPS(i32, int32_t, uint32_t)
+STEPS(u64, uint64_t, uint64_t)
+STEPS(i64, int64_t, uint64_t)
+
+/* Magnitudes on two sides of zero add, on one side they subtract. */
+#define FLOATS_APART(name, type, wide, sign)                                                                   \
+    static void distance_##name(const void *ref, const void *test, size_t n, uint64_t *restrict out)           \
+    {                                                                                                          \
+        assert(n <= ND_BLOCK);                                                                                 \
+        const struct at_##type *r = ref, *t = test;                                                            \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            wide a = r[i].value & ((sign)-1), b = t[i].value & ((sign)-1);                                     \
+            wide apart = a > b ? a - b : b - a;                                                                \
+            out[i] = (r[i].value ^ t[i].value) & (sign) ? a + b : apart;                                       \
+        }                                                                                                      \
+    }
+FLOATS_APART(f8, uint8_t, uint32_t, 0x80u)
+FLOATS_APART(f16, uint16_t, uint32_t, 0x8000u)
+FLOATS_APART(f32, uint32_t, uint32_t, 0x80000000u)
+FLOATS_APART(f64, uint64_t, uint64_t, 0x8000000000000000u)
+
+/* Sums. Lanes are vectors here (a gcc and clang extension): gcc 12 does not keep arrays of lanes in registers.
+ * Several short loops over values that are in the first cache, each with few enough vectors for the registers.
+ */
+
+#if defined ND_VECTOR_BYTES
+enum { VECTOR_BYTES = ND_VECTOR_BYTES };
+#elif defined __AVX512F__
+enum { VECTOR_BYTES = 64 };
+#elif defined __AVX__
+enum { VECTOR_BYTES = 32 };
+#else
+enum { VECTOR_BYTES = 16 };
+#endif
+enum { PER_VECTOR = VECTOR_BYTES / 8, N_VECTORS = ND_LANES / PER_VECTOR };
+
+#define VECTOR(type) __attribute__((vector_size(VECTOR_BYTES))) type
+/* As many floats, and integers of their size, as VECTOR(double) has doubles. */
+#define HALF_VECTOR(type) __attribute__((vector_size(VECTOR_BYTES / 2))) type
+
+struct lanes {
+    VECTOR(double) part[N_VECTORS];
+};
+
+static inline struct lanes all_lanes(double value)
+{
+    struct lanes out;
+    for (size_t k = 0; k < N_VECTORS; k++)
+        out.part[k] = (VECTOR(double)){0} + value;
+    return out;
+}
+
+static inline VECTOR(double) take(const double *x)
+{
+    VECTOR(double) out;
+    memcpy(&out, x, sizeof out);
+    return out;
+}
+
+/* A cast between vectors of one size keeps the bits. */
+static inline VECTOR(double) choose_lanes(VECTOR(int64_t) mask, VECTOR(double) yes, VECTOR(double) no)
+{
+    return (VECTOR(double))(((VECTOR(int64_t))yes & mask) | ((VECTOR(int64_t))no & ~mask));
+}
+
+static inline VECTOR(double) size_of(VECTOR(double) x)
+{
+    return (VECTOR(double))((VECTOR(int64_t))x & INT64_MAX);
+}
+
+/* a where a < b, else b. */
+static inline VECTOR(double) lesser(VECTOR(double) a, VECTOR(double) b)
+{
+    return choose_lanes(a < b, a, b);
+}
+
+/* a where a > b, else b. */
+static inline VECTOR(double) greater(VECTOR(double) a, VECTOR(double) b)
+{
+    return choose_lanes(a > b, a, b);
+}
+
+static double add_lanes(const struct lanes *lanes)
+{
+    double sum[ND_LANES];
+    memcpy(sum, lanes, sizeof sum);
+    for (size_t width = ND_LANES / 2; width > 0; width /= 2)
+        for (size_t i = 0; i < width; i++)
+            sum[i] = sum[2 * i] + sum[2 * i + 1];
+    return sum[0];
+}
+
+static double least_lane(const struct lanes *lanes)
+{
+    double x[ND_LANES];
+    memcpy(x, lanes, sizeof x);
+    for (size_t lane = 1; lane < ND_LANES; lane++)
+        x[0] = x[lane] < x[0] ? x[lane] : x[0];
+    return x[0];
+}
+
+static double greatest_lane(const struct lanes *lanes)
+{
+    double x[ND_LANES];
+    memcpy(x, lanes, sizeof x);
+    for (size_t lane = 1; lane < ND_LANES; lane++)
+        x[0] = x[lane] > x[0] ? x[lane] : x[0];
+    return x[0];
+}
+
+/* What is missing to whole lanes is made up for by values that change nothing: +0 in sums (a lane starts as +0
+ * and never becomes -0), NaN where values are compared. */
+static const double *pad(const double *x, size_t n, double padding, double *out)
+{
+    for (size_t lane = 0; lane < ND_LANES; lane++)
+        out[lane] = lane < n ? x[lane] : padding;
+    return out;
+}
+
+static inline void add_values(const double *x, struct lanes *sum, struct lanes *squares)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        VECTOR(double) value = take(x + k * PER_VECTOR);
+        sum->part[k] += value;
+        squares->part[k] += value * value;
+    }
+}
+
+static void sum_values(const double *x, size_t n, struct nd_self_sums *out)
+{
+    struct lanes sum = all_lanes(0), squares = all_lanes(0);
+    double rest[ND_LANES];
+    size_t i = 0;
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        add_values(x + i, &sum, &squares);
+    if (i < n)
+        add_values(pad(x + i, n - i, 0, rest), &sum, &squares);
+    out->sum = add_lanes(&sum);
+    out->sum_squares = add_lanes(&squares);
+}
+
+static inline void widen_range(const double *x, struct lanes *min, struct lanes *max)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        VECTOR(double) value = take(x + k * PER_VECTOR);
+        min->part[k] = lesser(value, min->part[k]);
+        max->part[k] = greater(value, max->part[k]);
+    }
+}
+
+static void range_of_values(const double *x, size_t n, struct nd_self_sums *out)
+{
+    struct lanes min = all_lanes(HUGE_VAL), max = all_lanes(-HUGE_VAL);
+    double rest[ND_LANES];
+    size_t i = 0;
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        widen_range(x + i, &min, &max);
+    if (i < n)
+        widen_range(pad(x + i, n - i, (double)NAN, rest), &min, &max);
+    out->min = least_lane(&min) + 0.0; /* -0 becomes +0 */
+    out->max = greatest_lane(&max) + 0.0;
+}
+
+static uint64_t count_tiny(const double *x, size_t n, double tiny)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += fabs(x[i]) < tiny;
+    return count;
+}
+
+static void self_sums(const double *x, size_t n, double tiny, struct nd_self_sums *out)
+{
+    assert(n >= 1 && n <= ND_BLOCK);
+    sum_values(x, n, out);
+    range_of_values(x, n, out);
+    out->n_tiny = count_tiny(x, n, tiny);
+}
+
+/* Whole numbers: sum (x - z) = sum x - n z, sum (x - z)^2 = sum x^2 - 2 z sum x + n z^2. Bytes are added up in
+ * short pieces, so that the compiler may do with narrow lanes. */
+#define SELF_BYTES(name, type, least, greatest)                                                                \
+    static void self_##name(const void *elems, size_t n, double zero, double tiny, struct nd_self_sums *out)   \
+    {                                                                                                          \
+        assert(n >= 1 && n <= ND_BLOCK);                                                                       \
+        (void)tiny;                                                                                            \
+        const struct at_##type *x = elems;                                                                     \
+        int32_t sum = 0, squares = 0, n_zero = 0;                                                              \
+        type min = greatest, max = least;                                                                      \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            min = x[i].value < min ? x[i].value : min;                                                         \
+            max = x[i].value > max ? x[i].value : max;                                                         \
+        }                                                                                                      \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            sum += x[i].value;                                                                                 \
+            squares += (int16_t)x[i].value * (int16_t)x[i].value;                                              \
+        }                                                                                                      \
+        if (zero >= min && zero <= max)                                                                        \
+            for (size_t i = 0; i < n; i++)                                                                     \
+                n_zero += x[i].value == (type)zero;                                                            \
+        int64_t z = (int64_t)zero, count = (int64_t)n;                                                         \
+        out->sum = (double)(sum - count * z);                                                                  \
+        out->sum_squares = (double)(squares - 2 * z * sum + count * z * z);                                    \
+        out->min = (double)(min - z);                                                                          \
+        out->max = (double)(max - z);                                                                          \
+        out->n_tiny = (uint64_t)n_zero;                                                                        \
+    }
+SELF_BYTES(u8, uint8_t, 0, UINT8_MAX)
+SELF_BYTES(i8, int8_t, INT8_MIN, INT8_MAX)
+
+/* float32 in the order of add_values, widened on the way; extremes and sizes are compared as floats. */
+
+struct float_lanes {
+    HALF_VECTOR(float) part[N_VECTORS];
+};
+
+static inline HALF_VECTOR(float) take_floats(const struct at_float *x)
+{
+    HALF_VECTOR(float) out;
+    memcpy(&out, x, sizeof out);
+    return out;
+}
+
+static inline HALF_VECTOR(float)
+    choose_floats(HALF_VECTOR(int32_t) mask, HALF_VECTOR(float) yes, HALF_VECTOR(float) no)
+{
+    return (HALF_VECTOR(float))(((HALF_VECTOR(int32_t))yes & mask) | ((HALF_VECTOR(int32_t))no & ~mask));
+}
+
+static inline void add_floats(const struct at_float *x, struct lanes *sum, struct lanes *squares)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        VECTOR(double) value = __builtin_convertvector(take_floats(x + k * PER_VECTOR), VECTOR(double));
+        sum->part[k] += value;
+        squares->part[k] += value * value;
+    }
+}
+
+static inline void widen_float_range(const struct at_float *x, struct float_lanes *min, struct float_lanes *max)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        HALF_VECTOR(float) value = take_floats(x + k * PER_VECTOR);
+        min->part[k] = choose_floats(value < min->part[k], value, min->part[k]);
+        max->part[k] = choose_floats(value > max->part[k], value, max->part[k]);
+    }
+}
+
+static void finish_float_range(const struct float_lanes *min, const struct float_lanes *max,
+                               struct nd_self_sums *out)
+{
+    float least[ND_LANES], greatest[ND_LANES];
+    memcpy(least, min, sizeof least);
+    memcpy(greatest, max, sizeof greatest);
+    for (size_t lane = 1; lane < ND_LANES; lane++) {
+        least[0] = least[lane] < least[0] ? least[lane] : least[0];
+        greatest[0] = greatest[lane] > greatest[0] ? greatest[lane] : greatest[0];
+    }
+    out->min = (double)least[0] + 0.0; /* -0 becomes +0 */
+    out->max = (double)greatest[0] + 0.0;
+}
+
+/* What is missing to whole lanes, as in pad. */
+static const struct at_float *pad_floats(const struct at_float *x, size_t n, float padding,
+                                         struct at_float *out)
+{
+    for (size_t lane = 0; lane < ND_LANES; lane++)
+        out[lane].value = lane < n ? x[lane].value : padding;
+    return out;
+}
+
+static void sum_floats(const struct at_float *x, size_t n, struct nd_self_sums *out)
+{
+    struct lanes sum = all_lanes(0), squares = all_lanes(0);
+    struct at_float rest[ND_LANES];
+    size_t i = 0;
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        add_floats(x + i, &sum, &squares);
+    if (i < n)
+        add_floats(pad_floats(x + i, n - i, 0, rest), &sum, &squares);
+    out->sum = add_lanes(&sum);
+    out->sum_squares = add_lanes(&squares);
+}
+
+static void range_of_floats(const struct at_float *x, size_t n, struct nd_self_sums *out)
+{
+    struct float_lanes min, max;
+    struct at_float rest[ND_LANES];
+    size_t i = 0;
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        min.part[k] = (HALF_VECTOR(float)){0} + HUGE_VALF;
+        max.part[k] = (HALF_VECTOR(float)){0} - HUGE_VALF;
+    }
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        widen_float_range(x + i, &min, &max);
+    if (i < n)
+        widen_float_range(pad_floats(x + i, n - i, NAN, rest), &min, &max);
+    finish_float_range(&min, &max, out);
+}
+
+static void self_f32(const void *elems, size_t n, double zero, double tiny, struct nd_self_sums *out)
+{
+    assert(n >= 1 && n <= ND_BLOCK);
+    (void)zero;
+    const struct at_float *x = elems;
+    float limit = (float)tiny;
+    int32_t n_tiny = 0;
+    sum_floats(x, n, out);
+    range_of_floats(x, n, out);
+    for (size_t i = 0; i < n; i++)
+        n_tiny += fabsf(x[i].value) < limit;
+    out->n_tiny = (uint64_t)n_tiny;
+}
+
+static inline void add_sizes(const double *ref, const double *test, struct lanes *sum, struct lanes *squares,
+                             struct lanes *max)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        VECTOR(double) d = take(test + k * PER_VECTOR) - take(ref + k * PER_VECTOR), size = size_of(d);
+        sum->part[k] += size;
+        squares->part[k] += d * d;
+        max->part[k] = greater(size, max->part[k]);
+    }
+}
+
+static void sum_sizes(const double *ref, const double *test, size_t n, struct nd_diff_sums *out)
+{
+    struct lanes sum = all_lanes(0), squares = all_lanes(0), max = all_lanes(0);
+    double rest_ref[ND_LANES], rest_test[ND_LANES];
+    size_t i = 0;
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        add_sizes(ref + i, test + i, &sum, &squares, &max);
+    if (i < n)
+        add_sizes(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &sum, &squares, &max);
+    out->sum_abs = add_lanes(&sum);
+    out->sum_squares = add_lanes(&squares);
+    out->max_abs = greatest_lane(&max);
+}
+
+static inline void add_signed(const double *ref, const double *test, struct lanes *sum, struct lanes *sum_ref)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        VECTOR(double) r = take(ref + k * PER_VECTOR), d = take(test + k * PER_VECTOR) - r;
+        sum->part[k] += d;
+        sum_ref->part[k] += r * d;
+    }
+}
+
+static void sum_signed(const double *ref, const double *test, size_t n, struct nd_diff_sums *out)
+{
+    struct lanes sum = all_lanes(0), sum_ref = all_lanes(0);
+    double rest_ref[ND_LANES], rest_test[ND_LANES];
+    size_t i = 0;
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        add_signed(ref + i, test + i, &sum, &sum_ref);
+    if (i < n)
+        add_signed(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &sum, &sum_ref);
+    out->sum_signed = add_lanes(&sum);
+    out->sum_ref_signed = add_lanes(&sum_ref);
+}
+
+static void diff_sums(const double *ref, const double *test, size_t n, struct nd_diff_sums *out)
+{
+    assert(n <= ND_BLOCK);
+    sum_sizes(ref, test, n, out);
+    sum_signed(ref, test, n, out);
+}
+
+extern const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA);
+const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA) = {
+    .name = TEXT(ND_KERNELS_ISA),
+    .load = {[ND_ELEM_U8] = load_u8,
+             [ND_ELEM_I8] = load_i8,
+             [ND_ELEM_U16] = load_u16,
+             [ND_ELEM_I16] = load_i16,
+             [ND_ELEM_U32] = load_u32,
+             [ND_ELEM_I32] = load_i32,
+             [ND_ELEM_U64] = load_u64,
+             [ND_ELEM_I64] = load_i64,
+             [ND_ELEM_F8E4M3FN] = load_f8e4m3fn,
+             [ND_ELEM_F8E5M2] = load_f8e5m2,
+             [ND_ELEM_F16] = load_f16,
+             [ND_ELEM_BF16] = load_bf16,
+             [ND_ELEM_F32] = load_f32,
+             [ND_ELEM_F64] = load_f64},
+    .mask = {mask_uint8_t, mask_uint16_t, mask_uint32_t, mask_uint64_t},
+    .distance = {[ND_ELEM_U8] = distance_u8,
+                 [ND_ELEM_I8] = distance_i8,
+                 [ND_ELEM_U16] = distance_u16,
+                 [ND_ELEM_I16] = distance_i16,
+                 [ND_ELEM_U32] = distance_u32,
+                 [ND_ELEM_I32] = distance_i32,
+                 [ND_ELEM_U64] = distance_u64,
+                 [ND_ELEM_I64] = distance_i64,
+                 [ND_ELEM_F8E4M3FN] = distance_f8,
+                 [ND_ELEM_F8E5M2] = distance_f8,
+                 [ND_ELEM_F16] = distance_f16,
+                 [ND_ELEM_BF16] = distance_f16,
+                 [ND_ELEM_F32] = distance_f32,
+                 [ND_ELEM_F64] = distance_f64},
+    .self_sums = self_sums,
+    .self_elems = {[ND_ELEM_U8] = self_u8, [ND_ELEM_I8] = self_i8, [ND_ELEM_F32] = self_f32},
+    .diff_sums = diff_sums,
+};

@@ -1,0 +1,88 @@
+/* How often values of which size were seen: bins of relative width 1/64. docs/reference/metrics.md#errors.
+ *
+ * A bin holds the non-negative doubles with one exponent and one set of the six highest fraction bits, so that
+ * every value is less than 1/64 above the lower edge of its bin and whole numbers below 128 have bins of their
+ * own. Zero and infinity have bins of their own, too; of subnormals 2^46 neighbours share a bin. Adding and
+ * merging have no order. A struct of zeros is empty. There is room for 2^63 elements. */
+#ifndef ND_METRICS_LOG_HISTOGRAM_H
+#define ND_METRICS_LOG_HISTOGRAM_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { ND_LOG_BINS = 64, ND_LOG_PAGES = 64, ND_LOG_FOLDERS = 32 };
+
+struct nd_log_page {
+    uint64_t n[ND_LOG_BINS]; /* by the six highest fraction bits */
+};
+
+struct nd_log_folder {
+    struct nd_log_page *page[ND_LOG_PAGES]; /* by the lower six bits of the exponent; NULL while empty */
+};
+
+struct nd_log_histogram {
+    struct nd_log_folder *folder[ND_LOG_FOLDERS]; /* by the upper five bits of the exponent; NULL while empty */
+    uint64_t n_zero, n_inf;
+    bool failed; /* out of memory at some time: counts are missing */
+};
+
+/* Makes the page of these bits; NULL, and h->failed, when out of memory. For the functions below. */
+struct nd_log_page *nd_log_histogram_make_page(struct nd_log_histogram *h, uint64_t bits);
+
+/* n elements of one value, which must be non-negative (-0 is 0) and no NaN. */
+static inline void nd_log_histogram_add_many(struct nd_log_histogram *h, double value, uint64_t n)
+{
+    assert(value >= 0);
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint64_t exponent = bits >> 52 & 0x7ff;
+    if (value == 0) {
+        h->n_zero += n;
+        return;
+    }
+    if (exponent == 0x7ff) {
+        h->n_inf += n;
+        return;
+    }
+    struct nd_log_folder *folder = h->folder[exponent / ND_LOG_PAGES];
+    struct nd_log_page *page = folder != NULL ? folder->page[exponent % ND_LOG_PAGES] : NULL;
+    if (page == NULL && n > 0)
+        page = nd_log_histogram_make_page(h, bits);
+    if (page != NULL)
+        page->n[bits >> 46 & (ND_LOG_BINS - 1)] += n;
+}
+
+static inline void nd_log_histogram_add(struct nd_log_histogram *h, double value)
+{
+    nd_log_histogram_add_many(h, value, 1);
+}
+
+/* Adds all that is in other, which is not h. A failed other makes h failed. */
+void nd_log_histogram_merge(struct nd_log_histogram *h, const struct nd_log_histogram *other);
+
+/* All elements. */
+uint64_t nd_log_histogram_count(const struct nd_log_histogram *h);
+
+/* The lower edge of the bin that holds the element of rank ceil(num / den * N), at least rank 1, of all N =
+ * count + n_zero_extra elements in increasing order; n_zero_extra further ones are 0. The rank is computed in
+ * whole numbers, without rounding, for every N up to 2^63. num <= den, den > 0 (asserted). 0 when N is 0;
+ * infinity from the bin of infinities. */
+double nd_log_histogram_quantile(const struct nd_log_histogram *h, uint32_t num, uint32_t den,
+                                 uint64_t n_zero_extra);
+
+/* As text in new memory; NULL when out of memory, now or earlier (failed). One content has one text: "0" when
+ * empty, else parts separated by semicolons: "zN" zeros, "iN" infinities, and "S:N,N,..." for bins that follow
+ * one another without an empty one between them, S the number (bits >> 46) of the first in hexadecimal; in this
+ * order, with increasing S. */
+char *nd_log_histogram_format(const struct nd_log_histogram *h);
+
+/* Reads what _format writes, and nothing else, into *out, which is overwritten: false for another text and for
+ * more than 2^63 elements (*out is empty then). True with out->failed when out of memory. */
+bool nd_log_histogram_parse(const char *text, struct nd_log_histogram *out);
+
+/* Frees what h holds and empties it. */
+void nd_log_histogram_deinit(struct nd_log_histogram *h);
+
+#endif

@@ -1,0 +1,165 @@
+/* Where the differing elements are. docs/reference/metrics.md#structure. */
+#include "base/error.h"
+#include "metrics/permutation.h"
+#include "metrics/states.h"
+
+static const struct nd_field fields[] = {
+    {ND_FIELD_STRIDE, offsetof(struct nd_structure_state, stride), 0},
+    {ND_FIELD_COUNT, offsetof(struct nd_structure_state, n_runs), 0},
+    {ND_FIELD_MAX, offsetof(struct nd_structure_state, longest_run), 0},
+    {ND_FIELD_BITSET, offsetof(struct nd_structure_state, axes), ND_MAX_RANK},
+    {ND_FIELD_FIRST, offsetof(struct nd_structure_state, permutation), 0},
+};
+
+enum { MAX_AXIS = 65536 };
+
+const char *nd_pattern_name(enum nd_pattern pattern)
+{
+    static const char *const names[] = {"none",   "one element", "one coordinate", "permuted axes", "range",
+                                        "stride", "from 2^k on", "scattered",      "everywhere"};
+    return (size_t)pattern < sizeof names / sizeof names[0] ? names[pattern] : "unknown";
+}
+
+static enum nd_status init(struct nd_pair_state *state, const struct nd_pair_context *context,
+                           struct nd_error *err)
+{
+    const struct nd_shape *shape = &context->ref.shape;
+    for (int i = 0; i < shape->rank; i++)
+        if (shape->dims[i] > 0 && shape->dims[i] <= MAX_AXIS &&
+            !nd_bitset_reserve(&state->structure.axes[i], (size_t)shape->dims[i]))
+            return nd_fail_memory(err);
+    return ND_OK;
+}
+
+static void add_runs(struct nd_structure_state *structure, const struct nd_pair_block *block)
+{
+    uint64_t run = 0;
+    for (size_t k = 0; k < block->n_differing; k++) {
+        bool goes_on = k > 0 && block->differing[k] == block->differing[k - 1] + 1;
+        run = goes_on ? run + 1 : 1;
+        structure->n_runs += !goes_on;
+        structure->longest_run = run > structure->longest_run ? run : structure->longest_run;
+    }
+}
+
+static bool are_axes_full(const struct nd_structure_state *structure, const struct nd_shape *shape)
+{
+    for (int i = 0; i < shape->rank; i++)
+        if (structure->axes[i].n_set < structure->axes[i].n_bits)
+            return false;
+    return true;
+}
+
+static void add_row(struct nd_structure_state *structure, const struct nd_shape *shape, size_t row)
+{
+    for (int i = shape->rank - 2; i >= 0; i--) {
+        size_t dim = (size_t)shape->dims[i];
+        if (structure->axes[i].n_bits > 0)
+            nd_bitset_add(&structure->axes[i], row % dim);
+        row /= dim;
+    }
+}
+
+static void add_coordinates(struct nd_structure_state *structure, const struct nd_shape *shape,
+                            const struct nd_pair_block *block)
+{
+    if (shape->rank == 0 || are_axes_full(structure, shape))
+        return;
+    size_t width = (size_t)shape->dims[shape->rank - 1], last_row = SIZE_MAX;
+    struct nd_bitset *columns = &structure->axes[shape->rank - 1];
+    for (size_t k = 0; k < block->n_differing; k++) {
+        size_t index = block->first + block->differing[k], row = index / width;
+        if (columns->n_bits > 0)
+            nd_bitset_add(columns, index - row * width);
+        if (row != last_row)
+            add_row(structure, shape, row);
+        last_row = row;
+    }
+}
+
+static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
+                   const struct nd_pair_block *block)
+{
+    struct nd_structure_state *structure = &state->structure;
+    add_runs(structure, block);
+    add_coordinates(structure, &context->ref.shape, block);
+    nd_stride_add(&structure->stride, block->first + block->differing[block->n_differing - 1]);
+    for (size_t k = 0; k < block->n_differing && (k == 0 || structure->stride.divisor != 1); k++)
+        nd_stride_add(&structure->stride, block->first + block->differing[k]);
+}
+
+static void describe_axis(const struct nd_bitset *set, struct nd_axis_span *span)
+{
+    *span = (struct nd_axis_span){.is_known = set->n_bits > 0, .n = set->n_set};
+    bool is_found = false;
+    for (size_t i = 0; i < set->n_bits; i++) {
+        if ((set->words[i / 64] >> (i % 64) & 1) == 0)
+            continue;
+        span->first = is_found ? span->first : i;
+        span->last = i;
+        is_found = true;
+    }
+}
+
+static int find_single_coordinate(const struct nd_shape *shape, const struct nd_structure *structure)
+{
+    for (int i = 0; i < shape->rank; i++)
+        if (shape->dims[i] > 1 && structure->axes[i].is_known && structure->axes[i].n == 1)
+            return i;
+    return -1;
+}
+
+static enum nd_pattern classify(const struct nd_pair_state *state, const struct nd_shape *shape, size_t n_elems,
+                                struct nd_structure *out)
+{
+    const struct nd_first *permutation = &state->structure.permutation;
+    uint64_t first = out->first_index, last = out->last_index;
+    out->axis = find_single_coordinate(shape, out);
+    if (first == last)
+        return ND_PATTERN_ONE_ELEMENT;
+    if (out->axis >= 0)
+        return ND_PATTERN_ONE_COORDINATE;
+    if (permutation->is_set && permutation->note > 0) {
+        nd_permutation_describe(shape, permutation->note, out->permutation);
+        return ND_PATTERN_PERMUTED_AXES;
+    }
+    bool is_whole = first == 0 && last == n_elems - 1;
+    if (!is_whole && state->bits.n_differing == state->bits.n_samples_differing * (last - first + 1))
+        return ND_PATTERN_RANGE;
+    if (out->stride > 1)
+        return ND_PATTERN_STRIDE;
+    if (first >= 16 && (first & (first - 1)) == 0 && last >= n_elems - n_elems / 16)
+        return ND_PATTERN_FROM_POWER_OF_TWO;
+    return out->n_runs > 0 && state->bits.n_differing > state->bits.n_elems / 2 ? ND_PATTERN_EVERYWHERE
+                                                                                : ND_PATTERN_SCATTERED;
+}
+
+static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
+                             struct nd_difference *out, struct nd_error *err)
+{
+    (void)err;
+    const struct nd_structure_state *structure = &state->structure;
+    const struct nd_shape *shape = &context->ref.shape;
+    struct nd_structure made = {.first_index = structure->stride.first,
+                                .last_index = structure->stride.last,
+                                .stride = structure->stride.divisor,
+                                .n_runs = structure->n_runs,
+                                .longest_run = structure->longest_run,
+                                .axis = -1};
+    for (int i = 0; i < shape->rank; i++)
+        describe_axis(&structure->axes[i], &made.axes[i]);
+    if (structure->stride.is_set)
+        made.pattern = classify(state, shape, context->ref.n_elems, &made);
+    out->structure = made;
+    return ND_OK;
+}
+
+const struct nd_metric nd_metric_structure = {
+    .name = "structure",
+    .offset = offsetof(struct nd_pair_state, structure),
+    .fields = fields,
+    .n_fields = sizeof fields / sizeof fields[0],
+    .init = init,
+    .update = update,
+    .finish = finish,
+};

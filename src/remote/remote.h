@@ -15,12 +15,17 @@
 #ifndef ND_REMOTE_REMOTE_H
 #define ND_REMOTE_REMOTE_H
 
-#include "capture/assemble.h"
 #include "remote/identity.h"
 #include "remote/remote_bundle.h"
 #include "sdk/sdk.h"
 #include "spool/job_file.h"
 #include "spool/watch.h"
+
+/* A library as the machine that loaded it has it. */
+struct nd_remote_library {
+    char *path;
+    char sha256[65]; /* "" where it cannot be read */
+};
 
 /* Zeroed is closed. It stays where it is while it is open: the transport points to it. */
 struct nd_remote {
@@ -35,8 +40,8 @@ struct nd_remote {
     uint64_t page_bytes;
     struct nd_bundle agent;
     struct nd_bundle runtime;
-    struct nd_bundle model;                 /* of the last run */
-    struct nd_assembled_library *libraries; /* that the last run loaded, with their digests */
+    struct nd_bundle model;              /* of the last run */
+    struct nd_remote_library *libraries; /* that the last run loaded, with their digests */
     size_t n_libraries;
     bool is_quiet;        /* during trials, which are one stage to whoever watches */
     uint64_t reported_ns; /* when progress was last told of */

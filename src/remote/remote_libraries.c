@@ -26,8 +26,8 @@ static enum nd_status add(struct nd_remote *remote, size_t *capacity, char *path
         free(path);
         return nd_fail_memory(err);
     }
-    struct nd_assembled_library *library = &remote->libraries[remote->n_libraries++];
-    *library = (struct nd_assembled_library){.path = path};
+    struct nd_remote_library *library = &remote->libraries[remote->n_libraries++];
+    *library = (struct nd_remote_library){.path = path};
     sha256 = nd_bundle_sha256(&remote->runtime, path);
     if (sha256 == NULL)
         sha256 = nd_bundle_sha256(&remote->agent, path);

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "capture/assemble.h"
+#include "record/assemble.h"
 #include "support/failing_memory.h"
 #include "support/fake_run.h"
 

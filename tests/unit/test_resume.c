@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "agent/run.h"
-#include "capture/assemble.h"
+#include "record/assemble.h"
 #include "support/fake_runtime.h"
 #include "support/scratch.h"
 

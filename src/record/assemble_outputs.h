@@ -1,9 +1,9 @@
 /* The tensors of one edge and probe, from the records of a spool into the datasets of a capture. */
-#ifndef ND_CAPTURE_ASSEMBLE_OUTPUTS_H
-#define ND_CAPTURE_ASSEMBLE_OUTPUTS_H
+#ifndef ND_RECORD_ASSEMBLE_OUTPUTS_H
+#define ND_RECORD_ASSEMBLE_OUTPUTS_H
 
-#include "capture/spool_index.h"
 #include "capture/write.h"
+#include "record/spool_index.h"
 
 struct nd_output_source {
     const struct nd_spool_index *index;

@@ -1,4 +1,4 @@
-#include "capture/spool_index.h"
+#include "record/spool_index.h"
 
 #include <math.h>
 #include <stdio.h>

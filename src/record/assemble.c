@@ -1,4 +1,4 @@
-#include "capture/assemble.h"
+#include "record/assemble.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,11 +8,12 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/sha256.h"
-#include "capture/assemble_graph.h"
-#include "capture/assemble_outputs.h"
-#include "capture/failure_logs.h"
-#include "capture/spool_index.h"
 #include "capture/write.h"
+#include "record/assemble_graph.h"
+#include "record/assemble_outputs.h"
+#include "record/failure_logs.h"
+#include "record/spool_index.h"
+#include "remote/remote.h"
 #include "spool/record_fields.h"
 
 static const long max_stdout_bytes = 8L << 20;

@@ -1,9 +1,9 @@
 /* The edges and nodes of a capture: what the model said of them, joined with what the agent saw. */
-#ifndef ND_CAPTURE_ASSEMBLE_GRAPH_H
-#define ND_CAPTURE_ASSEMBLE_GRAPH_H
+#ifndef ND_RECORD_ASSEMBLE_GRAPH_H
+#define ND_RECORD_ASSEMBLE_GRAPH_H
 
-#include "capture/assemble.h"
-#include "capture/spool_index.h"
+#include "record/assemble.h"
+#include "record/spool_index.h"
 
 struct nd_assembled_graph {
     struct nd_edge *edges; /* with the type and shape that the first run produced */

@@ -1,4 +1,4 @@
-#include "capture/assemble_graph.h"
+#include "record/assemble_graph.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "capture/assemble_outputs.h"
+#include "record/assemble_outputs.h"
 
 #include <stdlib.h>
 #include <string.h>

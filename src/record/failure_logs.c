@@ -1,4 +1,4 @@
-#include "capture/failure_logs.h"
+#include "record/failure_logs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

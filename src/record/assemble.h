@@ -1,17 +1,13 @@
 /* From a spool to a capture: what the agent recorded, joined with what the host knows of device, model and
  * probes. */
-#ifndef ND_CAPTURE_ASSEMBLE_H
-#define ND_CAPTURE_ASSEMBLE_H
+#ifndef ND_RECORD_ASSEMBLE_H
+#define ND_RECORD_ASSEMBLE_H
 
 #include "npudiff/capture.h"
 #include "npudiff/model.h"
 #include "npudiff/probe.h"
 
-/* A library as the machine elsewhere that loaded it has it. */
-struct nd_assembled_library {
-    char *path;
-    char sha256[65]; /* "" where it cannot be read */
-};
+struct nd_remote_library;
 
 struct nd_assembly {
     const char *spool_path;  /* may be missing: an agent that died before it wrote anything */
@@ -38,7 +34,7 @@ struct nd_assembly {
     bool can_resume;              /* a later run can go on: with samples the capture is partial, not failed */
     const char *transfer;         /* what was moved to and from another machine; nullable */
     bool is_elsewhere; /* the agent ran on another machine: its libraries are not those of this one */
-    const struct nd_assembled_library *libraries; /* of that machine */
+    const struct nd_remote_library *libraries; /* of that machine */
     size_t n_libraries;
     bool is_reproducible; /* SOURCE_DATE_EPOCH: leave out what differs between two equal runs (latencies, logs)
                            */

@@ -1,7 +1,7 @@
 /* Everything a spool holds, found in one pass and looked up by what it is. Views point into the map of the
  * spool. */
-#ifndef ND_CAPTURE_SPOOL_INDEX_H
-#define ND_CAPTURE_SPOOL_INDEX_H
+#ifndef ND_RECORD_SPOOL_INDEX_H
+#define ND_RECORD_SPOOL_INDEX_H
 
 #include "npudiff/tensor.h"
 #include "spool/spool.h"

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "qnn/net_run.h"
+
 /* In the order of the help. A new format is one line here and its extern in formats.h. */
 static const struct nd_import_reader *const readers[] = {
     &nd_import_numpy, &nd_import_raw,        &nd_import_onnx_pb,

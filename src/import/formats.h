@@ -1,22 +1,14 @@
-/* The readers of foreign formats. */
+/* The readers of foreign formats. That of qnn-net-run is in qnn/net_run.h. */
 #ifndef ND_IMPORT_FORMATS_H
 #define ND_IMPORT_FORMATS_H
 
-#include "import/imported.h"
-
-struct nd_import_reader {
-    struct nd_import_format format;
-    /* Adds what options->paths hold. ND_E_IMPORT_FORMAT and what nd_import lists, with file and object. */
-    enum nd_status (*read)(const struct nd_import_options *options, struct nd_imported *imported,
-                           struct nd_error *err);
-};
+#include "foreign/imported.h"
 
 extern const struct nd_import_reader nd_import_numpy;
 extern const struct nd_import_reader nd_import_raw;
 extern const struct nd_import_reader nd_import_onnx_pb;
 extern const struct nd_import_reader nd_import_aihub;
 extern const struct nd_import_reader nd_import_polygraphy;
-extern const struct nd_import_reader nd_import_qnn_net_run;
 
 /* The reader of that name, or NULL. */
 const struct nd_import_reader *nd_import_reader_find(const char *name);

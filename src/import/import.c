@@ -8,8 +8,8 @@
 #include "base/options.h"
 #include "base/strbuf.h"
 #include "base/suffix.h"
+#include "foreign/write_facts.h"
 #include "import/formats.h"
-#include "import/write_facts.h"
 #include "npudiff/probe.h"
 #include "probe/user.h"
 

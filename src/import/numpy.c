@@ -10,8 +10,8 @@
 #include "base/strbuf.h"
 #include "base/suffix.h"
 #include "capture/link_names.h"
+#include "foreign/npy_array.h"
 #include "import/formats.h"
-#include "import/npy_array.h"
 #include "probe/npz.h"
 #include "probe/user.h"
 

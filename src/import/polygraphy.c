@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "foreign/npy_array.h"
 #include "import/formats.h"
-#include "import/npy_array.h"
 #include "probe/npz.h"
 
 struct poly {

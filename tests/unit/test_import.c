@@ -17,10 +17,10 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "capture/confine.h"
-#include "import/edge_names.h"
-#include "import/facts.h"
-#include "import/map.h"
-#include "import/sample_layout.h"
+#include "foreign/edge_names.h"
+#include "foreign/facts.h"
+#include "foreign/map.h"
+#include "foreign/sample_layout.h"
 #include "import/tensorproto.h"
 
 static struct nd_error err;

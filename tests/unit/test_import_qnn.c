@@ -9,10 +9,10 @@
 #include "support/scratch.h"
 
 #include "base/file.h"
-#include "import/grid.h"
-#include "import/qnn_net_run.h"
+#include "foreign/grid.h"
 #include "probe/element.h"
 #include "probe/source.h"
+#include "qnn/net_run.h"
 
 static struct nd_error err;
 

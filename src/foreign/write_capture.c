@@ -1,0 +1,363 @@
+/* The capture of an import. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "capture/write.h"
+#include "foreign/edge_match.h"
+#include "foreign/facts.h"
+#include "foreign/runs.h"
+#include "foreign/write_facts.h"
+#include "import/edge_match.h"
+#include "import/facts.h"
+#include "import/runs.h"
+#include "import/write_facts.h"
+#include "record/failure_logs.h"
+
+enum { DEFLATE_LEVEL = 1 };
+
+/* ---- tensors ---- */
+
+static enum nd_status put_chunks(const struct nd_matched_tensor *tensor, const struct nd_chunk_layout *layout,
+                                 struct nd_capture_dataset *dataset, struct nd_error *err)
+{
+    unsigned char *raw = nd_tensor_alloc(layout->chunk_bytes);
+    unsigned char *encoded = malloc(nd_chunk_bound(layout->chunk_bytes));
+    enum nd_status status = raw != NULL && encoded != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < layout->n_chunks; i++) {
+        struct nd_chunk_span span;
+        size_t n_encoded = 0;
+        nd_chunk_span(layout, i, &span);
+        const unsigned char *from =
+            (const unsigned char *)tensor->data + span.first_sample * layout->sample_bytes + span.offset_bytes;
+        size_t n_bytes = layout->chunks_per_sample > 1 ? span.n_bytes : span.n_samples * layout->sample_bytes;
+        memcpy(raw, from, n_bytes);
+        memset(raw + n_bytes, 0, layout->chunk_bytes - n_bytes);
+        status = nd_chunk_encode(raw, layout->chunk_bytes, layout->elem_bytes, DEFLATE_LEVEL, encoded,
+                                 &n_encoded, err);
+        if (status == ND_OK)
+            status = nd_capture_writer_chunk(dataset, i, encoded, n_encoded, err);
+    }
+    free(encoded);
+    free(raw);
+    return status;
+}
+
+/* The tensor's data begins at the first sample of the probe in run 0. */
+static const char *sample_at(const struct nd_import_writing *w, const struct nd_matched_tensor *tensor,
+                             size_t sample, size_t repeat, size_t sample_bytes)
+{
+    return (const char *)tensor->data + (repeat * w->matched->n_samples + sample) * sample_bytes;
+}
+
+/* Rows of (sample, repeat) whose bytes are not those of the first run. */
+static enum nd_status put_repeats(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
+                                  const struct nd_matched_tensor *tensor, const size_t (*rows)[2],
+                                  size_t n_rows, size_t sample_bytes, struct nd_error *err)
+{
+    size_t n_bytes;
+    char *data = nd_size_mul(n_rows, sample_bytes, &n_bytes) ? nd_tensor_alloc(n_bytes) : NULL;
+    if (data == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n_rows && sample_bytes > 0; i++)
+        memcpy(data + i * sample_bytes, sample_at(w, tensor, rows[i][0], rows[i][1], sample_bytes),
+               sample_bytes);
+    enum nd_status status =
+        nd_capture_writer_repeats(w->writer, probe, &tensor->edge, rows, n_rows, data, DEFLATE_LEVEL, err);
+    free(data);
+    return status;
+}
+
+static enum nd_status put_digests(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
+                                  const struct nd_matched_tensor *tensor, size_t sample_bytes,
+                                  struct nd_error *err)
+{
+    size_t n_runs = probe->n_repeats, n_rows = 0;
+    struct nd_digest *digests = nd_calloc(probe->n_samples * n_runs, sizeof *digests);
+    size_t(*rows)[2] = nd_calloc(probe->n_samples * n_runs, sizeof *rows);
+    enum nd_status status = digests != NULL && rows != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t s = 0; status == ND_OK && s < probe->n_samples; s++)
+        for (size_t r = 0; r < n_runs; r++) {
+            digests[s * n_runs + r] = nd_digest_bytes(sample_at(w, tensor, s, r, sample_bytes), sample_bytes);
+            if (nd_digest_equal(digests[s * n_runs + r], digests[s * n_runs]))
+                continue;
+            rows[n_rows][0] = s;
+            rows[n_rows++][1] = r;
+        }
+    if (status == ND_OK)
+        status = nd_capture_writer_digests(w->writer, probe, &tensor->edge, digests, err);
+    if (status == ND_OK && n_rows > 0)
+        status = put_repeats(w, probe, tensor, (const size_t(*)[2])rows, n_rows, sample_bytes, err);
+    free(rows);
+    free(digests);
+    return status;
+}
+
+static enum nd_status put_output(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
+                                 const struct nd_matched_tensor *tensor, struct nd_error *err)
+{
+    struct nd_chunk_layout layout;
+    struct nd_capture_dataset *dataset = NULL;
+    enum nd_status status =
+        nd_chunk_layout_make(&tensor->edge.shape, tensor->edge.dtype, probe->n_samples, &layout, err);
+    if (status == ND_OK)
+        status = put_digests(w, probe, tensor, layout.sample_bytes, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_outputs_begin(w->writer, probe, &tensor->edge, tensor->provider, &layout,
+                                                 DEFLATE_LEVEL, &dataset, err);
+    if (status == ND_OK)
+        status = put_chunks(tensor, &layout, dataset, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_outputs_end(&dataset, err);
+    nd_capture_dataset_destroy(&dataset);
+    if (status != ND_OK)
+        nd_error_context(err, "tensor '%s'", tensor->edge.name);
+    return status;
+}
+
+/* Of a run that failed before it gave anything, all that the model has. */
+static enum nd_status put_edges(const struct nd_import_writing *w, struct nd_error *err)
+{
+    const struct nd_model *model = w->options->model;
+    size_t n = w->matched->n[ND_IMPORTED_OUTPUT];
+    bool is_of_model = n == 0 && model != NULL;
+    n = is_of_model ? nd_model_n_edges(model) : n;
+    struct nd_edge *edges = nd_calloc(n, sizeof *edges); /* shallow copies */
+    const char **providers = nd_calloc(n, sizeof *providers);
+    enum nd_status status = edges != NULL && providers != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        const struct nd_matched_tensor *tensor = &w->matched->sides[ND_IMPORTED_OUTPUT][i];
+        edges[i] = is_of_model ? *nd_model_edge(model, i) : tensor->edge;
+        providers[i] = is_of_model ? "" : tensor->provider;
+    }
+    if (status == ND_OK)
+        status = nd_capture_writer_edges(w->writer, edges, providers, n, err);
+    free(providers);
+    free(edges);
+    return status;
+}
+
+/* The tensor with its samples from `first` on. */
+static enum nd_status tensor_from(const struct nd_matched_tensor *tensor, size_t first,
+                                  struct nd_matched_tensor *out, struct nd_error *err)
+{
+    size_t sample_bytes = 0;
+    enum nd_status status = nd_shape_size_bytes(&tensor->edge.shape, tensor->edge.dtype, &sample_bytes, err);
+    *out = *tensor;
+    if (tensor->data != NULL)
+        out->data = (const char *)tensor->data + first * sample_bytes; /* within what was imported */
+    return status;
+}
+
+/* The samples of one probe, from `first` on. */
+static enum nd_status put_probe(const struct nd_import_writing *w, const struct nd_imported_part *part,
+                                size_t first, struct nd_error *err)
+{
+    const struct nd_matched *matched = w->matched;
+    struct nd_capture_probe probe = {
+        .name = part->name,
+        .source = part->source,
+        .n_samples = part->n_samples,
+        .n_samples_expected = w->imported->n_parts > 0 ? part->n_samples : matched->n_expected,
+        .n_repeats = matched->n_repeats,
+        .n_inputs = matched->n[ND_IMPORTED_INPUT],
+        .labels = part->labels,
+        .latency_us =
+            w->imported->latency_us != NULL ? w->imported->latency_us + first * matched->n_repeats : NULL,
+    };
+    probe.inputs = nd_calloc(probe.n_inputs, sizeof *probe.inputs);
+    if (probe.inputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < probe.n_inputs; i++) {
+        const struct nd_edge *edge = &matched->sides[ND_IMPORTED_INPUT][i].edge;
+        probe.inputs[i] = (struct nd_capture_input){edge->name, edge->dtype, edge->shape};
+    }
+    enum nd_status status = nd_capture_writer_probe(w->writer, &probe, err);
+    for (size_t i = 0; status == ND_OK && i < probe.n_inputs; i++) {
+        struct nd_matched_tensor tensor;
+        status = tensor_from(&matched->sides[ND_IMPORTED_INPUT][i], first, &tensor, err);
+        if (status == ND_OK)
+            status = nd_capture_writer_input(w->writer, &probe, i, tensor.data, DEFLATE_LEVEL, err);
+    }
+    for (size_t i = 0; status == ND_OK && i < matched->n[ND_IMPORTED_OUTPUT] && probe.n_samples > 0; i++) {
+        struct nd_matched_tensor tensor;
+        status = tensor_from(&matched->sides[ND_IMPORTED_OUTPUT][i], first, &tensor, err);
+        if (status == ND_OK)
+            status = put_output(w, &probe, &tensor, err);
+    }
+    free(probe.inputs);
+    return status;
+}
+
+static enum nd_status put_probes(const struct nd_import_writing *w, struct nd_error *err)
+{
+    char source[80];
+    const struct nd_imported *imported = w->imported;
+    size_t first = 0;
+    enum nd_status status = ND_OK;
+    snprintf(source, sizeof source, "import:%s", w->options->format);
+    const struct nd_imported_part only = {
+        .name = (char *)(w->options->probe != NULL ? w->options->probe : w->options->format),
+        .source = source,
+        .labels = imported->labels,
+        .n_samples = w->matched->n_samples,
+    };
+    if (imported->n_parts == 0 && w->matched->n_expected == 0)
+        return ND_OK; /* a run that failed, of which nobody says what it was asked */
+    if (imported->n_parts == 0)
+        return put_probe(w, &only, 0, err);
+    for (size_t i = 0; status == ND_OK && i < imported->n_parts; i++) {
+        status = put_probe(w, &imported->parts[i], first, err);
+        first += imported->parts[i].n_samples;
+    }
+    return status;
+}
+
+static enum nd_status put_log(const struct nd_import_writing *w, const struct nd_imported_log *log,
+                              struct nd_log_findings *findings, struct nd_error *err)
+{
+    struct nd_log_summary summary;
+    const struct nd_log_options options = {
+        .struct_size = sizeof options, .name = log->name, .visit = nd_log_findings_add, .context = findings};
+    enum nd_status status = nd_capture_writer_log(w->writer, log->name, log->text, log->n_bytes, err);
+    if (status == ND_OK)
+        status = nd_log_read_bytes(log->text, log->n_bytes, &options, &summary, err);
+    return status == ND_OK && findings->failed ? nd_fail_memory(err) : status;
+}
+
+/* The logs, and what they say; as `npudiff capture` does it. */
+static enum nd_status put_logs(const struct nd_import_writing *w, struct nd_error *err)
+{
+    struct nd_log_findings findings = {0};
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < w->imported->n_logs; i++)
+        status = put_log(w, &w->imported->logs[i], &findings, err);
+    if (status == ND_OK)
+        status = nd_findings_write(w->writer, &findings, err);
+    nd_log_findings_deinit(&findings);
+    return status;
+}
+
+static enum nd_status put_all(const struct nd_import_writing *w, struct nd_error *err)
+{
+    enum nd_status status = nd_import_put_attributes(w, err);
+    if (status == ND_OK)
+        status = put_edges(w, err);
+    if (status == ND_OK)
+        status = put_probes(w, err);
+    return status == ND_OK ? put_logs(w, err) : status;
+}
+
+/* ---- from tensors to the file ---- */
+
+static enum nd_status add_common_facts(struct nd_imported *imported, const struct nd_import_options *options,
+                                       const struct nd_matched *matched, struct nd_error *err)
+{
+    enum nd_status status = nd_imported_fact(imported, "model", NULL,
+                                             options->model != NULL           ? "--model"
+                                             : imported->model_sha256 != NULL ? "npudiff.json"
+                                                                              : "not stated",
+                                             err);
+    if (status == ND_OK && !nd_imported_has_fact(imported, "layout"))
+        status = nd_imported_fact(imported, "layout", NULL, "not stated: taken as it is", err);
+    if (status == ND_OK && matched->n[ND_IMPORTED_INPUT] == 0 && !nd_imported_has_fact(imported, "inputs"))
+        status = nd_imported_fact(imported, "inputs", NULL, "not stated", err);
+    if (status == ND_OK)
+        status = nd_import_stated_facts(imported, err);
+    if (status == ND_OK && imported->cut_short != NULL)
+        status = nd_imported_fact(imported, "cut short", NULL, imported->cut_short, err);
+    return status == ND_OK ? nd_runs_facts(imported, matched->n_samples, matched->n_expected, err) : status;
+}
+
+/* Why there is less than was asked for, as the facts state it. */
+static enum nd_status note_missing(struct nd_imported *imported, const struct nd_matched *matched,
+                                   struct nd_error *err)
+{
+    const char *failed = nd_stated(&imported->stated, ND_STATED_FAILED);
+    char text[96];
+    snprintf(text, sizeof text, "%zu of %zu samples", matched->n_samples, matched->n_expected);
+    const char *why = failed != NULL                                                            ? failed
+                      : imported->cut_short == NULL && matched->n_samples < matched->n_expected ? text
+                                                                                                : NULL;
+    if (why == NULL)
+        return ND_OK;
+    free(imported->cut_short);
+    imported->cut_short = nd_strdup(why);
+    return imported->cut_short != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_capture_status state_of(const struct nd_imported *imported)
+{
+    if (imported->is_failed)
+        return ND_CAPTURE_FAILED;
+    return imported->cut_short != NULL ? ND_CAPTURE_PARTIAL : ND_CAPTURE_COMPLETE;
+}
+
+/* All runs of the samples as one, matched. */
+static enum nd_status join_runs(struct nd_imported *imported, struct nd_imported *repeats, size_t n_repeats,
+                                struct nd_map *map, const struct nd_import_options *options,
+                                struct nd_error *err)
+{
+    enum nd_status status = nd_match_samples(imported, map, options, err);
+    for (size_t r = 0; status == ND_OK && r < n_repeats; r++) {
+        status = nd_match_samples(&repeats[r], map, options, err);
+        if (status == ND_OK)
+            status = nd_runs_append(imported, &repeats[r], r + 1, err);
+        nd_imported_deinit(&repeats[r]);
+    }
+    return status == ND_OK ? nd_runs_split(imported, err) : status;
+}
+
+static enum nd_status settle(struct nd_imported *imported, struct nd_map *map,
+                             const struct nd_import_options *options, struct nd_matched *matched,
+                             struct nd_error *err)
+{
+    imported->is_failed = imported->is_failed || nd_stated(&imported->stated, ND_STATED_FAILED) != NULL;
+    enum nd_status status = nd_match(imported, map, options, matched, err);
+    if (status == ND_OK)
+        status = nd_import_mark_ends(imported, options->model, matched, err);
+    if (status == ND_OK)
+        status = note_missing(imported, matched, err);
+    return status == ND_OK ? add_common_facts(imported, options, matched, err) : status;
+}
+
+enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_imported *repeats, size_t n_repeats,
+                                 const struct nd_import_options *options, struct nd_import_result *out,
+                                 struct nd_error *err)
+{
+    struct nd_map map = {0};
+    struct nd_matched matched = {0};
+    struct nd_import_result result = {0};
+    struct nd_capture_writer *writer = NULL;
+    enum nd_status status = nd_map_read(options->map, options->names, options->n_names, &map, err);
+    if (status == ND_OK)
+        status = join_runs(imported, repeats, n_repeats, &map, options, err);
+    if (status == ND_OK)
+        status = settle(imported, &map, options, &matched, err);
+    if (status == ND_OK)
+        status = nd_facts_sum_up(imported, &result, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_create(options->output, options->replace, &writer, err);
+    const struct nd_import_writing w = {writer, options, imported, &matched, &result};
+    if (status == ND_OK)
+        status = put_all(&w, err);
+    if (status == ND_OK)
+        status = nd_capture_writer_commit(writer, state_of(imported), err);
+    nd_capture_writer_destroy(&writer);
+    result.n_edges = matched.n[ND_IMPORTED_OUTPUT];
+    result.n_inputs = matched.n[ND_IMPORTED_INPUT];
+    result.n_samples = matched.n_samples;
+    result.is_failed = imported->is_failed;
+    if (status == ND_OK && imported->cut_short != NULL) {
+        result.cut_short = imported->cut_short;
+        imported->cut_short = NULL;
+    }
+    nd_matched_deinit(&matched);
+    nd_map_deinit(&map);
+    if (status == ND_OK)
+        *out = result;
+    else
+        nd_import_result_deinit(&result);
+    return status;
+}

@@ -4,16 +4,12 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "capture/failure_logs.h"
 #include "capture/write.h"
 #include "foreign/edge_match.h"
 #include "foreign/facts.h"
 #include "foreign/runs.h"
 #include "foreign/write_facts.h"
-#include "import/edge_match.h"
-#include "import/facts.h"
-#include "import/runs.h"
-#include "import/write_facts.h"
-#include "record/failure_logs.h"
 
 enum { DEFLATE_LEVEL = 1 };
 

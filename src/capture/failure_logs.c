@@ -1,4 +1,4 @@
-#include "record/failure_logs.h"
+#include "capture/failure_logs.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* What the logs of a failed device say of why: stage, code, operator, memory; and the findings as rows of a
  * table.
  */
-#ifndef ND_RECORD_FAILURE_LOGS_H
-#define ND_RECORD_FAILURE_LOGS_H
+#ifndef ND_CAPTURE_FAILURE_LOGS_H
+#define ND_CAPTURE_FAILURE_LOGS_H
 
 #include "capture/write.h"
 #include "npudiff/logs.h"

@@ -26,6 +26,7 @@
 #define NPUDIFF_JUDGE_H
 
 #include "npudiff/capture.h"
+#include "npudiff/explain.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -277,25 +278,34 @@ struct nd_qualified_texts {
     size_t n;
     const char **items;
 };
-struct nd_qualified_interval {
-    double low, high;
-};
-struct nd_qualified_estimate {
+
+/* A mean, and its interval. */
+struct nd_estimate {
     double value;
-    struct nd_qualified_interval interval;
+    struct nd_interval interval;
+};
+
+/* The share of samples for which something holds. */
+struct nd_qualified_share {
+    size_t n, of;
+    double share;
+    struct nd_interval interval;
 };
 
 /* A device against a reference, by the labelled samples that were right. */
 struct nd_qualified_pair {
     const char *reference;
-    size_t n_samples, n_right_before, n_right_after, n_right_to_wrong, n_wrong_to_right;
-    double p_value;
-    struct nd_qualified_interval interval; /* of the change */
-    double margin;
+    size_t n_samples, n_right_before, n_right_after, n_right_to_wrong, n_wrong_to_right, n_wrong_to_wrong;
+    double difference; /* of the accuracies */
+    struct nd_interval interval;
+    double p_value, p_value_holm; /* of no change; adjusted for the number of devices */
+    double margin;                /* that is asked about */
+    struct nd_interval margin_interval;
     const char *answer;
     size_t n_samples_needed;
-    double largest_e; /* e-value */
-    size_t stop;      /* samples after which it sufficed */
+    double e_value, largest_e; /* evidence, sample after sample: at the end, and at its largest */
+    size_t stop;               /* samples after which it sufficed */
+    size_t gate;               /* of gates: the one that asks; SIZE_MAX: the campaign does */
 };
 struct nd_qualified_pairs {
     const char *device;
@@ -303,6 +313,12 @@ struct nd_qualified_pairs {
         size_t n;
         struct nd_qualified_pair *items;
     } against;
+};
+
+/* Samples that a device or a reference had right. */
+struct nd_qualified_right {
+    const char *label;
+    size_t n;
 };
 
 /* One probe with labels at one output. */
@@ -317,18 +333,25 @@ struct nd_qualified_study {
     struct {
         size_t n_devices;
         double mean;
-        size_t n_any_differs, n_any_differs_of, n_unstable; /* samples */
+        struct nd_interval mean_interval;
+        struct nd_qualified_share any_differs, unstable;
     } churn;
     struct {
         const char *verdict, *best, *worst;
-        struct nd_qualified_estimate spread, common;
+        double margin;
+        struct nd_estimate spread, common, quantised, beyond;
     } spread;
+    struct {
+        size_t n;
+        struct nd_qualified_right *items;
+    } baseline; /* what the next result of the campaign is compared with */
 };
 
 /* A device against a reference, by their distances from a target tensor. */
 struct nd_qualified_distance {
     const char *device, *reference;
-    struct nd_qualified_estimate mean_error, mean_error_change, sqnr_db, sqnr_db_change;
+    struct nd_estimate mean_error_before, mean_error, mean_error_change;
+    struct nd_estimate sqnr_db_before, sqnr_db, sqnr_db_change;
 };
 struct nd_qualified_target {
     const char *probe, *edge;
@@ -341,18 +364,23 @@ struct nd_qualified_target {
 };
 
 struct nd_qualified_device {
-    const char *label, *status, *failure;
+    const char *label, *uri, *chipset, *runtime;
+    const char *capture, *capture_sha256;                   /* the path from the folder of results */
+    const char *prepared, *prepared_sdk, *prepared_chipset; /* what went to the device in place of the model */
+    const char *status, *failure;
+    struct nd_qualified_texts findings;
     size_t n_edges, n_edges_differing;
     const char *first_difference, *first_op_types;
-    struct nd_qualified_texts findings;
+    int class_id;       /* of the comparison; INT_MIN: not compared */
     const char *broken; /* why it cannot be right as a reference */
     const char *explanation;
 };
 struct nd_qualified_reference {
-    const char *label, *broken;
+    const char *label, *capture, *failure, *broken;
 };
 struct nd_qualified_model {
-    const char *name, *quantised, *classes;
+    const char *name, *quantised, *sha256, *float_model;
+    const char *classes, *output_classes;
     struct {
         size_t n;
         struct nd_qualified_reference *items;
@@ -373,7 +401,7 @@ struct nd_qualified_model {
 
 struct nd_qualified_gate {
     const char *gate, *text;
-    struct nd_qualified_texts edges;
+    struct nd_qualified_texts models, devices, edges, probes; /* patterns */
     const char *reason, *owner, *until;
     size_t line;
 };
@@ -405,7 +433,7 @@ struct nd_qualified {
     const char *version; /* of the npudiff that made it */
     const char *key;     /* digest of all that it was made of */
     const char *campaign, *verdict, *reference;
-    enum nd_exit exit_code;
+    int exit_code; /* enum nd_exit */
     /* Cases of each verdict. Names are static. */
     struct {
         const char *verdict;
@@ -432,7 +460,7 @@ struct nd_qualified {
         size_t n;
         struct nd_qualified_omission *items;
     } left_out;
-    void *owner; /* of the texts */
+    void *owner; /* of the texts and lists */
 };
 
 /* Reads a result.json. ND_ERR_FORMAT (ND_E_RESULT_FORMAT): it is none, or of another format. The caller ends it
@@ -442,7 +470,6 @@ ND_PUBLIC void nd_qualified_deinit(struct nd_qualified *result);
 
 struct nd_qualify_result {
     struct nd_qualified found;
-    char *json;        /* the same as text: result.json */
     char *folder;      /* where it belongs */
     size_t n_captured; /* captures made by this call */
     bool is_cached;    /* nothing has changed since the result in the folder was made */

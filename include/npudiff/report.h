@@ -260,6 +260,10 @@ ND_PUBLIC enum nd_status nd_report_triage_text(const struct nd_triage *triage, c
 ND_PUBLIC enum nd_status nd_report_qualification_text(const struct nd_qualified *result, char **out,
                                                       struct nd_error *err);
 
+/* result.json: docs/reference/campaign.md. nd_qualified_read reads it. */
+ND_PUBLIC enum nd_status nd_report_qualification_json(const struct nd_qualified *result, char **out,
+                                                      struct nd_error *err);
+
 /* RFC 4180 with a header: one row for every device and gate, whose edge patterns stand in one column. */
 ND_PUBLIC enum nd_status nd_report_qualification_csv(const struct nd_qualified *result, char **out,
                                                      struct nd_error *err);

@@ -30,10 +30,10 @@ static int print(const struct values *values, const struct nd_qualify_result *re
     enum nd_status status = ND_OK;
     if (!values->json && values->suggest)
         fputs(result->found.suggestion, stdout);
-    else if (values->json && !values->suggest)
-        cli_print_document(result->json);
     else if (values->suggest)
         status = nd_report_suggestion_json(&result->found, &text, &err);
+    else if (values->json)
+        status = nd_report_qualification_json(&result->found, &text, &err);
     else
         status = nd_report_qualification_text(&result->found, &text, &err);
     return status == ND_OK && text == NULL ? 0 : cli_print_made(status, text, values->json, &err);

@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/json_out.h"
 #include "base/memory.h"
 #include "base/options.h"
 #include "judge/qualify.h"
@@ -16,7 +15,6 @@ enum { MAX_RESULT_BYTES = 1 << 30 };
 void nd_qualify_result_deinit(struct nd_qualify_result *result)
 {
     nd_qualified_deinit(&result->found);
-    free(result->json);
     free(result->folder);
     *result = (struct nd_qualify_result){0};
 }
@@ -52,31 +50,28 @@ static bool all_fresh(const struct nd_qualification *q)
     return true;
 }
 
-/* Takes the result in the folder when it is the one that would be made. */
-static bool find_result(struct nd_qualification *q, struct nd_qualify_result *out)
+/* Fills q->last, unless everything is to be judged anew. What cannot be read there is no result. */
+static void read_last(struct nd_qualification *q)
 {
-    char *path = nd_path_join(q->folder, "result.json");
+    char *path = q->options->force ? NULL : nd_path_join(q->folder, "result.json");
     void *bytes = NULL;
     size_t n_bytes;
-    bool is_found = false;
-    nd_qualify_make_key(q);
+    struct nd_qualified last;
     if (path != NULL && nd_path_exists(path) &&
-        nd_file_read(path, MAX_RESULT_BYTES, &bytes, &n_bytes, NULL) == ND_OK) {
-        struct nd_qualified found = {0};
-        is_found = nd_qualified_read(bytes, &found, NULL) == ND_OK && strcmp(found.key, q->key) == 0 &&
-                   json_is_integer(json_object_get(found.owner, "exit_code")) && found.suggestion[0] != '\0';
-        if (is_found) {
-            out->found = found;
-            out->json = bytes;
-            bytes = NULL;
-        } else {
-            nd_qualified_deinit(&found);
-        }
-    }
+        nd_file_read(path, MAX_RESULT_BYTES, &bytes, &n_bytes, NULL) == ND_OK &&
+        nd_qualified_read(bytes, &last, NULL) == ND_OK)
+        q->last = last;
     free(bytes);
     free(path);
-    out->is_cached = is_found;
-    return is_found;
+}
+
+/* Whether the result in the folder is the one that would be made. */
+static bool is_last_current(struct nd_qualification *q)
+{
+    if (!all_fresh(q) || q->last.owner == NULL)
+        return false;
+    nd_qualify_make_key(q);
+    return strcmp(q->last.key, q->key) == 0 && q->last.exit_code >= 0 && q->last.suggestion[0] != '\0';
 }
 
 /* ---- a new one ---- */
@@ -88,8 +83,6 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
         status = nd_qualify_compare(q, err);
     for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
         status = nd_qualify_study(q, &q->models[m], err);
-    if (status == ND_OK)
-        nd_qualify_read_last(q);
     for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
         status = nd_qualify_find_broken(q, &q->models[m], err);
     for (size_t m = 0; status == ND_OK && m < q->campaign.n_models; m++)
@@ -98,20 +91,18 @@ static enum nd_status judge(struct nd_qualification *q, struct nd_qualify_result
         status = nd_qualify_explain(q, &q->models[m], err);
     if (status != ND_OK)
         return status;
-    enum nd_exit exit_code;
-    json_t *suggested = NULL;
-    char *suggestion = nd_qualify_suggest(q, &suggested);
-    json_t *root = nd_qualify_result(q, &exit_code);
-    bool is_whole = root != NULL && suggestion != NULL &&
-                    json_object_set_new(root, "suggestion", json_string(suggestion)) == 0 &&
-                    json_object_set(root, "suggested", suggested) == 0;
-    json_decref(suggested);
-    free(suggestion);
-    out->json = is_whole ? nd_json_dump(root, 1) : NULL;
-    if (out->json != NULL)
-        return nd_qualified_take(root, &out->found, err);
-    json_decref(root);
-    return nd_fail_memory(err);
+    struct nd_qualified made;
+    q->arena = nd_arena_create();
+    if (q->arena == NULL)
+        return nd_fail_memory(err);
+    nd_qualify_fill(q, &made);
+    made.owner = q->arena;
+    if (nd_arena_has_failed(q->arena)) {
+        nd_qualified_deinit(&made);
+        return nd_fail_memory(err);
+    }
+    out->found = made;
+    return ND_OK;
 }
 
 static enum nd_status qualify(struct nd_qualification *q, struct nd_qualify_result *out, struct nd_error *err)
@@ -124,7 +115,13 @@ static enum nd_status qualify(struct nd_qualification *q, struct nd_qualify_resu
         status = lock_folder(q->folder, &lock, err);
     if (status == ND_OK)
         status = nd_qualify_check_fresh(q, err);
-    if (status == ND_OK && !(all_fresh(q) && find_result(q, out))) {
+    if (status == ND_OK)
+        read_last(q);
+    if (status == ND_OK && is_last_current(q)) {
+        out->found = q->last;
+        out->is_cached = true;
+        q->last = (struct nd_qualified){0};
+    } else if (status == ND_OK) {
         status = nd_qualify_capture(q, err);
         if (status == ND_OK)
             status = judge(q, out, err);

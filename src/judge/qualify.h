@@ -2,13 +2,12 @@
  * qualify.c is the order of events, qualify_plan.c and qualify_cells.c what is to be captured,
  * qualify_capture.c what of it is there, qualify_run.c captures the rest, qualify_fallback.c says what fell
  * back, qualify_judge*.c and qualify_value.c hold every gate against every device, qualify_accuracy.c tells
- * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_result.c all of it as
- * JSON, which qualified.c reads. */
+ * accuracies, qualify_explain.c causes, qualify_suggest.c the tightest policy, qualify_result.c makes the
+ * result of all, whose form qualified.c knows. */
 #ifndef ND_JUDGE_QUALIFY_H
 #define ND_JUDGE_QUALIFY_H
 
-#include <jansson.h>
-
+#include "base/arena.h"
 #include "judge/campaign.h"
 #include "judge/fleet_accuracy.h"
 #include "judge/target.h"
@@ -85,7 +84,8 @@ struct nd_qualification {
     struct nd_qualify_model *models; /* [campaign.n_models] */
     char key[65];                    /* of the whole result */
     size_t n_captured;
-    json_t *last; /* the result that is in the folder; NULL: none, or everything is to be judged anew */
+    struct nd_qualified last; /* the result in the folder; empty: none, or everything is to be judged anew */
+    struct nd_arena *arena;   /* of the result that is made */
 };
 
 /* ---- qualify_plan.c ---- */
@@ -116,9 +116,10 @@ enum nd_status nd_qualify_plan_cells(struct nd_qualification *q, struct nd_quali
 enum nd_status nd_qualify_plan_prepared(const struct nd_qualification *q, const struct nd_qualify_model *model,
                                         const char *path, struct nd_qualify_cell *cell, struct nd_error *err);
 
-/* Where the binary of a prepared model was made by another SDK or for another chipset than those of the device:
- * an array of texts. */
-json_t *nd_qualify_prepared_findings(const struct nd_qualify_cell *cell);
+/* Appends what the binary of a prepared model was made for, where that is another SDK or another chipset than
+ * those of the device: at most one text each. */
+void nd_qualify_add_prepared_findings(const struct nd_qualification *q, const struct nd_qualify_cell *cell,
+                                      struct nd_qualified_texts *findings);
 
 /* ---- qualify_capture.c ---- */
 
@@ -152,7 +153,8 @@ enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const 
                                         struct nd_qualify_cell *cell, struct nd_error *err);
 
 /* Appends a text where recording moved nodes and nothing prevented it. */
-void nd_qualify_add_moved_finding(const struct nd_qualify_cell *cell, json_t *findings);
+void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct nd_qualify_cell *cell,
+                                  struct nd_qualified_texts *findings);
 
 /* ---- qualify_run.c ---- */
 
@@ -173,12 +175,10 @@ const struct nd_qualify_comparison *nd_qualify_find_comparison(const struct nd_q
 /* Reads the classes of every labelled probe at every model output. */
 enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
                                 struct nd_error *err);
-json_t *nd_qualify_accuracy_json(const struct nd_qualification *q, const struct nd_qualify_model *model);
+void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              struct nd_qualified_model *out);
 
 /* ---- qualify_broken.c ---- */
-
-/* Fills q->last. What cannot be read there is no result. */
-void nd_qualify_read_last(struct nd_qualification *q);
 
 /* Fills cell->broken of the references; after nd_qualify_study. */
 enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qualify_model *model,
@@ -194,9 +194,9 @@ const int64_t *nd_qualify_classes_of(const struct nd_qualify_model *model,
                                      const struct nd_accuracy_study *study, size_t cell);
 size_t nd_qualify_count_right(const struct nd_accuracy_study *study, const int64_t *classes);
 
-/* {label: samples that are right}, for the next time. */
-json_t *nd_qualify_baseline_json(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                 const struct nd_accuracy_study *study);
+/* The samples that each cell has right, for the next time. */
+void nd_qualify_fill_baseline(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              const struct nd_accuracy_study *study, struct nd_qualified_study *out);
 
 /* ---- qualify_target.c ---- */
 
@@ -209,7 +209,8 @@ void nd_qualify_targets_deinit(struct nd_qualify_model *model);
 /* Compares two cells; false where one of them has no such outputs, or for want of memory. */
 bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t ref, size_t device,
                                double confidence, struct nd_target_comparison *out);
-json_t *nd_qualify_targets_json(const struct nd_qualification *q, const struct nd_qualify_model *model);
+void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                             struct nd_qualified_model *out);
 
 /* ---- qualify_explain.c ---- */
 
@@ -270,18 +271,19 @@ double nd_edge_step(const struct nd_model *model, const char *name);
 
 /* ---- qualify_suggest.c ---- */
 
-/* The policy as YAML text in new memory, or NULL; *json: the same as {"policy": [gates], "left_out": [{"model",
- * "device", "reason"}]}, a new reference on success. */
-char *nd_qualify_suggest(const struct nd_qualification *q, json_t **json);
+/* Fills the suggestion, as YAML and in parts. */
+void nd_qualify_suggest(const struct nd_qualification *q, struct nd_qualified *out);
 
 /* ---- qualify_result.c ---- */
 
-/* The whole result; NULL when out of memory. */
-json_t *nd_qualify_result(const struct nd_qualification *q, enum nd_exit *exit_code);
+/* Texts of one device that nd_qualify_add_... appends. */
+enum { ND_QUALIFY_MAX_FINDINGS = 3 };
 
-/* ---- qualified.c ---- */
+/* A copy in the arena; "" for NULL. Names come from files: what is no UTF-8 has '?' in the place of every byte
+ * beyond ASCII. */
+const char *nd_qualify_text(const struct nd_qualification *q, const char *text);
 
-/* The result that a tree is; takes over the tree, also after a failure. Errors as nd_qualified_read. */
-enum nd_status nd_qualified_take(json_t *root, struct nd_qualified *out, struct nd_error *err);
+/* The whole result, in the arena, which remembers where memory was out. */
+void nd_qualify_fill(const struct nd_qualification *q, struct nd_qualified *out);
 
 #endif

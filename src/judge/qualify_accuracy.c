@@ -78,39 +78,19 @@ enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_mo
 
 /* ---- telling ---- */
 
-/* NaN and infinities as texts: JSON has no numbers for them. */
-static json_t *number(double value)
+static struct nd_qualified_share share_of(const struct nd_proportion *p)
 {
-    if (isfinite(value))
-        return json_real(value);
-    return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
-}
-
-static json_t *interval(const struct nd_interval *interval)
-{
-    return json_pack("[o, o]", number(interval->low), number(interval->high));
-}
-
-/* Null where nothing is known, as of what devices lost against a float model that is not there. */
-static json_t *estimate(const struct nd_estimate *estimate)
-{
-    if (isnan(estimate->value))
-        return json_null();
-    return json_pack("{s:o, s:o}", "value", number(estimate->value), "interval", interval(&estimate->interval));
-}
-
-static json_t *proportion(const struct nd_proportion *p)
-{
-    return json_pack("{s:I, s:I, s:o, s:o}", "samples", (json_int_t)p->k, "of", (json_int_t)p->n, "share",
-                     number(p->share), "interval", interval(&p->interval));
+    return (struct nd_qualified_share){(size_t)p->k, (size_t)p->n, p->share, p->interval};
 }
 
 /* What the discordant samples come to as evidence, in their order: what one who looked after every sample would
- * have seen. stop: the samples with a label until it sufficed; null: it never did. */
-static json_t *evidence_json(const struct nd_accuracy_study *study, const int64_t *ref, const int64_t *test)
+ * have seen. */
+static void find_evidence(const struct nd_accuracy_study *study, const int64_t *ref, const int64_t *test,
+                          struct nd_qualified_pair *out)
 {
     struct nd_evidence evidence = {0};
-    size_t n = 0, stop = 0;
+    size_t n = 0; /* samples with a label */
+    out->stop = SIZE_MAX;
     for (size_t i = 0; i < study->n_samples; i++) {
         bool is_ref_right = ref[i] == study->labels[i], is_test_right = test[i] == study->labels[i];
         if (study->labels[i] < 0)
@@ -118,12 +98,11 @@ static json_t *evidence_json(const struct nd_accuracy_study *study, const int64_
         n++;
         if (is_ref_right != is_test_right)
             nd_evidence_add(&evidence, is_test_right);
-        if (stop == 0 && nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP))
-            stop = n;
+        if (out->stop == SIZE_MAX && nd_evidence_suffices(&evidence, ND_EVIDENCE_STOP))
+            out->stop = n;
     }
-    return json_pack("{s:o, s:o, s:o}", "e_value", number(exp(evidence.log_e)), "largest",
-                     number(exp(evidence.log_e_max)), "stop",
-                     stop > 0 ? json_integer((json_int_t)stop) : json_null());
+    out->e_value = exp(evidence.log_e);
+    out->largest_e = exp(evidence.log_e_max);
 }
 
 /* What is asked of a device against a reference, and the answer. */
@@ -169,106 +148,102 @@ static struct asked ask(const struct nd_qualification *q, const struct nd_qualif
     return asked;
 }
 
-/* A device of the study against a reference: what changed, and what that proves. */
-static json_t *pair_json(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                         const struct nd_accuracy_study *study, size_t d, const int64_t *ref, const char *name)
+/* Device d of the study against a reference: what changed, and what that proves. */
+static void add_pair(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                     const struct nd_accuracy_study *study, size_t d, const char *reference, const int64_t *ref,
+                     struct nd_qualified_pairs *out)
 {
     const int64_t *test = study->classes[d];
     struct nd_paired table;
     uint64_t n_changed_wrong;
     nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
-    const struct asked asked = ask(q, model, study, q->labels[study->devices[d]], name, &table);
-    const struct nd_question question = asked.question;
-    const struct nd_answer answer = asked.answer;
-    struct nd_interval tango = nd_paired_tango(&table, q->campaign.confidence);
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:s, s:I, s:o, s:o}",
-                     "reference", name, "samples", (json_int_t)nd_paired_n(&table), "right_before",
-                     (json_int_t)(table.both_right + table.ref_only), "right_after",
-                     (json_int_t)(table.both_right + table.test_only), "right_to_wrong",
-                     (json_int_t)table.ref_only, "wrong_to_right", (json_int_t)table.test_only,
-                     "wrong_to_wrong", (json_int_t)n_changed_wrong, "difference",
-                     number(nd_paired_difference(&table)), "interval", interval(&tango), "p_value",
-                     number(nd_paired_p_value(&table)), "margin", number(question.margin), "margin_interval",
-                     interval(&answer.interval), "answer", nd_answer_name(question.kind, answer.kind),
-                     "samples_needed", (json_int_t)answer.n_needed, "evidence", evidence_json(study, ref, test),
-                     "gate", asked.rule != SIZE_MAX ? json_integer((json_int_t)asked.rule) : json_null());
+    const struct asked asked = ask(q, model, study, q->labels[study->devices[d]], reference, &table);
+    struct nd_qualified_pair *pair = &out->against.items[out->against.n++];
+    *pair = (struct nd_qualified_pair){
+        .reference = reference,
+        .n_samples = (size_t)nd_paired_n(&table),
+        .n_right_before = (size_t)(table.both_right + table.ref_only),
+        .n_right_after = (size_t)(table.both_right + table.test_only),
+        .n_right_to_wrong = (size_t)table.ref_only,
+        .n_wrong_to_right = (size_t)table.test_only,
+        .n_wrong_to_wrong = (size_t)n_changed_wrong,
+        .difference = nd_paired_difference(&table),
+        .interval = nd_paired_tango(&table, q->campaign.confidence),
+        .p_value = nd_paired_p_value(&table),
+        .margin = asked.question.margin,
+        .margin_interval = asked.answer.interval,
+        .answer = nd_answer_name(asked.question.kind, asked.answer.kind),
+        .n_samples_needed = (size_t)asked.answer.n_needed,
+        .gate = asked.rule,
+    };
+    find_evidence(study, ref, test, pair);
 }
 
-/* Holm's p-values over all devices against one reference; NaN where there is none. */
-static double *adjusted(const struct nd_accuracy_study *study, const int64_t *ref)
+/* Every device against one reference, with Holm's p-values over all of them. */
+static void add_reference(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                          const struct nd_accuracy_study *study, const char *reference, const int64_t *ref,
+                          struct nd_qualified_study *out)
 {
     double *p = nd_calloc(study->n_devices, sizeof *p);
     for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
-        struct nd_paired table;
-        uint64_t unused;
-        p[d] = NAN;
-        if (ref == NULL)
-            continue;
-        nd_paired_count(ref, study->classes[d], study->labels, study->n_samples, &table, &unused);
-        p[d] = nd_paired_p_value(&table);
+        struct nd_qualified_pairs *pairs = &out->devices.items[d];
+        add_pair(q, model, study, d, reference, ref, pairs);
+        p[d] = pairs->against.items[pairs->against.n - 1].p_value;
     }
-    if (p != NULL && nd_adjust_holm(p, study->n_devices, p, NULL) != ND_OK) {
-        free(p);
-        return NULL;
+    if (p == NULL || nd_adjust_holm(p, study->n_devices, p, NULL) != ND_OK)
+        nd_arena_fail(q->arena);
+    for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
+        struct nd_qualified_pairs *pairs = &out->devices.items[d];
+        pairs->against.items[pairs->against.n - 1].p_value_holm = p[d];
     }
-    return p;
+    free(p);
 }
 
-static json_t *devices_json(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                            const struct nd_accuracy_study *study)
+static void fill_devices(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                         const struct nd_accuracy_study *study, struct nd_qualified_study *out)
 {
-    const struct {
-        const char *name;
-        const int64_t *classes;
-    } refs[] = {{ND_REFERENCE_FLOAT, study->reference}, {ND_REFERENCE_QUANTISED, study->quantised}};
-    json_t *rows = json_array();
-    for (size_t d = 0; d < study->n_devices; d++)
-        json_array_append_new(rows,
-                              json_pack("{s:s, s:[]}", "device", q->labels[study->devices[d]], "against"));
-    for (size_t r = 0; r < 2; r++) {
-        double *p = adjusted(study, refs[r].classes);
-        for (size_t d = 0; p != NULL && refs[r].classes != NULL && d < study->n_devices; d++) {
-            json_t *pair = pair_json(q, model, study, d, refs[r].classes, refs[r].name);
-            json_object_set_new(pair, "p_value_holm", number(p[d]));
-            json_array_append_new(json_object_get(json_array_get(rows, d), "against"), pair);
-        }
-        free(p);
+    out->devices.items = nd_arena_calloc(q->arena, study->n_devices, sizeof *out->devices.items);
+    for (size_t d = 0; out->devices.items != NULL && d < study->n_devices; d++) {
+        struct nd_qualified_pairs *pairs = &out->devices.items[out->devices.n++];
+        pairs->device = nd_qualify_text(q, q->labels[study->devices[d]]);
+        pairs->against.items = nd_arena_calloc(q->arena, 2, sizeof *pairs->against.items);
     }
-    return rows;
+    if (!nd_arena_has_failed(q->arena) && study->reference != NULL)
+        add_reference(q, model, study, ND_REFERENCE_FLOAT, study->reference, out);
+    if (!nd_arena_has_failed(q->arena) && study->quantised != NULL)
+        add_reference(q, model, study, ND_REFERENCE_QUANTISED, study->quantised, out);
 }
 
-static json_t *spread_json(const struct nd_qualification *q, const struct nd_accuracy_study *study)
-{
-    const struct nd_spread *spread = &study->spread;
-    json_t *best = json_null(), *worst = json_null();
-    if (study->n_devices > 0) {
-        best = json_string(q->labels[study->devices[spread->best]]);
-        worst = json_string(q->labels[study->devices[spread->worst]]);
-    }
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "verdict", nd_spread_name(spread->kind),
-                     "best", best, "worst", worst, "margin", number(q->campaign.margin), "spread",
-                     estimate(&spread->spread), "common", estimate(&spread->common), "quantised",
-                     estimate(&spread->quantised), "beyond", estimate(&spread->beyond));
-}
-
-static json_t *study_json(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                          const struct nd_accuracy_study *study)
+static void fill_study(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                       const struct nd_accuracy_study *study, struct nd_qualified_study *out)
 {
     const struct nd_churn *churn = &study->churn;
-    json_t *churned =
-        json_pack("{s:I, s:o, s:o, s:o, s:o}", "devices", (json_int_t)churn->n_devices, "mean",
-                  number(churn->mean), "mean_interval", interval(&churn->mean_interval), "any_differs",
-                  proportion(&churn->any_differs), "unstable", proportion(&churn->unstable));
-    return json_pack("{s:s, s:s, s:I, s:o, s:o, s:o, s:o, s:o}", "probe", study->probe, "edge", study->edge,
-                     "samples", (json_int_t)churn->n_samples, "confidence", number(q->campaign.confidence),
-                     "devices", devices_json(q, model, study), "churn", churned, "spread",
-                     spread_json(q, study), "baseline", nd_qualify_baseline_json(q, model, study));
+    const struct nd_spread *spread = &study->spread;
+    bool has_devices = study->n_devices > 0;
+    *out = (struct nd_qualified_study){
+        .probe = nd_qualify_text(q, study->probe),
+        .edge = nd_qualify_text(q, study->edge),
+        .n_samples = churn->n_samples,
+        .confidence = q->campaign.confidence,
+        .churn = {churn->n_devices, churn->mean, churn->mean_interval, share_of(&churn->any_differs),
+                  share_of(&churn->unstable)},
+        .spread = {.verdict = nd_spread_name(spread->kind),
+                   .best = has_devices ? nd_qualify_text(q, q->labels[study->devices[spread->best]]) : "",
+                   .worst = has_devices ? nd_qualify_text(q, q->labels[study->devices[spread->worst]]) : "",
+                   .margin = q->campaign.margin,
+                   .spread = spread->spread,
+                   .common = spread->common,
+                   .quantised = spread->quantised,
+                   .beyond = spread->beyond},
+    };
+    fill_devices(q, model, study, out);
+    nd_qualify_fill_baseline(q, model, study, out);
 }
 
-json_t *nd_qualify_accuracy_json(const struct nd_qualification *q, const struct nd_qualify_model *model)
+void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              struct nd_qualified_model *out)
 {
-    json_t *rows = json_array();
-    for (size_t i = 0; i < model->n_studies; i++)
-        json_array_append_new(rows, study_json(q, model, &model->studies[i]));
-    return rows;
+    out->accuracy.items = nd_arena_calloc(q->arena, model->n_studies, sizeof *out->accuracy.items);
+    for (size_t i = 0; out->accuracy.items != NULL && i < model->n_studies; i++)
+        fill_study(q, model, &model->studies[i], &out->accuracy.items[out->accuracy.n++]);
 }

@@ -3,54 +3,36 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
-#include "base/memory.h"
 #include "base/strbuf.h"
 #include "judge/broken.h"
 #include "judge/qualify.h"
 
-enum { MAX_LAST_BYTES = 1 << 30 };
-
-void nd_qualify_read_last(struct nd_qualification *q)
+static bool find_right(const struct nd_qualified_study *study, const char *label, size_t *right)
 {
-    char *path = q->options->force ? NULL : nd_path_join(q->folder, "result.json");
-    void *bytes = NULL;
-    size_t n_bytes;
-    if (path != NULL && nd_path_exists(path) &&
-        nd_file_read(path, MAX_LAST_BYTES, &bytes, &n_bytes, NULL) == ND_OK)
-        q->last = json_loadb(bytes, n_bytes, 0, NULL);
-    free(bytes);
-    free(path);
-}
-
-static const json_t *find_in(const json_t *list, const char *key, const char *text, const char *key2,
-                             const char *text2)
-{
-    size_t i;
-    const json_t *item;
-    json_array_foreach(list, i, item)
-    {
-        const char *first = json_string_value(json_object_get(item, key));
-        const char *second = key2 != NULL ? json_string_value(json_object_get(item, key2)) : NULL;
-        if (first != NULL && strcmp(first, text) == 0 &&
-            (key2 == NULL || (second != NULL && strcmp(second, text2) == 0)))
-            return item;
-    }
-    return NULL;
+    for (size_t i = 0; i < study->baseline.n; i++)
+        if (strcmp(study->baseline.items[i].label, label) == 0 && study->baseline.items[i].n != SIZE_MAX) {
+            *right = study->baseline.items[i].n;
+            return true;
+        }
+    return false;
 }
 
 bool nd_qualify_find_baseline(const struct nd_qualification *q, const struct nd_qualify_model *model,
                               const struct nd_accuracy_study *study, const char *label, size_t *right)
 {
-    const json_t *last = find_in(json_object_get(q->last, "models"), "name", model->campaign->name, "sha256",
-                                 nd_model_sha256(model->model));
-    const json_t *then = find_in(json_object_get(last, "accuracy"), "probe", study->probe, "edge", study->edge);
-    const json_t *count = json_object_get(json_object_get(then, "baseline"), label);
-    if (!json_is_integer(count) || json_integer_value(count) < 0 ||
-        json_integer_value(json_object_get(then, "samples")) != (json_int_t)study->churn.n_samples)
-        return false;
-    *right = (size_t)json_integer_value(count);
-    return true;
+    for (size_t m = 0; m < q->last.models.n; m++) {
+        const struct nd_qualified_model *last = &q->last.models.items[m];
+        if (strcmp(last->name, model->campaign->name) != 0 ||
+            strcmp(last->sha256, nd_model_sha256(model->model)) != 0)
+            continue;
+        for (size_t i = 0; i < last->accuracy.n; i++) {
+            const struct nd_qualified_study *then = &last->accuracy.items[i];
+            if (strcmp(then->probe, study->probe) == 0 && strcmp(then->edge, study->edge) == 0 &&
+                then->n_samples == study->churn.n_samples)
+                return find_right(then, label, right);
+        }
+    }
+    return false;
 }
 
 const int64_t *nd_qualify_classes_of(const struct nd_qualify_model *model,
@@ -122,11 +104,11 @@ enum nd_status nd_qualify_find_broken(struct nd_qualification *q, struct nd_qual
     return status;
 }
 
-json_t *nd_qualify_baseline_json(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                                 const struct nd_accuracy_study *study)
+void nd_qualify_fill_baseline(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                              const struct nd_accuracy_study *study, struct nd_qualified_study *out)
 {
-    json_t *counts = json_object();
-    for (size_t c = 0; c < model->n_cells; c++) {
+    out->baseline.items = nd_arena_calloc(q->arena, model->n_cells, sizeof *out->baseline.items);
+    for (size_t c = 0; out->baseline.items != NULL && c < model->n_cells; c++) {
         const struct nd_qualify_cell *cell = &model->cells[c];
         const int64_t *classes = nd_qualify_classes_of(model, study, c);
         size_t right;
@@ -135,7 +117,7 @@ json_t *nd_qualify_baseline_json(const struct nd_qualification *q, const struct 
         /* A broken reference is no measure for the next time. */
         if (cell->broken == NULL || !nd_qualify_find_baseline(q, model, study, cell->label, &right))
             right = nd_qualify_count_right(study, classes);
-        json_object_set_new(counts, cell->label, json_integer((json_int_t)right));
+        out->baseline.items[out->baseline.n++] =
+            (struct nd_qualified_right){nd_qualify_text(q, cell->label), right};
     }
-    return counts;
 }

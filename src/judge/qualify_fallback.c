@@ -86,15 +86,16 @@ enum nd_status nd_qualify_note_fallback(const struct nd_qualification *q, const 
     return cell->failure != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-void nd_qualify_add_moved_finding(const struct nd_qualify_cell *cell, json_t *findings)
+void nd_qualify_add_moved_finding(const struct nd_qualification *q, const struct nd_qualify_cell *cell,
+                                  struct nd_qualified_texts *findings)
 {
     static const struct nd_texts none = {0};
     struct nd_fallback found;
     nd_qualify_find_fallback(cell, &none, &found);
     if (found.n_moved > 0)
-        json_array_append_new(
-            findings,
-            json_sprintf("recording tensors moves %zu of %zu nodes to the CPU, first '%s' (%s): their "
-                         "values are not the NPU's",
-                         found.n_moved, found.n_nodes, found.moved->name, found.moved->op_type));
+        findings->items[findings->n++] =
+            nd_arena_printf(q->arena,
+                            "recording tensors moves %zu of %zu nodes to the CPU, first '%s' (%s): their "
+                            "values are not the NPU's",
+                            found.n_moved, found.n_nodes, found.moved->name, found.moved->op_type);
 }

@@ -237,7 +237,7 @@ void nd_qualify_plan_deinit(struct nd_qualification *q)
 {
     for (size_t m = 0; q->models != NULL && m < q->campaign.n_models; m++)
         model_deinit(&q->models[m], q->n_devices);
-    json_decref(q->last);
+    nd_qualified_deinit(&q->last);
     free(q->models);
     free(q->scopes);
     free(q->labels);

@@ -67,7 +67,8 @@ static const struct nd_chipset *chipset_of(const struct nd_prepared *binary)
     return found;
 }
 
-static void add_chipset_finding(json_t *list, const struct nd_prepared *binary, const struct nd_chipset *own)
+static void add_chipset_finding(const struct nd_qualification *q, const struct nd_prepared *binary,
+                                const struct nd_chipset *own, struct nd_qualified_texts *findings)
 {
     const struct nd_chipset *made_for = chipset_of(binary);
     if (made_for == own || (made_for == NULL && binary->chipset[0] == '\0' && binary->soc_model == 0))
@@ -79,18 +80,18 @@ static void add_chipset_finding(json_t *list, const struct nd_prepared *binary, 
         snprintf(name, sizeof name, "%s", binary->chipset);
     else
         snprintf(name, sizeof name, "soc_model %d", binary->soc_model);
-    json_array_append_new(
-        list, json_sprintf("binary prepared for chipset %s, run as %s (%s)", name, own->sm, own->arch));
+    findings->items[findings->n++] =
+        nd_arena_printf(q->arena, "binary prepared for chipset %s, run as %s (%s)", name, own->sm, own->arch);
 }
 
-json_t *nd_qualify_prepared_findings(const struct nd_qualify_cell *cell)
+void nd_qualify_add_prepared_findings(const struct nd_qualification *q, const struct nd_qualify_cell *cell,
+                                      struct nd_qualified_texts *findings)
 {
-    json_t *list = json_array();
     if (!cell->binary.exists || cell->device.chipset == NULL)
-        return list;
+        return;
     const char *version = version_of(cell->device.runtime.id), *sdk = cell->binary.sdk;
     if (sdk[0] != '\0' && !is_build_of(sdk, version))
-        json_array_append_new(list, json_sprintf("binary prepared with SDK %s, run with SDK %s", sdk, version));
-    add_chipset_finding(list, &cell->binary, cell->device.chipset);
-    return list;
+        findings->items[findings->n++] =
+            nd_arena_printf(q->arena, "binary prepared with SDK %s, run with SDK %s", sdk, version);
+    add_chipset_finding(q, &cell->binary, cell->device.chipset, findings);
 }

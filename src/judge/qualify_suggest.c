@@ -100,135 +100,161 @@ static void put_quoted(struct nd_strbuf *out, const char *text)
     nd_strbuf_puts(out, "'");
 }
 
-/* What is proposed, as YAML for people and as JSON for programs. jansson refuses NULL, so that a failed
- * allocation ends as a failed append. */
+/* What is proposed: in parts for programs, and as YAML for people. */
 struct suggestion {
+    const struct nd_qualification *q;
+    struct nd_qualified *out;
     struct nd_strbuf yaml;
-    json_t *policy;   /* gates with the keys of a campaign's policy */
-    json_t *left_out; /* {"model", "device", "reason"} */
-    bool is_whole;
 };
 
-static void append(struct suggestion *to, json_t *list, json_t *item)
+static void put_key(struct suggestion *to, const char *key)
 {
-    if (json_array_append_new(list, item) != 0)
-        to->is_whole = false;
+    nd_strbuf_printf(&to->yaml, "    %s: ", key);
 }
 
-/* The YAML of a list of texts, as in "['a', 'b']", or of one text. */
-static void put_texts(struct nd_strbuf *out, const json_t *value)
+static void put_word(struct suggestion *to, const char *key, const char *text)
 {
-    size_t i;
-    const json_t *item;
-    nd_strbuf_puts(out, "[");
-    json_array_foreach(value, i, item)
-    {
-        nd_strbuf_puts(out, i > 0 ? ", " : "");
-        put_quoted(out, json_string_value(item));
-    }
-    nd_strbuf_puts(out, "]");
+    put_key(to, key);
+    nd_strbuf_printf(&to->yaml, "%s\n", text);
 }
 
-/* Takes over the gate, an object of numbers, texts and lists of texts in the order in which they are shown. */
-static void put_gate(struct suggestion *to, json_t *gate)
+static void put_text(struct suggestion *to, const char *key, const char *text)
 {
-    const char *key, *lead = "  - ";
-    json_t *value;
+    put_key(to, key);
+    put_quoted(&to->yaml, text);
+    nd_strbuf_puts(&to->yaml, "\n");
+}
+
+static void put_number(struct suggestion *to, const char *key, double value)
+{
     char number[32];
-    json_object_foreach(gate, key, value)
-    {
-        bool is_word = strcmp(key, "gate") == 0 || (strcmp(key, "reference") == 0);
-        nd_strbuf_printf(&to->yaml, "%s%s: ", lead, key);
-        if (json_is_array(value))
-            put_texts(&to->yaml, value);
-        else if (json_is_number(value))
-            nd_strbuf_puts(&to->yaml, nd_policy_format_number(json_number_value(value), number));
-        else if (is_word)
-            nd_strbuf_puts(&to->yaml, json_string_value(value));
-        else
-            put_quoted(&to->yaml, json_string_value(value));
-        nd_strbuf_puts(&to->yaml, "\n");
-        lead = "    ";
+    if (!isnan(value))
+        put_word(to, key, nd_policy_format_number(value, number));
+}
+
+/* The YAML of a list of texts, as in "['a', 'b']". */
+static void put_texts(struct suggestion *to, const char *key, const struct nd_qualified_texts *texts)
+{
+    put_key(to, key);
+    for (size_t i = 0; i < texts->n; i++) {
+        nd_strbuf_puts(&to->yaml, i > 0 ? ", " : "[");
+        put_quoted(&to->yaml, texts->items[i]);
     }
-    append(to, to->policy, gate);
+    nd_strbuf_puts(&to->yaml, "]\n");
 }
 
-static void put_bound(struct suggestion *to, const char *gate, double max, const char *ref, const char *model,
-                      json_t *devices)
+static void add_gate(struct suggestion *to, const struct nd_qualified_suggestion *gate)
 {
-    put_gate(to, json_pack("{s:s, s:f, s:s, s:s, s:s, s:O}", "gate", gate, "max", max, "edges", "*", "to", ref,
-                           "models", model, "devices", devices));
+    to->out->policy.items[to->out->policy.n++] = *gate;
+    nd_strbuf_printf(&to->yaml, "  - gate: %s\n", gate->gate);
+    put_number(to, "max", gate->max);
+    put_number(to, "margin", gate->margin);
+    put_number(to, "confidence", gate->confidence);
+    if (gate->edges[0] != '\0')
+        put_text(to, "edges", gate->edges);
+    if (gate->to[0] != '\0')
+        put_text(to, "to", gate->to);
+    if (gate->reference[0] != '\0')
+        put_word(to, "reference", gate->reference);
+    if (gate->models[0] != '\0')
+        put_text(to, "models", gate->models);
+    if (gate->devices.n > 0)
+        put_texts(to, "devices", &gate->devices);
 }
 
-static void put_gates(struct suggestion *to, const struct nd_qualification *q, const char *model,
-                      const struct bounds *bounds, json_t *devices)
+static void add_gates(struct suggestion *to, const char *model, const struct bounds *bounds,
+                      struct nd_qualified_texts devices)
 {
-    const char *ref = q->campaign.reference;
-    if (bounds->has_integers)
-        put_bound(to, "lsb", bounds->lsb, ref, model, devices);
-    if (bounds->has_floats)
-        put_bound(to, "ulp", bounds->ulp, ref, model, devices);
-    if (bounds->has_integers || bounds->has_floats)
-        put_bound(to, "differing-share", bounds->share, ref, model, devices);
+    struct nd_qualified_suggestion gate = {.margin = NAN,
+                                           .confidence = NAN,
+                                           .edges = "*",
+                                           .to = nd_qualify_text(to->q, to->q->campaign.reference),
+                                           .reference = "",
+                                           .models = nd_qualify_text(to->q, model),
+                                           .devices = devices};
+    const struct {
+        const char *gate;
+        bool has;
+        double max;
+    } bounded[] = {{"lsb", bounds->has_integers, bounds->lsb},
+                   {"ulp", bounds->has_floats, bounds->ulp},
+                   {"differing-share", bounds->has_integers || bounds->has_floats, bounds->share}};
+    for (size_t i = 0; i < sizeof bounded / sizeof bounded[0]; i++) {
+        gate.gate = bounded[i].gate;
+        gate.max = bounded[i].max;
+        if (bounded[i].has)
+            add_gate(to, &gate);
+    }
+    gate.gate = "accuracy-drop";
+    gate.max = NAN;
+    gate.margin = bounds->margin;
+    gate.confidence = to->q->campaign.confidence;
+    gate.edges = gate.to = "";
+    gate.reference = ND_REFERENCE_QUANTISED;
     if (!isnan(bounds->margin))
-        put_gate(to, json_pack("{s:s, s:f, s:f, s:s, s:s, s:O}", "gate", "accuracy-drop", "margin",
-                               bounds->margin, "confidence", q->campaign.confidence, "reference",
-                               ND_REFERENCE_QUANTISED, "models", model, "devices", devices));
+        add_gate(to, &gate);
 }
 
 /* The devices with the bounds of device d, which is the first that has them. */
-static json_t *alike_devices(const struct nd_qualification *q, const struct bounds *bounds, size_t d)
+static struct nd_qualified_texts alike_devices(const struct nd_qualification *q, const struct bounds *bounds,
+                                               size_t d)
 {
-    json_t *devices = json_array();
-    for (size_t i = d; i < q->n_devices; i++)
+    struct nd_qualified_texts devices = {.items =
+                                             nd_arena_calloc(q->arena, q->n_devices, sizeof *devices.items)};
+    for (size_t i = d; devices.items != NULL && i < q->n_devices; i++)
         if (i == d || is_alike(&bounds[d], &bounds[i]))
-            json_array_append_new(devices, json_string(q->labels[i]));
+            devices.items[devices.n++] = nd_qualify_text(q, q->labels[i]);
     return devices;
 }
 
 static void leave_out(struct suggestion *to, const char *model, const char *device, const char *why)
 {
     nd_strbuf_printf(&to->yaml, "  # nothing is proposed for '%s' on '%s': it %s\n", model, device, why);
-    append(to, to->left_out, json_pack("{s:s, s:s, s:s}", "model", model, "device", device, "reason", why));
+    to->out->left_out.items[to->out->left_out.n++] =
+        (struct nd_qualified_omission){nd_qualify_text(to->q, model), nd_qualify_text(to->q, device), why};
 }
 
-static void suggest_model(struct suggestion *to, const struct nd_qualification *q,
-                          const struct nd_qualify_model *model)
+static void suggest_model(struct suggestion *to, const struct nd_qualify_model *model)
 {
+    const struct nd_qualification *q = to->q;
     struct bounds *bounds = nd_calloc(q->n_devices, sizeof *bounds);
-    to->is_whole = to->is_whole && bounds != NULL;
-    for (size_t d = 0; to->is_whole && d < q->n_devices; d++)
+    if (bounds == NULL) {
+        nd_arena_fail(q->arena);
+        return;
+    }
+    for (size_t d = 0; d < q->n_devices; d++)
         bounds[d] = bounds_of(q, model, d);
-    for (size_t d = 0; to->is_whole && d < q->n_devices; d++) {
+    for (size_t d = 0; d < q->n_devices; d++) {
         bool is_first = true;
         for (size_t i = 0; i < d; i++)
             is_first = is_first && !is_alike(&bounds[i], &bounds[d]);
         if (!bounds[d].is_known && strcmp(q->labels[d], q->campaign.reference) != 0)
             leave_out(to, model->campaign->name, q->labels[d],
                       model->cells[d].failure != NULL ? "failed" : "cannot be compared in numbers");
-        if (!is_first || !bounds[d].is_known)
-            continue;
-        json_t *devices = alike_devices(q, bounds, d);
-        put_gates(to, q, model->campaign->name, &bounds[d], devices);
-        json_decref(devices);
+        if (is_first && bounds[d].is_known)
+            add_gates(to, model->campaign->name, &bounds[d], alike_devices(q, bounds, d));
     }
     free(bounds);
 }
 
-char *nd_qualify_suggest(const struct nd_qualification *q, json_t **json)
+void nd_qualify_suggest(const struct nd_qualification *q, struct nd_qualified *out)
 {
-    struct suggestion to = {.policy = json_array(), .left_out = json_array(), .is_whole = true};
+    enum { GATES_OF_A_DEVICE = 4 };
+    static const struct nd_qualified_suggestion finalize = {
+        "finalize", (double)NAN, (double)NAN, (double)NAN, "", "", "", "", {0, NULL}};
+    struct suggestion to = {.q = q, .out = out};
+    size_t n = q->campaign.n_models * q->n_devices;
+    out->policy.items = nd_arena_calloc(q->arena, 1 + GATES_OF_A_DEVICE * n, sizeof *out->policy.items);
+    out->left_out.items = nd_arena_calloc(q->arena, n, sizeof *out->left_out.items);
+    if (nd_arena_has_failed(q->arena))
+        return;
     nd_strbuf_puts(&to.yaml, "policy:\n");
-    put_gate(&to, json_pack("{s:s}", "gate", "finalize"));
-    for (size_t m = 0; to.is_whole && m < q->campaign.n_models; m++)
-        suggest_model(&to, q, &q->models[m]);
+    add_gate(&to, &finalize);
+    for (size_t m = 0; m < q->campaign.n_models; m++)
+        suggest_model(&to, &q->models[m]);
     char *text = nd_strbuf_take(&to.yaml);
-    json_t *both = json_pack("{s:o, s:o}", "policy", to.policy, "left_out", to.left_out);
-    if (to.is_whole && text != NULL && both != NULL) {
-        *json = both;
-        return text;
-    }
-    json_decref(both);
+    if (text == NULL)
+        nd_arena_fail(q->arena);
+    out->suggestion = nd_arena_text(q->arena, text);
     free(text);
-    return NULL;
 }

@@ -121,47 +121,40 @@ bool nd_qualify_compare_target(const struct nd_qualify_target *target, size_t re
 
 /* ---- telling ---- */
 
-static json_t *number(double value)
-{
-    if (isfinite(value))
-        return json_real(value);
-    return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
-}
-
-static json_t *estimate(const struct nd_estimate *estimate)
-{
-    return json_pack("{s:o, s:[o, o]}", "value", number(estimate->value), "interval",
-                     number(estimate->interval.low), number(estimate->interval.high));
-}
-
-static void add_pair(json_t *rows, const struct nd_qualification *q, const struct nd_qualify_model *model,
-                     const struct nd_qualify_target *target, size_t ref, size_t device)
+static void add_pair(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                     const struct nd_qualify_target *target, const size_t cells[2],
+                     struct nd_qualified_target *out)
 {
     struct nd_target_comparison c;
-    if (!nd_qualify_compare_target(target, ref, device, q->campaign.confidence, &c))
+    if (!nd_qualify_compare_target(target, cells[0], cells[1], q->campaign.confidence, &c))
         return;
-    json_array_append_new(rows, json_pack("{s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "device",
-                                          model->cells[device].label, "reference", model->cells[ref].label,
-                                          "mean_error_before", estimate(&c.ref.mean_error), "mean_error_after",
-                                          estimate(&c.test.mean_error), "mean_error_change",
-                                          estimate(&c.difference.mean_error), "sqnr_db_before",
-                                          estimate(&c.ref.sqnr_db), "sqnr_db_after", estimate(&c.test.sqnr_db),
-                                          "sqnr_db_change", estimate(&c.difference.sqnr_db)));
+    out->against.items[out->against.n++] = (struct nd_qualified_distance){
+        .device = nd_qualify_text(q, model->cells[cells[1]].label),
+        .reference = nd_qualify_text(q, model->cells[cells[0]].label),
+        .mean_error_before = c.ref.mean_error,
+        .mean_error = c.test.mean_error,
+        .mean_error_change = c.difference.mean_error,
+        .sqnr_db_before = c.ref.sqnr_db,
+        .sqnr_db = c.test.sqnr_db,
+        .sqnr_db_change = c.difference.sqnr_db,
+    };
 }
 
-json_t *nd_qualify_targets_json(const struct nd_qualification *q, const struct nd_qualify_model *model)
+void nd_qualify_fill_targets(const struct nd_qualification *q, const struct nd_qualify_model *model,
+                             struct nd_qualified_model *out)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < model->n_targets; i++) {
+    out->targets.items = nd_arena_calloc(q->arena, model->n_targets, sizeof *out->targets.items);
+    for (size_t i = 0; out->targets.items != NULL && i < model->n_targets; i++) {
         const struct nd_qualify_target *target = &model->targets[i];
-        json_t *rows = json_array();
-        for (size_t d = 0; d < q->n_devices; d++) {
-            add_pair(rows, q, model, target, model->float64, d);
-            add_pair(rows, q, model, target, model->quantised, d);
+        struct nd_qualified_target *told = &out->targets.items[out->targets.n++];
+        *told = (struct nd_qualified_target){.probe = nd_qualify_text(q, target->probe),
+                                             .edge = nd_qualify_text(q, target->edge),
+                                             .n_samples = target->n_samples,
+                                             .confidence = q->campaign.confidence};
+        told->against.items = nd_arena_calloc(q->arena, 2 * q->n_devices, sizeof *told->against.items);
+        for (size_t d = 0; told->against.items != NULL && d < q->n_devices; d++) {
+            add_pair(q, model, target, (const size_t[]){model->float64, d}, told);
+            add_pair(q, model, target, (const size_t[]){model->quantised, d}, told);
         }
-        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:o, s:o}", "probe", target->probe, "edge",
-                                              target->edge, "samples", (json_int_t)target->n_samples,
-                                              "confidence", number(q->campaign.confidence), "against", rows));
     }
-    return list;
 }

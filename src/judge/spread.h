@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "npudiff/explain.h"
+#include "npudiff/judge.h"
 #include "npudiff/status.h"
 
 /* Who is right (1) or wrong (0), sample by sample; samples without a label are not among them. */
@@ -23,12 +23,6 @@ struct nd_spread_options {
                       large enough to say "uniform" */
     double least;  /* a spread up to this is not called uneven; 0 unless told otherwise */
     uint64_t seed;
-};
-
-/* A mean over the samples, and its interval. */
-struct nd_estimate {
-    double value;
-    struct nd_interval interval;
 };
 
 enum nd_spread_kind {

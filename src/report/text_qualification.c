@@ -141,7 +141,7 @@ static void put_stops(struct nd_strbuf *out, const struct nd_qualified_study *st
 
 /* That devices are alike says nothing of a loss: whether they all lost something against the float model is
  * told apart. */
-static void put_common(struct nd_strbuf *out, const struct nd_qualified_estimate *common)
+static void put_common(struct nd_strbuf *out, const struct nd_estimate *common)
 {
     double low = common->interval.low, high = common->interval.high;
     if (isnan(common->value) || isnan(low) || isnan(high))
@@ -155,7 +155,7 @@ static void put_common(struct nd_strbuf *out, const struct nd_qualified_estimate
 
 static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *study)
 {
-    const struct nd_qualified_estimate *size = &study->spread.spread;
+    const struct nd_estimate *size = &study->spread.spread;
     size_t n = study->churn.n_devices;
     if (n < 2 || n == SIZE_MAX)
         return;
@@ -163,8 +163,8 @@ static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *s
         out, 2,
         "churn: two of the %zu devices disagree on %.3g%% of the samples on average; not all %zu agree on "
         "%zu of %zu, and on %zu one is right and another wrong (both grow with the number of devices)",
-        n, 100 * study->churn.mean, n, study->churn.n_any_differs, study->churn.n_any_differs_of,
-        study->churn.n_unstable);
+        n, 100 * study->churn.mean, n, study->churn.any_differs.n, study->churn.any_differs.of,
+        study->churn.unstable.n);
     put_linef(out, 2, "accuracy over devices: %s; from best ('%s') to worst ('%s') %.2f points [%.2f, %.2f]",
               study->spread.verdict, study->spread.best, study->spread.worst, 100 * size->value,
               100 * size->interval.low, 100 * size->interval.high);

@@ -148,6 +148,50 @@ static void text_ends_with_the_verdict(void **state)
     free(text);
 }
 
+/* What is written reads back, and is written the same again: also what is not known, infinite or nested. */
+static void json_reads_back_equal(void **state)
+{
+    (void)state;
+    static const char parts[] =
+        "{\"kind\": \"qualification\", \"format\": 1, \"npudiff\": \"1\", \"key\": \"k\", \"exit_code\": 4,"
+        "\"counts\": {\"passed\": 3, \"device failed\": 1}, \"models\": [{\"name\": \"m\\u00e9\", \"devices\": "
+        "["
+        "{\"device\": \"d\", \"findings\": [\"a\", \"b\"], \"class\": -1, \"edges\": 7}, {\"class\": null}],"
+        "\"references\": [{\"reference\": \"float\", \"broken\": \"why\"}],"
+        "\"accuracy\": [{\"probe\": \"p\", \"baseline\": {\"d\": 40, \"float\": 39},"
+        "\"churn\": {\"mean\": \"NaN\", \"unstable\": {\"samples\": 1, \"of\": 2, \"interval\": [0.1, 0.9]}},"
+        "\"spread\": {\"spread\": {\"value\": 0.1, \"interval\": [\"-Infinity\", \"Infinity\"]}, \"common\": "
+        "null},"
+        "\"devices\": [{\"device\": \"d\", \"against\": [{\"evidence\": {\"largest\": \"Infinity\", \"stop\": "
+        "5},"
+        "\"gate\": null, \"p_value_holm\": 0.30000000000000004}]}]}]}],"
+        "\"suggestion\": \"policy:\\n\", \"suggested\": {\"policy\": [{\"gate\": \"finalize\"},"
+        "{\"gate\": \"lsb\", \"max\": 2.0, \"devices\": [\"d\"]}], \"left_out\": [{\"model\": \"m\"}]}}";
+    static const char *const held[] = {"\"verdict\": \"\",\n \"exit_code\": 4,", /* a word is never null */
+                                       "\"passed\": 3,\n  \"warned\": 0,",
+                                       "\"name\": \"m\u00e9\"",
+                                       "\"class\": -1,",
+                                       "\"class\": null,",
+                                       "\"uri\": null,",
+                                       "\"edges\": 7,\n     \"edges_differing\": null,",
+                                       "\"d\": 40,\n      \"float\": 39\n",
+                                       "\"mean\": \"NaN\"",
+                                       "\"-Infinity\",\n        \"Infinity\"\n",
+                                       "\"common\": null",
+                                       "\"stop\": 5",
+                                       "\"p_value_holm\": 0.30000000000000004\n",
+                                       "{\n    \"gate\": \"finalize\"\n   },",
+                                       "\"max\": 2.0,\n    \"devices\": ["};
+    char *first = NULL, *second = NULL;
+    assert_int_equal(write_as(nd_report_qualification_json, parts, &first, NULL), ND_OK);
+    for (size_t i = 0; i < sizeof held / sizeof held[0]; i++)
+        assert_holds(first, held[i]);
+    assert_int_equal(write_as(nd_report_qualification_json, first, &second, NULL), ND_OK);
+    assert_string_equal(first, second);
+    free(first);
+    free(second);
+}
+
 static void what_is_no_result_is_refused(void **state)
 {
     (void)state;
@@ -174,7 +218,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(junit_of_every_verdict_is_valid), cmocka_unit_test(junit_schema_refuses_what_is_none),
         cmocka_unit_test(csv_quotes_what_it_must),         cmocka_unit_test(csv_counts_have_every_digit),
-        cmocka_unit_test(text_ends_with_the_verdict),      cmocka_unit_test(what_is_no_result_is_refused),
+        cmocka_unit_test(json_reads_back_equal),           cmocka_unit_test(text_ends_with_the_verdict),
+        cmocka_unit_test(what_is_no_result_is_refused),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -48,7 +48,7 @@ static enum nd_status read_npy(const char *path, double **out, size_t *n, struct
     struct nd_imported imported = {0};
     enum nd_status status = nd_source_open(&source, path, err);
     if (status == ND_OK)
-        status = nd_npy_add_array(&imported, ND_IMPORTED_OUTPUT, "numbers", &source, err);
+        status = nd_npy_add(&imported, ND_IMPORTED_OUTPUT, "numbers", ND_IMPORTED_ARRAY, &source, err);
     nd_source_close(&source);
     if (status == ND_OK) {
         const struct nd_imported_tensor *t = &imported.sides[ND_IMPORTED_OUTPUT].items[0];

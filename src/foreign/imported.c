@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/strbuf.h"
 
 static void tensor_deinit(struct nd_imported_tensor *tensor)
 {
@@ -16,19 +17,24 @@ static void tensor_deinit(struct nd_imported_tensor *tensor)
     *tensor = (struct nd_imported_tensor){0};
 }
 
+static void fact_deinit(struct nd_imported_fact *fact)
+{
+    free(fact->key);
+    free(fact->kind);
+    free(fact->tensor);
+    free(fact->source);
+}
+
 void nd_imported_deinit(struct nd_imported *imported)
 {
     for (size_t s = 0; s < 2; s++) {
         for (size_t i = 0; i < imported->sides[s].n; i++)
             tensor_deinit(&imported->sides[s].items[i]);
         free(imported->sides[s].items);
-        nd_hashed_deinit(&imported->sides[s].names);
+        nd_names_deinit(&imported->sides[s].names);
     }
-    for (size_t i = 0; i < imported->n_facts; i++) {
-        free(imported->facts[i].kind);
-        free(imported->facts[i].tensor);
-        free(imported->facts[i].source);
-    }
+    for (size_t i = 0; i < imported->n_facts; i++)
+        fact_deinit(&imported->facts[i]);
     for (size_t i = 0; i < imported->n_logs; i++) {
         free(imported->logs[i].name);
         free(imported->logs[i].text);
@@ -48,26 +54,17 @@ void nd_imported_deinit(struct nd_imported *imported)
     free(imported->cut_short);
     free(imported->labels);
     free(imported->facts);
-    nd_hashed_deinit(&imported->fact_keys);
+    nd_names_deinit(&imported->fact_keys);
     free(imported->logs);
     *imported = (struct nd_imported){0};
-}
-
-static uint64_t hash_of(const char *text)
-{
-    return nd_digest_bytes(text, strlen(text)).low;
 }
 
 struct nd_imported_tensor *nd_imported_find(const struct nd_imported *imported, enum nd_imported_side side,
                                             const char *name)
 {
     const struct nd_imported_list *list = &imported->sides[side];
-    uint64_t hash = hash_of(name);
-    size_t at = 0, i;
-    while ((i = nd_hashed_next(&list->names, hash, &at)) != SIZE_MAX)
-        if (strcmp(list->items[i].name, name) == 0)
-            return &list->items[i];
-    return NULL;
+    size_t i = nd_names_find(&list->names, name);
+    return i != SIZE_MAX ? &list->items[i] : NULL;
 }
 
 /* A header that promises more than the machine can hold must not be tried. */
@@ -87,60 +84,27 @@ static enum nd_status count_bytes(struct nd_imported *imported, const char *wher
 }
 
 /* A new tensor without data at the end of its list. */
-static enum nd_status add_tensor(struct nd_imported *imported, enum nd_imported_side side,
-                                 const struct nd_imported_tensor *like, struct nd_error *err)
+static enum nd_status add_tensor(struct nd_imported_list *list, const struct nd_imported_new *added,
+                                 size_t sample_bytes, struct nd_error *err)
 {
-    struct nd_imported_list *list = &imported->sides[side];
-    if (like->name[0] == '\0')
-        return nd_fail(err, ND_E_IMPORT_FORMAT, NULL, "%s has no name", like->where);
-    const struct nd_imported_tensor *other = nd_imported_find(imported, side, like->name);
-    if (other != NULL)
-        return nd_fail(err, ND_E_IMPORT_FORMAT, like->name, "there are two tensors '%s': %s and %s", like->name,
-                       other->where, like->where);
-    if (like->dtype == ND_DTYPE_NONE)
-        return nd_fail(err, ND_E_IMPORT_TYPE, like->name, "%s has a type that is not supported", like->where);
+    if (added->name[0] == '\0')
+        return nd_fail(err, ND_E_IMPORT_FORMAT, NULL, "%s has no name", added->where);
+    if (added->dtype == ND_DTYPE_NONE)
+        return nd_fail(err, ND_E_IMPORT_TYPE, added->name, "%s has a type that is not supported", added->where);
     if (!nd_grow((void **)&list->items, &list->capacity, list->n + 1, sizeof *list->items))
         return nd_fail_memory(err);
     struct nd_imported_tensor *made = &list->items[list->n];
-    *made = *like;
-    made->name = nd_strdup(like->name);
-    made->where = nd_strdup(like->where);
-    if (made->name == NULL || made->where == NULL || !nd_hashed_add(&list->names, hash_of(made->name))) {
+    *made = (struct nd_imported_tensor){.name = nd_strdup(added->name),
+                                        .where = nd_strdup(added->where),
+                                        .dtype = added->dtype,
+                                        .shape = added->shape,
+                                        .is_array = added->sample == ND_IMPORTED_ARRAY,
+                                        .sample_bytes = sample_bytes};
+    if (made->name == NULL || made->where == NULL || !nd_names_add(&list->names, made->name, list->n)) {
         tensor_deinit(made);
         return nd_fail_memory(err);
     }
     list->n++;
-    return ND_OK;
-}
-
-enum nd_status nd_imported_array(struct nd_imported *imported, enum nd_imported_side side, const char *name,
-                                 const char *where, enum nd_dtype dtype, const struct nd_shape *shape,
-                                 void **data, struct nd_error *err)
-{
-    struct nd_imported_tensor like = {.name = (char *)name,
-                                      .where = (char *)where,
-                                      .dtype = dtype,
-                                      .shape = *shape,
-                                      .is_array = true,
-                                      .n_samples = 1};
-    enum nd_status status = ND_OK;
-    if (dtype != ND_DTYPE_NONE)
-        status = nd_shape_size_bytes(shape, dtype, &like.sample_bytes, err);
-    if (status != ND_OK) {
-        nd_error_context(err, "%s", where);
-        return status;
-    }
-    status = count_bytes(imported, where, like.sample_bytes, err);
-    if (status == ND_OK)
-        status = add_tensor(imported, side, &like, err);
-    if (status != ND_OK)
-        return status;
-    struct nd_imported_tensor *made = &imported->sides[side].items[imported->sides[side].n - 1];
-    made->data = nd_tensor_alloc(made->sample_bytes);
-    made->capacity_bytes = made->sample_bytes;
-    if (made->data == NULL)
-        return nd_fail_memory(err);
-    *data = made->data;
     return ND_OK;
 }
 
@@ -162,43 +126,48 @@ static enum nd_status grow_samples(struct nd_imported_tensor *tensor, struct nd_
     return ND_OK;
 }
 
-static enum nd_status check_alike(const struct nd_imported_tensor *tensor, const char *where, size_t sample,
-                                  enum nd_dtype dtype, const struct nd_shape *shape, struct nd_error *err)
+/* The next sample of a tensor that is there. */
+static enum nd_status check_alike(const struct nd_imported_tensor *tensor, const struct nd_imported_new *added,
+                                  struct nd_error *err)
 {
     char found[128], expected[128];
-    if (sample != tensor->n_samples)
+    if (added->sample == ND_IMPORTED_ARRAY)
+        return nd_fail(err, ND_E_IMPORT_FORMAT, tensor->name, "there are two tensors '%s': %s and %s",
+                       tensor->name, tensor->where, added->where);
+    if (added->sample != tensor->n_samples)
         return nd_fail(err, ND_E_IMPORT_FORMAT, tensor->name,
-                       "%s is sample %zu of '%s', but sample %zu is missing", where, sample, tensor->name,
-                       tensor->n_samples);
-    if (dtype == tensor->dtype && nd_shape_equal(shape, &tensor->shape))
+                       "%s is sample %zu of '%s', but sample %zu is missing", added->where, added->sample,
+                       tensor->name, tensor->n_samples);
+    if (added->dtype == tensor->dtype && nd_shape_equal(&added->shape, &tensor->shape))
         return ND_OK;
-    return nd_fail(err, ND_E_IMPORT_MISMATCH, tensor->name, "%s is %s %s, but sample 0 of '%s' is %s %s", where,
-                   nd_dtype_name(dtype), nd_shape_format(shape, found, sizeof found), tensor->name,
+    return nd_fail(err, ND_E_IMPORT_MISMATCH, tensor->name, "%s is %s %s, but sample 0 of '%s' is %s %s",
+                   added->where, nd_dtype_name(added->dtype),
+                   nd_shape_format(&added->shape, found, sizeof found), tensor->name,
                    nd_dtype_name(tensor->dtype), nd_shape_format(&tensor->shape, expected, sizeof expected));
 }
 
-enum nd_status nd_imported_sample(struct nd_imported *imported, enum nd_imported_side side, const char *name,
-                                  const char *where, size_t sample, enum nd_dtype dtype,
-                                  const struct nd_shape *shape, void **data, struct nd_error *err)
+enum nd_status nd_imported_add(struct nd_imported *imported, const struct nd_imported_new *added, void **data,
+                               struct nd_error *err)
 {
-    struct nd_imported_tensor like = {
-        .name = (char *)name, .where = (char *)where, .dtype = dtype, .shape = *shape};
-    struct nd_imported_tensor *tensor = nd_imported_find(imported, side, name);
+    struct nd_imported_list *list = &imported->sides[added->side];
+    struct nd_imported_tensor *tensor = nd_imported_find(imported, added->side, added->name);
+    size_t sample_bytes = 0;
     enum nd_status status = ND_OK;
-    if (dtype != ND_DTYPE_NONE)
-        status = nd_shape_size_bytes(shape, dtype, &like.sample_bytes, err);
+    if (added->dtype != ND_DTYPE_NONE)
+        status = nd_shape_size_bytes(&added->shape, added->dtype, &sample_bytes, err);
     if (status != ND_OK) {
-        nd_error_context(err, "%s", where);
+        nd_error_context(err, "%s", added->where);
         return status;
     }
-    if (tensor == NULL) {
-        status = add_tensor(imported, side, &like, err);
-        tensor = status == ND_OK ? &imported->sides[side].items[imported->sides[side].n - 1] : NULL;
-    }
+    bool is_new = tensor == NULL;
+    if (is_new)
+        status = add_tensor(list, added, sample_bytes, err);
+    if (status == ND_OK && is_new)
+        tensor = &list->items[list->n - 1];
+    if (status == ND_OK && !(is_new && added->sample == ND_IMPORTED_ARRAY))
+        status = check_alike(tensor, added, err);
     if (status == ND_OK)
-        status = check_alike(tensor, where, sample, dtype, shape, err);
-    if (status == ND_OK)
-        status = count_bytes(imported, where, tensor->sample_bytes, err);
+        status = count_bytes(imported, added->where, tensor->sample_bytes, err);
     if (status == ND_OK)
         status = grow_samples(tensor, err);
     if (status != ND_OK)
@@ -226,38 +195,35 @@ enum nd_status nd_imported_set_quant(struct nd_imported_tensor *tensor, const st
     return ND_OK;
 }
 
-static uint64_t hash_of_fact(const char *kind, const char *tensor)
+/* "types" of all tensors, "types\nconv1" of one. */
+static char *key_of(const char *kind, const char *tensor)
 {
-    return hash_of(kind) * 3 + (tensor != NULL ? hash_of(tensor) : 0);
-}
-
-static bool is_same_text(const char *a, const char *b)
-{
-    return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s%s%s", kind, tensor != NULL ? "\n" : "", tensor != NULL ? tensor : "");
+    return nd_strbuf_take(&text);
 }
 
 enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, const char *tensor,
                                 const char *source, struct nd_error *err)
 {
-    char *text = nd_strdup(source);
-    uint64_t hash = hash_of_fact(kind, tensor);
-    size_t at = 0, i;
-    while (text != NULL && (i = nd_hashed_next(&imported->fact_keys, hash, &at)) != SIZE_MAX) {
-        struct nd_imported_fact *fact = &imported->facts[i];
-        if (strcmp(fact->kind, kind) != 0 || !is_same_text(fact->tensor, tensor))
-            continue;
+    struct nd_imported_fact made = {key_of(kind, tensor), nd_strdup(kind), nd_strdup(tensor),
+                                    nd_strdup(source)};
+    bool is_whole =
+        made.key != NULL && made.kind != NULL && (tensor == NULL || made.tensor != NULL) && made.source != NULL;
+    size_t known = is_whole ? nd_names_find(&imported->fact_keys, made.key) : SIZE_MAX;
+    if (known != SIZE_MAX) {
+        struct nd_imported_fact *fact = &imported->facts[known];
         free(fact->source);
-        fact->source = text;
+        fact->source = made.source;
+        made.source = NULL;
+        fact_deinit(&made);
         return ND_OK;
     }
-    struct nd_imported_fact made = {nd_strdup(kind), nd_strdup(tensor), text};
-    if (text == NULL || made.kind == NULL || (tensor != NULL && made.tensor == NULL) ||
+    if (!is_whole ||
         !nd_grow((void **)&imported->facts, &imported->facts_capacity, imported->n_facts + 1,
                  sizeof *imported->facts) ||
-        !nd_hashed_add(&imported->fact_keys, hash)) {
-        free(made.kind);
-        free(made.tensor);
-        free(text);
+        !nd_names_add(&imported->fact_keys, made.key, imported->n_facts)) {
+        fact_deinit(&made);
         return nd_fail_memory(err);
     }
     imported->facts[imported->n_facts++] = made;
@@ -266,10 +232,7 @@ enum nd_status nd_imported_fact(struct nd_imported *imported, const char *kind, 
 
 bool nd_imported_has_fact(const struct nd_imported *imported, const char *kind)
 {
-    for (size_t i = 0; i < imported->n_facts; i++)
-        if (strcmp(imported->facts[i].kind, kind) == 0 && imported->facts[i].tensor == NULL)
-            return true;
-    return false;
+    return nd_names_find(&imported->fact_keys, kind) != SIZE_MAX;
 }
 
 enum nd_status nd_imported_log(struct nd_imported *imported, const char *name, const char *text, size_t n_bytes,

@@ -3,10 +3,10 @@
  * A format is one const struct nd_import_reader (import/formats.c lists them). Its read function is handed an
  * empty struct nd_imported and adds what it finds:
  *
- *     void *data;
- *     status = nd_imported_sample(imported, ND_IMPORTED_OUTPUT, "conv1", "'Result_0/conv1.raw'", 0, dtype,
- * &shape, &data, err);      // room for sample 0, to be filled: C order, little endian status =
- * nd_imported_fact(imported, "types", "conv1", "the context's JSON", err);
+ *     void *data;      // room for sample 0, to be filled: C order, little endian
+ *     const struct nd_imported_new sample = {ND_IMPORTED_OUTPUT, "conv1", "'Result_0/conv1.raw'", dtype, shape,
+ * 0}; status = nd_imported_add(imported, &sample, &data, err); status = nd_imported_fact(imported, "types",
+ * "conv1", "the context's JSON", err);
  *
  * A format that keeps every sample apart (pb, aihub, qnn-net-run) adds samples; one whose arrays may hold the
  * samples along a dimension (numpy) adds arrays, and nd_imported_write decides by options and model which
@@ -16,8 +16,8 @@
 #define ND_FOREIGN_IMPORTED_H
 
 #include "base/error.h"
-#include "foreign/hashed.h"
 #include "foreign/statements.h"
+#include "model/names.h"
 #include "npudiff/import.h"
 
 enum nd_imported_side { ND_IMPORTED_OUTPUT, ND_IMPORTED_INPUT };
@@ -41,6 +41,7 @@ struct nd_imported_tensor {
 
 /* Where one fact is from. */
 struct nd_imported_fact {
+    char *key;    /* kind and tensor as one text */
     char *kind;   /* as struct nd_import_fact */
     char *tensor; /* NULL: holds for all */
     char *source;
@@ -64,7 +65,7 @@ struct nd_imported_list {
     size_t n;
     size_t capacity;
     struct nd_imported_tensor *items;
-    struct nd_hashed names;
+    struct nd_names names; /* of the items */
 };
 
 struct nd_imported {
@@ -74,7 +75,7 @@ struct nd_imported {
     size_t n_facts;
     size_t facts_capacity;
     struct nd_imported_fact *facts;
-    struct nd_hashed fact_keys; /* of kind and tensor */
+    struct nd_names fact_keys;
     size_t n_logs;
     size_t logs_capacity;
     struct nd_imported_log *logs;
@@ -105,19 +106,23 @@ struct nd_import_reader {
 /* Frees everything and zeroes it; a zeroed one is accepted. */
 void nd_imported_deinit(struct nd_imported *imported);
 
-/* Adds a whole array; *data is room for it, zeroed, owned by imported. ND_ERR_FORMAT (ND_E_IMPORT_FORMAT): the
- * name is empty or taken; ND_ERR_UNSUPPORTED: no dtype; ND_ERR_MEMORY: all data together is more than the
- * machine's memory. */
-enum nd_status nd_imported_array(struct nd_imported *imported, enum nd_imported_side side, const char *name,
-                                 const char *where, enum nd_dtype dtype, const struct nd_shape *shape,
-                                 void **data, struct nd_error *err);
+/* A sample of a tensor, or a whole array, that a file holds. All of it is copied. */
+struct nd_imported_new {
+    enum nd_imported_side side;
+    const char *name, *where; /* as in struct nd_imported_tensor */
+    enum nd_dtype dtype;
+    struct nd_shape shape;
+    size_t sample; /* its number; ND_IMPORTED_ARRAY: an array, which may hold several samples */
+};
+#define ND_IMPORTED_ARRAY SIZE_MAX
 
-/* Adds sample `sample` of a tensor; they come in order, from 0. *data is room for it, until the next call.
- * ND_ERR_FORMAT also where a sample is missing before it, or its type or shape is not that of sample 0
- * (ND_E_IMPORT_MISMATCH: names both). */
-enum nd_status nd_imported_sample(struct nd_imported *imported, enum nd_imported_side side, const char *name,
-                                  const char *where, size_t sample, enum nd_dtype dtype,
-                                  const struct nd_shape *shape, void **data, struct nd_error *err);
+/* Adds an array, or the next sample of a tensor: samples come in order, from 0. *data is room for it, zeroed,
+ * owned by imported and valid until the next call. ND_ERR_FORMAT (ND_E_IMPORT_FORMAT): the name is empty, the
+ * name of an array is taken, or a sample is missing before this one; ND_E_IMPORT_MISMATCH: its type or shape is
+ * not that of sample 0 (the message names both); ND_ERR_UNSUPPORTED: no dtype; ND_ERR_MEMORY: all data together
+ * is more than the machine's memory. */
+enum nd_status nd_imported_add(struct nd_imported *imported, const struct nd_imported_new *added, void **data,
+                               struct nd_error *err);
 
 /* The tensor of that name on that side, or NULL. Valid until the next addition. */
 struct nd_imported_tensor *nd_imported_find(const struct nd_imported *imported, enum nd_imported_side side,

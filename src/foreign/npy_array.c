@@ -2,7 +2,8 @@
 
 #include <string.h>
 
-enum nd_status nd_npy_open_array(struct nd_source *source, struct nd_npy *npy, struct nd_shape *shape,
+/* Reads the header and makes sure that an imported tensor can have its type and rank. */
+static enum nd_status open_array(struct nd_source *source, struct nd_npy *npy, struct nd_shape *shape,
                                  struct nd_error *err)
 {
     char text[256];
@@ -23,26 +24,15 @@ enum nd_status nd_npy_open_array(struct nd_source *source, struct nd_npy *npy, s
     return ND_OK;
 }
 
-enum nd_status nd_npy_add_array(struct nd_imported *imported, enum nd_imported_side side, const char *name,
-                                struct nd_source *source, struct nd_error *err)
+enum nd_status nd_npy_add(struct nd_imported *imported, enum nd_imported_side side, const char *name,
+                          size_t sample, struct nd_source *source, struct nd_error *err)
 {
-    struct nd_npy npy;
-    struct nd_shape shape;
+    struct nd_npy npy = {0};
+    struct nd_imported_new added = {.side = side, .name = name, .where = source->what, .sample = sample};
     void *data = NULL;
-    enum nd_status status = nd_npy_open_array(source, &npy, &shape, err);
+    enum nd_status status = open_array(source, &npy, &added.shape, err);
+    added.dtype = npy.dtype;
     if (status == ND_OK)
-        status = nd_imported_array(imported, side, name, source->what, npy.dtype, &shape, &data, err);
-    return status == ND_OK ? nd_npy_read(source, &npy, data, err) : status;
-}
-
-enum nd_status nd_npy_add_sample(struct nd_imported *imported, enum nd_imported_side side, const char *name,
-                                 size_t sample, struct nd_source *source, struct nd_error *err)
-{
-    struct nd_npy npy;
-    struct nd_shape shape;
-    void *data = NULL;
-    enum nd_status status = nd_npy_open_array(source, &npy, &shape, err);
-    if (status == ND_OK)
-        status = nd_imported_sample(imported, side, name, source->what, sample, npy.dtype, &shape, &data, err);
+        status = nd_imported_add(imported, &added, &data, err);
     return status == ND_OK ? nd_npy_read(source, &npy, data, err) : status;
 }

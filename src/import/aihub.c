@@ -72,8 +72,8 @@ static enum nd_status add_sample(struct receiver *r, const struct sent_sample *s
     char *where = nd_strbuf_take(&buf);
     if (where == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_imported_sample(r->imported, r->side, name, where, sent->sample, sent->dtype,
-                                               &sent->shape, data, err);
+    const struct nd_imported_new sample = {r->side, name, where, sent->dtype, sent->shape, sent->sample};
+    enum nd_status status = nd_imported_add(r->imported, &sample, data, err);
     free(where);
     return status;
 }

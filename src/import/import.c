@@ -48,8 +48,9 @@ static enum nd_status add_probe(const struct nd_import_options *options, struct 
         const struct nd_probe_input *input = &probe->inputs[i];
         for (size_t s = 0; status == ND_OK && s < probe->n_samples; s++) {
             void *data = NULL;
-            status = nd_imported_sample(imported, ND_IMPORTED_INPUT, input->name, options->inputs, s,
-                                        input->dtype, &input->shape, &data, err);
+            const struct nd_imported_new sample = {ND_IMPORTED_INPUT, input->name,  options->inputs,
+                                                   input->dtype,      input->shape, s};
+            status = nd_imported_add(imported, &sample, &data, err);
             if (status == ND_OK && input->sample_bytes > 0)
                 memcpy(data, (const char *)input->data + s * input->sample_bytes, input->sample_bytes);
         }

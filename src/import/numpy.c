@@ -30,16 +30,8 @@ static char *name_of_file(const char *path)
 struct adding {
     struct nd_imported *imported;
     enum nd_imported_side side;
-    size_t sample; /* every array is this sample; SIZE_MAX: it may hold all of them */
+    size_t sample; /* every array is this sample; ND_IMPORTED_ARRAY: it may hold all of them */
 };
-
-static enum nd_status add_array(const struct adding *to, const char *name, struct nd_source *source,
-                                struct nd_error *err)
-{
-    if (to->sample != SIZE_MAX)
-        return nd_npy_add_sample(to->imported, to->side, name, to->sample, source, err);
-    return nd_npy_add_array(to->imported, to->side, name, source, err);
-}
 
 static enum nd_status add_npy(const struct adding *to, const char *path, struct nd_error *err)
 {
@@ -49,7 +41,7 @@ static enum nd_status add_npy(const struct adding *to, const char *path, struct 
         return nd_fail_memory(err);
     enum nd_status status = nd_source_open(&source, path, err);
     if (status == ND_OK)
-        status = add_array(to, name, &source, err);
+        status = nd_npy_add(to->imported, to->side, name, to->sample, &source, err);
     nd_source_close(&source);
     free(name);
     return status;
@@ -67,7 +59,7 @@ static enum nd_status add_npz(const struct adding *to, const char *path, struct 
         struct nd_source source = {0};
         status = nd_npz_source(npz, i, &source, err);
         if (status == ND_OK)
-            status = add_array(to, nd_npz_name(npz, i), &source, err);
+            status = nd_npy_add(to->imported, to->side, nd_npz_name(npz, i), to->sample, &source, err);
         nd_source_close(&source);
     }
     nd_npz_close(&npz);
@@ -118,7 +110,7 @@ static enum nd_status add_path(const struct adding *to, const char *path, struct
 enum nd_status nd_numpy_add(struct nd_imported *imported, enum nd_imported_side side, const char *path,
                             struct nd_error *err)
 {
-    const struct adding to = {imported, side, SIZE_MAX};
+    const struct adding to = {imported, side, ND_IMPORTED_ARRAY};
     return add_path(&to, path, err);
 }
 
@@ -128,7 +120,7 @@ static enum nd_status read_numpy(const struct nd_import_options *options, struct
     enum nd_status status = ND_OK;
     bool is_file = options->samples == ND_IMPORT_SAMPLES_FILE;
     for (size_t i = 0; status == ND_OK && i < options->n_paths; i++) {
-        const struct adding to = {imported, ND_IMPORTED_OUTPUT, is_file ? i : SIZE_MAX};
+        const struct adding to = {imported, ND_IMPORTED_OUTPUT, is_file ? i : ND_IMPORTED_ARRAY};
         status = add_path(&to, options->paths[i], err);
     }
     if (status == ND_OK && is_file)

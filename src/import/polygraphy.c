@@ -65,7 +65,7 @@ static enum nd_status add_npz(const struct poly *poly, const char *name, const c
     if (status == ND_OK)
         status = nd_npz_source(npz, 0, &source, err);
     if (status == ND_OK)
-        status = nd_npy_add_sample(poly->imported, ND_IMPORTED_OUTPUT, name, sample, &source, err);
+        status = nd_npy_add(poly->imported, ND_IMPORTED_OUTPUT, name, sample, &source, err);
     nd_source_close(&source);
     nd_npz_close(&npz);
     close(fd);
@@ -82,7 +82,7 @@ static enum nd_status add_bytes(const struct poly *poly, const char *name, const
         return add_npz(poly, name, what, sample, bytes, n_bytes, err);
     enum nd_status status = nd_source_from_memory(&source, poly->path, what, bytes, n_bytes, err);
     if (status == ND_OK)
-        status = nd_npy_add_sample(poly->imported, ND_IMPORTED_OUTPUT, name, sample, &source, err);
+        status = nd_npy_add(poly->imported, ND_IMPORTED_OUTPUT, name, sample, &source, err);
     nd_source_close(&source);
     return status;
 }

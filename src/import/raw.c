@@ -130,8 +130,9 @@ static enum nd_status add_samples(struct raw_reading *r, const struct raw_tensor
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         void *data = NULL;
-        status = nd_imported_sample(r->imported, r->side, tensor->name, source->what, first + i, tensor->dtype,
-                                    &tensor->shape, &data, err);
+        const struct nd_imported_new sample = {r->side,       tensor->name,  source->what,
+                                               tensor->dtype, tensor->shape, first + i};
+        status = nd_imported_add(r->imported, &sample, &data, err);
         if (status == ND_OK)
             status = nd_source_read(source, data, tensor->sample_bytes, err);
     }

@@ -44,8 +44,7 @@ static enum nd_status add_tensor(const struct nd_import_options *options, struct
     size_t n_bytes = 0;
     char *name = NULL;
     Onnx__TensorProto *proto = NULL;
-    struct nd_shape shape;
-    enum nd_dtype dtype = ND_DTYPE_NONE;
+    struct nd_imported_new added = {.side = side, .sample = sample};
     struct nd_strbuf where = {0};
     nd_strbuf_printf(&where, "'%s'", path);
     char *what = nd_strbuf_take(&where);
@@ -55,13 +54,15 @@ static enum nd_status add_tensor(const struct nd_import_options *options, struct
         status = nd_onnx_decode_tensor(path, bytes, n_bytes, &proto, err);
     free(bytes);
     if (status == ND_OK)
-        status = nd_tensorproto_describe(proto, path, &dtype, &shape, err);
+        status = nd_tensorproto_describe(proto, path, &added.dtype, &added.shape, err);
+    added.where = what;
     if (status == ND_OK && (name = choose_name(options, side, index, proto->name)) == NULL)
         status = nd_fail_memory(err);
+    added.name = name;
     if (status == ND_OK)
-        status = nd_imported_sample(imported, side, name, what, sample, dtype, &shape, &data, err);
+        status = nd_imported_add(imported, &added, &data, err);
     if (status == ND_OK)
-        status = nd_tensorproto_unpack(proto, path, dtype, &shape, data, err);
+        status = nd_tensorproto_unpack(proto, path, added.dtype, &added.shape, data, err);
     if (proto != NULL)
         onnx__tensor_proto__free_unpacked(proto, NULL);
     free(name);

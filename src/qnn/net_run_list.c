@@ -209,8 +209,8 @@ static enum nd_status add_input(struct nd_qnr *run, const char *name, const stru
         return nd_fail(err, ND_E_QNN_SIZE, source->path, "%s has %zu bytes, but input '%s', %s %s, takes %zu",
                        source->what, source->size_bytes, name, nd_dtype_name(stated->dtype),
                        nd_shape_format(&stated->shape, shape, sizeof shape), n_native);
-    status = nd_imported_sample(run->imported, ND_IMPORTED_INPUT, name, source->what, index, dtype,
-                                &stated->shape, &data, err);
+    const struct nd_imported_new sample = {ND_IMPORTED_INPUT, name, source->what, dtype, stated->shape, index};
+    status = nd_imported_add(run->imported, &sample, &data, err);
     return status == ND_OK ? nd_source_read(source, data, source->size_bytes, err) : status;
 }
 

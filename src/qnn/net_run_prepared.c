@@ -65,12 +65,12 @@ static enum nd_status add_fed(struct nd_qnr *run, enum nd_imported_side side, co
     for (size_t r = 0; status == ND_OK && !*is_missing && r < run->n_complete; r++) {
         void *bytes = NULL, *data = NULL;
         size_t n_bytes = 0;
+        const struct nd_imported_new sample = {side, name, run->manifest.path, stated->dtype, stated->shape, r};
         status = read_fed(run, r, input, &bytes, is_missing, err);
         if (status == ND_OK && !*is_missing)
             status = nd_shape_size_bytes(&stated->shape, stated->dtype, &n_bytes, err);
         if (status == ND_OK && !*is_missing)
-            status = nd_imported_sample(run->imported, side, name, run->manifest.path, r, stated->dtype,
-                                        &stated->shape, &data, err);
+            status = nd_imported_add(run->imported, &sample, &data, err);
         if (status == ND_OK && !*is_missing && n_bytes > 0)
             memcpy(data, bytes, n_bytes);
         free(bytes);
@@ -247,10 +247,11 @@ static enum nd_status add_probe_input(struct nd_qnr *run, const struct nd_probe_
     *is_same = index < run->manifest.inputs.n;
     for (size_t s = 0; status == ND_OK && *is_same && s < n_samples; s++) {
         void *data = NULL;
+        const struct nd_imported_new sample = {ND_IMPORTED_INPUT, input->name,  run->manifest.path,
+                                               input->dtype,      input->shape, first + s};
         status = is_fed_by(run, input, s, first + s, index, is_same, err);
         if (status == ND_OK && *is_same)
-            status = nd_imported_sample(run->imported, ND_IMPORTED_INPUT, input->name, run->manifest.path,
-                                        first + s, input->dtype, &input->shape, &data, err);
+            status = nd_imported_add(run->imported, &sample, &data, err);
         if (status == ND_OK && *is_same && input->sample_bytes > 0)
             memcpy(data, (const char *)input->data + s * input->sample_bytes, input->sample_bytes);
     }

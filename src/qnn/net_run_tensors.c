@@ -289,8 +289,9 @@ static enum nd_status take_samples(struct nd_qnr *run, const struct nd_qnr_tenso
     for (size_t b = 0; status == ND_OK && b < run->n_batch; b++) {
         void *data = NULL;
         const void *from = bytes + b * n_bytes;
-        status = nd_imported_sample(run->imported, ND_IMPORTED_OUTPUT, name_of(t), what,
-                                    result * run->n_batch + b, t->dtype, &t->shape, &data, err);
+        const struct nd_imported_new sample = {ND_IMPORTED_OUTPUT, name_of(t), what,
+                                               t->dtype,           t->shape,   result * run->n_batch + b};
+        status = nd_imported_add(run->imported, &sample, &data, err);
         if (status == ND_OK && n_bytes > 0)
             memcpy(data, from, n_bytes);
     }

@@ -155,6 +155,13 @@ static void samples_are_found_by_the_expected_shape(void **state)
 
 /* ---- samples, one after the other ---- */
 
+static enum nd_status add(struct nd_imported *imported, const char *name, enum nd_dtype dtype,
+                          const struct nd_shape *shape, size_t sample, void **data)
+{
+    const struct nd_imported_new added = {ND_IMPORTED_OUTPUT, name, name, dtype, *shape, sample};
+    return nd_imported_add(imported, &added, data, &err);
+}
+
 static void samples_must_come_in_order_and_alike(void **state)
 {
     (void)state;
@@ -162,31 +169,19 @@ static void samples_must_come_in_order_and_alike(void **state)
     const struct nd_shape shape = {2, {2, 3}}, other = {2, {3, 2}};
     void *data = NULL;
     for (size_t s = 0; s < 100; s++) {
-        expect_ok(
-            nd_imported_sample(&imported, ND_IMPORTED_OUTPUT, "x", "'x'", s, ND_DTYPE_U8, &shape, &data, &err),
-            &err);
+        expect_ok(add(&imported, "x", ND_DTYPE_U8, &shape, s, &data), &err);
         memset(data, (int)s, 6);
     }
     const struct nd_imported_tensor *x = nd_imported_find(&imported, ND_IMPORTED_OUTPUT, "x");
     for (size_t i = 0; i < 600; i++)
         assert_int_equal(((unsigned char *)x->data)[i], i / 6);
-    assert_int_equal(
-        nd_imported_sample(&imported, ND_IMPORTED_OUTPUT, "x", "'x'", 101, ND_DTYPE_U8, &shape, &data, &err),
-        ND_ERR_FORMAT);
-    assert_int_equal(
-        nd_imported_sample(&imported, ND_IMPORTED_OUTPUT, "x", "'x'", 100, ND_DTYPE_U8, &other, &data, &err),
-        ND_ERR_FORMAT);
+    assert_int_equal(add(&imported, "x", ND_DTYPE_U8, &shape, 101, &data), ND_ERR_FORMAT);
+    assert_int_equal(add(&imported, "x", ND_DTYPE_U8, &other, 100, &data), ND_ERR_FORMAT);
     assert_int_equal(err.id, ND_E_IMPORT_MISMATCH);
-    assert_int_equal(
-        nd_imported_sample(&imported, ND_IMPORTED_OUTPUT, "x", "'x'", 100, ND_DTYPE_I8, &shape, &data, &err),
-        ND_ERR_FORMAT);
+    assert_int_equal(add(&imported, "x", ND_DTYPE_I8, &shape, 100, &data), ND_ERR_FORMAT);
     const struct nd_shape huge = {3, {1 << 20, 1 << 20, 1 << 20}};
-    assert_int_equal(
-        nd_imported_array(&imported, ND_IMPORTED_OUTPUT, "y", "'y'", ND_DTYPE_U8, &huge, &data, &err),
-        ND_ERR_MEMORY);
-    assert_int_equal(
-        nd_imported_array(&imported, ND_IMPORTED_OUTPUT, "x", "'x'", ND_DTYPE_U8, &shape, &data, &err),
-        ND_ERR_FORMAT);
+    assert_int_equal(add(&imported, "y", ND_DTYPE_U8, &huge, ND_IMPORTED_ARRAY, &data), ND_ERR_MEMORY);
+    assert_int_equal(add(&imported, "x", ND_DTYPE_U8, &shape, ND_IMPORTED_ARRAY, &data), ND_ERR_FORMAT);
     nd_imported_deinit(&imported);
 }
 
@@ -314,9 +309,7 @@ static void very_many_tensors_are_added_in_seconds(void **state)
         char name[120];
         void *data;
         snprintf(name, sizeof name, "a/long/path/that/all/names/of/a/model/begin/with/and/then/a/number/%d", i);
-        expect_ok(
-            nd_imported_array(&imported, ND_IMPORTED_OUTPUT, name, name, ND_DTYPE_U8, &shape, &data, &err),
-            &err);
+        expect_ok(add(&imported, name, ND_DTYPE_U8, &shape, ND_IMPORTED_ARRAY, &data), &err);
         expect_ok(nd_imported_fact(&imported, "names", name, "test", &err), &err);
         expect_ok(nd_imported_fact(&imported, "types", name, "test", &err), &err);
     }

@@ -6,9 +6,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/nearest.h"
 #include "npudiff/parse.h"
+
+enum { MAX_FILE_BYTES = 64 << 20 };
 
 enum nd_status nd_yaml_fail(const struct nd_yaml *yaml, const yaml_mark_t *mark, struct nd_error *err,
                             const char *fmt, ...)
@@ -98,6 +101,17 @@ enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *fil
     yaml_parser_delete(&parser);
     if (status != ND_OK)
         nd_yaml_deinit(yaml);
+    return status;
+}
+
+enum nd_status nd_yaml_read(struct nd_yaml *yaml, const struct nd_yaml_file *file, struct nd_error *err)
+{
+    void *bytes = NULL;
+    size_t n_bytes = 0;
+    enum nd_status status = nd_file_read(file->path, MAX_FILE_BYTES, &bytes, &n_bytes, err);
+    if (status == ND_OK)
+        status = nd_yaml_load(yaml, file, bytes, n_bytes, err);
+    free(bytes);
     return status;
 }
 

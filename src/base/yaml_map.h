@@ -25,6 +25,8 @@ struct nd_yaml {
 /* One document, whose root is a mapping. text must not hold NUL. */
 enum nd_status nd_yaml_load(struct nd_yaml *yaml, const struct nd_yaml_file *file, const char *text,
                             size_t n_bytes, struct nd_error *err);
+/* The same of the file itself; one over 64 MiB is refused. ND_ERR_IO. */
+enum nd_status nd_yaml_read(struct nd_yaml *yaml, const struct nd_yaml_file *file, struct nd_error *err);
 void nd_yaml_deinit(struct nd_yaml *yaml);
 
 const yaml_node_t *nd_yaml_root(struct nd_yaml *yaml);

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/options.h"
+#include "base/quant.h"
 #include "base/strbuf.h"
 #include "device/device_options.h"
 #include "emulator/emulate.h"
@@ -47,9 +48,7 @@ static enum nd_status use_plain_output(const struct nd_model *model, struct nd_e
         if (strcmp(output->name, edge->onnx_name) == 0)
             return ND_OK;
         free(edge->onnx_name);
-        free(edge->quant.scale);
-        free(edge->quant.zero_point);
-        edge->quant = (struct nd_quant){.axis = -1};
+        nd_quant_deinit(&edge->quant);
         edge->dtype = output->dtype;
         edge->shape = output->shape;
         edge->onnx_name = nd_strdup(output->name);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/quant.h"
 #include "encodings/building.h"
 #include "model/parts.h"
 
@@ -32,8 +33,7 @@ enum nd_status nd_encodings_create(const char *path, const char *source, struct 
 static void encoding_deinit(struct nd_encoding *encoding)
 {
     free(encoding->name);
-    free(encoding->quant.scale);
-    free(encoding->quant.zero_point);
+    nd_quant_deinit(&encoding->quant);
     free(encoding->unhandled);
 }
 

@@ -4,30 +4,7 @@
 
 #include "base/memory.h"
 #include "encodings/building.h"
-
-struct data_type {
-    const char *name;
-    int number; /* Qnn_DataType_t */
-    int bits;
-    bool is_signed;
-};
-
-static const struct data_type fixed_points[] = {
-    {"QNN_DATATYPE_SFIXED_POINT_4", 0x0304, 4, true},    {"QNN_DATATYPE_SFIXED_POINT_8", 0x0308, 8, true},
-    {"QNN_DATATYPE_SFIXED_POINT_16", 0x0316, 16, true},  {"QNN_DATATYPE_SFIXED_POINT_32", 0x0332, 32, true},
-    {"QNN_DATATYPE_UFIXED_POINT_4", 0x0404, 4, false},   {"QNN_DATATYPE_UFIXED_POINT_8", 0x0408, 8, false},
-    {"QNN_DATATYPE_UFIXED_POINT_16", 0x0416, 16, false}, {"QNN_DATATYPE_UFIXED_POINT_32", 0x0432, 32, false},
-};
-
-static const struct data_type *find_type(const json_t *info)
-{
-    const json_t *value = json_object_get(info, "dataType");
-    for (size_t i = 0; i < sizeof fixed_points / sizeof fixed_points[0]; i++)
-        if ((json_is_string(value) && strcmp(json_string_value(value), fixed_points[i].name) == 0) ||
-            (json_is_integer(value) && json_integer_value(value) == fixed_points[i].number))
-            return &fixed_points[i];
-    return NULL;
-}
+#include "encodings/qnn_types.h"
 
 /* Newer tools leave "Encoding" away. */
 static const json_t *member(const json_t *object, const char *key, const char *older_key)
@@ -92,16 +69,18 @@ static bool is_known(const struct nd_encodings *encodings, const json_t *object,
 static enum nd_status read_tensor(struct nd_encodings *encodings, const json_t *info, struct nd_error *err)
 {
     struct nd_stated stated = {.role = ND_ENCODING_ACTIVATION};
-    const struct data_type *type = find_type(info);
+    const struct nd_qnn_type *type = nd_qnn_type_read(json_object_get(info, "dataType"));
     const json_t *quant = json_object_get(info, "quantizeParams");
     enum nd_status status = nd_encodings_text(encodings, NULL, info, "name", &stated.name, err);
-    if (status != ND_OK || type == NULL)
+    if (status != ND_OK || type == NULL || !type->is_fixed_point)
         return status; /* floats and plain integers */
     const json_t *single = member(quant, "scaleOffset", "scaleOffsetEncoding");
     const json_t *axis = member(quant, "axisScaleOffset", "axisScaleOffsetEncoding");
     const char *encoding = json_string_value(json_object_get(quant, "quantizationEncoding"));
-    stated.bits = type->bits;
-    stated.is_signed = type->is_signed;
+    stated.is_signed = nd_dtype_is_signed_integer(type->dtype);
+    stated.bits = type->dtype == ND_DTYPE_U4 || type->dtype == ND_DTYPE_I4
+                      ? 4
+                      : 8 * (int)nd_dtype_size_bytes(type->dtype);
     if (is_known(encodings, single, &stated))
         return ND_OK;
     if (axis != NULL)

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/quant.h"
 #include "eval/graph_internal.h"
 #include "model/external.h"
 
@@ -240,10 +241,8 @@ void nd_exact_graph_destroy(struct nd_exact_graph **graph)
     for (size_t t = 0; g->constants != NULL && t < shape->n_tensors; t++)
         if (g->constants[t].shape.rank >= 0)
             nd_array_deinit(&g->constants[t]);
-    for (size_t n = 0; g->quants != NULL && n < shape->n_nodes; n++) {
-        free(g->quants[n].quant.scale);
-        free(g->quants[n].quant.zero_point);
-    }
+    for (size_t n = 0; g->quants != NULL && n < shape->n_nodes; n++)
+        nd_quant_deinit(&g->quants[n].quant);
     free(g->constants);
     free(g->quants);
     free(g->last_use);

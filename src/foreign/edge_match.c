@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/quant.h"
 #include "base/strbuf.h"
 #include "capture/index.h"
 #include "foreign/edge_names.h"
@@ -281,7 +282,6 @@ static enum nd_status match_tensor(struct matching *m, struct nd_matched_tensor 
     struct nd_edge input = {0};
     struct nd_quant quant = {.axis = -1};
     const char *from = NULL;
-    struct nd_imported_tensor copy = {0};
     enum nd_status status = match_name(m, &input, out, err);
     if (status == ND_OK && m->side == ND_IMPORTED_INPUT && m->item != NULL && m->item->quant.n > 0)
         status = nd_fail(err, ND_E_IMPORT_MAP, m->tensor->name,
@@ -297,17 +297,16 @@ static enum nd_status match_tensor(struct matching *m, struct nd_matched_tensor 
         status = nd_match_quant(m->tensor, m->item, m->model, &quant, &from, err);
     if (status == ND_OK && from != NULL && nd_dtype_is_integer(m->tensor->dtype))
         status = fact(m, "quantisation", err, "%s", from);
-    if (status == ND_OK && quant.n > 0)
-        status = nd_imported_set_quant(&copy, &quant, err);
     if (status != ND_OK)
         return status;
-    free(out->edge.quant.scale);
-    free(out->edge.quant.zero_point);
-    out->edge.quant = quant.n > 0 ? copy.quant : (struct nd_quant){.axis = -1};
+    quant.axis = quant.n > 1 ? quant.axis : -1;
+    nd_quant_deinit(&out->edge.quant);
+    if (quant.n > 0)
+        status = nd_quant_copy(&quant, &out->edge.quant, err);
     out->edge.dtype = m->tensor->dtype;
     out->edge.shape = m->tensor->shape;
     out->data = m->tensor->data;
-    return ND_OK;
+    return status;
 }
 
 static int compare_order(const void *a, const void *b)

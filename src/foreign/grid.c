@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/quant.h"
 #include "probe/element.h"
 
 /* Two roundings of float32: that of the product and that of a scale or zero point that was added before. */
@@ -91,20 +92,11 @@ static bool is_narrow_float(enum nd_dtype dtype)
     return dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_BF16;
 }
 
-/* Length of the runs of elements that share a scale. */
-static size_t inner_of(const struct nd_grid *grid)
-{
-    size_t inner = 1;
-    for (int d = grid->quant->n > 1 ? grid->quant->axis + 1 : grid->shape.rank; d < grid->shape.rank; d++)
-        inner *= (size_t)grid->shape.dims[d];
-    return inner > 0 ? inner : 1;
-}
-
 bool nd_grid_codes(const struct nd_grid *grid, enum nd_dtype dtype, const void *values, size_t n, void *codes,
                    struct nd_grid_miss *miss)
 {
     double low, high, bits = 0, slack = slack_of(dtype);
-    size_t inner = inner_of(grid);
+    size_t inner = nd_quant_inner(grid->quant, &grid->shape);
     bool is_on = range_of(grid->codes, &low, &high) && grid->quant->n > 0;
     if (miss != NULL)
         *miss = (struct nd_grid_miss){0};

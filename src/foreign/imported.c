@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/quant.h"
 #include "base/strbuf.h"
 
 static void tensor_deinit(struct nd_imported_tensor *tensor)
@@ -12,8 +13,7 @@ static void tensor_deinit(struct nd_imported_tensor *tensor)
     free(tensor->name);
     free(tensor->where);
     free(tensor->data);
-    free(tensor->quant.scale);
-    free(tensor->quant.zero_point);
+    nd_quant_deinit(&tensor->quant);
     *tensor = (struct nd_imported_tensor){0};
 }
 
@@ -180,19 +180,9 @@ enum nd_status nd_imported_add(struct nd_imported *imported, const struct nd_imp
 enum nd_status nd_imported_set_quant(struct nd_imported_tensor *tensor, const struct nd_quant *quant,
                                      struct nd_error *err)
 {
-    float *scale = nd_calloc(quant->n, sizeof *scale);
-    int64_t *zero_point = nd_calloc(quant->n, sizeof *zero_point);
-    if (scale == NULL || zero_point == NULL) {
-        free(scale);
-        free(zero_point);
-        return nd_fail_memory(err);
-    }
-    memcpy(scale, quant->scale, quant->n * sizeof *scale);
-    memcpy(zero_point, quant->zero_point, quant->n * sizeof *zero_point);
-    free(tensor->quant.scale);
-    free(tensor->quant.zero_point);
-    tensor->quant = (struct nd_quant){quant->n, quant->n > 1 ? quant->axis : -1, scale, zero_point};
-    return ND_OK;
+    const struct nd_quant given = {quant->n, quant->n > 1 ? quant->axis : -1, quant->scale, quant->zero_point};
+    nd_quant_deinit(&tensor->quant);
+    return nd_quant_copy(&given, &tensor->quant, err);
 }
 
 /* "types" of all tensors, "types\nconv1" of one. */

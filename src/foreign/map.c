@@ -6,11 +6,10 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/quant.h"
 #include "base/strbuf.h"
 #include "base/yaml_map.h"
 #include "npudiff/parse.h"
-
-enum { MAX_MAP_BYTES = 64 << 20 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -44,8 +43,7 @@ static void item_deinit(struct nd_map_item *item)
 {
     free(item->name);
     free(item->edge);
-    free(item->quant.scale);
-    free(item->quant.zero_point);
+    nd_quant_deinit(&item->quant);
     free(item->op_types);
     free(item->node);
     free(item->provider);
@@ -304,11 +302,7 @@ static enum nd_status read_file(const char *path, struct nd_map *map, struct nd_
     nd_statements_keys(keys + 2, (size_t)((char *)root.facts - (char *)&root));
     const struct nd_yaml_file file = {path, "a map", ND_E_IMPORT_MAP};
     struct nd_yaml yaml = {0};
-    void *bytes = NULL;
-    size_t n_bytes = 0;
-    enum nd_status status = nd_file_read(path, MAX_MAP_BYTES, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_yaml_load(&yaml, &file, bytes, n_bytes, err);
+    enum nd_status status = nd_yaml_read(&yaml, &file, err);
     if (status == ND_OK)
         status = nd_yaml_map(&yaml, nd_yaml_root(&yaml), "a map", keys, COUNT(keys), &root, err);
     if (status == ND_OK)
@@ -318,7 +312,6 @@ static enum nd_status read_file(const char *path, struct nd_map *map, struct nd_
     for (size_t k = 0; k < ND_N_STATED; k++)
         nd_texts_deinit(&root.facts[k]);
     nd_yaml_deinit(&yaml);
-    free(bytes);
     return status;
 }
 

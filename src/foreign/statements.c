@@ -12,8 +12,6 @@
 #include "base/strbuf.h"
 #include "npudiff/parse.h"
 
-enum { MAX_FACTS_BYTES = 64 << 20 };
-
 enum form { TEXT, TEXTS, WORD, COUNT, FLAG };
 
 struct row {
@@ -238,11 +236,7 @@ enum nd_status nd_statements_read(struct nd_statements *statements, const char *
     const struct nd_yaml_file file = {path, is_map ? "a map" : "a file of facts",
                                       is_map ? ND_E_IMPORT_MAP : ND_E_IMPORT_FACT};
     struct nd_yaml yaml = {0};
-    void *bytes = NULL;
-    size_t n_bytes = 0;
-    enum nd_status status = nd_file_read(path, MAX_FACTS_BYTES, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_yaml_load(&yaml, &file, bytes, n_bytes, err);
+    enum nd_status status = nd_yaml_read(&yaml, &file, err);
     if (status == ND_OK)
         status = nd_yaml_map(&yaml, nd_yaml_root(&yaml), file.what, keys, ND_N_STATED + 2, &root, err);
     const yaml_node_t *tensors = root.tensors != NULL ? root.tensors : root.inputs;
@@ -254,7 +248,6 @@ enum nd_status nd_statements_read(struct nd_statements *statements, const char *
     for (size_t k = 0; k < ND_N_STATED; k++)
         nd_texts_deinit(&root.values[k]);
     nd_yaml_deinit(&yaml);
-    free(bytes);
     return status;
 }
 

@@ -11,31 +11,21 @@
 #include "foreign/write_facts.h"
 #include "import/formats.h"
 #include "npudiff/probe.h"
-#include "probe/user.h"
+#include "probe/for_model.h"
 
 /* ---- inputs by the probe reader, where a model says what they must be ---- */
 
 static enum nd_status make_probe(const struct nd_import_options *options, struct nd_probe **out,
                                  struct nd_error *err)
 {
-    size_t n = nd_model_n_inputs(options->model);
     enum nd_status status = nd_model_check_static(options->model, err);
     if (status != ND_OK)
         return status;
-    struct nd_probe_target *targets = nd_calloc(n, sizeof *targets);
     struct nd_strbuf spec = {0};
     nd_strbuf_printf(&spec, "inputs=%s", options->inputs);
     char *text = nd_strbuf_take(&spec);
-    if (targets == NULL || text == NULL)
-        status = nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        const struct nd_model_io *io = nd_model_input(options->model, i);
-        targets[i] = (struct nd_probe_target){io->name, io->dtype, io->shape, io->quant, io->quant_dtype};
-    }
-    if (status == ND_OK)
-        status = nd_probe_create(text, targets, n, out, err);
+    status = text != NULL ? nd_probe_for_model(options->model, text, out, err) : nd_fail_memory(err);
     free(text);
-    free(targets);
     return status;
 }
 

@@ -12,7 +12,7 @@
 #include "npudiff/parse.h"
 #include "probe/source.h"
 
-enum { MAX_LIST_BYTES = 64 << 20, MAX_SAMPLES = 1000000 };
+enum { MAX_SAMPLES = 1000000 };
 
 #define COUNT(array) (sizeof(array) / sizeof(array)[0])
 
@@ -202,11 +202,7 @@ static enum nd_status add_lists(struct raw_reading *r, const char *path, struct 
     static const struct nd_yaml_key keys[] = {{"tensors", ND_YAML_NODE, 0, 0, 0, true},
                                               {"inputs", ND_YAML_NODE, sizeof(void *), 0, 0, false}};
     const struct nd_yaml_file file = {path, "a raw list", ND_E_IMPORT_FORMAT};
-    void *bytes = NULL;
-    size_t n_bytes = 0;
-    enum nd_status status = nd_file_read(path, MAX_LIST_BYTES, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_yaml_load(&r->yaml, &file, bytes, n_bytes, err);
+    enum nd_status status = nd_yaml_read(&r->yaml, &file, err);
     if (status == ND_OK)
         status = nd_yaml_map(&r->yaml, nd_yaml_root(&r->yaml), "a raw list", keys, COUNT(keys), &root, err);
     if (status == ND_OK)
@@ -214,7 +210,6 @@ static enum nd_status add_lists(struct raw_reading *r, const char *path, struct 
     if (status == ND_OK)
         status = add_list(r, root.inputs, "inputs", ND_IMPORTED_INPUT, err);
     nd_yaml_deinit(&r->yaml);
-    free(bytes);
     if (status == ND_OK && root.inputs != NULL)
         status = nd_imported_fact(r->imported, "inputs", NULL, "the raw list", err);
     return status;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/quant.h"
 #include "model/quant.h"
 
 static const Onnx__TensorProto *find_tensor(const struct nd_graph *graph, size_t tensor)
@@ -118,8 +119,7 @@ nd_model_visit_constants(const struct nd_model *model,
         char *name = constant_name(graph, node);
         status = name != NULL ? visit(context, name, quant.dtype, &quant.quant, err) : nd_fail_memory(err);
         free(name);
-        free(quant.quant.scale);
-        free(quant.quant.zero_point);
+        nd_quant_deinit(&quant.quant);
     }
     return status;
 }

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "npudiff/device.h"
+#include "probe/for_model.h"
 
 /* ---- values ---- */
 
@@ -94,11 +95,11 @@ static enum nd_status check_labels(const struct nd_model *model, const struct nd
 
 /* ---- all of it ---- */
 
-enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char *const *specs, size_t n_specs,
-                                       struct nd_probe **probes, struct nd_error *err)
+enum nd_status nd_probe_for_model(const struct nd_model *model, const char *spec, struct nd_probe **out,
+                                  struct nd_error *err)
 {
     size_t n = nd_model_n_inputs(model);
-    struct nd_probe_target *targets = nd_calloc(n + 1, sizeof *targets);
+    struct nd_probe_target *targets = nd_calloc(n, sizeof *targets);
     if (targets == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n; i++) {
@@ -109,13 +110,20 @@ enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char 
                                               .quant = input->quant,
                                               .quant_dtype = input->quant_dtype};
     }
+    enum nd_status status = nd_probe_create(spec, targets, n, out, err);
+    free(targets);
+    return status;
+}
+
+enum nd_status nd_probes_for_model_any(const struct nd_model *model, const char *const *specs, size_t n_specs,
+                                       struct nd_probe **probes, struct nd_error *err)
+{
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < n_specs; i++) {
-        status = nd_probe_create(specs[i], targets, n, &probes[i], err);
+        status = nd_probe_for_model(model, specs[i], &probes[i], err);
         if (status == ND_OK)
             status = check_labels(model, probes[i], err);
     }
-    free(targets);
     return status;
 }
 

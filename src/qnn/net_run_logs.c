@@ -12,7 +12,7 @@
 #include "npudiff/parse.h"
 #include "qnn/net_run.h"
 
-enum { MAX_YAML_BYTES = 64 << 20, MAX_LOG_BYTES = 256 << 20, MAX_HEADER_LINES = 50 };
+enum { MAX_LOG_BYTES = 256 << 20, MAX_HEADER_LINES = 50 };
 
 static bool is_file(const char *path)
 {
@@ -75,17 +75,12 @@ static enum nd_status use_count(struct nd_qnr *run, struct nd_yaml *yaml, struct
 
 static enum nd_status read_yaml(struct nd_qnr *run, const char *path, struct nd_error *err)
 {
-    void *bytes = NULL;
-    size_t n_bytes = 0;
     struct nd_yaml yaml = {0};
     const struct nd_yaml_file file = {path, "execution metadata", ND_E_QNN_STATED};
-    enum nd_status status = nd_file_read(path, MAX_YAML_BYTES, &bytes, &n_bytes, err);
-    if (status == ND_OK)
-        status = nd_yaml_load(&yaml, &file, bytes, n_bytes, err);
+    enum nd_status status = nd_yaml_read(&yaml, &file, err);
     if (status == ND_OK)
         status = use_count(run, &yaml, err);
     nd_yaml_deinit(&yaml);
-    free(bytes);
     return status;
 }
 

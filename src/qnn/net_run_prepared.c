@@ -8,7 +8,10 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "foreign/grid.h"
 #include "npudiff/probe.h"
+#include "probe/element.h"
+#include "probe/for_model.h"
 #include "qnn/net_run.h"
 
 /* ---- results ---- */
@@ -171,18 +174,12 @@ static enum nd_status check_results(const struct nd_qnr *run, struct nd_error *e
 static bool is_quantised_as(const struct nd_qnr_stated *stated, const float *floats, const void *codes,
                             size_t n)
 {
-    double low = nd_dtype_is_signed_integer(stated->dtype)
-                     ? -ldexp(1, 8 * (int)nd_dtype_size_bytes(stated->dtype) - 1)
-                     : 0;
-    double high = low + ldexp(1, 8 * (int)nd_dtype_size_bytes(stated->dtype)) - 1;
+    const struct nd_code_range range = nd_code_range_of(stated->dtype);
     for (size_t i = 0; i < n; i++) {
         float scaled = floats[i] / stated->quant.scale[0];
         double code = nearbyint((double)scaled) + (double)stated->quant.zero_point[0];
-        code = code < low ? low : code > high ? high : code;
-        double found = stated->dtype == ND_DTYPE_U8    ? ((const uint8_t *)codes)[i]
-                       : stated->dtype == ND_DTYPE_I8  ? ((const int8_t *)codes)[i]
-                       : stated->dtype == ND_DTYPE_U16 ? ((const uint16_t *)codes)[i]
-                                                       : ((const int16_t *)codes)[i];
+        code = fmin(fmax(code, (double)range.min), (double)range.max);
+        double found = nd_grid_value(stated->dtype, codes, i);
         if (!isnan(scaled) && code != found)
             return false;
     }
@@ -216,24 +213,17 @@ static enum nd_status is_fed_by(struct nd_qnr *run, const struct nd_probe_input 
 static enum nd_status make_probe(const struct nd_qnr *run, const struct nd_imported_part *part,
                                  const char *name, struct nd_probe **out, struct nd_error *err)
 {
-    const struct nd_model *model = run->options->model;
-    size_t n = nd_model_n_inputs(model), n_name = strlen(name);
-    struct nd_probe_target *targets = nd_calloc(n, sizeof *targets);
+    size_t n_name = strlen(name);
     struct nd_strbuf spec = {0};
     bool is_made = strncmp(part->source, name, n_name) == 0 &&
                    (part->source[n_name] == ':' || part->source[n_name] == '\0');
     nd_strbuf_printf(&spec, is_made ? "%.0s%s" : "%s=%s", name, part->source);
     char *text = nd_strbuf_take(&spec);
     enum nd_status status =
-        targets != NULL && text != NULL ? nd_model_check_static(model, err) : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        const struct nd_model_io *io = nd_model_input(model, i);
-        targets[i] = (struct nd_probe_target){io->name, io->dtype, io->shape, io->quant, io->quant_dtype};
-    }
+        text != NULL ? nd_model_check_static(run->options->model, err) : nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_probe_create(text, targets, n, out, err);
+        status = nd_probe_for_model(run->options->model, text, out, err);
     free(text);
-    free(targets);
     return status;
 }
 

@@ -5,7 +5,9 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/quant.h"
 #include "encodings/building.h"
+#include "encodings/qnn_types.h"
 #include "qnn/net_run.h"
 
 enum { MAX_JSON_BYTES = 512 << 20 };
@@ -14,8 +16,7 @@ void nd_qnr_stated_deinit(struct nd_qnr_stated *stated)
 {
     free(stated->file);
     free(stated->name);
-    free(stated->quant.scale);
-    free(stated->quant.zero_point);
+    nd_quant_deinit(&stated->quant);
     *stated = (struct nd_qnr_stated){0};
 }
 
@@ -244,55 +245,20 @@ enum nd_status nd_qnr_read_manifest(const char *path, struct nd_qnr_source *out,
 
 /* ---- the JSON of a context ---- */
 
-static const struct {
-    const char *name; /* less "QNN_DATATYPE_" */
-    int number;       /* Qnn_DataType_t */
-    enum nd_dtype dtype;
-} types[] = {
-    {"INT_8", 0x0008, ND_DTYPE_I8},
-    {"INT_16", 0x0016, ND_DTYPE_I16},
-    {"INT_32", 0x0032, ND_DTYPE_I32},
-    {"INT_64", 0x0064, ND_DTYPE_I64},
-    {"UINT_8", 0x0108, ND_DTYPE_U8},
-    {"UINT_16", 0x0116, ND_DTYPE_U16},
-    {"UINT_32", 0x0132, ND_DTYPE_U32},
-    {"UINT_64", 0x0164, ND_DTYPE_U64},
-    {"FLOAT_16", 0x0216, ND_DTYPE_F16},
-    {"FLOAT_32", 0x0232, ND_DTYPE_F32},
-    {"FLOAT_64", 0x0264, ND_DTYPE_F64},
-    {"SFIXED_POINT_4", 0x0304, ND_DTYPE_I4},
-    {"SFIXED_POINT_8", 0x0308, ND_DTYPE_I8},
-    {"SFIXED_POINT_16", 0x0316, ND_DTYPE_I16},
-    {"SFIXED_POINT_32", 0x0332, ND_DTYPE_I32},
-    {"UFIXED_POINT_4", 0x0404, ND_DTYPE_U4},
-    {"UFIXED_POINT_8", 0x0408, ND_DTYPE_U8},
-    {"UFIXED_POINT_16", 0x0416, ND_DTYPE_U16},
-    {"UFIXED_POINT_32", 0x0432, ND_DTYPE_U32},
-    {"BOOL_8", 0x0508, ND_DTYPE_BOOL},
-};
-
 static enum nd_dtype type_of(const json_t *value)
 {
-    static const char prefix[] = "QNN_DATATYPE_";
-    const char *name = json_string_value(value);
-    if (name != NULL && strncmp(name, prefix, sizeof prefix - 1) == 0)
-        name += sizeof prefix - 1;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (name != NULL ? strcmp(name, types[i].name) == 0
-                         : json_is_integer(value) && json_integer_value(value) == types[i].number)
-            return types[i].dtype;
-    return ND_DTYPE_NONE;
+    const struct nd_qnn_type *type = nd_qnn_type_read(value);
+    return type != NULL ? type->dtype : ND_DTYPE_NONE;
 }
 
 static enum nd_status copy_quant(const struct nd_encodings *encodings, const char *name, struct nd_quant *out,
                                  struct nd_error *err)
 {
     size_t at = nd_encodings_find(encodings, name);
-    struct nd_imported_tensor copy = {0};
     if (at == SIZE_MAX || nd_encodings_at(encodings, at)->quant.n == 0)
         return ND_OK;
-    enum nd_status status = nd_imported_set_quant(&copy, &nd_encodings_at(encodings, at)->quant, err);
-    *out = copy.quant;
+    enum nd_status status = nd_quant_copy(&nd_encodings_at(encodings, at)->quant, out, err);
+    out->axis = out->n > 1 ? out->axis : -1;
     return status;
 }
 
@@ -396,14 +362,9 @@ enum nd_status nd_qnr_read_context(const char *path, const char *graph, struct n
 static enum nd_status read_sidecar_quant(const json_t *root, const char *path, const char *name,
                                          enum nd_dtype dtype, struct nd_quant *out, struct nd_error *err)
 {
-    const char *type = NULL;
+    const struct nd_qnn_type *type = nd_qnn_type_quantised(dtype);
     struct nd_encodings *encodings = NULL;
     const json_t *params = json_object_get(root, "quantizeParams");
-    if (params == NULL && json_is_number(json_object_get(root, "scale")))
-        params = NULL;
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (types[i].dtype == dtype && strstr(types[i].name, "FIXED") != NULL)
-            type = types[i].name;
     if (type == NULL)
         return ND_OK;
     bool is_flat = json_object_get(root, "scale") != NULL || json_object_get(root, "offset") != NULL;
@@ -411,8 +372,8 @@ static enum nd_status read_sidecar_quant(const json_t *root, const char *path, c
                     : is_flat      ? json_pack("{s:O}", "scaleOffset", root)
                                    : json_incref((json_t *)root);
     json_t *wrapped =
-        json_pack("{s:{s:[{s:{s:[{s:{s:s, s:s+, s:O}}]}}]}}", "info", "graphs", "info", "graphOutputs", "info",
-                  "name", name, "dataType", "QNN_DATATYPE_", type, "quantizeParams", quant);
+        json_pack("{s:{s:[{s:{s:[{s:{s:s, s:s, s:O}}]}}]}}", "info", "graphs", "info", "graphOutputs", "info",
+                  "name", name, "dataType", type->name, "quantizeParams", quant);
     enum nd_status status = quant != NULL && wrapped != NULL ? nd_encodings_create(path, "QNN", &encodings, err)
                                                              : nd_fail_memory(err);
     if (status == ND_OK)

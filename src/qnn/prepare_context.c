@@ -18,47 +18,6 @@
 
 static const char stripped_model[] = "model.onnx";
 
-/* ---- QNN's types ---- */
-
-static const struct qnn_type {
-    uint32_t code;
-    const char *name;
-    enum nd_dtype dtype;
-} qnn_types[] = {
-    {0x0008, "QNN_DATATYPE_INT_8", ND_DTYPE_I8},
-    {0x0016, "QNN_DATATYPE_INT_16", ND_DTYPE_I16},
-    {0x0032, "QNN_DATATYPE_INT_32", ND_DTYPE_I32},
-    {0x0064, "QNN_DATATYPE_INT_64", ND_DTYPE_I64},
-    {0x0108, "QNN_DATATYPE_UINT_8", ND_DTYPE_U8},
-    {0x0116, "QNN_DATATYPE_UINT_16", ND_DTYPE_U16},
-    {0x0132, "QNN_DATATYPE_UINT_32", ND_DTYPE_U32},
-    {0x0164, "QNN_DATATYPE_UINT_64", ND_DTYPE_U64},
-    {0x0216, "QNN_DATATYPE_FLOAT_16", ND_DTYPE_F16},
-    {0x0232, "QNN_DATATYPE_FLOAT_32", ND_DTYPE_F32},
-    {0x0264, "QNN_DATATYPE_FLOAT_64", ND_DTYPE_F64},
-    {0x0308, "QNN_DATATYPE_SFIXED_POINT_8", ND_DTYPE_I8},
-    {0x0316, "QNN_DATATYPE_SFIXED_POINT_16", ND_DTYPE_I16},
-    {0x0332, "QNN_DATATYPE_SFIXED_POINT_32", ND_DTYPE_I32},
-    {0x0408, "QNN_DATATYPE_UFIXED_POINT_8", ND_DTYPE_U8},
-    {0x0416, "QNN_DATATYPE_UFIXED_POINT_16", ND_DTYPE_U16},
-    {0x0432, "QNN_DATATYPE_UFIXED_POINT_32", ND_DTYPE_U32},
-    {0x0508, "QNN_DATATYPE_BOOL_8", ND_DTYPE_BOOL},
-};
-
-static const struct qnn_type *find_qnn_type(uint32_t code)
-{
-    for (size_t i = 0; i < sizeof qnn_types / sizeof qnn_types[0]; i++)
-        if (qnn_types[i].code == code)
-            return &qnn_types[i];
-    return NULL;
-}
-
-const char *nd_qnn_type_name(uint32_t qnn_type)
-{
-    const struct qnn_type *type = find_qnn_type(qnn_type);
-    return type != NULL ? type->name : "QNN_DATATYPE_UNDEFINED";
-}
-
 /* ---- making it ---- */
 
 /* The device with the session entries that make ONNX Runtime keep the context. Arrays are new, texts borrowed.
@@ -246,7 +205,9 @@ static enum nd_status check_tensor(struct nd_prepared_tensor *tensor, const char
                                    const struct nd_shape *shape, struct nd_error *err)
 {
     char theirs[256], ours[256];
-    const struct qnn_type *type = find_qnn_type(tensor->qnn_type);
+    const struct nd_qnn_type *type = nd_qnn_type_of(tensor->qnn_type);
+    if (type != NULL && (type->dtype == ND_DTYPE_U4 || type->dtype == ND_DTYPE_I4))
+        type = NULL; /* nothing says how qnn-net-run packs them */
     if (tensor->shape.rank < 0)
         tensor->shape = *shape;
     if (tensor->dtype == ND_DTYPE_NONE && type != NULL)

@@ -3,6 +3,7 @@
 #define ND_QNN_PREPARE_INTERNAL_H
 
 #include "base/sha256.h"
+#include "encodings/qnn_types.h"
 #include "npudiff/prepare.h"
 #include "rewrite/native.h"
 #include "spool/spool.h"
@@ -88,9 +89,6 @@ enum nd_status nd_prepare_manifest(const struct nd_prepare_work *work, struct nd
 
 /* prepare_files.c: config.json, htp.json, run.sh, README.txt. */
 enum nd_status nd_prepare_files(const struct nd_prepare_work *work, struct nd_error *err);
-
-/* "QNN_DATATYPE_UFIXED_POINT_8", or "QNN_DATATYPE_UNDEFINED". Static. */
-const char *nd_qnn_type_name(uint32_t qnn_type);
 
 /* Writes a file of the folder, whose name may hold '/'. */
 enum nd_status nd_prepare_put(const struct nd_prepare_work *work, const char *name, const void *data, size_t n,

@@ -1,0 +1,18 @@
+/* Quantisation parameters (struct nd_quant): copied, freed, laid over a tensor. */
+#ifndef ND_BASE_QUANT_H
+#define ND_BASE_QUANT_H
+
+#include "base/error.h"
+#include "npudiff/tensor.h"
+
+/* Frees the arrays; then it is that of a tensor that is not quantised. A zeroed one is accepted. */
+void nd_quant_deinit(struct nd_quant *quant);
+
+/* *to, which holds nothing yet, gets arrays of its own. ND_ERR_MEMORY: *to is as it was. */
+enum nd_status nd_quant_copy(const struct nd_quant *from, struct nd_quant *to, struct nd_error *err);
+
+/* How many elements that follow each other share a scale: element i has scale i / inner % quant->n. At least 1.
+ */
+size_t nd_quant_inner(const struct nd_quant *quant, const struct nd_shape *shape);
+
+#endif

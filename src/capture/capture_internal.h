@@ -4,7 +4,7 @@
 #define ND_CAPTURE_CAPTURE_INTERNAL_H
 
 #include "base/error.h"
-#include "capture/index.h"
+#include "hdf5/index.h"
 #include "npudiff/capture.h"
 
 /* A stored repeat: row `row` of /probes/<probe>/repeats/<edge>. */

@@ -3,7 +3,7 @@
 #ifndef ND_CAPTURE_CONTENT_H
 #define ND_CAPTURE_CONTENT_H
 
-#include "capture/index.h"
+#include "hdf5/index.h"
 
 enum { ND_CONTENT_DIGEST_BYTES = 33 };
 

@@ -12,7 +12,7 @@
 #ifndef ND_CAPTURE_VIEW_H
 #define ND_CAPTURE_VIEW_H
 
-#include "capture/chunk_decode.h"
+#include "hdf5/chunk_decode.h"
 #include "npudiff/capture.h"
 
 /* Memory that views are made in where they cannot be shown in place, kept from call to call. Zeroed to begin

@@ -2,9 +2,9 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "capture/index.h"
 #include "capture/link_names.h"
 #include "capture/write_internal.h"
+#include "hdf5/index.h"
 
 enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path, hid_t type,
                               const struct nd_shape *shape, const struct nd_shape *chunk, int level, hid_t *out,

@@ -3,8 +3,8 @@
 #ifndef ND_CAPTURE_WRITE_INTERNAL_H
 #define ND_CAPTURE_WRITE_INTERNAL_H
 
-#include "capture/libhdf5.h"
 #include "capture/write.h"
+#include "hdf5/libhdf5.h"
 
 struct nd_capture_writer {
     char *final_path;

@@ -10,7 +10,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "capture/reading.h"
+#include "hdf5/reading.h"
 #include "import/aihub_walk.h"
 #include "import/formats.h"
 

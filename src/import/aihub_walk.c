@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
-#include "capture/confine.h"
+#include "hdf5/confine.h"
 #include "import/hdf5_array.h"
 
 enum {

@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/options.h"
 #include "base/strbuf.h"
-#include "capture/libhdf5.h"
+#include "hdf5/libhdf5.h"
 #include "npudiff/capture.h"
 #include "npudiff/import.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "capture/chunk_decode.h"
+#include "hdf5/chunk_decode.h"
 
 enum { MAX_EXPANSION = 1032 }; /* deflate cannot do better */
 static const size_t max_chunk_bytes = (size_t)1 << 30;

@@ -3,7 +3,7 @@
 #ifndef ND_IMPORT_HDF5_ARRAY_H
 #define ND_IMPORT_HDF5_ARRAY_H
 
-#include "capture/libhdf5.h"
+#include "hdf5/libhdf5.h"
 
 struct nd_hdf5_array {
     enum nd_dtype dtype;

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "capture/chunk_decode.h"
+#include "hdf5/chunk_decode.h"
 
 enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                    const struct nd_edge *edge, const struct nd_output_source *source,

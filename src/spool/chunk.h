@@ -1,6 +1,6 @@
 /* How a tensor [sample, dims...] is cut into chunks, and how a chunk is stored: HDF5's SHUFFLE then DEFLATE.
  *
- * The agent stores chunks in its spool in the very bytes that the capture will hold; capture/chunk_decode.h
+ * The agent stores chunks in its spool in the very bytes that the capture will hold; hdf5/chunk_decode.h
  * reverses it. Encoding is a function of the bytes and the level alone. */
 #ifndef ND_SPOOL_CHUNK_H
 #define ND_SPOOL_CHUNK_H

@@ -219,7 +219,7 @@ enum { EXIT_LIBRARY_CRASH = 77, EXIT_OWN_CRASH = 78, EXIT_HANG = 79 };
  * stopped after 5 s of processor time, which take long on a busy machine. */
 enum { MAX_MUTANT_S = 240 };
 
-/* Whose crash was it? libhdf5 works in a process of its own (capture/reading.h), so none may be its. */
+/* Whose crash was it? libhdf5 works in a process of its own (hdf5/reading.h), so none may be its. */
 static int blame(void)
 {
     void *frames[64];

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "capture/chunk_decode.h"
+#include "hdf5/chunk_decode.h"
 #include "npudiff/parse.h"
 #include "spool/chunk.h"
 

@@ -21,6 +21,11 @@
 #include "foreign/facts.h"
 #include "foreign/map.h"
 #include "foreign/sample_layout.h"
+#include "hdf5/confine.h"
+#include "import/edge_names.h"
+#include "import/facts.h"
+#include "import/map.h"
+#include "import/sample_layout.h"
 #include "import/tensorproto.h"
 
 static struct nd_error err;

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "capture/reading.h"
+#include "hdf5/reading.h"
 
 /* What is asked of the child. */
 enum deed { SEND, FAIL, DIE, SPIN, SLEEP, SPEAK_NONSENSE };

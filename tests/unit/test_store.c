@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/file.h"
-#include "capture/chunk_decode.h"
+#include "hdf5/chunk_decode.h"
 #include "spool/chunk.h"
 #include "support/fake_run.h"
 

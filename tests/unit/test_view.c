@@ -11,9 +11,9 @@
 #include <hdf5.h>
 
 #include "capture/capture_internal.h"
-#include "capture/libhdf5.h"
 #include "capture/view.h"
 #include "capture/write.h"
+#include "hdf5/libhdf5.h"
 #include "npudiff/parse.h"
 #include "support/scratch.h"
 

@@ -1,4 +1,4 @@
-#include "capture/confine.h"
+#include "hdf5/confine.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* What the writing and the reading side need of libhdf5: the lock, its errors, and the types of the schema. */
-#ifndef ND_CAPTURE_LIBHDF5_H
-#define ND_CAPTURE_LIBHDF5_H
+#ifndef ND_HDF5_LIBHDF5_H
+#define ND_HDF5_LIBHDF5_H
 
 #include <stdarg.h>
 #include <stdbool.h>

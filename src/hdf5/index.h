@@ -5,8 +5,8 @@
  * (reading.h), and calls nothing that reads data. What it finds is checked against the size of the file
  * before it is believed; data is then read by nd_index_read without libhdf5. Objects that the schema does
  * not know are left out. Immutable once made: any thread may read. */
-#ifndef ND_CAPTURE_INDEX_H
-#define ND_CAPTURE_INDEX_H
+#ifndef ND_HDF5_INDEX_H
+#define ND_HDF5_INDEX_H
 
 #include <time.h>
 

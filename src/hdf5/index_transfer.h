@@ -1,9 +1,9 @@
 /* An index on its way from the confined child that made it to the process that uses it. */
-#ifndef ND_CAPTURE_INDEX_TRANSFER_H
-#define ND_CAPTURE_INDEX_TRANSFER_H
+#ifndef ND_HDF5_INDEX_TRANSFER_H
+#define ND_HDF5_INDEX_TRANSFER_H
 
-#include "capture/index.h"
-#include "capture/reading.h"
+#include "hdf5/index.h"
+#include "hdf5/reading.h"
 
 /* In the child: sends all objects, one record each. */
 enum nd_status nd_index_send(const struct nd_index *index, struct nd_reading_child *child,

@@ -1,10 +1,10 @@
-#include "capture/index_transfer.h"
+#include "hdf5/index_transfer.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "capture/index_internal.h"
+#include "hdf5/index_internal.h"
 
 enum { MAX_ATTR_BYTES = 65536 }; /* what an object header can hold */
 

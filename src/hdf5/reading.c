@@ -1,4 +1,4 @@
-#include "capture/reading.h"
+#include "hdf5/reading.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +12,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "capture/libhdf5.h"
+#include "hdf5/libhdf5.h"
 
 /* Chosen. Opening a small file takes some milliseconds, and seconds under valgrind; decoding gives some 200
  * MB/s on a phone's processor and more elsewhere. */

@@ -1,7 +1,7 @@
 /* A child process for libraries that read strangers' files: what it may still do is read, write to what is
  * open, and get memory. */
-#ifndef ND_CAPTURE_CONFINE_H
-#define ND_CAPTURE_CONFINE_H
+#ifndef ND_HDF5_CONFINE_H
+#define ND_HDF5_CONFINE_H
 
 #include <stdint.h>
 

@@ -1,10 +1,10 @@
 /* The parts of the index that ask libhdf5: index.c walks, index_dataset.c and index_attrs.c describe what was
  * found. Everything here is called in the confined child. */
-#ifndef ND_CAPTURE_INDEX_INTERNAL_H
-#define ND_CAPTURE_INDEX_INTERNAL_H
+#ifndef ND_HDF5_INDEX_INTERNAL_H
+#define ND_HDF5_INDEX_INTERNAL_H
 
-#include "capture/index.h"
-#include "capture/libhdf5.h"
+#include "hdf5/index.h"
+#include "hdf5/libhdf5.h"
 
 /* A new object at the end of the index, or NULL (out of memory, err says so). Moves the others in memory. */
 struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, bool is_group,

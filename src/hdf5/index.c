@@ -1,4 +1,4 @@
-#include "capture/index.h"
+#include "hdf5/index.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,9 +11,9 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "capture/confine.h"
-#include "capture/index_internal.h"
-#include "capture/index_transfer.h"
+#include "hdf5/confine.h"
+#include "hdf5/index_internal.h"
+#include "hdf5/index_transfer.h"
 
 /* What may be in a group: the links of that name, or any link ("*"). */
 struct rule {

@@ -1,4 +1,4 @@
-#include "capture/chunk_decode.h"
+#include "hdf5/chunk_decode.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  *
  * The other half of spool/chunk.h. It is here because the agent, which only encodes, does without libdeflate.
  */
-#ifndef ND_CAPTURE_CHUNK_DECODE_H
-#define ND_CAPTURE_CHUNK_DECODE_H
+#ifndef ND_HDF5_CHUNK_DECODE_H
+#define ND_HDF5_CHUNK_DECODE_H
 
 #include "npudiff/tensor.h"
 

@@ -2,7 +2,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "capture/index_internal.h"
+#include "hdf5/index_internal.h"
 
 enum {
     MAX_LINKS = 1000000,

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "capture/chunk_decode.h"
-#include "capture/index.h"
+#include "hdf5/chunk_decode.h"
+#include "hdf5/index.h"
 
 enum nd_status nd_index_read_at(const struct nd_index *index, const char *path, uint64_t offset, void *buf,
                                 size_t n_bytes, struct nd_error *err)

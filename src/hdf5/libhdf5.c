@@ -1,10 +1,10 @@
-#include "capture/libhdf5.h"
+#include "hdf5/libhdf5.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "capture/index.h"
+#include "hdf5/index.h"
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 /* The program's error printing while the lock is held; guarded by it. */

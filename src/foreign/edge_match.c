@@ -8,18 +8,12 @@
 #include "base/memory.h"
 #include "base/quant.h"
 #include "base/strbuf.h"
-#include "capture/index.h"
 #include "foreign/edge_names.h"
 #include "foreign/match_codes.h"
 #include "foreign/match_quant.h"
 #include "foreign/runs.h"
 #include "foreign/sample_layout.h"
 #include "hdf5/index.h"
-#include "import/edge_names.h"
-#include "import/match_codes.h"
-#include "import/match_quant.h"
-#include "import/runs.h"
-#include "import/sample_layout.h"
 #include "npudiff/parse.h"
 
 /* One tensor on its way. */

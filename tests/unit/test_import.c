@@ -16,7 +16,6 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "capture/confine.h"
 #include "foreign/edge_names.h"
 #include "foreign/facts.h"
 #include "foreign/map.h"

@@ -21,10 +21,6 @@
 #include "foreign/map.h"
 #include "foreign/sample_layout.h"
 #include "hdf5/confine.h"
-#include "import/edge_names.h"
-#include "import/facts.h"
-#include "import/map.h"
-#include "import/sample_layout.h"
 #include "import/tensorproto.h"
 
 static struct nd_error err;

@@ -19,7 +19,7 @@ SUBJECTS = [
     ("Verdicts of layers and devices", ["src/explain/"]),
     ("Fingerprint", ["src/fingerprint/"]),
     ("Latency and statistics", ["src/latency/", "src/stats/"]),
-    ("Policies, campaigns and the store", ["src/judge/"]),
+    ("Policies, campaigns and the store", ["src/accuracy/", "src/golden/", "src/judge/"]),
     ("Files, inputs, processes and their limits", ["src/"]),
 ]
 

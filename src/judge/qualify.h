@@ -7,10 +7,10 @@
 #ifndef ND_JUDGE_QUALIFY_H
 #define ND_JUDGE_QUALIFY_H
 
+#include "accuracy/fleet_accuracy.h"
+#include "accuracy/target.h"
 #include "base/arena.h"
 #include "judge/campaign.h"
-#include "judge/fleet_accuracy.h"
-#include "judge/target.h"
 #include "model/prepared.h"
 #include "npudiff/capture.h"
 #include "npudiff/compare.h"

@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accuracy/broken.h"
 #include "base/strbuf.h"
-#include "judge/broken.h"
 #include "judge/qualify.h"
 
 static bool find_right(const struct nd_qualified_study *study, const char *label, size_t *right)

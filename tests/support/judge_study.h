@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/random.h"
-#include "judge/spread.h"
+#include "accuracy/spread.h"
 #include "stats/paired.h"
 #include "stats/resample.h"
 #include "stats/sequential.h"

@@ -7,8 +7,8 @@
 #include "support/judge_study.h"
 #include "support/main.h"
 
-#include "judge/churn.h"
-#include "judge/target.h"
+#include "accuracy/churn.h"
+#include "accuracy/target.h"
 
 /* Churn. */
 

@@ -1,4 +1,4 @@
-#include "judge/fleet_accuracy.h"
+#include "accuracy/fleet_accuracy.h"
 
 #include <stdlib.h>
 #include <string.h>

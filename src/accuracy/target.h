@@ -1,12 +1,12 @@
 /* How far outputs are from a target tensor, and whether one device is farther than another: for models that do
  * not classify. docs/science/statistics.md#targets. */
-#ifndef ND_JUDGE_TARGET_H
-#define ND_JUDGE_TARGET_H
+#ifndef ND_ACCURACY_TARGET_H
+#define ND_ACCURACY_TARGET_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "judge/spread.h"
+#include "accuracy/spread.h"
 
 /* Of one sample on one device. */
 struct nd_target_sums {

@@ -1,4 +1,4 @@
-#include "judge/store_record.h"
+#include "golden/store_record.h"
 
 #include <inttypes.h>
 #include <stdio.h>

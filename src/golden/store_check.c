@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accuracy/broken.h"
 #include "base/memory.h"
-#include "judge/broken.h"
-#include "judge/store.h"
+#include "golden/store.h"
 
 /* ---- the nearest entry ---- */
 

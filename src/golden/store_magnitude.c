@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "judge/store.h"
+#include "golden/store.h"
 #include "npudiff/compare.h"
 
 static bool is_listed(const struct nd_golden_edge *edge, const char *probe)

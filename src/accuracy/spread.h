@@ -1,7 +1,7 @@
 /* Is the accuracy that was lost lost on all devices alike (the quantisation), or on some (the NPU)?
  * docs/science/statistics.md#spread. */
-#ifndef ND_JUDGE_SPREAD_H
-#define ND_JUDGE_SPREAD_H
+#ifndef ND_ACCURACY_SPREAD_H
+#define ND_ACCURACY_SPREAD_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,11 +1,11 @@
-#include "judge/broken.h"
+#include "accuracy/broken.h"
 
 #include <stdlib.h>
 
+#include "accuracy/fleet_accuracy.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "judge/fleet_accuracy.h"
 
 /* What the outputs of one probe come to. */
 struct found {

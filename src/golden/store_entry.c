@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "judge/store.h"
+#include "golden/store.h"
 
 /* ---- in a few words ---- */
 

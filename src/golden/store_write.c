@@ -11,7 +11,7 @@
 #include "base/options.h"
 #include "base/strbuf.h"
 #include "base/utc.h"
-#include "judge/store.h"
+#include "golden/store.h"
 
 /* ---- adding ---- */
 

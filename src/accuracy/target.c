@@ -1,4 +1,4 @@
-#include "judge/target.h"
+#include "accuracy/target.h"
 
 #include <assert.h>
 #include <math.h>

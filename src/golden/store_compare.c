@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "judge/store_record.h"
+#include "golden/store_record.h"
 
 struct pairing {
     const json_t *ref, *test, *shown; /* edges of each, `shown` with plain names */

@@ -1,8 +1,8 @@
 /* The samples of nd_rights by who is right. Many samples, few patterns: a bootstrap draws patterns. */
-#ifndef ND_JUDGE_PATTERNS_H
-#define ND_JUDGE_PATTERNS_H
+#ifndef ND_ACCURACY_PATTERNS_H
+#define ND_ACCURACY_PATTERNS_H
 
-#include "judge/spread.h"
+#include "accuracy/spread.h"
 
 struct nd_patterns {
     size_t n;            /* distinct ones; 0 is always that of agreement of all, whether it occurs or not */

@@ -1,11 +1,11 @@
 /* What an entry of the golden store, or a bundle, says of one capture: its axes and a digest of every edge.
  * docs/reference/store.md#entries. Records are JSON objects; every function that makes one gives a new
  * reference. */
-#ifndef ND_JUDGE_STORE_RECORD_H
-#define ND_JUDGE_STORE_RECORD_H
+#ifndef ND_GOLDEN_STORE_RECORD_H
+#define ND_GOLDEN_STORE_RECORD_H
 
 #include "base/error.h"
-#include "judge/axes.h"
+#include "golden/axes.h"
 
 /* {"axes", "status", "failure", "probes", "edges"}; NULL when memory is out. */
 json_t *nd_record_of_capture(const struct nd_capture *capture);

@@ -1,10 +1,10 @@
 /* A golden store in memory, and the little that reading, writing and judging share. docs/reference/store.md. */
-#ifndef ND_JUDGE_STORE_H
-#define ND_JUDGE_STORE_H
+#ifndef ND_GOLDEN_STORE_H
+#define ND_GOLDEN_STORE_H
 
 #include "base/error.h"
 #include "base/sha256.h"
-#include "judge/store_record.h"
+#include "golden/store_record.h"
 #include "npudiff/judge.h"
 
 enum { ND_STORE_VERSION = 1, ND_STORE_MAX_ENTRY_BYTES = 64 << 20 };

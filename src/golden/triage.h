@@ -1,8 +1,8 @@
 /* Captures and bundles from the field. docs/reference/store.md#bundles. */
-#ifndef ND_JUDGE_TRIAGE_H
-#define ND_JUDGE_TRIAGE_H
+#ifndef ND_GOLDEN_TRIAGE_H
+#define ND_GOLDEN_TRIAGE_H
 
-#include "judge/store.h"
+#include "golden/store.h"
 
 enum { ND_BUNDLE_VERSION = 1, ND_BUNDLE_MAX_BYTES = 16 << 20 };
 

@@ -1,4 +1,4 @@
-#include "judge/axes.h"
+#include "golden/axes.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "judge/churn.h"
+#include "accuracy/churn.h"
 
 #include <assert.h>
 #include <math.h>

@@ -1,7 +1,7 @@
 /* A reference that is broken itself: what agrees with it is not right, and what differs from it is not wrong.
  */
-#ifndef ND_JUDGE_BROKEN_H
-#define ND_JUDGE_BROKEN_H
+#ifndef ND_ACCURACY_BROKEN_H
+#define ND_ACCURACY_BROKEN_H
 
 #include "npudiff/capture.h"
 #include "npudiff/status.h"

@@ -1,13 +1,13 @@
-#include "judge/spread.h"
+#include "accuracy/spread.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
+#include "accuracy/patterns.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "judge/patterns.h"
 #include "stats/normal.h"
 #include "stats/resample.h"
 

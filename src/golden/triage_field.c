@@ -5,7 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "judge/triage.h"
+#include "golden/triage.h"
 
 /* ---- bundles ---- */
 

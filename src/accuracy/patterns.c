@@ -1,4 +1,4 @@
-#include "judge/patterns.h"
+#include "accuracy/patterns.h"
 
 #include <stdlib.h>
 #include <string.h>

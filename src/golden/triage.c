@@ -1,4 +1,4 @@
-#include "judge/triage.h"
+#include "golden/triage.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* What a capture was made with, sorted into six axes, so that two captures can be told apart by what changed
  * between them. docs/reference/store.md#axes. An axis is a flat JSON object of texts; all six are members of
  * one object. */
-#ifndef ND_JUDGE_AXES_H
-#define ND_JUDGE_AXES_H
+#ifndef ND_GOLDEN_AXES_H
+#define ND_GOLDEN_AXES_H
 
 #include <jansson.h>
 

@@ -1,4 +1,4 @@
-#include "judge/store.h"
+#include "golden/store.h"
 
 #include <dirent.h>
 #include <errno.h>

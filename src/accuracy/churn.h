@@ -1,6 +1,6 @@
 /* On how many samples devices say something else, whatever is true. docs/science/statistics.md#churn. */
-#ifndef ND_JUDGE_CHURN_H
-#define ND_JUDGE_CHURN_H
+#ifndef ND_ACCURACY_CHURN_H
+#define ND_ACCURACY_CHURN_H
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
 /* Accuracies of a fleet on one labelled probe at one output: classes read from captures, who is right, and what
  * that proves. */
-#ifndef ND_JUDGE_FLEET_ACCURACY_H
-#define ND_JUDGE_FLEET_ACCURACY_H
+#ifndef ND_ACCURACY_FLEET_ACCURACY_H
+#define ND_ACCURACY_FLEET_ACCURACY_H
 
-#include "judge/churn.h"
-#include "judge/spread.h"
+#include "accuracy/churn.h"
+#include "accuracy/spread.h"
 #include "npudiff/capture.h"
 #include "stats/paired.h"
 

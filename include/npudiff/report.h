@@ -87,18 +87,17 @@ ND_PUBLIC enum nd_status nd_report_text(const struct nd_comparison *comparison,
 ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out,
                                         struct nd_error *err);
 
-/* A tree of jansson's as JSON: indented by 2, numbers the shortest that read back equal, with a final newline.
- * The caller frees it; NULL when memory is out. */
-struct json_t;
-ND_PUBLIC char *nd_report_tree(const struct json_t *tree);
+/* JSON, in any layout, as all other JSON here: indented by 2, numbers the shortest that read back equal, with a
+ * final newline. The caller frees it; NULL when memory is out, or the text is no JSON. */
+ND_PUBLIC char *nd_report_document(const char *json);
 
-/* Rows (an array of objects with texts, numbers, booleans or null) as an aligned table. The caller frees it;
- * NULL when memory is out. */
+/* Rows (a JSON array of objects with texts, numbers, booleans or null) as an aligned table. The caller frees
+ * it; NULL as above. */
 struct nd_report_column {
     const char *key; /* of the object; NULL ends the list */
     const char *title;
 };
-ND_PUBLIC char *nd_report_rows(const struct json_t *rows, const struct nd_report_column *columns);
+ND_PUBLIC char *nd_report_rows(const char *json, const struct nd_report_column *columns);
 
 /* ---- explanations ----
  *

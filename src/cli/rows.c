@@ -24,17 +24,21 @@ json_t *cli_text(const char *text)
 
 void cli_print_table(const json_t *rows, const struct nd_report_column *columns)
 {
-    char *text = nd_report_rows(rows, columns);
+    char *json = json_dumps(rows, JSON_COMPACT);
+    char *text = json != NULL ? nd_report_rows(json, columns) : NULL;
     if (text == NULL)
         cli_errors_lost_memory();
     else
         fputs(text, stdout);
     free(text);
+    free(json);
 }
 
 void cli_print_json(const json_t *value)
 {
-    char *text = nd_report_tree(value);
+    char *json = json_dumps(value, JSON_COMPACT);
+    char *text = json != NULL ? nd_report_document(json) : NULL;
+    free(json);
     if (text == NULL)
         cli_errors_lost_memory();
     else

@@ -91,14 +91,19 @@ void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_repo
 
 /* ---- what the commands print of their own ---- */
 
-char *nd_report_tree(const struct json_t *tree)
+char *nd_report_document(const char *json)
 {
-    return nd_json_dump(tree, 2);
+    json_t *tree = json_loads(json, JSON_DECODE_ANY, NULL);
+    char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
+    json_decref(tree);
+    return text;
 }
 
-char *nd_report_rows(const struct json_t *rows, const struct nd_report_column *columns)
+char *nd_report_rows(const char *json, const struct nd_report_column *columns)
 {
-    struct nd_strbuf out = {0};
+    json_t *rows = json_loads(json, 0, NULL);
+    struct nd_strbuf out = {.failed = rows == NULL};
     nd_rows_put(&out, rows, columns);
+    json_decref(rows);
     return nd_strbuf_take(&out);
 }

@@ -192,21 +192,34 @@ static void json_of_diagnoses_has_every_member(void **state)
     free(text);
 }
 
-/* Of any tree: the shortest numbers that read back equal, names that are quoted, empty containers in one line.
+/* Of any document: the shortest numbers that read back equal, names that are quoted, empty containers in one
+ * line.
  */
-static void json_of_a_tree_is_as_short_as_it_can_be(void **state)
+static void json_of_a_document_is_as_short_as_it_can_be(void **state)
 {
     (void)state;
-    json_t *tree = json_pack("{s:[f, f, f, f], s:{}, s:[], s:[b, n, i], s:s}", "reals", 0.05, 1.0 / 3, 1e-12,
-                             7.0, "no \"object\"", "no array", "rest", 1, -3, "text", "a\n\xc3\xa9");
-    char *text = nd_report_tree(tree);
+    char *text =
+        nd_report_document("{\"reals\": [0.050000000000000003, 0.33333333333333331, 0.000000000001, 7.0],"
+                           "\"no \\\"object\\\"\": {}, \"no array\": [], \"rest\": [true, null, -3],"
+                           "\"text\": \"a\\n\\u00e9\"}");
     assert_string_equal(text,
                         "{\n  \"reals\": [\n    0.05,\n    0.3333333333333333,\n    1e-12,\n    7.0\n  ],\n"
                         "  \"no \\\"object\\\"\": {},\n  \"no array\": [],\n"
                         "  \"rest\": [\n    true,\n    null,\n    -3\n  ],\n"
                         "  \"text\": \"a\\n\xc3\xa9\"\n}\n");
     free(text);
-    json_decref(tree);
+    assert_null(nd_report_document("{\"cut\": "));
+}
+
+static void rows_are_a_table(void **state)
+{
+    (void)state;
+    static const struct nd_report_column columns[] = {{"a", "NAME"}, {"b", "B"}, {"c", "C"}, {NULL, NULL}};
+    char *text = nd_report_rows(
+        "[{\"a\": \"x\", \"b\": 0.05, \"c\": true}, {\"a\": \"long er\", \"b\": 12, \"d\": 1}]", columns);
+    assert_string_equal(text, "NAME     B     C\nx        0.05  yes\nlong er  12    -\n");
+    free(text);
+    assert_null(nd_report_rows("no rows", columns));
 }
 
 int main(void)
@@ -217,7 +230,8 @@ int main(void)
         cmocka_unit_test(json_of_devices_has_repeats_and_noise),
         cmocka_unit_test(json_of_channels_follows_the_probes),
         cmocka_unit_test(json_of_diagnoses_has_every_member),
-        cmocka_unit_test(json_of_a_tree_is_as_short_as_it_can_be),
+        cmocka_unit_test(json_of_a_document_is_as_short_as_it_can_be),
+        cmocka_unit_test(rows_are_a_table),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -195,13 +195,20 @@ void nd_latency_conclude(const struct nd_latency_options *options, struct nd_lat
         out->verdict > ND_LATENCY_UNIMODAL || (out->join.state == ND_JOIN_KNOWN && out->join.p < join_level);
 }
 
-/* work has room for 4 n doubles, index for n. */
-static enum nd_status examine(const double *us, size_t n, const struct nd_latency_options *options,
-                              double *work, size_t *index, unsigned char *classes, struct nd_latency *out,
-                              struct nd_error *err)
+struct examined {
+    const double *us; /* [n] */
+    size_t n;
+    double *work;           /* [4 * n] */
+    size_t *index;          /* [n] */
+    unsigned char *classes; /* [n], or NULL */
+};
+
+static enum nd_status examine(const struct examined *e, const struct nd_latency_options *options,
+                              struct nd_latency *out, struct nd_error *err)
 {
-    size_t n_kept = 0;
-    enum nd_status status = gather(us, n, work, index, &n_kept, err);
+    size_t n = e->n, n_kept = 0;
+    double *work = e->work;
+    enum nd_status status = gather(e->us, n, work, e->index, &n_kept, err);
     if (status != ND_OK)
         return status;
     out->n_not_recorded = n - n_kept;
@@ -210,14 +217,14 @@ static enum nd_status examine(const double *us, size_t n, const struct nd_latenc
     if (out->n_timed == 0)
         return ND_OK;
     struct nd_timed timed = {.us = work + out->n_warm_up,
-                             .index = index + out->n_warm_up,
+                             .index = e->index + out->n_warm_up,
                              .n = out->n_timed,
                              .sorted = work + n,
                              .levels = work + 2 * n,
                              .scratch = work + 3 * n};
     status = summarise(&timed, options, out, err);
     if (status == ND_OK)
-        status = nd_latency_find_modes(&timed, options, classes, out, err);
+        status = nd_latency_find_modes(&timed, options, e->classes, out, err);
     return status;
 }
 
@@ -231,14 +238,13 @@ enum nd_status nd_latency_classify(const double *us, size_t n, const struct nd_l
     set_unknown(&found, n);
     if (classes != NULL)
         memset(classes, ND_RUN_APART, n);
-    double *work = nd_calloc(n, 4 * sizeof *work);
-    size_t *index = nd_calloc(n, sizeof *index);
-    if (work == NULL || index == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = examine(us, n, options, work, index, classes, &found, err);
-    free(work);
-    free(index);
+    struct examined examined = {.us = us, .n = n, .classes = classes};
+    examined.work = nd_calloc(n, 4 * sizeof *examined.work);
+    examined.index = nd_calloc(n, sizeof *examined.index);
+    status = examined.work != NULL && examined.index != NULL ? examine(&examined, options, &found, err)
+                                                             : nd_fail_memory(err);
+    free(examined.work);
+    free(examined.index);
     if (status != ND_OK)
         return status;
     nd_latency_conclude(options, &found);

@@ -33,29 +33,32 @@ static void tell(const struct nd_reducer *reducer)
     options->progress(options->progress_context, &progress);
 }
 
-enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_model *model,
-                              const struct nd_device *device, const struct nd_probe *const *probes,
-                              size_t n_probes, const char *edges, const char *path, struct nd_run *run,
+enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_session *session, struct nd_run *run,
                               struct nd_error *err)
 {
     const struct nd_reduce_options *given = reducer->options;
     struct nd_capture_options options;
     nd_capture_options_init(&options);
-    options.edges = edges;
+    options.edges = session->edges;
     options.replace = true;
     /* References compute on the CPU anyway. */
-    options.allow_fallback = given->allow_fallback || device != reducer->device;
+    options.allow_fallback = given->allow_fallback || session->device != reducer->device;
     options.agent = given->agent;
     options.is_cancelled = given->is_cancelled;
     options.cancel_context = given->cancel_context;
     if (given->time_limit_s > 0)
         options.time_limit_s = given->time_limit_s;
+    *run = (struct nd_run){0};
+    char *path = nd_path_join(session->folder, session->name);
+    if (path == NULL)
+        return nd_fail_memory(err);
     tell(reducer);
     reducer->out->n_sessions++;
-    *run = (struct nd_run){0};
-    enum nd_status status = nd_capture_run(model, device, probes, n_probes, path, &options, &run->outcome, err);
+    enum nd_status status = nd_capture_run(session->model, session->device, session->probes, session->n_probes,
+                                           path, &options, &run->outcome, err);
     if (status == ND_OK)
         status = nd_capture_open(path, &run->capture, err);
+    free(path);
     return status;
 }
 
@@ -96,8 +99,9 @@ static enum nd_status fill_input(struct nd_candidate *candidate, const struct nd
                                             .size_bytes = total};
     for (size_t s = 0; status == ND_OK && s < recorded->n_samples; s++) {
         bool is_found = false;
-        unsigned char *at = (unsigned char *)feed->data[i] + s * size;
-        status = nd_recorded_read(recorded, input->name, s, input->dtype, at, size, &is_found, err);
+        const struct nd_wanted wanted = {input->name, s, input->dtype,
+                                         (unsigned char *)feed->data[i] + s * size, size};
+        status = nd_recorded_read(recorded, &wanted, &is_found, err);
         candidate->is_all_recorded = candidate->is_all_recorded && is_found;
     }
     return status;
@@ -140,28 +144,25 @@ static enum nd_status make_probe(struct nd_candidate *candidate, const struct nd
     return status;
 }
 
-static bool has_wanted(const struct nd_reducer *reducer, const size_t *nodes, size_t n_nodes)
+static bool has_wanted(const struct nd_reducer *reducer, const struct nd_model_cut *cut)
 {
-    for (size_t i = 0; i < n_nodes; i++)
-        if (nodes[i] == reducer->wanted_node)
+    for (size_t i = 0; i < cut->n_nodes; i++)
+        if (cut->nodes[i] == reducer->wanted_node)
             return true;
     return reducer->wanted_node == SIZE_MAX;
 }
 
 enum nd_status nd_candidate_init(struct nd_candidate *candidate, const struct nd_reducer *reducer,
-                                 const size_t *nodes, size_t n_nodes, bool is_open, const char *folder,
-                                 struct nd_error *err)
+                                 const struct nd_model_cut *part, const char *folder, struct nd_error *err)
 {
-    const struct nd_model_cut cut = {.nodes = nodes,
-                                     .n_nodes = n_nodes,
-                                     .known = reducer->recorded.known,
-                                     .n_known = reducer->recorded.n_known,
-                                     .is_open = is_open,
-                                     .output = reducer->wanted_tensor};
+    struct nd_model_cut cut = *part;
+    cut.known = reducer->recorded.known;
+    cut.n_known = reducer->recorded.n_known;
+    cut.output = reducer->wanted_tensor;
     *candidate = (struct nd_candidate){.folder = nd_strdup(folder)};
     if (candidate->folder == NULL)
         return nd_fail_memory(err);
-    if (!has_wanted(reducer, nodes, n_nodes))
+    if (!has_wanted(reducer, &cut))
         return nd_fail(err, ND_E_MODEL_NO_EDGE, reducer->options->edge, "edge '%s' is not in it",
                        reducer->options->edge);
     enum nd_status status = nd_dir_make(folder, err);
@@ -188,6 +189,18 @@ void nd_candidate_deinit(struct nd_candidate *candidate)
     *candidate = (struct nd_candidate){0};
 }
 
+struct nd_session nd_candidate_session(const struct nd_candidate *candidate, const struct nd_device *device,
+                                       const char *edges, const char *name)
+{
+    return (struct nd_session){.model = candidate->model,
+                               .device = device,
+                               .probes = (const struct nd_probe *const *)&candidate->probe,
+                               .n_probes = 1,
+                               .edges = edges,
+                               .folder = candidate->folder,
+                               .name = name};
+}
+
 /* ---- judging ---- */
 
 /* What it gave, held against what was recorded, or against what the other device made of the same part. */
@@ -199,13 +212,12 @@ static enum nd_status worst_output(const struct nd_reducer *reducer, const struc
     bool is_first = true;
     *out = (struct nd_reduction_difference){.max_lsb = NAN};
     for (size_t e = 0; status == ND_OK && e < nd_capture_n_edges(capture); e++) {
-        bool is_known = false;
         struct nd_reduction_difference one;
         const char *tensor = nd_capture_edge(capture, e)->onnx_name;
         if (reducer->wanted_tensor != NULL && strcmp(tensor, reducer->wanted_tensor) != 0)
             continue;
-        status = nd_difference_of_edge(expected, capture, e, true, &one, &is_known, err);
-        if (status == ND_OK && is_known && (is_first || nd_difference_is_worse(&one, out))) {
+        status = nd_difference_of_edge(expected, capture, e, true, &one, err);
+        if (status == ND_OK && !isnan(one.fraction) && (is_first || nd_difference_is_worse(&one, out))) {
             *out = one;
             is_first = false;
         }
@@ -222,18 +234,14 @@ static enum nd_status judge_difference(struct nd_reducer *reducer, const struct 
         return worst_output(reducer, &reducer->recorded, capture, out, err);
     struct nd_run run = {0};
     struct nd_recorded expected = {.n_samples = reducer->recorded.n_samples};
-    const struct nd_probe *const probes[] = {candidate->probe};
-    char *path = nd_path_join(candidate->folder, "reference.h5");
-    enum nd_status status =
-        path != NULL ? nd_reducer_run(reducer, candidate->model, against, probes, 1, "outputs", path, &run, err)
-                     : nd_fail_memory(err);
+    const struct nd_session session = nd_candidate_session(candidate, against, "outputs", "reference.h5");
+    enum nd_status status = nd_reducer_run(reducer, &session, &run, err);
     if (status == ND_OK && !run.outcome.has_failed)
         status = nd_recorded_add(&expected, &run.capture, true, err);
     if (status == ND_OK)
         status = worst_output(reducer, &expected, capture, out, err);
     nd_recorded_deinit(&expected);
     nd_run_deinit(&run);
-    free(path);
     return status;
 }
 
@@ -269,13 +277,10 @@ enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_cand
     *trial = ND_TRIAL_STOP;
     if (reducer->out->n_sessions + n_needed > reducer->options->session_limit)
         return ND_OK;
-    const struct nd_probe *const probes[] = {candidate->probe};
     struct nd_run run = {0};
-    char *path = nd_path_join(candidate->folder, "device.h5");
-    const char *edges = reducer->options->has_difference ? "outputs" : "none";
-    enum nd_status status = path != NULL ? nd_reducer_run(reducer, candidate->model, reducer->device, probes, 1,
-                                                          edges, path, &run, err)
-                                         : nd_fail_memory(err);
+    const struct nd_session session = nd_candidate_session(
+        candidate, reducer->device, reducer->options->has_difference ? "outputs" : "none", "device.h5");
+    enum nd_status status = nd_reducer_run(reducer, &session, &run, err);
     if (status == ND_OK) {
         status = judge(reducer, candidate, &run, trial, difference, err);
     } else if (status == ND_ERR_NOT_FOUND || status == ND_ERR_UNSUPPORTED || status == ND_ERR_USAGE) {
@@ -286,7 +291,6 @@ enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_cand
         status = ND_OK;
     }
     nd_run_deinit(&run);
-    free(path);
     return status;
 }
 
@@ -302,16 +306,19 @@ enum nd_status nd_reducer_try(void *context, const size_t *parts, size_t n, enum
     struct nd_candidate candidate = {0};
     struct nd_reduction_difference difference;
     struct nd_error problem = {0};
-    size_t *nodes = NULL, n_nodes = 0;
+    size_t *nodes = NULL;
+    struct nd_model_cut part = {0};
     if (nd_trials_find(&reducer->trials, parts, n, out))
         return ND_OK;
     char *folder = nd_path_join(reducer->folder, "part");
-    enum nd_status status = folder != NULL ? nd_pieces_nodes(&reducer->pieces, parts, n, &nodes, &n_nodes, err)
-                                           : nd_fail_memory(err);
+    enum nd_status status = folder != NULL
+                                ? nd_pieces_nodes(&reducer->pieces, parts, n, &nodes, &part.n_nodes, err)
+                                : nd_fail_memory(err);
     if (status != ND_OK)
         goto out;
     reducer->n_tried++;
-    status = nd_candidate_init(&candidate, reducer, nodes, n_nodes, false, folder, &problem);
+    part.nodes = nodes;
+    status = nd_candidate_init(&candidate, reducer, &part, folder, &problem);
     *out = ND_TRIAL_NOT;
     if (status == ND_OK) {
         status = nd_candidate_try(reducer, &candidate, RESERVED_SESSIONS, out, &difference, err);

@@ -86,12 +86,12 @@ static void locate(const struct nd_capture *capture, size_t *probe, size_t *samp
 
 enum nd_status nd_difference_of_edge(const struct nd_recorded *recorded, const struct nd_capture *test,
                                      size_t edge, bool is_of_part, struct nd_reduction_difference *out,
-                                     bool *is_known, struct nd_error *err)
+                                     struct nd_error *err)
 {
     const struct nd_edge *known = nd_capture_edge(test, edge);
     size_t n = 0, n_bytes = 0;
-    *is_known = false;
-    *out = (struct nd_reduction_difference){.max_lsb = NAN};
+    bool is_known = true;
+    *out = (struct nd_reduction_difference){.max_lsb = NAN, .fraction = NAN};
     enum nd_status status = nd_shape_n_elems(&known->shape, &n, err);
     if (status == ND_OK)
         status = nd_shape_size_bytes(&known->shape, known->dtype, &n_bytes, err);
@@ -100,21 +100,24 @@ enum nd_status nd_difference_of_edge(const struct nd_recorded *recorded, const s
     void *ref = nd_tensor_alloc(n_bytes), *got = nd_tensor_alloc(n_bytes);
     if (ref == NULL || got == NULL)
         status = nd_fail_memory(err);
-    for (size_t s = 0; status == ND_OK && s < recorded->n_samples; s++) {
+    for (size_t s = 0; status == ND_OK && is_known && s < recorded->n_samples; s++) {
         size_t probe = 0, sample = s;
         struct nd_reduction_difference one = {.max_lsb = NAN};
         if (!is_of_part)
             locate(test, &probe, &sample);
         if (probe >= nd_capture_n_probes(test) || sample >= nd_capture_probe(test, probe)->n_samples)
             break;
-        status = nd_recorded_read(recorded, known->onnx_name, s, known->dtype, ref, n_bytes, is_known, err);
-        if (status != ND_OK || !*is_known)
+        const struct nd_wanted wanted = {known->onnx_name, s, known->dtype, ref, n_bytes};
+        status = nd_recorded_read(recorded, &wanted, &is_known, err);
+        if (status != ND_OK || !is_known)
             break;
         status = nd_capture_read_verified(test, probe, edge, sample, 1, got, err);
         nd_difference_of(known->dtype, known->quant.n > 0, ref, got, n, &one);
         if (status == ND_OK && (s == 0 || nd_difference_is_worse(&one, out)))
             *out = one;
     }
+    if (!is_known)
+        out->fraction = NAN;
     snprintf(out->edge, sizeof out->edge, "%.255s", known->name);
     free(ref);
     free(got);

@@ -15,11 +15,11 @@ void nd_difference_of(enum nd_dtype dtype, bool is_codes, const void *ref, const
 bool nd_difference_exceeds(const struct nd_reduction_difference *difference,
                            const struct nd_reduce_options *options);
 
-/* The worst over the samples of one edge of a capture, held against what was recorded. *is_known false: nothing
- * was recorded for it. is_of_part: the capture holds all samples as one probe. */
+/* The worst over the samples of one edge of a capture, held against what was recorded. Its fraction is NaN
+ * where nothing was recorded. is_of_part: the capture holds all samples as one probe. */
 enum nd_status nd_difference_of_edge(const struct nd_recorded *recorded, const struct nd_capture *test,
                                      size_t edge, bool is_of_part, struct nd_reduction_difference *out,
-                                     bool *is_known, struct nd_error *err);
+                                     struct nd_error *err);
 
 /* Whether a is worse than b: more steps, then more elements. */
 bool nd_difference_is_worse(const struct nd_reduction_difference *a, const struct nd_reduction_difference *b);

@@ -68,13 +68,13 @@ static enum nd_status expect(struct nd_reducer *reducer, const struct nd_candida
     const struct nd_device *device = reducer->reference != NULL ? reducer->reference : &reducer->cpu;
     struct nd_run run = {0};
     struct nd_error problem = {0};
-    const struct nd_probe *const probes[] = {candidate->probe};
+    const struct nd_session session = nd_candidate_session(candidate, device, "outputs", "reference.h5");
     char *path = nd_path_join(candidate->folder, "reference.h5");
     if (path == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
     if (!nd_path_exists(path) && reducer->out->n_sessions < reducer->options->session_limit)
-        status = nd_reducer_run(reducer, candidate->model, device, probes, 1, "outputs", path, &run, &problem);
+        status = nd_reducer_run(reducer, &session, &run, &problem);
     if (status != ND_OK && problem.id != ND_E_CANCELLED)
         status = ND_OK;
     else if (status != ND_OK && err != NULL)
@@ -134,7 +134,8 @@ enum nd_status nd_reducer_finish(struct nd_reducer *reducer, struct nd_error *er
                                                              &nodes, &n_nodes, err)
                                            : nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_candidate_init(&candidate, reducer, nodes, n_nodes, false, folder, err);
+        status = nd_candidate_init(&candidate, reducer,
+                                   &(struct nd_model_cut){.nodes = nodes, .n_nodes = n_nodes}, folder, err);
     if (status == ND_OK)
         status = list_operators(reducer->out, candidate.model, err);
     if (status == ND_OK)

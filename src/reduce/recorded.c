@@ -53,27 +53,29 @@ static bool locate(const struct nd_recorded *recorded, size_t *probe, size_t *sa
     return false;
 }
 
-static bool read_probe(const struct nd_recorded *recorded, const char *tensor, size_t sample, void *out,
-                       size_t size_bytes)
+static bool read_probe(const struct nd_recorded *recorded, const struct nd_wanted *wanted)
 {
-    size_t p;
+    size_t p, sample = wanted->sample, size_bytes = wanted->size_bytes;
     if (!locate(recorded, &p, &sample))
         return false;
     const struct nd_probe *probe = recorded->probes[p];
     for (size_t i = 0; i < probe->n_inputs; i++) {
         const struct nd_probe_input *input = &probe->inputs[i];
-        if (strcmp(input->name, tensor) != 0 || input->sample_bytes != size_bytes)
+        if (strcmp(input->name, wanted->tensor) != 0 || input->sample_bytes != size_bytes)
             continue;
         if (size_bytes > 0)
-            memcpy(out, (const unsigned char *)input->data + sample * size_bytes, size_bytes);
+            memcpy(wanted->out, (const unsigned char *)input->data + sample * size_bytes, size_bytes);
         return true;
     }
     return false;
 }
 
+/* Of the probe's own samples. */
 static enum nd_status read_narrowed(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample,
-                                    float *out, size_t n, struct nd_error *err)
+                                    const struct nd_wanted *wanted, struct nd_error *err)
 {
+    float *out = wanted->out;
+    size_t n = wanted->size_bytes / sizeof *out;
     double *wide = nd_calloc(n, sizeof *wide);
     if (wide == NULL)
         return nd_fail_memory(err);
@@ -84,38 +86,36 @@ static enum nd_status read_narrowed(const struct nd_capture *capture, size_t pro
     return status;
 }
 
-static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c, const char *tensor,
-                                   size_t sample, enum nd_dtype dtype, void *out, size_t size_bytes,
+static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c, const struct nd_wanted *wanted,
                                    bool *is_found, struct nd_error *err)
 {
     const struct nd_capture *capture = recorded->captures[c];
-    size_t probe = 0, edge = nd_recorded_find(capture, tensor), has_bytes = 0;
+    size_t probe = 0, sample = wanted->sample, edge = nd_recorded_find(capture, wanted->tensor), has_bytes = 0;
     if (edge == SIZE_MAX || (!recorded->is_of_part[c] && !locate(recorded, &probe, &sample)))
         return ND_OK;
     const struct nd_edge *known = nd_capture_edge(capture, edge);
     if (probe >= nd_capture_n_probes(capture) || sample >= nd_capture_probe(capture, probe)->n_samples ||
         !nd_capture_has_outputs(capture, probe, edge))
         return ND_OK;
-    bool is_narrowed = known->dtype == ND_DTYPE_F64 && dtype == ND_DTYPE_F32;
+    bool is_narrowed = known->dtype == ND_DTYPE_F64 && wanted->dtype == ND_DTYPE_F32;
     enum nd_status status = nd_shape_size_bytes(&known->shape, known->dtype, &has_bytes, err);
-    if (status != ND_OK || has_bytes != (is_narrowed ? 2 * size_bytes : size_bytes) ||
-        (known->dtype != dtype && !is_narrowed))
+    if (status != ND_OK || has_bytes != (is_narrowed ? 2 * wanted->size_bytes : wanted->size_bytes) ||
+        (known->dtype != wanted->dtype && !is_narrowed))
         return status;
-    status = is_narrowed ? read_narrowed(capture, probe, edge, sample, out, size_bytes / sizeof(float), err)
-                         : nd_capture_read_verified(capture, probe, edge, sample, 1, out, err);
+    status = is_narrowed ? read_narrowed(capture, probe, edge, sample, wanted, err)
+                         : nd_capture_read_verified(capture, probe, edge, sample, 1, wanted->out, err);
     *is_found = status == ND_OK;
     return status;
 }
 
-enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const char *tensor, size_t sample,
-                                enum nd_dtype dtype, void *out, size_t size_bytes, bool *is_found,
-                                struct nd_error *err)
+enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted *wanted,
+                                bool *is_found, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    *is_found = read_probe(recorded, tensor, sample, out, size_bytes);
+    *is_found = read_probe(recorded, wanted);
     for (size_t c = 0; status == ND_OK && !*is_found && c < recorded->n_captures; c++)
-        status = read_capture(recorded, c, tensor, sample, dtype, out, size_bytes, is_found, err);
+        status = read_capture(recorded, c, wanted, is_found, err);
     if (status == ND_OK && !*is_found)
-        memset(out, 0, size_bytes);
+        memset(wanted->out, 0, wanted->size_bytes);
     return status;
 }

@@ -26,11 +26,18 @@ enum nd_status nd_recorded_add(struct nd_recorded *recorded, struct nd_capture *
                                struct nd_error *err);
 void nd_recorded_deinit(struct nd_recorded *recorded);
 
-/* One sample of the tensor, by its name in the ONNX graph, as dtype: float64 becomes float32 where that is
- * asked for, nothing else is converted. *is_found false: nobody recorded it, and out is all zeros. */
-enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const char *tensor, size_t sample,
-                                enum nd_dtype dtype, void *out, size_t size_bytes, bool *is_found,
-                                struct nd_error *err);
+/* One sample of a tensor. */
+struct nd_wanted {
+    const char *tensor; /* its name in the ONNX graph */
+    size_t sample;
+    enum nd_dtype dtype; /* float64 becomes float32 where that is asked for, nothing else is converted */
+    void *out;
+    size_t size_bytes;
+};
+
+/* *is_found false: nobody recorded it, and wanted->out is all zeros. */
+enum nd_status nd_recorded_read(const struct nd_recorded *recorded, const struct nd_wanted *wanted,
+                                bool *is_found, struct nd_error *err);
 
 /* The index of the edge that records the tensor, or SIZE_MAX. */
 size_t nd_recorded_find(const struct nd_capture *capture, const char *tensor);

@@ -2,6 +2,7 @@
 #ifndef ND_REDUCE_REDUCER_H
 #define ND_REDUCE_REDUCER_H
 
+#include "model/parts.h"
 #include "npudiff/reduce.h"
 #include "reduce/ddmin.h"
 #include "reduce/pieces.h"
@@ -38,10 +39,17 @@ struct nd_run {
 };
 void nd_run_deinit(struct nd_run *run);
 
-/* Runs a model in an agent and opens the capture at path, which is replaced. Counts as a session. */
-enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_model *model,
-                              const struct nd_device *device, const struct nd_probe *const *probes,
-                              size_t n_probes, const char *edges, const char *path, struct nd_run *run,
+/* What is run, and where its capture goes: folder/name, which is replaced. */
+struct nd_session {
+    const struct nd_model *model;
+    const struct nd_device *device;
+    const struct nd_probe *const *probes;
+    size_t n_probes;
+    const char *edges, *folder, *name;
+};
+
+/* Runs a model in an agent and opens the capture. Counts as a session. */
+enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_session *session, struct nd_run *run,
                               struct nd_error *err);
 
 /* A part written as a model of its own, with its inputs as a probe. */
@@ -52,12 +60,16 @@ struct nd_candidate {
     bool is_all_recorded; /* no input had to be zeros for want of a record */
 };
 
-/* Cuts the nodes out into `folder`, which is made. ND_ERR_UNSUPPORTED or ND_ERR_NOT_FOUND where they cannot be
- * a model of their own. Call nd_candidate_deinit in any case; it leaves the folder. */
+/* Cuts the nodes of `part` out (nodes, n_nodes and is_open count) into `folder`, which is made.
+ * ND_ERR_UNSUPPORTED or ND_ERR_NOT_FOUND where they cannot be a model of their own. Call nd_candidate_deinit in
+ * any case; it leaves the folder. */
 enum nd_status nd_candidate_init(struct nd_candidate *candidate, const struct nd_reducer *reducer,
-                                 const size_t *nodes, size_t n_nodes, bool is_open, const char *folder,
-                                 struct nd_error *err);
+                                 const struct nd_model_cut *part, const char *folder, struct nd_error *err);
 void nd_candidate_deinit(struct nd_candidate *candidate);
+
+/* A run of the candidate, into its folder. It is borrowed. */
+struct nd_session nd_candidate_session(const struct nd_candidate *candidate, const struct nd_device *device,
+                                       const char *edges, const char *name);
 
 /* Runs the candidate on the device under test, and judges it: does it do the same? Keeps the captures in its
  * folder where keep is set. *trial is ND_TRIAL_STOP when there is no session left, but for `reserve` ones. */

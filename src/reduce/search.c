@@ -121,16 +121,13 @@ static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *no
     struct nd_run run = {0};
     struct nd_error problem = {0};
     char *folder = nd_path_join(reducer->folder, "inside");
-    char *path = folder != NULL ? nd_path_join(folder, "inside.h5") : NULL;
-    if (path == NULL) {
-        free(folder);
+    if (folder == NULL)
         return nd_fail_memory(err);
-    }
-    enum nd_status status = nd_candidate_init(&candidate, reducer, nodes, n_nodes, true, folder, &problem);
-    const struct nd_probe *const probes[] = {candidate.probe};
+    const struct nd_model_cut part = {.nodes = nodes, .n_nodes = n_nodes, .is_open = true};
+    enum nd_status status = nd_candidate_init(&candidate, reducer, &part, folder, &problem);
+    const struct nd_session session = nd_candidate_session(&candidate, &reducer->cpu, "none", "inside.h5");
     if (status == ND_OK)
-        status =
-            nd_reducer_run(reducer, candidate.model, &reducer->cpu, probes, 1, "none", path, &run, &problem);
+        status = nd_reducer_run(reducer, &session, &run, &problem);
     if (status == ND_OK && !run.outcome.has_failed)
         status = nd_recorded_add(&reducer->recorded, &run.capture, true, err);
     else if (status != ND_OK && problem.id != ND_E_CANCELLED)
@@ -140,7 +137,6 @@ static enum nd_status record_inside(struct nd_reducer *reducer, const size_t *no
     nd_run_deinit(&run);
     nd_candidate_deinit(&candidate);
     nd_dir_remove(folder);
-    free(path);
     free(folder);
     return status;
 }

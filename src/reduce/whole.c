@@ -14,13 +14,14 @@
 static enum nd_status run_whole(struct nd_reducer *reducer, const struct nd_device *device, const char *edges,
                                 struct nd_run *run, struct nd_error *err)
 {
-    char *path = nd_path_join(reducer->folder, "whole.h5");
-    if (path == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_reducer_run(reducer, reducer->model, device, reducer->recorded.probes,
-                                           reducer->recorded.n_probes, edges, path, run, err);
-    free(path);
-    return status;
+    const struct nd_session session = {.model = reducer->model,
+                                       .device = device,
+                                       .probes = reducer->recorded.probes,
+                                       .n_probes = reducer->recorded.n_probes,
+                                       .edges = edges,
+                                       .folder = reducer->folder,
+                                       .name = "whole.h5"};
+    return nd_reducer_run(reducer, &session, run, err);
 }
 
 /* ---- recording ---- */
@@ -92,11 +93,10 @@ static enum nd_status examine_edges(struct nd_reducer *reducer, const struct nd_
     bool has_first = false, has_worst = false;
     *worst = *inner = (struct nd_reduction_difference){.max_lsb = NAN};
     for (size_t e = 0; status == ND_OK && e < nd_capture_n_edges(capture); e++) {
-        bool is_known = false;
         struct nd_reduction_difference one;
         const struct nd_edge *edge = nd_capture_edge(capture, e);
-        status = nd_difference_of_edge(&reducer->recorded, capture, e, false, &one, &is_known, err);
-        if (status != ND_OK || !is_known)
+        status = nd_difference_of_edge(&reducer->recorded, capture, e, false, &one, err);
+        if (status != ND_OK || isnan(one.fraction))
             continue;
         if (is_looked_at(reducer, edge) && (!has_worst || nd_difference_is_worse(&one, worst))) {
             *worst = one;

@@ -41,7 +41,7 @@ enum nd_status nd_capture_open(const char *path, struct nd_capture **out, struct
     if (capture->path == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_index_open(path, &capture->index, err);
+        status = nd_index_open(path, &nd_capture_schema, &capture->index, err);
     if (status == ND_OK)
         status = nd_capture_load_attrs(capture, err);
     if (status == ND_OK)
@@ -78,28 +78,11 @@ static void close_tables(struct nd_capture *capture)
         if (capture->providers != NULL)
             free(capture->providers[i]);
     }
-    for (size_t i = 0; i < capture->n_nodes; i++) {
-        free(capture->nodes[i].name);
-        free(capture->nodes[i].op_type);
-        free(capture->nodes[i].domain);
-        free(capture->nodes[i].provider);
-    }
+    nd_stored_table_deinit(&nd_node_table, capture->nodes, capture->n_nodes);
+    nd_stored_table_deinit(&nd_finding_table, capture->findings, capture->n_findings);
     for (size_t i = 0; i < capture->n_logs; i++) {
         free(capture->logs[i].name);
         free(capture->logs[i].text);
-    }
-}
-
-static void close_findings(struct nd_capture *capture)
-{
-    for (size_t i = 0; i < capture->n_findings; i++) {
-        free(capture->findings[i].kind);
-        free(capture->findings[i].severity);
-        free(capture->findings[i].log);
-        free(capture->findings[i].op);
-        free(capture->findings[i].node);
-        free(capture->findings[i].symbol);
-        free(capture->findings[i].text);
     }
 }
 
@@ -111,7 +94,6 @@ void nd_capture_close(struct nd_capture **capture_at)
     for (size_t i = 0; i < capture->n_probes; i++)
         nd_probe_data_deinit(&capture->probes[i], capture->n_edges);
     close_tables(capture);
-    close_findings(capture);
     free(capture->attrs);
     free(capture->edges);
     free(capture->providers);

@@ -4,6 +4,7 @@
 #define ND_CAPTURE_CAPTURE_INTERNAL_H
 
 #include "base/error.h"
+#include "capture/schema.h"
 #include "hdf5/index.h"
 #include "npudiff/capture.h"
 

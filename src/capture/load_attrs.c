@@ -1,16 +1,11 @@
 /* Attributes and logs: what a capture says about where it comes from. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
 #include "capture/capture_internal.h"
 #include "capture/link_names.h"
-
-static const struct {
-    const char *group;
-    const char *path;
-} groups[] = {{"", "/"},         {"device", "/device"},   {"runtime", "/runtime"}, {"model", "/model"},
-              {"host", "/host"}, {"failure", "/failure"}, {"truth", "/truth"},     {"import", "/import"}};
 
 static enum nd_status set_attr(struct nd_attr *attr, const char *group, const char *path,
                                const struct nd_index_attr *found, struct nd_error *err)
@@ -70,14 +65,16 @@ enum nd_status nd_capture_load_attrs(struct nd_capture *capture, struct nd_error
 {
     enum nd_status status = ND_OK;
     size_t capacity = 0;
-    for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++) {
-        const struct nd_index_object *object = nd_index_find(capture->index, groups[g].path);
+    for (size_t g = 0; g < ND_CAPTURE_N_GROUPS; g++) {
+        char path[16];
+        snprintf(path, sizeof path, "/%s", nd_capture_groups[g]);
+        const struct nd_index_object *object = nd_index_find(capture->index, path);
         for (size_t i = 0; object != NULL && i < object->n_attrs && status == ND_OK; i++) {
             if (!nd_grow((void **)&capture->attrs, &capacity, capture->n_attrs + 1, sizeof *capture->attrs))
                 return nd_fail_memory(err);
             struct nd_attr *attr = &capture->attrs[capture->n_attrs++];
             *attr = (struct nd_attr){0};
-            status = set_attr(attr, groups[g].group, groups[g].path, &object->attrs[i], err);
+            status = set_attr(attr, nd_capture_groups[g], path, &object->attrs[i], err);
         }
     }
     if (status == ND_OK && nd_index_find(capture->index, "/truth") != NULL)

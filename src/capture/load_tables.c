@@ -7,7 +7,8 @@
 #include "capture/capture_internal.h"
 #include "capture/link_names.h"
 
-enum { MAX_EDGES = 1000000 };
+/* Of edges, nodes and findings, whose rows are larger in memory than in the file. Chosen. */
+enum { MAX_ROWS = 1000000 };
 
 static bool is_shape(const struct nd_shape *found, const struct nd_shape *wanted)
 {
@@ -49,99 +50,92 @@ enum nd_status nd_capture_load(const struct nd_capture *capture, const char *pat
     return ND_OK;
 }
 
-/* A text column of n rows into the char pointers at `offset` of structs of row_bytes. */
-static enum nd_status load_texts(const struct nd_capture *capture, const char *path, size_t n, void *rows,
-                                 size_t row_bytes, size_t offset, struct nd_error *err)
+/* A column that is being read, and the rows that it is in. */
+struct cells {
+    const struct nd_stored_table *table;
+    const struct nd_column *column;
+    void *rows;
+    size_t n;
+    char *path;
+};
+
+static void *cell(const struct cells *cells, size_t i)
 {
-    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)n}};
-    void *cells = NULL;
-    enum nd_status status = nd_capture_load(capture, path, ND_DTYPE_NONE, &shape, &cells, NULL, err);
+    return (char *)cells->rows + i * cells->table->row_bytes + cells->column->offset;
+}
+
+static enum nd_status load_texts(const struct nd_capture *capture, const struct cells *cells,
+                                 struct nd_error *err)
+{
+    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)cells->n}};
+    void *texts = NULL;
+    enum nd_status status = nd_capture_load(capture, cells->path, ND_DTYPE_NONE, &shape, &texts, NULL, err);
     if (status != ND_OK)
         return status;
-    size_t width = nd_index_find(capture->index, path)->elem_bytes;
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
-        char *text = strndup((const char *)cells + i * width, width);
+    size_t width = nd_index_find(capture->index, cells->path)->elem_bytes;
+    for (size_t i = 0; i < cells->n && status == ND_OK; i++) {
+        char *text = strndup((const char *)texts + i * width, width);
         if (text == NULL)
             status = nd_fail_memory(err);
         else
-            memcpy((char *)rows + i * row_bytes + offset, &text, sizeof text);
+            memcpy(cell(cells, i), &text, sizeof text);
     }
-    free(cells);
+    free(texts);
     return status;
 }
 
-static enum nd_status load_numbers(const struct nd_capture *capture, const char *path, enum nd_dtype dtype,
-                                   int64_t n, void **out, size_t *n_rows, struct nd_error *err)
+static enum nd_status load_numbers(const struct nd_capture *capture, const struct cells *cells,
+                                   struct nd_error *err)
 {
-    struct nd_shape shape = {.rank = 1, .dims = {n}};
-    return nd_capture_load(capture, path, dtype, &shape, out, n_rows, err);
+    const struct nd_column *column = cells->column;
+    struct nd_shape shape = {.rank = column->width > 0 ? 2 : 1,
+                             .dims = {(int64_t)cells->n, (int64_t)column->width}};
+    size_t cell_bytes = nd_dtype_size_bytes(column->dtype) * (column->width > 0 ? column->width : 1);
+    void *numbers = NULL;
+    if (column->is_optional && nd_index_find(capture->index, cells->path) == NULL)
+        return ND_OK;
+    enum nd_status status = nd_capture_load(capture, cells->path, column->dtype, &shape, &numbers, NULL, err);
+    for (size_t i = 0; i < cells->n && status == ND_OK; i++)
+        memcpy(cell(cells, i), (const char *)numbers + i * cell_bytes, cell_bytes);
+    free(numbers);
+    return status;
 }
 
-/* Rows of the table whose first column is at `path`. */
-static enum nd_status count_rows(const struct nd_capture *capture, const char *path, size_t *out,
-                                 struct nd_error *err)
+/* The columns of a table into n rows that are zeroed. Texts belong to the caller (nd_stored_table_deinit), also
+ * after a failure. */
+static enum nd_status load_table(const struct nd_capture *capture, const struct nd_stored_table *table,
+                                 void *rows, size_t n, struct nd_error *err)
 {
+    enum nd_status status = ND_OK;
+    for (size_t c = 0; c < table->n_columns && status == ND_OK; c++) {
+        const struct nd_column *column = &table->columns[c];
+        struct cells cells = {table, column, rows, n, nd_name_path(table->path, column->name)};
+        if (cells.path == NULL)
+            return nd_fail_memory(err);
+        status = column->dtype == ND_DTYPE_NONE ? load_texts(capture, &cells, err)
+                                                : load_numbers(capture, &cells, err);
+        free(cells.path);
+    }
+    return status;
+}
+
+/* Rows of a table: those of its first column. */
+static enum nd_status count_rows(const struct nd_capture *capture, const struct nd_stored_table *table,
+                                 size_t max_rows, size_t *out, struct nd_error *err)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", table->path, table->columns[0].name);
     const struct nd_index_object *object = nd_index_find(capture->index, path);
     if (object == NULL || object->is_group || object->shape.rank != 1)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is missing or not a column of a table", path);
-    if (object->shape.dims[0] > MAX_EDGES)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' has %lld rows; at most %d are accepted", path,
-                       (long long)object->shape.dims[0], MAX_EDGES);
+    if ((size_t)object->shape.dims[0] > max_rows)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' has %lld rows; at most %zu are accepted", path,
+                       (long long)object->shape.dims[0], max_rows);
     *out = (size_t)object->shape.dims[0];
     return ND_OK;
 }
 
-struct edge_numbers {
-    int64_t *rank, *quant_n, *quant_axis, *zero_point, *dims;
-    uint8_t *is_input, *is_output;
-    float *scale;
-    size_t n_scales;
-};
-
-static void edge_numbers_deinit(struct edge_numbers *numbers)
-{
-    free(numbers->rank);
-    free(numbers->quant_n);
-    free(numbers->quant_axis);
-    free(numbers->zero_point);
-    free(numbers->dims);
-    free(numbers->is_input);
-    free(numbers->is_output);
-    free(numbers->scale);
-}
-
-static enum nd_status edge_numbers_load(const struct nd_capture *capture, struct edge_numbers *numbers,
-                                        struct nd_error *err)
-{
-    int64_t n = (int64_t)capture->n_edges;
-    struct nd_shape dims = {.rank = 2, .dims = {n, ND_MAX_RANK}};
-    void *data[8] = {0};
-    enum nd_status status = load_numbers(capture, "/edges/rank", ND_DTYPE_I64, n, &data[0], NULL, err);
-    if (status == ND_OK)
-        status = load_numbers(capture, "/edges/quant_n", ND_DTYPE_I64, n, &data[1], NULL, err);
-    if (status == ND_OK)
-        status = load_numbers(capture, "/edges/quant_axis", ND_DTYPE_I64, n, &data[2], NULL, err);
-    if (status == ND_OK)
-        status = load_numbers(capture, "/edges/scale", ND_DTYPE_F32, -1, &data[3], &numbers->n_scales, err);
-    if (status == ND_OK)
-        status = load_numbers(capture, "/edges/zero_point", ND_DTYPE_I64, (int64_t)numbers->n_scales, &data[4],
-                              NULL, err);
-    if (status == ND_OK)
-        status = nd_capture_load(capture, "/edges/dims", ND_DTYPE_I64, &dims, &data[5], NULL, err);
-    if (status == ND_OK)
-        status = load_numbers(capture, "/edges/is_model_input", ND_DTYPE_U8, n, &data[6], NULL, err);
-    if (status == ND_OK)
-        status = load_numbers(capture, "/edges/is_model_output", ND_DTYPE_U8, n, &data[7], NULL, err);
-    numbers->rank = data[0];
-    numbers->quant_n = data[1];
-    numbers->quant_axis = data[2];
-    numbers->scale = data[3];
-    numbers->zero_point = data[4];
-    numbers->dims = data[5];
-    numbers->is_input = data[6];
-    numbers->is_output = data[7];
-    return status;
-}
+/* ---- edges ---- */
 
 static enum nd_status set_shape(struct nd_edge *edge, int64_t rank, const int64_t *dims, struct nd_error *err)
 {
@@ -160,12 +154,18 @@ static enum nd_status set_shape(struct nd_edge *edge, int64_t rank, const int64_
     return status;
 }
 
-/* Takes the next n entries of the flat columns, from *used on. */
-static enum nd_status set_quant(struct nd_edge *edge, const struct edge_numbers *numbers, size_t i,
-                                size_t *used, struct nd_error *err)
+/* The scales of all edges, and how many of them are taken. */
+struct scales {
+    struct nd_scale_row *rows;
+    size_t n, used;
+};
+
+/* Takes the next scales. */
+static enum nd_status set_quant(struct nd_edge *edge, const struct nd_edge_row *row, struct scales *scales,
+                                struct nd_error *err)
 {
-    int64_t n = numbers->quant_n[i], axis = numbers->quant_axis[i];
-    if (n < 0 || (uint64_t)n > numbers->n_scales - *used)
+    int64_t n = row->quant_n, axis = row->quant_axis;
+    if (n < 0 || (uint64_t)n > scales->n - scales->used)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has %lld scales, more than are stored",
                        edge->name, (long long)n);
     bool is_known = edge->shape.rank >= 0;
@@ -182,38 +182,34 @@ static enum nd_status set_quant(struct nd_edge *edge, const struct edge_numbers 
     edge->quant.zero_point = nd_calloc(edge->quant.n, sizeof *edge->quant.zero_point);
     if (edge->quant.scale == NULL || edge->quant.zero_point == NULL)
         return nd_fail_memory(err);
-    for (size_t q = 0; q < edge->quant.n; q++, (*used)++) {
-        edge->quant.scale[q] = numbers->scale[*used];
-        edge->quant.zero_point[q] = numbers->zero_point[*used];
+    for (size_t q = 0; q < edge->quant.n; q++, scales->used++) {
+        edge->quant.scale[q] = scales->rows[scales->used].scale;
+        edge->quant.zero_point[q] = scales->rows[scales->used].zero_point;
     }
     return ND_OK;
 }
 
-static enum nd_status set_edges(struct nd_capture *capture, const struct edge_numbers *numbers,
-                                char *const *dtypes, struct nd_error *err)
+/* Takes the row's texts, but for its type. */
+static enum nd_status set_edge(struct nd_edge *edge, char **provider, struct nd_edge_row *row,
+                               struct scales *scales, struct nd_error *err)
 {
-    size_t used = 0;
-    for (size_t i = 0; i < capture->n_edges; i++) {
-        struct nd_edge *edge = &capture->edges[i];
-        edge->dtype = nd_dtype_from_name(dtypes[i]);
-        if (edge->dtype == ND_DTYPE_NONE && strcmp(dtypes[i], "none") != 0)
-            return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' is of the unknown type '%s'",
-                           edge->name, dtypes[i]);
-        if (numbers->is_input[i] > 1 || numbers->is_output[i] > 1)
-            return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has a flag that is neither 0 nor 1",
-                           edge->name);
-        edge->is_model_input = numbers->is_input[i] == 1;
-        edge->is_model_output = numbers->is_output[i] == 1;
-        enum nd_status status = set_shape(edge, numbers->rank[i], numbers->dims + i * ND_MAX_RANK, err);
-        if (status == ND_OK)
-            status = set_quant(edge, numbers, i, &used, err);
-        if (status != ND_OK)
-            return status;
-    }
-    if (used != numbers->n_scales)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/scale",
-                       "'/edges/scale' has %zu entries; the edges need %zu", numbers->n_scales, used);
-    return ND_OK;
+    edge->name = row->name;
+    edge->onnx_name = row->onnx_name;
+    edge->op_types = row->op_types;
+    edge->node = row->node;
+    *provider = row->provider;
+    row->name = row->onnx_name = row->op_types = row->node = row->provider = NULL;
+    edge->dtype = nd_dtype_from_name(row->dtype);
+    if (edge->dtype == ND_DTYPE_NONE && strcmp(row->dtype, "none") != 0)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' is of the unknown type '%s'",
+                       edge->name, row->dtype);
+    if (row->is_model_input > 1 || row->is_model_output > 1)
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has a flag that is neither 0 nor 1",
+                       edge->name);
+    edge->is_model_input = row->is_model_input == 1;
+    edge->is_model_output = row->is_model_output == 1;
+    enum nd_status status = set_shape(edge, row->rank, row->dims, err);
+    return status == ND_OK ? set_quant(edge, row, scales, err) : status;
 }
 
 static int compare_keys(const void *a, const void *b)
@@ -236,94 +232,72 @@ static enum nd_status sort_keys(struct nd_capture *capture, struct nd_error *err
     return ND_OK;
 }
 
-static void free_texts(char **texts, size_t n)
+static enum nd_status load_scales(const struct nd_capture *capture, struct scales *scales, struct nd_error *err)
 {
-    for (size_t i = 0; texts != NULL && i < n; i++)
-        free(texts[i]);
-    free(texts);
+    enum nd_status status = count_rows(capture, &nd_scale_table, SIZE_MAX, &scales->n, err);
+    if (status != ND_OK)
+        return status;
+    scales->rows = nd_calloc(scales->n, sizeof *scales->rows);
+    return scales->rows != NULL ? load_table(capture, &nd_scale_table, scales->rows, scales->n, err)
+                                : nd_fail_memory(err);
+}
+
+static enum nd_status set_edges(struct nd_capture *capture, struct nd_edge_row *rows, struct scales *scales,
+                                struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < capture->n_edges && status == ND_OK; i++)
+        status = set_edge(&capture->edges[i], &capture->providers[i], &rows[i], scales, err);
+    if (status == ND_OK && scales->used != scales->n)
+        status = nd_fail(err, ND_E_CAPTURE_SCHEMA, "/edges/scale",
+                         "'/edges/scale' has %zu entries; the edges need %zu", scales->n, scales->used);
+    return status == ND_OK ? sort_keys(capture, err) : status;
 }
 
 enum nd_status nd_capture_load_edges(struct nd_capture *capture, struct nd_error *err)
 {
-    static const struct {
-        const char *path;
-        size_t offset;
-    } texts[] = {{"/edges/name", offsetof(struct nd_edge, name)},
-                 {"/edges/onnx_name", offsetof(struct nd_edge, onnx_name)},
-                 {"/edges/op_types", offsetof(struct nd_edge, op_types)},
-                 {"/edges/node", offsetof(struct nd_edge, node)}};
-    struct edge_numbers numbers = {0};
-    char **dtypes = NULL;
+    struct scales scales = {0};
     size_t n = 0;
-    enum nd_status status = count_rows(capture, "/edges/name", &n, err);
+    enum nd_status status = count_rows(capture, &nd_edge_table, MAX_ROWS, &n, err);
     if (status != ND_OK)
         return status;
     capture->n_edges = n;
     capture->edges = nd_calloc(n, sizeof *capture->edges);
     capture->providers = nd_calloc(n, sizeof *capture->providers);
-    dtypes = nd_calloc(n, sizeof *dtypes);
-    if (capture->edges == NULL || capture->providers == NULL || dtypes == NULL) {
+    struct nd_edge_row *rows = nd_calloc(n, sizeof *rows);
+    if (capture->edges == NULL || capture->providers == NULL || rows == NULL) {
         status = nd_fail_memory(err);
         goto out;
     }
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
-        status =
-            load_texts(capture, texts[i].path, n, capture->edges, sizeof *capture->edges, texts[i].offset, err);
+    status = load_table(capture, &nd_edge_table, rows, n, err);
     if (status == ND_OK)
-        status = load_texts(capture, "/edges/provider", n, capture->providers, sizeof(char *), 0, err);
+        status = load_scales(capture, &scales, err);
     if (status == ND_OK)
-        status = load_texts(capture, "/edges/dtype", n, dtypes, sizeof(char *), 0, err);
+        status = load_table(capture, &nd_dims_table, rows, n, err);
     if (status == ND_OK)
-        status = edge_numbers_load(capture, &numbers, err);
-    if (status == ND_OK)
-        status = set_edges(capture, &numbers, dtypes, err);
-    if (status == ND_OK)
-        status = sort_keys(capture, err);
+        status = set_edges(capture, rows, &scales, err);
 out:
-    free_texts(dtypes, n);
-    edge_numbers_deinit(&numbers);
+    nd_stored_table_deinit(&nd_edge_table, rows, n);
+    free(rows);
+    free(scales.rows);
     return status;
 }
 
-static enum nd_status load_subgraphs(struct nd_capture *capture, struct nd_error *err)
-{
-    static const char path[] = "/nodes/subgraph";
-    void *numbers = NULL;
-    enum nd_status status =
-        load_numbers(capture, path, ND_DTYPE_I64, (int64_t)capture->n_nodes, &numbers, NULL, err);
-    for (size_t i = 0; status == ND_OK && i < capture->n_nodes; i++) {
-        int64_t subgraph = ((const int64_t *)numbers)[i];
-        if (subgraph < 0 || subgraph > INT32_MAX)
-            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "node '%s' is of subgraph %lld",
-                             capture->nodes[i].name, (long long)subgraph);
-        capture->nodes[i].subgraph = subgraph;
-    }
-    free(numbers);
-    return status;
-}
+/* ---- nodes and findings ---- */
 
 enum nd_status nd_capture_load_nodes(struct nd_capture *capture, struct nd_error *err)
 {
-    static const struct {
-        const char *path;
-        size_t offset;
-    } texts[] = {{"/nodes/name", offsetof(struct nd_capture_node, name)},
-                 {"/nodes/op_type", offsetof(struct nd_capture_node, op_type)},
-                 {"/nodes/domain", offsetof(struct nd_capture_node, domain)},
-                 {"/nodes/provider", offsetof(struct nd_capture_node, provider)}};
-    size_t n = 0;
-    enum nd_status status = count_rows(capture, "/nodes/name", &n, err);
+    enum nd_status status = count_rows(capture, &nd_node_table, MAX_ROWS, &capture->n_nodes, err);
     if (status != ND_OK)
         return status;
-    capture->nodes = nd_calloc(n, sizeof *capture->nodes);
+    capture->nodes = nd_calloc(capture->n_nodes, sizeof *capture->nodes);
     if (capture->nodes == NULL)
         return nd_fail_memory(err);
-    capture->n_nodes = n;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
-        status =
-            load_texts(capture, texts[i].path, n, capture->nodes, sizeof *capture->nodes, texts[i].offset, err);
-    if (status == ND_OK && nd_index_find(capture->index, "/nodes/subgraph") != NULL)
-        status = load_subgraphs(capture, err);
+    status = load_table(capture, &nd_node_table, capture->nodes, capture->n_nodes, err);
+    for (size_t i = 0; i < capture->n_nodes && status == ND_OK; i++)
+        if (capture->nodes[i].subgraph < 0 || capture->nodes[i].subgraph > INT32_MAX)
+            status = nd_fail(err, ND_E_CAPTURE_SCHEMA, "/nodes/subgraph", "node '%s' is of subgraph %lld",
+                             capture->nodes[i].name, (long long)capture->nodes[i].subgraph);
     return status;
 }
 
@@ -347,47 +321,18 @@ static enum nd_status check_finding(const struct nd_capture *capture, const stru
     return ND_OK;
 }
 
-static enum nd_status load_finding_numbers(struct nd_capture *capture, struct nd_error *err)
-{
-    void *lines = NULL, *codes = NULL;
-    int64_t n = (int64_t)capture->n_findings;
-    enum nd_status status = load_numbers(capture, "/findings/line", ND_DTYPE_I64, n, &lines, NULL, err);
-    if (status == ND_OK)
-        status = load_numbers(capture, "/findings/code", ND_DTYPE_I64, n, &codes, NULL, err);
-    for (size_t i = 0; i < capture->n_findings && status == ND_OK; i++) {
-        capture->findings[i].line = ((const int64_t *)lines)[i];
-        capture->findings[i].code = ((const int64_t *)codes)[i];
-        status = check_finding(capture, &capture->findings[i], err);
-    }
-    free(lines);
-    free(codes);
-    return status;
-}
-
 enum nd_status nd_capture_load_findings(struct nd_capture *capture, struct nd_error *err)
 {
-    static const struct {
-        const char *path;
-        size_t offset;
-    } texts[] = {{"/findings/kind", offsetof(struct nd_capture_finding, kind)},
-                 {"/findings/severity", offsetof(struct nd_capture_finding, severity)},
-                 {"/findings/log", offsetof(struct nd_capture_finding, log)},
-                 {"/findings/operator", offsetof(struct nd_capture_finding, op)},
-                 {"/findings/node", offsetof(struct nd_capture_finding, node)},
-                 {"/findings/symbol", offsetof(struct nd_capture_finding, symbol)},
-                 {"/findings/text", offsetof(struct nd_capture_finding, text)}};
-    size_t n = 0;
-    if (nd_index_find(capture->index, "/findings") == NULL)
+    if (nd_index_find(capture->index, nd_finding_table.path) == NULL)
         return ND_OK;
-    enum nd_status status = count_rows(capture, "/findings/kind", &n, err);
+    enum nd_status status = count_rows(capture, &nd_finding_table, MAX_ROWS, &capture->n_findings, err);
     if (status != ND_OK)
         return status;
-    capture->findings = nd_calloc(n, sizeof *capture->findings);
+    capture->findings = nd_calloc(capture->n_findings, sizeof *capture->findings);
     if (capture->findings == NULL)
         return nd_fail_memory(err);
-    capture->n_findings = n;
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
-        status = load_texts(capture, texts[i].path, n, capture->findings, sizeof *capture->findings,
-                            texts[i].offset, err);
-    return status == ND_OK ? load_finding_numbers(capture, err) : status;
+    status = load_table(capture, &nd_finding_table, capture->findings, capture->n_findings, err);
+    for (size_t i = 0; i < capture->n_findings && status == ND_OK; i++)
+        status = check_finding(capture, &capture->findings[i], err);
+    return status;
 }

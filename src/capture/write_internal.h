@@ -3,6 +3,7 @@
 #ifndef ND_CAPTURE_WRITE_INTERNAL_H
 #define ND_CAPTURE_WRITE_INTERNAL_H
 
+#include "capture/schema.h"
 #include "capture/write.h"
 #include "hdf5/libhdf5.h"
 
@@ -73,6 +74,10 @@ enum nd_status nd_writer_dataset_fill(struct nd_capture_dataset *dataset, const 
                                       struct nd_error *err);
 enum nd_status nd_writer_dataset_end(struct nd_capture_dataset **dataset, struct nd_error *err);
 void nd_writer_dataset_destroy(struct nd_capture_dataset **dataset);
+
+/* The columns of a table of n rows. */
+enum nd_status nd_stored_table_put(struct nd_capture_writer *writer, const struct nd_stored_table *table,
+                                   const void *rows, size_t n, struct nd_error *err);
 
 /* Writes the tables that were not given, empty. */
 enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err);

@@ -104,198 +104,155 @@ enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const st
     return status;
 }
 
-/* One column of a table whose rows are structs of row_bytes: the char pointers at `offset` of each row. */
-struct text_column {
-    const char *path;
+/* ---- tables ---- */
+
+/* A column that is being written, and the rows that it is in. */
+struct cells {
+    const struct nd_stored_table *table;
+    const struct nd_column *column;
     const void *rows;
     size_t n;
-    size_t row_bytes;
-    size_t offset;
+    char *path;
 };
 
-static const char *text_cell(const struct text_column *column, size_t i)
+static const void *cell(const struct cells *cells, size_t i)
+{
+    return (const char *)cells->rows + i * cells->table->row_bytes + cells->column->offset;
+}
+
+static const char *text_cell(const struct cells *cells, size_t i)
 {
     const char *text;
-    memcpy(&text, (const char *)column->rows + i * column->row_bytes + column->offset, sizeof text);
+    memcpy(&text, cell(cells, i), sizeof text);
     return text != NULL ? text : "";
 }
 
-static enum nd_status put_text_column(struct nd_capture_writer *writer, const struct text_column *column,
-                                      struct nd_error *err)
+static enum nd_status put_texts(struct nd_capture_writer *writer, const struct cells *cells,
+                                struct nd_error *err)
 {
     enum nd_status status = ND_OK;
+    const char *path = cells->path;
     size_t width = 1, n_bytes = 0;
-    char *cells = NULL;
+    char *texts = NULL;
     hid_t type = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
-    for (size_t i = 0; i < column->n; i++) {
-        size_t length = strlen(text_cell(column, i));
+    for (size_t i = 0; i < cells->n; i++) {
+        size_t length = strlen(text_cell(cells, i));
         width = length > width ? length : width;
     }
-    if (nd_size_mul(column->n, width, &n_bytes))
-        cells = nd_calloc(n_bytes, 1);
-    if (cells == NULL) {
+    if (nd_size_mul(cells->n, width, &n_bytes))
+        texts = nd_calloc(n_bytes, 1);
+    if (texts == NULL) {
         status = nd_fail_memory(err);
         goto out;
     }
-    for (size_t i = 0; i < column->n; i++) {
-        const char *text = text_cell(column, i);
-        memcpy(cells + i * width, text, strlen(text));
+    for (size_t i = 0; i < cells->n; i++) {
+        const char *text = text_cell(cells, i);
+        memcpy(texts + i * width, text, strlen(text));
     }
-    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)column->n}};
+    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)cells->n}};
     type = nd_hdf5_text_make(width);
-    status = nd_writer_make(writer, column->path, type, &shape, NULL, 0, &dataset, err);
-    if (status == ND_OK && column->n > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, cells) < 0)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, column->path, "cannot write '%s'", column->path);
+    status = nd_writer_make(writer, path, type, &shape, NULL, 0, &dataset, err);
+    if (status == ND_OK && cells->n > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0)
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
 out:
     if (dataset >= 0 && H5Dclose(dataset) < 0 && status == ND_OK)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, column->path, "cannot write '%s'", column->path);
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
     H5Tclose(type);
-    free(cells);
+    free(texts);
     return status;
 }
 
-static enum nd_status put_column(struct nd_capture_writer *writer, const char *path, enum nd_dtype dtype,
-                                 size_t n, const void *data, struct nd_error *err)
+static enum nd_status put_numbers(struct nd_capture_writer *writer, const struct cells *cells,
+                                  struct nd_error *err)
 {
-    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)n}};
-    return nd_writer_put(writer, nd_strdup(path), dtype, &shape, data, err);
-}
-
-/* The numeric columns of /edges, side by side in memory. */
-struct edge_columns {
-    int64_t *rank, *quant_n, *quant_axis, *zero_point;
-    int64_t (*dims)[ND_MAX_RANK];
-    uint8_t *is_input, *is_output;
-    float *scale;
-    const char **dtype;
-    size_t n_quant;
-};
-
-static void edge_columns_deinit(struct edge_columns *columns)
-{
-    free(columns->rank);
-    free(columns->quant_n);
-    free(columns->quant_axis);
-    free(columns->zero_point);
-    free(columns->dims);
-    free(columns->is_input);
-    free(columns->is_output);
-    free(columns->scale);
-    free(columns->dtype);
-}
-
-static bool edge_columns_init(struct edge_columns *columns, const struct nd_edge *edges, size_t n)
-{
-    *columns = (struct edge_columns){0};
-    for (size_t i = 0; i < n; i++)
-        columns->n_quant += edges[i].quant.n;
-    columns->rank = nd_calloc(n, sizeof *columns->rank);
-    columns->quant_n = nd_calloc(n, sizeof *columns->quant_n);
-    columns->quant_axis = nd_calloc(n, sizeof *columns->quant_axis);
-    columns->zero_point = nd_calloc(columns->n_quant, sizeof *columns->zero_point);
-    columns->dims = nd_calloc(n, sizeof *columns->dims);
-    columns->is_input = nd_calloc(n, 1);
-    columns->is_output = nd_calloc(n, 1);
-    columns->scale = nd_calloc(columns->n_quant, sizeof *columns->scale);
-    columns->dtype = nd_calloc(n, sizeof *columns->dtype);
-    if (columns->rank == NULL || columns->quant_n == NULL || columns->quant_axis == NULL ||
-        columns->zero_point == NULL || columns->dims == NULL || columns->is_input == NULL ||
-        columns->is_output == NULL || columns->scale == NULL || columns->dtype == NULL)
-        return false;
-    for (size_t i = 0, at = 0; i < n; i++) {
-        const struct nd_edge *edge = &edges[i];
-        columns->rank[i] = edge->shape.rank;
-        for (int d = 0; d < edge->shape.rank && d < ND_MAX_RANK; d++)
-            columns->dims[i][d] = edge->shape.dims[d];
-        columns->quant_n[i] = (int64_t)edge->quant.n;
-        columns->quant_axis[i] = edge->quant.n > 0 ? edge->quant.axis : -1;
-        columns->is_input[i] = edge->is_model_input;
-        columns->is_output[i] = edge->is_model_output;
-        columns->dtype[i] = nd_dtype_name(edge->dtype);
-        for (size_t q = 0; q < edge->quant.n; q++, at++) {
-            columns->scale[at] = edge->quant.scale[q];
-            columns->zero_point[at] = edge->quant.zero_point[q];
-        }
+    const struct nd_column *column = cells->column;
+    struct nd_shape shape = {.rank = column->width > 0 ? 2 : 1,
+                             .dims = {(int64_t)cells->n, (int64_t)column->width}};
+    size_t cell_bytes = nd_dtype_size_bytes(column->dtype) * (column->width > 0 ? column->width : 1);
+    char *numbers = nd_calloc(cells->n, cell_bytes);
+    bool has_any = false;
+    if (numbers == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < cells->n; i++) {
+        memcpy(numbers + i * cell_bytes, cell(cells, i), cell_bytes);
+        for (size_t k = 0; column->is_optional && k < cell_bytes; k++)
+            has_any = has_any || numbers[i * cell_bytes + k] != 0;
     }
-    return true;
+    enum nd_status status = ND_OK;
+    if (has_any || !column->is_optional)
+        status = nd_writer_put(writer, nd_strdup(cells->path), column->dtype, &shape, numbers, err);
+    free(numbers);
+    return status;
+}
+
+enum nd_status nd_stored_table_put(struct nd_capture_writer *writer, const struct nd_stored_table *table,
+                                   const void *rows, size_t n, struct nd_error *err)
+{
+    enum nd_status status = nd_writer_group(writer, table->path, err);
+    for (size_t c = 0; c < table->n_columns && status == ND_OK; c++) {
+        const struct nd_column *column = &table->columns[c];
+        struct cells cells = {table, column, rows, n, nd_name_path(table->path, column->name)};
+        if (cells.path == NULL)
+            return nd_fail_memory(err);
+        status =
+            column->dtype == ND_DTYPE_NONE ? put_texts(writer, &cells, err) : put_numbers(writer, &cells, err);
+        free(cells.path);
+    }
+    return status;
+}
+
+/* The row only shows the edge's texts; nobody writes to them. */
+static struct nd_edge_row row_of(const struct nd_edge *edge, const char *provider)
+{
+    struct nd_edge_row row = {
+        .name = edge->name,
+        .onnx_name = edge->onnx_name,
+        .op_types = edge->op_types,
+        .node = edge->node,
+        .provider = (char *)(uintptr_t)provider,
+        .dtype = (char *)(uintptr_t)nd_dtype_name(edge->dtype),
+        .rank = edge->shape.rank,
+        .is_model_input = edge->is_model_input,
+        .is_model_output = edge->is_model_output,
+        .quant_n = (int64_t)edge->quant.n,
+        .quant_axis = edge->quant.n > 0 ? edge->quant.axis : -1,
+    };
+    for (int d = 0; d < edge->shape.rank && d < ND_MAX_RANK; d++)
+        row.dims[d] = edge->shape.dims[d];
+    return row;
 }
 
 static enum nd_status put_edges(struct nd_capture_writer *writer, const struct nd_edge *edges,
                                 const char *const *providers, size_t n, struct nd_error *err)
 {
-    struct edge_columns columns;
-    enum nd_status status = ND_OK;
-    if (!edge_columns_init(&columns, edges, n)) {
-        edge_columns_deinit(&columns);
-        return nd_fail_memory(err);
-    }
-    const struct text_column texts[] = {
-        {"/edges/name", edges, n, sizeof *edges, offsetof(struct nd_edge, name)},
-        {"/edges/onnx_name", edges, n, sizeof *edges, offsetof(struct nd_edge, onnx_name)},
-        {"/edges/op_types", edges, n, sizeof *edges, offsetof(struct nd_edge, op_types)},
-        {"/edges/node", edges, n, sizeof *edges, offsetof(struct nd_edge, node)},
-        {"/edges/provider", providers, n, sizeof *providers, 0},
-        {"/edges/dtype", columns.dtype, n, sizeof *columns.dtype, 0},
-    };
-    const struct {
-        const char *path;
-        enum nd_dtype dtype;
-        size_t n;
-        const void *data;
-    } numbers[] = {
-        {"/edges/rank", ND_DTYPE_I64, n, columns.rank},
-        {"/edges/is_model_input", ND_DTYPE_U8, n, columns.is_input},
-        {"/edges/is_model_output", ND_DTYPE_U8, n, columns.is_output},
-        {"/edges/quant_n", ND_DTYPE_I64, n, columns.quant_n},
-        {"/edges/quant_axis", ND_DTYPE_I64, n, columns.quant_axis},
-        {"/edges/scale", ND_DTYPE_F32, columns.n_quant, columns.scale},
-        {"/edges/zero_point", ND_DTYPE_I64, columns.n_quant, columns.zero_point},
-    };
-    status = nd_writer_group(writer, "/edges", err);
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
-        status = put_text_column(writer, &texts[i], err);
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && status == ND_OK; i++)
-        status = put_column(writer, numbers[i].path, numbers[i].dtype, numbers[i].n, numbers[i].data, err);
-    struct nd_shape dims_shape = {.rank = 2, .dims = {(int64_t)n, ND_MAX_RANK}};
-    if (status == ND_OK)
-        status = nd_writer_put(writer, nd_strdup("/edges/dims"), ND_DTYPE_I64, &dims_shape, columns.dims, err);
-    edge_columns_deinit(&columns);
-    writer->has_edges = true;
-    return status;
-}
-
-static enum nd_status put_subgraphs(struct nd_capture_writer *writer, const struct nd_capture_node *nodes,
-                                    size_t n, struct nd_error *err)
-{
-    int64_t *subgraphs = nd_calloc(n, sizeof *subgraphs);
-    if (subgraphs == NULL)
-        return nd_fail_memory(err);
+    size_t n_scales = 0;
     for (size_t i = 0; i < n; i++)
-        subgraphs[i] = nodes[i].subgraph;
-    enum nd_status status = put_column(writer, "/nodes/subgraph", ND_DTYPE_I64, n, subgraphs, err);
-    free(subgraphs);
+        n_scales += edges[i].quant.n;
+    struct nd_edge_row *rows = nd_calloc(n, sizeof *rows);
+    struct nd_scale_row *scales = nd_calloc(n_scales, sizeof *scales);
+    enum nd_status status = rows != NULL && scales != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0, at = 0; i < n && status == ND_OK; i++) {
+        rows[i] = row_of(&edges[i], providers[i]);
+        for (size_t q = 0; q < edges[i].quant.n; q++, at++)
+            scales[at] = (struct nd_scale_row){edges[i].quant.scale[q], edges[i].quant.zero_point[q]};
+    }
+    if (status == ND_OK)
+        status = nd_stored_table_put(writer, &nd_edge_table, rows, n, err);
+    if (status == ND_OK)
+        status = nd_stored_table_put(writer, &nd_scale_table, scales, n_scales, err);
+    if (status == ND_OK)
+        status = nd_stored_table_put(writer, &nd_dims_table, rows, n, err);
+    free(rows);
+    free(scales);
+    writer->has_edges = true;
     return status;
 }
 
 static enum nd_status put_nodes(struct nd_capture_writer *writer, const struct nd_capture_node *nodes, size_t n,
                                 struct nd_error *err)
 {
-    const struct text_column texts[] = {
-        {"/nodes/name", nodes, n, sizeof *nodes, offsetof(struct nd_capture_node, name)},
-        {"/nodes/op_type", nodes, n, sizeof *nodes, offsetof(struct nd_capture_node, op_type)},
-        {"/nodes/domain", nodes, n, sizeof *nodes, offsetof(struct nd_capture_node, domain)},
-        {"/nodes/provider", nodes, n, sizeof *nodes, offsetof(struct nd_capture_node, provider)},
-    };
-    enum nd_status status = nd_writer_group(writer, "/nodes", err);
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
-        status = put_text_column(writer, &texts[i], err);
-    bool has_subgraphs = false;
-    for (size_t i = 0; i < n; i++)
-        has_subgraphs = has_subgraphs || nodes[i].subgraph != 0;
-    if (status == ND_OK && has_subgraphs)
-        status = put_subgraphs(writer, nodes, n, err);
     writer->has_nodes = true;
-    return status;
+    return nd_stored_table_put(writer, &nd_node_table, nodes, n, err);
 }
 
 enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err)
@@ -324,42 +281,12 @@ enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const s
     return status;
 }
 
-static enum nd_status put_findings(struct nd_capture_writer *writer, const struct nd_capture_finding *rows,
-                                   size_t n, struct nd_error *err)
-{
-    const struct text_column texts[] = {
-        {"/findings/kind", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, kind)},
-        {"/findings/severity", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, severity)},
-        {"/findings/log", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, log)},
-        {"/findings/operator", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, op)},
-        {"/findings/node", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, node)},
-        {"/findings/symbol", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, symbol)},
-        {"/findings/text", rows, n, sizeof *rows, offsetof(struct nd_capture_finding, text)},
-    };
-    int64_t *numbers = nd_calloc(n, 2 * sizeof *numbers);
-    if (numbers == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < n; i++) {
-        numbers[i] = rows[i].line;
-        numbers[n + i] = rows[i].code;
-    }
-    enum nd_status status = nd_writer_group(writer, "/findings", err);
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0] && status == ND_OK; i++)
-        status = put_text_column(writer, &texts[i], err);
-    if (status == ND_OK)
-        status = put_column(writer, "/findings/line", ND_DTYPE_I64, n, numbers, err);
-    if (status == ND_OK)
-        status = put_column(writer, "/findings/code", ND_DTYPE_I64, n, numbers + n, err);
-    free(numbers);
-    return status;
-}
-
 enum nd_status nd_capture_writer_findings(struct nd_capture_writer *writer,
                                           const struct nd_capture_finding *rows, size_t n_rows,
                                           struct nd_error *err)
 {
     nd_hdf5_lock();
-    enum nd_status status = put_findings(writer, rows, n_rows, err);
+    enum nd_status status = nd_stored_table_put(writer, &nd_finding_table, rows, n_rows, err);
     nd_hdf5_unlock();
     return status;
 }

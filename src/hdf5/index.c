@@ -15,65 +15,6 @@
 #include "hdf5/index_internal.h"
 #include "hdf5/index_transfer.h"
 
-/* What may be in a group: the links of that name, or any link ("*"). */
-struct rule {
-    const char *name;
-    bool is_group;
-    const struct rule *inside; /* for groups */
-};
-
-static const struct rule no_objects[] = {{0}};
-static const struct rule any_dataset[] = {{"*", false, NULL}, {0}};
-static const struct rule edge_columns[] = {{"name", false, NULL},
-                                           {"onnx_name", false, NULL},
-                                           {"op_types", false, NULL},
-                                           {"node", false, NULL},
-                                           {"provider", false, NULL},
-                                           {"dtype", false, NULL},
-                                           {"rank", false, NULL},
-                                           {"dims", false, NULL},
-                                           {"is_model_input", false, NULL},
-                                           {"quant_n", false, NULL},
-                                           {"is_model_output", false, NULL},
-                                           {"quant_axis", false, NULL},
-                                           {"zero_point", false, NULL},
-                                           {"scale", false, NULL},
-                                           {0}};
-static const struct rule node_columns[] = {{"name", false, NULL},     {"op_type", false, NULL},
-                                           {"domain", false, NULL},   {"provider", false, NULL},
-                                           {"subgraph", false, NULL}, {0}};
-static const struct rule finding_columns[] = {{"kind", false, NULL},     {"severity", false, NULL},
-                                              {"log", false, NULL},      {"line", false, NULL},
-                                              {"operator", false, NULL}, {"node", false, NULL},
-                                              {"code", false, NULL},     {"symbol", false, NULL},
-                                              {"text", false, NULL},     {0}};
-static const struct rule probe_parts[] = {
-    {"inputs", true, any_dataset},  {"input_digests", true, any_dataset}, {"outputs", true, any_dataset},
-    {"digests", true, any_dataset}, {"repeats", true, any_dataset},       {"repeat_index", true, any_dataset},
-    {"labels", false, NULL},        {"latency_us", false, NULL},          {0}};
-static const struct rule any_probe[] = {{"*", true, probe_parts}, {0}};
-static const struct rule root_parts[] = {{"device", true, no_objects},
-                                         {"runtime", true, no_objects},
-                                         {"model", true, no_objects},
-                                         {"host", true, no_objects},
-                                         {"failure", true, no_objects},
-                                         {"truth", true, no_objects},
-                                         {"import", true, no_objects},
-                                         {"edges", true, edge_columns},
-                                         {"nodes", true, node_columns},
-                                         {"probes", true, any_probe},
-                                         {"logs", true, any_dataset},
-                                         {"findings", true, finding_columns},
-                                         {0}};
-
-static const struct rule *find_rule(const struct rule *rules, const char *name)
-{
-    for (; rules->name != NULL; rules++)
-        if (strcmp(rules->name, "*") == 0 || strcmp(rules->name, name) == 0)
-            return rules;
-    return NULL;
-}
-
 struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, bool is_group,
                                      struct nd_error *err)
 {
@@ -91,59 +32,56 @@ struct nd_index_object *nd_index_add(struct nd_index *index, const char *path, b
     return object;
 }
 
-static enum nd_status walk_group(struct nd_index *index, hid_t group, const char *path,
-                                 const struct rule *rules, struct nd_error *err);
+static enum nd_status walk_group(struct nd_index *index, hid_t group, const char *path, struct nd_error *err);
 
 static enum nd_status walk_child(struct nd_index *index, hid_t group, const char *name, const char *path,
-                                 const struct rule *rule, struct nd_error *err)
+                                 struct nd_error *err)
 {
+    enum nd_index_kind wanted = index->schema->kind_of(path);
+    if (wanted == ND_INDEX_UNKNOWN)
+        return ND_OK;
     hid_t child = H5Oopen(group, name, H5P_DEFAULT);
     if (child < 0)
         return nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' cannot be opened", path);
     enum nd_status status;
     H5I_type_t kind = H5Iget_type(child);
-    if (kind != (rule->is_group ? H5I_GROUP : H5I_DATASET))
+    if (kind != (wanted == ND_INDEX_GROUP ? H5I_GROUP : H5I_DATASET))
         status = nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is not a %s", path,
-                         rule->is_group ? "group" : "dataset");
-    else if (rule->is_group)
-        status = walk_group(index, child, path, rule->inside, err);
+                         wanted == ND_INDEX_GROUP ? "group" : "dataset");
+    else if (wanted == ND_INDEX_GROUP)
+        status = walk_group(index, child, path, err);
     else
         status = nd_index_add_dataset(index, child, path, err);
     H5Oclose(child);
     return status;
 }
 
-static enum nd_status walk_links(struct nd_index *index, hid_t group, const char *path,
-                                 const struct rule *rules, struct nd_error *err)
+static enum nd_status walk_links(struct nd_index *index, hid_t group, const char *path, struct nd_error *err)
 {
     struct nd_index_names names = {0};
     enum nd_status status = nd_index_list_links(group, path, &names, err);
     for (size_t i = 0; i < names.n && status == ND_OK; i++) {
-        const struct rule *rule = find_rule(rules, names.items[i]);
-        if (rule == NULL)
-            continue;
         struct nd_strbuf child = {0};
         nd_strbuf_printf(&child, "%s/%s", path[1] != '\0' ? path : "", names.items[i]);
         char *child_path = nd_strbuf_take(&child);
         status = child_path == NULL ? nd_fail_memory(err)
-                                    : walk_child(index, group, names.items[i], child_path, rule, err);
+                                    : walk_child(index, group, names.items[i], child_path, err);
         free(child_path);
     }
     nd_index_names_deinit(&names);
     return status;
 }
 
-static enum nd_status walk_group(struct nd_index *index, hid_t group, const char *path,
-                                 const struct rule *rules, struct nd_error *err)
+static enum nd_status walk_group(struct nd_index *index, hid_t group, const char *path, struct nd_error *err)
 {
     size_t at = index->n_objects;
     if (nd_index_add(index, path, true, err) == NULL)
         return ND_ERR_MEMORY;
-    enum nd_status status = nd_index_add_attrs(&index->objects[at], group, err);
+    enum nd_status status = nd_index_add_attrs(index, &index->objects[at], group, err);
     if (status == ND_OK && path[1] == '\0')
-        status = nd_index_check_version(&index->objects[at], err);
+        status = index->schema->check_root(&index->objects[at], err);
     if (status == ND_OK)
-        status = walk_links(index, group, path, rules, err);
+        status = walk_links(index, group, path, err);
     return status;
 }
 
@@ -215,7 +153,7 @@ static enum nd_status build(void *context, struct nd_reading_child *child, struc
         return status;
     nd_confine(); /* nothing is opened any more */
     root = H5Gopen2(file, "/", H5P_DEFAULT);
-    status = root >= 0 ? walk_group(index, root, "/", root_parts, err)
+    status = root >= 0 ? walk_group(index, root, "/", err)
                        : nd_hdf5_fail(err, ND_E_CAPTURE_FORMAT, child->path, "the root group cannot be opened");
     return status == ND_OK ? nd_index_send(index, child, err) : status;
 }
@@ -251,12 +189,14 @@ static enum nd_status fill(const char *path, struct nd_index *index, struct nd_e
     return status;
 }
 
-enum nd_status nd_index_open(const char *path, struct nd_index **out, struct nd_error *err)
+enum nd_status nd_index_open(const char *path, const struct nd_index_schema *schema, struct nd_index **out,
+                             struct nd_error *err)
 {
     struct nd_index *index = nd_calloc(1, sizeof *index);
     if (index == NULL)
         return nd_fail_memory(err);
     static atomic_uint_fast64_t n_opened;
+    index->schema = schema;
     index->serial = atomic_fetch_add(&n_opened, 1) + 1;
     enum nd_status status = open_readable(path, index, err);
     if (status == ND_OK)

@@ -1,4 +1,4 @@
-/* The index of a capture: every object that the schema knows, with its type, shape, attributes and place in
+/* The index of an HDF5 file: every object that a schema knows, with its type, shape, attributes and place in
  * the file.
  *
  * index.c is the only reader that calls libhdf5. It does so in a confined child with a limit of time
@@ -11,8 +11,6 @@
 #include <time.h>
 
 #include "spool/chunk.h"
-
-enum { ND_CAPTURE_FORMAT = 1 };
 
 struct nd_index_attr {
     char *name;
@@ -46,7 +44,20 @@ struct nd_index_object {
     struct nd_chunk_layout layout;
 };
 
+enum nd_index_kind { ND_INDEX_UNKNOWN, ND_INDEX_GROUP, ND_INDEX_DATASET };
+
+/* What the index takes of a file. The functions are called in the confined child. */
+struct nd_index_schema {
+    /* What the object at this path must be. ND_INDEX_UNKNOWN: it is left out, with all that is in it. */
+    enum nd_index_kind (*kind_of)(const char *path);
+    /* Whether an attribute of that name of a dataset is taken. Those of groups are all taken. */
+    bool (*has_attr)(const char *name);
+    /* Looks at the root's attributes before anything else is read. */
+    enum nd_status (*check_root)(const struct nd_index_object *root, struct nd_error *err);
+};
+
 struct nd_index {
+    const struct nd_index_schema *schema;
     int fd;
     uint64_t file_bytes;
     struct timespec modified; /* when the file was opened */
@@ -57,10 +68,11 @@ struct nd_index {
     struct nd_index_object *objects; /* sorted by path, bytewise */
 };
 
-/* ND_ERR_IO, ND_ERR_FORMAT (not HDF5, not a capture, truncated, against the schema), ND_ERR_UNSUPPORTED (a
- * newer format), ND_ERR_MEMORY. ND_E_FILE_TIME: libhdf5 did not return within the limit. The caller frees
- * *out. */
-enum nd_status nd_index_open(const char *path, struct nd_index **out, struct nd_error *err);
+/* ND_ERR_IO, ND_ERR_FORMAT (not HDF5, truncated, against the schema), ND_ERR_MEMORY, and what
+ * schema->check_root returns. schema outlives the index. ND_E_FILE_TIME: libhdf5 did not return within the
+ * limit. The caller frees *out. */
+enum nd_status nd_index_open(const char *path, const struct nd_index_schema *schema, struct nd_index **out,
+                             struct nd_error *err);
 void nd_index_close(struct nd_index **index);
 
 /* The object at `path`, or NULL. */

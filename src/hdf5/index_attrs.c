@@ -107,27 +107,19 @@ out:
 }
 
 struct attr_list {
+    const struct nd_index_schema *schema;
     struct nd_index_object *object;
     size_t capacity;
     struct nd_error *err;
     enum nd_status status;
 };
 
-static bool is_dataset_attr(const char *name)
-{
-    static const char *const known[] = {"axis", "dtype", "index", "provider", "scale", "zero_point"};
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(known[i], name) == 0)
-            return true;
-    return false;
-}
-
 static herr_t keep_attr(hid_t id, const char *name, const H5A_info_t *info, void *data)
 {
     (void)info;
     struct attr_list *list = data;
     struct nd_index_object *object = list->object;
-    if (!object->is_group && !is_dataset_attr(name))
+    if (!object->is_group && !list->schema->has_attr(name))
         return 0;
     if (object->n_attrs >= MAX_ATTRS) {
         list->status = nd_fail(list->err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has more than %d attributes",
@@ -158,9 +150,10 @@ static int compare_attrs(const void *a, const void *b)
     return strcmp(((const struct nd_index_attr *)a)->name, ((const struct nd_index_attr *)b)->name);
 }
 
-enum nd_status nd_index_add_attrs(struct nd_index_object *object, hid_t id, struct nd_error *err)
+enum nd_status nd_index_add_attrs(const struct nd_index *index, struct nd_index_object *object, hid_t id,
+                                  struct nd_error *err)
 {
-    struct attr_list list = {.object = object, .err = err};
+    struct attr_list list = {.schema = index->schema, .object = object, .err = err};
     herr_t rc = H5Aiterate2(id, H5_INDEX_NAME, H5_ITER_NATIVE, NULL, keep_attr, &list);
     if (list.status == ND_OK && rc < 0)
         list.status = nd_hdf5_fail(err, ND_E_CAPTURE_SCHEMA, object->path,
@@ -173,24 +166,5 @@ enum nd_status nd_index_add_attrs(struct nd_index_object *object, hid_t id, stru
         if (strcmp(object->attrs[i - 1].name, object->attrs[i].name) == 0)
             return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' has the attribute '%s' twice",
                            object->path, object->attrs[i].name);
-    return ND_OK;
-}
-
-enum nd_status nd_index_check_version(const struct nd_index_object *root, struct nd_error *err)
-{
-    const struct nd_index_attr *attr = nd_index_attr(root, "npudiff_format");
-    if (attr == NULL)
-        return nd_fail(err, ND_E_CAPTURE_FORMAT, "/",
-                       "an HDF5 file, but not a capture: it has no attribute 'npudiff_format'");
-    if (attr->dtype != ND_DTYPE_I64 || attr->n != 1)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/", "attribute 'npudiff_format' is not one int64");
-    int64_t version;
-    memcpy(&version, attr->bytes, sizeof version);
-    if (version > ND_CAPTURE_FORMAT)
-        return nd_fail(err, ND_E_CAPTURE_VERSION, "/",
-                       "format version %lld is newer than %d, which this npudiff %s reads", (long long)version,
-                       ND_CAPTURE_FORMAT, nd_version());
-    if (version < 1)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, "/", "format version %lld does not exist", (long long)version);
     return ND_OK;
 }

@@ -183,7 +183,7 @@ enum nd_status nd_index_add_dataset(struct nd_index *index, hid_t dataset, const
         return ND_ERR_MEMORY;
     enum nd_status status = describe(dataset, object, err);
     if (status == ND_OK)
-        status = nd_index_add_attrs(object, dataset, err);
+        status = nd_index_add_attrs(index, object, dataset, err);
     if (status != ND_OK)
         return status;
     hid_t creation = H5Dget_create_plist(dataset);

@@ -15,10 +15,8 @@ enum nd_status nd_index_add_dataset(struct nd_index *index, hid_t dataset, const
                                     struct nd_error *err);
 
 /* The attributes of an open object; of datasets only those that the schema knows. */
-enum nd_status nd_index_add_attrs(struct nd_index_object *object, hid_t id, struct nd_error *err);
-
-/* Whether the root's attributes make it a capture of a version that this code reads. */
-enum nd_status nd_index_check_version(const struct nd_index_object *root, struct nd_error *err);
+enum nd_status nd_index_add_attrs(const struct nd_index *index, struct nd_index_object *object, hid_t id,
+                                  struct nd_error *err);
 
 /* The names of a group's links. Links other than hard ones are refused. */
 struct nd_index_names {

@@ -201,8 +201,7 @@ def lines():
                     row = margin, alpha, power, discordant
                     yield "needed", kind, *map(bits, row), needed(kind, *row)
     for p in P_LISTS:
-        for method, name in (("bonferroni", "bonferroni"), ("holm", "holm"), ("fdr_bh", "fdr")):
-            yield "adjust", name, len(p), *map(bits, p), *map(bits, multipletests(p, method=method)[1])
+        yield "adjust", "holm", len(p), *map(bits, p), *map(bits, multipletests(p, method="holm")[1])
 
 
 def main():

@@ -30,9 +30,6 @@ struct nd_agent {
     struct nd_digest *first_pass; /* [sample over all probes][n_check_ids]: what pass 0 gave for them */
 };
 
-/* Whether the device is one of a plug-in provider, and not the CPU provider alone. */
-bool nd_agent_has_provider(const struct nd_job *job);
-
 /* Whether the pass in work is the one that another agent began. */
 bool nd_agent_is_resumed_pass(const struct nd_agent *agent);
 

@@ -82,7 +82,8 @@ static enum nd_status check_libraries(const struct nd_agent *agent, struct nd_er
     return status;
 }
 
-bool nd_agent_has_provider(const struct nd_job *job)
+/* Whether the device is one of a plug-in provider, and not the CPU provider alone. */
+static bool has_provider(const struct nd_job *job)
 {
     return job->provider_name != NULL && job->provider_name[0] != '\0';
 }
@@ -93,8 +94,8 @@ static enum nd_status create_runtime(struct nd_agent *agent, nd_runtime_log log,
     const struct nd_job *job = agent->job;
     const struct nd_runtime_options options = {
         .ort_library = job->ort_library,
-        .provider_name = nd_agent_has_provider(job) ? job->provider_name : NULL,
-        .provider_library = nd_agent_has_provider(job) ? job->provider_library : NULL,
+        .provider_name = has_provider(job) ? job->provider_name : NULL,
+        .provider_library = has_provider(job) ? job->provider_library : NULL,
         .log = log,
         .log_context = agent,
         .log_severity = severity,
@@ -221,7 +222,7 @@ static enum nd_status record_node(struct nd_agent *agent, const struct nd_placem
     nd_fields_add(&fields, "name", node->name);
     nd_fields_add(&fields, "op_type", node->op_type);
     nd_fields_add(&fields, "domain", node->domain);
-    if (nd_agent_has_provider(agent->job))
+    if (has_provider(agent->job))
         nd_fields_add_u64(&fields, "subgraph", (uint64_t)node->subgraph + 1);
     if (!nd_agent_is_resumed_pass(agent) || !agent->resume->has_runs)
         return nd_fields_append(agent->writer, ND_RECORD_NODE, NULL, 0, &fields, err);
@@ -247,9 +248,8 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
     struct nd_strbuf fallen = {0};
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         status = record_node(agent, &nodes[i], i, err);
-        if (status == ND_OK && nd_agent_has_provider(job) &&
-            strcmp(nodes[i].provider, job->provider_name) != 0 && !nd_job_is_io_node(job, nodes[i].name) &&
-            n_fallen++ < 8)
+        if (status == ND_OK && has_provider(job) && strcmp(nodes[i].provider, job->provider_name) != 0 &&
+            !nd_job_is_io_node(job, nodes[i].name) && n_fallen++ < 8)
             nd_strbuf_printf(&fallen, "%s%s '%s'", n_fallen > 1 ? ", " : "", nodes[i].op_type, nodes[i].name);
     }
     if (status == ND_OK && nd_agent_is_resumed_pass(agent) && agent->resume->has_runs &&

@@ -8,7 +8,9 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 
-bool nd_content_is_tensor(const struct nd_index_object *object)
+/* Whether the digests of its probe stand for the dataset's bytes: /probes/<probe>/inputs/, /outputs/ and
+ * /repeats/. */
+static bool is_tensor(const struct nd_index_object *object)
 {
     static const char *const parts[] = {"/inputs/", "/outputs/", "/repeats/"};
     if (object->is_group || strncmp(object->path, "/probes/", 8) != 0)
@@ -84,7 +86,7 @@ enum nd_status nd_content_digest(const struct nd_index *index, char hex[static N
             put_field(&stream, nd_shape_format(&object->shape, text, sizeof text));
         }
         put_attrs(&stream, object);
-        if (!object->is_group && !nd_content_is_tensor(object))
+        if (!object->is_group && !is_tensor(object))
             status = put_data(&stream, index, object, err);
     }
     if (status == ND_OK && stream.failed)

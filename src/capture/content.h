@@ -11,8 +11,4 @@ enum { ND_CONTENT_DIGEST_BYTES = 33 };
 enum nd_status nd_content_digest(const struct nd_index *index, char hex[static ND_CONTENT_DIGEST_BYTES],
                                  struct nd_error *err);
 
-/* Whether the dataset is a tensor whose bytes the digests of its probe stand for: /probes/<probe>/inputs/,
- * /outputs/ and /repeats/. */
-bool nd_content_is_tensor(const struct nd_index_object *object);
-
 #endif

@@ -12,7 +12,7 @@ struct writer {
     bool failed;
 };
 
-const char *nd_cut_name(enum nd_cut cut)
+static const char *cut_name(enum nd_cut cut)
 {
     static const char *const names[] = {"none", "tensors", "samples"};
     return names[cut];
@@ -97,7 +97,7 @@ enum nd_status nd_compare_part_format(const struct nd_comparison *comparison, ch
     for (size_t i = 0; i < comparison->n_top1; i++)
         push(&w, top1, top1_value(&w, &comparison->top1[i]));
     put(&w, root, "npudiff_part", json_integer(ND_PART_FORMAT));
-    put(&w, root, "cut", json_string(nd_cut_name(comparison->cut)));
+    put(&w, root, "cut", json_string(cut_name(comparison->cut)));
     put(&w, root, "part", json_integer((json_int_t)comparison->part));
     put(&w, root, "parts", json_integer((json_int_t)comparison->n_parts));
     put(&w, root, "pairs", json_integer((json_int_t)comparison->n_pairs));

@@ -22,7 +22,4 @@ enum { ND_PART_FORMAT = 2, ND_PART_DEVICE_COUNTS = 4, ND_PART_PAIR_COUNTS = 6 };
 /* The 32 hexadecimal digits that stand for a name in a part. digits has room for 40. */
 void nd_part_name(const char *name, char *digits);
 
-/* How a cut is spelled: "tensors", "samples". */
-const char *nd_cut_name(enum nd_cut cut);
-
 #endif

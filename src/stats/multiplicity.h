@@ -9,16 +9,7 @@
 
 #include "npudiff/status.h"
 
-/* The chance of any wrong rejection among the n stays below alpha: Bonferroni, and Holm, which is never less
- * powerful. */
-void nd_adjust_bonferroni(const double *p, size_t n, double *adjusted);
+/* The chance of any wrong rejection among the n stays below alpha (Holm). */
 enum nd_status nd_adjust_holm(const double *p, size_t n, double *adjusted, struct nd_error *err);
-
-/* The expected share of wrong ones among the rejected stays below alpha (Benjamini and Hochberg): for lists. */
-enum nd_status nd_adjust_fdr(const double *p, size_t n, double *adjusted, struct nd_error *err);
-
-/* The alpha of each two-sided test when all pairs of n devices are to be equivalent (Lauzon and Caffo):
- * alpha / (n - 1); alpha for n below 2. */
-double nd_alpha_all_pairs(double alpha, size_t n);
 
 #endif

@@ -30,8 +30,3 @@ bool nd_evidence_suffices(const struct nd_evidence *evidence, double stop)
 {
     return evidence->log_e_max >= nd_log(stop);
 }
-
-double nd_evidence_p_value(const struct nd_evidence *evidence)
-{
-    return nd_exp(-evidence->log_e_max);
-}

@@ -26,7 +26,4 @@ void nd_evidence_add(struct nd_evidence *evidence, bool is_test_right);
 /* The largest e-value so far is at least stop (1 / alpha). */
 bool nd_evidence_suffices(const struct nd_evidence *evidence, double stop);
 
-/* 1 / the largest e-value so far, at most 1: a p-value that holds whenever one stops. */
-double nd_evidence_p_value(const struct nd_evidence *evidence);
-
 #endif

@@ -61,7 +61,6 @@ static void assert_equal(const struct nd_exact_sum *a, const struct nd_exact_sum
     assert_non_null(text);
     assert_text(a, text);
     assert_f64_bits(nd_exact_round(a), nd_exact_round(b));
-    assert_int_equal(nd_exact_is_zero(a), nd_exact_is_zero(b));
     free(text);
 }
 
@@ -81,7 +80,6 @@ static void check_line(char *line)
     struct nd_exact_sum sum = sum_of(values, n), parsed;
     assert_f64_bits(nd_exact_round(&sum), rounded);
     assert_text(&sum, expected);
-    assert_int_equal(nd_exact_is_zero(&sum), strcmp(expected, "0") == 0);
     assert_true(nd_exact_parse(expected, &parsed));
     assert_equal(&parsed, &sum);
 }
@@ -108,16 +106,13 @@ static void sum_of_nothing_is_zero(void **state)
 {
     (void)state;
     struct nd_exact_sum sum = {0};
-    assert_true(nd_exact_is_zero(&sum));
     assert_f64_bits(nd_exact_round(&sum), 0.0);
     assert_text(&sum, "0");
     nd_exact_add(&sum, -0.0);
     assert_f64_bits(nd_exact_round(&sum), 0.0);
     nd_exact_add(&sum, -3);
-    assert_false(nd_exact_is_zero(&sum));
     assert_text(&sum, "-3p0");
     nd_exact_add(&sum, 3);
-    assert_true(nd_exact_is_zero(&sum));
     assert_f64_bits(nd_exact_round(&sum), 0.0);
     assert_text(&sum, "0");
 }
@@ -147,7 +142,7 @@ static void order_and_parts_do_not_matter(void **state)
         assert_equal(&merged, &whole);
         for (size_t i = 0; i < N; i++)
             nd_exact_add(&merged, -values[i]);
-        assert_true(nd_exact_is_zero(&merged));
+        assert_text(&merged, "0");
     }
 }
 
@@ -174,7 +169,7 @@ static void room_is_enough_for_2_to_the_60_additions(void **state)
             for (int k = 0; k < 60; k++)
                 nd_exact_merge(&opposite, &opposite);
             nd_exact_merge(&sum, &opposite);
-            assert_true(nd_exact_is_zero(&sum));
+            assert_text(&sum, "0");
         }
 }
 
@@ -189,7 +184,7 @@ static void many_small_additions_carry(void **state)
         nd_exact_add(&sum, value);
     nd_exact_add(&sum, -2.0 * N);
     nd_exact_add(&sum, 0x1p-52 * N);
-    assert_true(nd_exact_is_zero(&sum));
+    assert_text(&sum, "0");
 }
 
 static void special_values_decide(void **state)
@@ -201,11 +196,9 @@ static void special_values_decide(void **state)
     nd_exact_add(&sum, inf);
     assert_f64_bits(nd_exact_round(&sum), inf);
     assert_text(&sum, "5p-1,inf=1");
-    assert_false(nd_exact_is_zero(&sum));
     nd_exact_add(&sum, inf);
     nd_exact_add(&sum, -2.5);
     assert_text(&sum, "0,inf=2");
-    assert_false(nd_exact_is_zero(&sum));
     struct nd_exact_sum other = {0};
     nd_exact_add(&other, -inf);
     assert_f64_bits(nd_exact_round(&other), -inf);
@@ -217,7 +210,6 @@ static void special_values_decide(void **state)
     assert_text(&other, "0,nan=1,inf=2,-inf=1");
     assert_true(nd_exact_parse("0,nan=1,inf=2,-inf=1", &parsed));
     assert_text(&parsed, "0,nan=1,inf=2,-inf=1");
-    assert_false(nd_exact_is_zero(&parsed));
 }
 
 static void malformed_texts_are_refused(void **state)

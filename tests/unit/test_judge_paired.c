@@ -187,18 +187,10 @@ static void untested_p_values_do_not_count(void **state)
     (void)state;
     const double p[] = {NAN, 0.02, NAN, 0.03};
     double adjusted[4];
-    nd_adjust_bonferroni(p, 4, adjusted);
-    assert_true(isnan(adjusted[0]) && isnan(adjusted[2]));
-    assert_f64_bits(adjusted[1], 0.04);
     assert_int_equal(nd_adjust_holm(p, 4, adjusted, NULL), ND_OK);
     assert_true(isnan(adjusted[0]) && isnan(adjusted[2]));
     assert_f64_bits(adjusted[3], 0.04); /* never below that of a smaller p-value */
-    assert_int_equal(nd_adjust_fdr(p, 4, adjusted, NULL), ND_OK);
-    assert_f64_bits(adjusted[1], 0.03);
     assert_int_equal(nd_adjust_holm(p, 0, adjusted, NULL), ND_OK);
-    assert_f64_bits(nd_alpha_all_pairs(0.05, 6), 0.01);
-    assert_f64_bits(nd_alpha_all_pairs(0.05, 1), 0.05);
-    assert_f64_bits(nd_alpha_all_pairs(0.05, 0), 0.05);
 }
 
 static void intervals_cover_as_often_as_they_say(void **state)

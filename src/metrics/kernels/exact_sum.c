@@ -136,13 +136,6 @@ double nd_exact_round(const struct nd_exact_sum *sum)
     return m.is_negative ? -value : value;
 }
 
-bool nd_exact_is_zero(const struct nd_exact_sum *sum)
-{
-    struct magnitude m;
-    measure(sum, &m);
-    return m.n_bits == 0 && sum->n_nan == 0 && sum->n_pos_inf == 0 && sum->n_neg_inf == 0;
-}
-
 /* Text. */
 
 static size_t lowest_one(const struct magnitude *m)

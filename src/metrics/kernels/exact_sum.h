@@ -29,9 +29,6 @@ void nd_exact_merge(struct nd_exact_sum *sum, const struct nd_exact_sum *other);
  * infinities of both signs were added, else the infinity that was. */
 double nd_exact_round(const struct nd_exact_sum *sum);
 
-/* Nothing but finite values was added, and their sum is zero. */
-bool nd_exact_is_zero(const struct nd_exact_sum *sum);
-
 /* The sum as text in new memory, or NULL when out of memory. One value has one text: "[-]HpE" for H * 2^E with
  * H an odd number in lower-case hexadecimal and E decimal, "0" for zero, then ",nan=N", ",inf=N", ",-inf=N" for
  * what was counted. */

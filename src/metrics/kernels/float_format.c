@@ -43,7 +43,9 @@ static int64_t magnitude_of(const struct nd_float_format *format, double value)
     return ((int64_t)(exponent - least) << format->fraction_bits) + (int64_t)whole;
 }
 
-int64_t nd_float_ordered(const struct nd_float_format *format, double value)
+/* The ordered integer of `value` rounded to the format (nearest, ties to even): neighbouring floats differ by
+ * 1, both zeros are 0, and what is beyond the largest finite value is one more than that. value is not NaN. */
+static int64_t ordered(const struct nd_float_format *format, double value)
 {
     int64_t magnitude;
     if (format->dtype == ND_DTYPE_F64) {
@@ -59,6 +61,6 @@ int64_t nd_float_ordered(const struct nd_float_format *format, double value)
 
 uint64_t nd_float_distance_in(const struct nd_float_format *format, double a, double b)
 {
-    int64_t x = nd_float_ordered(format, a), y = nd_float_ordered(format, b);
+    int64_t x = ordered(format, a), y = ordered(format, b);
     return x > y ? (uint64_t)x - (uint64_t)y : (uint64_t)y - (uint64_t)x;
 }

@@ -19,11 +19,6 @@ double nd_float_max(const struct nd_float_format *format);
 /* The least positive normal value. */
 double nd_float_min_normal(const struct nd_float_format *format);
 
-/* The ordered integer of `value` rounded to the format (nearest, ties to even): neighbouring floats differ by
- * 1, both zeros are 0, and what is beyond the largest finite value is one more than that. value must not be
- * NaN. */
-int64_t nd_float_ordered(const struct nd_float_format *format, double value);
-
 /* How many floats of the format the two values are apart once they are rounded to it; neither may be NaN. */
 uint64_t nd_float_distance_in(const struct nd_float_format *format, double a, double b);
 

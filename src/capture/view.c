@@ -201,10 +201,10 @@ static enum nd_status view_contiguous(const struct source *source, size_t first_
     return status;
 }
 
-static const struct nd_index_object *find_outputs(const struct nd_capture *capture, size_t probe, size_t edge)
+static const struct nd_index_object *find_outputs(const struct nd_capture_tensor *tensor)
 {
-    assert(probe < capture->n_probes && edge < capture->n_edges);
-    return capture->probes[probe].edges[edge].outputs;
+    assert(tensor->probe < tensor->capture->n_probes && tensor->edge < tensor->capture->n_edges);
+    return tensor->capture->probes[tensor->probe].edges[tensor->edge].outputs;
 }
 
 static bool is_inside(const struct nd_index_object *object, size_t first_byte, size_t n_bytes)
@@ -212,14 +212,15 @@ static bool is_inside(const struct nd_index_object *object, size_t first_byte, s
     return first_byte <= object->n_bytes && n_bytes <= object->n_bytes - first_byte;
 }
 
-enum nd_status nd_capture_view_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
-                                       size_t first_byte, size_t n_bytes, struct nd_view_scratch *scratch,
+enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, size_t first_byte,
+                                       size_t n_bytes, struct nd_view_scratch *scratch,
                                        const unsigned char **out, struct nd_error *err)
 {
     static const unsigned char nothing;
-    const struct source source = {capture->index, find_outputs(capture, probe, edge), scratch};
+    const struct nd_capture *capture = tensor->capture;
+    const struct source source = {capture->index, find_outputs(tensor), scratch};
     if (source.object == NULL)
-        return nd_capture_fail_no_outputs(capture, probe, edge, err);
+        return nd_capture_fail_no_outputs(capture, tensor->probe, tensor->edge, err);
     if (!is_inside(source.object, first_byte, n_bytes))
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, source.object->path,
                        "'%s': %zu bytes from byte %zu were asked for of %zu in '%s'", capture->path, n_bytes,
@@ -236,9 +237,9 @@ enum nd_status nd_capture_view_outputs(const struct nd_capture *capture, size_t 
     return status;
 }
 
-size_t nd_capture_outputs_chunk_bytes(const struct nd_capture *capture, size_t probe, size_t edge)
+size_t nd_capture_outputs_chunk_bytes(const struct nd_capture_tensor *tensor)
 {
-    const struct nd_index_object *object = find_outputs(capture, probe, edge);
+    const struct nd_index_object *object = find_outputs(tensor);
     return object != NULL && object->chunks != NULL ? object->layout.chunk_bytes : 0;
 }
 
@@ -250,14 +251,13 @@ static bool is_chunk_alike(const struct nd_index *a, const struct nd_index_chunk
            memcmp(a->map + of_a->offset, b->map + of_b->offset, of_a->stored_bytes) == 0;
 }
 
-bool nd_capture_is_stored_alike(const struct nd_capture *a, size_t probe_a, size_t edge_a,
-                                const struct nd_capture *b, size_t probe_b, size_t edge_b, size_t first_byte,
-                                size_t n_bytes)
+bool nd_capture_is_stored_alike(const struct nd_capture_tensor *a, const struct nd_capture_tensor *b,
+                                size_t first_byte, size_t n_bytes)
 {
-    const struct nd_index_object *of_a = find_outputs(a, probe_a, edge_a);
-    const struct nd_index_object *of_b = find_outputs(b, probe_b, edge_b);
-    if (of_a == NULL || of_b == NULL || of_a->chunks == NULL || of_b->chunks == NULL || a->index->map == NULL ||
-        b->index->map == NULL)
+    const struct nd_index_object *of_a = find_outputs(a), *of_b = find_outputs(b);
+    const struct nd_index *index_a = a->capture->index, *index_b = b->capture->index;
+    if (of_a == NULL || of_b == NULL || of_a->chunks == NULL || of_b->chunks == NULL || index_a->map == NULL ||
+        index_b->map == NULL)
         return false;
     if (of_a->elem_bytes != of_b->elem_bytes || !nd_shape_equal(&of_a->shape, &of_b->shape) ||
         !nd_shape_equal(&of_a->layout.chunk, &of_b->layout.chunk) || !is_inside(of_a, first_byte, n_bytes) ||
@@ -265,7 +265,7 @@ bool nd_capture_is_stored_alike(const struct nd_capture *a, size_t probe_a, size
         return false;
     size_t end = find_chunk(&of_a->layout, first_byte + n_bytes - 1) + 1;
     for (size_t i = find_chunk(&of_a->layout, first_byte); i < end; i++)
-        if (!is_chunk_alike(a->index, &of_a->chunks[i], b->index, &of_b->chunks[i]))
+        if (!is_chunk_alike(index_a, &of_a->chunks[i], index_b, &of_b->chunks[i]))
             return false;
     return true;
 }

@@ -15,6 +15,12 @@
 #include "hdf5/chunk_decode.h"
 #include "npudiff/capture.h"
 
+/* The outputs of one edge in one probe: /probes/<probe>/outputs/<edge>. */
+struct nd_capture_tensor {
+    const struct nd_capture *capture;
+    size_t probe, edge;
+};
+
 /* Memory that views are made in where they cannot be shown in place, kept from call to call. Zeroed to begin
  * with; one per thread and view that is in use at a time. May go from capture to capture. */
 struct nd_view_scratch {
@@ -33,7 +39,7 @@ struct nd_view_scratch {
 /* Frees what it holds and zeroes it. */
 void nd_view_scratch_deinit(struct nd_view_scratch *scratch);
 
-/* Bytes [first_byte, first_byte + n_bytes) of /outputs/<edge> (the first repeat) of all samples in C order:
+/* Bytes [first_byte, first_byte + n_bytes) of the outputs (of the first repeat) of all samples in C order:
  * sample s starts at s times the sample's size. *out points into the map where the data is contiguous, or the
  * range lies in one chunk that is neither shuffled nor deflated; else into scratch. It is valid until the next
  * call with that scratch (and as long as the capture is open); of a range in one chunk, the decoded chunk is
@@ -43,8 +49,8 @@ void nd_view_scratch_deinit(struct nd_view_scratch *scratch);
  * Scratch takes at most n_bytes and two chunks, and a stored chunk where the file is not mapped. Threads may
  * view at the same time with a scratch each. ND_ERR_NOT_FOUND: only digests are stored, or the range is
  * outside; ND_ERR_FORMAT: a chunk cannot be decoded; ND_ERR_IO, ND_ERR_MEMORY. */
-enum nd_status nd_capture_view_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
-                                       size_t first_byte, size_t n_bytes, struct nd_view_scratch *scratch,
+enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, size_t first_byte,
+                                       size_t n_bytes, struct nd_view_scratch *scratch,
                                        const unsigned char **out, struct nd_error *err);
 
 /* The error (ND_E_CAPTURE_DIGEST) of a sample whose bytes do not have the digest that the capture states. */
@@ -54,15 +60,14 @@ enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t 
 /* Bytes in C order that one stored chunk of these outputs covers (of the last one of a sample, or of all, less
  * may be real): whole samples, or a part of one. 0 where they are contiguous, empty or not stored. For cutting
  * work so that no chunk is decoded twice. */
-size_t nd_capture_outputs_chunk_bytes(const struct nd_capture *capture, size_t probe, size_t edge);
+size_t nd_capture_outputs_chunk_bytes(const struct nd_capture_tensor *tensor);
 
 /* True when the same range of these two outputs is known to be equal without decoding it: both have the same
  * shape, element size and chunks, and all chunks that overlap the range are deflated, filtered alike and equal
  * as they are stored. False means nothing (so for data that is not deflated: comparing it is as fast). Whether
  * the chunks can be decoded is not looked at. A range that is outside is not alike. */
-bool nd_capture_is_stored_alike(const struct nd_capture *a, size_t probe_a, size_t edge_a,
-                                const struct nd_capture *b, size_t probe_b, size_t edge_b, size_t first_byte,
-                                size_t n_bytes);
+bool nd_capture_is_stored_alike(const struct nd_capture_tensor *a, const struct nd_capture_tensor *b,
+                                size_t first_byte, size_t n_bytes);
 
 /* ND_ERR_IO (ND_E_CAPTURE_CHANGED) when the file has another size or modification time than when it was opened:
  * what was read may be a mixture. A change that keeps both, as within one tick of the clock, is not seen. */

@@ -171,12 +171,31 @@ const struct nd_capture_probe *nd_aligned_probe(const struct nd_alignment *align
     return i == SIZE_MAX ? NULL : nd_capture_probe(alignment->captures[capture], i);
 }
 
+struct nd_capture_tensor nd_aligned_tensor(const struct nd_alignment *alignment, size_t edge, size_t probe,
+                                           size_t capture)
+{
+    size_t n = alignment->n_captures;
+    return (struct nd_capture_tensor){alignment->captures[capture], alignment->probes[probe * n + capture],
+                                      alignment->edges[edge * n + capture]};
+}
+
+bool nd_aligned_has_values(const struct nd_alignment *alignment, size_t edge, size_t probe, size_t capture)
+{
+    const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
+    return nd_capture_has_outputs(tensor.capture, tensor.probe, tensor.edge);
+}
+
+enum nd_status nd_aligned_read(const struct nd_capture_tensor *tensor, size_t first, size_t n, void *buf,
+                               struct nd_error *err)
+{
+    return nd_capture_read_verified(tensor->capture, tensor->probe, tensor->edge, first, n, buf, err);
+}
+
 struct nd_digest nd_aligned_digest(const struct nd_alignment *alignment, size_t edge, size_t probe,
                                    size_t capture, size_t sample)
 {
-    size_t n = alignment->n_captures;
-    return nd_capture_digest(alignment->captures[capture], alignment->probes[probe * n + capture],
-                             alignment->edges[edge * n + capture], sample, 0);
+    const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
+    return nd_capture_digest(tensor.capture, tensor.probe, tensor.edge, sample, 0);
 }
 
 static bool is_same_quant(const struct nd_quant *a, const struct nd_quant *b)

@@ -3,6 +3,7 @@
 #ifndef ND_COMPARE_ALIGN_H
 #define ND_COMPARE_ALIGN_H
 
+#include "capture/view.h"
 #include "npudiff/compare.h"
 
 /* All edges and probes of all captures: those of captures[0] in its order, then those that only later ones
@@ -37,6 +38,15 @@ void nd_alignment_deinit(struct nd_alignment *alignment);
 const struct nd_edge *nd_aligned_edge(const struct nd_alignment *alignment, size_t edge, size_t capture);
 const struct nd_capture_probe *nd_aligned_probe(const struct nd_alignment *alignment, size_t probe,
                                                 size_t capture);
+
+/* The values of an edge that the capture has, in a probe that it has; and whether they are stored. */
+struct nd_capture_tensor nd_aligned_tensor(const struct nd_alignment *alignment, size_t edge, size_t probe,
+                                           size_t capture);
+bool nd_aligned_has_values(const struct nd_alignment *alignment, size_t edge, size_t probe, size_t capture);
+
+/* Samples [first, first + n) of it into buf, checked as nd_capture_read_verified does. */
+enum nd_status nd_aligned_read(const struct nd_capture_tensor *tensor, size_t first, size_t n, void *buf,
+                               struct nd_error *err);
 
 /* Digest of one sample of the first repeat. Both must exist, sample < n_samples. */
 struct nd_digest nd_aligned_digest(const struct nd_alignment *alignment, size_t edge, size_t probe,

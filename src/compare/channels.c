@@ -74,17 +74,16 @@ static void gather(const struct work *w, const unsigned char *sample, size_t ele
 static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, struct nd_error *err)
 {
     const struct nd_alignment *a = w->alignment;
-    size_t n = a->n_captures;
+    const struct nd_capture_tensor ref = nd_aligned_tensor(a, w->edge, probe, w->ref),
+                                   test = nd_aligned_tensor(a, w->edge, probe, w->test);
     bool is_mixed = w->contexts[0].is_mixed;
     bool differs = is_mixed || !nd_digest_equal(nd_aligned_digest(a, w->edge, probe, w->ref, sample),
                                                 nd_aligned_digest(a, w->edge, probe, w->test, sample));
     enum nd_status status = ND_OK;
     if (differs)
-        status = nd_capture_read_verified(a->captures[w->ref], a->probes[probe * n + w->ref],
-                                          a->edges[w->edge * n + w->ref], sample, 1, w->ref_sample, err);
+        status = nd_aligned_read(&ref, sample, 1, w->ref_sample, err);
     if (differs && status == ND_OK)
-        status = nd_capture_read_verified(a->captures[w->test], a->probes[probe * n + w->test],
-                                          a->edges[w->edge * n + w->test], sample, 1, w->test_sample, err);
+        status = nd_aligned_read(&test, sample, 1, w->test_sample, err);
     for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
         bool channel_differs = differs;
         if (differs) {

@@ -135,8 +135,8 @@ enum nd_status nd_deliver_check(const struct nd_job *job, struct nd_error *err)
                     "edge '%s', probe '%s', sample %zu: the digests in '%s' and '%s' differ, but the "
                     "data does not",
                     a->edge_names[job->edge], a->probe_names[job->probe], s,
-                    nd_capture_path(a->captures[job->streams[pair->ref].capture]),
-                    nd_capture_path(a->captures[job->streams[pair->test].capture]));
+                    nd_capture_path(job->streams[pair->ref].tensor.capture),
+                    nd_capture_path(job->streams[pair->test].tensor.capture));
     }
     return ND_OK;
 }

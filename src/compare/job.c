@@ -49,8 +49,7 @@ enum nd_status nd_job_find_stream(struct nd_job *job, size_t capture, bool is_re
     const struct nd_alignment *al = job->alignment;
     const struct nd_edge *edge = nd_aligned_edge(al, job->edge, capture);
     struct nd_stream wanted = {.capture = capture,
-                               .capture_probe = al->probes[job->probe * al->n_captures + capture],
-                               .capture_edge = al->edges[job->edge * al->n_captures + capture],
+                               .tensor = nd_aligned_tensor(al, job->edge, job->probe, capture),
                                .n_samples = nd_aligned_probe(al, job->probe, capture)->n_samples};
     enum nd_status status = nd_layout_make(edge, &wanted.layout, err);
     if (status != ND_OK)
@@ -58,9 +57,8 @@ enum nd_status nd_job_find_stream(struct nd_job *job, size_t capture, bool is_re
     wanted.is_real = is_real && !wanted.layout.is_float && !wanted.layout.is_real;
     if (wanted.is_real)
         nd_layout_make_real(&wanted.layout);
-    const struct nd_capture *file = al->captures[capture];
-    wanted.has_values = nd_capture_has_outputs(file, wanted.capture_probe, wanted.capture_edge);
-    wanted.chunk_bytes = nd_capture_outputs_chunk_bytes(file, wanted.capture_probe, wanted.capture_edge);
+    wanted.has_values = nd_aligned_has_values(al, job->edge, job->probe, capture);
+    wanted.chunk_bytes = nd_capture_outputs_chunk_bytes(&wanted.tensor);
     bool is_found = false;
     for (size_t i = 0; i < job->n_streams && status == ND_OK && !is_found; i++) {
         status = is_same_stream(job, &job->streams[i], &wanted, &is_found, err);

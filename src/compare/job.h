@@ -14,8 +14,8 @@
 #include "metrics/states.h"
 
 struct nd_stream {
-    size_t capture;                     /* the first that it stands for */
-    size_t capture_probe, capture_edge; /* indexes there */
+    size_t capture;                  /* the first that it stands for */
+    struct nd_capture_tensor tensor; /* there */
     struct nd_layout layout;
     bool is_real; /* codes that are taken as real values, for pairs of mixed types */
     size_t n_samples;

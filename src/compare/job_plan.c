@@ -79,9 +79,7 @@ static enum nd_status add_scanned(struct plan *plan, size_t capture, struct nd_e
     const struct nd_edge *edge = nd_aligned_edge(a, plan->edge, capture);
     const struct nd_capture_probe *probe = nd_aligned_probe(a, plan->probe, capture);
     if (edge == NULL || probe == NULL || probe->n_samples == 0 || edge->dtype == ND_DTYPE_NONE ||
-        edge->shape.rank < 0 ||
-        !nd_capture_has_outputs(a->captures[capture], a->probes[plan->probe * a->n_captures + capture],
-                                a->edges[plan->edge * a->n_captures + capture]))
+        edge->shape.rank < 0 || !nd_aligned_has_values(a, plan->edge, plan->probe, capture))
         return ND_OK;
     struct nd_job *job;
     enum nd_status status = find_job(plan, &edge->shape, &job, err);

@@ -149,26 +149,18 @@ static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_sampl
     n_at_once = n_at_once < n_samples ? n_at_once : n_samples;
     void *buffers[2] = {nd_tensor_alloc(n_at_once * sample_bytes), nd_tensor_alloc(n_at_once * sample_bytes)};
     enum nd_status status = buffers[0] != NULL && buffers[1] != NULL ? ND_OK : nd_fail_memory(err);
-    const size_t captures[2] = {l->ref_capture, l->test_capture};
+    const struct nd_capture_tensor tensors[2] = {nd_aligned_tensor(a, l->edge, probe, l->ref_capture),
+                                                 nd_aligned_tensor(a, l->edge, probe, l->test_capture)};
     for (size_t s = 0; status == ND_OK && s < n_samples; s += n_at_once) {
         size_t n = n_samples - s < n_at_once ? n_samples - s : n_at_once;
         for (size_t k = 0; status == ND_OK && k < 2; k++)
-            status = nd_capture_read_verified(
-                a->captures[captures[k]], a->probes[probe * a->n_captures + captures[k]],
-                a->edges[l->edge * a->n_captures + captures[k]], s, n, buffers[k], err);
+            status = nd_aligned_read(&tensors[k], s, n, buffers[k], err);
         if (status == ND_OK)
             (l->floats != ND_DTYPE_NONE ? count_floats : count)(l, buffers[0], buffers[1], n * l->n_elems);
     }
     free(buffers[0]);
     free(buffers[1]);
     return status;
-}
-
-static bool has_outputs(const struct looking *l, size_t probe, size_t capture)
-{
-    const struct nd_alignment *a = l->alignment;
-    return nd_capture_has_outputs(a->captures[capture], a->probes[probe * a->n_captures + capture],
-                                  a->edges[l->edge * a->n_captures + capture]);
 }
 
 /* Counts over all samples that both have. *is_whole: every probe and sample of both. */
@@ -184,7 +176,8 @@ static enum nd_status read_all(struct looking *l, bool *is_whole, struct nd_erro
         free(reason);
         if (status != ND_OK || n == 0)
             continue;
-        if (has_outputs(l, p, l->ref_capture) && has_outputs(l, p, l->test_capture))
+        if (nd_aligned_has_values(l->alignment, l->edge, p, l->ref_capture) &&
+            nd_aligned_has_values(l->alignment, l->edge, p, l->test_capture))
             status = read_probe(l, p, n, err);
         else
             *is_whole = false;

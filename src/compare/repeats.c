@@ -30,9 +30,8 @@ static bool is_stuck(const struct nd_alignment *a, size_t edge, size_t probe, si
 static bool is_repeat_equal(const struct nd_alignment *a, size_t edge, size_t probe, size_t capture,
                             size_t sample, size_t repeat)
 {
-    size_t n = a->n_captures;
-    return nd_digest_equal(nd_capture_digest(a->captures[capture], a->probes[probe * n + capture],
-                                             a->edges[edge * n + capture], sample, repeat),
+    const struct nd_capture_tensor tensor = nd_aligned_tensor(a, edge, probe, capture);
+    return nd_digest_equal(nd_capture_digest(tensor.capture, tensor.probe, tensor.edge, sample, repeat),
                            nd_aligned_digest(a, edge, probe, capture, sample));
 }
 
@@ -69,18 +68,17 @@ static enum nd_status add_sample(struct work *w, size_t p, size_t sample, size_t
                                  struct nd_error *err)
 {
     const struct nd_alignment *a = w->alignment;
-    const struct nd_capture *capture = a->captures[w->capture];
-    size_t probe = a->probes[p * a->n_captures + w->capture],
-           edge = a->edges[w->edge * a->n_captures + w->capture];
+    const struct nd_capture_tensor tensor = nd_aligned_tensor(a, w->edge, p, w->capture);
     bool is_read = false;
     enum nd_status status = ND_OK;
     for (size_t r = 1; r < n_repeats && status == ND_OK; r++) {
         bool differs = !is_repeat_equal(a, w->edge, p, w->capture, sample, r);
         if (differs && !is_read)
-            status = nd_capture_read_verified(capture, probe, edge, sample, 1, w->first, err);
+            status = nd_aligned_read(&tensor, sample, 1, w->first, err);
         is_read = is_read || differs;
         if (differs && status == ND_OK)
-            status = nd_capture_read_repeat_verified(capture, probe, edge, sample, r, w->repeat, err);
+            status = nd_capture_read_repeat_verified(tensor.capture, tensor.probe, tensor.edge, sample, r,
+                                                     w->repeat, err);
         if (status == ND_OK)
             status = nd_sample_compare(w->state, &w->context, differs, w->first, w->repeat, p, sample, err);
     }

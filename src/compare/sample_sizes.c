@@ -25,15 +25,14 @@ struct reader {
 
 static enum nd_status read_sample(struct reader *r, size_t sample, struct nd_error *err)
 {
-    const struct nd_alignment *a = r->alignment;
     const size_t captures[2] = {0, r->test};
     enum nd_status status = ND_OK;
     for (size_t k = 0; k < 2 && status == ND_OK; k++) {
-        size_t c = captures[k], edge = a->edges[r->edge * a->n_captures + c];
-        status = nd_capture_read_verified(a->captures[c], a->probes[r->probe * a->n_captures + c], edge, sample,
-                                          1, r->bytes[k], err);
+        const struct nd_capture_tensor tensor = nd_aligned_tensor(r->alignment, r->edge, r->probe, captures[k]);
+        status = nd_aligned_read(&tensor, sample, 1, r->bytes[k], err);
         if (status == ND_OK)
-            nd_array_load(nd_capture_edge(a->captures[c], edge)->dtype, r->bytes[k], r->n_elems, r->values[k]);
+            nd_array_load(nd_capture_edge(tensor.capture, tensor.edge)->dtype, r->bytes[k], r->n_elems,
+                          r->values[k]);
     }
     return status;
 }
@@ -73,13 +72,6 @@ static enum nd_status open_reader(struct reader *r, struct nd_error *err)
     return status;
 }
 
-static bool has_values(const struct reader *r, size_t capture)
-{
-    const struct nd_alignment *a = r->alignment;
-    return nd_capture_has_outputs(a->captures[capture], a->probes[r->probe * a->n_captures + capture],
-                                  a->edges[r->edge * a->n_captures + capture]);
-}
-
 static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *is_known, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -89,7 +81,8 @@ static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *
         size_t n_common = 0;
         status = nd_align_samples(r->alignment, r->probe, 0, r->test, &n_common, &reason, err);
         free(reason);
-        *is_known = n_common == 0 || (has_values(r, 0) && has_values(r, r->test));
+        *is_known = n_common == 0 || (nd_aligned_has_values(r->alignment, r->edge, r->probe, 0) &&
+                                      nd_aligned_has_values(r->alignment, r->edge, r->probe, r->test));
         for (size_t s = 0; s < n_common && n_read < n && status == ND_OK && *is_known; s++) {
             status = read_sample(r, s, err);
             if (status == ND_OK)

@@ -129,11 +129,19 @@ static void mark_sample(struct nd_worker *w, const struct nd_job *job, size_t sa
             need(w, job, i, sample);
 }
 
+enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
+                              struct nd_view_scratch *scratch, const unsigned char **out, struct nd_error *err)
+{
+    enum nd_status status = nd_capture_view_outputs(&stream->tensor, first_byte, n_bytes, scratch, out, err);
+    if (status != ND_OK)
+        nd_error_context(err, "reading '%s'", nd_capture_path(stream->tensor.capture));
+    return status;
+}
+
 static enum nd_status view_stream(struct nd_worker *w, const struct nd_job *job,
                                   const struct nd_unit_range *range, size_t i, struct nd_error *err)
 {
     const struct nd_stream *s = &job->streams[i];
-    const struct nd_capture *capture = job->alignment->captures[s->capture];
     size_t first_byte = w->first[i] * s->layout.sample_bytes + range->first * s->layout.elem_bytes;
     size_t n_bytes = (w->end[i] - w->first[i] - 1) * s->layout.sample_bytes +
                      (range->end - range->first) * s->layout.elem_bytes;
@@ -141,18 +149,12 @@ static enum nd_status view_stream(struct nd_worker *w, const struct nd_job *job,
         const struct nd_stream *other = &job->streams[k];
         if (w->bytes[k] != NULL && w->first[k] == w->first[i] && w->end[k] == w->end[i] &&
             job->alike[k * job->n_streams + i] &&
-            nd_capture_is_stored_alike(job->alignment->captures[other->capture], other->capture_probe,
-                                       other->capture_edge, capture, s->capture_probe, s->capture_edge,
-                                       first_byte, n_bytes)) {
+            nd_capture_is_stored_alike(&other->tensor, &s->tensor, first_byte, n_bytes)) {
             w->bytes[i] = w->bytes[k];
             return ND_OK;
         }
     }
-    enum nd_status status = nd_capture_view_outputs(capture, s->capture_probe, s->capture_edge, first_byte,
-                                                    n_bytes, &w->views[i], &w->bytes[i], err);
-    if (status != ND_OK)
-        nd_error_context(err, "reading '%s'", nd_capture_path(capture));
-    return status;
+    return nd_stream_view(s, first_byte, n_bytes, &w->views[i], &w->bytes[i], err);
 }
 
 static enum nd_status view_all(struct nd_worker *w, const struct nd_job *job, const struct nd_unit_range *range,

@@ -116,8 +116,7 @@ enum nd_status nd_unit_check_digests(const struct nd_worker *w, struct nd_job *j
         if (status == ND_OK && is_whole &&
             !nd_digest_equal(digest,
                              nd_aligned_digest(job->alignment, job->edge, job->probe, s->capture, sample)))
-            status = nd_capture_fail_damaged(job->alignment->captures[s->capture], s->capture_probe,
-                                             s->capture_edge, sample, err);
+            status = nd_capture_fail_damaged(s->tensor.capture, s->tensor.probe, s->tensor.edge, sample, err);
     }
     return status;
 }

@@ -35,6 +35,10 @@ struct nd_unit_range {
     size_t first_sample, end_sample, first, end;
 };
 
+/* Bytes of a stream's tensor, as nd_capture_view_outputs. */
+enum nd_status nd_stream_view(const struct nd_stream *stream, size_t first_byte, size_t n_bytes,
+                              struct nd_view_scratch *scratch, const unsigned char **out, struct nd_error *err);
+
 /* Elements from `first` of the sample, of a stream that is read for it. */
 const unsigned char *nd_unit_bytes(const struct nd_worker *w, const struct nd_job *job,
                                    const struct nd_unit_range *range, size_t stream, size_t sample,

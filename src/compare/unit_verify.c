@@ -12,8 +12,7 @@ static enum nd_status fail_verification(const struct nd_job *job, size_t a, size
         err, ND_E_CAPTURE_DIGEST, al->edge_names[job->edge],
         "edge '%s', probe '%s', sample %zu: the digests in '%s' and '%s' are equal, but the data is not",
         al->edge_names[job->edge], al->probe_names[job->probe], sample,
-        nd_capture_path(al->captures[job->streams[a].capture]),
-        nd_capture_path(al->captures[job->streams[b].capture]));
+        nd_capture_path(job->streams[a].tensor.capture), nd_capture_path(job->streams[b].tensor.capture));
 }
 
 /* The stream before i that sample `sample` of it should be equal to, or i. */
@@ -26,18 +25,6 @@ static size_t first_equal(const struct nd_job *job, size_t i, size_t sample)
     return i;
 }
 
-static enum nd_status view(struct nd_view_scratch *scratch, const struct nd_job *job, size_t i,
-                           size_t first_byte, size_t n_bytes, const unsigned char **out, struct nd_error *err)
-{
-    const struct nd_stream *s = &job->streams[i];
-    const struct nd_capture *capture = job->alignment->captures[s->capture];
-    enum nd_status status = nd_capture_view_outputs(capture, s->capture_probe, s->capture_edge, first_byte,
-                                                    n_bytes, scratch, out, err);
-    if (status != ND_OK)
-        nd_error_context(err, "reading '%s'", nd_capture_path(capture));
-    return status;
-}
-
 /* Where the stored bytes are equal nothing needs to be inflated. */
 static enum nd_status verify_sample(struct nd_worker *w, const struct nd_job *job,
                                     const struct nd_unit_range *range, size_t a, size_t b, size_t sample,
@@ -48,13 +35,11 @@ static enum nd_status verify_sample(struct nd_worker *w, const struct nd_job *jo
     size_t first_byte = sample * layout->sample_bytes + range->first * layout->elem_bytes;
     size_t n_bytes = (range->end - range->first) * layout->elem_bytes;
     const unsigned char *ref, *test;
-    if (nd_capture_is_stored_alike(job->alignment->captures[x->capture], x->capture_probe, x->capture_edge,
-                                   job->alignment->captures[y->capture], y->capture_probe, y->capture_edge,
-                                   first_byte, n_bytes))
+    if (nd_capture_is_stored_alike(&x->tensor, &y->tensor, first_byte, n_bytes))
         return ND_OK;
-    enum nd_status status = view(&w->verify[0], job, a, first_byte, n_bytes, &ref, err);
+    enum nd_status status = nd_stream_view(x, first_byte, n_bytes, &w->verify[0], &ref, err);
     if (status == ND_OK)
-        status = view(&w->verify[1], job, b, first_byte, n_bytes, &test, err);
+        status = nd_stream_view(y, first_byte, n_bytes, &w->verify[1], &test, err);
     if (status == ND_OK && memcmp(ref, test, n_bytes) != 0)
         status = fail_verification(job, a, b, sample, err);
     return status;

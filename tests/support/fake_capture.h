@@ -261,16 +261,17 @@ enum nd_status nd_capture_check_content(const struct nd_capture *capture, struct
     return ND_OK;
 }
 
-enum nd_status nd_capture_view_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
-                                       size_t first_byte, size_t n_bytes, struct nd_view_scratch *scratch,
+enum nd_status nd_capture_view_outputs(const struct nd_capture_tensor *tensor, size_t first_byte,
+                                       size_t n_bytes, struct nd_view_scratch *scratch,
                                        const unsigned char **out, struct nd_error *err)
 {
-    size_t total = fake_sample_bytes(capture, edge) * capture->probes[probe].n_samples;
+    const struct nd_capture *capture = tensor->capture;
+    size_t total = fake_sample_bytes(capture, tensor->edge) * capture->probes[tensor->probe].n_samples;
     if (capture->digest_only || first_byte > total || n_bytes > total - first_byte)
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, NULL, "no such outputs");
-    const unsigned char *bytes = fake_outputs(capture, probe, edge) + first_byte;
+    const unsigned char *bytes = fake_outputs(capture, tensor->probe, tensor->edge) + first_byte;
     fake_count_read(capture, n_bytes);
-    if (capture->chunk_bytes[edge] == 0 || n_bytes == 0) {
+    if (capture->chunk_bytes[tensor->edge] == 0 || n_bytes == 0) {
         *out = bytes;
         return ND_OK;
     }
@@ -289,20 +290,19 @@ void nd_view_scratch_deinit(struct nd_view_scratch *scratch)
     *scratch = (struct nd_view_scratch){0};
 }
 
-size_t nd_capture_outputs_chunk_bytes(const struct nd_capture *capture, size_t probe, size_t edge)
+size_t nd_capture_outputs_chunk_bytes(const struct nd_capture_tensor *tensor)
 {
-    (void)probe;
-    return capture->digest_only ? 0 : capture->chunk_bytes[edge];
+    return tensor->capture->digest_only ? 0 : tensor->capture->chunk_bytes[tensor->edge];
 }
 
-bool nd_capture_is_stored_alike(const struct nd_capture *a, size_t probe_a, size_t edge_a,
-                                const struct nd_capture *b, size_t probe_b, size_t edge_b, size_t first_byte,
-                                size_t n_bytes)
+bool nd_capture_is_stored_alike(const struct nd_capture_tensor *a, const struct nd_capture_tensor *b,
+                                size_t first_byte, size_t n_bytes)
 {
-    return a->chunk_bytes[edge_a] > 0 && a->chunk_bytes[edge_a] == b->chunk_bytes[edge_b] && n_bytes > 0 &&
-           !a->digest_only && !b->digest_only &&
-           memcmp(fake_outputs(a, probe_a, edge_a) + first_byte, fake_outputs(b, probe_b, edge_b) + first_byte,
-                  n_bytes) == 0;
+    size_t chunk_bytes = a->capture->chunk_bytes[a->edge];
+    return chunk_bytes > 0 && chunk_bytes == b->capture->chunk_bytes[b->edge] && n_bytes > 0 &&
+           !a->capture->digest_only && !b->capture->digest_only &&
+           memcmp(fake_outputs(a->capture, a->probe, a->edge) + first_byte,
+                  fake_outputs(b->capture, b->probe, b->edge) + first_byte, n_bytes) == 0;
 }
 
 enum nd_status nd_capture_check_unchanged(const struct nd_capture *capture, struct nd_error *err)

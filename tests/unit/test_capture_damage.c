@@ -175,13 +175,13 @@ static bool do_views_agree(const struct nd_capture *capture)
         for (size_t e = 0; e < nd_capture_n_edges(capture) && nd_capture_has_outputs(capture, p, e); e++) {
             const struct nd_edge *edge = nd_capture_edge(capture, e);
             size_t n = nd_capture_probe(capture, p)->n_samples, n_bytes = 0;
+            const struct nd_capture_tensor tensor = {capture, p, e};
             const unsigned char *view = NULL;
             if (nd_shape_size_bytes(&edge->shape, edge->dtype, &n_bytes, &err) != ND_OK)
                 continue;
             unsigned char *read = malloc(n * n_bytes + 1);
             bool is_read = read != NULL && nd_capture_read_outputs(capture, p, e, 0, n, read, &err) == ND_OK;
-            bool is_seen =
-                nd_capture_view_outputs(capture, p, e, 0, n * n_bytes, &scratch, &view, &err) == ND_OK;
+            bool is_seen = nd_capture_view_outputs(&tensor, 0, n * n_bytes, &scratch, &view, &err) == ND_OK;
             do_agree = do_agree && is_read == is_seen && (!is_read || memcmp(read, view, n * n_bytes) == 0);
             free(read);
         }

@@ -17,6 +17,9 @@
 #include "npudiff/parse.h"
 #include "support/scratch.h"
 
+/* The first edge of the first probe. */
+#define FIRST(of) (&(const struct nd_capture_tensor){of, 0, 0})
+
 static uint64_t seed_of_run(void)
 {
     uint64_t seed = 5150;
@@ -156,7 +159,7 @@ static void check_range(const struct nd_capture *capture, const struct stored *s
 {
     struct nd_error err;
     const unsigned char *view = NULL;
-    expect_ok(nd_capture_view_outputs(capture, 0, 0, first, n, scratch, &view, &err), &err);
+    expect_ok(nd_capture_view_outputs(FIRST(capture), first, n, scratch, &view, &err), &err);
     assert_non_null(view);
     assert_memory_equal(view, stored->data + first, n);
     if (capture->index->map != NULL && stored->chunk.rank == 0 && n > 0)
@@ -180,11 +183,11 @@ static void check_ranges(struct nd_capture *capture, const struct stored *stored
             most = 64;
         check_range(capture, stored, first, next_random(random) % (most + 1), scratch);
     }
-    assert_int_equal(nd_capture_view_outputs(capture, 0, 0, 0, n_bytes + 1, scratch, &view, &err),
+    assert_int_equal(nd_capture_view_outputs(FIRST(capture), 0, n_bytes + 1, scratch, &view, &err),
                      ND_ERR_NOT_FOUND);
-    assert_int_equal(nd_capture_view_outputs(capture, 0, 0, n_bytes + 1, 0, scratch, &view, &err),
+    assert_int_equal(nd_capture_view_outputs(FIRST(capture), n_bytes + 1, 0, scratch, &view, &err),
                      ND_ERR_NOT_FOUND);
-    assert_int_equal(nd_capture_view_outputs(capture, 0, 0, 2, SIZE_MAX, scratch, &view, &err),
+    assert_int_equal(nd_capture_view_outputs(FIRST(capture), 2, SIZE_MAX, scratch, &view, &err),
                      ND_ERR_NOT_FOUND);
     assert_int_equal(err.id, 724);
 }
@@ -243,7 +246,7 @@ static void view_of_random_storage_shows_every_range(void **state)
         n_cut += object->layout.chunks_per_sample > 1;
         n_shared += object->layout.samples_per_chunk > 1;
         n_padded += object->chunks != NULL && object->n_bytes % object->layout.chunk_bytes != 0;
-        assert_int_equal(nd_capture_outputs_chunk_bytes(capture, 0, 0),
+        assert_int_equal(nd_capture_outputs_chunk_bytes(FIRST(capture)),
                          object->chunks != NULL ? object->layout.chunk_bytes : 0);
         unsigned char *read = malloc(stored.n_bytes);
         assert_non_null(read);
@@ -286,11 +289,11 @@ static void view_copies_only_what_it_must(void **state)
     make_cut(&stored, false, 0);
     write_capture(path, &stored);
     struct nd_capture *capture = open_ok(path);
-    expect_ok(nd_capture_view_outputs(capture, 0, 0, 760, 700, &scratch, &view, &err), &err);
+    expect_ok(nd_capture_view_outputs(FIRST(capture), 760, 700, &scratch, &view, &err), &err);
     assert_true(is_in_map(capture, view, 700)); /* of the second chunk */
     assert_null(scratch.bytes);
     assert_null(scratch.chunk);
-    expect_ok(nd_capture_view_outputs(capture, 0, 0, 740, 700, &scratch, &view, &err), &err);
+    expect_ok(nd_capture_view_outputs(FIRST(capture), 740, 700, &scratch, &view, &err), &err);
     assert_false(is_in_map(capture, view, 700)); /* of two chunks */
     assert_int_equal(scratch.bytes_capacity, 700);
     nd_capture_close(&capture);
@@ -299,8 +302,8 @@ static void view_copies_only_what_it_must(void **state)
     make_cut(&stored, true, 6);
     write_capture(path, &stored);
     capture = open_ok(path);
-    expect_ok(nd_capture_view_outputs(capture, 0, 0, 2000, 300, &scratch, &view, &err), &err);
-    expect_ok(nd_capture_view_outputs(capture, 0, 0, 2300, 450, &scratch, &again, &err), &err);
+    expect_ok(nd_capture_view_outputs(FIRST(capture), 2000, 300, &scratch, &view, &err), &err);
+    expect_ok(nd_capture_view_outputs(FIRST(capture), 2300, 450, &scratch, &again, &err), &err);
     assert_ptr_equal(again, view + 300); /* the chunk was kept */
     assert_memory_equal(again, stored.data + 2300, 450);
     check_range(capture, &stored, 0, stored.n_bytes, &scratch);
@@ -324,10 +327,10 @@ static void view_of_digests_only_is_refused(void **state)
     const struct stored stored = {.dtype = ND_DTYPE_U8, .dataset = {2, {3, 4}}};
     write_capture(path, &stored);
     struct nd_capture *capture = open_ok(path);
-    assert_int_equal(nd_capture_view_outputs(capture, 0, 0, 0, 1, &scratch, &view, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_view_outputs(FIRST(capture), 0, 1, &scratch, &view, &err), ND_ERR_NOT_FOUND);
     assert_null(view);
-    assert_int_equal(nd_capture_outputs_chunk_bytes(capture, 0, 0), 0);
-    assert_false(nd_capture_is_stored_alike(capture, 0, 0, capture, 0, 0, 0, 1));
+    assert_int_equal(nd_capture_outputs_chunk_bytes(FIRST(capture)), 0);
+    assert_false(nd_capture_is_stored_alike(FIRST(capture), FIRST(capture), 0, 1));
     nd_capture_close(&capture);
     free(path);
 }
@@ -359,12 +362,13 @@ static void chunk_damaged_is_an_error_of_its_own_ranges_only(void **state)
     damage_chunk(path, capture, 4); /* bytes 750..1499 of sample 1 */
     check_range(capture, &stored, 2000, 750, &scratch);
     for (int i = 0; i < 2; i++) { /* what was decoded of it is not taken for the chunk the second time */
-        assert_int_equal(nd_capture_view_outputs(capture, 0, 0, 2800, 9, &scratch, &view, &err), ND_ERR_FORMAT);
+        assert_int_equal(nd_capture_view_outputs(FIRST(capture), 2800, 9, &scratch, &view, &err),
+                         ND_ERR_FORMAT);
         assert_int_equal(err.id, 611);
         assert_non_null(strstr(err.message, "chunk 4 of '/probes/p/outputs/x'"));
     }
     check_range(capture, &stored, 2000, 750, &scratch);
-    assert_int_equal(nd_capture_view_outputs(capture, 0, 0, 0, stored.n_bytes, &scratch, &view, &err),
+    assert_int_equal(nd_capture_view_outputs(FIRST(capture), 0, stored.n_bytes, &scratch, &view, &err),
                      ND_ERR_FORMAT);
     assert_null(view);
     check_range(capture, &stored, 2000, 750, &scratch);
@@ -378,8 +382,8 @@ static void chunk_damaged_is_an_error_of_its_own_ranges_only(void **state)
 /* Alike over these bytes; asked in both directions. */
 static bool is_alike(const struct nd_capture *a, const struct nd_capture *b, size_t first, size_t n)
 {
-    bool is = nd_capture_is_stored_alike(a, 0, 0, b, 0, 0, first, n);
-    assert_int_equal(nd_capture_is_stored_alike(b, 0, 0, a, 0, 0, first, n), is);
+    bool is = nd_capture_is_stored_alike(FIRST(a), FIRST(b), first, n);
+    assert_int_equal(nd_capture_is_stored_alike(FIRST(b), FIRST(a), first, n), is);
     return is;
 }
 
@@ -539,7 +543,7 @@ static void *view_many(void *argument)
         const unsigned char *view = NULL;
         size_t first = next_random(&viewer->random) % viewer->stored->n_bytes;
         size_t n = next_random(&viewer->random) % (viewer->stored->n_bytes - first + 1);
-        if (nd_capture_view_outputs(viewer->capture, 0, 0, first, n, &scratch, &view, NULL) != ND_OK ||
+        if (nd_capture_view_outputs(FIRST(viewer->capture), first, n, &scratch, &view, NULL) != ND_OK ||
             memcmp(view, viewer->stored->data + first, n) != 0)
             viewer->n_wrong++;
     }

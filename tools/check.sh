@@ -85,13 +85,13 @@ check_clang() {
 check_sanitize() { run_suite build-sanitize "" -Doptimization=1 -Db_sanitize=address,undefined -Db_lundef=false; }
 # Without the tests that load ONNX Runtime: its own threads are not instrumented.
 check_threads() {
-    suites="parallel store capture view chunk spool compare compare_engine compare_fleet report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false
+    suites="parallel store capture capture_write view chunk spool compare compare_engine compare_fleet report" run_suite build-threads "" -Db_sanitize=thread -Db_lundef=false
 }
 # Without the tests that load ONNX Runtime, and the one that feeds libhdf5 damaged files: what valgrind says there is of
 # the dynamic loader and of libhdf5.
 check_valgrind() {
     need valgrind
-    suites="base parallel kernels exact_sum log_histogram tensor model probe probe_files chunk spool store capture view sigbus
+    suites="base parallel kernels exact_sum log_histogram tensor model probe probe_files chunk spool store capture capture_write view sigbus
         assemble plan device compare compare_files compare_metrics compare_signal compare_structure compare_types
         compare_state compare_fleet compare_parts report report_json report_text exact_program exact_rounding exact_linear
         exact_linear_elements exact_ops"

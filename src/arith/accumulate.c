@@ -292,37 +292,3 @@ const char *nd_accumulator_name(const struct nd_accumulator *accumulator, char b
                nd_rounding_name(accumulator->output_rounding));
     return buf;
 }
-
-static int64_t saturated(int64_t value, int n_bits)
-{
-    const int64_t high = ((int64_t)1 << (n_bits - 1)) - 1;
-    return value > high ? high : value < -high - 1 ? -high - 1 : value;
-}
-
-static int64_t wrapped(int64_t value, int n_bits)
-{
-    uint64_t low = (uint64_t)value & (((uint64_t)1 << n_bits) - 1), sign = (uint64_t)1 << (n_bits - 1);
-    return (int64_t)(low ^ sign) - (int64_t)sign;
-}
-
-/* value / 2^n toward -inf. */
-static int64_t floor_shift(int64_t value, int n)
-{
-    return value >= 0 ? value >> n : ~(~value >> n);
-}
-
-int64_t nd_accumulate_integers(const struct nd_integer_accumulator *accumulator, const int32_t *x,
-                               const int32_t *w, size_t n)
-{
-    assert(accumulator->n_bits >= 2 && accumulator->n_bits <= 62 && accumulator->n_dropped_bits <= 30);
-    int64_t sum = 0;
-    for (size_t i = 0, step = accumulator->is_in_pairs ? 2 : 1; i < n; i += step) {
-        int64_t term = (int64_t)x[i] * w[i];
-        if (accumulator->is_in_pairs)
-            term = saturated(term + (i + 1 < n ? (int64_t)x[i + 1] * w[i + 1] : 0), 16);
-        sum += floor_shift(term, accumulator->n_dropped_bits);
-        sum =
-            accumulator->is_wrapping ? wrapped(sum, accumulator->n_bits) : saturated(sum, accumulator->n_bits);
-    }
-    return sum;
-}

@@ -60,16 +60,4 @@ float nd_accumulate_factors(const struct nd_accumulator *accumulator, const stru
 /* The same of half precision values given as float32, n of 1 to ND_SUM_MAX_TERMS; asserted. */
 float nd_accumulate(const struct nd_accumulator *accumulator, const float *x, const float *w, size_t n);
 
-/* Integer accumulators: in sequence, from 0. */
-struct nd_integer_accumulator {
-    int n_bits;         /* of the running sum, 2 to 62 */
-    bool is_wrapping;   /* else it saturates, after each addition */
-    bool is_in_pairs;   /* two products are added first, and saturate at 16 bits (VPMADDUBSW) */
-    int n_dropped_bits; /* low bits that each product loses, toward -inf: 0 to 30 */
-};
-
-/* |x w| < 2^31 for each term; the result is in units of 2^n_dropped_bits. */
-int64_t nd_accumulate_integers(const struct nd_integer_accumulator *accumulator, const int32_t *x,
-                               const int32_t *w, size_t n);
-
 #endif

@@ -2,19 +2,7 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-#include "base/memory.h"
-
-char *nd_name_sanitise(const char *name)
-{
-    char *made = nd_strdup(name);
-    for (char *c = made; c != NULL && *c != '\0'; c++)
-        if (!isalnum((unsigned char)*c) || (unsigned char)*c > 127)
-            *c = '_';
-    return made;
-}
 
 /* Whether a converter may have written `name` for `original`. */
 static bool may_be_written(const char *name, const char *original)

@@ -114,115 +114,35 @@ int64_t nd_infer_list_at(const Onnx__NodeProto *node, const char *name, size_t i
 
 /* ---- element by element ---- */
 
-static bool is_one_of(const char *op, const char *const *list)
+/* Whether op is one of words, each of which is followed by a space. */
+static bool is_one_of(const char *op, const char *words)
 {
-    for (; *list != NULL; list++)
-        if (strcmp(op, *list) == 0)
+    size_t n = strlen(op);
+    for (const char *at = words; *at != '\0'; at += strcspn(at, " ") + 1)
+        if (strcspn(at, " ") == n && memcmp(at, op, n) == 0)
             return true;
     return false;
 }
 
 bool nd_infer_is_elementwise(const Onnx__NodeProto *node)
 {
-    static const char *const ops[] = {"Abs",
-                                      "Acos",
-                                      "Acosh",
-                                      "Add",
-                                      "And",
-                                      "Asin",
-                                      "Asinh",
-                                      "Atan",
-                                      "Atanh",
-                                      "BitShift",
-                                      "BitwiseAnd",
-                                      "BitwiseNot",
-                                      "BitwiseOr",
-                                      "BitwiseXor",
-                                      "BiasGelu",
-                                      "Ceil",
-                                      "Celu",
-                                      "Clip",
-                                      "Cos",
-                                      "Cosh",
-                                      "Div",
-                                      "Elu",
-                                      "Equal",
-                                      "Erf",
-                                      "Exp",
-                                      "FastGelu",
-                                      "Floor",
-                                      "Gelu",
-                                      "Greater",
-                                      "GreaterOrEqual",
-                                      "HardSigmoid",
-                                      "HardSwish",
-                                      "IsInf",
-                                      "IsNaN",
-                                      "LeakyRelu",
-                                      "Less",
-                                      "LessOrEqual",
-                                      "Log",
-                                      "Max",
-                                      "Mean",
-                                      "Min",
-                                      "Mish",
-                                      "Mod",
-                                      "Mul",
-                                      "Neg",
-                                      "Not",
-                                      "Or",
-                                      "PRelu",
-                                      "Pow",
-                                      "QuickGelu",
-                                      "Reciprocal",
-                                      "Relu",
-                                      "Round",
-                                      "Selu",
-                                      "Shrink",
-                                      "Sigmoid",
-                                      "Sign",
-                                      "Sin",
-                                      "Sinh",
-                                      "Softplus",
-                                      "Softsign",
-                                      "Sqrt",
-                                      "Sub",
-                                      "Sum",
-                                      "Swish",
-                                      "Tan",
-                                      "Tanh",
-                                      "ThresholdedRelu",
-                                      "Where",
-                                      "Xor",
-                                      "QuantizeLinear",
-                                      "DequantizeLinear",
-                                      NULL};
+    static const char ops[] =
+        "Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr "
+        "BitwiseXor BiasGelu Ceil Celu Clip Cos Cosh Div Elu Equal Erf Exp FastGelu Floor Gelu Greater "
+        "GreaterOrEqual HardSigmoid HardSwish IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min "
+        "Mish Mod Mul Neg Not Or PRelu Pow QuickGelu Reciprocal Relu Round Selu Shrink Sigmoid Sign Sin "
+        "Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh ThresholdedRelu Where Xor QuantizeLinear "
+        "DequantizeLinear ";
     return is_one_of(node->op_type, ops);
 }
 
 static bool keeps_shape(const Onnx__NodeProto *node)
 {
-    static const char *const ops[] = {"BatchNormalization",
-                                      "Cast",
-                                      "CastLike",
-                                      "CumSum",
-                                      "Dropout",
-                                      "GroupNormalization",
-                                      "Hardmax",
-                                      "Identity",
-                                      "InstanceNormalization",
-                                      "LRN",
-                                      "LayerNormalization",
-                                      "LogSoftmax",
-                                      "LpNormalization",
-                                      "MeanVarianceNormalization",
-                                      "RMSNormalization",
-                                      "ReverseSequence",
-                                      "ScatterElements",
-                                      "ScatterND",
-                                      "Softmax",
-                                      "Trilu",
-                                      NULL};
+    static const char ops[] =
+        "BatchNormalization Cast CastLike CumSum Dropout GroupNormalization Hardmax Identity "
+        "InstanceNormalization LRN LayerNormalization LogSoftmax LpNormalization "
+        "MeanVarianceNormalization RMSNormalization ReverseSequence ScatterElements ScatterND Softmax "
+        "Trilu ";
     return is_one_of(node->op_type, ops);
 }
 
@@ -265,9 +185,7 @@ static struct nd_shape shape_of(const struct nd_infer_view *view)
 
 static enum nd_dtype dtype_of(const struct nd_infer_view *view)
 {
-    static const char *const booleans[] = {
-        "Equal", "Greater", "GreaterOrEqual", "Less", "LessOrEqual", "IsInf", "IsNaN", "Not", "And", "Or",
-        "Xor",   NULL};
+    static const char booleans[] = "Equal Greater GreaterOrEqual Less LessOrEqual IsInf IsNaN Not And Or Xor ";
     const char *op = view->proto->op_type;
     if (view->graph->nodes[view->node].kind == ND_NODE_QUANTIZE) {
         int64_t given = nd_onnx_attribute_i(view->proto, "output_dtype", 0);

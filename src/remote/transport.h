@@ -84,16 +84,6 @@ enum nd_status nd_transport_reconnect(struct nd_transport *transport, struct nd_
 enum nd_status nd_transport_push(struct nd_transport *transport, const char *local, const char *sha256,
                                  const char *remote, bool is_executable, struct nd_error *err);
 
-/* Copies a file of that machine to a new file here; replaced when there. max_bytes: more is an error. */
-enum nd_status nd_transport_pull(struct nd_transport *transport, const char *remote, const char *local,
-                                 size_t max_bytes, struct nd_error *err);
-
-/* Appends what the file there holds from offset on, at most max_bytes, to the open file fd; *n_bytes: how many
- * were appended. Also when the link is lost in between (ND_E_LINK_LOST): whole bytes of the right place, so
- * that the caller goes on behind them. A file that is not there is empty. */
-enum nd_status nd_transport_tail(struct nd_transport *transport, const char *remote, uint64_t offset,
-                                 size_t max_bytes, int fd, size_t *n_bytes, struct nd_error *err);
-
 /* Appends the text as one word of sh: quoted, whatever it holds. */
 void nd_shell_quote(struct nd_strbuf *command, const char *text);
 

@@ -1,11 +1,9 @@
-/* Files to and from another machine, by commands: so they are as safe from a link that breaks. */
+/* Files to another machine, by commands: so they are as safe from a link that breaks. */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
@@ -13,7 +11,7 @@
 
 static const double least_limit_s = 60;
 static const double slowest_bytes_s = 250e3; /* of a link that still counts as one */
-enum { PULL_BYTES = 8 << 20, N_PUSH_TRIES = 3 };
+enum { N_PUSH_TRIES = 3 };
 enum { EXIT_NO_ROOM = 92, EXIT_NO_DIGEST = 93, EXIT_WRONG_DIGEST = 94 }; /* of the command that pushes */
 
 /* Others may send the same file at the same time, and a command whose link is lost may still be there: each
@@ -74,72 +72,5 @@ enum nd_status nd_transport_push(struct nd_transport *transport, const char *loc
         status = fail_push(transport, local, &reply, err);
     nd_remote_reply_deinit(&reply);
     free(text);
-    return status;
-}
-
-enum nd_status nd_transport_tail(struct nd_transport *transport, const char *remote, uint64_t offset,
-                                 size_t max_bytes, int fd, size_t *n_bytes, struct nd_error *err)
-{
-    struct nd_strbuf quoted = {0}, text = {0};
-    struct nd_remote_reply reply = {0};
-    struct nd_error local = {0}, ignored;
-    *n_bytes = 0;
-    nd_shell_quote(&quoted, remote);
-    nd_strbuf_printf(&text, "[ ! -f %s ] || tail -c +%llu %s | head -c %zu", quoted.text,
-                     (unsigned long long)offset + 1, quoted.text, max_bytes);
-    nd_strbuf_deinit(&quoted);
-    char *command = nd_strbuf_take(&text);
-    if (command == NULL)
-        return nd_fail_memory(err);
-    const struct nd_remote_command request = {.text = command, .stdout_limit_bytes = max_bytes + 1};
-    enum nd_status status = nd_transport_run_once(transport, &request, &reply, &local);
-    enum nd_status written = ND_OK;
-    if (reply.out_bytes > 0 && reply.out_bytes <= max_bytes) {
-        written =
-            nd_file_write_all(fd, reply.out, reply.out_bytes, remote, status == ND_OK ? &local : &ignored);
-        *n_bytes = written == ND_OK ? reply.out_bytes : 0;
-    }
-    if (status == ND_OK)
-        status = written;
-    if (status == ND_OK && reply.exit_code != 0)
-        status = nd_fail(&local, ND_E_DEVICE_COMMAND, remote, "cannot read '%s' on '%s:%s'", remote,
-                         transport->ops->name, transport->address);
-    if (status != ND_OK && err != NULL)
-        *err = local;
-    nd_remote_reply_deinit(&reply);
-    free(command);
-    return status;
-}
-
-enum nd_status nd_transport_pull(struct nd_transport *transport, const char *remote, const char *local,
-                                 size_t max_bytes, struct nd_error *err)
-{
-    struct nd_error why = {0};
-    enum nd_status status = ND_OK;
-    uint64_t offset = 0, lost_ns = 0;
-    size_t n = 1;
-    int fd = open(local, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return nd_fail(err, ND_E_FILE_WRITE, local, "cannot create '%s': %s", local, strerror(errno));
-    while (status == ND_OK && n > 0) {
-        status = nd_transport_tail(transport, remote, offset, PULL_BYTES, fd, &n, &why);
-        offset += n;
-        if (status == ND_OK && offset > max_bytes)
-            status = nd_fail(&why, ND_E_SIZE_OVERFLOW, remote, "'%s' on '%s:%s' is larger than %zu bytes",
-                             remote, transport->ops->name, transport->address, max_bytes);
-        if (n > 0)
-            lost_ns = 0;
-        /* A link that comes back again and again without a byte is none. */
-        if (status != ND_OK && why.id == ND_E_LINK_LOST &&
-            (lost_ns == 0 || (double)(nd_clock_ns() - lost_ns) * 1e-9 < transport->link_limit_s)) {
-            lost_ns = lost_ns != 0 ? lost_ns : nd_clock_ns();
-            status = nd_transport_reconnect(transport, &why);
-            n = 1;
-        }
-    }
-    if (close(fd) != 0 && status == ND_OK)
-        status = nd_fail(&why, ND_E_FILE_WRITE, local, "cannot write '%s': %s", local, strerror(errno));
-    if (status != ND_OK && err != NULL)
-        *err = why;
     return status;
 }

@@ -288,40 +288,6 @@ static void trees_come_back_from_their_joins(void **state)
     }
 }
 
-static void integers_saturate_wrap_and_drop(void **state)
-{
-    (void)state;
-    int32_t x[600], w[600];
-    for (int i = 0; i < 600; i++)
-        x[i] = w[i] = 127;
-    const struct nd_integer_accumulator sat16 = {.n_bits = 16}, wrap16 = {.n_bits = 16, .is_wrapping = true};
-    assert_int_equal(nd_accumulate_integers(&sat16, x, w, 2), 32258);
-    assert_int_equal(nd_accumulate_integers(&sat16, x, w, 3), 32767);
-    assert_int_equal(nd_accumulate_integers(&wrap16, x, w, 3), 48387 - 65536);
-    static const struct {
-        int n_bits;
-        size_t n; /* the first that does not fit */
-    } widths[] = {{16, 3}, {18, 9}, {20, 33}, {24, 521}};
-    for (size_t i = 0; i < sizeof widths / sizeof *widths; i++) {
-        const struct nd_integer_accumulator item = {.n_bits = widths[i].n_bits};
-        size_t n = widths[i].n;
-        assert_int_equal(nd_accumulate_integers(&item, x, w, n - 1), 16129 * (int64_t)(n - 1));
-        assert_int_equal(nd_accumulate_integers(&item, x, w, n), ((int64_t)1 << (item.n_bits - 1)) - 1);
-    }
-    /* What comes back is forgiven by wrapping alone. */
-    for (int i = 3; i < 6; i++)
-        w[i] = -127;
-    assert_int_equal(nd_accumulate_integers(&wrap16, x, w, 6), 0);
-    assert_int_equal(nd_accumulate_integers(&sat16, x, w, 6), 32767 - 48387);
-    const struct nd_integer_accumulator pairs = {.n_bits = 32, .is_in_pairs = true};
-    const int32_t u[] = {255, 255, 255}, v[] = {127, 127, -128};
-    assert_int_equal(nd_accumulate_integers(&pairs, u, v, 2), 32767);
-    assert_int_equal(nd_accumulate_integers(&pairs, u, v, 3), 32767 - 32640);
-    const struct nd_integer_accumulator dropped = {.n_bits = 32, .n_dropped_bits = 3};
-    const int32_t p[] = {7, -1, 8}, q[] = {1, 1, 1};
-    assert_int_equal(nd_accumulate_integers(&dropped, p, q, 3), 0 - 1 + 1);
-}
-
 static void names_tell_all(void **state)
 {
     (void)state;
@@ -352,7 +318,6 @@ int main(void)
         cmocka_unit_test(what_is_no_half_is_refused),
         cmocka_unit_test(orders_are_the_trees_they_say),
         cmocka_unit_test(trees_come_back_from_their_joins),
-        cmocka_unit_test(integers_saturate_wrap_and_drop),
         cmocka_unit_test(names_tell_all),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

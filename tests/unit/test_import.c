@@ -1,4 +1,5 @@
 /* Imports: names, layouts, samples, maps, and what a TensorProto holds. */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -27,16 +28,15 @@ static struct nd_error err;
 
 /* ---- names ---- */
 
-static void sanitising_keeps_letters_and_digits(void **state)
+/* As converters write it: every byte but letters and digits becomes '_'. */
+static char *sanitise(const char *name)
 {
-    (void)state;
-    static const char *const pairs[][2] = {
-        {"stem/relu", "stem_relu"}, {"a.b:0", "a_b_0"}, {"\xc3\xbc", "__"}, {"", ""}, {"Az09_", "Az09_"}};
-    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
-        char *made = nd_name_sanitise(pairs[i][0]);
-        assert_string_equal(made, pairs[i][1]);
-        free(made);
-    }
+    char *made = nd_strdup(name);
+    assert_non_null(made);
+    for (char *c = made; *c != '\0'; c++)
+        if (!isalnum((unsigned char)*c))
+            *c = '_';
+    return made;
 }
 
 static struct nd_model *load(const char *name)
@@ -63,7 +63,7 @@ static void an_edge_is_found_by_each_of_its_names(void **state)
         assert_int_equal(way, ND_NAME_AS_IT_IS);
         expect_ok(nd_name_find_edge(model, edge->onnx_name, false, &found, &way, &err), &err);
         assert_int_equal(found, e);
-        char *written = nd_name_sanitise(edge->name);
+        char *written = sanitise(edge->name);
         expect_ok(nd_name_find_edge(model, written, false, &found, &way, &err), &err);
         assert_int_equal(found, e);
         expect_ok(nd_name_find_edge(model, written, true, &found, &way, &err), &err);
@@ -355,7 +355,6 @@ static void a_confined_process_reads_and_writes_only_what_is_open(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sanitising_keeps_letters_and_digits),
         cmocka_unit_test(an_edge_is_found_by_each_of_its_names),
         cmocka_unit_test(channels_go_where_their_coordinates_say),
         cmocka_unit_test(samples_are_found_by_the_expected_shape),

@@ -365,17 +365,13 @@ static void check_files(struct nd_transport *transport)
     static const size_t sizes[] = {0, 1, 65536, 3000001};
     static const char *const names[] = {"plain", "two words", "it's \"quoted\" $HOME",
                                         "\346\251\237\346\242\260 \303\266"};
-    struct nd_error err = {0};
     for (size_t i = 0; i < 4; i++) {
-        char *local = write_noise("local", sizes[i]), *there = in_folder(names[i]), *back = in_folder("back");
+        char *local = write_noise("local", sizes[i]), *there = in_folder(names[i]);
         push(transport, local, there);
         check_same(local, there);
-        expect_ok(nd_transport_pull(transport, there, back, (size_t)1 << 30, &err), &err);
-        check_same(local, back);
         unlink(local);
         free(local);
         free(there);
-        free(back);
     }
 }
 
@@ -477,34 +473,6 @@ static void what_a_machine_says_does_not_steer_the_terminal(void **state)
     assert_string_equal(line, " [2Jb c");
 }
 
-static void tails_begin_where_they_are_asked_to(void **state)
-{
-    (void)state;
-    struct nd_transport *sh = open_kind(ND_TRANSPORT_NONE, NULL);
-    char *there = write_noise("there", 10000), *copy = in_folder("copy"), *none = in_folder("none");
-    struct nd_error err = {0};
-    size_t n = 1;
-    int fd = open(copy, O_WRONLY | O_CREAT | O_APPEND, 0600);
-    assert_true(fd >= 0);
-    expect_ok(nd_transport_tail(sh, none, 0, 100, fd, &n, &err), &err);
-    assert_int_equal(n, 0);
-    for (uint64_t offset = 0; offset < 10000; offset += n) {
-        expect_ok(nd_transport_tail(sh, there, offset, 777, fd, &n, &err), &err);
-        assert_int_equal(n, offset + 777 <= 10000 ? 777 : 10000 - offset);
-    }
-    expect_ok(nd_transport_tail(sh, there, 10000, 777, fd, &n, &err), &err);
-    assert_int_equal(n, 0);
-    expect_ok(nd_transport_tail(sh, there, 20000, 777, fd, &n, &err), &err);
-    assert_int_equal(n, 0);
-    close(fd);
-    check_same(there, copy);
-    assert_int_equal(nd_transport_pull(sh, there, copy, 9999, &err), ND_ERR_MEMORY);
-    nd_transport_close(&sh);
-    free(there);
-    free(copy);
-    free(none);
-}
-
 int main(void)
 {
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, make_folder, remove_folder)
@@ -525,7 +493,6 @@ int main(void)
         IN_FOLDER(a_file_that_cannot_be_put_says_why),
         IN_FOLDER(files_sent_twice_at_once_do_not_meet),
         cmocka_unit_test(what_a_machine_says_does_not_steer_the_terminal),
-        IN_FOLDER(tails_begin_where_they_are_asked_to),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,9 +78,6 @@ struct nd_qnr {
 
 /* ---- net_run_stated.c ---- */
 
-void nd_qnr_source_deinit(struct nd_qnr_source *source);
-void nd_qnr_stated_deinit(struct nd_qnr_stated *stated);
-
 /* npudiff.json. ND_E_QNN_STATED names file, tensor and key. */
 enum nd_status nd_qnr_read_manifest(const char *path, struct nd_qnr_source *out, struct nd_error *err);
 
@@ -93,6 +90,16 @@ enum nd_status nd_qnr_read_context(const char *path, const char *graph, struct n
 enum nd_status nd_qnr_read_sidecar(const char *path, const char *name, enum nd_dtype known,
                                    struct nd_qnr_stated *out, struct nd_error *err);
 
+/* ---- net_run_sources.c ---- */
+
+void nd_qnr_source_deinit(struct nd_qnr_source *source);
+void nd_qnr_stated_deinit(struct nd_qnr_stated *stated);
+
+/* A tensor at the end of the list; none is there twice (ND_E_QNN_STATED). Takes over what stated owns, also on
+ * failure. path is what states it. */
+enum nd_status nd_qnr_add(struct nd_qnr_list *list, struct nd_qnr_stated *stated, const char *path,
+                          struct nd_error *err);
+
 /* The tensor of that name in its files, or NULL. */
 const struct nd_qnr_stated *nd_qnr_find(const struct nd_qnr_list *list, const char *file);
 
@@ -100,12 +107,15 @@ const struct nd_qnr_stated *nd_qnr_find(const struct nd_qnr_list *list, const ch
 enum nd_status nd_qnr_agree(const struct nd_qnr_stated *a, const char *a_from, const struct nd_qnr_stated *b,
                             const char *b_from, struct nd_error *err);
 
-/* ---- net_run_folder.c ---- */
+/* ---- net_run_files.c ---- */
 
 void nd_qnr_files_deinit(struct nd_qnr_files *files);
+bool nd_qnr_has_name(const struct nd_qnr_files *files, const char *name);
 
 /* Names in a folder; symbolic links are refused, names are UTF-8. */
 enum nd_status nd_qnr_list_folder(const char *path, struct nd_qnr_files *out, struct nd_error *err);
+
+/* ---- net_run_folder.c ---- */
 
 /* Finds top, base, output, results and n_results. ND_E_QNN_FOLDER. */
 enum nd_status nd_qnr_find_folders(struct nd_qnr *run, struct nd_error *err);

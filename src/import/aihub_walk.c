@@ -231,7 +231,7 @@ static enum nd_status give_sample(const struct aihub *hub, const struct entry *e
     if (status == ND_OK && (data = nd_tensor_alloc(array.n_bytes)) == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_hdf5_array_read(dataset, hub->fd, hub->path, what, &array, data, err);
+        status = nd_hdf5_array_read(dataset, hub->fd, &array, data, err);
     const struct nd_aihub_sample found = {entry->name, what, sample,       array.dtype,
                                           array.shape, data, array.n_bytes};
     if (status == ND_OK)

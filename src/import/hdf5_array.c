@@ -43,7 +43,7 @@ enum nd_status nd_hdf5_array_describe(hid_t dataset, const char *path, const cha
 {
     hid_t type = H5Dget_type(dataset), space = H5Dget_space(dataset);
     hsize_t dims[ND_MAX_RANK] = {0};
-    struct nd_hdf5_array made = {0};
+    struct nd_hdf5_array made = {.path = path, .what = what};
     enum nd_status status = ND_OK;
     H5S_class_t space_class = H5Sget_simple_extent_type(space);
     int rank = H5Sget_simple_extent_ndims(space);
@@ -75,8 +75,6 @@ struct reading {
     hid_t dataset;
     int fd;
     uint64_t file_bytes;
-    const char *path;
-    const char *what;
     const struct nd_hdf5_array *array;
     size_t elem_bytes;
     unsigned char *out;
@@ -95,14 +93,14 @@ static enum nd_status read_at(const struct reading *r, uint64_t offset, void *bu
 {
     char *at = buf;
     if (offset > r->file_bytes || n_bytes > r->file_bytes - offset)
-        return nd_fail(err, ND_E_IMPORT_FORMAT, r->path, "the data of %s lies beyond the end of '%s'", r->what,
-                       r->path);
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "the data of %s lies beyond the end of '%s'",
+                       r->array->what, r->array->path);
     while (n_bytes > 0) {
         ssize_t n = pread(r->fd, at, n_bytes, (off_t)offset);
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return nd_fail(err, ND_E_FILE_READ, r->path, "cannot read '%s': %s", r->path,
+            return nd_fail(err, ND_E_FILE_READ, r->array->path, "cannot read '%s': %s", r->array->path,
                            n < 0 ? strerror(errno) : "it has become shorter");
         at += n;
         offset += (uint64_t)n;
@@ -114,12 +112,13 @@ static enum nd_status read_at(const struct reading *r, uint64_t offset, void *bu
 static enum nd_status read_contiguous(const struct reading *r, hid_t creation, struct nd_error *err)
 {
     if (H5Pget_external_count(creation) != 0)
-        return nd_fail(err, ND_E_IMPORT_FORMAT, r->path, "%s of '%s' keeps its data in another file", r->what,
-                       r->path);
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' keeps its data in another file",
+                       r->array->what, r->array->path);
     haddr_t offset = H5Dget_offset(r->dataset);
     if (offset == HADDR_UNDEF || H5Dget_storage_size(r->dataset) != r->array->n_bytes) {
         H5Eclear2(H5E_DEFAULT);
-        return nd_fail(err, ND_E_IMPORT_FORMAT, r->path, "the data of %s of '%s' is missing", r->what, r->path);
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "the data of %s of '%s' is missing",
+                       r->array->what, r->array->path);
     }
     return read_at(r, offset, r->out, r->array->n_bytes, err);
 }
@@ -138,14 +137,14 @@ static enum nd_status read_filters(struct reading *r, hid_t creation, struct nd_
             r->has_deflate = true;
             r->deflate_bit = 1u << i;
         } else {
-            return nd_fail(err, ND_E_IMPORT_TYPE, r->path,
+            return nd_fail(err, ND_E_IMPORT_TYPE, r->array->path,
                            "%s of '%s' uses the HDF5 filter %d; only SHUFFLE before DEFLATE (gzip) is read",
-                           r->what, r->path, (int)filter);
+                           r->array->what, r->array->path, (int)filter);
         }
     }
     return n >= 0 ? ND_OK
-                  : nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->path, "the filters of %s of '%s' cannot be read",
-                                 r->what, r->path);
+                  : nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
+                                 "the filters of %s of '%s' cannot be read", r->array->what, r->array->path);
 }
 
 /* The part of the decoded chunk that lies inside the array, row by row of the last dimension. */
@@ -177,13 +176,14 @@ static enum nd_status read_chunk(struct reading *r, const hsize_t start[], struc
     haddr_t offset = HADDR_UNDEF;
     hsize_t n_stored = 0;
     if (H5Dget_chunk_info_by_coord(r->dataset, start, &mask, &offset, &n_stored) < 0 || offset == HADDR_UNDEF)
-        return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->path, "a chunk of %s of '%s' is missing", r->what,
-                            r->path);
+        return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "a chunk of %s of '%s' is missing",
+                            r->array->what, r->array->path);
     bool is_deflated = r->has_deflate && (mask & r->deflate_bit) == 0;
     bool is_possible = is_deflated ? r->chunk_bytes / MAX_EXPANSION <= n_stored : r->chunk_bytes == n_stored;
     if (!is_possible || n_stored > r->file_bytes)
-        return nd_fail(err, ND_E_IMPORT_FORMAT, r->path, "a chunk of %s of '%s' cannot hold %zu bytes in %llu",
-                       r->what, r->path, r->chunk_bytes, (unsigned long long)n_stored);
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
+                       "a chunk of %s of '%s' cannot hold %zu bytes in %llu", r->array->what, r->array->path,
+                       r->chunk_bytes, (unsigned long long)n_stored);
     if (!nd_grow((void **)&r->stored, &r->stored_capacity, (size_t)n_stored, 1))
         return nd_fail_memory(err);
     enum nd_status status = read_at(r, offset, r->stored, (size_t)n_stored, err);
@@ -196,7 +196,7 @@ static enum nd_status read_chunk(struct reading *r, const hsize_t start[], struc
                                            .is_deflated = is_deflated};
     status = nd_chunk_decode(&r->decoder, &stored, r->raw, r->chunk_bytes, err);
     if (status != ND_OK)
-        nd_error_context(err, "%s of '%s'", r->what, r->path);
+        nd_error_context(err, "%s of '%s'", r->array->what, r->array->path);
     else
         scatter(r, start);
     return status;
@@ -210,8 +210,8 @@ static enum nd_status read_chunks(struct reading *r, hid_t creation, struct nd_e
     if (status != ND_OK)
         return status;
     if (H5Pget_chunk(creation, ND_MAX_RANK, dims) != shape->rank)
-        return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->path, "the chunks of %s of '%s' have another rank",
-                            r->what, r->path);
+        return nd_hdf5_fail(err, ND_E_IMPORT_FORMAT, r->array->path,
+                            "the chunks of %s of '%s' have another rank", r->array->what, r->array->path);
     r->chunk.rank = shape->rank;
     double n_chunks = 1;
     for (int d = 0; d < shape->rank; d++) {
@@ -221,8 +221,8 @@ static enum nd_status read_chunks(struct reading *r, hid_t creation, struct nd_e
     status = nd_shape_size_bytes(&r->chunk, r->array->dtype, &r->chunk_bytes, err);
     if (status == ND_OK &&
         (r->chunk_bytes == 0 || r->chunk_bytes > max_chunk_bytes || n_chunks > (double)r->file_bytes))
-        status =
-            nd_fail(err, ND_E_IMPORT_FORMAT, r->path, "%s of '%s' has chunks that cannot be", r->what, r->path);
+        status = nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' has chunks that cannot be",
+                         r->array->what, r->array->path);
     if (status == ND_OK && (r->raw = malloc(r->chunk_bytes)) == NULL)
         status = nd_fail_memory(err);
     for (bool is_done = false; status == ND_OK && !is_done;) {
@@ -245,21 +245,19 @@ static void swap_bytes(unsigned char *data, size_t n_bytes, size_t size)
         }
 }
 
-enum nd_status nd_hdf5_array_read(hid_t dataset, int fd, const char *path, const char *what,
-                                  const struct nd_hdf5_array *array, void *out, struct nd_error *err)
+enum nd_status nd_hdf5_array_read(hid_t dataset, int fd, const struct nd_hdf5_array *array, void *out,
+                                  struct nd_error *err)
 {
     struct stat info;
     struct reading r = {.dataset = dataset,
                         .fd = fd,
-                        .path = path,
-                        .what = what,
                         .array = array,
                         .elem_bytes = nd_dtype_size_bytes(array->dtype),
                         .out = out};
     if (array->n_bytes == 0)
         return ND_OK;
     if (fstat(fd, &info) != 0)
-        return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+        return nd_fail(err, ND_E_FILE_READ, array->path, "cannot read '%s': %s", array->path, strerror(errno));
     r.file_bytes = (uint64_t)info.st_size;
     hid_t creation = H5Dget_create_plist(dataset);
     H5D_layout_t layout = H5Pget_layout(creation);
@@ -269,8 +267,8 @@ enum nd_status nd_hdf5_array_read(hid_t dataset, int fd, const char *path, const
     else if (layout == H5D_CHUNKED && array->shape.rank > 0)
         status = read_chunks(&r, creation, err);
     else
-        status =
-            nd_fail(err, ND_E_IMPORT_TYPE, path, "%s of '%s' is neither contiguous nor chunked", what, path);
+        status = nd_fail(err, ND_E_IMPORT_TYPE, array->path, "%s of '%s' is neither contiguous nor chunked",
+                         array->what, array->path);
     H5Pclose(creation);
     free(r.stored);
     free(r.raw);

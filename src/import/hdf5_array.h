@@ -6,6 +6,7 @@
 #include "hdf5/libhdf5.h"
 
 struct nd_hdf5_array {
+    const char *path, *what; /* as given to nd_hdf5_array_describe, borrowed */
     enum nd_dtype dtype;
     bool is_big_endian;
     struct nd_shape shape;
@@ -20,7 +21,7 @@ enum nd_status nd_hdf5_array_describe(hid_t dataset, const char *path, const cha
 /* Its n_bytes into out, little endian, C order; fd is the file's. ND_E_IMPORT_FORMAT: data that is missing,
  * outside of the file, cannot be decoded or is smaller than it claims; a filter other than SHUFFLE and DEFLATE.
  */
-enum nd_status nd_hdf5_array_read(hid_t dataset, int fd, const char *path, const char *what,
-                                  const struct nd_hdf5_array *array, void *out, struct nd_error *err);
+enum nd_status nd_hdf5_array_read(hid_t dataset, int fd, const struct nd_hdf5_array *array, void *out,
+                                  struct nd_error *err);
 
 #endif

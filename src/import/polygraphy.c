@@ -45,16 +45,23 @@ static enum nd_status decode_base64(const struct poly *poly, const char *what, c
     return ND_OK;
 }
 
+/* One output of one iteration. */
+struct output {
+    const char *name, *what; /* what: for messages */
+    size_t sample;
+};
+
 /* The archive's only array. libzip reads files, so it gets one that has no name. */
-static enum nd_status add_npz(const struct poly *poly, const char *name, const char *what, size_t sample,
-                              const uint8_t *bytes, size_t n_bytes, struct nd_error *err)
+static enum nd_status add_npz(const struct poly *poly, const struct output *output, const uint8_t *bytes,
+                              size_t n_bytes, struct nd_error *err)
 {
     char link[64];
     struct nd_npz *npz = NULL;
     struct nd_source source = {0};
     int fd = memfd_create("npudiff-npz", MFD_CLOEXEC);
     if (fd < 0)
-        return nd_fail(err, ND_E_FILE_OPEN, poly->path, "%s: no memory file: %s", what, strerror(errno));
+        return nd_fail(err, ND_E_FILE_OPEN, poly->path, "%s: no memory file: %s", output->what,
+                       strerror(errno));
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     enum nd_status status = nd_file_write_all(fd, bytes, n_bytes, poly->path, err);
     if (status == ND_OK)
@@ -65,24 +72,24 @@ static enum nd_status add_npz(const struct poly *poly, const char *name, const c
     if (status == ND_OK)
         status = nd_npz_source(npz, 0, &source, err);
     if (status == ND_OK)
-        status = nd_npy_add(poly->imported, ND_IMPORTED_OUTPUT, name, sample, &source, err);
+        status = nd_npy_add(poly->imported, ND_IMPORTED_OUTPUT, output->name, output->sample, &source, err);
     nd_source_close(&source);
     nd_npz_close(&npz);
     close(fd);
     if (status != ND_OK)
-        nd_error_context(err, "%s", what);
+        nd_error_context(err, "%s", output->what);
     return status;
 }
 
-static enum nd_status add_bytes(const struct poly *poly, const char *name, const char *what, size_t sample,
-                                const uint8_t *bytes, size_t n_bytes, struct nd_error *err)
+static enum nd_status add_bytes(const struct poly *poly, const struct output *output, const uint8_t *bytes,
+                                size_t n_bytes, struct nd_error *err)
 {
     struct nd_source source = {0};
     if (n_bytes >= 4 && memcmp(bytes, "PK\003\004", 4) == 0)
-        return add_npz(poly, name, what, sample, bytes, n_bytes, err);
-    enum nd_status status = nd_source_from_memory(&source, poly->path, what, bytes, n_bytes, err);
+        return add_npz(poly, output, bytes, n_bytes, err);
+    enum nd_status status = nd_source_from_memory(&source, poly->path, output->what, bytes, n_bytes, err);
     if (status == ND_OK)
-        status = nd_npy_add(poly->imported, ND_IMPORTED_OUTPUT, name, sample, &source, err);
+        status = nd_npy_add(poly->imported, ND_IMPORTED_OUTPUT, output->name, output->sample, &source, err);
     nd_source_close(&source);
     return status;
 }
@@ -106,7 +113,7 @@ static enum nd_status add_array(const struct poly *poly, const char *name, const
     if (status == ND_OK)
         status = decode_base64(poly, what, text, &bytes, &n_bytes, err);
     if (status == ND_OK)
-        status = add_bytes(poly, name, what, sample, bytes, n_bytes, err);
+        status = add_bytes(poly, &(const struct output){name, what, sample}, bytes, n_bytes, err);
     free(bytes);
     free(what);
     return status;

@@ -36,9 +36,15 @@ static char *choose_name(const struct nd_import_options *options, enum nd_import
     return nd_strdup(text);
 }
 
-static enum nd_status add_tensor(const struct nd_import_options *options, struct nd_imported *imported,
-                                 enum nd_imported_side side, size_t index, size_t sample, const char *path,
-                                 struct nd_error *err)
+/* What is read, and how far. */
+struct reading {
+    const struct nd_import_options *options;
+    struct nd_imported *imported;
+    size_t n_samples, n_files;
+};
+
+static enum nd_status add_tensor(struct reading *r, enum nd_imported_side side, size_t index, size_t sample,
+                                 const char *path, struct nd_error *err)
 {
     void *bytes = NULL, *data = NULL;
     size_t n_bytes = 0;
@@ -56,11 +62,11 @@ static enum nd_status add_tensor(const struct nd_import_options *options, struct
     if (status == ND_OK)
         status = nd_tensorproto_describe(proto, path, &added.dtype, &added.shape, err);
     added.where = what;
-    if (status == ND_OK && (name = choose_name(options, side, index, proto->name)) == NULL)
+    if (status == ND_OK && (name = choose_name(r->options, side, index, proto->name)) == NULL)
         status = nd_fail_memory(err);
     added.name = name;
     if (status == ND_OK)
-        status = nd_imported_add(imported, &added, &data, err);
+        status = nd_imported_add(r->imported, &added, &data, err);
     if (status == ND_OK)
         status = nd_tensorproto_unpack(proto, path, added.dtype, &added.shape, data, err);
     if (proto != NULL)
@@ -110,8 +116,7 @@ static enum nd_status count_numbered(const char *folder, const char *prefix, con
     return ND_OK;
 }
 
-static enum nd_status add_side(const struct nd_import_options *options, struct nd_imported *imported,
-                               enum nd_imported_side side, const char *folder, size_t sample,
+static enum nd_status add_side(struct reading *r, enum nd_imported_side side, const char *folder, size_t sample,
                                struct nd_error *err)
 {
     size_t n = 0;
@@ -121,7 +126,7 @@ static enum nd_status add_side(const struct nd_import_options *options, struct n
         struct nd_strbuf path = {0};
         nd_strbuf_printf(&path, "%s/%s%zu.pb", folder, prefix, i);
         char *file = nd_strbuf_take(&path);
-        status = file != NULL ? add_tensor(options, imported, side, i, sample, file, err) : nd_fail_memory(err);
+        status = file != NULL ? add_tensor(r, side, i, sample, file, err) : nd_fail_memory(err);
         free(file);
     }
     if (status == ND_OK && n == 0 && side == ND_IMPORTED_OUTPUT)
@@ -130,32 +135,30 @@ static enum nd_status add_side(const struct nd_import_options *options, struct n
     return status;
 }
 
-static enum nd_status add_data_set(const struct nd_import_options *options, struct nd_imported *imported,
-                                   const char *folder, size_t sample, struct nd_error *err)
+static enum nd_status add_data_set(struct reading *r, const char *folder, struct nd_error *err)
 {
-    enum nd_status status = add_side(options, imported, ND_IMPORTED_INPUT, folder, sample, err);
-    return status == ND_OK ? add_side(options, imported, ND_IMPORTED_OUTPUT, folder, sample, err) : status;
+    size_t sample = r->n_samples++;
+    enum nd_status status = add_side(r, ND_IMPORTED_INPUT, folder, sample, err);
+    return status == ND_OK ? add_side(r, ND_IMPORTED_OUTPUT, folder, sample, err) : status;
 }
 
 /* A folder of data sets, one data set, or a file that is an output. */
-static enum nd_status add_path(const struct nd_import_options *options, struct nd_imported *imported,
-                               const char *path, size_t *n_samples, size_t *n_files, struct nd_error *err)
+static enum nd_status add_path(struct reading *r, const char *path, struct nd_error *err)
 {
     struct stat info;
     size_t n = 0;
     if (stat(path, &info) != 0)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return add_tensor(options, imported, ND_IMPORTED_OUTPUT, (*n_files)++, 0, path, err);
+        return add_tensor(r, ND_IMPORTED_OUTPUT, r->n_files++, 0, path, err);
     enum nd_status status = count_numbered(path, "test_data_set_", "", &n, err);
     if (status == ND_OK && n == 0)
-        return add_data_set(options, imported, path, (*n_samples)++, err);
+        return add_data_set(r, path, err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         struct nd_strbuf text = {0};
         nd_strbuf_printf(&text, "%s/test_data_set_%zu", path, i);
         char *folder = nd_strbuf_take(&text);
-        status =
-            folder != NULL ? add_data_set(options, imported, folder, (*n_samples)++, err) : nd_fail_memory(err);
+        status = folder != NULL ? add_data_set(r, folder, err) : nd_fail_memory(err);
         free(folder);
     }
     return status;
@@ -168,11 +171,11 @@ static enum nd_status read_onnx_pb(const struct nd_import_options *options, stru
                                            {"types", "TensorProto"},
                                            {"shapes", "TensorProto"},
                                            {"samples", "one of each test_data_set_N"}};
-    size_t n_samples = 0, n_files = 0;
+    struct reading reading = {.options = options, .imported = imported};
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < options->n_paths; i++)
-        status = add_path(options, imported, options->paths[i], &n_samples, &n_files, err);
-    if (status == ND_OK && n_samples > 0 && n_files > 0)
+        status = add_path(&reading, options->paths[i], err);
+    if (status == ND_OK && reading.n_samples > 0 && reading.n_files > 0)
         status = nd_fail(err, ND_E_IMPORT_OPTION, options->paths[0],
                          "single .pb files and folders do not go together");
     for (size_t i = 0; status == ND_OK && i < sizeof facts / sizeof facts[0]; i++)

@@ -128,17 +128,6 @@ static enum nd_status unpack_uint64(const Onnx__TensorProto *proto, const char *
     return ND_OK;
 }
 
-/* Fields whose elements are the tensor's own. */
-static enum nd_status copy_field(const char *path, const char *field, const void *from, size_t n_found,
-                                 size_t size, size_t n, void *out, struct nd_error *err)
-{
-    if (n_found != n)
-        return fail_count(path, field, n_found, "numbers", n, err);
-    if (n > 0)
-        memcpy(out, from, n * size);
-    return ND_OK;
-}
-
 enum nd_status nd_tensorproto_unpack(const Onnx__TensorProto *proto, const char *path, enum nd_dtype dtype,
                                      const struct nd_shape *shape, void *data, struct nd_error *err)
 {
@@ -152,17 +141,24 @@ enum nd_status nd_tensorproto_unpack(const Onnx__TensorProto *proto, const char 
         return nd_fail(err, ND_E_IMPORT_FORMAT, path, "'%s' holds its data in several fields", path);
     if (proto->has_raw_data && n_fields == 0)
         return unpack_raw(proto, path, dtype, n, data, err);
-    switch (dtype) {
-    case ND_DTYPE_F32:
-        return copy_field(path, "float_data", proto->float_data, proto->n_float_data, 4, n, data, err);
-    case ND_DTYPE_F64:
-        return copy_field(path, "double_data", proto->double_data, proto->n_double_data, 8, n, data, err);
-    case ND_DTYPE_I64:
-        return copy_field(path, "int64_data", proto->int64_data, proto->n_int64_data, 8, n, data, err);
-    case ND_DTYPE_U32:
-    case ND_DTYPE_U64:
+    if (dtype == ND_DTYPE_U32 || dtype == ND_DTYPE_U64)
         return unpack_uint64(proto, path, dtype, n, data, err);
-    default:
-        return unpack_int32(proto, path, dtype, n, data, err);
+    const struct {
+        enum nd_dtype dtype;
+        const char *name;
+        const void *values;
+        size_t n;
+    } fields[] = {{ND_DTYPE_F32, "float_data", proto->float_data, proto->n_float_data},
+                  {ND_DTYPE_F64, "double_data", proto->double_data, proto->n_double_data},
+                  {ND_DTYPE_I64, "int64_data", proto->int64_data, proto->n_int64_data}};
+    for (size_t f = 0; f < sizeof fields / sizeof fields[0]; f++) {
+        if (fields[f].dtype != dtype)
+            continue;
+        if (fields[f].n != n)
+            return fail_count(path, fields[f].name, fields[f].n, "numbers", n, err);
+        if (n > 0)
+            memcpy(data, fields[f].values, n * nd_dtype_size_bytes(dtype));
+        return ND_OK;
     }
+    return unpack_int32(proto, path, dtype, n, data, err);
 }

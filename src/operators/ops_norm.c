@@ -23,15 +23,6 @@ static struct moments moments_of(const double *x, size_t n, double epsilon, bool
 }
 
 /* One line of n elements of LayerNormalization; scale and bias (nullable) have as many. */
-static struct moments layer_line(const double *x, double *y, size_t n, const double *scale, const double *bias,
-                                 double epsilon, bool has_mean)
-{
-    struct moments m = moments_of(x, n, epsilon, has_mean);
-    for (size_t i = 0; i < n; i++)
-        y[i] = (x[i] - m.mean) * m.inverse * scale[i] + (bias != NULL ? bias[i] : 0);
-    return m;
-}
-
 /* The outputs for mean and inverse standard deviation; without a mean (RMS) only the latter, where the mean
  * would be. */
 static enum nd_status make_moments(const struct nd_op_call *call, int axis, bool has_mean,
@@ -55,22 +46,32 @@ static void put(struct nd_array *array, size_t i, double value)
         array->x[i] = value;
 }
 
+/* What is normalised, over its axes from `axis` on. */
+struct layer {
+    const struct nd_array *x, *scale, *bias; /* bias is nullable */
+    int axis;
+    bool has_mean;
+};
+
 /* x and y from `axis` on. Scale and bias are as large as that part; one that would have to be repeated is
  * refused. */
-static enum nd_status normalize_lines(const struct nd_op_call *call, const struct nd_array *x, int axis,
-                                      const struct nd_array *scale, const struct nd_array *bias, bool has_mean,
+static enum nd_status normalize_lines(const struct nd_op_call *call, const struct layer *layer,
                                       struct nd_error *err)
 {
+    const struct nd_array *x = layer->x, *scale = layer->scale, *bias = layer->bias;
     struct nd_array *y = call->outputs[0], *mean, *inverse;
-    size_t n = nd_dims_product(&x->shape, axis, x->shape.rank);
+    size_t n = nd_dims_product(&x->shape, layer->axis, x->shape.rank);
     double epsilon =
         nd_op_f(call, "epsilon", (double)(nd_op_is(call, "SkipLayerNormalization") ? 1e-12F : 1e-5F));
     if (scale->n != n || (bias != NULL && bias->n != n))
         return nd_op_unsupported(call, err, "a scale or bias that is not as large as what is normalised");
-    enum nd_status status = make_moments(call, axis, has_mean, &mean, &inverse, err);
+    enum nd_status status = make_moments(call, layer->axis, layer->has_mean, &mean, &inverse, err);
     for (size_t line = 0; status == ND_OK && x->n > 0 && line < x->n / n; line++) {
-        struct moments m = layer_line(x->x + line * n, y->x + line * n, n, scale->x,
-                                      bias != NULL ? bias->x : NULL, epsilon, has_mean);
+        const double *from = x->x + line * n;
+        double *to = y->x + line * n;
+        struct moments m = moments_of(from, n, epsilon, layer->has_mean);
+        for (size_t i = 0; i < n; i++)
+            to[i] = (from[i] - m.mean) * m.inverse * scale->x[i] + (bias != NULL ? bias->x[i] : 0);
         put(mean, line, m.mean);
         put(inverse, line, m.inverse);
     }
@@ -84,9 +85,9 @@ enum nd_status nd_op_layer_norm(const struct nd_op_call *call, struct nd_error *
     enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", -1), x->shape.rank, &axis, err);
     if (status == ND_OK)
         status = nd_op_make(call, 0, x->dtype, &x->shape, err);
-    bool has_mean = nd_op_is(call, "LayerNormalization");
-    return status == ND_OK ? normalize_lines(call, x, axis, call->inputs[1], nd_op_in(call, 2), has_mean, err)
-                           : status;
+    const struct layer layer = {x, call->inputs[1], nd_op_in(call, 2), axis,
+                                nd_op_is(call, "LayerNormalization")};
+    return status == ND_OK ? normalize_lines(call, &layer, err) : status;
 }
 
 /* com.microsoft: input + skip (+ bias) is normalised over the last axis; output 3 is that sum. */
@@ -102,13 +103,14 @@ enum nd_status nd_op_skip_norm(const struct nd_op_call *call, struct nd_error *e
         return nd_op_unsupported(call, err, "a skip or bias that has to be broadcast");
     if (sum == NULL)
         sum = &own;
+    const struct layer layer = {sum, call->inputs[2], beta, rank - 1, has_mean};
     enum nd_status status = nd_array_copy(x, sum, err);
     for (size_t i = 0; status == ND_OK && i < x->n; i++)
         sum->x[i] += skip->x[i] + (bias != NULL ? bias->x[i % bias->n] : 0);
     if (status == ND_OK)
         status = nd_op_make(call, 0, x->dtype, &x->shape, err);
     if (status == ND_OK)
-        status = normalize_lines(call, sum, rank - 1, call->inputs[2], beta, has_mean, err);
+        status = normalize_lines(call, &layer, err);
     nd_array_deinit(&own);
     return status;
 }

@@ -32,15 +32,17 @@ static void take(const struct pool *pool, struct taken *taken, double x, ptrdiff
     taken->n++;
 }
 
-/* The taps of window o of an axis that lie between low and high: *from..*to - 1. */
-static void taps_inside(const struct nd_window *w, int axis, ptrdiff_t o, ptrdiff_t low, ptrdiff_t high,
-                        ptrdiff_t *from, ptrdiff_t *to)
+struct taps {
+    ptrdiff_t from, to; /* from..to - 1 */
+};
+
+/* The taps of window o of an axis that lie between low and high. */
+static struct taps taps_inside(const struct nd_window *w, int axis, ptrdiff_t o, ptrdiff_t low, ptrdiff_t high)
 {
     ptrdiff_t start = o * w->stride[axis] - w->pad_begin[axis], step = w->dilation[axis];
     ptrdiff_t first = start >= low ? 0 : (low - start + step - 1) / step;
     ptrdiff_t end = start >= high ? 0 : (high - start + step - 1) / step;
-    *from = first;
-    *to = end < w->kernel[axis] ? end : w->kernel[axis];
+    return (struct taps){first, end < w->kernel[axis] ? end : w->kernel[axis]};
 }
 
 /* How many elements an average is of: those of the input, or those of the padded input. What ceil_mode adds
@@ -52,9 +54,8 @@ static double divisor(const struct nd_window *w, const struct pool *pool, const 
         return (double)n;
     ptrdiff_t count = 1;
     for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
-        ptrdiff_t from, to;
-        taps_inside(w, axis, o[axis], -w->pad_begin[axis], w->in[axis] + w->pad_end[axis], &from, &to);
-        count *= to - from;
+        struct taps taps = taps_inside(w, axis, o[axis], -w->pad_begin[axis], w->in[axis] + w->pad_end[axis]);
+        count *= taps.to - taps.from;
     }
     return (double)count;
 }
@@ -63,14 +64,15 @@ static struct taken pool_window(const struct nd_window *w, const struct pool *po
                                 const ptrdiff_t o[ND_WINDOW_AXES])
 {
     struct taken taken = {0};
-    ptrdiff_t from[ND_WINDOW_AXES], to[ND_WINDOW_AXES], start[ND_WINDOW_AXES];
+    struct taps taps[ND_WINDOW_AXES];
+    ptrdiff_t start[ND_WINDOW_AXES];
     for (int axis = 0; axis < ND_WINDOW_AXES; axis++) {
-        taps_inside(w, axis, o[axis], 0, w->in[axis], &from[axis], &to[axis]);
+        taps[axis] = taps_inside(w, axis, o[axis], 0, w->in[axis]);
         start[axis] = o[axis] * w->stride[axis] - w->pad_begin[axis];
     }
-    for (ptrdiff_t d = from[0]; d < to[0]; d++)
-        for (ptrdiff_t h = from[1]; h < to[1]; h++)
-            for (ptrdiff_t k = from[2]; k < to[2]; k++) {
+    for (ptrdiff_t d = taps[0].from; d < taps[0].to; d++)
+        for (ptrdiff_t h = taps[1].from; h < taps[1].to; h++)
+            for (ptrdiff_t k = taps[2].from; k < taps[2].to; k++) {
                 ptrdiff_t at =
                     ((start[0] + d * w->dilation[0]) * w->in[1] + start[1] + h * w->dilation[1]) * w->in[2] +
                     start[2] + k * w->dilation[2];

@@ -60,9 +60,9 @@ static const struct reduction *find_reduction(const char *op_type)
     return found;
 }
 
-/* y (n elements) of x, in C order of x; m has an entry per element of y, or is NULL. */
+/* y of x, in C order of x; m has an entry per element of y, or is NULL. */
 static void reduce(const struct nd_array *x, const bool *is_reduced, step_function *step, double start,
-                   double *y, size_t n, const double *m)
+                   double *y, const double *m)
 {
     struct nd_walk walk = {0};
     ptrdiff_t strides[ND_MAX_RANK], kept[ND_MAX_RANK], stride = 1;
@@ -73,7 +73,7 @@ static void reduce(const struct nd_array *x, const bool *is_reduced, step_functi
     }
     for (int axis = 0; axis < x->shape.rank; axis++)
         nd_walk_axis(&walk, x->shape.dims[axis], strides[axis], kept[axis], 0);
-    for (size_t i = 0; i < n; i++)
+    for (ptrdiff_t i = 0; i < stride; i++)
         y[i] = start;
     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n; i++) {
@@ -90,7 +90,7 @@ static enum nd_status find_largest(const struct nd_array *x, const bool *is_redu
     double *m = nd_calloc(n, sizeof *m);
     if (m == NULL)
         return nd_fail_memory(err);
-    reduce(x, is_reduced, step_max, -(double)INFINITY, m, n, NULL);
+    reduce(x, is_reduced, step_max, -(double)INFINITY, m, NULL);
     for (size_t i = 0; i < n; i++)
         if (isinf(m[i]))
             m[i] = 0;
@@ -111,7 +111,7 @@ static enum nd_status run_reduction(const struct nd_op_call *call, const bool *i
     }
     for (int axis = 0; axis < x->shape.rank; axis++)
         n *= is_reduced[axis] ? (double)x->shape.dims[axis] : 1;
-    reduce(x, is_reduced, reduction->step, reduction->start, y->x, y->n, m);
+    reduce(x, is_reduced, reduction->step, reduction->start, y->x, m);
     for (size_t i = 0; i < y->n && reduction->last != NULL; i++)
         y->x[i] = reduction->last(y->x[i], n, m != NULL ? m[i] : 0);
     free(m);

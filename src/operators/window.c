@@ -2,15 +2,18 @@
 
 #include <string.h>
 
-static enum nd_status read_list(const struct nd_op_call *call, const char *name, int64_t otherwise,
-                                int64_t least, size_t n, int64_t *out, struct nd_error *err)
+/* A list that is absent is 1 everywhere, and never less; that of pads is 0, and may be negative. */
+static enum nd_status read_list(const struct nd_op_call *call, const char *name, size_t n, int64_t *out,
+                                struct nd_error *err)
 {
+    bool is_pads = strcmp(name, "pads") == 0;
+    int64_t least = is_pads ? -ND_WINDOW_MOST : 1;
     const int64_t *values = NULL;
     size_t given = nd_op_ints(call, name, &values);
     if (given != 0 && given != n)
         return nd_op_misfit(call, err, "'%s' has %zu numbers, not %zu", name, given, n);
     for (size_t i = 0; i < n; i++) {
-        out[i] = given != 0 ? values[i] : otherwise;
+        out[i] = given != 0 ? values[i] : !is_pads;
         if (out[i] < least || out[i] > ND_WINDOW_MOST)
             return nd_op_misfit(call, err, "'%s' has the number %lld", name, (long long)out[i]);
     }
@@ -26,11 +29,11 @@ enum nd_status nd_window_read(const struct nd_op_call *call, const struct nd_sha
         return nd_op_misfit(call, err, "a tensor of %d dimensions", x->rank);
     if (n > ND_WINDOW_AXES)
         return nd_op_unsupported(call, err, "%d spatial axes", n);
-    enum nd_status status = read_list(call, "strides", 1, 1, (size_t)n, strides, err);
+    enum nd_status status = read_list(call, "strides", (size_t)n, strides, err);
     if (status == ND_OK)
-        status = read_list(call, "dilations", 1, 1, (size_t)n, dilations, err);
+        status = read_list(call, "dilations", (size_t)n, dilations, err);
     if (status == ND_OK)
-        status = read_list(call, "pads", 0, -ND_WINDOW_MOST, 2 * (size_t)n, pads, err);
+        status = read_list(call, "pads", 2 * (size_t)n, pads, err);
     if (status != ND_OK)
         return status;
     struct nd_window made = {.n_axes = n};

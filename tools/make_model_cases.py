@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes golden/oracle/model and golden/bad/models: the small ONNX files that tests/unit/test_model.c reads.
+"""Makes golden/oracle/model and golden/bad/models: the small ONNX files that tests/unit/test_model*.c read.
 
 Pinned: onnx 1.23.2, onnxruntime 1.31.1, numpy 2.4.6 (Python 3.11). Other versions may write other bytes, which the
 tests do not depend on. Every good model but one is run once in ONNX Runtime; every bad one is described in

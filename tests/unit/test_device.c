@@ -1,3 +1,4 @@
+/* Chipsets, runtimes, several devices at once. */
 #include "support/main.h"
 
 #include <ctype.h>
@@ -11,9 +12,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "npudiff/device.h"
+#include "support/device_uris.h"
 #include "support/scratch.h"
-
-/* ---- chipsets ---- */
 
 static void chipset_table_names_each_chip_once(void **state)
 {
@@ -70,33 +70,6 @@ static void chipset_is_found_by_number_and_alias_in_any_case(void **state)
     assert_null(nd_chipset_find("57"));
 }
 
-/* ---- runtimes ---- */
-
-static void put_text(const char *name, const char *text)
-{
-    char *path = in_folder(name), *dir = nd_path_dir(path);
-    assert_int_equal(nd_dir_make(dir, NULL), ND_OK);
-    assert_int_equal(nd_file_put(path, text, strlen(text), NULL), ND_OK);
-    free(path);
-    free(dir);
-}
-
-static void use_runtimes(const char *name)
-{
-    char *path = in_folder(name);
-    assert_int_equal(setenv("NPUDIFF_RUNTIMES", path, 1), 0);
-    free(path);
-}
-
-static const struct nd_runtime_info *find(const struct nd_runtime_list *list, const char *id)
-{
-    for (size_t i = 0; i < list->n; i++)
-        if (strcmp(list->items[i].id, id) == 0)
-            return &list->items[i];
-    fail_msg("runtime '%s' is not listed", id);
-    return NULL;
-}
-
 static void runtimes_of_an_empty_folder_are_known_but_missing(void **state)
 {
     (void)state;
@@ -124,23 +97,6 @@ static void runtimes_of_an_empty_folder_are_known_but_missing(void **state)
     assert_int_equal(nd_device_parse("cpu@qairt-2.51.0", &device, &err), ND_ERR_NOT_FOUND);
     assert_string_equal(err.message, "runtime 'qairt-2.51.0' cannot be used: not installed; install it with "
                                      "'tools/setup --runtime qairt-2.51.0'");
-}
-
-static const char manifest[] =
-    "{\"onnxruntime\": \"9.8\", \"onnxruntime_qnn\": \"7.6\", \"ort_library\": \"o.so\","
-    " \"provider_library\": \"sub/p.so\", \"backend_library\": \"b.so\"}";
-
-static void put_runtime(const char *root, const char *id, const char *missing)
-{
-    static const char *const files[] = {"o.so", "sub/p.so", "b.so"};
-    char name[256];
-    snprintf(name, sizeof name, "%s/%s/runtime.json", root, id);
-    put_text(name, manifest);
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "%s/%s/%s", root, id, files[i]);
-        if (missing == NULL || strcmp(files[i], missing) != 0)
-            put_text(name, "");
-    }
 }
 
 static void runtimes_in_every_state_are_told_apart(void **state)
@@ -231,249 +187,6 @@ static void runtimes_default_to_the_cache_folder(void **state)
     free(cache);
 }
 
-/* ---- URIs ---- */
-
-static int use_fake_runtime(void **state)
-{
-    (void)state;
-    put_runtime("uris", "qairt-2.48.40", NULL);
-    put_runtime("uris", "qairt-2.47.0", NULL);
-    use_runtimes("uris");
-    return 0;
-}
-
-static int use_real_runtimes(void **state)
-{
-    (void)state;
-    return unsetenv("NPUDIFF_RUNTIMES");
-}
-
-static void cpu_uri_gives_a_reference(void **state)
-{
-    (void)state;
-    struct nd_error err = {0};
-    struct nd_device device;
-    expect_ok(nd_device_parse("cpu", &device, &err), &err);
-    assert_int_equal(device.kind, ND_DEVICE_CPU);
-    assert_string_equal(device.uri, "cpu@qairt-2.48.40");
-    assert_string_equal(device.label, "cpu");
-    assert_null(device.chipset);
-    assert_string_equal(device.optimisation, "disable"); /* fused operators would have other arithmetic */
-    assert_int_equal(device.n_threads, 1);
-    assert_int_equal(device.n_options, 0);
-    nd_device_deinit(&device);
-    nd_device_deinit(&device); /* the zeroed is accepted */
-    expect_ok(nd_device_parse("cpu@qairt-2.47.0?optimisation=extended&threads=4", &device, &err), &err);
-    assert_string_equal(device.uri, "cpu@qairt-2.47.0?optimisation=extended&threads=4");
-    assert_string_equal(device.label, "cpu@qairt-2.47.0?optimisation=extended&threads=4");
-    assert_string_equal(device.runtime.id, "qairt-2.47.0");
-    assert_string_equal(device.optimisation, "extended");
-    assert_int_equal(device.n_threads, 4);
-    nd_device_deinit(&device);
-}
-
-static const char *option(const struct nd_device *device, const char *key)
-{
-    for (size_t i = 0; i < device->n_options; i++)
-        if (strcmp(device->option_keys[i], key) == 0)
-            return device->option_values[i];
-    return NULL;
-}
-
-static void emulated_uri_is_a_profile(void **state)
-{
-    (void)state;
-    struct nd_error err = {0};
-    struct nd_device device;
-    assert_int_equal(nd_device_parse("emu:double:8,stale@a/b@c?d=", &device, &err), ND_ERR_USAGE);
-    assert_int_equal(err.id, ND_E_DEVICE_PROFILE);
-    /* What separates a runtime or options elsewhere may be in the name of an edge. */
-    expect_ok(nd_device_parse("emu:double:8,stale@a/b@c?d", &device, &err), &err);
-    assert_int_equal(device.kind, ND_DEVICE_EMULATED);
-    assert_string_equal(nd_device_kind_name(device.kind), "emu");
-    assert_false(nd_device_is_reference(device.kind));
-    assert_string_equal(device.uri, "emu:round=double:8,stale@a/b@c?d");
-    assert_string_equal(device.label, "emu:double:8,stale@a/b@c?d");
-    assert_int_equal(device.n_options, 1);
-    assert_string_equal(option(&device, "profile"), "round=double:8,stale@a/b@c?d");
-    nd_device_deinit(&device);
-}
-
-static void emulated_profiles_come_from_files(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text, *message;
-    } bad[] = {
-        {"", ":1:1: a mapping with 'items' is needed"},
-        {"- a\n", ":1:1: a mapping with 'items' is needed"},
-        {"seed: 1\n", ":1:1: there are no 'items'"},
-        {"items: []\n", ":1:8: 'items' is a list of one text or more"},
-        {"items: {a: b}\n", ":1:8: 'items' is a list of one text or more"},
-        {"items: [floor]\nseeds: 1\n", ":2:1: keys are 'items' and 'seed', not 'seeds'"},
-        {"items: [floor]\n[a]: 1\n", ":2:1: keys are 'items' and 'seed', not ''"},
-        {"items: [floor]\nseed: 1\nseed: 1\n", ":3:1: there is a second 'seed'"},
-        {"items: [floor]\nseed: -1\n", ":2:7: item 'seed=-1' is not of the form seed=N"},
-        {"items:\n  - floor\n  - [floor]\n", ":3:5: an item is a text"},
-        {"items:\n  - floor\n  -   fuse\n", ":3:7: item 'fuse' is not of the form fuse@EDGE"},
-        {"items: [floor\n", ":2:1: did not find expected ',' or ']'"},
-        {"items: [\"a\\0b\"]\n", ":1:9: an item is a text"},
-        {"items: [floor]\n--- 1\n", ": there is a second document"},
-        {"items: [*a]\n", ":1:9: found undefined alias"},
-    };
-    struct nd_error err = {0};
-    struct nd_device device;
-    char *path = in_folder("device.yml"), uri[4200];
-    snprintf(uri, sizeof uri, "emu:%s", path);
-    put_text("device.yml", "items:\n- round=floor # all of them\n- 'zero@a b'\nseed: 0x7\n");
-    assert_int_equal(nd_device_parse(uri, &device, &err), ND_ERR_USAGE);
-    put_text("device.yml", "items:\n- round=floor # all of them\n- 'zero@a b'\nseed: 7\n");
-    expect_ok(nd_device_parse(uri, &device, &err), &err);
-    assert_string_equal(device.uri, "emu:round=floor,zero@a b,seed=7");
-    assert_string_equal(device.label, "emu:device.yml");
-    assert_string_equal(option(&device, "profile_file"), "device.yml");
-    assert_int_equal(strlen(option(&device, "profile_sha256")), 64);
-    assert_non_null(strstr(option(&device, "profile_text"), "# all of them"));
-    nd_device_deinit(&device);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        put_text("device.yml", bad[i].text);
-        assert_int_equal(nd_device_parse(uri, &device, &err), ND_ERR_USAGE);
-        assert_int_equal(err.id, ND_E_DEVICE_PROFILE);
-        if (strstr(err.message, bad[i].message) == NULL || strstr(err.message, path) == NULL)
-            fail_msg("'%s' gives: %s", bad[i].text, err.message);
-    }
-    assert_int_equal(nd_device_parse("emu:/nowhere/x.yaml", &device, &err), ND_ERR_IO);
-    free(path);
-}
-
-static void simulator_uri_gives_explicit_options(void **state)
-{
-    (void)state;
-    struct nd_error err = {0};
-    struct nd_device device;
-    char *backend = in_folder("uris/qairt-2.48.40/b.so");
-    expect_ok(nd_device_parse("htp-sim:Gen3", &device, &err), &err);
-    assert_int_equal(device.kind, ND_DEVICE_HTP_SIM);
-    assert_string_equal(device.uri, "htp-sim:SM8650@qairt-2.48.40");
-    assert_string_equal(device.label, "Gen3");
-    assert_string_equal(device.chipset->sm, "SM8650");
-    assert_string_equal(device.optimisation, "all");
-    assert_int_equal(device.n_options, 4);
-    assert_string_equal(option(&device, "backend_path"), backend);
-    assert_string_equal(option(&device, "soc_model"), "57");
-    assert_string_equal(option(&device, "offload_graph_io_quantization"), "1");
-    assert_string_equal(option(&device, "enable_htp_fp16_precision"), "1");
-    nd_device_deinit(&device);
-    /* v68 has no half precision. */
-    expect_ok(nd_device_parse("htp-sim:sm8350", &device, &err), &err);
-    assert_null(option(&device, "enable_htp_fp16_precision"));
-    assert_string_equal(option(&device, "soc_model"), "30");
-    nd_device_deinit(&device);
-    free(backend);
-}
-
-static void query_sets_and_overrides_provider_options(void **state)
-{
-    (void)state;
-    struct nd_error err = {0};
-    struct nd_device device;
-    expect_ok(
-        nd_device_parse("htp-sim:gen1@qairt-2.47.0?offload_graph_io_quantization=0&new=a=b&empty=&threads=2",
-                        &device, &err),
-        &err);
-    assert_string_equal(device.label,
-                        "gen1@qairt-2.47.0?offload_graph_io_quantization=0&new=a=b&empty=&threads=2");
-    assert_int_equal(device.n_options, 6);
-    assert_string_equal(option(&device, "offload_graph_io_quantization"), "0");
-    assert_string_equal(option(&device, "new"), "a=b");
-    assert_string_equal(option(&device, "empty"), "");
-    assert_int_equal(device.n_threads, 2);
-    nd_device_deinit(&device);
-}
-
-static void bad_uri_is_refused_in_clear_words(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *uri;
-        int id;
-        const char *message;
-    } bad[] = {
-        {"", ND_E_DEVICE_UNKNOWN,
-         "unknown device '': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
-         "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
-        {"CPU", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'CPU': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
-         "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
-        {"cpu:", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'cpu:': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
-         "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
-        {"htp-sim", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'htp-sim': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
-        {"htp-sim:", ND_E_DEVICE_UNKNOWN,
-         "device 'htp-sim:': unknown chipset '' ('npudiff devices' lists those there are)"},
-        {"htp-sim:gen9", ND_E_DEVICE_UNKNOWN,
-         "device 'htp-sim:gen9': unknown chipset 'gen9' ('npudiff devices' lists those there are)"},
-        {"htp-sim:gen9@x", ND_E_DEVICE_UNKNOWN,
-         "device 'htp-sim:gen9@x': unknown chipset 'gen9' ('npudiff devices' lists those there are)"},
-        {"cpu@", ND_E_RUNTIME_MISSING, "there is no runtime ''; 'npudiff runtimes' lists those there are"},
-        {"cpu@qairt-1", ND_E_RUNTIME_MISSING,
-         "there is no runtime 'qairt-1'; 'npudiff runtimes' lists those there are"},
-        {"cpu?", ND_E_DEVICE_UNKNOWN, "device 'cpu?': '' is not of the form option=value"},
-        {"cpu?threads", ND_E_DEVICE_UNKNOWN, "device 'cpu?threads': 'threads' is not of the form option=value"},
-        {"cpu?=1", ND_E_DEVICE_UNKNOWN, "device 'cpu?=1': '=1' is not of the form option=value"},
-        {"cpu?threads=1&", ND_E_DEVICE_UNKNOWN, "device 'cpu?threads=1&': '' is not of the form option=value"},
-        {"cpu?threads=0", ND_E_DEVICE_UNKNOWN,
-         "device 'cpu?threads=0': threads is a number from 1 to 1024, not '0'"},
-        {"cpu?threads=2x", ND_E_DEVICE_UNKNOWN,
-         "device 'cpu?threads=2x': threads is a number from 1 to 1024, not '2x'"},
-        {"cpu?threads=1025", ND_E_DEVICE_UNKNOWN,
-         "device 'cpu?threads=1025': threads is a number from 1 to 1024, not '1025'"},
-        {"cpu?optimisation=most", ND_E_DEVICE_UNKNOWN,
-         "device 'cpu?optimisation=most': optimisation is 'disable', 'basic', 'extended' or 'all', not 'most'"},
-        {"cpu?soc_model=3", ND_E_DEVICE_UNKNOWN,
-         "device 'cpu?soc_model=3': unknown option 'soc_model'; a cpu has 'optimisation' and 'threads'"},
-        {"exact@qairt-1", ND_E_DEVICE_UNKNOWN, "device 'exact@qairt-1' has no runtime to choose"},
-        {"exact?threads=2", ND_E_DEVICE_UNKNOWN,
-         "device 'exact?threads=2': unknown option 'threads'; exact has 'rounding'"},
-        {"float64?rounding=floor", ND_E_DEVICE_UNKNOWN,
-         "device 'float64?rounding=floor': unknown option 'rounding'; float64 has none"},
-        {"exact?rounding=up", ND_E_DEVICE_UNKNOWN,
-         "device 'exact?rounding=up': rounding is half-even, half-away, half-up, half-down, floor, ceil or "
-         "to-zero, not 'up'"},
-        {"htp-sim:gen1?soc_model=3", ND_E_DEVICE_UNKNOWN,
-         "device 'htp-sim:gen1?soc_model=3': option 'soc_model' follows from the device itself"},
-        {"htp-sim:gen1?backend_path=x", ND_E_DEVICE_UNKNOWN,
-         "device 'htp-sim:gen1?backend_path=x': option 'backend_path' follows from the device itself"},
-        {"htp-sim:gen1?backend_type=cpu", ND_E_DEVICE_UNKNOWN,
-         "device 'htp-sim:gen1?backend_type=cpu': option 'backend_type' follows from the device itself"},
-    };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct nd_error err = {0};
-        struct nd_device device = {.n_threads = 77};
-        enum nd_status status = nd_device_parse(bad[i].uri, &device, &err);
-        assert_int_equal(status, bad[i].id == ND_E_DEVICE_UNKNOWN ? ND_ERR_USAGE : ND_ERR_NOT_FOUND);
-        assert_int_equal(err.id, bad[i].id);
-        assert_string_equal(err.message, bad[i].message);
-        assert_int_equal(device.n_threads, 77); /* untouched */
-    }
-}
-
-static void syntaxes_end_with_null(void **state)
-{
-    (void)state;
-    const struct nd_device_syntax *syntax = nd_device_syntaxes();
-    size_t n = 0;
-    for (; syntax[n].syntax != NULL; n++)
-        assert_true(strlen(syntax[n].summary) > 0);
-    assert_int_equal(n, 9);
-}
-
-/* ---- on several devices ---- */
-
-enum { N_TASKS = 9 };
-
 struct shift {
     const struct nd_device *const *devices;
     pthread_mutex_t lock;
@@ -562,13 +275,6 @@ int main(void)
         WITH_OWN_RUNTIME(runtimes_in_every_state_are_told_apart),
         WITH_OWN_RUNTIME(runtimes_of_a_relative_folder_get_full_paths),
         WITH_OWN_RUNTIME(runtimes_default_to_the_cache_folder),
-        WITH_FAKE_RUNTIME(cpu_uri_gives_a_reference),
-        WITH_FAKE_RUNTIME(simulator_uri_gives_explicit_options),
-        WITH_FAKE_RUNTIME(query_sets_and_overrides_provider_options),
-        WITH_FAKE_RUNTIME(bad_uri_is_refused_in_clear_words),
-        cmocka_unit_test(emulated_uri_is_a_profile),
-        cmocka_unit_test(emulated_profiles_come_from_files),
-        cmocka_unit_test(syntaxes_end_with_null),
         cmocka_unit_test(tasks_of_one_machine_take_turns),
         cmocka_unit_test(after_a_task_that_failed_none_begins),
     };

@@ -1,99 +1,15 @@
-/* Shapes and types that a model does not declare. Sizes expected here are those that ONNX Runtime shows. */
+/* Shapes that are inferred. */
 #include "support/main.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "base/error.h"
 #include "model/infer.h"
-#include "model/names.h"
 #include "npudiff/model.h"
 #include "rewrite/compose.h"
+#include "support/infer_model.h"
 #include "support/scratch.h"
-
-#define INTS(...) ((const int64_t[]){__VA_ARGS__})
-#define SHAPE(...)                                                                                             \
-    ((struct nd_shape){.rank = sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .dims = {__VA_ARGS__}})
-
-static const struct nd_shape unknown = {.rank = -1};
-
-static void add_integers(struct nd_compose *c, const char *name, const int64_t *values, size_t n)
-{
-    nd_compose_constant(c, name, ND_DTYPE_I64, &(struct nd_shape){1, {(int64_t)n}}, values);
-}
-
-/* A model with input x, of which the caller makes y: nothing but x and the constants is declared. */
-static struct nd_compose *begin(struct nd_shape x)
-{
-    struct nd_compose *c = NULL;
-    assert_int_equal(nd_compose_create(21, &c, NULL), ND_OK);
-    nd_compose_input(c, "x", ND_DTYPE_F32, &x);
-    return c;
-}
-
-/* Loads the model and forgets what it declares of tensors that nodes make; *declared keeps it. */
-static struct nd_model *load_blind(const char *path, struct nd_tensor_info **infos,
-                                   struct nd_tensor_info **declared)
-{
-    struct nd_model *model = NULL;
-    struct nd_error err = {0};
-    expect_ok(nd_model_load(path, &model, &err), &err);
-    size_t n = model->graph.n_tensors;
-    *infos = calloc(n, sizeof **infos);
-    *declared = calloc(n, sizeof **declared);
-    assert_true(*infos != NULL && *declared != NULL);
-    nd_infer_declared(model, *declared);
-    for (size_t t = 0; t < n; t++)
-        (*infos)[t] = model->graph.tensors[t].producer == ND_NO_INDEX
-                          ? (*declared)[t]
-                          : (struct nd_tensor_info){.shape = unknown};
-    nd_infer_propagate(model, *infos);
-    return model;
-}
-
-static void assert_shape(const char *what, const struct nd_shape *shape, const struct nd_shape *want)
-{
-    bool is_same = shape->rank == want->rank;
-    for (int i = 0; is_same && i < want->rank; i++)
-        is_same = shape->dims[i] == want->dims[i];
-    if (!is_same) {
-        print_message("# %s: rank %d", what, shape->rank);
-        for (int i = 0; i < shape->rank; i++)
-            print_message(" %lld", (long long)shape->dims[i]);
-        print_message("\n");
-    }
-    assert_true(is_same);
-}
-
-static struct nd_tensor_info info_in(const char *path, const char *tensor)
-{
-    struct nd_tensor_info *infos, *declared;
-    struct nd_model *model = load_blind(path, &infos, &declared);
-    size_t at = nd_names_find(&model->graph.names, tensor);
-    assert_true(at != SIZE_MAX);
-    struct nd_tensor_info info = infos[at];
-    free(infos);
-    free(declared);
-    nd_model_destroy(&model);
-    return info;
-}
-
-/* Ends what begin() began: what is known of y. */
-static void expect_y(struct nd_compose *c, struct nd_shape want)
-{
-    struct nd_error err = {0};
-    char *path = in_folder("model.onnx");
-    expect_ok(nd_compose_write(c, path, &err), &err);
-    struct nd_tensor_info info = info_in(path, "y");
-    assert_shape("y", &info.shape, &want);
-    assert_int_equal(info.dtype, ND_DTYPE_F32);
-    nd_compose_destroy(&c);
-    free(path);
-}
-
-/* ---- whole models ---- */
 
 /* From inputs and constants alone what the golden models declare must follow. */
 static void golden_models_are_inferred_as_they_are_declared(void **state)
@@ -134,8 +50,6 @@ static void golden_models_are_inferred_as_they_are_declared(void **state)
         nd_model_destroy(&model);
     }
 }
-
-/* ---- Slice ---- */
 
 struct slice_row {
     int64_t start, end, step, size; /* of 10; size -1: not known */
@@ -210,8 +124,6 @@ static void slices_by_what_is_no_constant_or_no_axis_are_unknown(void **state)
     nd_compose_node(c, "Slice", (const char *[]){"x", "start", "end", NULL}, "y");
     expect_y(c, unknown);
 }
-
-/* ---- Split ---- */
 
 /* Writes what was composed with the outputs y0 .. y<n - 1> for the only node, since compose gives it one. */
 static void write_with_outputs(struct nd_compose *c, const char *path, size_t n)
@@ -299,8 +211,6 @@ static void every_part_of_a_split_is_known(void **state)
     }
 }
 
-/* ---- Pad ---- */
-
 static void pads_add_and_cut(void **state)
 {
     (void)state;
@@ -336,119 +246,6 @@ static void pads_that_do_not_fit_are_unknown(void **state)
         expect_y(c, unknown);
     }
 }
-
-/* ---- Resize ---- */
-
-static struct nd_compose *resize_by(struct nd_shape x, const float *scales, size_t n)
-{
-    struct nd_compose *c = begin(x);
-    nd_compose_constant(c, "scales", ND_DTYPE_F32, &SHAPE((int64_t)n), scales);
-    nd_compose_node(c, "Resize", (const char *[]){"x", "", "scales", NULL}, "y");
-    return c;
-}
-
-static void scales_multiply_as_floats_and_round_down(void **state)
-{
-    (void)state;
-    expect_y(resize_by(SHAPE(1, 3, 5, 10), (const float[]){1, 1, 2.5f, 0.7f}, 4), SHAPE(1, 3, 12, 7));
-    expect_y(resize_by(SHAPE(3), (const float[]){1.0f / 3}, 1), SHAPE(1));
-    struct nd_compose *c = begin(SHAPE(4, 4)); /* operator set 10 */
-    nd_compose_constant(c, "scales", ND_DTYPE_F32, &SHAPE(2), (const float[]){2, 0.5f});
-    nd_compose_node(c, "Resize", (const char *[]){"x", "scales", NULL}, "y");
-    expect_y(c, SHAPE(8, 2));
-    c = resize_by(SHAPE(4, 4), (const float[]){3}, 1);
-    nd_compose_attribute_ints(c, "axes", INTS(-1), 1);
-    expect_y(c, SHAPE(4, 12));
-}
-
-static void scales_that_make_no_sense_are_unknown(void **state)
-{
-    static const float scales[] = {0, -1, (float)INFINITY, (float)NAN, 1e30f};
-    (void)state;
-    for (size_t i = 0; i < sizeof scales / sizeof scales[0]; i++)
-        expect_y(resize_by(SHAPE(4), &scales[i], 1), unknown);
-    expect_y(resize_by(SHAPE(4, 4), (const float[]){2}, 1), unknown);
-    struct nd_compose *c = resize_by(SHAPE(4), (const float[]){2}, 1);
-    nd_compose_attribute_s(c, "coordinate_transformation_mode", "tf_crop_and_resize");
-    expect_y(c, unknown);
-}
-
-/* Sizes with a policy that keeps the aspect ratio are bounds only. */
-static void sizes_are_taken_unless_they_are_bounds(void **state)
-{
-    static const char *const policies[] = {"stretch", "not_larger", "not_smaller"};
-    (void)state;
-    for (size_t i = 0; i < 3; i++) {
-        struct nd_compose *c = begin(SHAPE(1, 4, 6));
-        nd_compose_constant(c, "scales", ND_DTYPE_F32, &SHAPE(0), "");
-        add_integers(c, "sizes", INTS(1, 9, 9), 3);
-        nd_compose_node(c, "Resize", (const char *[]){"x", "", "scales", "sizes", NULL}, "y");
-        nd_compose_attribute_s(c, "keep_aspect_ratio_policy", policies[i]);
-        expect_y(c, i == 0 ? SHAPE(1, 9, 9) : unknown);
-    }
-    struct nd_compose *c = begin(SHAPE(1, 4, 6));
-    nd_compose_constant(c, "scales", ND_DTYPE_F32, &SHAPE(3), (const float[]){1, 1, 1});
-    add_integers(c, "sizes", INTS(1, 9, 9), 3);
-    nd_compose_node(c, "Resize", (const char *[]){"x", "", "scales", "sizes", NULL}, "y");
-    expect_y(c, unknown); /* both, which is not allowed */
-}
-
-/* ---- windows ---- */
-
-static struct nd_compose *pool(int64_t n, int64_t k, int64_t stride)
-{
-    struct nd_compose *c = begin(SHAPE(1, 1, n));
-    nd_compose_node(c, "MaxPool", (const char *[]){"x", NULL}, "y");
-    nd_compose_attribute_ints(c, "kernel_shape", &k, 1);
-    nd_compose_attribute_ints(c, "strides", &stride, 1);
-    return c;
-}
-
-/* A last window over the rest counts unless it would begin behind the values. */
-static void pooling_rounds_up_where_it_is_told_to(void **state)
-{
-    static const int64_t rows[][4] = {{7, 2, 2, 4}, {6, 2, 2, 3}, {2, 1, 2, 1}, {5, 2, 3, 2}, {4, 1, 3, 2}};
-    (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        struct nd_compose *c = pool(rows[i][0], rows[i][1], rows[i][2]);
-        nd_compose_attribute_i(c, "ceil_mode", 1);
-        expect_y(c, SHAPE(1, 1, rows[i][3]));
-    }
-    struct nd_compose *c = pool(7, 2, INT64_MAX);
-    nd_compose_attribute_s(c, "auto_pad", "SAME_UPPER");
-    expect_y(c, unknown);
-}
-
-static struct nd_compose *transposed(int64_t k)
-{
-    static const float weights[12];
-    struct nd_compose *c = begin(SHAPE(1, 2, 4));
-    nd_compose_constant(c, "w", ND_DTYPE_F32, &SHAPE(2, 3, k), weights);
-    nd_compose_node(c, "ConvTranspose", (const char *[]){"x", "w", NULL}, "y");
-    nd_compose_attribute_ints(c, "strides", INTS(2), 1);
-    return c;
-}
-
-static void transposed_convolutions_count_what_pads_and_padding_leave(void **state)
-{
-    (void)state;
-    expect_y(transposed(2), SHAPE(1, 3, 8));
-    struct nd_compose *c = transposed(2);
-    nd_compose_attribute_ints(c, "pads", INTS(1, 0), 2);
-    nd_compose_attribute_ints(c, "output_padding", INTS(1), 1);
-    expect_y(c, SHAPE(1, 3, 8));
-    c = transposed(2);
-    nd_compose_attribute_ints(c, "pads", INTS(INT64_MAX, INT64_MAX), 2);
-    expect_y(c, unknown);
-    c = transposed(2);
-    nd_compose_attribute_s(c, "auto_pad", "SAME_UPPER");
-    expect_y(c, SHAPE(1, 3, 8));
-    c = transposed(1); /* where standard and runtime do not agree: 8 or 7 */
-    nd_compose_attribute_s(c, "auto_pad", "SAME_UPPER");
-    expect_y(c, unknown);
-}
-
-/* ---- the others that move data ---- */
 
 static void einsum_of_an_absurd_dimension_is_unknown(void **state)
 {
@@ -488,8 +285,6 @@ static void operators_are_told_by_their_whole_name(void **state)
     expect_y(c, unknown);
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, make_folder, remove_folder)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -500,11 +295,6 @@ int main(void)
         TEST(every_part_of_a_split_is_known),
         TEST(pads_add_and_cut),
         TEST(pads_that_do_not_fit_are_unknown),
-        TEST(scales_multiply_as_floats_and_round_down),
-        TEST(scales_that_make_no_sense_are_unknown),
-        TEST(sizes_are_taken_unless_they_are_bounds),
-        TEST(pooling_rounds_up_where_it_is_told_to),
-        TEST(transposed_convolutions_count_what_pads_and_padding_leave),
         TEST(einsum_of_an_absurd_dimension_is_unknown),
         TEST(operators_nobody_knows_leave_their_output_unknown),
         TEST(operators_are_told_by_their_whole_name),

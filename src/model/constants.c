@@ -6,27 +6,6 @@
 #include "base/quant.h"
 #include "model/quant.h"
 
-static const Onnx__TensorProto *find_tensor(const struct nd_graph *graph, size_t tensor)
-{
-    const struct nd_graph_tensor *t = &graph->tensors[tensor];
-    if (t->initializer != NULL || t->producer == ND_NO_INDEX)
-        return t->initializer;
-    const Onnx__NodeProto *node = graph->nodes[t->producer].proto;
-    const Onnx__AttributeProto *value =
-        strcmp(nd_onnx_text(node->op_type), "Constant") == 0 ? nd_onnx_attribute(node, "value") : NULL;
-    return value != NULL ? value->t : NULL;
-}
-
-static bool count_elements(const Onnx__TensorProto *tensor, size_t *out)
-{
-    size_t n = 1;
-    for (size_t i = 0; i < tensor->n_dims; i++)
-        if (tensor->dims[i] < 0 || !nd_size_mul(n, (size_t)tensor->dims[i], &n))
-            return false;
-    *out = n;
-    return true;
-}
-
 /* raw is NULL when the tensor holds a list of floats. */
 static enum nd_status copy_values(const Onnx__TensorProto *tensor, const void *raw, size_t raw_bytes,
                                   struct nd_float_constant *out, struct nd_error *err)
@@ -34,7 +13,7 @@ static enum nd_status copy_values(const Onnx__TensorProto *tensor, const void *r
     size_t n, size_bytes;
     const char *name = nd_onnx_text(tensor->name);
     size_t n_there = raw != NULL ? raw_bytes / sizeof(float) : tensor->n_float_data;
-    bool is_whole = count_elements(tensor, &n) && n == n_there && nd_size_mul(n, sizeof(float), &size_bytes) &&
+    bool is_whole = nd_onnx_n_elems(tensor, &n) && n == n_there && nd_size_mul(n, sizeof(float), &size_bytes) &&
                     (raw == NULL || raw_bytes == size_bytes);
     if (!is_whole)
         return nd_fail(err, ND_E_MODEL_GRAPH, name, "constant '%s' has other data than its shape and type say",
@@ -53,7 +32,7 @@ static enum nd_status copy_values(const Onnx__TensorProto *tensor, const void *r
 enum nd_status nd_float_constant_read(const struct nd_graph *graph, size_t index, const char *model_path,
                                       struct nd_float_constant *out, bool *is_constant, struct nd_error *err)
 {
-    const Onnx__TensorProto *tensor = find_tensor(graph, index);
+    const Onnx__TensorProto *tensor = nd_graph_constant(graph, index);
     const char *name = graph->tensors[index].name;
     bool is_sparse = graph->tensors[index].is_constant && graph->tensors[index].producer == ND_NO_INDEX;
     *is_constant = tensor != NULL;

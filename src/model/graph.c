@@ -361,3 +361,14 @@ bool nd_graph_is_wanted(const struct nd_graph *graph, size_t tensor)
 {
     return graph->tensors[tensor].n_readers > 0 || graph->tensors[tensor].output != ND_NO_INDEX;
 }
+
+const Onnx__TensorProto *nd_graph_constant(const struct nd_graph *graph, size_t tensor)
+{
+    const struct nd_graph_tensor *t = &graph->tensors[tensor];
+    if (t->initializer != NULL || t->producer == ND_NO_INDEX)
+        return t->initializer;
+    const Onnx__NodeProto *node = graph->nodes[t->producer].proto;
+    const Onnx__AttributeProto *value =
+        strcmp(nd_onnx_text(node->op_type), "Constant") == 0 ? nd_onnx_attribute(node, "value") : NULL;
+    return value != NULL ? value->t : NULL;
+}

@@ -64,6 +64,9 @@ bool nd_graph_is_wanted(const struct nd_graph *graph, size_t tensor);
 void nd_graph_walk_back(const struct nd_graph *graph, const size_t *tensors, size_t n_tensors,
                         bool *needed_nodes, bool *needed_tensors);
 
+/* The value of an initializer, or of a Constant node's tensor; NULL for every other tensor. */
+const Onnx__TensorProto *nd_graph_constant(const struct nd_graph *graph, size_t tensor);
+
 /* The name that a node is known by: its own, else that of its first output, else its operator. */
 const char *nd_graph_node_name(const Onnx__NodeProto *node);
 

@@ -8,15 +8,7 @@ static const Onnx__TensorProto *constant_of(const struct nd_infer_view *view, si
 {
     const struct nd_graph_node *at = &view->graph->nodes[view->node];
     size_t tensor = i < at->n_inputs ? view->graph->uses[at->first_use + i] : ND_NO_INDEX;
-    if (tensor == ND_NO_INDEX)
-        return NULL;
-    const struct nd_graph_tensor *found = &view->graph->tensors[tensor];
-    if (found->initializer != NULL || found->producer == ND_NO_INDEX)
-        return found->initializer;
-    const Onnx__NodeProto *maker = view->graph->nodes[found->producer].proto;
-    const Onnx__AttributeProto *value =
-        strcmp(maker->op_type, "Constant") == 0 ? nd_onnx_attribute(maker, "value") : NULL;
-    return value != NULL ? value->t : NULL;
+    return tensor != ND_NO_INDEX ? nd_graph_constant(view->graph, tensor) : NULL;
 }
 
 /* Number of elements when n of them are there, or -1: too many, or none where there should be. */

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "base/memory.h"
+
 typedef enum nd_status (*visit_function)(const Onnx__TensorProto *, void *, struct nd_error *);
 
 /* The messages that a field of `message` holds: *items with *n entries. */
@@ -87,6 +89,16 @@ enum nd_status nd_onnx_shape(const Onnx__TypeProto__Tensor *type, const char *na
     }
     *shape = made;
     return ND_OK;
+}
+
+bool nd_onnx_n_elems(const Onnx__TensorProto *tensor, size_t *out)
+{
+    size_t n = 1;
+    for (size_t i = 0; i < tensor->n_dims; i++)
+        if (tensor->dims[i] < 0 || !nd_size_mul(n, (size_t)tensor->dims[i], &n))
+            return false;
+    *out = n;
+    return true;
 }
 
 const Onnx__AttributeProto *nd_onnx_attribute(const Onnx__NodeProto *node, const char *name)

@@ -42,6 +42,9 @@ const Onnx__TypeProto__Tensor *nd_onnx_tensor_type(const Onnx__ValueInfoProto *v
 enum nd_status nd_onnx_shape(const Onnx__TypeProto__Tensor *type, const char *name, struct nd_shape *shape,
                              struct nd_error *err);
 
+/* How many elements its dimensions say; false when one is negative or the product does not fit. */
+bool nd_onnx_n_elems(const Onnx__TensorProto *tensor, size_t *out);
+
 /* The attribute of that name, or NULL. */
 const Onnx__AttributeProto *nd_onnx_attribute(const Onnx__NodeProto *node, const char *name);
 

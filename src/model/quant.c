@@ -72,17 +72,6 @@ static bool is_handled(enum nd_dtype dtype)
     }
 }
 
-/* Product of the dimensions; false when it is negative or does not fit. */
-static bool count_elements(const Onnx__TensorProto *tensor, size_t *out)
-{
-    size_t n = 1;
-    for (size_t i = 0; i < tensor->n_dims; i++)
-        if (tensor->dims[i] < 0 || !nd_size_mul(n, (size_t)tensor->dims[i], &n))
-            return false;
-    *out = n;
-    return true;
-}
-
 static void decode_raw(enum nd_dtype dtype, const uint8_t *bytes, size_t n, double *values)
 {
     size_t size = nd_dtype_size_bytes(dtype);
@@ -141,7 +130,7 @@ static enum nd_status read_tensor(const Onnx__TensorProto *tensor, const char *m
     }
     /* No more elements than there are bytes of data: a wild dimension must not make us allocate. */
     size_t available = raw != NULL ? raw_bytes : tensor->n_float_data + tensor->n_int32_data;
-    bool is_whole = count_elements(tensor, &made.n) && made.n <= available &&
+    bool is_whole = nd_onnx_n_elems(tensor, &made.n) && made.n <= available &&
                     nd_size_mul(made.n, sizeof *made.values, &padded);
     if (is_whole) {
         made.values = nd_calloc(made.n, sizeof *made.values);

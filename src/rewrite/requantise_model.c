@@ -112,10 +112,11 @@ static enum nd_status add_weight(struct nd_requantiser *r, const struct nd_quant
     uint8_t *codes = nd_requantiser_keep(r, size_bytes + 1);
     if (codes == NULL)
         return nd_fail_memory(err);
+    const struct nd_new_initializer initializer = {
+        codes_name, (int32_t)item->dtype, weight->dims, weight->rank, codes, size_bytes};
     status = quantise_weight(item, weight, axis, codes, err);
     if (status == ND_OK)
-        status = nd_requantiser_add_initializer(r, codes_name, (int32_t)item->dtype, weight->dims, weight->rank,
-                                                codes, size_bytes, err);
+        status = nd_requantiser_add_initializer(r, &initializer, err);
     const struct nd_new_node node = {"DequantizeLinear", codes_name, after, axis};
     if (status == ND_OK)
         status = nd_requantiser_add_parameters(r, item, err);

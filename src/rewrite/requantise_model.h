@@ -40,10 +40,17 @@ void *nd_requantiser_keep(struct nd_requantiser *r, size_t size_bytes);
 enum nd_status nd_requantiser_new_name(struct nd_requantiser *r, const char *tensor, const char *suffix,
                                        char **out, struct nd_error *err);
 
-/* name, dims and data are kept by the caller. */
-enum nd_status nd_requantiser_add_initializer(struct nd_requantiser *r, const char *name, int32_t elem_type,
-                                              const int64_t *dims, size_t rank, const void *data,
-                                              size_t size_bytes, struct nd_error *err);
+/* Borrowed: name, dims and data live as long as the copy. */
+struct nd_new_initializer {
+    const char *name;
+    int32_t elem_type; /* ONNX's number */
+    const int64_t *dims;
+    size_t rank;
+    const void *data;
+    size_t size_bytes;
+};
+enum nd_status nd_requantiser_add_initializer(struct nd_requantiser *r, const struct nd_new_initializer *added,
+                                              struct nd_error *err);
 
 /* "<tensor>_scale" and "<tensor>_zero_point". */
 enum nd_status nd_requantiser_add_parameters(struct nd_requantiser *r, const struct nd_quantised_tensor *item,

@@ -64,22 +64,21 @@ static char *joined(struct nd_requantiser *r, const char *base, const char *suff
 
 /* ---- initializers ---- */
 
-enum nd_status nd_requantiser_add_initializer(struct nd_requantiser *r, const char *name, int32_t elem_type,
-                                              const int64_t *dims, size_t rank, const void *data,
-                                              size_t size_bytes, struct nd_error *err)
+enum nd_status nd_requantiser_add_initializer(struct nd_requantiser *r, const struct nd_new_initializer *added,
+                                              struct nd_error *err)
 {
     Onnx__TensorProto *tensor = nd_requantiser_keep(r, sizeof *tensor);
     if (tensor == NULL)
         return nd_fail_memory(err);
     onnx__tensor_proto__init(tensor);
-    tensor->name = text_of(name);
+    tensor->name = text_of(added->name);
     tensor->has_data_type = true;
-    tensor->data_type = elem_type;
-    tensor->n_dims = rank;
-    tensor->dims = (int64_t *)(uintptr_t)dims;
+    tensor->data_type = added->elem_type;
+    tensor->n_dims = added->rank;
+    tensor->dims = (int64_t *)(uintptr_t)added->dims;
     tensor->has_raw_data = true;
-    tensor->raw_data.data = (uint8_t *)(uintptr_t)data;
-    tensor->raw_data.len = size_bytes;
+    tensor->raw_data.data = (uint8_t *)(uintptr_t)added->data;
+    tensor->raw_data.len = added->size_bytes;
     r->new_initializers[r->n_new_initializers++] = tensor;
     return ND_OK;
 }
@@ -118,12 +117,11 @@ enum nd_status nd_requantiser_add_parameters(struct nd_requantiser *r, const str
         for (size_t b = 0; b < size; b++)
             zeros[i * size + b] = (uint8_t)((uint64_t)item->quant->zero_point[i] >> (8 * b));
     size_t rank = n > 1 ? 1 : 0;
-    status = nd_requantiser_add_initializer(r, scale_name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, dims, rank,
-                                            scales, n * sizeof(float), err);
-    if (status == ND_OK)
-        status = nd_requantiser_add_initializer(r, zero_name, (int32_t)item->dtype, dims, rank, zeros, n * size,
-                                                err);
-    return status;
+    const struct nd_new_initializer added[] = {
+        {scale_name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, dims, rank, scales, n * sizeof(float)},
+        {zero_name, (int32_t)item->dtype, dims, rank, zeros, n * size}};
+    status = nd_requantiser_add_initializer(r, &added[0], err);
+    return status == ND_OK ? nd_requantiser_add_initializer(r, &added[1], err) : status;
 }
 
 /* ---- nodes ---- */

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/quant.h"
+#include "base/scales.h"
 #include "npudiff/tensor.h"
 
 void nd_edge_deinit(struct nd_edge *edge)

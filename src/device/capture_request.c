@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/options.h"
-#include "base/quant.h"
+#include "base/scales.h"
 #include "base/strbuf.h"
 #include "device/device_options.h"
 #include "emulator/emulate.h"

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/quant.h"
+#include "base/scales.h"
 #include "encodings/building.h"
 #include "model/parts.h"
 

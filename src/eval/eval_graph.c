@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "base/quant.h"
+#include "base/scales.h"
 #include "eval/graph_internal.h"
 #include "model/external.h"
 

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/quant.h"
+#include "base/scales.h"
 #include "probe/element.h"
 
 /* Two roundings of float32: that of the product and that of a scale or zero point that was added before. */

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "base/quant.h"
+#include "base/scales.h"
 #include "base/strbuf.h"
 
 static void tensor_deinit(struct nd_imported_tensor *tensor)

@@ -6,7 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/quant.h"
+#include "base/scales.h"
 #include "base/strbuf.h"
 #include "base/yaml_map.h"
 #include "npudiff/parse.h"

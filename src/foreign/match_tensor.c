@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/quant.h"
+#include "base/scales.h"
 #include "foreign/edge_names.h"
 #include "foreign/match_codes.h"
 #include "foreign/match_quant.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/quant.h"
+#include "base/scales.h"
 #include "model/quant.h"
 
 /* raw is NULL when the tensor holds a list of floats. */

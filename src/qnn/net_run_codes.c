@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/quant.h"
+#include "base/scales.h"
 #include "foreign/grid.h"
 #include "probe/source.h"
 #include "qnn/net_run.h"

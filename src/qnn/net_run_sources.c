@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/quant.h"
+#include "base/scales.h"
 #include "qnn/net_run.h"
 
 void nd_qnr_stated_deinit(struct nd_qnr_stated *stated)

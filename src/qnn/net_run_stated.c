@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/quant.h"
+#include "base/scales.h"
 #include "encodings/building.h"
 #include "encodings/qnn_types.h"
 #include "qnn/net_run.h"

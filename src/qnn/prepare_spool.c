@@ -238,12 +238,11 @@ static enum nd_status take_fed(const struct nd_returned *returned, struct sample
 
 /* ---- storing ---- */
 
-/* Row i of the batch is the sample of the run. */
+/* The row at `at` is the sample of the run. */
 static enum nd_status store_row(const struct nd_returned *returned, struct sample *sample,
-                                const struct batch *batch, size_t i, struct nd_store_run *run,
+                                const unsigned char *at, struct nd_store_run *run,
                                 struct nd_store_thread *store, struct nd_error *err)
 {
-    const unsigned char *at = batch->rows + i * batch->row_bytes;
     for (size_t e = 0; e < sample->n; e++) {
         const struct nd_prepared_tensor *tensor = output_at(returned, sample, e);
         if (tensor == NULL)
@@ -278,7 +277,8 @@ static enum nd_status store_all(const struct nd_returned *returned, struct sampl
         status = read_batch(returned, sample, n_results, &batch, err);
         bool is_usable = status == ND_OK || (err != NULL && err->id == ND_E_DEVICE_OUTPUT);
         for (size_t i = 0; is_usable && stored == ND_OK && i < batch.n_whole; i++) {
-            stored = store_row(returned, sample, &batch, i, &run, store, status == ND_OK ? err : NULL);
+            stored = store_row(returned, sample, batch.rows + i * batch.row_bytes, &run, store,
+                               status == ND_OK ? err : NULL);
             step(job, &run);
         }
         batch.first += batch.n;

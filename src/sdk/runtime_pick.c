@@ -171,21 +171,19 @@ static int closeness(const struct nd_part *part, const struct nd_part *to)
     return points;
 }
 
-/* The nearest to `to`, then the last by version: libonnxruntime.so.1.31.1 rather than a link to it. *other gets
- * one that was not taken. */
-static enum nd_status best(const struct nd_parts *parts, const char *abi, bool (*is_it)(const char *base),
-                           const struct nd_part *to, const struct nd_part **out, const struct nd_part **other,
-                           struct nd_error *err)
+/* The nearest to `to`, then the last by version: libonnxruntime.so.1.31.1 rather than a link to it. Notes a
+ * backend that was not taken. */
+static enum nd_status best(const struct nd_parts *parts, struct nd_pick *pick, bool (*is_it)(const char *base),
+                           const struct nd_part *to, const struct nd_part **out, struct nd_error *err)
 {
-    const struct nd_part *chosen = NULL;
-    *other = NULL;
+    const struct nd_part *chosen = NULL, *other = NULL;
     for (size_t i = 0; i < parts->n; i++) {
         const struct nd_part *part = &parts->items[i];
-        if (part->facts.abi == NULL || strcmp(part->facts.abi, abi) != 0 || !is_it(part->base))
+        if (part->facts.abi == NULL || strcmp(part->facts.abi, pick->abi) != 0 || !is_it(part->base))
             continue;
         if (chosen != NULL && chosen->source != part->source && !is_same_file(chosen, part))
             return nd_fail(err, ND_E_RUNTIME_SOURCE, part->name,
-                           "two libraries for %s: '%s' in '%s' and '%s' in '%s'; give one of them", abi,
+                           "two libraries for %s: '%s' in '%s' and '%s' in '%s'; give one of them", pick->abi,
                            chosen->name, parts->sources[chosen->source].path, part->name,
                            parts->sources[part->source].path);
         int order = chosen == NULL ? 1 : closeness(part, to) - closeness(chosen, to);
@@ -193,10 +191,12 @@ static enum nd_status best(const struct nd_parts *parts, const char *abi, bool (
             order = strverscmp(part->name, chosen->name);
         const struct nd_part *passed = order > 0 ? chosen : part;
         if (passed != NULL && !is_same_file(passed, order > 0 ? part : chosen))
-            *other = passed;
+            other = passed;
         if (order > 0)
             chosen = part;
     }
+    if (out == &pick->backend && other != NULL)
+        pick->passed_over = other->name;
     *out = chosen;
     return ND_OK;
 }
@@ -290,16 +290,13 @@ static enum nd_status take_linked(const struct nd_parts *parts, struct nd_pick *
 
 enum nd_status nd_pick_choose(const struct nd_parts *parts, struct nd_pick *pick, struct nd_error *err)
 {
-    const struct nd_part *other = NULL, *ignored = NULL;
-    enum nd_status status = best(parts, pick->abi, is_backend, NULL, &pick->backend, &other, err);
-    if (status == ND_OK && other != NULL)
-        pick->passed_over = other->name;
+    enum nd_status status = best(parts, pick, is_backend, NULL, &pick->backend, err);
     if (status == ND_OK)
-        status = best(parts, pick->abi, is_ort, NULL, &pick->ort, &ignored, err);
+        status = best(parts, pick, is_ort, NULL, &pick->ort, err);
     if (status == ND_OK)
-        status = best(parts, pick->abi, is_provider, pick->backend, &pick->provider, &ignored, err);
+        status = best(parts, pick, is_provider, pick->backend, &pick->provider, err);
     if (status == ND_OK)
-        status = best(parts, pick->abi, is_net_run, pick->backend, &pick->net_run, &ignored, err);
+        status = best(parts, pick, is_net_run, pick->backend, &pick->net_run, err);
     const struct nd_part *const main_parts[] = {pick->ort, pick->provider, pick->backend, pick->net_run};
     for (size_t i = 0; status == ND_OK && i < 4; i++)
         status = take(pick, main_parts[i], err);

@@ -1,6 +1,6 @@
 /* Quantisation parameters (struct nd_quant): copied, freed, laid over a tensor. */
-#ifndef ND_BASE_QUANT_H
-#define ND_BASE_QUANT_H
+#ifndef ND_BASE_SCALES_H
+#define ND_BASE_SCALES_H
 
 #include "base/error.h"
 #include "npudiff/tensor.h"

@@ -1,4 +1,4 @@
-#include "base/quant.h"
+#include "base/scales.h"
 
 #include <stdlib.h>
 #include <string.h>

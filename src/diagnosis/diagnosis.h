@@ -1,11 +1,20 @@
-/* The doctor: which fault makes the codes of one unit differ from what its own inputs ask for.
+/* Which fault makes the values of one device differ from what they should be.
  *
- * It looks at one unit on one device, given the codes and the exact values before rounding. Only codes that
- * differ from `expected` ("wrong") are evidence. A fault is named when under it at least 99 % of the wrong
- * codes become right and (almost) no right one becomes wrong, and the simplest of those that do so comes
- * first: faults without free numbers, then one number for the whole tensor, then one channel's, then memory
- * and layout. Others that explain as much are rivals: the evidence does not tell them apart, and a report must
- * say so.
+ * One table of recognisers (diagnosis.c) serves codes and floats. It knows nothing of captures and models: what
+ * the values should be is what the layer's exact arithmetic gives, or what another device, the quantised
+ * reference or the float model has in the same elements. Two measures judge a fault (look.h has the numbers):
+ *
+ *   exact  The exact values before rounding are known. Only codes that differ from `expected` ("wrong") are
+ * evidence. A fault is named when under it at least 99 % of the wrong codes become right and (almost) no right
+ * one becomes wrong. The simplest of those that do so comes first: faults without free numbers, then one number
+ *          for the whole tensor, then one channel's, then memory and layout. Others that explain as much are
+ * rivals: the evidence does not tell them apart, and a report must say so. whole  They are not. An element
+ * counts as far off only beyond an eighth of the spread of the reference and four steps. A fault must predict
+ * 99 % of the elements in which it says something else than the reference, at least 12 of them, each to a
+ * quarter of the distance between the two: by chance that happens in less than 4^-12 of all cases. What the
+ * reference has too is no finding.
+ *
+ * Codes that no fault explains exactly are judged as a whole tensor after that.
  *
  * All functions are pure and safe to call from any thread on data that nobody changes. */
 #ifndef ND_DIAGNOSIS_H
@@ -47,7 +56,7 @@ enum nd_fault_kind {
     ND_FAULT_BF16_GRID,              /* floats that all are bfloat16 numbers; amount 0 */
     ND_FAULT_OFF_GRID,               /* floats that are no code of the quantised edge; amount: their share */
     ND_FAULT_SAME_CODE_OTHER_FLOAT,  /* amount: largest difference, in steps */
-    /* These come from values.h alone. */
+    /* These need no exact values. */
     ND_FAULT_TRUNCATION, /* cut to the grid, not rounded; amount: share of the values that differ */
     ND_FAULT_ONE_SIDED,  /* codes that differ by a step to one side in half of the elements; amount: their share
                           */
@@ -83,23 +92,41 @@ struct nd_hypothesis {
     const double *codes;     /* [n_samples][n]; NaN where it says nothing */
 };
 
-/* Where a value or an expected code is not finite nothing is known and the element is left out. */
-struct nd_evidence {
+/* Another tensor of the same samples and elements: an input of the probe, or what a different operator gives.
+ */
+struct nd_other {
     const char *name;
-    size_t n_samples, n;   /* n: elements of a sample, the product of shape */
-    struct nd_shape shape; /* of one sample, batch dimension included: NCHW or [.., features] */
-    enum nd_dtype dtype;   /* an integer type */
-    const struct nd_quant *quant;
-    const double *codes;    /* [n_samples][n] the device's */
-    const double *values;   /* [n_samples][n] before rounding and clipping, zero point included */
-    const double *expected; /* [n_samples][n] what the device's usual program makes of values, clipped */
+    const double *ref, *test; /* [n_samples][n] */
+};
+
+/* What one device gave in one tensor beside what it should have given: codes, or real numbers, or codes as
+ * multiples of their step. Where an expected or exact value is not finite nothing is known and the element is
+ * left out. A captured one that is not finite is lost. */
+struct nd_evidence {
+    size_t n_samples, n; /* n: elements of a sample */
+    size_t first_sample; /* what the first of them is called; 0 unless it is a part of more */
+    bool is_part;        /* there are more samples than these */
+    struct nd_shape
+        shape; /* of one sample, batch dimension included; rank -1 when the n elements are a selection */
+    enum nd_dtype dtype;    /* of the captured values as they are stored */
+    const double *captured; /* [n_samples][n] */
+    const double
+        *expected;   /* [n_samples][n] the reference's; of exact values what the usual program makes of them */
+    double step;     /* of the captured values; 0: floats */
+    double ref_step; /* of the expected ones; 0: floats */
+    double zero_point; /* captured / step + zero_point is a code */
+    const struct nd_other *others;
+    size_t n_others;
+    /* The rest is of codes whose layer is known; step, ref_step and zero_point are 1, 1 and 0. */
+    const double
+        *exact; /* [n_samples][n] before rounding and clipping, in codes, zero point included; nullable */
+    const struct nd_quant *quant; /* nullable */
     double noise; /* LSB by which the device may be off `expected` everywhere, as its arithmetic is not known;
                      >= 0. Faults are first looked for as if there were none */
     const double *accumulator_step; /* [n_steps] steps of the output per unit of the accumulator; nullable */
     size_t n_steps;                 /* 1, or the channels */
-    size_t n_repeats;
-    bool repeats_differ;     /* codes differ from run to run */
-    bool inputs_repeat_same; /* while the unit's inputs do not */
+    bool repeats_differ;            /* codes differ from run to run */
+    bool inputs_repeat_same;        /* while the unit's inputs do not */
     const struct nd_hypothesis *hypotheses;
     size_t n_hypotheses;
 };
@@ -116,7 +143,14 @@ struct nd_finding {
                       stated */
 };
 
-enum { ND_MAX_RIVALS = 4 };
+enum { ND_MAX_FINDINGS = 5, ND_MAX_RIVALS = ND_MAX_FINDINGS - 1 };
+
+struct nd_findings {
+    size_t n;
+    size_t n_gross;   /* of them, the first ones explain elements that are far off */
+    double far_share; /* of the known elements: those that are far off */
+    struct nd_finding items[ND_MAX_FINDINGS];
+};
 
 struct nd_diagnosis {
     bool is_found;
@@ -125,22 +159,30 @@ struct nd_diagnosis {
     struct nd_finding rivals[ND_MAX_RIVALS];
 };
 
-/* ND_ERR_MEMORY is the only failure. Time is linear in the elements, but for layouts, which are tried only when
- * nothing cheaper fits. Fewer than three wrong codes that no rounding of the value explains give no verdict. */
-enum nd_status nd_doctor_examine(const struct nd_evidence *evidence, struct nd_diagnosis *out,
-                                 struct nd_error *err);
+/* Of codes with exact values. ND_ERR_MEMORY is the only failure. Time is linear in the elements, but for
+ * layouts, which are tried only when nothing cheaper fits. Fewer than three wrong codes that no rounding of the
+ * exact value explains give no verdict. */
+enum nd_status nd_diagnose(const struct nd_evidence *evidence, struct nd_diagnosis *out, struct nd_error *err);
+
+/* Of a whole tensor; `exact` is NULL. Gross errors first, of which only the one that explains most is kept;
+ * then what small differences show. Nothing is found in empty tensors. ND_ERR_MEMORY is the only failure.
+ * Memory: four doubles for each element. */
+enum nd_status nd_diagnose_tensor(const struct nd_evidence *evidence, struct nd_findings *out,
+                                  struct nd_error *err);
+
+/* Adds a finding, the first as the best one; those that have no room are dropped. */
+void nd_diagnosis_add(struct nd_diagnosis *out, const struct nd_finding *finding);
 
 /* Floats that a device gave for an edge. With `quant` (per tensor): are they codes of the edge? Without: do
  * they lie on the grid of a narrower float type, or a unit in the last place beside it? Non-finite values and
  * zeros say nothing; fewer than 8 others, or fewer than 8 distinct ones for a float grid, give no verdict.
  * bfloat16 numbers that half precision holds too are said to be bf16-grid, with fp16-grid as a rival. */
-void nd_doctor_examine_floats(const float *values, size_t n, const struct nd_quant *quant,
-                              struct nd_diagnosis *out);
+void nd_diagnose_floats(const float *values, size_t n, const struct nd_quant *quant, struct nd_diagnosis *out);
 
 /* Two arrays of floats that stand for the same codes of quant (per tensor) and yet differ. NaN has no code: two
  * NaNs are the same, one is not. Finds nothing when the floats are equal (0 equals -0) or a code differs. */
-void nd_doctor_compare_floats(const float *ref, const float *test, size_t n, const struct nd_quant *quant,
-                              struct nd_diagnosis *out);
+void nd_diagnose_same_codes(const float *ref, const float *test, size_t n, const struct nd_quant *quant,
+                            struct nd_diagnosis *out);
 
 /* What a capture says of an edge's quantisation against what the model says: ND_FAULT_SCALE or _CHANNEL_SCALE
  * (amount: capture / model), _ZERO_POINT or _CHANNEL_ZERO_POINT (capture - model), _OFFSET_256, _OFFSET_SIGN.
@@ -148,6 +190,7 @@ void nd_doctor_compare_floats(const float *ref, const float *test, size_t n, con
  * and all zero points differ alike it is ND_FAULT_ENCODING (amount: capture / model of the scale); else a wrong
  * scale comes before a wrong zero point, which is then a rival. Arrays of length 1 stand for all channels; when
  * one side is not quantised nothing is found. */
-void nd_doctor_encoding(const struct nd_quant *model, const struct nd_quant *capture, struct nd_diagnosis *out);
+void nd_diagnose_encoding(const struct nd_quant *model, const struct nd_quant *capture,
+                          struct nd_diagnosis *out);
 
 #endif

@@ -49,15 +49,6 @@ static struct channels look(const struct nd_quant *model, const struct nd_quant 
     return x;
 }
 
-static void add(struct nd_diagnosis *out, const struct nd_finding *finding)
-{
-    if (!out->is_found)
-        out->best = *finding;
-    else if (out->n_rivals < ND_MAX_RIVALS)
-        out->rivals[out->n_rivals++] = *finding;
-    out->is_found = true;
-}
-
 static void add_scale(const struct nd_quant *model, const struct nd_quant *capture, const struct channels *x,
                       struct nd_diagnosis *out)
 {
@@ -72,7 +63,7 @@ static void add_scale(const struct nd_quant *model, const struct nd_quant *captu
                            .n_wrong = x->n_scales};
     snprintf(f.text, sizeof f.text, "the scale is %.6g where the model says %.6g",
              (double)capture->scale[at(capture, x->scale)], (double)model->scale[at(model, x->scale)]);
-    add(out, &f);
+    nd_diagnosis_add(out, &f);
 }
 
 static void add_point(const struct nd_quant *model, const struct nd_quant *capture, const struct channels *x,
@@ -93,10 +84,10 @@ static void add_point(const struct nd_quant *model, const struct nd_quant *captu
     bool is_sign = was != 0 && shift == -2 * was, is_256 = fabs(shift) == 256;
     if (is_sign || is_256)
         f.kind = is_sign ? ND_FAULT_OFFSET_SIGN : ND_FAULT_OFFSET_256;
-    add(out, &f);
+    nd_diagnosis_add(out, &f);
     f.kind = ND_FAULT_OFFSET_256;
     if (is_sign && is_256)
-        add(out, &f);
+        nd_diagnosis_add(out, &f);
 }
 
 /* One slip, as when the encodings of another tensor were taken. */
@@ -113,10 +104,11 @@ static void add_both(const struct nd_quant *model, const struct nd_quant *captur
     snprintf(f.text, sizeof f.text, "the scale is %.6g and the zero point %g where the model says %.6g and %g",
              (double)capture->scale[at(capture, x->scale)], was + difference(model, capture, x->point),
              (double)model->scale[at(model, x->scale)], was);
-    add(out, &f);
+    nd_diagnosis_add(out, &f);
 }
 
-void nd_doctor_encoding(const struct nd_quant *model, const struct nd_quant *capture, struct nd_diagnosis *out)
+void nd_diagnose_encoding(const struct nd_quant *model, const struct nd_quant *capture,
+                          struct nd_diagnosis *out)
 {
     *out = (struct nd_diagnosis){0};
     bool is_same_length = model->n == capture->n || model->n == 1 || capture->n == 1;

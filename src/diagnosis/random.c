@@ -1,7 +1,7 @@
 /* Chance: rounding up with the probability of the fraction, and flips of a step. */
 #include <math.h>
 
-#include "diagnosis/diagnosis_parts.h"
+#include "diagnosis/look.h"
 
 enum { N_BINS = 16, MIN_ELEMENTS = 24, MIN_AWAY = 6 };
 
@@ -15,14 +15,14 @@ struct stochastic {
     double away, away_expected, away_variance; /* from the nearest */
 };
 
-static struct stochastic count(const struct nd_doctor *d)
+static struct stochastic count(const struct nd_look *look)
 {
     struct stochastic x = {0};
-    const struct nd_evidence *e = d->e;
+    const struct nd_evidence *e = look->e;
     for (size_t i = 0; i < e->n_samples * e->n; i++) {
-        if (!nd_doctor_is_inside(d, i))
+        if (!nd_is_inside(look, i))
             continue;
-        double floored = floor(e->values[i]), f = e->values[i] - floored, rise = e->codes[i] - floored;
+        double floored = floor(e->exact[i]), f = e->exact[i] - floored, rise = e->captured[i] - floored;
         if (f == 0 && rise == 0)
             continue;
         x.n++;
@@ -67,36 +67,34 @@ static double critical(double freedom)
     return freedom * root * root * root;
 }
 
-void nd_doctor_try_stochastic(struct nd_doctor *d)
+void nd_try_stochastic(const struct nd_look *look)
 {
-    struct stochastic x = count(d);
+    struct stochastic x = count(look);
     double freedom = 0, sum = chi_square(&x, &freedom);
     if (x.n < MIN_ELEMENTS || x.away < MIN_AWAY || x.n_beside * 100 > x.n || !(sum < critical(freedom)))
         return;
     /* The bins of a few elements would pass a device that is off only now and then. */
     if (fabs(x.away - x.away_expected) > 4.5 * sqrt(x.away_variance))
         return;
-    struct nd_doctor_fault f = {
-        .kind = ND_FAULT_STOCHASTIC_ROUNDING, .channel = SIZE_MAX, .axis = -1, .amount = sum / freedom};
     double explained = 1 - (double)x.n_beside / (double)x.n;
-    nd_doctor_add(d, &f, explained, "rounded up as often as the fraction says (chi-square %.1f of %g bins)",
-                  sum, freedom);
+    struct nd_finding f = nd_finding_of(look, ND_FAULT_STOCHASTIC_ROUNDING, sum / freedom, explained, 0);
+    nd_add(look, &f, "rounded up as often as the fraction says (chi-square %.1f of %g bins)", sum, freedom);
 }
 
 /* Runs differ and their inputs do not. */
-void nd_doctor_try_flips(struct nd_doctor *d)
+void nd_try_flips(const struct nd_look *look)
 {
-    const struct nd_evidence *e = d->e;
-    nd_doctor_try_stochastic(d);
-    if (d->out->is_found)
+    const struct nd_evidence *e = look->e;
+    nd_try_stochastic(look);
+    if (nd_is_found(look))
         return;
     size_t n_step = 0;
     for (size_t i = 0; i < e->n_samples * e->n; i++)
-        n_step += nd_doctor_is_known(d, i) && fabs(e->codes[i] - e->expected[i]) == 1;
-    if (n_step * 100 < d->n_wrong * 95)
+        n_step += nd_is_known(look, i) && fabs(e->captured[i] - e->expected[i]) == 1;
+    if (n_step * 100 < look->n_wrong * 95)
         return;
-    double share = d->n_known > 0 ? (double)d->n_wrong / (double)d->n_known : 0;
-    struct nd_doctor_fault f = {.kind = ND_FAULT_FLIPS, .channel = SIZE_MAX, .axis = -1, .amount = share};
-    nd_doctor_add(d, &f, d->n_wrong > 0 ? (double)n_step / (double)d->n_wrong : 1,
-                  "runs of the same input differ; %.3g %% of these codes are off by one", 100 * share);
+    double share = look->n_known > 0 ? (double)look->n_wrong / (double)look->n_known : 0;
+    double explained = look->n_wrong > 0 ? (double)n_step / (double)look->n_wrong : 1;
+    struct nd_finding f = nd_finding_of(look, ND_FAULT_FLIPS, share, explained, 0);
+    nd_add(look, &f, "runs of the same input differ; %.3g %% of these codes are off by one", 100 * share);
 }

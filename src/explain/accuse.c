@@ -128,7 +128,7 @@ static bool is_own_rounding(const struct nd_explain_job *job, size_t device, siz
            is_only_one_of_its_kind(job, device, step);
 }
 
-/* Share of the wrong values that a fault must predict where the arithmetic is not known: the doctor's own
+/* Share of the wrong values that a fault must predict where the arithmetic is not known: the diagnosis's own
  * limit (docs/reference/verdicts.md#a-layer-is-faulty). What it sees in some of the values may be what such
  * arithmetic looks like. */
 static const double nearly_all = 0.99;

@@ -1,5 +1,5 @@
 /* What the values of a comparison show (npudiff/explain.h): reads a window of samples of every tensor that
- * differs, as real numbers, and lets the doctor look at them. The runs of each device are looked at in
+ * differs, as real numbers, and has them diagnosed. The runs of each device are looked at in
  * diagnose_runs.c. */
 #include "explain/diagnose.h"
 
@@ -82,7 +82,7 @@ struct exam {
     size_t n;     /* elements of a sample */
     double *values[2 * (1 + MOST_OTHERS + MOST_INPUTS)];
     size_t n_values;
-    struct nd_values_other others[MOST_OTHERS + MOST_INPUTS];
+    struct nd_other others[MOST_OTHERS + MOST_INPUTS];
     size_t n_others;
 };
 
@@ -125,7 +125,7 @@ static enum nd_status add_other(struct exam *exam, const char *name, struct nd_e
     enum nd_status status = read_pair(exam, ref, test, err);
     if (status == ND_OK)
         exam->others[exam->n_others++] =
-            (struct nd_values_other){name, exam->values[exam->n_values - 2], exam->values[exam->n_values - 1]};
+            (struct nd_other){name, exam->values[exam->n_values - 2], exam->values[exam->n_values - 1]};
     return status;
 }
 
@@ -146,7 +146,7 @@ static enum nd_status add_input(struct exam *exam, size_t input, struct nd_error
     if (status == ND_OK && nd_capture_read_inputs(exam->ref, exam->ref_probe, input, exam->range.first,
                                                   exam->range.n, bytes, NULL) == ND_OK) {
         load(&as_edge, in->dtype, n * exam->range.n, bytes, x);
-        exam->others[exam->n_others++] = (struct nd_values_other){in->name, x, x};
+        exam->others[exam->n_others++] = (struct nd_other){in->name, x, x};
     }
     free(bytes);
     return status;
@@ -234,7 +234,7 @@ static double step_of(const struct nd_edge *edge)
     return step > 0 ? step : 1;
 }
 
-static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, struct nd_value_findings *found,
+static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, struct nd_findings *found,
                               struct nd_error *err)
 {
     const struct nd_edge *ref = nd_capture_edge(exam->ref, exam->ref_edge);
@@ -244,22 +244,22 @@ static enum nd_status examine(struct exam *exam, const struct nd_comparison *c, 
         status = add_others(exam, c, err);
     if (status != ND_OK)
         return status;
-    const struct nd_values values = {.n_samples = exam->range.n,
-                                     .n = exam->n,
-                                     .first_sample = exam->range.first,
-                                     .is_part = exam->is_part,
-                                     .shape = ref->shape,
-                                     .dtype = test->dtype,
-                                     .step = step_of(test),
-                                     .zero_point = test->quant.n > 0 ? (double)test->quant.zero_point[0] : 0,
-                                     .ref_step = step_of(ref),
-                                     .ref = exam->values[0],
-                                     .test = exam->values[1],
-                                     .others = exam->others,
-                                     .n_others = exam->n_others};
+    const struct nd_evidence values = {.n_samples = exam->range.n,
+                                       .n = exam->n,
+                                       .first_sample = exam->range.first,
+                                       .is_part = exam->is_part,
+                                       .shape = ref->shape,
+                                       .dtype = test->dtype,
+                                       .step = step_of(test),
+                                       .zero_point = test->quant.n > 0 ? (double)test->quant.zero_point[0] : 0,
+                                       .ref_step = step_of(ref),
+                                       .expected = exam->values[0],
+                                       .captured = exam->values[1],
+                                       .others = exam->others,
+                                       .n_others = exam->n_others};
     const struct nd_diagnose_side sides[2] = {{exam->ref, exam->ref_probe, exam->ref_edge, exam->range},
                                               {exam->test, exam->test_probe, exam->test_edge, exam->range}};
-    status = nd_values_examine(&values, found, err);
+    status = nd_diagnose_tensor(&values, found, err);
     if (status != ND_OK)
         return status;
     return nd_diagnose_readings(sides, exam->values[0], exam->values[1], exam->range.n * exam->n, found, err);
@@ -289,7 +289,7 @@ static bool is_finite(const double *x, size_t n)
 }
 
 static enum nd_status try_argmax(struct exam *exam, size_t ref, size_t test, int axis,
-                                 struct nd_value_findings *found, struct nd_error *err)
+                                 struct nd_findings *found, struct nd_error *err)
 {
     const struct nd_edge *x = nd_capture_edge(exam->ref, ref);
     struct exam values = *exam;
@@ -316,7 +316,7 @@ static enum nd_status try_argmax(struct exam *exam, size_t ref, size_t test, int
 
 /* Indices beside the nearest tensors before that they may be of. */
 static enum nd_status examine_indices(struct exam *exam, const struct nd_comparison *c,
-                                      struct nd_value_findings *found, struct nd_error *err)
+                                      struct nd_findings *found, struct nd_error *err)
 {
     const struct nd_edge *y = nd_capture_edge(exam->ref, exam->ref_edge);
     bool is_index = nd_dtype_is_integer(y->dtype) && y->quant.n == 0;
@@ -359,7 +359,7 @@ static enum nd_status diagnose_device(struct nd_comparison *c, const struct nd_c
         return nd_diagnose_copy(c, same, device, err);
     for (size_t e = 0; e < c->n_edges && n_examined < MOST_EDGES && status == ND_OK; e++) {
         struct exam exam;
-        struct nd_value_findings found = {0};
+        struct nd_findings found = {0};
         if (!open_exam(c, captures, device, e, &exam))
             continue;
         n_examined++;

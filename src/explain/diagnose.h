@@ -30,7 +30,7 @@ enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_
  * (or are called so) and read as another type are what the other side has: n values each. ND_ERR_MEMORY, or
  * what reading returns. */
 enum nd_status nd_diagnose_readings(const struct nd_diagnose_side sides[2], const double *ref,
-                                    const double *test, size_t n, struct nd_value_findings *found,
+                                    const double *test, size_t n, struct nd_findings *found,
                                     struct nd_error *err);
 
 /* Appends to comparison->diagnoses. ND_ERR_MEMORY. */

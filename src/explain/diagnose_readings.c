@@ -11,14 +11,14 @@ static const enum nd_dtype types[] = {ND_DTYPE_F32,    ND_DTYPE_F16, ND_DTYPE_BF
                                       ND_DTYPE_I16,    ND_DTYPE_U32, ND_DTYPE_I32};
 
 static void say(const struct nd_diagnose_side *wrong, bool is_test, enum nd_dtype dtype,
-                struct nd_value_findings *found)
+                struct nd_findings *found)
 {
     const char *called = nd_dtype_name(nd_capture_edge(wrong->capture, wrong->edge)->dtype);
     struct nd_finding f = {.kind = ND_FAULT_WRONG_TYPE, .channel = SIZE_MAX, .axis = -1, .explained = 1};
     snprintf(f.text, sizeof f.text, "%scalled %s, but the bytes are %s: read so the values are the %s",
              is_test ? "" : "the reference's are ", called, nd_dtype_name(dtype),
              is_test ? "reference's" : "test's");
-    *found = (struct nd_value_findings){.n = 1, .n_gross = 1, .far_share = found->far_share, .items = {f}};
+    *found = (struct nd_findings){.n = 1, .n_gross = 1, .far_share = found->far_share, .items = {f}};
 }
 
 /* The side's values as they are called, and those of the other side. */
@@ -29,7 +29,7 @@ struct values {
 };
 
 static enum nd_status try_side(const struct nd_diagnose_side *side, const struct values *v,
-                               struct nd_value_findings *found, struct nd_error *err)
+                               struct nd_findings *found, struct nd_error *err)
 {
     enum nd_dtype called = nd_capture_edge(side->capture, side->edge)->dtype;
     if (!nd_values_may_be_mislabelled(v->right, v->own, v->n))
@@ -52,7 +52,7 @@ static enum nd_status try_side(const struct nd_diagnose_side *side, const struct
 }
 
 enum nd_status nd_diagnose_readings(const struct nd_diagnose_side sides[2], const double *ref,
-                                    const double *test, size_t n, struct nd_value_findings *found,
+                                    const double *test, size_t n, struct nd_findings *found,
                                     struct nd_error *err)
 {
     enum nd_status status = try_side(&sides[1], &(struct values){test, ref, n, true}, found, err);

@@ -37,7 +37,7 @@ static size_t find_runs(const struct nd_capture *capture, size_t probe, size_t e
 }
 
 static enum nd_status compare_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t n,
-                                   struct nd_value_findings *found, struct nd_error *err)
+                                   struct nd_findings *found, struct nd_error *err)
 {
     const struct nd_edge *e = nd_capture_edge(capture, edge);
     size_t runs[MOST_RUNS], sample, n_runs = find_runs(capture, probe, edge, &sample, runs);
@@ -81,7 +81,7 @@ enum nd_status nd_diagnose_runs(struct nd_comparison *comparison, const struct n
         size_t n = size_bytes / nd_dtype_size_bytes(captured->dtype);
         for (size_t p = 0; p < nd_capture_n_probes(capture) && n > 0 && n <= MOST_ELEMENTS && status == ND_OK;
              p++) {
-            struct nd_value_findings found = {0};
+            struct nd_findings found = {0};
             if (!nd_capture_has_outputs(capture, p, edge))
                 continue;
             status = compare_runs(capture, p, edge, n, &found, err);

@@ -186,31 +186,28 @@ static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
         add_pairs(exam, h);
 }
 
-/* What the doctor is told of a layer and of an input's quantiser alike; the rest is 0. */
+/* The evidence of a layer and of an input's quantiser alike; the rest is 0. */
 static struct nd_evidence evidence_of(const struct nd_exam *exam)
 {
     const struct nd_explain_job *job = exam->worker->job;
-    const struct nd_explain_source *source = &job->sources[exam->device];
     const struct nd_edge *edge = nd_model_edge(job->model, exam->edge);
     return (struct nd_evidence){
-        .name = edge->name,
         .n_samples = exam->n_samples,
         .n = exam->n,
         .shape = job->shapes[exam->step],
         .dtype = edge->dtype,
         .quant = nd_exam_quant(exam),
-        .codes = exam->codes,
-        .values = exam->values,
+        .captured = exam->codes,
+        .exact = exam->values,
         .expected = exam->expected,
         .noise = nd_explain_allowance(job, exam->device, exam->step),
         .accumulator_step = exam->is_forced ? NULL : exam->steps,
         .n_steps = exam->n_steps,
-        .n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats,
         .repeats_differ = nd_explain_differs_by_run(job, exam->device, exam->step),
     };
 }
 
-static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)
+static enum nd_status diagnose(struct nd_exam *exam, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->worker->job;
     struct hypotheses hypotheses;
@@ -220,7 +217,7 @@ static enum nd_status ask_doctor(struct nd_exam *exam, struct nd_error *err)
     evidence.hypotheses = hypotheses.items;
     evidence.n_hypotheses = hypotheses.n;
     struct nd_diagnosis diagnosis;
-    enum nd_status status = nd_doctor_examine(&evidence, &diagnosis, err);
+    enum nd_status status = nd_diagnose(&evidence, &diagnosis, err);
     struct nd_explain_error_size size = measure(exam);
     if (status == ND_OK && exam->is_forced)
         status = say_forced(exam, err);
@@ -252,7 +249,7 @@ static enum nd_status diagnose_unit(struct nd_explain_worker *w, size_t device, 
     if (status == ND_OK && !rounds_twice)
         status = try_forced(&exam, err);
     if (status == ND_OK && !rounds_twice)
-        status = ask_doctor(&exam, err);
+        status = diagnose(&exam, err);
     nd_exam_deinit(&exam);
     return status;
 }
@@ -270,7 +267,7 @@ static size_t count_past(const struct nd_exam *exam, double allowance)
     return n;
 }
 
-static enum nd_status ask_doctor_of_input(struct nd_input_exam *input, struct nd_error *err)
+static enum nd_status diagnose_of_input(struct nd_input_exam *input, struct nd_error *err)
 {
     const struct nd_exam *exam = &input->exam;
     const struct nd_explain_job *job = exam->worker->job;
@@ -281,7 +278,7 @@ static enum nd_status ask_doctor_of_input(struct nd_input_exam *input, struct nd
     evidence.n_hypotheses = input->n_hypotheses;
     struct nd_diagnosis diagnosis;
     size.n_past = count_past(exam, evidence.noise);
-    enum nd_status status = nd_doctor_examine(&evidence, &diagnosis, err);
+    enum nd_status status = nd_diagnose(&evidence, &diagnosis, err);
     return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
 }
 
@@ -296,7 +293,7 @@ static enum nd_status diagnose_input(struct nd_explain_worker *w, size_t device,
     if (status == ND_OK && input.follows != NULL)
         status = nd_explain_follow(unit, input.why, input.follows[0] != '\0' ? input.follows : NULL, err);
     else if (status == ND_OK)
-        status = ask_doctor_of_input(&input, err);
+        status = diagnose_of_input(&input, err);
     if (unit->state == ND_LAYER_FOLLOWS)
         unit->n_unexplained = 0;
     nd_input_exam_deinit(&input);

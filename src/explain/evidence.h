@@ -1,5 +1,5 @@
 /* Units that are out of line are looked at once more: their codes and exact values are kept, for some samples,
- * and shown to the doctor, together with what other arithmetic would have given. */
+ * and diagnosed, together with what other arithmetic would have given. */
 #ifndef ND_EXPLAIN_EVIDENCE_H
 #define ND_EXPLAIN_EVIDENCE_H
 

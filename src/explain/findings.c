@@ -255,7 +255,7 @@ static enum nd_status say_encoding(const struct examination *x, size_t device, s
     const struct nd_edge *captured = nd_capture_edge(x->job->sources[device].capture, e);
     struct nd_diagnosis diagnosis = {0};
     if (captured->dtype == model->dtype || nd_dtype_is_float(captured->dtype))
-        nd_doctor_encoding(&model->quant, &captured->quant, &diagnosis);
+        nd_diagnose_encoding(&model->quant, &captured->quant, &diagnosis);
     return add_diagnosis(x, device, step, &diagnosis, err);
 }
 
@@ -372,7 +372,7 @@ static enum nd_status say_values(const struct examination *x, size_t device, siz
         .ref = &x->floats[step],
         .test = &look->floats,
     };
-    struct nd_value_findings found;
+    struct nd_findings found;
     add_others(x, device, step, &values);
     enum nd_status status = nd_look_at_values(&values, &found, err);
     if (status != ND_OK)
@@ -397,7 +397,7 @@ static enum nd_status say_floats(const struct examination *x, size_t device, siz
     }
     diagnosis = ask_others(x, device, step);
     if (!diagnosis.is_found)
-        nd_doctor_examine_floats(look->floats.x, look->floats.n, &model_edge(x->job, step)->quant, &diagnosis);
+        nd_diagnose_floats(look->floats.x, look->floats.n, &model_edge(x->job, step)->quant, &diagnosis);
     return add_diagnosis(x, device, step, &diagnosis, err);
 }
 

@@ -1,4 +1,4 @@
-/* The doctor's look at what a capture says, before its codes are explained: from the capture and the model, and
+/* A look at what a capture says, before its codes are explained: from the capture and the model, and
  * from the quantised reference (of a float model: the float reference) of the first few samples.
  *
  * Per edge that the model computes: the quantisation that the capture states; its type's label; where it holds

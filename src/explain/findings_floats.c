@@ -32,8 +32,8 @@ void nd_look_at_grid(const struct nd_float_look *ref, const struct nd_float_look
                      struct nd_diagnosis *out)
 {
     struct nd_diagnosis expected;
-    nd_doctor_examine_floats(ref->x, ref->n, NULL, &expected);
-    nd_doctor_examine_floats(test->x, test->n, NULL, out);
+    nd_diagnose_floats(ref->x, ref->n, NULL, &expected);
+    nd_diagnose_floats(test->x, test->n, NULL, out);
     if (out->is_found && says(&expected, out->best.kind))
         out->is_found = false;
 }
@@ -57,7 +57,7 @@ void nd_look_at_pair(const struct nd_float_look *ref, const struct nd_float_look
     *is_pair = is_near_codes(ref, quant) && is_near_codes(test, quant);
     if (!*is_pair)
         return;
-    nd_doctor_compare_floats(ref->x, test->x, n, quant, out);
+    nd_diagnose_same_codes(ref->x, test->x, n, quant, out);
     for (size_t i = 0; i < n && !out->is_found; i++)
         *is_pair = *is_pair && (ref->x[i] == test->x[i] || (isnan(ref->x[i]) && isnan(test->x[i])));
 }

@@ -63,8 +63,9 @@ struct nd_value_look {
     const struct nd_float_look *others[ND_LOOK_OTHERS][2]; /* ref and test */
 };
 
-/* Everything of doctor/values.h. Nothing is found where the two sides were not kept alike. ND_ERR_MEMORY. */
-enum nd_status nd_look_at_values(const struct nd_value_look *look, struct nd_value_findings *out,
+/* Everything of the diagnosis of a whole tensor (diagnosis/diagnosis.h). Nothing is found where the two sides
+ * were not kept alike. ND_ERR_MEMORY. */
+enum nd_status nd_look_at_values(const struct nd_value_look *look, struct nd_findings *out,
                                  struct nd_error *err);
 
 /* Floats of a quantised edge on two devices; *is_pair: they stand for the same codes, so that no other device

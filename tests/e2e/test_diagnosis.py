@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 
 from support import MODELS, Scratch, capture, main, npudiff, some_digits, stored_name, text
-from test_doctor import Changed
+from test_diagnosis_states import Changed
 from write_capture import content_digest, digest, fixed
 
 SEED = 20261122

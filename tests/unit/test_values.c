@@ -20,9 +20,9 @@ struct field {
     uint64_t seed;
     enum form form;
     double *ref, *test, *x_ref, *x_test; /* a tensor, and another that it may be made from */
-    struct nd_values_other other;
-    struct nd_values v;
-    struct nd_value_findings found;
+    struct nd_other other;
+    struct nd_evidence v;
+    struct nd_findings found;
 };
 
 static uint64_t next(struct field *f)
@@ -88,22 +88,22 @@ static void open_field(struct field *f, enum form form, uint64_t seed)
     double **const arrays[] = {&f->ref, &f->test, &f->x_ref, &f->x_test};
     for (size_t k = 0; k < 4; k++)
         assert_non_null(*arrays[k] = calloc(TOTAL, sizeof(double)));
-    f->v = (struct nd_values){.n_samples = SAMPLES,
-                              .n = N,
-                              .shape = {4, {1, CHANNELS, SIDE, SIDE}},
-                              .dtype = dtypes[form],
-                              .step = form == FORM_U8    ? 0.03125
-                                      : form == FORM_U16 ? 0.000244140625
-                                                         : 0,
-                              .zero_point = form == FORM_U8    ? 121
-                                            : form == FORM_U16 ? 31000
-                                                               : 0,
-                              .ref = f->ref,
-                              .test = f->test,
-                              .others = &f->other,
-                              .n_others = 1};
+    f->v = (struct nd_evidence){.n_samples = SAMPLES,
+                                .n = N,
+                                .shape = {4, {1, CHANNELS, SIDE, SIDE}},
+                                .dtype = dtypes[form],
+                                .step = form == FORM_U8    ? 0.03125
+                                        : form == FORM_U16 ? 0.000244140625
+                                                           : 0,
+                                .zero_point = form == FORM_U8    ? 121
+                                              : form == FORM_U16 ? 31000
+                                                                 : 0,
+                                .expected = f->ref,
+                                .captured = f->test,
+                                .others = &f->other,
+                                .n_others = 1};
     f->v.ref_step = f->v.step;
-    f->other = (struct nd_values_other){"x", f->x_ref, f->x_test};
+    f->other = (struct nd_other){"x", f->x_ref, f->x_test};
     for (size_t i = 0; i < TOTAL; i++) {
         double x = normal(f), y = normal(f);
         f->x_ref[i] = f->v.step > 0 ? store(f, x) : (double)(float)x;
@@ -132,7 +132,7 @@ static const struct nd_finding *find(const struct field *f, enum nd_fault_kind k
 static void examine(struct field *f)
 {
     struct nd_error err = {0};
-    assert_int_equal(nd_values_examine(&f->v, &f->found, &err), ND_OK);
+    assert_int_equal(nd_diagnose_tensor(&f->v, &f->found, &err), ND_OK);
 }
 
 static void assert_found(struct field *f, enum nd_fault_kind kind)
@@ -199,10 +199,19 @@ static void all_alike(struct field *f, size_t s, size_t j, size_t i)
     f->ref[i] = f->test[i] = 0.5;
 }
 
+/* A reference that is one value, too, shows an offset, not a loss. */
+static void both_dead(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s, (void)j;
+    f->test[i] = 0.5;
+    f->ref[i] = 2;
+}
+
 static void constant_output_is_found(void **state)
 {
     (void)state;
     check(one_value, ND_FAULT_CONSTANT, all_alike, N_FORMS);
+    check(one_value, ND_FAULT_CONSTANT, both_dead, N_FORMS);
 }
 
 static void previous(struct field *f, size_t s, size_t j, size_t i)
@@ -218,10 +227,30 @@ static void same_samples(struct field *f, size_t s, size_t j, size_t i)
     f->test[i] = f->test[j];
 }
 
+/* The sample four before, all the first, the next one. */
+static void long_before(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[i] = s >= 4 ? healthy(f, f->ref[(s - 4) * N + j]) : store(f, uniform(f, -2, 2));
+}
+
+static void the_first(struct field *f, size_t s, size_t j, size_t i)
+{
+    (void)s;
+    f->test[i] = healthy(f, f->ref[j]);
+}
+
+static void next_one(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[i] = s + 1 < SAMPLES ? healthy(f, f->ref[(s + 1) * N + j]) : f->test[i];
+}
+
 static void output_of_the_previous_sample_is_found(void **state)
 {
     (void)state;
     check(previous, ND_FAULT_STALE, same_samples, N_FORMS);
+    check(long_before, ND_FAULT_STALE, same_samples, N_FORMS);
+    check(the_first, ND_FAULT_STALE, same_samples, N_FORMS);
+    check(next_one, ND_FAULT_SHIFTED, same_samples, N_FORMS);
 }
 
 /* Only samples 3 and 4 repeat what the device itself gave for sample 2. */
@@ -474,9 +503,15 @@ static void quiet_window(struct field *f, size_t s, size_t j, size_t i)
     f->ref[i] = j >= 100 && j < 164 ? f->ref[j] : f->ref[i];
 }
 
+static void late_window(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[i] = s > 0 && j >= 100 && j < 164 ? healthy(f, f->ref[(s - 1) * N + j]) : f->test[i];
+}
+
 static void unwritten_window_is_found(void **state)
 {
     (void)state;
+    check(late_window, ND_FAULT_UNWRITTEN_WINDOW, nothing, N_FORMS);
     check(window, ND_FAULT_UNWRITTEN_WINDOW, quiet_window, N_FORMS);
 }
 
@@ -521,9 +556,22 @@ static void nearly_backwards(struct field *f, size_t s, size_t j, size_t i)
         f->test[i] += f->v.step > 0 ? f->v.step : 1e-3;
 }
 
+/* Five elements further on; what comes first is nobody's. */
+static void further_on(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[i] = j >= 5 ? healthy(f, f->ref[s * N + j - 5]) : 0;
+}
+
+/* The same, but every tenth value is nobody's. */
+static void nearly_further_on(struct field *f, size_t s, size_t j, size_t i)
+{
+    f->test[i] = j >= 5 && j % 10 != 3 ? healthy(f, f->ref[s * N + j - 5]) : store(f, uniform(f, -2, 2));
+}
+
 static void values_at_other_places_are_found(void **state)
 {
     (void)state;
+    check(further_on, ND_FAULT_SHIFTED, nearly_further_on, N_FORMS);
     check(padded, ND_FAULT_SHIFTED, nothing, N_FORMS);
     check(backwards, ND_FAULT_OTHER_PLACES, nearly_backwards, N_FORMS);
 }
@@ -646,24 +694,24 @@ static void grid_is_found_from_few_values(void **state)
     (void)state;
     double ref[4] = {0.123456789, 0.98765432, 3.3333333, 0.777777777}, half[4],
            plain[4] = {0.125, 1, 3.5, 0.75};
-    struct nd_values v = {
-        .n_samples = 1, .n = 4, .shape = {1, {4}}, .dtype = ND_DTYPE_F32, .ref = ref, .test = half};
-    struct nd_value_findings found;
+    struct nd_evidence v = {
+        .n_samples = 1, .n = 4, .shape = {1, {4}}, .dtype = ND_DTYPE_F32, .expected = ref, .captured = half};
+    struct nd_findings found;
     struct nd_error err = {0};
     for (int k = 0; k < 4; k++)
         half[k] = to_bits(ref[k], 10, -14);
-    assert_int_equal(nd_values_examine(&v, &found, &err), ND_OK);
+    assert_int_equal(nd_diagnose_tensor(&v, &found, &err), ND_OK);
     assert_int_equal(found.n, 1);
     assert_int_equal(found.items[0].kind, ND_FAULT_FP16_GRID);
     assert_true(found.items[0].chance < -13 && found.items[0].chance > -14);
     v.n = 1; /* one value alone is chance */
     v.shape.dims[0] = 1;
-    assert_int_equal(nd_values_examine(&v, &found, &err), ND_OK);
+    assert_int_equal(nd_diagnose_tensor(&v, &found, &err), ND_OK);
     assert_int_equal(found.n, 0);
     v.n = 4;
     v.shape.dims[0] = 4;
-    v.test = plain;
-    assert_int_equal(nd_values_examine(&v, &found, &err), ND_OK);
+    v.captured = plain;
+    assert_int_equal(nd_diagnose_tensor(&v, &found, &err), ND_OK);
     for (size_t k = 0; k < found.n; k++)
         assert_int_not_equal(found.items[k].kind, ND_FAULT_FP16_GRID);
 }
@@ -723,7 +771,7 @@ static void argmax_amplifies(void **state)
     double x_ref[2][3][2] = {{{1, 5}, {2, 4}, {1.9999, 3}}, {{0, 1}, {0, 2}, {0, 3}}}, x_test[2][3][2];
     double ref[4] = {1, 0, 0, 2}, test[4] = {2, 0, 0, 2};
     struct nd_values_argmax a = {"x", 2, 3, 2, ref, test, &x_ref[0][0][0], &x_test[0][0][0]};
-    struct nd_value_findings found;
+    struct nd_findings found;
     memcpy(x_test, x_ref, sizeof x_ref);
     x_test[0][2][0] = 2.0001;
     nd_values_try_argmax(&a, &found);
@@ -943,7 +991,7 @@ static void launches_are_compared(void **state)
 {
     (void)state;
     struct field f;
-    struct nd_value_findings found;
+    struct nd_findings found;
     open_field(&f, FORM_F16, 19);
     double *first = f.test, *second = f.test + N, *third = f.test + 2 * (ptrdiff_t)N;
     const double *runs[] = {first, second, third};

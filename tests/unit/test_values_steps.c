@@ -31,11 +31,15 @@ static int seed(void **state)
 /* What is said of a kind in n floats of one sample; "": nothing. */
 static const char *said(enum nd_fault_kind kind, const double *ref, const double *test, size_t n)
 {
-    static struct nd_value_findings found;
+    static struct nd_findings found;
     struct nd_error err = {0};
-    const struct nd_values v = {
-        .n_samples = 1, .n = n, .shape = {1, {(int64_t)n}}, .dtype = ND_DTYPE_F32, .ref = ref, .test = test};
-    assert_int_equal(nd_values_examine(&v, &found, &err), ND_OK);
+    const struct nd_evidence v = {.n_samples = 1,
+                                  .n = n,
+                                  .shape = {1, {(int64_t)n}},
+                                  .dtype = ND_DTYPE_F32,
+                                  .expected = ref,
+                                  .captured = test};
+    assert_int_equal(nd_diagnose_tensor(&v, &found, &err), ND_OK);
     for (size_t k = 0; k < found.n; k++)
         if (found.items[k].kind == kind)
             return found.items[k].text;
@@ -160,20 +164,20 @@ static void make_compared(struct compared *c, int relation, double error, bool i
 
 static const char *said_of(const struct compared *c, bool is_constant)
 {
-    static struct nd_value_findings found;
+    static struct nd_findings found;
     struct nd_error err = {0};
-    const struct nd_values_other others[] = {{"a", c->a_ref, c->a_test}, {"b", c->b_ref, c->b_test}};
-    const struct nd_values v = {.n_samples = 4,
-                                .n = N_COMPARED / 4,
-                                .shape = {1, {N_COMPARED / 4}},
-                                .dtype = ND_DTYPE_BOOL,
-                                .step = 1,
-                                .ref_step = 1,
-                                .ref = c->ref,
-                                .test = c->test,
-                                .others = others,
-                                .n_others = is_constant ? 1 : 2};
-    assert_int_equal(nd_values_examine(&v, &found, &err), ND_OK);
+    const struct nd_other others[] = {{"a", c->a_ref, c->a_test}, {"b", c->b_ref, c->b_test}};
+    const struct nd_evidence v = {.n_samples = 4,
+                                  .n = N_COMPARED / 4,
+                                  .shape = {1, {N_COMPARED / 4}},
+                                  .dtype = ND_DTYPE_BOOL,
+                                  .step = 1,
+                                  .ref_step = 1,
+                                  .expected = c->ref,
+                                  .captured = c->test,
+                                  .others = others,
+                                  .n_others = is_constant ? 1 : 2};
+    assert_int_equal(nd_diagnose_tensor(&v, &found, &err), ND_OK);
     for (size_t k = 0; k < found.n; k++)
         if (found.items[k].kind == ND_FAULT_STEP)
             return found.items[k].text;

@@ -1,7 +1,7 @@
 /* A unit that a device ran, with values and a background program drawn from a seed, on which one fault is
  * then laid. */
-#ifndef ND_TESTS_DOCTOR_TRIAL_H
-#define ND_TESTS_DOCTOR_TRIAL_H
+#ifndef ND_TESTS_DIAGNOSIS_TRIAL_H
+#define ND_TESTS_DIAGNOSIS_TRIAL_H
 
 #include <math.h>
 #include <stdbool.h>
@@ -88,8 +88,8 @@ static inline void trial_alloc(struct trial *t)
     t->values = calloc(t->n_total, sizeof *t->values);
     t->expected = calloc(t->n_total, sizeof *t->expected);
     t->other = calloc(t->n_total, sizeof *t->other);
-    t->e.codes = t->codes;
-    t->e.values = t->values;
+    t->e.captured = t->codes;
+    t->e.exact = t->values;
     t->e.expected = t->expected;
 }
 
@@ -105,9 +105,7 @@ static inline void trial_open(struct trial *t, uint64_t seed, int rank, size_t n
     static const enum nd_dtype dtypes[] = {ND_DTYPE_U8, ND_DTYPE_I8, ND_DTYPE_U16, ND_DTYPE_I16};
     memset(t, 0, sizeof *t);
     t->seed = seed * 0x9e3779b97f4a7c15u + 1;
-    t->e.name = "edge";
     t->e.n_samples = n_samples;
-    t->e.n_repeats = 2;
     t->e.inputs_repeat_same = true;
     t->is_double = trial_next(t) >> 40 & 1;
     t->e.dtype = dtypes[trial_range(t, 0, 3)];

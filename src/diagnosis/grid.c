@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "diagnosis/diagnosis_parts.h"
+#include "diagnosis/look.h"
 
 enum { MIN_FLOATS = 8 };
 
@@ -12,11 +12,7 @@ static void add(struct nd_diagnosis *out, enum nd_fault_kind kind, double amount
 {
     struct nd_finding finding = {kind, SIZE_MAX, -1, amount, 1, n_wrong, "", 0};
     snprintf(finding.text, sizeof finding.text, "%s", text);
-    if (!out->is_found)
-        out->best = finding;
-    else if (out->n_rivals < ND_MAX_RIVALS)
-        out->rivals[out->n_rivals++] = finding;
-    out->is_found = true;
+    nd_diagnosis_add(out, &finding);
 }
 
 static uint32_t bits_of(float value)
@@ -28,21 +24,22 @@ static uint32_t bits_of(float value)
 
 /* A unit in the last place beside the grid is on it: Qualcomm's simulator converts half precision to floats
  * that are larger by just that. By chance three in 2^13 floats are that close to half precision. */
-bool nd_doctor_is_bf16(float value)
+bool nd_is_bf16(float value)
 {
     uint32_t rest = bits_of(value) & 0xffff;
     return rest <= 1 || rest == 0xffff;
 }
 
 /* Below 2^-14 the steps of half precision, and with them that unit, stay what they are. */
-bool nd_doctor_is_fp16(float value)
+bool nd_is_fp16(float value)
 {
-    double x = fabs((double)value);
-    int exponent;
-    frexp(x, &exponent);
-    exponent = exponent - 1 > -14 ? exponent - 1 : -14;
-    double nearest = ldexp(rint(ldexp(x, 10 - exponent)), exponent - 10);
-    return nearest <= 65504 && fabs(x - nearest) <= ldexp(1, exponent - 23);
+    double x = fabs((double)value), unit = nd_unit_at(x, 10, -14), nearest = rint(x / unit) * unit;
+    return nearest <= 65504 && fabs(x - nearest) <= ldexp(unit, -13);
+}
+
+double nd_chance_of_grid(enum nd_fault_kind kind, size_t n)
+{
+    return (double)n * log10(kind == ND_FAULT_BF16_GRID ? 3.0 / 65536 : 3.0 / 8192);
 }
 
 struct float_count {
@@ -67,8 +64,8 @@ static struct float_count count_floats(const float *values, size_t n)
         if (!isfinite(values[i]) || values[i] == 0)
             continue;
         count.n++;
-        count.n_fp16 += nd_doctor_is_fp16(values[i]);
-        count.n_bf16 += nd_doctor_is_bf16(values[i]);
+        count.n_fp16 += nd_is_fp16(values[i]);
+        count.n_bf16 += nd_is_bf16(values[i]);
         count_distinct(&count, fabsf(values[i]));
     }
     return count;
@@ -90,11 +87,11 @@ static void try_grids(const struct float_count *count, struct nd_diagnosis *out)
     if (count->n < MIN_FLOATS || count->n_distinct < MIN_FLOATS)
         return;
     /* Of so many distinct floats, as far as they were counted. */
-    double n = (double)count->n_distinct;
+    size_t n = count->n_distinct;
     if (count->n_bf16 == count->n)
-        add_grid(out, ND_FAULT_BF16_GRID, count->n, "bfloat16", n * log10(3.0 / 65536));
+        add_grid(out, ND_FAULT_BF16_GRID, count->n, "bfloat16", nd_chance_of_grid(ND_FAULT_BF16_GRID, n));
     if (count->n_fp16 == count->n)
-        add_grid(out, ND_FAULT_FP16_GRID, count->n, "half precision", n * log10(3.0 / 8192));
+        add_grid(out, ND_FAULT_FP16_GRID, count->n, "half precision", nd_chance_of_grid(ND_FAULT_FP16_GRID, n));
 }
 
 /* How far from a code, in steps, an honest float may lie: what its carrier's rounding and that of the product
@@ -106,8 +103,7 @@ static bool is_off_grid(float value, const struct nd_quant *quant, double unit, 
     return *is_telling && fabs(q - rint(q)) > most;
 }
 
-void nd_doctor_examine_floats(const float *values, size_t n, const struct nd_quant *quant,
-                              struct nd_diagnosis *out)
+void nd_diagnose_floats(const float *values, size_t n, const struct nd_quant *quant, struct nd_diagnosis *out)
 {
     struct float_count count = count_floats(values, n);
     *out = (struct nd_diagnosis){0};
@@ -133,8 +129,8 @@ void nd_doctor_examine_floats(const float *values, size_t n, const struct nd_qua
     try_grids(&count, out);
 }
 
-void nd_doctor_compare_floats(const float *ref, const float *test, size_t n, const struct nd_quant *quant,
-                              struct nd_diagnosis *out)
+void nd_diagnose_same_codes(const float *ref, const float *test, size_t n, const struct nd_quant *quant,
+                            struct nd_diagnosis *out)
 {
     double most = 0;
     size_t n_differing = 0;

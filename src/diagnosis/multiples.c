@@ -7,11 +7,11 @@
  * max(2 (u + k (high - low) / 2), g) / step, at most 1, where g is the spacing at v of the narrowest float type
  * that holds all values: those of few bits of mantissa are multiples of something by themselves. log10_chance =
  * log10(4) + sum of log10(p) over the distinct magnitudes, less the two that may have given the step. */
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 
-#include "diagnosis/diagnosis_parts.h"
-#include "diagnosis/values_internal.h"
+#include "diagnosis/look.h"
 
 enum {
     MOST_MULTIPLIERS = 4,
@@ -24,7 +24,6 @@ enum {
 
 /* Chosen, as for the other grids: chance gives less than one of a million tensors. */
 static const double most_chance = -6;
-static const double least_said = -30;
 /* Half a unit in the last place of float32. A product of a code and a scale is rounded to it, and what a text
  * says once more. */
 static const double float32_part = 0x1p-24;
@@ -37,12 +36,9 @@ struct precision {
     bool is_half;      /* they are rounded to half precision */
 };
 
-/* A unit in the last place at v of a type with that mantissa. */
 static double spacing(double v, int mantissa_bits)
 {
-    int exponent = 0;
-    frexp(v, &exponent);
-    return v == 0 ? 0 : ldexp(1, exponent - 1 - mantissa_bits);
+    return v == 0 ? 0 : nd_unit_at(v, mantissa_bits, INT_MIN / 2);
 }
 
 static double unit_of(const struct precision *precision, double v)
@@ -61,10 +57,10 @@ static bool is_decimal(double v, double unit)
 }
 
 /* Whether every value of both sides passes. */
-static bool is_so(const struct nd_values_look *look, bool (*is)(double v, int digits), int digits)
+static bool is_so(const struct nd_look *look, bool (*is)(double v, int digits), int digits)
 {
     for (size_t i = 0; i < look->n_total; i++)
-        if (!is(look->v->ref[i], digits) || !is(look->v->test[i], digits))
+        if (!is(look->e->expected[i], digits) || !is(look->e->captured[i], digits))
             return false;
     return true;
 }
@@ -85,7 +81,7 @@ static bool has_mantissa(double v, int n_bits)
     return units == rint(units);
 }
 
-static struct precision precision_of(const struct nd_values_look *look)
+static struct precision precision_of(const struct nd_look *look)
 {
     struct precision found = {-1, -1, 0, false};
     for (int n = 0; n <= MOST_DECIMALS && found.n_decimals < 0; n++)
@@ -147,21 +143,20 @@ static bool narrow(const struct precision *precision, const double *x, size_t n,
 }
 
 /* The least difference between the sides; of those that are much like it the one that is known best. */
-static double least_difference(const struct nd_values_look *look, const struct precision *precision,
-                               double *unit)
+static double least_difference(const struct nd_look *look, const struct precision *precision, double *unit)
 {
     static const double alike = 1.25; /* chosen: less than from one step to two */
-    const struct nd_values *v = look->v;
+    const struct nd_evidence *e = look->e;
     double least = HUGE_VAL, known = HUGE_VAL;
     *unit = HUGE_VAL;
     for (size_t i = 0; i < look->n_total; i++)
-        if (v->ref[i] != v->test[i])
-            least = fmin(least, fabs(v->ref[i] - v->test[i]));
+        if (e->expected[i] != e->captured[i])
+            least = fmin(least, fabs(e->expected[i] - e->captured[i]));
     for (size_t i = 0; i < look->n_total; i++) {
-        double apart = fabs(v->ref[i] - v->test[i]);
+        double apart = fabs(e->expected[i] - e->captured[i]);
         if (apart < least || apart > alike * least)
             continue;
-        double of_both = unit_of(precision, v->ref[i]) + unit_of(precision, v->test[i]);
+        double of_both = unit_of(precision, e->expected[i]) + unit_of(precision, e->captured[i]);
         if (of_both < *unit) {
             *unit = of_both;
             known = apart;
@@ -178,12 +173,12 @@ static bool is_multiple(const struct step *step, const struct precision *precisi
 }
 
 /* The largest difference in steps, or 0: some values are no multiples. */
-static double largest_difference(const struct nd_values_look *look, const struct precision *precision,
+static double largest_difference(const struct nd_look *look, const struct precision *precision,
                                  const struct step *step)
 {
     double most = 0;
     for (size_t i = 0; i < look->n_total; i++) {
-        double a = look->v->ref[i], b = look->v->test[i];
+        double a = look->e->expected[i], b = look->e->captured[i];
         if (!is_multiple(step, precision, a) || !is_multiple(step, precision, b))
             return 0;
         most = fmax(most, rint(fabs(a - b) / middle(step)));
@@ -191,35 +186,33 @@ static double largest_difference(const struct nd_values_look *look, const struct
     return most;
 }
 
-static void say(const struct nd_values_look *look, const struct step *step, double most, double chance)
+static void say(const struct nd_look *look, const struct step *step, double most, double chance)
 {
-    struct nd_finding f = nd_values_finding(look, ND_FAULT_COMMON_STEP, most, 1, chance);
-    char part[48] = "";
-    if (look->v->is_part)
-        snprintf(part, sizeof part, " of samples %zu to %zu", look->v->first_sample,
-                 look->v->first_sample + look->v->n_samples - 1);
-    nd_values_add(look, &f,
-                  "at most %g step%s of %.4g apart, %zu of %zu values%s: all values are its multiples (chance "
-                  "%s 10^%.0f)",
-                  most, most == 1 ? "" : "s", middle(step), look->n_differing, look->n_known, part,
-                  chance < least_said ? "below" : "about", fmax(chance, least_said));
+    struct nd_finding f = nd_finding_of(look, ND_FAULT_COMMON_STEP, most, 1, chance);
+    char part[48] = "", said[ND_CHANCE_BYTES];
+    if (look->e->is_part)
+        snprintf(part, sizeof part, " of samples %zu to %zu", look->e->first_sample,
+                 look->e->first_sample + look->e->n_samples - 1);
+    nd_add(look, &f, "at most %g step%s of %.4g apart, %zu of %zu values%s: all values are its multiples (%s)",
+           most, most == 1 ? "" : "s", middle(step), look->n_wrong, look->n_known, part,
+           nd_say_chance(chance, said));
 }
 
-static bool is_usable(const struct nd_values_look *look)
+static bool is_usable(const struct nd_look *look)
 {
-    const struct nd_values *v = look->v;
-    bool is_wide = v->dtype == ND_DTYPE_F32 || v->dtype == ND_DTYPE_F64 || v->dtype == ND_DTYPE_F16;
-    if (v->step > 0 || v->ref_step > 0 || !is_wide || look->out->n_gross > 0 || look->n_known != look->n_total)
+    const struct nd_evidence *e = look->e;
+    bool is_wide = e->dtype == ND_DTYPE_F32 || e->dtype == ND_DTYPE_F64 || e->dtype == ND_DTYPE_F16;
+    if (e->step > 0 || e->ref_step > 0 || !is_wide || look->out->n_gross > 0 || look->n_known != look->n_total)
         return false;
     for (size_t i = 0; i < look->n_total; i++)
-        if (!isfinite(v->test[i]))
+        if (!isfinite(e->captured[i]))
             return false;
     return true;
 }
 
-void nd_values_try_multiples(const struct nd_values_look *look)
+void nd_try_multiples(const struct nd_look *look)
 {
-    const struct nd_values *v = look->v;
+    const struct nd_evidence *e = look->e;
     double unit = 0, *x = look->scratch;
     if (!is_usable(look))
         return;
@@ -227,10 +220,10 @@ void nd_values_try_multiples(const struct nd_values_look *look)
     const struct precision precision = precision_of(look);
     double least = least_difference(look, &precision, &unit);
     for (size_t i = 0; i < n; i++) {
-        x[2 * i] = fabs(v->ref[i]); /* scratch and scratch2 follow each other: room for both sides */
-        x[2 * i + 1] = fabs(v->test[i]);
+        x[2 * i] = fabs(e->expected[i]); /* scratch and scratch2 follow each other: room for both sides */
+        x[2 * i + 1] = fabs(e->captured[i]);
     }
-    (void)nd_values_quantile(x, 2 * n, 0);
+    (void)nd_look_quantile(x, 2 * n, 0);
     for (int m = 1; m <= MOST_MULTIPLIERS; m++) {
         struct step step = {(least - unit) / m, (least + unit) / m};
         double chance = 0;

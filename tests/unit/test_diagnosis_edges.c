@@ -1,7 +1,7 @@
-/* The doctor where there is little to go by, or two answers; floats and encodings. */
+/* The diagnosis where there is little to go by, or two answers; floats and encodings. */
 #include "support/main.h"
 
-#include "support/doctor_trial.h"
+#include "support/diagnosis_trial.h"
 
 enum { N_TRIALS = 20 };
 
@@ -17,7 +17,7 @@ static uint64_t first_seed(void)
 static struct nd_diagnosis examine(const struct trial *t)
 {
     struct nd_diagnosis found = {0};
-    assert_int_equal(nd_doctor_examine(&t->e, &found, NULL), ND_OK);
+    assert_int_equal(nd_diagnose(&t->e, &found, NULL), ND_OK);
     return found;
 }
 
@@ -381,14 +381,13 @@ static void whole_tensors_of_codes_are_judged(void **state)
     float scale = 1;
     int64_t zero_point = 0;
     const struct nd_quant quant = {1, -1, &scale, &zero_point};
-    struct nd_evidence e = {.name = "y",
-                            .n_samples = SAMPLES,
+    struct nd_evidence e = {.n_samples = SAMPLES,
                             .n = ROW * ROWS,
                             .shape = {2, {ROWS, ROW}},
                             .dtype = ND_DTYPE_U16,
                             .quant = &quant,
-                            .codes = codes,
-                            .values = values,
+                            .captured = codes,
+                            .exact = values,
                             .expected = values};
     struct nd_diagnosis found;
     trial_open(&t, seed, 2, 1);
@@ -396,11 +395,11 @@ static void whole_tensors_of_codes_are_judged(void **state)
         values[i] = floor(trial_uniform(&t, 20000, 40000));
         codes[i] = i / ROW % ROWS < 4 ? values[i] : codes[i - 4 * ROW];
     }
-    assert_int_equal(nd_doctor_examine(&e, &found, NULL), ND_OK);
+    assert_int_equal(nd_diagnose(&e, &found, NULL), ND_OK);
     assert_named(&found, ND_FAULT_PERIODIC, SIZE_MAX, 4);
     for (size_t i = 0; i < ALL; i++)
         codes[i] = fmod(values[i], 256);
-    assert_int_equal(nd_doctor_examine(&e, &found, NULL), ND_OK);
+    assert_int_equal(nd_diagnose(&e, &found, NULL), ND_OK);
     assert_named(&found, ND_FAULT_WRAP, SIZE_MAX, 256);
     trial_close(&t);
 }
@@ -521,16 +520,16 @@ static void floats_are_known_by_their_grid(void **state)
     }
     half[11] = NAN;
     half[12] = 0;
-    nd_doctor_examine_floats(plain, 64, NULL, &found);
+    nd_diagnose_floats(plain, 64, NULL, &found);
     assert_false(found.is_found);
-    nd_doctor_examine_floats(half, 64, NULL, &found);
+    nd_diagnose_floats(half, 64, NULL, &found);
     assert_named(&found, ND_FAULT_FP16_GRID, SIZE_MAX, 0);
-    nd_doctor_examine_floats(brain, 64, NULL, &found);
+    nd_diagnose_floats(brain, 64, NULL, &found);
     assert_named(&found, ND_FAULT_BF16_GRID, SIZE_MAX, 0);
     assert_int_equal(found.n_rivals, 0);
-    nd_doctor_examine_floats(few, 64, NULL, &found);
+    nd_diagnose_floats(few, 64, NULL, &found);
     assert_false(found.is_found);
-    nd_doctor_examine_floats(half, 7, NULL, &found);
+    nd_diagnose_floats(half, 7, NULL, &found);
     assert_false(found.is_found);
     trial_close(&t);
 }
@@ -548,9 +547,9 @@ static void floats_beside_the_codes_are_off_grid(void **state)
             honest[i] = t.scale * (float)((int)trial_range(&t, 0, 255) - 100);
             other[i] = i % 4 == 0 ? t.scale * (float)trial_uniform(&t, -100, 155) : honest[i];
         }
-        nd_doctor_examine_floats(honest, 256, &t.quant, &found);
+        nd_diagnose_floats(honest, 256, &t.quant, &found);
         assert_false(found.is_found);
-        nd_doctor_examine_floats(other, 256, &t.quant, &found);
+        nd_diagnose_floats(other, 256, &t.quant, &found);
         assert_true(found.is_found);
         assert_int_equal(found.best.kind, ND_FAULT_OFF_GRID);
         assert_true(found.best.amount > 0.2 && found.best.amount < 0.3);
@@ -565,12 +564,12 @@ static void floats_of_the_same_code_are_compared(void **state)
     int64_t zero_point = 3;
     const struct nd_quant quant = {1, -1, &scale, &zero_point};
     struct nd_diagnosis found;
-    nd_doctor_compare_floats(a, a, 4, &quant, &found);
+    nd_diagnose_same_codes(a, a, 4, &quant, &found);
     assert_false(found.is_found);
-    nd_doctor_compare_floats(a, b, 4, &quant, &found);
+    nd_diagnose_same_codes(a, b, 4, &quant, &found);
     assert_named(&found, ND_FAULT_SAME_CODE_OTHER_FLOAT, SIZE_MAX, 0.25);
     assert_int_equal(found.best.n_wrong, 1);
-    nd_doctor_compare_floats(a, c, 4, &quant, &found);
+    nd_diagnose_same_codes(a, c, 4, &quant, &found);
     assert_false(found.is_found);
 }
 
@@ -582,32 +581,32 @@ static void encodings_that_differ_are_named(void **state)
     int64_t p = 128, minus = -128, ten = 10, minus_ten = -10;
     const struct nd_quant model = {3, 1, scales, points};
     struct nd_diagnosis found;
-    nd_doctor_encoding(&model, &model, &found);
+    nd_diagnose_encoding(&model, &model, &found);
     assert_false(found.is_found);
-    nd_doctor_encoding(&model, &(struct nd_quant){3, 1, doubled, points}, &found);
+    nd_diagnose_encoding(&model, &(struct nd_quant){3, 1, doubled, points}, &found);
     assert_named(&found, ND_FAULT_SCALE, SIZE_MAX, 2);
-    nd_doctor_encoding(&model, &(struct nd_quant){3, 1, doubled, up}, &found);
+    nd_diagnose_encoding(&model, &(struct nd_quant){3, 1, doubled, up}, &found);
     assert_named(&found, ND_FAULT_ENCODING, SIZE_MAX, 2);
     assert_string_equal(found.best.text,
                         "the scale is 1 and the zero point 13 where the model says 0.5 and 10");
     assert_int_equal(found.n_rivals, 0);
-    nd_doctor_encoding(&model, &(struct nd_quant){3, 1, last, up}, &found);
+    nd_diagnose_encoding(&model, &(struct nd_quant){3, 1, last, up}, &found);
     assert_named(&found, ND_FAULT_CHANNEL_SCALE, 2, 1.5);
     assert_int_equal(found.rivals[0].kind, ND_FAULT_ZERO_POINT);
-    nd_doctor_encoding(&model, &(struct nd_quant){3, 1, scales, up}, &found);
+    nd_diagnose_encoding(&model, &(struct nd_quant){3, 1, scales, up}, &found);
     assert_named(&found, ND_FAULT_ZERO_POINT, SIZE_MAX, 3);
-    nd_doctor_encoding(&model, &(struct nd_quant){3, 1, scales, far}, &found);
+    nd_diagnose_encoding(&model, &(struct nd_quant){3, 1, scales, far}, &found);
     assert_named(&found, ND_FAULT_OFFSET_256, SIZE_MAX, 256);
-    nd_doctor_encoding(&model, &(struct nd_quant){3, 1, scales, one}, &found);
+    nd_diagnose_encoding(&model, &(struct nd_quant){3, 1, scales, one}, &found);
     assert_named(&found, ND_FAULT_CHANNEL_ZERO_POINT, 1, 1);
     const struct nd_quant a = {1, -1, scales, &ten}, b = {1, -1, scales, &minus_ten};
-    nd_doctor_encoding(&a, &b, &found);
+    nd_diagnose_encoding(&a, &b, &found);
     assert_named(&found, ND_FAULT_OFFSET_SIGN, SIZE_MAX, -20);
-    nd_doctor_encoding(&(struct nd_quant){1, -1, scales, &p}, &(struct nd_quant){1, -1, scales, &minus},
-                       &found);
+    nd_diagnose_encoding(&(struct nd_quant){1, -1, scales, &p}, &(struct nd_quant){1, -1, scales, &minus},
+                         &found);
     assert_named(&found, ND_FAULT_OFFSET_SIGN, SIZE_MAX, -256);
     assert_int_equal(found.rivals[0].kind, ND_FAULT_OFFSET_256);
-    nd_doctor_encoding(&a, &(struct nd_quant){0}, &found);
+    nd_diagnose_encoding(&a, &(struct nd_quant){0}, &found);
     assert_false(found.is_found);
 }
 

@@ -2,7 +2,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "diagnosis/values_internal.h"
+#include "diagnosis/look.h"
+#include "diagnosis/values.h"
 
 /* ---- ties ---- */
 
@@ -38,9 +39,9 @@ struct ties {
 };
 
 /* x is what the quantiser read: both sides have it alike. */
-static void count_tie(const struct nd_values *v, size_t i, double x, struct ties *ties)
+static void count_tie(const struct nd_evidence *e, size_t i, double x, struct ties *ties)
 {
-    double quotient = x / v->step, codes[2] = {rint(v->ref[i] / v->step), rint(v->test[i] / v->step)};
+    double quotient = x / e->step, codes[2] = {rint(e->expected[i] / e->step), rint(e->captured[i] / e->step)};
     bool is_different = codes[0] != codes[1];
     if (!is_tie(quotient)) {
         ties->n_beside += is_different;
@@ -64,35 +65,34 @@ static const char *name_tie(const size_t n_wrong[N_TIES])
     return NULL;
 }
 
-static bool try_ties(const struct nd_values_look *look, const struct nd_values_other *x)
+static bool try_ties(const struct nd_look *look, const struct nd_other *x)
 {
     enum { MIN_DIFFERING = 3 };
-    const struct nd_values *v = look->v;
+    const struct nd_evidence *e = look->e;
     struct ties ties = {0};
     for (size_t i = 0; i < look->n_total; i++) {
-        bool is_inside = v->test[i] > look->test_low && v->test[i] < look->test_high;
-        if (nd_values_is_known(look, i) && is_inside && x->ref[i] == x->test[i] && isfinite(x->ref[i]))
-            count_tie(v, i, x->ref[i], &ties);
+        bool is_inside = e->captured[i] > look->low && e->captured[i] < look->high;
+        if (nd_is_known(look, i) && is_inside && x->ref[i] == x->test[i] && isfinite(x->ref[i]))
+            count_tie(e, i, x->ref[i], &ties);
     }
     if (ties.n_differing < MIN_DIFFERING || ties.n_beside > 0)
         return false;
     const char *ref = name_tie(ties.n_wrong[0]), *test = name_tie(ties.n_wrong[1]);
     if (ref == NULL || test == NULL || ref == test)
         return false; /* no rule of either side: these are not its ties */
-    struct nd_finding f = nd_values_finding(look, ND_FAULT_TIES, (double)ties.n_differing, 1, 0);
-    nd_values_add(look, &f,
-                  "all %zu differences are ties of '%.40s': the reference rounds half %s, the test half %s",
-                  ties.n_differing, x->name, ref, test);
+    struct nd_finding f = nd_finding_of(look, ND_FAULT_TIES, (double)ties.n_differing, 1, 0);
+    nd_add(look, &f, "all %zu differences are ties of '%.40s': the reference rounds half %s, the test half %s",
+           ties.n_differing, x->name, ref, test);
     return true;
 }
 
-void nd_values_try_ties(const struct nd_values_look *look)
+void nd_try_ties(const struct nd_look *look)
 {
-    const struct nd_values *v = look->v;
-    if (!(v->step > 0) || v->step != v->ref_step)
+    const struct nd_evidence *e = look->e;
+    if (!(e->step > 0) || e->step != e->ref_step)
         return;
-    for (size_t k = 0; k < v->n_others; k++)
-        if (try_ties(look, &v->others[k]))
+    for (size_t k = 0; k < e->n_others; k++)
+        if (try_ties(look, &e->others[k]))
             return;
 }
 
@@ -116,22 +116,23 @@ static bool is_result(double step, double exact, double value)
 
 /* Both sides are the step function of what each of them has in x, everywhere; x differs by little where they
  * differ. */
-static bool is_step(const struct nd_values_look *look, const struct nd_values_other *x, double (*f)(double),
-                    double *most, size_t *n_differing)
+static bool is_step(const struct nd_look *look, const struct nd_other *x, double (*f)(double), double *most,
+                    size_t *n_differing)
 {
-    const struct nd_values *v = look->v;
+    const struct nd_evidence *e = look->e;
     size_t n_moved = 0;
     *most = 0;
     *n_differing = 0;
     for (size_t i = 0; i < look->n_total; i++) {
-        if (!isfinite(x->ref[i]) || !isfinite(x->test[i]) || !nd_values_is_known(look, i))
+        if (!isfinite(x->ref[i]) || !isfinite(x->test[i]) || !nd_is_known(look, i))
             continue;
-        if (v->step > 0 && (v->test[i] <= look->test_low || v->test[i] >= look->test_high))
+        if (e->step > 0 && (e->captured[i] <= look->low || e->captured[i] >= look->high))
             continue; /* clipped codes */
-        if (!is_result(v->ref_step, f(x->ref[i]), v->ref[i]) || !is_result(v->step, f(x->test[i]), v->test[i]))
+        if (!is_result(e->ref_step, f(x->ref[i]), e->expected[i]) ||
+            !is_result(e->step, f(x->test[i]), e->captured[i]))
             return false;
-        n_moved += fabs(f(x->ref[i]) - x->ref[i]) > v->step;
-        if (v->ref[i] == v->test[i])
+        n_moved += fabs(f(x->ref[i]) - x->ref[i]) > e->step;
+        if (e->expected[i] == e->captured[i])
             continue;
         *most = fmax(*most, fabs(x->ref[i] - x->test[i]));
         ++*n_differing;
@@ -140,24 +141,22 @@ static bool is_step(const struct nd_values_look *look, const struct nd_values_ot
     return n_moved >= 8 && *n_differing > 0 && *most < 0.5;
 }
 
-static void say_step(const struct nd_values_look *look, const char *function, const char *name, double most,
-                     size_t n)
+static void say_step(const struct nd_look *look, const char *function, const char *name, double most, size_t n)
 {
-    struct nd_finding f = nd_values_finding(look, ND_FAULT_STEP, most, 1, 0);
-    nd_values_add(look, &f,
-                  "%s amplifies: its input '%.40s' differs by at most %.3g in the %zu elements that differ",
-                  function, name, most, n);
+    struct nd_finding f = nd_finding_of(look, ND_FAULT_STEP, most, 1, 0);
+    nd_add(look, &f, "%s amplifies: its input '%.40s' differs by at most %.3g in the %zu elements that differ",
+           function, name, most, n);
 }
 
-void nd_values_try_step(const struct nd_values_look *look)
+void nd_try_step(const struct nd_look *look)
 {
-    const struct nd_values *v = look->v;
+    const struct nd_evidence *e = look->e;
     double most;
     size_t n;
-    for (size_t k = 0; k < v->n_others; k++)
+    for (size_t k = 0; k < e->n_others; k++)
         for (size_t s = 0; s < sizeof steps / sizeof steps[0]; s++)
-            if (is_step(look, &v->others[k], steps[s].f, &most, &n)) {
-                say_step(look, steps[s].name, v->others[k].name, most, n);
+            if (is_step(look, &e->others[k], steps[s].f, &most, &n)) {
+                say_step(look, steps[s].name, e->others[k].name, most, n);
                 return;
             }
 }
@@ -172,11 +171,11 @@ static size_t argmax(const double *x, size_t n, size_t inner)
     return at;
 }
 
-void nd_values_try_argmax(const struct nd_values_argmax *a, struct nd_value_findings *out)
+void nd_values_try_argmax(const struct nd_values_argmax *a, struct nd_findings *out)
 {
     double most = 0;
     size_t n_differing = 0;
-    *out = (struct nd_value_findings){0};
+    *out = (struct nd_findings){0};
     for (size_t o = 0; o < a->n_outer; o++)
         for (size_t i = 0; i < a->inner; i++) {
             const double *ref = a->x_ref + o * a->n * a->inner + i, *test = a->x_test + o * a->n * a->inner + i;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the doctor says of captures that state something wrong: real ones, changed through h5py."""
+"""What the diagnosis says of captures that state something wrong: real ones, changed through h5py."""
 import json
 import random
 import shutil
@@ -83,7 +83,7 @@ class Changed:
         self.file["edges"].create_dataset("dtype", data=names, dtype=utf8(max(names, key=len)), track_times=False)
 
 
-class Doctor(Scratch):
+class States(Scratch):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

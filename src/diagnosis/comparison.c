@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "diagnosis/values_internal.h"
+#include "diagnosis/look.h"
 
 /* Chosen, as for other step functions: zeros and ones of each kind that must be there. Fewer follow many a rule
  * by chance. */
@@ -42,13 +42,13 @@ struct comparison {
 };
 
 /* Zeros and one other value on both sides, enough of each. */
-static bool is_two_valued(const struct nd_values *v, size_t n)
+static bool is_two_valued(const struct nd_evidence *e, size_t n)
 {
     double one = 0;
     size_t n_ones[2] = {0, 0};
     for (size_t side = 0; side < 2; side++)
         for (size_t i = 0; i < n; i++) {
-            double x = side == 0 ? v->ref[i] : v->test[i];
+            double x = side == 0 ? e->expected[i] : e->captured[i];
             one = one == 0 ? x : one;
             if (!isfinite(x) || (x != 0 && x != one))
                 return false;
@@ -60,7 +60,7 @@ static bool is_two_valued(const struct nd_values *v, size_t n)
     return true;
 }
 
-static bool is_finite(const struct nd_values_other *x, size_t n)
+static bool is_finite(const struct nd_other *x, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!isfinite(x->ref[i]) || !isfinite(x->test[i]))
@@ -68,50 +68,36 @@ static bool is_finite(const struct nd_values_other *x, size_t n)
     return true;
 }
 
-/* Root mean square of a - b of the reference about its mean; b NULL: of a. */
-static double spread_of(const double *a, const double *b, size_t n)
-{
-    double sum = 0, squares = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += b != NULL ? a[i] - b[i] : a[i];
-    for (size_t i = 0; i < n; i++) {
-        double off = (b != NULL ? a[i] - b[i] : a[i]) - sum / (double)n;
-        squares += off * off;
-    }
-    return sqrt(squares / (double)n);
-}
-
 /* ---- of two tensors ---- */
 
-static bool holds(const struct nd_values_look *look, const struct nd_values_other *a,
-                  const struct nd_values_other *b, enum relation relation, struct comparison *out)
+static bool holds(const struct nd_look *look, const struct nd_other *a, const struct nd_other *b,
+                  enum relation relation, struct comparison *out)
 {
-    const struct nd_values *v = look->v;
+    const struct nd_evidence *e = look->e;
     *out = (struct comparison){0};
     for (size_t i = 0; i < look->n_total; i++) {
-        if (is_true(relation, a->ref[i], b->ref[i]) != (v->ref[i] != 0) ||
-            is_true(relation, a->test[i], b->test[i]) != (v->test[i] != 0))
+        if (is_true(relation, a->ref[i], b->ref[i]) != (e->expected[i] != 0) ||
+            is_true(relation, a->test[i], b->test[i]) != (e->captured[i] != 0))
             return false;
-        if (v->ref[i] == v->test[i])
+        if (e->expected[i] == e->captured[i])
             continue;
         out->n_differing++;
         out->most = fmax(out->most, fabs((a->test[i] - b->test[i]) - (a->ref[i] - b->ref[i])));
     }
-    return out->most > 0 && out->most <= small_part * spread_of(a->ref, b->ref, look->n_total);
+    return out->most > 0 && out->most <= small_part * nd_look_spread(a->ref, b->ref, look->n_total);
 }
 
-static bool try_pair(const struct nd_values_look *look, const struct nd_values_other *a,
-                     const struct nd_values_other *b)
+static bool try_pair(const struct nd_look *look, const struct nd_other *a, const struct nd_other *b)
 {
     struct comparison found;
     for (int r = 0; r < N_RELATIONS; r++) {
         if (!holds(look, a, b, (enum relation)r, &found))
             continue;
-        struct nd_finding f = nd_values_finding(look, ND_FAULT_STEP, found.most, 1, 0);
-        nd_values_add(look, &f,
-                      "%s ('%.24s' %s '%.24s') amplifies: their difference changes by at most %.3g in the %zu "
-                      "elements that differ",
-                      names[r], a->name, signs[r], b->name, found.most, found.n_differing);
+        struct nd_finding f = nd_finding_of(look, ND_FAULT_STEP, found.most, 1, 0);
+        nd_add(look, &f,
+               "%s ('%.24s' %s '%.24s') amplifies: their difference changes by at most %.3g in the %zu "
+               "elements that differ",
+               names[r], a->name, signs[r], b->name, found.most, found.n_differing);
         return true;
     }
     return false;
@@ -125,12 +111,12 @@ struct range {
     struct comparison found;
 };
 
-static struct range measure(const struct nd_values_look *look, const struct nd_values_other *x)
+static struct range measure(const struct nd_look *look, const struct nd_other *x)
 {
-    const struct nd_values *v = look->v;
+    const struct nd_evidence *e = look->e;
     struct range range = {.low = {HUGE_VAL, HUGE_VAL}, .high = {-HUGE_VAL, -HUGE_VAL}};
     for (size_t i = 0; i < look->n_total; i++) {
-        int ref = v->ref[i] != 0, test = v->test[i] != 0;
+        int ref = e->expected[i] != 0, test = e->captured[i] != 0;
         range.low[ref] = fmin(range.low[ref], x->ref[i]);
         range.high[ref] = fmax(range.high[ref], x->ref[i]);
         range.low[test] = fmin(range.low[test], x->test[i]);
@@ -144,21 +130,21 @@ static struct range measure(const struct nd_values_look *look, const struct nd_v
 }
 
 /* What gives 1 is one number, and nothing else is that number. */
-static bool is_one_number(const struct nd_values_look *look, const struct nd_values_other *x, double number)
+static bool is_one_number(const struct nd_look *look, const struct nd_other *x, double number)
 {
     for (size_t i = 0; i < look->n_total; i++)
-        if ((x->ref[i] == number) != (look->v->ref[i] != 0) ||
-            (x->test[i] == number) != (look->v->test[i] != 0))
+        if ((x->ref[i] == number) != (look->e->expected[i] != 0) ||
+            (x->test[i] == number) != (look->e->captured[i] != 0))
             return false;
     return true;
 }
 
-static bool try_constant(const struct nd_values_look *look, const struct nd_values_other *x)
+static bool try_constant(const struct nd_look *look, const struct nd_other *x)
 {
     const struct range range = measure(look, x);
     const struct comparison *found = &range.found;
     char what[96] = "";
-    if (!(found->most > 0) || found->most > small_part * spread_of(x->ref, NULL, look->n_total))
+    if (!(found->most > 0) || found->most > small_part * nd_look_spread(x->ref, NULL, look->n_total))
         return false;
     if (range.high[0] < range.low[1])
         snprintf(what, sizeof what, "Greater or Less (a constant from %.6g to %.6g)", range.high[0],
@@ -170,23 +156,23 @@ static bool try_constant(const struct nd_values_look *look, const struct nd_valu
         snprintf(what, sizeof what, "Equal (the constant %.6g)", range.low[1]);
     else
         return false;
-    struct nd_finding f = nd_values_finding(look, ND_FAULT_STEP, found->most, 1, 0);
-    nd_values_add(look, &f, "%s amplifies: '%.24s' differs by at most %.3g in the %zu elements that differ",
-                  what, x->name, found->most, found->n_differing);
+    struct nd_finding f = nd_finding_of(look, ND_FAULT_STEP, found->most, 1, 0);
+    nd_add(look, &f, "%s amplifies: '%.24s' differs by at most %.3g in the %zu elements that differ", what,
+           x->name, found->most, found->n_differing);
     return true;
 }
 
-void nd_values_try_comparison(const struct nd_values_look *look)
+void nd_try_comparison(const struct nd_look *look)
 {
-    const struct nd_values *v = look->v;
-    if (look->n_known != look->n_total || !is_two_valued(v, look->n_total))
+    const struct nd_evidence *e = look->e;
+    if (look->n_known != look->n_total || !is_two_valued(e, look->n_total))
         return;
-    for (size_t a = 0; a < v->n_others; a++)
-        for (size_t b = a + 1; b < v->n_others; b++)
-            if (is_finite(&v->others[a], look->n_total) && is_finite(&v->others[b], look->n_total) &&
-                try_pair(look, &v->others[a], &v->others[b]))
+    for (size_t a = 0; a < e->n_others; a++)
+        for (size_t b = a + 1; b < e->n_others; b++)
+            if (is_finite(&e->others[a], look->n_total) && is_finite(&e->others[b], look->n_total) &&
+                try_pair(look, &e->others[a], &e->others[b]))
                 return;
-    for (size_t a = 0; a < v->n_others; a++)
-        if (is_finite(&v->others[a], look->n_total) && try_constant(look, &v->others[a]))
+    for (size_t a = 0; a < e->n_others; a++)
+        if (is_finite(&e->others[a], look->n_total) && try_constant(look, &e->others[a]))
             return;
 }

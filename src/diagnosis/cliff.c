@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "diagnosis/values_internal.h"
+#include "diagnosis/look.h"
 
 /* A device that computes its own values falls off at its own: a value whose own noise carries it over the limit
  * is on the other side than the reference's. Chosen: such elements are a tenth of the broken ones at most, and
@@ -27,26 +27,26 @@ static double measure_of(const struct cliff *c, double x)
     return c->mode == 0 ? fabs(x) : c->mode * x;
 }
 
-static bool is_behind(const struct nd_values_look *look, size_t i, double constant)
+static bool is_behind(const struct nd_look *look, size_t i, double constant)
 {
-    double x = look->v->test[i];
+    double x = look->e->captured[i];
     return isfinite(constant) ? x == constant : !isfinite(x);
 }
 
 enum side { NEITHER, RIGHT, BROKEN };
 
 /* Elements that hold the constant and are not far off belong to neither side. */
-static enum side side_of(const struct nd_values_look *look, const struct cliff *c, size_t i, double constant)
+static enum side side_of(const struct nd_look *look, const struct cliff *c, size_t i, double constant)
 {
-    if (!nd_values_is_known(look, i) || isnan(c->x[i]))
+    if (!nd_is_known(look, i) || isnan(c->x[i]))
         return NEITHER;
     bool is_constant = is_behind(look, i, constant);
-    return !is_constant ? RIGHT : nd_values_is_far(look, i) ? BROKEN : NEITHER;
+    return !is_constant ? RIGHT : nd_is_far(look, i) ? BROKEN : NEITHER;
 }
 
 /* Sorts the measures of the right elements into scratch, of the broken ones into scratch2; and how far the
  * test's x is from the reference's where it is no error. */
-static void sort_sides(const struct nd_values_look *look, double constant, struct cliff *c)
+static void sort_sides(const struct nd_look *look, double constant, struct cliff *c)
 {
     double squares = 0;
     size_t n_near = 0;
@@ -59,18 +59,18 @@ static void sort_sides(const struct nd_values_look *look, double constant, struc
         if (side != RIGHT)
             continue;
         look->scratch[c->n_right++] = measure_of(c, c->x[i]);
-        if (isfinite(off) && !nd_values_is_far(look, i)) {
+        if (isfinite(off) && !nd_is_far(look, i)) {
             squares += off * off;
             n_near++;
         }
     }
-    (void)nd_values_quantile(look->scratch, c->n_right, 0);
-    (void)nd_values_quantile(look->scratch2, c->n_broken, 0);
+    (void)nd_look_quantile(look->scratch, c->n_right, 0);
+    (void)nd_look_quantile(look->scratch2, c->n_broken, 0);
     c->band = n_near > 0 ? noises_around_limit * sqrt(squares / (double)n_near) : 0;
 }
 
 /* The limit that leaves the fewest exceptions: broken elements from scratch2[cut] on are behind it. */
-static void find_limit(const struct nd_values_look *look, struct cliff *c)
+static void find_limit(const struct nd_look *look, struct cliff *c)
 {
     size_t fewest = SIZE_MAX, n_before = 0; /* right elements before the limit */
     for (size_t cut = 0; cut < c->n_broken; cut++) {
@@ -87,7 +87,7 @@ static void find_limit(const struct nd_values_look *look, struct cliff *c)
 }
 
 /* Whether the broken elements and the right ones part at one value of x, up to the device's own noise. */
-static bool is_parted(const struct nd_values_look *look, double constant, struct cliff *c)
+static bool is_parted(const struct nd_look *look, double constant, struct cliff *c)
 {
     sort_sides(look, constant, c);
     if (c->n_broken < 3 || c->n_right < 8)
@@ -104,12 +104,12 @@ static bool is_parted(const struct nd_values_look *look, double constant, struct
         return false;
     for (size_t i = 0; i < look->n_total; i++)
         if (side_of(look, c, i, constant) == RIGHT && measure_of(c, c->x[i]) == c->right)
-            c->before = look->v->test[i];
+            c->before = look->e->captured[i];
     return true;
 }
 
 /* The constant behind the cliff: NAN when values are lost; *is_one: 90 % of the far elements hold it. */
-static double find_constant(const struct nd_values_look *look, bool *is_one)
+static double find_constant(const struct nd_look *look, bool *is_one)
 {
     size_t n = 0, longest = 0, run = 0;
     double constant = NAN;
@@ -117,9 +117,9 @@ static double find_constant(const struct nd_values_look *look, bool *is_one)
     if (look->n_lost > 0)
         return NAN;
     for (size_t i = 0; i < look->n_total; i++)
-        if (nd_values_is_far(look, i))
-            look->scratch[n++] = look->v->test[i];
-    (void)nd_values_quantile(look->scratch, n, 0);
+        if (nd_is_far(look, i))
+            look->scratch[n++] = look->e->captured[i];
+    (void)nd_look_quantile(look->scratch, n, 0);
     for (size_t k = 0; k < n; k++) {
         run = k > 0 && look->scratch[k] == look->scratch[k - 1] ? run + 1 : 1;
         constant = run > longest ? look->scratch[k] : constant;
@@ -161,18 +161,21 @@ static double log10_choose(double n, double k)
     return (lgamma(n + 1) - lgamma(k + 1) - lgamma(n - k + 1)) / log(10);
 }
 
-static const char *name_constant(const struct nd_values_look *look, double constant, char text[32])
+enum { NAME_BYTES = 48 };
+
+static const char *name_constant(const struct nd_look *look, double constant, char text[NAME_BYTES])
 {
     size_t n_nan = 0;
     for (size_t i = 0; i < look->n_total && !isfinite(constant); i++)
-        n_nan += nd_values_is_known(look, i) && isnan(look->v->test[i]);
+        n_nan += nd_is_known(look, i) && isnan(look->e->captured[i]);
     if (!isfinite(constant))
         return n_nan * 2 > look->n_lost ? "NaN" : "infinite";
-    snprintf(text, 32, "%.6g", constant);
+    snprintf(text, NAME_BYTES, "%.6g%s", constant,
+             nd_is_exact(look) && nd_is_zero(look, constant) ? " (the code of zero)" : "");
     return text;
 }
 
-static bool try_cliff(const struct nd_values_look *look, double constant, const char *name, struct cliff *c)
+static bool try_cliff(const struct nd_look *look, double constant, const char *name, struct cliff *c)
 {
     if (!is_parted(look, constant, c))
         return false;
@@ -185,35 +188,38 @@ static bool try_cliff(const struct nd_values_look *look, double constant, const 
     if (chance > -6 || !is_jump)
         return false;
     double sign = c->mode < 0 ? -1 : 1;
-    char number[32], of[80] = "", but[48] = "";
+    char number[NAME_BYTES], of[80] = "", but[48] = "";
     const char *limit = explain_limit(c);
     if (n_exceptions > 0)
         snprintf(but, sizeof but, " but for %zu beside the limit", n_exceptions);
     if (name != NULL)
         snprintf(of, sizeof of, " of '%.40s'", name);
-    struct nd_finding f = nd_values_finding(look, ND_FAULT_HARD_CLIFF, sign * c->broken,
-                                            nd_values_share_of_far(look, c->n_broken), chance);
-    nd_values_add(look, &f, "%s where the %s%s is %.6g or %s (right up to %.6g)%s%s%s",
-                  name_constant(look, constant, number), c->mode == 0 ? "magnitude" : "value", of,
-                  sign * c->broken, c->mode < 0 ? "less" : "more", sign * c->right, but,
-                  limit != NULL ? ": " : "", limit != NULL ? limit : "");
+    struct nd_finding f =
+        nd_finding_of(look, ND_FAULT_HARD_CLIFF, sign * c->broken, nd_share_of_far(look, c->n_broken), chance);
+    nd_add(look, &f, "%s where the %s%s is %.6g or %s (right up to %.6g)%s%s%s",
+           name_constant(look, constant, number), c->mode == 0 ? "magnitude" : "value", of, sign * c->broken,
+           c->mode < 0 ? "less" : "more", sign * c->right, but, limit != NULL ? ": " : "",
+           limit != NULL ? limit : "");
     return true;
 }
 
-void nd_values_try_cliff(const struct nd_values_look *look)
+void nd_try_cliff(const struct nd_look *look)
 {
     static const int modes[] = {0, 1, -1};
-    const struct nd_values *v = look->v;
+    const struct nd_evidence *e = look->e;
     bool is_one;
     double constant = find_constant(look, &is_one);
     if (!is_one)
         return;
-    for (size_t k = 0; k <= v->n_others; k++)
+    for (size_t k = 0; k <= e->n_others; k++)
         for (size_t m = 0; m < sizeof modes / sizeof modes[0]; m++) {
-            struct cliff c = {.x = k == 0 ? v->ref : v->others[k - 1].ref,
-                              .x_test = k == 0 ? v->test : v->others[k - 1].test,
+            const double *own = nd_is_exact(look) ? e->exact : e->expected;
+            struct cliff c = {.x = k == 0 ? own : e->others[k - 1].ref,
+                              .x_test = k > 0               ? e->others[k - 1].test
+                                        : nd_is_exact(look) ? e->exact
+                                                            : e->captured,
                               .mode = modes[m]};
-            if (try_cliff(look, constant, k == 0 ? NULL : v->others[k - 1].name, &c))
+            if (try_cliff(look, constant, k == 0 ? NULL : e->others[k - 1].name, &c))
                 return;
         }
 }

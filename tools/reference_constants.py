@@ -17,7 +17,7 @@ SUBJECTS = [
     ("Where a layer ran", ["src/explain/fallback"]),
     ("Which program a device has", ["src/identify/", "src/explain/unit_programs", "src/explain/programs", "src/arith/"]),
     ("Verdicts of layers and devices", ["src/explain/"]),
-    ("Fingerprint", ["src/fingerprint/"]),
+    ("Fingerprint", ["src/fingerprint/", "src/experiment/", "src/accumulator/"]),
     ("Latency and statistics", ["src/latency/", "src/stats/"]),
     ("Policies, campaigns and the store", ["src/accuracy/", "src/golden/", "src/judge/"]),
     ("Files, inputs, processes and their limits", ["src/"]),

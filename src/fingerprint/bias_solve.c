@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "fingerprint/sieve.h"
+#include "experiment/sieve.h"
 
 /* ---- the program ---- */
 

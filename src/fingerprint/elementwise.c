@@ -1,9 +1,10 @@
 /* Sums, differences and products of two uint8 tensors: asking a device for grids, and holding the programs that
  * these leave against fresh pairs. */
 #include "fingerprint/elementwise.h"
+#include "fingerprint/section.h"
 
 #include "base/random.h"
-#include "fingerprint/experiment.h"
+#include "experiment/experiment.h"
 
 enum { SIDE = 256, MOST_GRIDS = ND_ELEMENTWISE_GRIDS + 10 };
 

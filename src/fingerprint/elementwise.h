@@ -24,7 +24,7 @@
 
 #include "base/error.h"
 #include "eval/rounding.h"
-#include "fingerprint/trial.h"
+#include "experiment/trial.h"
 
 enum nd_elementwise_op { ND_ELEMENTWISE_ADD, ND_ELEMENTWISE_SUB, ND_ELEMENTWISE_MUL };
 /* "Add", "Sub", "Mul". */

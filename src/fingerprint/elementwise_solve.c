@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "experiment/sieve.h"
 #include "fingerprint/elementwise.h"
-#include "fingerprint/sieve.h"
 
 enum {
     SIDE = 256,

@@ -1,5 +1,6 @@
 /* Sums of products of uint8 codes, requantised to uint8. */
 #include "fingerprint/linear.h"
+#include "fingerprint/section.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #ifndef ND_FINGERPRINT_LINEAR_H
 #define ND_FINGERPRINT_LINEAR_H
 
-#include "fingerprint/product.h"
+#include "experiment/product.h"
 
 /* What an experiment found; the programs belong to it. */
 struct nd_linear {

@@ -1,5 +1,6 @@
 /* Sums of products of uint16 activations and uint8 weights, requantised to uint16. */
 #include "fingerprint/linear_u16.h"
+#include "fingerprint/section.h"
 
 #include <math.h>
 

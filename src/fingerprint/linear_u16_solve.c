@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "experiment/sieve.h"
 #include "fingerprint/linear_u16.h"
-#include "fingerprint/sieve.h"
 
 enum { GREATEST_CODE = 65535 };
 

@@ -4,7 +4,7 @@
 #ifndef ND_FINGERPRINT_LONG_SUMS_H
 #define ND_FINGERPRINT_LONG_SUMS_H
 
-#include "fingerprint/product.h"
+#include "experiment/product.h"
 
 struct nd_long_sums {
     size_t n_terms_failed; /* the first sums that could not be run, which the experiment's failure explains; 0:

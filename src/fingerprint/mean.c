@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fingerprint/sieve.h"
+#include "experiment/sieve.h"
 
 const char *nd_mean_name(const struct nd_mean_program *program, char buf[ND_MEAN_NAME_BYTES])
 {

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "eval/rounding.h"
-#include "fingerprint/experiment.h"
+#include "experiment/experiment.h"
 
 enum nd_scalar_value {
     ND_SCALAR_EXACT,

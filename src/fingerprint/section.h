@@ -16,7 +16,7 @@
 
 #include <jansson.h>
 
-#include "fingerprint/trial.h"
+#include "experiment/trial.h"
 
 /* Appends its entries. What the device refuses is an entry, not an error. */
 typedef enum nd_status nd_section(struct nd_bench *bench, json_t *entries, struct nd_error *err);

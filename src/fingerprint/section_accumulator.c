@@ -3,8 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fingerprint/accumulator_device.h"
+#include "accumulator/device.h"
 #include "fingerprint/long_sums.h"
+#include "fingerprint/section.h"
 
 /* More are not listed; the text has all of their properties. */
 enum { MOST_NAMES = 32 };

@@ -1,5 +1,6 @@
 /* How biases enter products of uint8 codes: what is said of it. */
 #include "fingerprint/bias.h"
+#include "fingerprint/section.h"
 
 /* Of the first program, which stands for all that are left. */
 static void describe(struct nd_experiment *e, json_t *out, const struct nd_bias *b)

@@ -4,8 +4,9 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "fingerprint/experiment.h"
+#include "experiment/experiment.h"
 #include "fingerprint/scalar.h"
+#include "fingerprint/section.h"
 
 enum {
     N_ROWS = 256,

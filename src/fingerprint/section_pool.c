@@ -5,8 +5,9 @@
 
 #include "base/memory.h"
 #include "base/random.h"
-#include "fingerprint/experiment.h"
+#include "experiment/experiment.h"
 #include "fingerprint/mean.h"
+#include "fingerprint/section.h"
 
 /* An operator; side 0: it takes whole images of 7 x 7. */
 static const struct form {

@@ -3,8 +3,9 @@
 #include <string.h>
 
 #include "base/random.h"
-#include "fingerprint/experiment.h"
+#include "experiment/experiment.h"
 #include "fingerprint/scalar.h"
+#include "fingerprint/section.h"
 
 /* An operator and the numbers that it is asked about: those between low and high, and other ranges in
  * proportion. */

@@ -1,5 +1,6 @@
 /* uint8 weights that do not fit 8 bits with a sign. */
 #include "fingerprint/weights.h"
+#include "fingerprint/section.h"
 
 #include <math.h>
 

@@ -9,7 +9,7 @@
 #ifndef ND_FINGERPRINT_WEIGHTS_H
 #define ND_FINGERPRINT_WEIGHTS_H
 
-#include "fingerprint/columns.h"
+#include "experiment/columns.h"
 #include "fingerprint/linear.h"
 
 enum nd_weight_scope { ND_WEIGHTS_STAY, ND_WEIGHTS_FIT_COLUMN, ND_WEIGHTS_FIT_TENSOR };

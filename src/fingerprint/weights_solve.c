@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "fingerprint/sieve.h"
+#include "experiment/sieve.h"
 
 /* ---- the program ---- */
 

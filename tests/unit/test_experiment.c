@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "fingerprint/product.h"
-#include "fingerprint/sieve.h"
+#include "experiment/product.h"
+#include "experiment/sieve.h"
 #include "support/scratch.h"
 
 static struct nd_device device;

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/random.h"
-#include "fingerprint/ask.h"
+#include "experiment/ask.h"
 #include "fingerprint/mean.h"
 #include "fingerprint/scalar.h"
 #include "fingerprint/section.h"

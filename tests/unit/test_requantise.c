@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fingerprint/experiment.h"
-#include "fingerprint/staircase.h"
+#include "experiment/experiment.h"
+#include "experiment/staircase.h"
 
 static uint64_t seed = 20261121;
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "fingerprint/trial.h"
+#include "experiment/trial.h"
 #include "support/scratch.h"
 
 /* y = round(x / factor): uint8 codes in steps of 1. */

@@ -23,8 +23,8 @@
  *
  * Random rows in both blocks, seeded: 144 in all.
  */
-#ifndef ND_FINGERPRINT_ACCUMULATOR_H
-#define ND_FINGERPRINT_ACCUMULATOR_H
+#ifndef ND_ACCUMULATOR_ACCUMULATOR_H
+#define ND_ACCUMULATOR_ACCUMULATOR_H
 
 #include "arith/accumulate.h"
 #include "base/strbuf.h"

@@ -1,10 +1,10 @@
-#include "fingerprint/staircase.h"
+#include "experiment/staircase.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "fingerprint/sieve.h"
+#include "experiment/sieve.h"
 
 static bool is_threshold(const struct nd_staircase *s, size_t i)
 {

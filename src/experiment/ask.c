@@ -1,4 +1,4 @@
-#include "fingerprint/ask.h"
+#include "experiment/ask.h"
 
 #include <assert.h>
 #include <stdlib.h>

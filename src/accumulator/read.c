@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "fingerprint/accumulator.h"
+#include "accumulator/accumulator.h"
 
 enum {
     N_TERMS = ND_BATTERY_TERMS,

@@ -1,7 +1,7 @@
 /* Which multipliers to ask a device about. */
 #include <math.h>
 
-#include "fingerprint/staircase.h"
+#include "experiment/staircase.h"
 
 size_t nd_staircase_first_multipliers(double out[ND_STAIRCASE_MULTIPLIERS])
 {

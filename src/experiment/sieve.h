@@ -1,7 +1,7 @@
 /* What a search for programs leaves, as findings hold it: `programs` (owned) and `n_programs`. Once memory is
  * out nothing is added, and nd_sieve_end says so. */
-#ifndef ND_FINGERPRINT_SIEVE_H
-#define ND_FINGERPRINT_SIEVE_H
+#ifndef ND_EXPERIMENT_SIEVE_H
+#define ND_EXPERIMENT_SIEVE_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -5,8 +5,8 @@
  * is the granule; the thresholds' inequalities k <= c A + o < k + 1 meet in an interval of c; what is left over
  * all staircases are programs (requantise.h) that are not excluded, and the parameters that could not be told
  * apart. */
-#ifndef ND_FINGERPRINT_STAIRCASE_H
-#define ND_FINGERPRINT_STAIRCASE_H
+#ifndef ND_EXPERIMENT_STAIRCASE_H
+#define ND_EXPERIMENT_STAIRCASE_H
 
 #include "arith/requantise.h"
 #include "base/error.h"

@@ -1,10 +1,10 @@
 /* Products of a device: rows of codes, or of floats, by constant weights, as MatMul, Gemm and Conv have them.
  */
-#ifndef ND_FINGERPRINT_PRODUCT_H
-#define ND_FINGERPRINT_PRODUCT_H
+#ifndef ND_EXPERIMENT_PRODUCT_H
+#define ND_EXPERIMENT_PRODUCT_H
 
-#include "fingerprint/experiment.h"
-#include "fingerprint/staircase.h"
+#include "experiment/experiment.h"
+#include "experiment/staircase.h"
 
 enum nd_linear_form { ND_FORM_MATMUL, ND_FORM_GEMM, ND_FORM_CONV };
 /* "MatMul", "Gemm", "Conv". */

@@ -2,8 +2,8 @@
  *
  * A bench is one device and a folder in which what it answered is kept: a trial that was run before, with the
  * same model, inputs, device and runtime, is read from there. That makes a fingerprint resumable. */
-#ifndef ND_FINGERPRINT_TRIAL_H
-#define ND_FINGERPRINT_TRIAL_H
+#ifndef ND_EXPERIMENT_TRIAL_H
+#define ND_EXPERIMENT_TRIAL_H
 
 #include "npudiff/device.h"
 #include "operators/array.h"

@@ -1,4 +1,4 @@
-#include "fingerprint/product.h"
+#include "experiment/product.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* Questions to a device that are one operator between codes: DequantizeLinear, the operator, QuantizeLinear; or
  * the operator alone between floats. What the device makes of them, and what the operator is in double
  * precision. */
-#ifndef ND_FINGERPRINT_ASK_H
-#define ND_FINGERPRINT_ASK_H
+#ifndef ND_EXPERIMENT_ASK_H
+#define ND_EXPERIMENT_ASK_H
 
-#include "fingerprint/trial.h"
+#include "experiment/trial.h"
 
 enum { ND_ASK_MAX_ATTRIBUTES = 4, ND_ASK_MAX_OPERANDS = 2, ND_ASK_MAX_SCALES = 256 };
 

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fingerprint/accumulator.h"
+#include "accumulator/accumulator.h"
 
 enum { TREE_BYTES = 512, PROPERTY_BYTES = ND_ACCUMULATOR_PROPERTY_BYTES, N_PROPERTIES = 6 };
 

@@ -1,4 +1,4 @@
-#include "fingerprint/sieve.h"
+#include "experiment/sieve.h"
 
 #include <stdlib.h>
 #include <string.h>

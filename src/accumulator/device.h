@@ -1,11 +1,11 @@
 /* How a device sums half precision products: the battery of accumulator.h run on it as models of one operator,
  * what that leaves held against fresh random products, and the same accumulator looked for in other operators
  * and in longer sums. */
-#ifndef ND_FINGERPRINT_ACCUMULATOR_DEVICE_H
-#define ND_FINGERPRINT_ACCUMULATOR_DEVICE_H
+#ifndef ND_ACCUMULATOR_DEVICE_H
+#define ND_ACCUMULATOR_DEVICE_H
 
-#include "fingerprint/accumulator.h"
-#include "fingerprint/product.h"
+#include "accumulator/accumulator.h"
+#include "experiment/product.h"
 
 /* Models of floats that hold half precision numbers: a device that has half precision only is told to use it
  * by its options (nd_device_parse). */

@@ -4,10 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "accumulator/accumulator.h"
 #include "base/error.h"
 #include "base/memory.h"
-#include "fingerprint/accumulator.h"
-#include "fingerprint/sieve.h"
+#include "experiment/sieve.h"
 
 enum { N_TERMS = ND_BATTERY_TERMS, NEAREST_ROWS = 96 };
 

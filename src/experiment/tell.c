@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fingerprint/experiment.h"
+#include "experiment/experiment.h"
 
 void nd_tell(struct nd_experiment *e, json_t *object, const char *key, json_t *value)
 {

@@ -1,4 +1,4 @@
-#include "fingerprint/trial.h"
+#include "experiment/trial.h"
 
 #include <stdio.h>
 #include <stdlib.h>

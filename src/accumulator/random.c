@@ -1,6 +1,6 @@
 /* Random vectors that tell accumulators apart. */
 #include "base/random.h"
-#include "fingerprint/accumulator.h"
+#include "accumulator/accumulator.h"
 
 #include <math.h>
 

@@ -1,8 +1,8 @@
 /* The accumulators that are tried. */
 #include <stdlib.h>
 
-#include "fingerprint/accumulator.h"
-#include "fingerprint/sieve.h"
+#include "accumulator/accumulator.h"
+#include "experiment/sieve.h"
 
 /* Whether it matters that the first product is rounded: not where it is already, and not by adders of many. */
 static bool can_be_from_zero(const struct nd_accumulator *item)

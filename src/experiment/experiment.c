@@ -1,4 +1,4 @@
-#include "fingerprint/experiment.h"
+#include "experiment/experiment.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "fingerprint/accumulator_device.h"
+#include "accumulator/device.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-#include "fingerprint/columns.h"
+#include "experiment/columns.h"
 
 #include <string.h>
 

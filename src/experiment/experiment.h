@@ -9,13 +9,13 @@
  * An experiment remembers the first error and the first failure of the device. After either, asking and telling
  * do nothing, so that its steps follow each other without tests between them. What it allocates is freed at its
  * end. One thread per bench. */
-#ifndef ND_FINGERPRINT_EXPERIMENT_H
-#define ND_FINGERPRINT_EXPERIMENT_H
+#ifndef ND_EXPERIMENT_EXPERIMENT_H
+#define ND_EXPERIMENT_EXPERIMENT_H
 
 #include "base/strbuf.h"
 #include "eval/rounding.h"
-#include "fingerprint/ask.h"
-#include "fingerprint/section.h"
+#include "experiment/ask.h"
+#include <jansson.h>
 
 struct nd_experiment {
     struct nd_bench *bench;            /* borrowed, as the names are */

@@ -1,5 +1,5 @@
 /* The rows of the battery: accumulator.h lists them. */
-#include "fingerprint/accumulator.h"
+#include "accumulator/accumulator.h"
 
 #include <assert.h>
 #include <math.h>

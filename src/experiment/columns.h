@@ -1,9 +1,9 @@
 /* Questions about products whose columns differ: in their weights, in their scales, in their biases. A
  * convolution 1x1 with a row at each place along its width and a column in each output channel. */
-#ifndef ND_FINGERPRINT_COLUMNS_H
-#define ND_FINGERPRINT_COLUMNS_H
+#ifndef ND_EXPERIMENT_COLUMNS_H
+#define ND_EXPERIMENT_COLUMNS_H
 
-#include "fingerprint/experiment.h"
+#include "experiment/experiment.h"
 
 struct nd_columns {
     size_t n_rows, n_terms, n_columns;

@@ -85,7 +85,8 @@ enum {
 /* What becomes of the rest of the table when exact codes fit a fault. (Of whole tensors the share decides that
  * a fault explains.) */
 enum when {
-    ENDS,         /* nothing else is asked after it: every clamp and window fits one value, too */
+    ENDS,         /* after it nothing else is asked: every clamp and window fits one value, too, and what a
+                     hypothesis of the caller explains has nothing left to fit */
     ALWAYS,       /* what it finds is a rival of what was found before */
     IF_NONE,      /* it is not asked: it costs much, or fits more than the simpler ones */
     IF_NONE_MOVED /* it is asked only after a shift or a permutation: channels that rotate are both */
@@ -137,7 +138,7 @@ static bool is_asked(const struct nd_look *look, enum when when)
 {
     enum nd_fault_kind best = nd_is_found(look) ? look->out->items[0].kind : ND_FAULT_UNEXPLAINED;
     bool is_moved = best == ND_FAULT_SHIFTED || best == ND_FAULT_AXIS_PERMUTATION;
-    return when == ALWAYS || !nd_is_found(look) || (when == IF_NONE_MOVED && is_moved);
+    return when == ENDS || when == ALWAYS || !nd_is_found(look) || (when == IF_NONE_MOVED && is_moved);
 }
 
 /* Drops what explains too little: a recogniser that does not ask the judge may find that. */

@@ -366,6 +366,15 @@ static void two_samples_show_a_stale_output(void **state)
     memcpy(t.codes + t.e.n, t.expected, t.e.n * sizeof *t.codes);
     struct nd_diagnosis found = examine(&t);
     assert_named(&found, ND_FAULT_STALE, SIZE_MAX, 1);
+    /* What the caller worked out has nothing left to fit: the table adds no rival. */
+    memcpy(t.other, t.codes, t.n_total * sizeof *t.codes);
+    t.hypothesis =
+        (struct nd_hypothesis){ND_FAULT_STALE_OPERAND, "computed with 'x' of the sample before", t.other};
+    t.e.hypotheses = &t.hypothesis;
+    t.e.n_hypotheses = 1;
+    found = examine(&t);
+    assert_named(&found, ND_FAULT_STALE_OPERAND, SIZE_MAX, 0);
+    assert_int_equal(found.n_rivals, 0);
     trial_close(&t);
 }
 

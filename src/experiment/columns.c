@@ -2,6 +2,16 @@
 
 #include <string.h>
 
+#include "base/random.h"
+
+/* Codes, about the middle. Chosen. */
+static const double least_zero_x = 120, most_zero_x = 136, least_zero_y = 90, most_zero_y = 160;
+/* Real number of one step of x. Chosen: as usual activations have them. */
+static const double least_scale_x = 0.01, most_scale_x = 0.04;
+/* Steps of y in units of the accumulator, whose sums of 64 terms have a deviation of sqrt(64) 74^2 = 43 800 (74
+ * is that of a uniform uint8 code): they fill the 255 steps. Chosen. */
+static const double least_step_y = 700, most_step_y = 1500;
+
 struct nd_columns *nd_columns_make(struct nd_experiment *e, size_t n_rows, size_t n_terms, size_t n_columns)
 {
     struct nd_columns *c = nd_experiment_alloc(e, 1, sizeof *c);
@@ -18,6 +28,24 @@ struct nd_columns *nd_columns_make(struct nd_experiment *e, size_t n_rows, size_
         return NULL;
     *c = made;
     return c;
+}
+
+void nd_columns_draw(struct nd_columns *c, uint64_t *seed)
+{
+    for (size_t i = 0; i < c->n_rows * c->n_terms; i++)
+        c->x[i] = (uint8_t)nd_random_next(seed);
+    for (size_t i = 0; i < c->n_columns * c->n_terms; i++)
+        c->weights[i] = (int16_t)(c->is_per_channel ? (int64_t)(nd_random_next(seed) % 255) - 127
+                                                    : (int64_t)(nd_random_next(seed) % 256));
+    c->zero_x = (int64_t)nd_random_between(seed, least_zero_x, most_zero_x);
+    c->zero_w = c->is_per_channel ? 0 : (int64_t)nd_random_between(seed, 0, 256);
+    c->zero_y = (int64_t)nd_random_between(seed, least_zero_y, most_zero_y);
+    c->scale_x = (float)nd_random_between(seed, least_scale_x, most_scale_x);
+}
+
+void nd_columns_draw_step(struct nd_columns *c, uint64_t *seed)
+{
+    c->scale_y = c->scale_x * c->scales_w[0] * (float)nd_random_between(seed, least_step_y, most_step_y);
 }
 
 bool nd_columns_ask(struct nd_experiment *e, struct nd_columns *p)

@@ -23,6 +23,11 @@ struct nd_columns {
  * not go on. */
 struct nd_columns *nd_columns_make(struct nd_experiment *experiment, size_t n_rows, size_t n_terms,
                                    size_t n_columns);
+/* Draws codes, weights, zero points and the scale of x. */
+void nd_columns_draw(struct nd_columns *columns, uint64_t *seed);
+/* Draws the scale of y, under which the sums of 64 such terms fill the codes. The scales of x and of the first
+ * weights are given. */
+void nd_columns_draw_step(struct nd_columns *columns, uint64_t *seed);
 /* Whether the device answers. As nd_experiment_ask. */
 bool nd_columns_ask(struct nd_experiment *experiment, struct nd_columns *columns);
 

@@ -238,11 +238,8 @@ static void find_program(struct nd_experiment *e, struct nd_bias *b)
 
 /* Four models make 131 072 codes, more than ND_CONFIRMING_CODES. */
 enum { FRESH_ROWS = 256, FRESH_TERMS = 64, N_FRESH_MODELS = 4, FRESH_CODES = FRESH_ROWS * N_COLUMNS };
-/* Biases and output steps are in units of the accumulator, whose sums have a deviation of sqrt(64) 74^2 = 43
- * 800 (74 is that of a uniform uint8 code): biases are as large as the sums, and the sums fill the 255 steps.
- * Zero points of x and of y are codes, about the middle. Chosen. */
-static const double most_fresh_bias = 60000, least_step_y = 700, most_step_y = 1500;
-static const double least_zero_x = 120, most_zero_x = 136, least_zero_y = 90, most_zero_y = 160;
+/* In units of the accumulator: biases are as large as the sums (columns.c). Chosen. */
+static const double most_fresh_bias = 60000;
 
 struct fresh {
     struct nd_bias *bias;
@@ -255,18 +252,9 @@ struct fresh {
 
 static void fill_fresh(struct nd_columns *q, double share, uint64_t *seed)
 {
-    bool is_per_channel = q->is_per_channel;
-    for (size_t i = 0; i < (size_t)FRESH_ROWS * FRESH_TERMS; i++)
-        q->x[i] = (uint8_t)nd_random_next(seed);
-    for (size_t i = 0; i < (size_t)N_COLUMNS * FRESH_TERMS; i++)
-        q->weights[i] = (int16_t)(is_per_channel ? (int64_t)(nd_random_next(seed) % 255) - 127
-                                                 : (int64_t)(nd_random_next(seed) % 256));
-    q->zero_x = (int64_t)nd_random_between(seed, least_zero_x, most_zero_x);
-    q->zero_w = is_per_channel ? 0 : (int64_t)nd_random_between(seed, 0, 256);
-    q->zero_y = (int64_t)nd_random_between(seed, least_zero_y, most_zero_y);
-    q->scale_x = (float)nd_random_between(seed, least_scale_x, most_scale_x);
+    nd_columns_draw(q, seed);
     set_scales(q, share, false, seed);
-    q->scale_y = q->scale_x * q->scales_w[0] * (float)nd_random_between(seed, least_step_y, most_step_y);
+    nd_columns_draw_step(q, seed);
     for (size_t c = 0; c < N_COLUMNS; c++)
         q->bias[c] = (int32_t)rint(nd_random_between(seed, -most_fresh_bias, most_fresh_bias) / share);
 }

@@ -179,6 +179,8 @@ static void find_table(struct nd_experiment *e, struct nd_weights *w)
 
 enum { FRESH_ROWS = 256, FRESH_TERMS = 64, FRESH_COLUMNS = 128 };
 enum { FRESH_CODES = FRESH_ROWS * FRESH_COLUMNS };
+/* Real numbers of a step of a weight: about the 2 / 255 that spans -1 .. 1. Chosen. */
+static const double least_scale_w = 0.004, most_scale_w = 0.012;
 
 struct fresh {
     const struct nd_requantise *rest;
@@ -196,16 +198,10 @@ static size_t ask_fresh(struct nd_experiment *e, void *context, size_t i, uint64
     f->sums = nd_experiment_alloc(e, FRESH_CODES, sizeof *f->sums);
     if (!nd_experiment_goes_on(e))
         return 0;
-    for (size_t k = 0; k < (size_t)FRESH_ROWS * FRESH_TERMS; k++)
-        q->x[k] = (uint8_t)nd_random_next(seed);
-    for (size_t k = 0; k < (size_t)FRESH_COLUMNS * FRESH_TERMS; k++)
-        q->weights[k] = (int16_t)(nd_random_next(seed) % 256);
-    q->zero_x = (int64_t)nd_random_between(seed, 120, 136);
+    nd_columns_draw(q, seed);
     q->zero_w = zeros_w[i];
-    q->zero_y = (int64_t)nd_random_between(seed, 90, 160);
-    q->scale_x = (float)nd_random_between(seed, 0.01, 0.04);
-    q->scales_w[0] = (float)nd_random_between(seed, 0.004, 0.012);
-    q->scale_y = q->scale_x * q->scales_w[0] * (float)nd_random_between(seed, 700, 1500);
+    q->scales_w[0] = (float)nd_random_between(seed, least_scale_w, most_scale_w);
+    nd_columns_draw_step(q, seed);
     return ask(e, q, &f->answers) ? FRESH_CODES : 0;
 }
 

@@ -13,10 +13,10 @@ RULER = re.compile(r"-{3,}[^-]*-{3,}")
 # The subject of a file: the first that its path begins with.
 SUBJECTS = [
     ("Comparing", ["src/compare/", "src/metrics/", "src/report/"]),
-    ("Diagnoses from values", ["src/diagnosis/", "src/explain/diagnose", "src/explain/pair_sums", "src/explain/reused"]),
-    ("Where a layer ran", ["src/explain/fallback"]),
-    ("Which program a device has", ["src/identify/", "src/explain/unit_programs", "src/explain/programs", "src/arith/"]),
-    ("Verdicts of layers and devices", ["src/explain/"]),
+    ("Diagnoses from values", ["src/diagnosis/", "src/symptoms/", "src/explain/exam/pair_sums", "src/explain/reused"]),
+    ("Where a layer ran", ["src/execution/"]),
+    ("Which program a device has", ["src/identify/", "src/explain/unit_programs", "src/explain/habits", "src/replay/code_tally", "src/arith/"]),
+    ("Verdicts of layers and devices", ["src/explain/", "src/replay/"]),
     ("Fingerprint", ["src/fingerprint/", "src/experiment/", "src/accumulator/"]),
     ("Latency and statistics", ["src/latency/", "src/stats/"]),
     ("Policies, campaigns and the store", ["src/accuracy/", "src/golden/", "src/judge/"]),

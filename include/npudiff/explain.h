@@ -405,6 +405,9 @@ ND_PUBLIC void nd_explanation_destroy(struct nd_explanation **explanation);
 ND_PUBLIC enum nd_status nd_diagnose_comparison(struct nd_comparison *comparison,
                                                 const struct nd_capture *const *captures, struct nd_error *err);
 
+/* What nd_identify_captures found: nd_report_explanation_json and nd_report_explanation_text write it. */
+struct nd_identification;
+
 struct nd_identify_options {
     size_t struct_size;
     const char *probe; /* NULL: all that a capture holds */
@@ -414,49 +417,17 @@ struct nd_identify_options {
 
 /* Finds which known programs (rounding, multiplier bits, granules, accumulators, floats, chance) could have
  * made the captured codes. It excludes programs and never guesses: the answer is the set that remains. Every
- * unit is computed from the codes that the device itself had as inputs. *json is the text of an object, freed
- * by the caller:
- *
- *     devices       one for every capture, in their order:
- *       uri, chipset, capture
- *       failure     what it said when it failed, or null; then there is nothing else
- *       probes      [{name, samples}] that were looked at
- *       ANSWER      of the whole device: what is left in all types; none when a type has none
- *       types       [{op_type, units (their number), ANSWER}] by operator type: left in all its units and in
- *                   their codes taken together
- *       units       [{name, op_type, way, ANSWER, thresholds, curve}]; way: "exact ratio" or "double"
- *       not_identified  [{name, op_type, why}]: not captured, not covered, or changes from run to run
- *
- * ANSWER is
- *
- *     verdict       "too-few": fewer than 64 codes that are neither whole nor clipped; "several"; "single":
- *                   one class is left and explains: no exception, or 0.999 and more; "none": no class is
- *                   left, or one that does not explain
- *     split         of a verdict none: parts have programs, but not the same
- *     classes       [[names]] of programs that are not excluded; those of one list gave equal codes on
- *                   everything seen. Empty for too-few
- *     nearest       the best program, or null
- *     codes, open, deciding   all; those that are neither whole nor clipped; those on which programs differ
- *     exceptions    codes that the best does not give; where it is not applicable, half-even does not give
- *     explained     1 - exceptions / codes that half-even does not give; null when there are none of these
- *     unit_programs [{name, codes, exceptions}] beside it, programs of whole units (htp-v73): the codes of
- *                   which each says what they are, and those of them that the device has otherwise
- *
- * thresholds is {positive, negative, binades, channels}: BRACKET by sign of the value v in steps of the output,
- * [{sign, from, to, BRACKET}] by |v|, and [{channel, BRACKET}] of units with 2 to 32 channels. BRACKET is
- * {down, up, max_down, min_up, crossed} or null: of so many codes rounded down and up, fractions up to max_down
- * went down and from min_up on up, each null where there are none; crossed: max_down >= min_up, so there is no
- * threshold, or contamination.
- *
- * curve is [{from, to, codes, p, low, high}]: P(up | fraction) in those of 32 bins that are not empty, with the
- * 95 % interval of Clopper and Pearson. src/identify/identify.h says how programs are excluded.
+ * unit is computed from the codes that the device itself had as inputs. nd_report_explanation_json says what
+ * is written of it. The caller destroys *out.
  *
  * Errors are those of nd_explain, but captures need not have the same inputs. A device that failed is an entry.
  * Memory: some 10 kB per thread and step. */
 ND_PUBLIC enum nd_status nd_identify_captures(const struct nd_model *model,
                                               const struct nd_capture *const *captures, size_t n_captures,
-                                              const struct nd_identify_options *options, char **json,
-                                              struct nd_error *err);
+                                              const struct nd_identify_options *options,
+                                              struct nd_identification **out, struct nd_error *err);
+/* Frees it and sets *identification to NULL; NULL in *identification is accepted. */
+ND_PUBLIC void nd_identification_destroy(struct nd_identification **identification);
 
 #ifdef __cplusplus
 }

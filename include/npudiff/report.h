@@ -101,17 +101,54 @@ ND_PUBLIC char *nd_report_rows(const char *json, const struct nd_report_column *
 
 /* ---- explanations ----
  *
- * identification: what nd_identify_captures gave, or NULL. The caller frees *out. ND_ERR_MEMORY. */
+ * identification: what nd_identify_captures gave, or NULL. The caller frees *out. ND_ERR_MEMORY. In JSON it is
+ * the object `identification`:
+ *
+ *     devices       one for every capture, in their order:
+ *       uri, chipset, capture
+ *       failure     what it said when it failed, or null; then there is nothing else
+ *       probes      [{name, samples}] that were looked at
+ *       ANSWER      of the whole device: what is left in all types; none when a type has none
+ *       types       [{op_type, units (their number), ANSWER}] by operator type: left in all its units and in
+ *                   their codes taken together
+ *       units       [{name, op_type, way, ANSWER, thresholds, curve}]; way: "exact ratio" or "double"
+ *       not_identified  [{name, op_type, why}]: not captured, not covered, or changes from run to run
+ *
+ * ANSWER is
+ *
+ *     verdict       "too-few": fewer than 64 codes that are neither whole nor clipped; "several"; "single":
+ *                   one class is left and explains: no exception, or 0.999 and more; "none": no class is
+ *                   left, or one that does not explain
+ *     split         of a verdict none: parts have programs, but not the same
+ *     classes       [[names]] of programs that are not excluded; those of one list gave equal codes on
+ *                   everything seen. Empty for too-few
+ *     nearest       the best program, or null
+ *     codes, open, deciding   all; those that are neither whole nor clipped; those on which programs differ
+ *     exceptions    codes that the best does not give; where it is not applicable, half-even does not give
+ *     explained     1 - exceptions / codes that half-even does not give; null when there are none of these
+ *     unit_programs [{name, codes, exceptions}] beside it, programs of whole units (htp-v73): the codes of
+ *                   which each says what they are, and those of them that the device has otherwise
+ *
+ * thresholds is {positive, negative, binades, channels}: BRACKET by sign of the value v in steps of the output,
+ * [{sign, from, to, BRACKET}] by |v|, and [{channel, BRACKET}] of units with 2 to 32 channels. BRACKET is
+ * {down, up, max_down, min_up, crossed} or null: of so many codes rounded down and up, fractions up to max_down
+ * went down and from min_up on up, each null where there are none; crossed: max_down >= min_up, so there is no
+ * threshold, or contamination.
+ *
+ * curve is [{from, to, codes, p, low, high}]: P(up | fraction) in those of 32 bins that are not empty, with the
+ * 95 % interval of Clopper and Pearson. src/identify/identify.h says how programs are excluded.
+ */
 
 ND_PUBLIC enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation,
-                                                    const char *identification, char **out,
+                                                    const struct nd_identification *identification, char **out,
                                                     struct nd_error *err);
 
 /* Lines of at most `width` (at least 100) columns but for words that are longer; with_units: a table of all
  * units of devices that have local mismatches. */
 ND_PUBLIC enum nd_status nd_report_explanation_text(const struct nd_explanation *explanation,
-                                                    const char *identification, size_t width, bool with_units,
-                                                    char **out, struct nd_error *err);
+                                                    const struct nd_identification *identification,
+                                                    size_t width, bool with_units, char **out,
+                                                    struct nd_error *err);
 
 /* ---- latencies ---- */
 

@@ -41,7 +41,8 @@ static int print(const struct values *values, const struct nd_model *model,
                  const struct nd_capture *const *captures, size_t n, const struct nd_explanation *explanation)
 {
     struct nd_error err = {0};
-    char *text = NULL, *identification = NULL;
+    struct nd_identification *identification = NULL;
+    char *text = NULL;
     size_t width = values->width > 0 ? values->width : DEFAULT_WIDTH;
     const struct nd_identify_options options = {.struct_size = sizeof options,
                                                 .probe = values->probe,
@@ -52,7 +53,7 @@ static int print(const struct values *values, const struct nd_model *model,
     enum nd_status status = values->json ? nd_report_explanation_json(explanation, identification, &text, &err)
                                          : nd_report_explanation_text(explanation, identification, width,
                                                                       values->units, &text, &err);
-    free(identification);
+    nd_identification_destroy(&identification);
     return cli_print_made(status, text, values->json, &err);
 }
 

@@ -4,7 +4,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/random.h"
-#include "explain/explain_job.h"
+#include "explain/stages.h"
 #include "stats/resample.h"
 
 enum { N_STATISTICS = 4 };

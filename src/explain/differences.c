@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "explain/explain_job.h"
+#include "explain/stages.h"
 
 struct pair {
     const struct nd_explain_job *job;
@@ -15,8 +15,7 @@ struct pair {
 /* Codes of the unit on which the programs differ, where the first device follows its own. */
 static uint64_t count_apart(const struct pair *pair, size_t step)
 {
-    size_t at = pair->devices[0] * pair->job->n_steps + step;
-    const struct nd_explain_habit *habit = &pair->job->habits[at];
+    const struct nd_habit *habit = nd_habit_of(pair->job, pair->devices[0], step);
     if (habit->standing != ND_STANDING_FOLLOWS || habit->is_of_values ||
         habit->units->n[pair->programs[1]] == 0)
         return 0;
@@ -73,8 +72,8 @@ static enum nd_status add_unit(const struct pair *pair, size_t step, struct nd_e
     size_t n;
     const struct nd_unit_program *programs = nd_unit_programs(&n);
     struct nd_unit_difference reasons[ND_UNIT_MOST_DIFFERENCES];
-    const char *op_types = pair->job->out->steps[step].op_types;
-    const struct nd_edge *edge = nd_model_edge(pair->job->model, pair->job->out->steps[step].edge);
+    const char *op_types = pair->job->plan->steps[step].op_types;
+    const struct nd_edge *edge = nd_model_edge(pair->job->plan->model, pair->job->out->steps[step].edge);
     size_t n_reasons = nd_unit_program_differences(&programs[pair->programs[0]], &programs[pair->programs[1]],
                                                    op_types, edge->dtype, reasons);
     enum nd_status status = add_word(&out->op_types, op_types, err);
@@ -90,10 +89,10 @@ static enum nd_status compare(const struct pair *pair, struct nd_explained_diffe
 {
     const struct nd_explain_job *job = pair->job;
     enum nd_status status = ND_OK;
-    for (size_t s = 0; s < job->n_steps && status == ND_OK; s++)
+    for (size_t s = 0; s < job->plan->n_steps && status == ND_OK; s++)
         if (count_apart(pair, s) > 0)
             status = add_unit(pair, s, out, err);
-    for (size_t s = 0; s < job->n_steps && status == ND_OK; s++)
+    for (size_t s = 0; s < job->plan->n_steps && status == ND_OK; s++)
         if (is_listed(out->op_types, job->out->steps[s].op_types))
             out->n_codes += job->out->devices[pair->devices[0]].units[s].n_codes;
     for (size_t k = 0; k < 2; k++) {
@@ -105,13 +104,13 @@ static enum nd_status compare(const struct pair *pair, struct nd_explained_diffe
 
 static bool has_program(const struct nd_explain_job *job, size_t device)
 {
-    return !job->sources[device].is_failed && job->sources[device].same_as == device &&
-           job->unit_program[device] != SIZE_MAX;
+    return !job->plan->sources[device].is_failed && job->plan->sources[device].same_as == device &&
+           job->habits->unit_program[device] != SIZE_MAX;
 }
 
-enum nd_status nd_explain_find_differences(struct nd_explain_job *job, struct nd_error *err)
+enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, struct nd_error *err)
 {
-    size_t n = job->n_devices, n_pairs;
+    size_t n = job->plan->n_devices, n_pairs;
     if (!nd_size_mul(n, n, &n_pairs))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many devices");
     job->out->differences = nd_calloc(n_pairs / 2 + 1, sizeof *job->out->differences);
@@ -120,7 +119,8 @@ enum nd_status nd_explain_find_differences(struct nd_explain_job *job, struct nd
     enum nd_status status = ND_OK;
     for (size_t a = 0; a < n; a++)
         for (size_t b = a + 1; b < n && status == ND_OK; b++) {
-            const struct pair pair = {job, {a, b}, {job->unit_program[a], job->unit_program[b]}};
+            const struct pair pair = {
+                job, {a, b}, {job->habits->unit_program[a], job->habits->unit_program[b]}};
             if (has_program(job, a) && has_program(job, b) && pair.programs[0] != pair.programs[1])
                 status = compare(&pair, &job->out->differences[job->out->n_differences++], err);
         }

@@ -2,7 +2,7 @@
 
 #include "explain/device_programs.h"
 
-bool nd_explain_is_plain(size_t program)
+bool nd_is_plain(size_t program)
 {
     size_t n;
     const struct nd_program *p = &nd_programs(&n)[program];
@@ -16,24 +16,24 @@ static bool is_fixed_point(size_t program)
 }
 
 /* Only units whose codes could tell programs apart have a say. */
-static bool is_informed(const struct nd_explain_habit *habit)
+static bool is_informed(const struct nd_habit *habit)
 {
     return habit->is_counted && habit->tally->n_open > 0 && !habit->is_apart;
 }
 
-static bool fits(const struct nd_explain_habit *habit, size_t program, bool is_exact)
+static bool fits(const struct nd_habit *habit, size_t program, bool is_exact)
 {
     return (is_exact ? habit->tally->wrong : habit->tally->far)[program] == 0;
 }
 
 /* The plain program that gives all codes of it, or all that floats can; SIZE_MAX: none. */
-static size_t plain_of(const struct nd_explain_habit *habit, bool *is_exact)
+static size_t plain_of(const struct nd_habit *habit, bool *is_exact)
 {
     size_t n_programs;
     nd_programs(&n_programs);
     for (size_t k = 0; k < 2; k++)
         for (size_t p = 0; p < n_programs; p++)
-            if (nd_explain_is_plain(p) && fits(habit, p, k == 0)) {
+            if (nd_is_plain(p) && fits(habit, p, k == 0)) {
                 *is_exact = k == 0;
                 return p;
             }
@@ -41,7 +41,7 @@ static size_t plain_of(const struct nd_explain_habit *habit, bool *is_exact)
 }
 
 /* Tables of plain rounding say nothing of how the device multiplies, as long as other units do. */
-static void set_tables_apart(struct nd_explain_habit *habits, size_t n)
+static void set_tables_apart(struct nd_habit *habits, size_t n)
 {
     bool is_exact, has_others = false;
     for (size_t i = 0; i < n; i++)
@@ -54,7 +54,7 @@ static void set_tables_apart(struct nd_explain_habit *habits, size_t n)
 }
 
 /* The device's program where that gives every code of the table, or else the rounding of its entries. */
-static void settle_table(struct nd_explain_habit *habit, size_t device)
+static void settle_table(struct nd_habit *habit, size_t device)
 {
     habit->follows = true;
     if (device != SIZE_MAX && fits(habit, device, habit->is_exact))
@@ -65,7 +65,7 @@ static void settle_table(struct nd_explain_habit *habit, size_t device)
 
 /* A share of a device's units: those of one operator type, or all. */
 struct group {
-    const struct nd_explain_habit *habits;
+    const struct nd_habit *habits;
     size_t n;
     const char *op_types; /* NULL: all */
     bool is_exact;
@@ -73,7 +73,7 @@ struct group {
 
 static bool has(const struct group *group, size_t i)
 {
-    const struct nd_explain_habit *habit = &group->habits[i];
+    const struct nd_habit *habit = &group->habits[i];
     return is_informed(habit) && (group->op_types == NULL || strcmp(group->op_types, habit->op_types) == 0);
 }
 
@@ -132,7 +132,7 @@ static size_t prefer_fixed_point(const struct group *group, size_t best)
 {
     size_t n_programs, most = 0, found = best;
     nd_programs(&n_programs);
-    for (size_t p = 0; p < n_programs && nd_explain_is_plain(best); p++) {
+    for (size_t p = 0; p < n_programs && nd_is_plain(best); p++) {
         size_t n = is_fixed_point(p) ? count_fitting(group, p, best) : 0;
         if (n > most && (n >= 2 || is_but_one_type(group, p))) {
             most = n;
@@ -160,7 +160,7 @@ static size_t other_than_float(const struct group *group, size_t n_fitting, size
     size_t n_programs;
     const struct nd_program *programs = nd_programs(&n_programs);
     for (size_t p = 0; p < n_programs; p++)
-        if (!nd_explain_is_plain(p) && programs[p].n_bits <= RAREST_BITS && p != device &&
+        if (!nd_is_plain(p) && programs[p].n_bits <= RAREST_BITS && p != device &&
             count_fitting(group, p, SIZE_MAX) == n_fitting)
             return p;
     return device;
@@ -174,7 +174,7 @@ static size_t program_of_type(const struct group *group, size_t device)
     if (device == SIZE_MAX) /* some units of unknown arithmetic fit by chance: all but one must */
         return n_informed >= 3 && n_fitting + 1 >= n_informed ? best : SIZE_MAX;
     if (is_majority && 2 * count_fitting(group, best, device) > n_informed) {
-        bool is_float = nd_explain_is_plain(best) && !nd_explain_is_plain(device);
+        bool is_float = nd_is_plain(best) && !nd_is_plain(device);
         return is_float ? other_than_float(group, n_fitting, device) : best;
     }
     /* In floats a whole type may leave the doubt that is allowed: then nothing is known of it. */
@@ -182,13 +182,13 @@ static size_t program_of_type(const struct group *group, size_t device)
     return is_unlike && !group->is_exact ? SIZE_MAX : device;
 }
 
-void nd_explain_find_habits(struct nd_explain_habit *habits, size_t n, size_t *device_program)
+void nd_find_habits(struct nd_habit *habits, size_t n, size_t *device_program)
 {
     struct group all = {.habits = habits, .n = n, .is_exact = true};
     set_tables_apart(habits, n);
     size_t device = program_of_device(&all);
     /* What rounds plainly may well compute in floats: it is held to what those can do. */
-    if (device == SIZE_MAX || nd_explain_is_plain(device)) {
+    if (device == SIZE_MAX || nd_is_plain(device)) {
         all.is_exact = false;
         device = program_of_device(&all);
     }
@@ -205,7 +205,7 @@ void nd_explain_find_habits(struct nd_explain_habit *habits, size_t n, size_t *d
     *device_program = device;
 }
 
-void nd_explain_hold_to_float(struct nd_explain_habit *habits, size_t n, size_t *device_program)
+void nd_hold_to_float(struct nd_habit *habits, size_t n, size_t *device_program)
 {
     size_t n_programs, half_even = 0;
     const struct nd_program *programs = nd_programs(&n_programs);
@@ -217,7 +217,7 @@ void nd_explain_hold_to_float(struct nd_explain_habit *habits, size_t n, size_t 
         habits[i].is_exact = false;
         habits[i].follows = !habits[i].is_counted;
         for (size_t p = 0; p < n_programs && habits[i].is_counted; p++)
-            habits[i].follows = habits[i].follows || (nd_explain_is_plain(p) && fits(&habits[i], p, false));
+            habits[i].follows = habits[i].follows || (nd_is_plain(p) && fits(&habits[i], p, false));
     }
     *device_program = half_even;
 }

@@ -3,7 +3,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/explain_job.h"
+#include "explain/stages.h"
+#include "explain/unit_programs.h"
 
 static enum nd_status name_program(size_t program, char **out, struct nd_error *err)
 {
@@ -22,17 +23,17 @@ static enum nd_status name_unit_program(size_t program, char **out, struct nd_er
 }
 
 /* Those that give every code; of units first, where the device has one. */
-static enum nd_status list_programs(const struct nd_explain_habit *habit, struct nd_explained_unit *unit,
+static enum nd_status list_programs(const struct nd_habit *habit, struct nd_explained_unit *unit,
                                     struct nd_error *err)
 {
     size_t n;
     nd_programs(&n);
-    unit->programs = nd_calloc(n + ND_EXPLAIN_MAX_UNIT_PROGRAMS, sizeof *unit->programs);
+    unit->programs = nd_calloc(n + ND_MAX_UNIT_PROGRAMS, sizeof *unit->programs);
     if (unit->programs == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
-    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS && status == ND_OK; p++) {
-        if (habit->standing == ND_STANDING_NONE || !nd_explain_follows(habit, p))
+    for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS && status == ND_OK; p++) {
+        if (habit->standing == ND_STANDING_NONE || !nd_follows(habit, p))
             continue;
         status = name_unit_program(p, &unit->programs[unit->n_programs], err);
         unit->n_programs += status == ND_OK;
@@ -46,7 +47,7 @@ static enum nd_status list_programs(const struct nd_explain_habit *habit, struct
     return status;
 }
 
-static uint64_t fewest_wrong(const struct nd_explain_tally *tally)
+static uint64_t fewest_wrong(const struct nd_code_tally *tally)
 {
     size_t n;
     nd_programs(&n);
@@ -56,31 +57,8 @@ static uint64_t fewest_wrong(const struct nd_explain_tally *tally)
     return fewest;
 }
 
-bool nd_explain_differs_by_run(const struct nd_explain_job *job, size_t device, size_t step)
-{
-    const struct nd_explain_source *source = &job->sources[device];
-    size_t edge = source->edges[step], n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats;
-    for (size_t i = 0; i < job->n_samples && edge != SIZE_MAX; i++)
-        for (size_t r = 1; r < n_repeats; r++)
-            if (!nd_digest_equal(nd_capture_digest(source->capture, source->probe, edge, i, 0),
-                                 nd_capture_digest(source->capture, source->probe, edge, i, r)))
-                return true;
-    return false;
-}
-
-bool nd_explain_inputs_repeat(const struct nd_explain_job *job, size_t device, size_t step)
-{
-    const struct nd_model_unit *unit = nd_explain_unit_of(job->model, job->out->steps[step].edge);
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
-        size_t input = job->step_of_edge[unit->inputs[i]];
-        if (input != SIZE_MAX && nd_explain_differs_by_run(job, device, input))
-            return false;
-    }
-    return true;
-}
-
 /* Of a device that has a program of units. */
-static enum nd_status judge_by_unit_program(struct nd_explain_habit *habit, size_t program,
+static enum nd_status judge_by_unit_program(struct nd_habit *habit, size_t program,
                                             struct nd_explained_unit *unit, struct nd_error *err)
 {
     uint64_t fewest = fewest_wrong(habit->tally), n_local = unit->local.n_differing;
@@ -101,8 +79,7 @@ static enum nd_status judge_by_unit_program(struct nd_explain_habit *habit, size
     return status == ND_OK ? list_programs(habit, unit, err) : status;
 }
 
-static enum nd_status judge_unit(struct nd_explain_habit *habit, struct nd_explained_unit *unit,
-                                 struct nd_error *err)
+static enum nd_status judge_unit(struct nd_habit *habit, struct nd_explained_unit *unit, struct nd_error *err)
 {
     uint64_t fewest = fewest_wrong(habit->tally), n_local = unit->local.n_differing;
     bool is_known = habit->program != SIZE_MAX;
@@ -119,13 +96,13 @@ static enum nd_status judge_unit(struct nd_explain_habit *habit, struct nd_expla
 static enum nd_status name_device_programs(struct nd_explained_device *device, size_t program,
                                            size_t unit_program, const bool *is_possible, struct nd_error *err)
 {
-    device->programs = nd_calloc(ND_EXPLAIN_MAX_UNIT_PROGRAMS, sizeof *device->programs);
+    device->programs = nd_calloc(ND_MAX_UNIT_PROGRAMS, sizeof *device->programs);
     if (device->programs == NULL)
         return nd_fail_memory(err);
     if (unit_program == SIZE_MAX)
         return name_program(program, &device->program, err);
     enum nd_status status = name_unit_program(unit_program, &device->program, err);
-    for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS && status == ND_OK; p++) {
+    for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS && status == ND_OK; p++) {
         if (!is_possible[p])
             continue;
         status = name_unit_program(p, &device->programs[device->n_programs], err);
@@ -135,52 +112,87 @@ static enum nd_status name_device_programs(struct nd_explained_device *device, s
 }
 
 /* What it does is what it does everywhere, and yet costs much. */
-static bool is_lossy(const struct nd_explain_habit *habit, const struct nd_explained_unit *unit)
+static bool is_lossy(const struct nd_habit *habit, const struct nd_explained_unit *unit)
 {
     static const double many_steps = 10;
     return habit->standing == ND_STANDING_FOLLOWS && !habit->is_of_values && unit->local.max >= many_steps;
 }
 
-static bool is_table(const struct nd_explain_job *job, size_t step)
+/* One rounding of a value in double precision next to a tie may fall either way; and a device in float32 that
+ * does what it does everywhere is as good as it can be. */
+static bool is_within_step(const struct nd_explained_step *step, const struct nd_explained_unit *unit,
+                           const struct nd_habit *habit)
 {
-    return nd_explain_is_table(job->model, nd_explain_unit_of(job->model, job->out->steps[step].edge));
+    if (unit->local.n_differing > 0 && habit->program != SIZE_MAX && nd_is_plain(habit->program))
+        return habit->follows && unit->local.max <= 1;
+    return step->is_double && unit->local.n_differing > 0 && unit->local.max <= 1 &&
+           (double)unit->local.n_differing < 0.01 * (double)unit->n_codes;
 }
 
-enum nd_status nd_explain_judge(struct nd_explain_job *job, size_t d, struct nd_error *err)
+/* What is asked of each step of the device. */
+static void begin_habits(const struct nd_evaluation *evaluation, size_t d,
+                         const struct nd_explained_device *device, struct nd_habit *units)
 {
-    struct nd_explained_device *device = &job->out->devices[d];
-    struct nd_explain_habit *habits = &job->habits[d * job->n_steps];
-    size_t program;
-    bool is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
-    enum nd_explain_expectation expectation = job->sources[d].expectation;
-    bool is_emulated = nd_explain_is_emulated(job->sources[d].capture);
-    device->losses = nd_calloc(job->n_steps, sizeof *device->losses);
+    const struct nd_plan *plan = evaluation->plan;
+    bool is_emulated = nd_is_emulated(plan->sources[d].capture);
+    for (size_t s = 0; s < plan->n_steps; s++)
+        units[s] =
+            (struct nd_habit){.op_types = plan->steps[s].op_types,
+                              .is_counted = plan->steps[s].is_unit && device->units[s].is_examined &&
+                                            device->units[s].fault.kind == NULL,
+                              .tally = nd_tally_of(evaluation, d, s),
+                              .units = nd_unit_tally_of(evaluation, d, s),
+                              .n_codes = device->units[s].n_codes,
+                              .is_table = !is_emulated && nd_unit_is_table(plan->model, nd_plan_unit(plan, s))};
+}
+
+static enum nd_status identify_device(const struct nd_evaluation *evaluation, size_t d,
+                                      struct nd_habits *habits, struct nd_explanation *out,
+                                      struct nd_error *err)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    struct nd_explained_device *device = &out->devices[d];
+    struct nd_habit *units = &habits->units[d * plan->n_steps];
+    size_t program, *unit_program = &habits->unit_program[d];
+    bool is_possible[ND_MAX_UNIT_PROGRAMS];
+    enum nd_expectation expectation = plan->sources[d].expectation;
+    device->losses = nd_calloc(plan->n_steps, sizeof *device->losses);
     if (device->losses == NULL)
         return nd_fail_memory(err);
-    for (size_t s = 0; s < job->n_steps; s++)
-        habits[s] = (struct nd_explain_habit){.op_types = job->out->steps[s].op_types,
-                                              .is_counted = job->out->steps[s].is_unit &&
-                                                            device->units[s].is_examined &&
-                                                            device->units[s].fault.kind == NULL,
-                                              .tally = &job->tally[d * job->n_steps + s],
-                                              .units = &job->unit_tally[d * job->n_steps + s],
-                                              .n_codes = device->units[s].n_codes,
-                                              .is_table = !is_emulated && is_table(job, s)};
+    begin_habits(evaluation, d, device, units);
     if (expectation == ND_EXPECT_FLOAT)
-        nd_explain_hold_to_float(habits, job->n_steps, &program);
+        nd_hold_to_float(units, plan->n_steps, &program);
     else
-        nd_explain_find_habits(habits, job->n_steps, &program);
-    nd_explain_find_unit_habits(habits, job->n_steps, expectation, &job->unit_program[d], is_possible,
-                                &device->is_refuted);
-    enum nd_status status = name_device_programs(device, program, job->unit_program[d], is_possible, err);
-    for (size_t s = 0; s < job->n_steps && status == ND_OK; s++) {
-        if (!habits[s].is_counted)
-            continue;
-        status = job->unit_program[d] == SIZE_MAX
-                     ? judge_unit(&habits[s], &device->units[s], err)
-                     : judge_by_unit_program(&habits[s], job->unit_program[d], &device->units[s], err);
-        if (is_lossy(&habits[s], &device->units[s]))
+        nd_find_habits(units, plan->n_steps, &program);
+    nd_find_unit_habits(units, plan->n_steps, expectation, unit_program, is_possible, &device->is_refuted);
+    enum nd_status status = name_device_programs(device, program, *unit_program, is_possible, err);
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        struct nd_explained_unit *unit = &device->units[s];
+        if (units[s].is_counted)
+            status = *unit_program == SIZE_MAX ? judge_unit(&units[s], unit, err)
+                                               : judge_by_unit_program(&units[s], *unit_program, unit, err);
+        if (units[s].is_counted && is_lossy(&units[s], unit))
             device->losses[device->n_losses++] = s;
+        unit->is_within_step = unit->is_examined && is_within_step(&out->steps[s], unit, &units[s]);
     }
     return status;
+}
+
+enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation, struct nd_habits *habits,
+                                   struct nd_explanation *out, struct nd_error *err)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    *habits = (struct nd_habits){.units = nd_calloc(plan->n_devices * plan->n_steps, sizeof *habits->units),
+                                 .unit_program = nd_calloc(plan->n_devices, sizeof *habits->unit_program)};
+    enum nd_status status = habits->units != NULL && habits->unit_program != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+        if (!plan->sources[d].is_failed)
+            status = identify_device(evaluation, d, habits, out, err);
+    return status;
+}
+
+void nd_habits_deinit(struct nd_habits *habits)
+{
+    free(habits->units);
+    free(habits->unit_program);
 }

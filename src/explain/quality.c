@@ -1,18 +1,18 @@
-/* The error against the float reference, of a step and of the model's outputs. science: never a difference of
- * two SQNRs; all three energies are told. */
+/* The error against the float reference, of a step and of the model's outputs: three energies, and never a
+ * difference of two SQNRs. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "base/memory.h"
-#include "explain/explain_job.h"
+#include "explain/stages.h"
 
 /* Sums over samples; the means are taken by finish. */
-static void add(const struct nd_explain_job *job, size_t sample, size_t device, size_t step,
+static void add(const struct nd_evaluation *evaluation, size_t sample, size_t device, size_t step,
                 struct nd_decomposition *sum)
 {
-    const struct nd_explain_sums *s = &job->sums[(sample * job->n_devices + device) * job->n_steps + step];
-    const struct nd_explain_reference_sums *r = &job->reference[sample * job->n_steps + step];
+    const struct nd_sums *s = nd_sums_of(evaluation, sample, device, step);
+    const struct nd_reference_sums *r = nd_reference_sums_of(evaluation, sample, step);
     sum->n_codes += s->n_codes;
     sum->signal += r->signal;
     sum->quantisation += r->quantisation;
@@ -44,56 +44,58 @@ static void finish(struct nd_decomposition *sum)
     sum->clipped_divergence /= n;
 }
 
-static bool is_known(const struct nd_explain_job *job, size_t device, size_t step)
+static bool is_known(const struct nd_explanation *out, size_t device, size_t step)
 {
-    return job->out->steps[step].has_float && job->out->devices[device].units[step].has_total;
+    return out->steps[step].has_float && out->devices[device].units[step].has_total;
 }
 
-void nd_explain_quality_of_step(const struct nd_explain_job *job, size_t device, size_t step,
-                                struct nd_decomposition *out)
+void nd_explain_quality_of_step(const struct nd_evaluation *evaluation, size_t device, size_t step,
+                                struct nd_explanation *out)
 {
-    *out = (struct nd_decomposition){0};
-    for (size_t i = 0; i < job->n_samples && is_known(job, device, step); i++)
-        add(job, i, device, step, out);
-    finish(out);
+    struct nd_decomposition *quality = &out->devices[device].units[step].quality;
+    *quality = (struct nd_decomposition){0};
+    for (size_t i = 0; i < evaluation->plan->n_samples && is_known(out, device, step); i++)
+        add(evaluation, i, device, step, quality);
+    finish(quality);
 }
 
-enum nd_status nd_explain_quality_of_output(const struct nd_explain_job *job, size_t device,
-                                            struct nd_error *err)
+enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *evaluation, size_t device,
+                                            struct nd_explanation *out, struct nd_error *err)
 {
-    struct nd_explained_device *out = &job->out->devices[device];
-    struct nd_explain_energies *samples = nd_calloc(job->n_samples, sizeof *samples);
+    const struct nd_plan *plan = evaluation->plan;
+    struct nd_explained_device *to = &out->devices[device];
+    struct nd_explain_energies *samples = nd_calloc(plan->n_samples, sizeof *samples);
     double common = 0, own = 0;
     if (samples == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < job->n_samples; i++) {
+    for (size_t i = 0; i < plan->n_samples; i++) {
         struct nd_decomposition one = {0};
         struct nd_explain_energies *sums = &samples[i];
-        for (size_t s = 0; s < job->n_steps; s++) {
-            if (!job->out->steps[s].is_model_output || !is_known(job, device, s))
+        for (size_t s = 0; s < plan->n_steps; s++) {
+            if (!plan->steps[s].is_model_output || !is_known(out, device, s))
                 continue;
-            add(job, i, device, s, &one);
-            add(job, i, device, s, &out->output);
-            sums->common += job->reference[i * job->n_steps + s].common_error;
-            sums->own += nd_explain_sums_of(job, i, device, s)->own_energy;
+            add(evaluation, i, device, s, &one);
+            add(evaluation, i, device, s, &to->output);
+            sums->common += nd_reference_sums_of(evaluation, i, s)->common_error;
+            sums->own += nd_sums_of(evaluation, i, device, s)->own_energy;
         }
         sums->n_codes = one.n_codes;
         sums->quantisation = one.quantisation;
         sums->divergence = one.divergence;
         sums->interaction = one.interaction;
-        if (!job->out->vote.is_known) {
+        if (!out->vote.is_known) {
             sums->common = one.quantisation;
             sums->own = one.divergence;
         }
         common += sums->common;
         own += sums->own;
     }
-    finish(&out->output);
-    out->own_share = NAN;
-    size_t n = out->output.n_codes > 0 ? job->n_samples : 0;
+    finish(&to->output);
+    to->own_share = NAN;
+    size_t n = to->output.n_codes > 0 ? plan->n_samples : 0;
     if (n > 0)
-        out->own_share = own / (common + own);
-    enum nd_status status = nd_explain_bootstrap(samples, n, out, err);
+        to->own_share = own / (common + own);
+    enum nd_status status = nd_explain_bootstrap(samples, n, to, err);
     free(samples);
     return status;
 }

@@ -1,88 +1,23 @@
-/* Programs of whole units (arith/htp.h) beside those of values: what each makes of the device's own
- * input codes, which of them a device has, and which of its units do not follow it. */
+/* Which program of whole units (arith/htp.h) a device has, beside those of values, and which of its units do
+ * not follow it. */
 #ifndef ND_EXPLAIN_UNIT_PROGRAMS_H
 #define ND_EXPLAIN_UNIT_PROGRAMS_H
 
-#include "arith/htp.h"
-#include "explain/alternatives.h"
-#include "explain/defects.h"
 #include "explain/device_programs.h"
 
-enum { ND_EXPLAIN_MAX_UNIT_PROGRAMS = 4 };
-
-/* Over the codes of one unit, by program, of what it makes in another way. */
-struct nd_explain_other_tally {
-    uint64_t n[ND_EXPLAIN_MAX_UNIT_PROGRAMS], wrong[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
-    double max[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
-};
-
-/* Over the codes of one unit, by program, in the order of nd_unit_programs. */
-struct nd_explain_unit_tally {
-    uint64_t n[ND_EXPLAIN_MAX_UNIT_PROGRAMS];     /* codes of which the program says what they are */
-    uint64_t wrong[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* of those, the device's are others */
-    uint64_t apart[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* of those, rounding half to even gives another code */
-    uint64_t apart_as_made[ND_EXPLAIN_MAX_UNIT_PROGRAMS];  /* and the device has the program's */
-    uint64_t apart_as_exact[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* or that of rounding */
-    double max[ND_EXPLAIN_MAX_UNIT_PROGRAMS];              /* largest magnitude of what is wrong */
-    double doubt[ND_EXPLAIN_MAX_UNIT_PROGRAMS];            /* the greatest of nd_unit_program_doubt */
-    struct nd_explain_other_tally others[ND_N_ALTERNATIVES];
-    const struct nd_known_defect *known_defect; /* that the unit may have in some sample, or NULL */
-};
-void nd_explain_unit_tally_merge(const struct nd_explain_unit_tally *from, struct nd_explain_unit_tally *to);
-
-/* What programs make of a unit in another way. */
-struct nd_explain_made {
-    struct nd_array codes[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
-    bool is_covered[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
-    const struct nd_known_defect *known_defect; /* of the unit that made them */
-};
-
-/* What programs make of the unit at hand. One for each thread. */
-struct nd_explain_trial {
-    const struct nd_model *model;
-    const struct nd_explain_alternatives *alternatives; /* of the model; NULL: none is tried */
-    struct nd_explain_made *kept; /* [n_edges] made for an edge by the maker of the one before it */
-    size_t n_edges;
-    struct nd_explain_made others[ND_N_ALTERNATIVES];   /* of the unit at hand */
-    struct nd_unit_memory *memory;                      /* of the sample at hand */
-    const struct nd_known_defect *known_defect;         /* of the unit at hand; NULL: none */
-    size_t edge;                                        /* SIZE_MAX: of none */
-    struct nd_array made[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* not there where is_covered is false or alike less */
-    size_t alike[ND_EXPLAIN_MAX_UNIT_PROGRAMS]; /* the first program that makes the same of such units */
-    bool is_covered[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
-    double doubt[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
-};
-enum nd_status nd_explain_trial_init(struct nd_explain_trial *trial, const struct nd_model *model,
-                                     const struct nd_explain_alternatives *alternatives, struct nd_error *err);
-void nd_explain_trial_deinit(struct nd_explain_trial *trial);
-/* Before each sample of a device. */
-void nd_explain_trial_begin(struct nd_explain_trial *trial);
-/* Takes the unit through all programs. given: the device's codes of it, n = 0 where they are not known.
- * ND_ERR_MEMORY; what a program refuses it does not cover. */
-enum nd_status nd_explain_trial_run(struct nd_explain_trial *trial, const struct nd_exact_unit *unit,
-                                    const struct nd_array *given, struct nd_error *err);
-/* What the program makes of the unit that was taken last, in another way; NULL: nothing is known. */
-const struct nd_array *nd_explain_trial_other(const struct nd_explain_trial *trial,
-                                              enum nd_explain_alternative alternative, size_t program);
-/* Counts the unit that was taken last. exact[n]: rounded half to even. */
-void nd_explain_trial_count(const struct nd_explain_trial *trial, const double *given, const double *exact,
-                            size_t n, struct nd_explain_unit_tally *tally);
-
-/* Beside what nd_explain_find_habits has found (habits.c): whether that is a program of units; *program is
+/* Beside what nd_find_habits has found (habits.c): whether that is a program of units; *program is
  * SIZE_MAX if it is none. Where an arithmetic is expected only programs of that one are thought of, and one of
  * them is found unless the units plainly follow something else: then *is_refuted.
- * is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS]: all those that every unit that follows *program follows, too. Then
+ * is_possible[ND_MAX_UNIT_PROGRAMS]: all those that every unit that follows *program follows, too. Then
  * habits of units that it covers lose their program of values, and of the others only kinds that follow one
  * keep it. */
-void nd_explain_find_unit_habits(struct nd_explain_habit *habits, size_t n,
-                                 enum nd_explain_expectation expectation, size_t *program, bool *is_possible,
-                                 bool *is_refuted);
+void nd_find_unit_habits(struct nd_habit *habits, size_t n, enum nd_expectation expectation, size_t *program,
+                         bool *is_possible, bool *is_refuted);
 
 /* Whether all codes of the unit are what the program makes in another way. */
-bool nd_explain_follows_other(const struct nd_explain_habit *habit, enum nd_explain_alternative alternative,
-                              size_t program);
+bool nd_follows_other(const struct nd_habit *habit, enum nd_alternative alternative, size_t program);
 
 /* Whether all codes of the unit are the program's, as far as that is complete. */
-bool nd_explain_follows(const struct nd_explain_habit *habit, size_t program);
+bool nd_follows(const struct nd_habit *habit, size_t program);
 
 #endif

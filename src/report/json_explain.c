@@ -206,12 +206,13 @@ static json_t *explanation_json(const struct nd_explanation *e)
                      vote_json(&e->vote), "differences", nd_explain_differences_json(e), "devices", devices);
 }
 
-enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation, const char *identification,
-                                          char **out, struct nd_error *err)
+enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation,
+                                          const struct nd_identification *identification, char **out,
+                                          struct nd_error *err)
 {
     json_t *tree = explanation_json(explanation);
     if (identification != NULL && tree != NULL &&
-        json_object_set_new(tree, "identification", json_loads(identification, 0, NULL)) != 0) {
+        json_object_set_new(tree, "identification", nd_identification_json(identification)) != 0) {
         json_decref(tree);
         tree = NULL;
     }

@@ -336,11 +336,12 @@ static void put_text(struct nd_strbuf *out, const struct nd_explanation *e, size
     nd_strbuf_printf(out, "\nverdict: %s\n", nd_health_name(e->health));
 }
 
-enum nd_status nd_report_explanation_text(const struct nd_explanation *explanation, const char *identification,
-                                          size_t width, bool with_units, char **out, struct nd_error *err)
+enum nd_status nd_report_explanation_text(const struct nd_explanation *explanation,
+                                          const struct nd_identification *identification, size_t width,
+                                          bool with_units, char **out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    json_t *tree = identification != NULL ? json_loads(identification, 0, NULL) : NULL;
+    json_t *tree = identification != NULL ? nd_identification_json(identification) : NULL;
     put_text(&text, explanation, width, with_units);
     nd_explain_put_identification(&text, tree, width, with_units);
     text.failed = text.failed || (identification != NULL && tree == NULL);

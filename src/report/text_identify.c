@@ -1,4 +1,4 @@
-/* Which programs captures leave possible, told from the JSON of nd_identify_captures. */
+/* Which programs captures leave possible, told from the JSON of json_identify.c. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "support/explain_fixture.h"
 #include "support/linear_case.h"
 
-#include "explain/defects.h"
+#include "replay/defects.h"
 #include "rewrite/compose.h"
 
 /* ---- the layers ---- */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "explain/device_programs.h"
-#include "explain/health.h"
+#include "explain/verdict/health.h"
 
 enum { N = 4000, MAX_UNITS = 12 };
 
@@ -45,11 +45,11 @@ struct unit {
     bool is_u16, is_float, is_table; /* is_float: v is off by 2^-22 of the range when the device rounds it */
 };
 
-static struct nd_explain_tally count(const struct unit *unit)
+static struct nd_code_tally count(const struct unit *unit)
 {
     static struct nd_ratio v[N];
     static double given[N];
-    struct nd_explain_tally tally = {0};
+    struct nd_code_tally tally = {0};
     float scale = 1;
     int64_t zero = unit->is_u16 ? 30000 : 100;
     const struct nd_quant quant = {.scale = &scale, .zero_point = &zero, .n = 1, .axis = -1};
@@ -73,8 +73,8 @@ static struct nd_explain_tally count(const struct unit *unit)
                                            .v = v,
                                            .quant = &quant,
                                            .dtype = unit->is_u16 ? ND_DTYPE_U16 : ND_DTYPE_U8};
-    nd_explain_tally_codes(&tally, &values, given);
-    nd_explain_tally_finish(&tally);
+    nd_code_tally_add(&tally, &values, given);
+    nd_code_tally_finish(&tally);
     return tally;
 }
 
@@ -87,14 +87,13 @@ static void every_program_is_recognised(void **state)
     const struct nd_program *programs = nd_programs(&n);
     for (size_t p = 0; p < n; p++) {
         const struct unit unit = {.program = nd_program_name(&programs[p], buf), .n = N, .n_wrong = p % 3};
-        struct nd_explain_tally tally = count(&unit);
+        struct nd_code_tally tally = count(&unit);
         assert_int_equal(tally.wrong[p], unit.n_wrong);
         /* Without ties four of them are one; what is rare (double:12) may not show. */
         for (size_t q = 0; q < n; q++) {
             bool is_rare = programs[q].kind == ND_PROGRAM_DOUBLE && programs[q].n_bits > 8;
-            bool is_alike =
-                nd_explain_is_plain(p) || (programs[p].kind == ND_PROGRAM_DOUBLE && programs[p].n_bits > 8);
-            if (q != p && !is_rare && !(is_alike && nd_explain_is_plain(q)) &&
+            bool is_alike = nd_is_plain(p) || (programs[p].kind == ND_PROGRAM_DOUBLE && programs[p].n_bits > 8);
+            if (q != p && !is_rare && !(is_alike && nd_is_plain(q)) &&
                 !(is_alike && programs[q].kind == ND_PROGRAM_DOUBLE && programs[q].n_bits > 6))
                 assert_true(tally.wrong[q] > unit.n_wrong);
         }
@@ -117,8 +116,8 @@ static void shortcuts_count_what_programs_give(void **state)
         struct nd_shape shape = {.rank = 1, .dims = {50}};
         struct nd_ratio v[50];
         double given[50];
-        uint64_t wrong[ND_EXPLAIN_MAX_PROGRAMS] = {0};
-        struct nd_explain_tally tally = {0};
+        uint64_t wrong[ND_MAX_PROGRAMS] = {0};
+        struct nd_code_tally tally = {0};
         for (size_t i = 0; i < 50; i++) {
             double value = floor(uniform() * range * 64) / 64 - (double)zero; /* ties and whole numbers, too */
             v[i] = nd_ratio_of(value + (i % 5 == 0 ? uniform() : 0), 1);
@@ -130,8 +129,8 @@ static void shortcuts_count_what_programs_give(void **state)
         }
         const struct nd_exact_values values = {
             .shape = &shape, .n = 50, .v = v, .quant = &quant, .dtype = is_u16 ? ND_DTYPE_U16 : ND_DTYPE_U8};
-        nd_explain_tally_codes(&tally, &values, given);
-        nd_explain_tally_finish(&tally);
+        nd_code_tally_add(&tally, &values, given);
+        nd_code_tally_finish(&tally);
         for (size_t p = 0; p < n; p++) {
             assert_int_equal(tally.wrong[p], wrong[p]);
             assert_true(tally.far[p] <= tally.wrong[p]);
@@ -144,7 +143,7 @@ static void floats_are_forgiven_what_they_cannot_do(void **state)
     (void)state;
     seed_random();
     const struct unit unit = {.program = "half-even", .n = N, .is_u16 = true, .is_float = true};
-    struct nd_explain_tally tally = count(&unit);
+    struct nd_code_tally tally = count(&unit);
     assert_true(tally.wrong[0] > 0);
     assert_int_equal(tally.far[0], 0);
 }
@@ -152,8 +151,8 @@ static void floats_are_forgiven_what_they_cannot_do(void **state)
 /* ---- devices ---- */
 
 struct fleet {
-    struct nd_explain_tally tally[MAX_UNITS];
-    struct nd_explain_habit habits[MAX_UNITS];
+    struct nd_code_tally tally[MAX_UNITS];
+    struct nd_habit habits[MAX_UNITS];
     size_t n, program;
 };
 
@@ -162,12 +161,12 @@ static void find(struct fleet *fleet, const struct unit *units, size_t n)
     fleet->n = n;
     for (size_t i = 0; i < n; i++) {
         fleet->tally[i] = count(&units[i]);
-        fleet->habits[i] = (struct nd_explain_habit){.op_types = units[i].op_types,
-                                                     .is_counted = true,
-                                                     .tally = &fleet->tally[i],
-                                                     .is_table = units[i].is_table};
+        fleet->habits[i] = (struct nd_habit){.op_types = units[i].op_types,
+                                             .is_counted = true,
+                                             .tally = &fleet->tally[i],
+                                             .is_table = units[i].is_table};
     }
-    nd_explain_find_habits(fleet->habits, n, &fleet->program);
+    nd_find_habits(fleet->habits, n, &fleet->program);
 }
 
 static void one_unit_that_is_off_is_found(void **state)
@@ -227,7 +226,7 @@ static void tables_say_how_their_entries_were_rounded_and_no_more(void **state)
     assert_int_equal(fleet.habits[0].program, index_of("half-even"));
     assert_int_equal(fleet.habits[4].program, index_of("double:1"));
     find(&fleet, units, 3); /* nothing else is there to tell */
-    assert_true(fleet.program != SIZE_MAX && nd_explain_is_plain(fleet.program));
+    assert_true(fleet.program != SIZE_MAX && nd_is_plain(fleet.program));
     assert_true(fleet.habits[0].follows && !fleet.habits[0].is_apart);
 }
 
@@ -260,7 +259,7 @@ static void floor_of_one_type_is_its_own(void **state)
                                  {"Add", "floor", N, 0, false, false, false}};
     struct fleet fleet;
     find(&fleet, units, 5);
-    assert_true(fleet.program != SIZE_MAX && nd_explain_is_plain(fleet.program));
+    assert_true(fleet.program != SIZE_MAX && nd_is_plain(fleet.program));
     for (size_t i = 0; i < 5; i++)
         assert_true(fleet.habits[i].follows);
     assert_int_equal(fleet.habits[4].program, index_of("floor"));
@@ -276,7 +275,7 @@ static void float_device_is_held_to_what_floats_can_do(void **state)
                                  {"Add", "half-even", N, 0, true, true, false}};
     struct fleet fleet;
     find(&fleet, units, 4);
-    assert_true(fleet.program != SIZE_MAX && nd_explain_is_plain(fleet.program));
+    assert_true(fleet.program != SIZE_MAX && nd_is_plain(fleet.program));
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(fleet.habits[i].follows, i != 2);
 }
@@ -303,7 +302,7 @@ static const char *tie_rule(const char *program, size_t n, double low, double mo
 {
     static struct nd_ratio v[N];
     static double given[N];
-    struct nd_explain_tally tally = {0};
+    struct nd_code_tally tally = {0};
     struct nd_explained_unit unit = {.n_codes = n};
     float scale = 1;
     int64_t zero = 100;
@@ -321,8 +320,8 @@ static const char *tie_rule(const char *program, size_t n, double low, double mo
     }
     const struct nd_exact_values values = {
         .shape = &shape, .n = n, .v = v, .quant = &quant, .dtype = ND_DTYPE_U8};
-    nd_explain_tally_codes(&tally, &values, given);
-    nd_explain_tally_finish(&tally);
+    nd_code_tally_add(&tally, &values, given);
+    nd_code_tally_finish(&tally);
     nd_explain_find_tie_rule(&tally, &unit);
     assert_int_equal(unit.n_ties, unit.tie_rule != NULL ? unit.local.n_differing : 0);
     return unit.tie_rule;

@@ -211,10 +211,10 @@ static void two_programs_say_why_devices_differ(void **state)
 enum { N_UNITS = 4 };
 
 struct kind {
-    struct nd_explain_tally tally[N_UNITS];
-    struct nd_explain_unit_tally units[N_UNITS];
-    struct nd_explain_habit habits[N_UNITS];
-    bool is_possible[ND_EXPLAIN_MAX_UNIT_PROGRAMS];
+    struct nd_code_tally tally[N_UNITS];
+    struct nd_unit_tally units[N_UNITS];
+    struct nd_habit habits[N_UNITS];
+    bool is_possible[ND_MAX_UNIT_PROGRAMS];
     size_t program;
 };
 
@@ -225,24 +225,24 @@ static void find(struct kind *k, const char *const *op_types, const uint64_t *wr
     *k = (struct kind){0};
     for (size_t i = 0; i < N_UNITS; i++) {
         k->tally[i].n_open = 1000;
-        for (size_t p = 0; p < ND_EXPLAIN_MAX_PROGRAMS; p++)
+        for (size_t p = 0; p < ND_MAX_PROGRAMS; p++)
             k->tally[i].wrong[p] = k->tally[i].far[p] = 100;
-        for (size_t p = 0; p < ND_EXPLAIN_MAX_UNIT_PROGRAMS; p++) {
+        for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
             k->units[i].n[p] = 1000;
             k->units[i].wrong[p] = wrong[i];
             k->units[i].max[p] = wrong[i] > 0 ? 1 : 0;
             k->units[i].doubt[p] = doubt;
         }
-        k->habits[i] = (struct nd_explain_habit){.op_types = op_types[i],
-                                                 .is_counted = true,
-                                                 .tally = &k->tally[i],
-                                                 .units = &k->units[i],
-                                                 .n_codes = 1000,
-                                                 .program = SIZE_MAX,
-                                                 .follows = true};
+        k->habits[i] = (struct nd_habit){.op_types = op_types[i],
+                                         .is_counted = true,
+                                         .tally = &k->tally[i],
+                                         .units = &k->units[i],
+                                         .n_codes = 1000,
+                                         .program = SIZE_MAX,
+                                         .follows = true};
     }
     bool is_refuted;
-    nd_explain_find_unit_habits(k->habits, N_UNITS, ND_EXPECT_ANY, &k->program, k->is_possible, &is_refuted);
+    nd_find_unit_habits(k->habits, N_UNITS, ND_EXPECT_ANY, &k->program, k->is_possible, &is_refuted);
 }
 
 static void unit_that_is_off_is_faulty_beside_its_kind(void **state)

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "explain/fallback.h"
+#include "execution/fallback.h"
 
 /* ---- codes ---- */
 

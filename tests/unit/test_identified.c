@@ -2,6 +2,7 @@
 #include "support/main.h"
 #include "support/scratch.h"
 
+#include "report/explain.h"
 #include "support/explain_fixture.h"
 
 #include <jansson.h>
@@ -10,13 +11,13 @@
 static json_t *identify(const struct fixture *f, const struct nd_identify_options *options)
 {
     struct nd_error err = {0};
-    char *text = NULL;
+    struct nd_identification *identification = NULL;
     expect_ok(nd_identify_captures(f->model, (const struct nd_capture *const *)f->captures, f->n_captures,
-                                   options, &text, &err),
+                                   options, &identification, &err),
               &err);
-    json_t *json = json_loads(text, 0, NULL);
+    json_t *json = nd_identification_json(identification);
     assert_non_null(json);
-    free(text);
+    nd_identification_destroy(&identification);
     return json;
 }
 
@@ -234,15 +235,15 @@ static void other_models_and_probes_are_refused(void **state)
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
     struct nd_error err = {0};
-    char *text = NULL;
+    struct nd_identification *none = NULL;
     add_device(&f, &(struct mc_device){.emulated = "floor"});
     const struct nd_capture *const *captures = (const struct nd_capture *const *)f.captures;
     struct nd_model *other = load("cnn.w8a16");
-    assert_int_equal(nd_identify_captures(other, captures, 1, NULL, &text, &err), ND_ERR_NOT_COMPARABLE);
+    assert_int_equal(nd_identify_captures(other, captures, 1, NULL, &none, &err), ND_ERR_NOT_COMPARABLE);
     nd_model_destroy(&other);
     const struct nd_identify_options options = {.struct_size = sizeof options, .probe = "zeros"};
-    assert_int_equal(nd_identify_captures(f.model, captures, 1, &options, &text, &err), ND_ERR_NOT_FOUND);
-    assert_null(text);
+    assert_int_equal(nd_identify_captures(f.model, captures, 1, &options, &none, &err), ND_ERR_NOT_FOUND);
+    assert_null(none);
     close_fixture(&f);
 }
 
@@ -251,19 +252,15 @@ static void threads_change_nothing(void **state)
     (void)state;
     struct fixture f = {.model = load("cnn.w8a8")};
     add_device(&f, &(struct mc_device){.emulated = "stochastic:7"});
-    char *texts[2] = {NULL};
+    json_t *found[2] = {NULL};
     for (size_t i = 0; i < 2; i++) {
         const struct nd_identify_options options = {.struct_size = sizeof options, .n_threads = 1 + 2 * i};
-        expect_ok(nd_identify_captures(f.model, (const struct nd_capture *const *)f.captures, 1, &options,
-                                       &texts[i], NULL),
-                  &(struct nd_error){0});
+        found[i] = identify(&f, &options);
     }
-    assert_string_equal(texts[0], texts[1]);
-    json_t *json = json_loads(texts[0], 0, NULL);
-    assert_true(holds(device_of(json, 0), "stochastic"));
-    json_decref(json);
-    free(texts[0]);
-    free(texts[1]);
+    assert_true(json_equal(found[0], found[1]));
+    assert_true(holds(device_of(found[0], 0), "stochastic"));
+    json_decref(found[0]);
+    json_decref(found[1]);
     close_fixture(&f);
 }
 

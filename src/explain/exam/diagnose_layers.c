@@ -1,0 +1,346 @@
+#include "explain/exam/diagnose_layers.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "diagnosis/diagnosis.h"
+#include "explain/exam/exam.h"
+#include "explain/exam/input_quantiser.h"
+#include "explain/exam/rounded_twice.h"
+#include "explain/verdict/health.h"
+
+enum { MOST_UNITS = 24 }; /* of a device: those with the greatest effect */
+
+/* Against what the device does in such units. */
+static struct nd_explain_error_size measure(const struct nd_exam *exam)
+{
+    const struct nd_explain_job *job = exam->job;
+    double allowance = nd_explain_allowance(job, exam->device, exam->step), energy = 0;
+    double sums[2] = {0}, squares[2] = {0}, product = 0; /* of what is expected, and of the values */
+    struct nd_explain_error_size size = {.n = 0};
+    for (size_t i = 0; i < exam->n_samples * exam->n; i++) {
+        double expected = exam->expected[i], off = fabs(exam->codes[i] - expected);
+        if (!isfinite(expected) || !isfinite(exam->values[i]))
+            continue;
+        size.n++;
+        size.n_wrong += off > 0;
+        size.n_beyond += off > allowance;
+        size.max = fmax(size.max, off);
+        energy += off * off;
+        sums[0] += expected;
+        sums[1] += exam->codes[i];
+        squares[0] += expected * expected;
+        squares[1] += exam->codes[i] * exam->codes[i];
+        product += expected * exam->codes[i];
+    }
+    double n = size.n > 0 ? (double)size.n : 1;
+    size.signal = fmax(squares[0] / n - (sums[0] / n) * (sums[0] / n), 0);
+    double bias = (sums[1] - sums[0]) / n; /* a term is what unknown arithmetic may add */
+    size.energy = fmax(energy / n - bias * bias, 0);
+    double variance = fmax(squares[1] / n - (sums[1] / n) * (sums[1] / n), 0);
+    if (size.signal > 0 && variance > 0)
+        size.correlation = (product / n - sums[0] / n * sums[1] / n) / sqrt(size.signal * variance);
+    return size;
+}
+
+/* Values that are wrong by more than the allowance and twice what their inputs can do. */
+static enum nd_status find_past(struct nd_exam *exam, struct nd_explain_error_size *size, struct nd_error *err)
+{
+    const struct nd_explain_job *job = exam->job;
+    /* Of the largest move that was seen of the value, and of the root mean square of all; chosen: a sum of many
+       inputs moves further in one of a million cases than in four tries. */
+    static const double of_own = 2, of_all = 4;
+    size_t n = exam->n_samples * exam->n;
+    double *reach = nd_calloc(n, sizeof *reach), squares = 0;
+    enum nd_status status = reach != NULL ? nd_exam_find_reach(exam, reach, err) : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        squares += isfinite(reach[i]) ? reach[i] * reach[i] : 0;
+    double allowance = nd_explain_allowance(job, exam->device, exam->step),
+           all = n > 0 ? sqrt(squares / (double)n) : 0;
+    for (size_t i = 0; status == ND_OK && i < n; i++)
+        size->n_past += fabs(exam->codes[i] - exam->expected[i]) > allowance + of_own * reach[i] + of_all * all;
+    free(reach);
+    return status;
+}
+
+/* Which encodings the provider forces. */
+static enum nd_status say_forced(const struct nd_exam *exam, struct nd_error *err)
+{
+    const struct nd_explain_job *job = exam->job;
+    const struct nd_alternatives *a = &job->plan->alternatives;
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, exam->step);
+    struct nd_strbuf text = {0};
+    if (a->is_forced_here[exam->edge])
+        nd_strbuf_printf(&text, "the provider writes its codes with scale %s, not with the model's",
+                         a->forced[exam->edge]->text);
+    for (size_t i = 0; i < unit->n_inputs; i++)
+        if (a->forced[unit->inputs[i]] != NULL)
+            nd_strbuf_printf(&text, "%sthe provider reads '%s' with scale %s, not with the model's",
+                             text.len > 0 ? "; " : "", nd_model_edge(job->plan->model, unit->inputs[i])->name,
+                             a->forced[unit->inputs[i]]->text);
+    struct nd_explained_unit *out = &job->out->devices[exam->device].units[exam->step];
+    free(out->follows_text);
+    out->follows_text = nd_strbuf_take(&text);
+    return out->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* Whether the encodings that the provider forces, on a chip, halve the largest error or better: then they are
+ * taken. */
+static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
+{
+    const struct nd_explain_job *job = exam->job;
+    const struct nd_alternatives *a = &job->plan->alternatives;
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, exam->step);
+    enum nd_expectation expectation = job->plan->sources[exam->device].expectation;
+    bool has_any = a->is_forced_here[exam->edge];
+    for (size_t i = 0; i < unit->n_inputs; i++)
+        has_any = has_any || a->forced[unit->inputs[i]] != NULL;
+    double max = measure(exam).max;
+    if (!has_any || max <= 1 || expectation == ND_EXPECT_FLOAT)
+        return ND_OK;
+    const struct nd_exam before = *exam;
+    exam->is_forced = true;
+    exam->is_other = exam->has_other = false;
+    exam->unit_program = NULL;
+    exam->helper = SIZE_MAX;
+    exam->n_fusions = 0;
+    nd_array_deinit(&exam->made);
+    enum nd_status status = nd_exam_collect(exam, err);
+    if (status != ND_OK || 2 * measure(exam).max <= max)
+        return status;
+    exam->is_forced = false;
+    exam->is_other = before.is_other;
+    exam->has_other = before.has_other;
+    exam->unit_program = before.unit_program;
+    exam->helper = before.helper;
+    exam->n_fusions = before.n_fusions;
+    return nd_exam_collect(exam, err);
+}
+
+enum { MOST_HYPOTHESES = 3 + ND_EXAM_FUSIONS + ND_EXAM_OPERANDS };
+
+struct hypotheses {
+    size_t n;
+    struct nd_hypothesis items[MOST_HYPOTHESES];
+    char texts[MOST_HYPOTHESES][160];
+};
+
+static void ND_PRINTF(4, 5)
+    add_hypothesis(struct hypotheses *h, enum nd_fault_kind kind, const double *codes, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(h->texts[h->n], sizeof h->texts[h->n], fmt, args);
+    va_end(args);
+    h->items[h->n] = (struct nd_hypothesis){kind, h->texts[h->n], codes};
+    h->n++;
+}
+
+static void add_pairs(const struct nd_exam *exam, struct hypotheses *h)
+{
+    char text[ND_PAIR_SUM_TEXT_BYTES];
+    bool is_wrapping = nd_pair_sums()[exam->pairs.chosen].is_wrapping;
+    nd_explain_pairs_text(&exam->pairs, text);
+    add_hypothesis(h, is_wrapping ? ND_FAULT_PAIR_WRAP : ND_FAULT_PAIR_SATURATION, exam->pairs.codes, "%s",
+                   text);
+}
+
+static void make_hypotheses(const struct nd_exam *exam, struct hypotheses *h)
+{
+    const struct nd_model *model = exam->job->plan->model;
+    char name[ND_PROGRAM_NAME_BYTES], usual[ND_PROGRAM_NAME_BYTES];
+    bool is_float = exam->other.kind == ND_PROGRAM_FLOAT32 ||
+                    (exam->other.kind == ND_PROGRAM_SINGLE && exam->other.rounding <= ND_ROUND_HALF_DOWN);
+    /* Two rules for ties alone: what differs lies on ties. */
+    bool is_tie = exam->unit_program == NULL && exam->usual.kind == ND_PROGRAM_SINGLE &&
+                  exam->other.kind == ND_PROGRAM_SINGLE && exam->usual.rounding <= ND_ROUND_HALF_DOWN &&
+                  exam->other.rounding <= ND_ROUND_HALF_DOWN;
+    h->n = 0;
+    if (exam->has_other && is_tie)
+        add_hypothesis(h, ND_FAULT_FALLBACK, exam->others, "ties are rounded %s, not %s, as floats may be",
+                       nd_program_name(&exam->other, name), nd_program_name(&exam->usual, usual));
+    else if (exam->has_other)
+        add_hypothesis(h, is_float ? ND_FAULT_FALLBACK : ND_FAULT_ROUNDING, exam->others,
+                       is_float ? "rounded %s, as floats are" : "rounded by %s",
+                       nd_program_name(&exam->other, name));
+    for (size_t k = 0; k < exam->n_fusions; k++)
+        add_hypothesis(h, ND_FAULT_FUSION, exam->fusions[k], "fused with '%.120s'",
+                       nd_model_edge(model, exam->fused[k])->name);
+    for (size_t k = 0; k < exam->n_operands && !exam->is_forced; k++)
+        add_hypothesis(h, ND_FAULT_STALE_OPERAND, exam->stale[k],
+                       "computed with '%.100s' of the previous sample",
+                       nd_model_edge(model, exam->operands[k])->name);
+    if (exam->transposed != NULL && !exam->is_forced)
+        add_hypothesis(h, ND_FAULT_TRANSPOSED_WEIGHTS, exam->transposed, "%s",
+                       "its weights are transposed: their bytes are read in the other order");
+    if (exam->other_scales != NULL && !exam->is_forced)
+        add_hypothesis(h, ND_FAULT_SCALES_AXIS, exam->other_scales,
+                       "the scales of its weights are taken along axis %d; they belong to axis %d",
+                       exam->other_axis, exam->own_axis);
+    if (exam->pairs.codes != NULL && !exam->is_forced)
+        add_pairs(exam, h);
+}
+
+/* The evidence of a layer and of an input's quantiser alike; the rest is 0. */
+static struct nd_evidence evidence_of(const struct nd_exam *exam)
+{
+    const struct nd_explain_job *job = exam->job;
+    const struct nd_edge *edge = nd_plan_edge(job->plan, exam->step);
+    return (struct nd_evidence){
+        .n_samples = exam->n_samples,
+        .n = exam->n,
+        .shape = job->plan->shapes[exam->step],
+        .dtype = edge->dtype,
+        .quant = nd_exam_quant(exam),
+        .captured = exam->codes,
+        .exact = exam->values,
+        .expected = exam->expected,
+        .noise = nd_explain_allowance(job, exam->device, exam->step),
+        .accumulator_step = exam->is_forced ? NULL : exam->steps,
+        .n_steps = exam->n_steps,
+        .repeats_differ = nd_plan_differs_by_run(job->plan, exam->device, exam->step),
+    };
+}
+
+static enum nd_status diagnose(struct nd_exam *exam, struct nd_error *err)
+{
+    const struct nd_explain_job *job = exam->job;
+    struct hypotheses hypotheses;
+    make_hypotheses(exam, &hypotheses);
+    struct nd_evidence evidence = evidence_of(exam);
+    evidence.inputs_repeat_same = nd_plan_inputs_repeat(job->plan, exam->device, exam->step);
+    evidence.hypotheses = hypotheses.items;
+    evidence.n_hypotheses = hypotheses.n;
+    struct nd_diagnosis diagnosis;
+    enum nd_status status = nd_diagnose(&evidence, &diagnosis, err);
+    struct nd_explain_error_size size = measure(exam);
+    if (status == ND_OK && exam->is_forced)
+        status = say_forced(exam, err);
+    if (status == ND_OK && !exam->is_forced && nd_explain_needs_reach(job, exam->device, exam->step, &size))
+        status = find_past(exam, &size, err);
+    return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
+}
+
+/* Known arithmetic after all: nothing of it is left unexplained. */
+static enum nd_status follow_rounding(const struct nd_exam *exam, const char *text, struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &exam->job->out->devices[exam->device].units[exam->step];
+    unit->n_unexplained = 0;
+    unit->explained_fraction = 1;
+    return nd_explain_follow(unit, "rounded-twice", text, err);
+}
+
+static enum nd_status diagnose_unit(const struct nd_explain_job *job, struct nd_reader *reader, size_t device,
+                                    size_t step, struct nd_error *err)
+{
+    struct nd_exam exam = {.job = job, .reader = reader, .device = device, .step = step, .helper = SIZE_MAX};
+    enum nd_status status = nd_exam_make(&exam, err);
+    if (status == ND_OK)
+        status = nd_exam_collect(&exam, err);
+    char text[ND_ROUNDED_TWICE_TEXT_BYTES];
+    bool rounds_twice = status == ND_OK && nd_explain_rounds_twice(&exam, text);
+    if (rounds_twice)
+        status = follow_rounding(&exam, text, err);
+    if (status == ND_OK && !rounds_twice)
+        status = try_forced(&exam, err);
+    if (status == ND_OK && !rounds_twice)
+        status = diagnose(&exam, err);
+    nd_exam_deinit(&exam);
+    return status;
+}
+
+/* Values that are further off than float arithmetic of any kind brings a quantiser. */
+static size_t count_past(const struct nd_exam *exam, double allowance)
+{
+    /* LSB of 8 bits, and of 16 in half precision (11 bits); chosen: twice what that makes. */
+    static const double rounded = 1, rounded_wide = 32;
+    const struct nd_edge *edge = nd_plan_edge(exam->job->plan, exam->step);
+    double most = fmax(allowance, nd_dtype_size_bytes(edge->dtype) > 1 ? rounded_wide : rounded);
+    size_t n = 0;
+    for (size_t i = 0; i < exam->n_samples * exam->n; i++)
+        n += isfinite(exam->values[i]) && fabs(exam->codes[i] - exam->expected[i]) > most;
+    return n;
+}
+
+static enum nd_status diagnose_of_input(struct nd_input_exam *input, struct nd_error *err)
+{
+    const struct nd_exam *exam = &input->exam;
+    const struct nd_explain_job *job = exam->job;
+    struct nd_explain_error_size size = measure(exam);
+    struct nd_evidence evidence = evidence_of(exam);
+    evidence.inputs_repeat_same = true;
+    evidence.hypotheses = input->hypotheses;
+    evidence.n_hypotheses = input->n_hypotheses;
+    struct nd_diagnosis diagnosis;
+    size.n_past = count_past(exam, evidence.noise);
+    enum nd_status status = nd_diagnose(&evidence, &diagnosis, err);
+    return status == ND_OK ? nd_explain_accuse(job, exam->device, exam->step, &size, &diagnosis, err) : status;
+}
+
+/* Of a quantiser of the model's inputs: its exact values are the probe's floats. */
+static enum nd_status diagnose_input(const struct nd_explain_job *job, struct nd_reader *reader, size_t device,
+                                     size_t step, struct nd_error *err)
+{
+    struct nd_input_exam input = {.exam = {.job = job, .reader = reader, .device = device, .step = step}};
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    enum nd_status status = nd_input_exam_run(&input, err);
+    unit->n_unexplained = unit->local.n_differing;
+    if (status == ND_OK && input.follows != NULL)
+        status = nd_explain_follow(unit, input.why, input.follows[0] != '\0' ? input.follows : NULL, err);
+    else if (status == ND_OK)
+        status = diagnose_of_input(&input, err);
+    if (unit->state == ND_LAYER_FOLLOWS)
+        unit->n_unexplained = 0;
+    nd_input_exam_deinit(&input);
+    return status;
+}
+
+/* The unit to look at after `last` (SIZE_MAX: the first) in order of falling effect; of equals the earlier. */
+static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last)
+{
+    const struct nd_explained_unit *units = job->out->devices[d].units;
+    size_t best = SIZE_MAX;
+    double limit = last != SIZE_MAX ? nd_explain_badness(&units[last]) : HUGE_VAL;
+    for (size_t s = 0; s < job->plan->n_steps; s++) {
+        double x = nd_explain_badness(&units[s]);
+        bool is_next = last == SIZE_MAX || x < limit || (x == limit && s > last);
+        if (nd_explain_needs_exam(job, d, s) && is_next &&
+            (best == SIZE_MAX || x > nd_explain_badness(&units[best])))
+            best = s;
+    }
+    return best;
+}
+
+static enum nd_status diagnose_device(const struct nd_explain_job *job, struct nd_reader *reader, size_t d,
+                                      struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    size_t step = SIZE_MAX, *order = nd_calloc(MOST_UNITS, sizeof *order), n = 0;
+    if (order == NULL)
+        return nd_fail_memory(err);
+    while (n < MOST_UNITS && (step = next_worst(job, d, step)) != SIZE_MAX)
+        order[n++] = step;
+    for (size_t i = 0; i < n && status == ND_OK; i++)
+        status = job->out->steps[order[i]].is_unit ? diagnose_unit(job, reader, d, order[i], err)
+                                                   : diagnose_input(job, reader, d, order[i], err);
+    free(order);
+    return status;
+}
+
+enum nd_status nd_explain_diagnose(const struct nd_explain_job *job, struct nd_error *err)
+{
+    struct nd_reader reader = {0};
+    enum nd_status status = nd_reader_init(&reader, job->plan, err);
+    if (status == ND_OK)
+        status = nd_explain_settle_layers(job, err);
+    for (size_t d = 0; d < job->plan->n_devices && status == ND_OK; d++)
+        if (!job->plan->sources[d].is_failed)
+            status = diagnose_device(job, &reader, d, err);
+    nd_reader_deinit(&reader);
+    return status;
+}

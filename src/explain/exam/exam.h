@@ -1,0 +1,76 @@
+/* One unit of one device looked at once more: its codes and exact values are kept, for some samples, and what
+ * other arithmetic would have given. */
+#ifndef ND_EXPLAIN_EXAM_H
+#define ND_EXPLAIN_EXAM_H
+
+#include "explain/exam/pair_sums.h"
+#include "explain/stages.h"
+#include "replay/reader.h"
+
+enum {
+    ND_EXAM_FUSIONS = 6,  /* inputs of a unit that it may be fused with */
+    ND_EXAM_OPERANDS = 4, /* inputs of a unit that may be the previous sample's */
+};
+
+/* One unit of one device under examination. */
+struct nd_exam {
+    const struct nd_explain_job *job;
+    struct nd_reader *reader;
+    size_t device, step, edge;
+    size_t n_samples, n; /* elements of a sample */
+    struct nd_program usual, other;
+    bool has_other;
+    const struct nd_unit_program *unit_program; /* in the place of usual; NULL: none */
+    struct nd_array made;                       /* by it, of the unit that is worked out next */
+    bool is_other;                              /* it is made in another way, */
+    enum nd_alternative alternative;            /* in this one, for which */
+    size_t helper;                              /* the edge before it is worked out, too; SIZE_MAX: none */
+    bool is_forced; /* worked out exactly, with the encodings that the provider forces on what it reads and
+                       makes */
+    size_t n_fusions;
+    size_t fused[ND_EXAM_FUSIONS]; /* edges */
+    double *codes, *values, *expected, *others, *fusions[ND_EXAM_FUSIONS];
+    size_t n_operands;                 /* 0 of units with one input: what they make late is late as a whole */
+    size_t operands[ND_EXAM_OPERANDS]; /* edges */
+    struct nd_array before[ND_EXAM_OPERANDS]; /* their codes in the previous sample */
+    double *stale[ND_EXAM_OPERANDS];          /* codes made with that operand late; NaN in the first sample */
+    double *transposed;   /* made with the bytes of the weights transposed; NULL: there is no such matrix */
+    double *other_scales; /* made with the scales of the weights along other_axis and not own_axis; NULL: no
+                             axis is as long */
+    int own_axis, other_axis;
+    struct nd_explain_pairs pairs; /* made with sums of pairs in 16 bits */
+    double *steps;                 /* of the accumulator, in steps of the output; NULL for other operators */
+    size_t n_steps;
+    /* of the run at hand */
+    size_t slot;
+    size_t fusing; /* the edge that keeps its fractions, or SIZE_MAX */
+    size_t late;   /* 1 + the operand that is the previous sample's; 0: none */
+    double *to;    /* NULL: values, expected codes and the device's are kept */
+};
+
+/* Fills edge, n and n_samples: how many are looked at. ND_ERR_LIMIT where the tensor is too large. */
+enum nd_status nd_exam_size(struct nd_exam *exam, struct nd_error *err);
+/* Reads the i-th one, in order: the model's inputs and the device's codes, into the reader. */
+enum nd_status nd_exam_load_sample(struct nd_exam *exam, size_t i, struct nd_error *err);
+
+/* exam: job, reader, device, step and helper (SIZE_MAX) are given, the rest is zero. Chooses what the device's
+ * usual arithmetic is and what it is held against. ND_ERR_MEMORY; deinit in any case. */
+enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err);
+void nd_exam_deinit(struct nd_exam *exam);
+
+/* The encoding in which the unit's codes are. */
+const struct nd_quant *nd_exam_quant(const struct nd_exam *exam);
+
+/* Works out the unit, and what is fused with it, from the codes of the sample that is loaded. fusing: the edge
+ * that keeps its fractions, or SIZE_MAX; to: where the codes go, [n_samples * n]; NULL: values, expected codes
+ * and the device's are kept. */
+enum nd_status nd_exam_run(struct nd_exam *exam, size_t fusing, double *to, struct nd_error *err);
+
+/* Fills codes, values, expected, others, fusions, stale, transposed and other_scales. */
+enum nd_status nd_exam_collect(struct nd_exam *exam, struct nd_error *err);
+
+/* How far each value of the unit moves when what it reads is moved within what rounding, and clipping, may have
+ * taken from it: reach[n_samples * n], in LSB. */
+enum nd_status nd_exam_find_reach(struct nd_exam *exam, double *reach, struct nd_error *err);
+
+#endif

@@ -1,0 +1,67 @@
+/* Codes as a capture labels them. Healthy devices differ from the reference by some steps, so whatever could be
+ * that says nothing: only what is far from the reference counts. */
+#include <math.h>
+
+#include "eval/rounding.h"
+#include "explain/findings/findings_internal.h"
+
+/* Fewer codes are no evidence. */
+enum { MIN_CODES = 8 };
+
+static const double least_share = 0.01, least_ratio = 5, most_agree = 0.9;
+
+/* Steps by which a healthy device may be off. */
+static double slack(double low, double high)
+{
+    return fmax(3, floor((high - low) / 64));
+}
+
+void nd_look_at_codes(struct nd_code_look *look, enum nd_dtype dtype, const double *ref, const double *codes,
+                      size_t n)
+{
+    double low, high;
+    nd_code_range(dtype, &low, &high);
+    double near = slack(low, high), sign_bit = (high - low + 1) / 2;
+    for (size_t i = 0; i < n; i++) {
+        bool is_near = fabs(codes[i] - ref[i]) <= near;
+        /* Of an unsigned type the upper half is negative when read as signed, and the reverse. */
+        bool is_signed = low < 0 ? codes[i] < 0 : codes[i] >= sign_bit;
+        look->n_near += is_near;
+        look->n_signed += is_signed;
+        look->n_signed_near += is_signed && is_near;
+        look->at_end[ND_LOW_END] += codes[i] == low;
+        look->at_end[ND_HIGH_END] += codes[i] == high;
+        look->ref_at_end[ND_LOW_END] += ref[i] == low;
+        look->ref_at_end[ND_HIGH_END] += ref[i] == high;
+        look->far[ND_LOW_END] += codes[i] == low && !is_near;
+        look->far[ND_HIGH_END] += codes[i] == high && !is_near;
+        bool is_first = look->n + i == 0;
+        look->low = is_first ? codes[i] : fmin(look->low, codes[i]);
+        look->high = is_first ? codes[i] : fmax(look->high, codes[i]);
+        look->ref_low = is_first ? ref[i] : fmin(look->ref_low, ref[i]);
+        look->ref_high = is_first ? ref[i] : fmax(look->ref_high, ref[i]);
+    }
+    look->n += n;
+}
+
+/* Where the reference is one code all over, agreement means little. */
+bool nd_look_finds_wrong_type(const struct nd_code_look *look)
+{
+    return look->n >= MIN_CODES && look->ref_high > look->ref_low &&
+           (double)look->n_near >= most_agree * (double)look->n &&
+           (double)look->n_signed_near >= most_agree * (double)look->n_signed;
+}
+
+bool nd_look_finds_saturation(const struct nd_code_look *look, int end)
+{
+    return look->far[end] >= MIN_CODES && (double)look->far[end] >= least_share * (double)look->n &&
+           (double)look->at_end[end] >= least_ratio * (double)look->ref_at_end[end];
+}
+
+/* A reference that itself stays within a few steps of one code may be that code on a healthy device. */
+bool nd_look_finds_constant(const struct nd_code_look *look, enum nd_dtype dtype)
+{
+    double low, high;
+    nd_code_range(dtype, &low, &high);
+    return look->n >= MIN_CODES && look->low == look->high && look->ref_high - look->ref_low > slack(low, high);
+}

@@ -1,0 +1,76 @@
+/* What findings.c (who is looked at, what is said) and its two halves share: findings_codes.c
+ * judges codes, findings_floats.c floats. Neither reads a capture. */
+#ifndef ND_EXPLAIN_FINDINGS_INTERNAL_H
+#define ND_EXPLAIN_FINDINGS_INTERNAL_H
+
+#include "diagnosis/values.h"
+#include "npudiff/tensor.h"
+
+enum {
+    ND_LOOK_SAMPLES = 4,      /* of the reference */
+    ND_LOOK_FLOATS = 1 << 16, /* kept of an edge, evenly over its elements */
+    ND_LOOK_OTHERS = 6        /* edges of the same shape beside one, the nearest before it */
+};
+
+/* The type's two ends. */
+enum { ND_LOW_END, ND_HIGH_END, ND_N_ENDS };
+
+/* The codes of one edge of one device against the reference's: read as the model's type, whatever the label
+ * says. */
+struct nd_code_look {
+    size_t n;
+    size_t at_end[ND_N_ENDS], ref_at_end[ND_N_ENDS];
+    size_t far[ND_N_ENDS]; /* at the end, while the reference is well inside */
+    size_t n_near;         /* about the reference's */
+    size_t n_signed;       /* that are another number when the type's sign is read otherwise */
+    size_t n_signed_near;
+    double low, high, ref_low, ref_high;
+};
+
+/* dtype: the model's. n codes of one sample. */
+void nd_look_at_codes(struct nd_code_look *look, enum nd_dtype dtype, const double *ref, const double *codes,
+                      size_t n);
+
+/* The bits are codes of the model's type although the capture calls them otherwise. */
+bool nd_look_finds_wrong_type(const struct nd_code_look *look);
+/* Codes that pile up at that end. */
+bool nd_look_finds_saturation(const struct nd_code_look *look, int end);
+/* All are one code, and the reference's are not. */
+bool nd_look_finds_constant(const struct nd_code_look *look, enum nd_dtype dtype);
+
+/* Floats of one edge, as far as they are kept. Freed by the owner. */
+struct nd_float_look {
+    float *x;
+    size_t n;
+};
+
+/* Every stride-th of n values of a sample goes behind what is there, as long as there is room. The same values
+ * are kept of two tensors of one shape. */
+enum nd_status nd_look_keep_floats(struct nd_float_look *look, const double *x, size_t n, size_t n_samples,
+                                   struct nd_error *err);
+
+/* Floats of an edge without codes: on the grid of a narrower type on which the reference's are not. */
+void nd_look_at_grid(const struct nd_float_look *ref, const struct nd_float_look *test,
+                     struct nd_diagnosis *out);
+/* What an edge is examined with: its floats, and those of edges of the same shape that come before it. */
+struct nd_value_look {
+    size_t n_samples;
+    struct nd_shape shape;
+    enum nd_dtype dtype; /* of the capture */
+    const struct nd_float_look *ref, *test;
+    size_t n_others;
+    const char *names[ND_LOOK_OTHERS];
+    const struct nd_float_look *others[ND_LOOK_OTHERS][2]; /* ref and test */
+};
+
+/* Everything of the diagnosis of a whole tensor (diagnosis/diagnosis.h). Nothing is found where the two sides
+ * were not kept alike. ND_ERR_MEMORY. */
+enum nd_status nd_look_at_values(const struct nd_value_look *look, struct nd_findings *out,
+                                 struct nd_error *err);
+
+/* Floats of a quantised edge on two devices; *is_pair: they stand for the same codes, so that no other device
+ * need be asked. */
+void nd_look_at_pair(const struct nd_float_look *ref, const struct nd_float_look *test,
+                     const struct nd_quant *quant, bool *is_pair, struct nd_diagnosis *out);
+
+#endif

@@ -1,0 +1,91 @@
+/* The stages of an explanation, in the order in which explain.c calls them. Each reads what the stages before
+ * it have made, and adds to the explanation:
+ *
+ *     replay/plan.h         plan: the captures, the steps of the model, what of them can be worked out
+ *     findings/findings.h   what the captures say wrongly of their tensors, whatever is evaluated
+ *     replay/evaluation.h   evaluate: every layer from its own inputs; sums for each sample, tallies of
+ * arithmetic attribute.c           attribute: which part of the error is a layer's own, inherited, quantisation
+ *     judge_layers.c        identify: which arithmetic each device has, and which layers do not follow it
+ *     trace.c               where differences begin
+ *     exam/diagnose_layers.h       diagnose: layers that do not follow are looked at once more
+ *     execution/fallback.h  where layers ran
+ *     verdict/health.h      conclude: the verdict of each device */
+#ifndef ND_EXPLAIN_STAGES_H
+#define ND_EXPLAIN_STAGES_H
+
+#include "explain/device_programs.h"
+#include "replay/evaluation.h"
+
+/* What the stages up to `identify` have made, for those that follow: they read it, and write to `out` alone. */
+struct nd_explain_job {
+    const struct nd_plan *plan;
+    const struct nd_evaluation *evaluation;
+    const struct nd_habits *habits;
+    struct nd_explanation *out;
+};
+
+static inline const struct nd_habit *nd_habit_of(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    return &job->habits->units[device * job->plan->n_steps + step];
+}
+
+/* ---- explanation.c ---- */
+
+/* Names of the model, the devices and the steps, and which units are examined: what the plan says. out is
+ * zeroed before. ND_ERR_MEMORY. */
+enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd_explanation *out,
+                                    struct nd_error *err);
+
+/* ---- attribute ---- */
+
+/* settle.c: what could not be evaluated in some sample is not examined, or has no reference, in any.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_explain_settle(const struct nd_evaluation *evaluation, struct nd_explanation *out,
+                                 struct nd_error *err);
+
+/* attribute.c: fills vote, and of the devices all sums of their units, output and own_share. The explanation is
+ * settled. ND_ERR_MEMORY. */
+enum nd_status nd_explain_attribute(const struct nd_evaluation *evaluation, struct nd_explanation *out,
+                                    struct nd_error *err);
+
+/* The parts of nd_explain_attribute. vote.c: the conclusion for all devices. */
+enum nd_status nd_explain_conclude_vote(const struct nd_evaluation *evaluation, struct nd_explanation *out,
+                                        struct nd_error *err);
+/* reused.c: tensors that show what a later layer wrote into their buffer get that fault, and layers that read
+ * them are not examined. From the sums. */
+enum nd_status nd_explain_find_reused(const struct nd_plan *plan, size_t device, struct nd_explanation *out,
+                                      struct nd_error *err);
+/* quality.c: the error against the float reference, of a step and of the model's outputs. */
+void nd_explain_quality_of_step(const struct nd_evaluation *evaluation, size_t device, size_t step,
+                                struct nd_explanation *out);
+enum nd_status nd_explain_quality_of_output(const struct nd_evaluation *evaluation, size_t device,
+                                            struct nd_explanation *out, struct nd_error *err);
+/* bootstrap.c: sums of one sample at the outputs, and the intervals that they give. The draws depend on n only.
+ */
+struct nd_explain_energies {
+    uint64_t n_codes;
+    double quantisation, divergence, interaction;
+    double common, own; /* what own_share is made of */
+};
+enum nd_status nd_explain_bootstrap(const struct nd_explain_energies *samples, size_t n,
+                                    struct nd_explained_device *device, struct nd_error *err);
+
+/* ---- identify ---- */
+
+/* judge_layers.c: finds the programs of the devices, fills habits (zeroed before), and of the explanation what
+ * it says of programs: `program`, `programs`, n_unexplained, is_within_step, losses ... ND_ERR_MEMORY;
+ * nd_habits_deinit in any case. */
+enum nd_status nd_explain_identify(const struct nd_evaluation *evaluation, struct nd_habits *habits,
+                                   struct nd_explanation *out, struct nd_error *err);
+void nd_habits_deinit(struct nd_habits *habits);
+
+/* differences.c: why devices with programs of units differ. */
+enum nd_status nd_explain_find_differences(const struct nd_explain_job *job, struct nd_error *err);
+
+/* ---- trace.c ---- */
+
+/* Where differences begin: is_source and sources, and verdict: how the devices differ from exact rounding.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_explain_trace(const struct nd_plan *plan, struct nd_explanation *out, struct nd_error *err);
+
+#endif

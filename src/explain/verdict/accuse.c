@@ -1,0 +1,395 @@
+/* What may be said of a layer that does not follow known arithmetic. A fault is named where one predicts the
+ * values, and where the error is larger than arithmetic that nobody knows may make; anything else is
+ * unexplained. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "explain/exam/input_quantiser.h"
+#include "explain/verdict/health.h"
+
+/* ---- how far unknown arithmetic may go ---- */
+
+/* LSB of 8 bits; chosen. What a program covers it is wrong about by a bias or a multiplier that is rounded
+ * otherwise, which moves a value of 8 bits by one. Operators without a program are off by two: two roundings,
+ * each away. */
+static const double of_covered = 1, of_uncovered = 2;
+/* The same in LSB of 16 bits; chosen. The HTP brings second operands of products to 8 bits and takes some
+ * functions from tables of 8 bits (docs/science/htp-arithmetic.md): an operator that nobody knows may do so,
+ * and is then off by two steps of 8 bits. */
+static const double of_covered_wide = 16, of_uncovered_wide = 512;
+
+/* Layers that read an operand in an encoding that the provider forces, and products of two operands that are
+ * calculated: what the provider does there is known in part only (docs/science/htp-arithmetic.md). */
+static bool reads_forced(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
+    bool is_forced = false;
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
+        is_forced = is_forced || job->plan->alternatives.forced[unit->inputs[i]] != NULL;
+    return is_forced && job->habits->unit_program[device] != SIZE_MAX;
+}
+
+static bool is_known_in_part(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_model_unit *unit = nd_plan_unit(job->plan, step);
+    size_t n_calculated = 0;
+    if (job->habits->unit_program[device] == SIZE_MAX || unit == NULL)
+        return false;
+    for (size_t i = 0; i < unit->n_inputs; i++)
+        n_calculated += nd_unit_of_edge(job->plan->model, unit->inputs[i]) != NULL;
+    bool is_product = strncmp(unit->op_types, "MatMul", strlen("MatMul")) == 0;
+    return reads_forced(job, device, step) || (is_product && n_calculated > 1);
+}
+
+/* Whether the device's arithmetic says what every value of the layer is. */
+static bool is_known(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_habit *habit = nd_habit_of(job, device, step);
+    size_t program = job->habits->unit_program[device];
+    if (nd_explain_is_input_quantiser(job->plan, step))
+        return true; /* ONNX says it, and input_quantiser.c has what devices do besides */
+    if (program == SIZE_MAX)
+        return habit->program != SIZE_MAX;
+    return job->out->devices[device].units[step].is_covered && habit->units->doubt[program] < 1 &&
+           !is_known_in_part(job, device, step);
+}
+
+double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_plan_source *source = &job->plan->sources[device];
+    const struct nd_habit *habit = nd_habit_of(job, device, step);
+    bool is_wide = nd_plan_is_wide(job->plan, step);
+    bool is_input = nd_explain_is_input_quantiser(job->plan, step),
+         is_htp = job->habits->unit_program[device] != SIZE_MAX;
+    if (!is_htp && source->expectation == ND_EXPECT_ANY && (is_input || habit->program != SIZE_MAX))
+        return 0; /* rounding of a known kind, and nothing else: complete */
+    if (!is_htp && source->expectation == ND_EXPECT_FLOAT && is_input)
+        return 0;
+    if (habit->tally->n_open == 0 && is_known(job, device, step) && !is_input)
+        return 0; /* it only moves codes: there is nothing to round */
+    if (is_known(job, device, step) || source->expectation == ND_EXPECT_FLOAT)
+        return is_wide ? of_covered_wide : of_covered;
+    return is_wide ? of_uncovered_wide : of_uncovered;
+}
+
+/* ---- positive diagnoses ---- */
+
+/* Values further off than the allowance that a fault takes; chosen: fewer are predicted by chance. */
+enum { FEWEST_BEYOND = 8, FEWEST_OF_COMPLETE = 3 };
+
+/* Values on which the device's arithmetic and a simple rounding differ, all of which are those of the latter;
+ * chosen. */
+enum { FEWEST_FALLBACK = 20 };
+/* Codes of an input that no known arithmetic gives and another rounding does; chosen, as above. */
+enum { FEWEST_ROUNDED = 20 };
+
+static bool is_placed_on_npu(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_capture *capture = job->plan->sources[device].capture;
+    size_t edge = nd_capture_find_edge(capture, job->out->steps[step].name);
+    const char *provider = edge != SIZE_MAX ? nd_capture_edge_provider(capture, edge) : "";
+    return job->plan->sources[device].expectation != ND_EXPECT_ANY && provider[0] != '\0' &&
+           strcmp(provider, "CPUExecutionProvider") != 0;
+}
+
+/* Whether a program that rounds twice gives every value of the layer. */
+static bool rounds_twice(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_code_tally *tally = nd_habit_of(job, device, step)->tally;
+    size_t n;
+    const struct nd_program *programs = nd_programs(&n);
+    for (size_t p = 0; p < n; p++)
+        if (programs[p].kind == ND_PROGRAM_DOUBLE && tally->wrong[p] == 0)
+            return true;
+    return false;
+}
+
+static bool is_only_one_of_its_kind(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_habit *habits = nd_habit_of(job, device, 0);
+    for (size_t s = 0; s < job->plan->n_steps; s++)
+        if (s != step && habits[s].is_counted && habits[s].tally->n_open > 0 &&
+            strcmp(habits[s].op_types, habits[step].op_types) == 0)
+            return false;
+    return true;
+}
+
+/* Of a capture that does not say that an NPU made it nothing says that all layers were made in one place, or by
+ * one kernel: the only layer of its kind may round once while the others round twice, or the reverse. */
+static bool is_own_rounding(const struct nd_explain_job *job, size_t device, size_t step,
+                            enum nd_fault_kind kind)
+{
+    bool is_rounding =
+        kind == ND_FAULT_FALLBACK || (kind == ND_FAULT_ROUNDING && rounds_twice(job, device, step));
+    return is_rounding && job->out->steps[step].is_unit && job->habits->unit_program[device] == SIZE_MAX &&
+           !nd_can_fall_back(job->plan->sources[device].capture) && is_only_one_of_its_kind(job, device, step);
+}
+
+/* Share of the wrong values that a fault must predict where the arithmetic is not known: the diagnosis's own
+ * limit (docs/reference/verdicts.md#a-layer-is-faulty). What it sees in some of the values may be what such
+ * arithmetic looks like. */
+static const double nearly_all = 0.99;
+
+/* Whether the diagnosis predicts values that are wrong beyond doubt. */
+static bool is_positive(const struct nd_explain_job *job, size_t device, size_t step,
+                        const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis)
+{
+    enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
+    bool is_complete = nd_explain_allowance(job, device, step) == 0;
+    if (nd_fault_is_note(kind))
+        return false;
+    size_t fewest = is_complete ? FEWEST_OF_COMPLETE : FEWEST_BEYOND;
+    switch (kind) {
+    case ND_FAULT_UNEXPLAINED:
+    case ND_FAULT_FUSION:
+    case ND_FAULT_FLIPS:
+        return false;
+    case ND_FAULT_ROUNDING:
+        if (nd_explain_is_input_quantiser(job->plan, step)) /* no quantiser is known to cut off */
+            return size->n_wrong >= FEWEST_ROUNDED;
+        return is_complete && size->n_wrong >= fewest &&
+               (nd_can_fall_back(job->plan->sources[device].capture) || !rounds_twice(job, device, step));
+    case ND_FAULT_STOCHASTIC_ROUNDING: /* beside arithmetic that is not known to be complete it proves nothing
+                                        */
+        return is_complete && size->n_wrong >= fewest;
+    case ND_FAULT_FALLBACK:
+        return is_known(job, device, step) && !is_placed_on_npu(job, device, step) &&
+               nd_can_fall_back(job->plan->sources[device].capture) &&
+               size->n_wrong >= (is_complete && nd_is_emulated(job->plan->sources[device].capture)
+                                     ? FEWEST_OF_COMPLETE
+                                     : FEWEST_FALLBACK);
+    case ND_FAULT_ENCODING:
+    case ND_FAULT_SCALE: /* arithmetic that nobody knows may be off by a factor or by a term */
+    case ND_FAULT_CHANNEL_SCALE:
+    case ND_FAULT_ZERO_POINT:
+    case ND_FAULT_CHANNEL_ZERO_POINT:
+        return is_known(job, device, step) && size->n_beyond >= fewest;
+    default:
+        return size->n_beyond >= fewest &&
+               (is_known(job, device, step) || diagnosis->best.explained >= nearly_all);
+    }
+}
+
+/* ---- errors that no rounding makes ---- */
+
+/* The error is as large as the layer's signal, which the values do not follow, and larger than any table or
+ * operand of few bits makes it. Root mean square, LSB of 8 and of 16 bits; chosen: 4 bits are lost.
+ * Correlation; chosen: a quarter of the variance. Unknown arithmetic that is off by a factor follows the signal
+ * closely. */
+static const double gross = 8, gross_wide = 2048, follows_signal = 0.5;
+
+static bool is_gross(const struct nd_explain_job *job, size_t device, size_t step,
+                     const struct nd_explain_error_size *size)
+{
+    if (reads_forced(job, device, step))
+        return false;
+    bool is_wide = nd_plan_is_wide(job->plan, step);
+    return size->n >= ND_EXPLAIN_FEWEST_GROSS && size->energy >= size->signal &&
+           size->correlation < follows_signal && sqrt(size->energy) >= (is_wide ? gross_wide : gross);
+}
+
+static bool is_common(const struct nd_explain_error_size *size, size_t n)
+{
+    return n >= ND_EXPLAIN_FEWEST_GROSS && (double)n >= ND_EXPLAIN_LEAST_GROSS_SHARE * (double)size->n;
+}
+
+bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
+                            const struct nd_explain_error_size *size)
+{
+    return is_known(job, device, step) && is_common(size, size->n_beyond);
+}
+
+/* Another device with the same arithmetic does not make the error of this layer: its energy is a hundredth, its
+ * largest a quarter (chosen: siblings differ by their inputs only). NULL: no sibling says so. */
+static const struct nd_explained_device *find_better_sibling(const struct nd_explain_job *job, size_t device,
+                                                             size_t step,
+                                                             const struct nd_explain_error_size *size)
+{
+    /* Chosen (docs/reference/verdicts.md#a-layer-is-faulty). */
+    static const double energies = 100, largest = 4;
+    const struct nd_explained_part *own = &job->out->devices[device].units[step].local;
+    bool is_wide = nd_plan_is_wide(job->plan, step);
+    double least = is_wide ? of_covered_wide : of_covered;
+    for (size_t d = 0; d < job->plan->n_devices && is_common(size, size->n_beyond); d++) {
+        const struct nd_explained_unit *other = &job->out->devices[d].units[step];
+        bool is_sibling = d != device && !job->plan->sources[d].is_failed &&
+                          job->plan->sources[d].expectation == job->plan->sources[device].expectation &&
+                          job->plan->sources[d].expectation != ND_EXPECT_ANY &&
+                          job->plan->sources[d].same_as != job->plan->sources[device].same_as &&
+                          other->is_examined;
+        if (is_sibling && own->energy >= energies * fmax(other->local.energy, least * least / energies) &&
+            own->max >= largest * fmax(other->local.max, least))
+            return &job->out->devices[d];
+    }
+    return NULL;
+}
+
+/* ---- what is said ---- */
+
+static void put_size(const struct nd_explain_error_size *size, struct nd_strbuf *text)
+{
+    double share = size->n > 0 ? 100 * (double)size->n_wrong / (double)size->n : 0;
+    if (size->n_wrong == size->n)
+        nd_strbuf_printf(text, "all of its values are wrong, by up to %g LSB", size->max);
+    else
+        nd_strbuf_printf(text, "%.3g%% of its values are wrong, by up to %g LSB", share, size->max);
+}
+
+static enum nd_status keep_evidence(struct nd_explained_unit *unit, struct nd_strbuf *text,
+                                    struct nd_error *err)
+{
+    unit->evidence = nd_strbuf_take(text);
+    return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status keep_fault(struct nd_explained_unit *unit, const struct nd_diagnosis *diagnosis,
+                                 struct nd_error *err)
+{
+    const struct nd_finding *best = &diagnosis->best;
+    unit->fault = (struct nd_explained_fault){
+        .kind = nd_fault_name(best->kind),
+        .text = nd_strdup(best->text),
+        .channel = best->channel,
+        .amount = best->amount,
+        .explained = best->explained,
+        .rival = diagnosis->n_rivals > 0 ? nd_fault_name(diagnosis->rivals[0].kind) : NULL};
+    return unit->fault.text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_explain_follow(struct nd_explained_unit *unit, const char *why, const char *text,
+                                 struct nd_error *err)
+{
+    unit->state = ND_LAYER_FOLLOWS;
+    unit->why_follows = why;
+    unit->follows_text = text != NULL ? nd_strdup(text) : NULL;
+    return text == NULL || unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status accuse_of_kind(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                     const struct nd_diagnosis *diagnosis, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    if (diagnosis->best.explained >= 1)
+        nd_strbuf_printf(&text, "; \"%s\" predicts all of these", diagnosis->best.text);
+    else
+        nd_strbuf_printf(&text, "; \"%s\" predicts %.3g%% of these", diagnosis->best.text,
+                         100 * diagnosis->best.explained);
+    unit->state = ND_LAYER_FAULTY;
+    enum nd_status status = keep_fault(unit, diagnosis, err);
+    if (status != ND_OK) {
+        nd_strbuf_deinit(&text);
+        return status;
+    }
+    return keep_evidence(unit, &text, err);
+}
+
+/* Of an error that neither rounding nor inputs of more digits make. */
+static enum nd_status accuse_of_reach(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                      struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    nd_strbuf_printf(&text,
+                     "; %.3g%% are further off than any rounding of this layer or of its inputs can bring them",
+                     100 * (double)size->n_past / (double)size->n);
+    unit->state = ND_LAYER_FAULTY;
+    return keep_evidence(unit, &text, err);
+}
+
+static enum nd_status accuse_beside(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                    const struct nd_explained_device *sibling, size_t step,
+                                    struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB",
+                     sibling->uri, sibling->units[step].local.max);
+    unit->state = ND_LAYER_FAULTY;
+    return keep_evidence(unit, &text, err);
+}
+
+static enum nd_status accuse_of_size(struct nd_explained_unit *unit, const struct nd_explain_error_size *size,
+                                     struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    put_size(size, &text);
+    nd_strbuf_printf(
+        &text,
+        "; the error is %.3g times as large as the layer's own signal, and the values do not follow that "
+        "(correlation %.2f): no rounding makes it",
+        size->signal > 0 ? sqrt(size->energy / size->signal) : HUGE_VAL, size->correlation);
+    unit->state = ND_LAYER_FAULTY;
+    return keep_evidence(unit, &text, err);
+}
+
+static enum nd_status decide(const struct nd_explain_job *job, size_t device, size_t step,
+                             const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
+                             struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    enum nd_fault_kind kind = diagnosis->is_found ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED;
+    if (is_positive(job, device, step, size, diagnosis))
+        return accuse_of_kind(unit, size, diagnosis, err);
+    if (kind == ND_FAULT_FUSION)
+        return nd_explain_follow(unit, "fused", diagnosis->best.text, err);
+    if (kind == ND_FAULT_FALLBACK && unit->local.n_differing == 0)
+        return nd_explain_follow(unit, "exact", NULL, err);
+    if (is_own_rounding(job, device, step, kind))
+        return nd_explain_follow(unit, "arithmetic", diagnosis->best.text, err);
+    /* Where the arithmetic is known a layer that rounds otherwise does not follow it. */
+    bool is_simple = (kind == ND_FAULT_FALLBACK || kind == ND_FAULT_ROUNDING) && !is_known(job, device, step);
+    if (is_simple && size->n_wrong >= FEWEST_FALLBACK && job->habits->unit_program[device] != SIZE_MAX)
+        return nd_explain_follow(unit, "arithmetic", diagnosis->best.text, err);
+    if (is_gross(job, device, step, size))
+        return accuse_of_size(unit, size, err);
+    if (is_common(size, size->n_past))
+        return accuse_of_reach(unit, size, err);
+    const struct nd_explained_device *sibling = find_better_sibling(job, device, step, size);
+    if (sibling != NULL)
+        return accuse_beside(unit, size, sibling, step, err);
+    if (unit->follows_text != NULL && size->max <= 1) { /* single steps, in the encoding that is forced */
+        unit->state = ND_LAYER_FOLLOWS;
+        unit->why_follows = "forced-encoding";
+        return ND_OK;
+    }
+    if (unit->follows_text != NULL) {
+        struct nd_strbuf text = {0};
+        put_size(size, &text);
+        nd_strbuf_printf(&text, ", when it is read as the provider has it");
+        return keep_evidence(unit, &text, err);
+    }
+    return kind != ND_FAULT_UNEXPLAINED ? keep_fault(unit, diagnosis, err) : ND_OK;
+}
+
+/* Of an SDK that computes such layers wrongly, so that the device is as any other. */
+static enum nd_status note_defect(const struct nd_explain_job *job, size_t device, size_t step,
+                                  const struct nd_explain_error_size *size, enum nd_fault_kind kind,
+                                  struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_plan_source *source = &job->plan->sources[device];
+    const struct nd_known_defect *defect = nd_habit_of(job, device, step)->units->known_defect;
+    bool is_htp = source->expectation == ND_EXPECT_V69 || source->expectation == ND_EXPECT_V73;
+    bool is_off = unit->state == ND_LAYER_FAULTY || (unit->state == ND_LAYER_UNEXPLAINED && size->n_beyond > 0);
+    if (defect == NULL || !is_htp || !is_off || !nd_known_defect_shows_as(defect, kind))
+        return ND_OK;
+    unit->known_defect = nd_known_defect_text(defect, source->capture);
+    unit->remedy = defect->remedy;
+    return unit->known_defect != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,
+                                 const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
+                                 struct nd_error *err)
+{
+    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    enum nd_status status = decide(job, device, step, size, diagnosis, err);
+    if (status != ND_OK)
+        return status;
+    return note_defect(job, device, step, size,
+                       unit->fault.kind != NULL ? diagnosis->best.kind : ND_FAULT_UNEXPLAINED, err);
+}

@@ -1,0 +1,310 @@
+#include "explain/verdict/health.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "explain/exam/input_quantiser.h"
+#include "explain/verdict/noise.h"
+
+/* ---- words ---- */
+
+const char *nd_health_name(enum nd_health health)
+{
+    static const char *const names[] = {[ND_HEALTH_HEALTHY] = "healthy",
+                                        [ND_HEALTH_INCONCLUSIVE] = "inconclusive",
+                                        [ND_HEALTH_UNEXPLAINED] = "unexplained",
+                                        [ND_HEALTH_FAULTY] = "faulty",
+                                        [ND_HEALTH_FAILED] = "failed"};
+    return names[health];
+}
+
+enum nd_exit nd_health_exit_code(enum nd_health health)
+{
+    static const enum nd_exit codes[] = {[ND_HEALTH_HEALTHY] = ND_EXIT_SAME,
+                                         [ND_HEALTH_INCONCLUSIVE] = ND_EXIT_INCONCLUSIVE,
+                                         [ND_HEALTH_UNEXPLAINED] = ND_EXIT_DIFFERS,
+                                         [ND_HEALTH_FAULTY] = ND_EXIT_DIFFERS,
+                                         [ND_HEALTH_FAILED] = ND_EXIT_DEVICE_FAILED};
+    return codes[health];
+}
+
+const char *nd_layer_state_name(enum nd_layer_state state)
+{
+    static const char *const names[] = {[ND_LAYER_NOT_EXAMINED] = "not-examined",
+                                        [ND_LAYER_FOLLOWS] = "follows",
+                                        [ND_LAYER_UNEXPLAINED] = "unexplained",
+                                        [ND_LAYER_FAULTY] = "faulty"};
+    return names[state];
+}
+
+double nd_explain_badness(const struct nd_explained_unit *unit)
+{
+    return isnan(unit->harm) ? unit->local.energy : unit->harm;
+}
+
+/* ---- layers that known arithmetic explains ---- */
+
+/* Of a layer that is examined, or NULL. */
+static const char *find_why(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_habit *habit = nd_habit_of(job, device, step);
+    if (habit->is_suspect)
+        return NULL;
+    if (unit->local.n_differing == 0)
+        return "exact";
+    if (unit->program != NULL)
+        return "arithmetic";
+    if (unit->is_within_step)
+        return "float-rounding";
+    return NULL;
+}
+
+/* An operand whose encoding the provider forces. */
+static const struct nd_forced *find_forced(const struct nd_plan *plan, size_t step, size_t *edge)
+{
+    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
+        *edge = unit->inputs[i];
+        if (plan->alternatives.forced[*edge] != NULL)
+            return plan->alternatives.forced[*edge];
+    }
+    return NULL;
+}
+
+static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_alternative alternative)
+{
+    struct nd_strbuf text = {0};
+    size_t edge = plan->steps[step].edge, from = plan->alternatives.fused_from[edge];
+    const struct nd_forced *forced = find_forced(plan, step, &edge);
+    if (alternative == ND_ALTERNATIVE_FUSED && from != SIZE_MAX)
+        nd_strbuf_printf(&text, "fused with '%s': one operation gives all of its values",
+                         nd_model_edge(plan->model, from)->name);
+    else if (alternative == ND_ALTERNATIVE_FUSED)
+        nd_strbuf_printf(&text, "fused with its gate: one function gives all of its values");
+    else
+        nd_strbuf_printf(
+            &text,
+            "the provider reads '%s' with scale %s, not with the model's: the result is wrong in real "
+            "units, as the provider makes it",
+            nd_model_edge(plan->model, edge)->name, forced != NULL ? forced->text : "of its own");
+    return nd_strbuf_take(&text);
+}
+
+/* What the device's program makes of it in another way. */
+static enum nd_status try_alternatives(const struct nd_explain_job *job, size_t device, size_t step,
+                                       struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_habit *habit = nd_habit_of(job, device, step);
+    size_t program = job->habits->unit_program[device], n;
+    for (size_t k = 0; k < ND_N_ALTERNATIVES && program != SIZE_MAX; k++) {
+        enum nd_alternative alternative = (enum nd_alternative)k;
+        if (!nd_follows_other(habit, alternative, program))
+            continue;
+        free(unit->program);
+        unit->program = nd_strdup(nd_unit_programs(&n)[program].name);
+        unit->why_follows = nd_alternative_name(alternative);
+        unit->follows_text = say_alternative(job->plan, step, alternative);
+        unit->n_unexplained = 0;
+        unit->explained_fraction = 1;
+        return unit->program != NULL && unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    return ND_OK;
+}
+
+/* ---- what changes from run to run ---- */
+
+/* LSB; chosen: a result that lies next to a tie may fall either way, in each of two runs. More is no rounding.
+ */
+static const double single_step = 1, between_runs = 2;
+/* A layer that changes is held against one of its runs: what that is off may be a few times what runs differ
+ * by (docs/reference/verdicts.md#a-layer-follows-known-arithmetic). */
+static const double more_than_noise = 3;
+
+static bool is_noise(const struct nd_explain_job *job, size_t device, size_t step,
+                     const struct nd_explain_noise *noise)
+{
+    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_habit *habit = nd_habit_of(job, device, step);
+    size_t program = job->habits->unit_program[device];
+    double max = program != SIZE_MAX && unit->is_covered ? habit->units->max[program] : unit->local.max;
+    return max <= single_step &&
+           (double)unit->n_unexplained <= more_than_noise * noise->share * (double)unit->n_codes;
+}
+
+/* Single steps are the device's own noise, and no difference. More than that is a fault by itself. */
+static enum nd_status settle_noise(const struct nd_explain_job *job, size_t device, size_t step,
+                                   struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    struct nd_explain_noise noise;
+    struct nd_strbuf text = {0};
+    enum nd_status status = nd_explain_measure_noise(job->plan, device, step, &noise, err);
+    if (status != ND_OK || noise.n_repeats == 0)
+        return status;
+    nd_strbuf_printf(&text,
+                     "%.3g%% of its values change from run to run, by up to %g LSB, while its inputs do not",
+                     100 * noise.share, noise.max);
+    if (noise.max > between_runs) {
+        unit->state = ND_LAYER_FAULTY;
+        unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_FLIPS),
+                                                  .text = nd_strdup("its values change from run to run"),
+                                                  .channel = SIZE_MAX,
+                                                  .amount = noise.share,
+                                                  .explained = 1};
+        unit->evidence = nd_strbuf_take(&text);
+        return unit->evidence != NULL && unit->fault.text != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    if (!is_noise(job, device, step, &noise)) {
+        nd_strbuf_deinit(&text);
+        return ND_OK;
+    }
+    unit->state = ND_LAYER_FOLLOWS;
+    unit->why_follows = "noise";
+    free(unit->follows_text);
+    unit->follows_text = nd_strbuf_take(&text);
+    return unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* A table of plain rounding on a device that rounds otherwise elsewhere. */
+static enum nd_status say_table(const struct nd_explain_job *job, size_t device, size_t step,
+                                struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_habit *habit = nd_habit_of(job, device, step);
+    const char *usual = job->out->devices[device].program;
+    if (!habit->is_apart || job->habits->unit_program[device] != SIZE_MAX || unit->program == NULL ||
+        usual == NULL || strcmp(unit->program, usual) == 0)
+        return ND_OK;
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "rounded %s, as the entries of a table are", unit->program);
+    unit->follows_text = nd_strbuf_take(&text);
+    return unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status settle_layer(const struct nd_explain_job *job, size_t device, size_t step,
+                                   struct nd_error *err)
+{
+    struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    enum nd_status status = ND_OK;
+    unit->state = unit->is_examined ? ND_LAYER_UNEXPLAINED : ND_LAYER_NOT_EXAMINED;
+    if (unit->fault.kind != NULL) { /* it shows what another layer wrote (reused.c) */
+        unit->state = ND_LAYER_FAULTY;
+        return ND_OK;
+    }
+    if (!unit->is_examined)
+        return ND_OK;
+    unit->why_follows = find_why(job, device, step);
+    if (unit->why_follows != NULL)
+        status = say_table(job, device, step, err);
+    else
+        status = try_alternatives(job, device, step, err);
+    if (unit->why_follows != NULL)
+        unit->state = ND_LAYER_FOLLOWS;
+    if (unit->is_within_step && unit->state == ND_LAYER_FOLLOWS)
+        nd_explain_find_tie_rule(nd_tally_of(job->evaluation, device, step), unit);
+    return status == ND_OK ? settle_noise(job, device, step, err) : status;
+}
+
+bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step)
+{
+    return (job->out->steps[step].is_unit || nd_explain_is_input_quantiser(job->plan, step)) &&
+           job->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED;
+}
+
+enum nd_status nd_explain_settle_layers(const struct nd_explain_job *job, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t d = 0; d < job->plan->n_devices; d++)
+        for (size_t s = 0; s < job->plan->n_steps && !job->plan->sources[d].is_failed && status == ND_OK; s++)
+            status = settle_layer(job, d, s, err);
+    return status;
+}
+
+/* ---- the sum ---- */
+
+/* The worst first; of equals the earlier. */
+static void sort_by_effect(const struct nd_explained_device *device, size_t *steps, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        size_t step = steps[i], at = i;
+        double badness = nd_explain_badness(&device->units[step]);
+        for (; at > 0 && nd_explain_badness(&device->units[steps[at - 1]]) < badness; at--)
+            steps[at] = steps[at - 1];
+        steps[at] = step;
+    }
+}
+
+static enum nd_status say_evidence(struct nd_explained_unit *unit, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    if (unit->evidence != NULL || unit->state != ND_LAYER_UNEXPLAINED)
+        return ND_OK;
+    double share = unit->n_codes > 0 ? 100 * (double)unit->n_unexplained / (double)unit->n_codes : 0;
+    if (unit->n_unexplained == 0 &&
+        unit->n_codes > 0) /* a rounding predicts them that the device has nowhere else */
+        nd_strbuf_printf(&text,
+                         "%.3g%% of its values differ from exact rounding, by up to %g LSB, in a way that the "
+                         "device has in no other layer",
+                         100 * (double)unit->local.n_differing / (double)unit->n_codes, unit->local.max);
+    else
+        nd_strbuf_printf(
+            &text,
+            "%.3g%% of its values differ from known arithmetic; they are off exact rounding by up to %g LSB",
+            share, unit->local.max);
+    unit->evidence = nd_strbuf_take(&text);
+    return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_health health_of(const struct nd_explained_device *device)
+{
+    if (device->failure != NULL)
+        return ND_HEALTH_FAILED;
+    if (device->n_faulty > 0)
+        return ND_HEALTH_FAULTY;
+    if (device->n_unexplained > 0)
+        return ND_HEALTH_UNEXPLAINED;
+    return device->n_examined == 0 || device->n_not_examined > 0 ? ND_HEALTH_INCONCLUSIVE : ND_HEALTH_HEALTHY;
+}
+
+static enum nd_status sum_up(const struct nd_explain_job *job, size_t d, struct nd_error *err)
+{
+    struct nd_explained_device *device = &job->out->devices[d];
+    enum nd_status status = ND_OK;
+    device->faulty = nd_calloc(job->plan->n_steps, sizeof *device->faulty);
+    device->unexplained = nd_calloc(job->plan->n_steps, sizeof *device->unexplained);
+    if (device->faulty == NULL || device->unexplained == NULL)
+        return nd_fail_memory(err);
+    if (device->failure == NULL)
+        status = nd_explain_accuse_labels(job, d, err);
+    for (size_t s = 0; s < job->plan->n_steps && device->failure == NULL && status == ND_OK; s++) {
+        struct nd_explained_unit *unit = &device->units[s];
+        unit->is_faulty = unit->state == ND_LAYER_FAULTY;
+        device->n_follow += unit->state == ND_LAYER_FOLLOWS;
+        if (unit->state == ND_LAYER_FAULTY)
+            device->faulty[device->n_faulty++] = s;
+        if (unit->state == ND_LAYER_UNEXPLAINED)
+            device->unexplained[device->n_unexplained++] = s;
+        status = say_evidence(unit, err);
+    }
+    sort_by_effect(device, device->faulty, device->n_faulty);
+    sort_by_effect(device, device->unexplained, device->n_unexplained);
+    device->health = health_of(device);
+    return status;
+}
+
+enum nd_status nd_explain_find_health(const struct nd_explain_job *job, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t d = 0; d < job->plan->n_devices && status == ND_OK; d++) {
+        status = sum_up(job, d, err);
+        if (job->out->devices[d].health > job->out->health)
+            job->out->health = job->out->devices[d].health;
+    }
+    return status;
+}

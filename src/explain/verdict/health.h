@@ -1,0 +1,74 @@
+/* The verdict of each device, from what is known of its layers. docs/reference/verdicts.md has the rules and
+ * where each constant is from.
+ *
+ *     nd_explain_settle_layers   layers that known arithmetic explains: their state is settled
+ *     diagnose_layers.c             looks at the others: which fault predicts their values, how large the error
+ * is nd_explain_accuse          decides of one of these what may be said nd_explain_find_health     sums up */
+#ifndef ND_EXPLAIN_HEALTH_H
+#define ND_EXPLAIN_HEALTH_H
+
+#include "diagnosis/diagnosis.h"
+#include "explain/stages.h"
+#include "explain/unit_programs.h"
+
+/* Fills state and why_follows of all units of the devices, after they have been judged. ND_ERR_MEMORY, and the
+ * errors of nd_capture_read_repeat. */
+enum nd_status nd_explain_settle_layers(const struct nd_explain_job *job, struct nd_error *err);
+
+/* Whether the layer has no explanation so far, or its arithmetic is known and is not followed. */
+bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step);
+
+/* By what layers are ranked: what their local error does to the outputs or, where that is not measured, its
+ * size. */
+double nd_explain_badness(const struct nd_explained_unit *unit);
+
+/* How far a layer's values lie from what is expected of them, over the samples that were looked at. */
+struct nd_explain_error_size {
+    size_t n;        /* values */
+    size_t n_wrong;  /* of them, not as expected */
+    size_t n_beyond; /* of these, further off than unknown arithmetic may be (nd_explain_allowance) */
+    size_t n_past; /* of these, further off than inputs that were not rounded, nor clipped, could bring them; 0
+                      where that was not measured */
+    double max;    /* LSB */
+    double energy; /* variance of the error, LSB^2 */
+    double signal; /* variance of what is expected, LSB^2 */
+    double correlation; /* of the values and what is expected, about their means; 0 where one of them is
+                           constant */
+};
+
+/* By how many LSB arithmetic that nobody knows may move a value of the layer: 0 where the arithmetic of the
+ * device is known to be complete. */
+double nd_explain_allowance(const struct nd_explain_job *job, size_t device, size_t step);
+
+/* Values that must be off for anything to be said of the size of an error; chosen. */
+enum { ND_EXPLAIN_FEWEST_GROSS = 16 };
+#define ND_EXPLAIN_LEAST_GROSS_SHARE 0.01
+
+/* Whether it is worth measuring how far inputs could bring the values of the layer. */
+bool nd_explain_needs_reach(const struct nd_explain_job *job, size_t device, size_t step,
+                            const struct nd_explain_error_size *size);
+
+/* The layer follows known arithmetic after all: why is static, text is copied and may be NULL. ND_ERR_MEMORY.
+ */
+enum nd_status nd_explain_follow(struct nd_explained_unit *unit, const char *why, const char *text,
+                                 struct nd_error *err);
+
+/* layer_ties.c: which rule gives every value of a layer that follows known arithmetic but for ties: tie_rule
+ * and n_ties. */
+void nd_explain_find_tie_rule(const struct nd_code_tally *tally, struct nd_explained_unit *unit);
+
+/* Decides what may be said of a layer that was looked at: state, why_follows, fault and evidence of its unit.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_explain_accuse(const struct nd_explain_job *job, size_t device, size_t step,
+                                 const struct nd_explain_error_size *size, const struct nd_diagnosis *diagnosis,
+                                 struct nd_error *err);
+
+/* label_errors.c: accuses the tensors of which the capture says something that is wrong: type, scale, zero
+ * point; and those that cannot be examined and are one code throughout. ND_ERR_MEMORY. */
+enum nd_status nd_explain_accuse_labels(const struct nd_explain_job *job, size_t device, struct nd_error *err);
+
+/* Fills health, faulty, unexplained and n_follow of the devices, and what is still missing of their units'
+ * evidence. ND_ERR_MEMORY. */
+enum nd_status nd_explain_find_health(const struct nd_explain_job *job, struct nd_error *err);
+
+#endif

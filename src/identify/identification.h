@@ -1,0 +1,68 @@
+/* What nd_identify_captures makes: which programs the captures leave possible. identify_captures.c counts,
+ * answers.c decides, report/ writes it. */
+#ifndef ND_IDENTIFY_IDENTIFICATION_H
+#define ND_IDENTIFY_IDENTIFICATION_H
+
+#include "identify/identify.h"
+#include "npudiff/explain.h"
+#include "replay/unit_trial.h"
+
+/* What is said of a unit, of the units of one operator type, or of a device. */
+struct nd_answer {
+    struct nd_identify_result result;
+    const char *verdict; /* "too-few", "none", "several", "single". Static */
+    uint64_t exceptions; /* codes that the best program does not give; where it is not applicable, half-even
+                            does not */
+    uint64_t reference;  /* codes that half-even does not give */
+    double explained;    /* 1 - exceptions / reference; NaN without a reference */
+    struct nd_other_tally whole; /* n and wrong, by program of whole units */
+};
+
+/* One unit, in any step of the model; what is no unit is left zeroed. */
+struct nd_identified_unit {
+    char *name, *op_types;
+    bool is_unit, is_conv;
+    bool is_double;        /* evaluated in double precision */
+    bool is_changing;      /* from run to run: then nothing is counted */
+    bool has_fed;          /* of those, its inputs change as well */
+    char *why_not;         /* it cannot be looked at in some probe; NULL: it could in all */
+    struct nd_wide *steps; /* of its accumulator; NULL without one */
+    size_t n_steps;
+    struct nd_identify_tally tally;
+    struct nd_unit_tally as_whole; /* by program of whole units */
+    struct nd_answer *answer;      /* NULL: nothing was counted */
+};
+
+struct nd_identified_type {
+    const char *op_types; /* borrowed from a unit */
+    size_t n_units;
+    struct nd_answer answer;
+};
+
+struct nd_identified_probe {
+    char *name;
+    size_t n_samples;
+};
+
+struct nd_identified_device {
+    char *uri, *chipset, *capture;
+    char *failure; /* NULL: it did not fail */
+    size_t n_probes;
+    struct nd_identified_probe *probes;
+    size_t n_units;
+    struct nd_identified_unit *units; /* [n_units] one for every step, or none */
+    uint64_t n_samples;               /* of all probes */
+    size_t n_types;
+    struct nd_identified_type *types; /* [n_types] in the order of their first units */
+    struct nd_answer *answer;         /* of all types; NULL when it failed */
+};
+
+struct nd_identification {
+    size_t n_devices;
+    struct nd_identified_device *devices;
+};
+
+/* Fills answer of all units that were counted, types and answer. ND_ERR_MEMORY. */
+enum nd_status nd_identify_answer(struct nd_identified_device *device, struct nd_error *err);
+
+#endif

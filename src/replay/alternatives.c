@@ -1,0 +1,183 @@
+#include "replay/alternatives.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+const char *nd_alternative_name(enum nd_alternative alternative)
+{
+    static const char *const names[] = {
+        [ND_ALTERNATIVE_FUSED] = "fused", [ND_ALTERNATIVE_FORCED] = "forced-encoding"};
+    return names[alternative];
+}
+
+static float gate_scale = 0x1p-16f, tanh_scale = 0x1p-15f;
+static int64_t gate_zero = 0, tanh_zero = 32768;
+
+/* Seen on the simulator, QAIRT 2.51, v69 and v75: with these the next layer has no value wrong. */
+static const struct nd_forced forced_encodings[] = {
+    {"Sigmoid", ND_DTYPE_U16, {1, -1, &gate_scale, &gate_zero}, "1/65536 with zero point 0"},
+    {"HardSigmoid", ND_DTYPE_U16, {1, -1, &gate_scale, &gate_zero}, "1/65536 with zero point 0"},
+    {"Tanh", ND_DTYPE_U16, {1, -1, &tanh_scale, &tanh_zero}, "1/32768 with zero point 32768"},
+};
+
+/* ---- which edges have any ---- */
+
+static const struct nd_model_unit *maker_of(const struct nd_model *model, size_t edge)
+{
+    for (size_t u = 0; u < nd_model_n_units(model); u++)
+        if (nd_model_unit(model, u)->edge == edge)
+            return nd_model_unit(model, u);
+    return NULL;
+}
+
+static bool is_one_of(const char *op_types, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(op_types, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool moves(const char *op_types)
+{
+    static const char *const names[] = {"Flatten", "Gather",  "Identity",  "Reshape",  "Slice",
+                                        "Split",   "Squeeze", "Transpose", "Unsqueeze"};
+    return is_one_of(op_types, names, sizeof names / sizeof *names);
+}
+
+static bool narrows(const char *op_types)
+{
+    static const char *const names[] = {"Relu", "Clip", "requantise"};
+    return is_one_of(op_types, names, sizeof names / sizeof *names);
+}
+
+static const struct nd_forced *forced_of(const struct nd_model *model, size_t edge)
+{
+    enum { LONGEST = 16 }; /* moves one after the other */
+    const struct nd_model_unit *maker = maker_of(model, edge);
+    for (size_t i = 0; i < LONGEST && maker != NULL && maker->n_inputs == 1 && moves(maker->op_types); i++)
+        maker = maker_of(model, maker->inputs[0]);
+    for (size_t i = 0; maker != NULL && i < sizeof forced_encodings / sizeof *forced_encodings; i++)
+        if (strcmp(maker->op_types, forced_encodings[i].op_type) == 0 &&
+            nd_model_edge(model, edge)->dtype == forced_encodings[i].dtype)
+            return &forced_encodings[i];
+    return NULL;
+}
+
+/* Mul of x and of Sigmoid or HardSigmoid of the same x. */
+static void find_gate(struct nd_alternatives *a, const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    if (strcmp(unit->op_types, "Mul") != 0 || unit->n_inputs != 2)
+        return;
+    for (size_t i = 0; i < 2; i++) {
+        const struct nd_model_unit *gate = maker_of(model, unit->inputs[i]);
+        bool is_gate = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == unit->inputs[1 - i];
+        bool is_hard = is_gate && strcmp(gate->op_types, "HardSigmoid") == 0;
+        if (!is_hard && !(is_gate && strcmp(gate->op_types, "Sigmoid") == 0))
+            continue;
+        a->gated[unit->edge] = unit->inputs[1 - i];
+        a->is_hard[unit->edge] = is_hard;
+    }
+}
+
+enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_model *model,
+                                    struct nd_error *err)
+{
+    size_t n = nd_model_n_edges(model);
+    *a = (struct nd_alternatives){.n_edges = n,
+                                  .fused_from = nd_calloc(n, sizeof *a->fused_from),
+                                  .first_fused = nd_calloc(n, sizeof *a->first_fused),
+                                  .next_fused = nd_calloc(n, sizeof *a->next_fused),
+                                  .gated = nd_calloc(n, sizeof *a->gated),
+                                  .is_hard = nd_calloc(n, sizeof *a->is_hard),
+                                  .is_forced_here = nd_calloc(n, sizeof *a->is_forced_here),
+                                  .forced = nd_calloc(n, sizeof *a->forced)};
+    if (a->fused_from == NULL || a->first_fused == NULL || a->next_fused == NULL || a->gated == NULL ||
+        a->is_hard == NULL || a->forced == NULL || a->is_forced_here == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n; e++) {
+        a->fused_from[e] = a->first_fused[e] = a->next_fused[e] = a->gated[e] = SIZE_MAX;
+        a->forced[e] = forced_of(model, e);
+        const struct nd_model_unit *maker = maker_of(model, e);
+        a->is_forced_here[e] =
+            a->forced[e] != NULL && maker != NULL && strcmp(maker->op_types, a->forced[e]->op_type) == 0;
+    }
+    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(model, u);
+        if (narrows(unit->op_types) && unit->n_inputs == 1 && maker_of(model, unit->inputs[0]) != NULL) {
+            a->fused_from[unit->edge] = unit->inputs[0];
+            a->next_fused[unit->edge] = a->first_fused[unit->inputs[0]];
+            a->first_fused[unit->inputs[0]] = unit->edge;
+        }
+        find_gate(a, model, unit);
+    }
+    return ND_OK;
+}
+
+void nd_alternatives_deinit(struct nd_alternatives *a)
+{
+    free(a->fused_from);
+    free(a->first_fused);
+    free(a->next_fused);
+    free(a->gated);
+    free(a->is_hard);
+    free(a->forced);
+    free(a->is_forced_here);
+    *a = (struct nd_alternatives){.n_edges = 0};
+}
+
+/* Whether every operator of the unit is one of these, and the first of them is one of the first `n_first`. */
+static bool is_chain_of(const char *op_types, const char *const *names, size_t n, size_t n_first)
+{
+    for (size_t at = 0, k = 0; op_types[at] != '\0'; k++) {
+        size_t length = strcspn(op_types + at, "+"), i = 0;
+        while (i < n && (strlen(names[i]) != length || strncmp(names[i], op_types + at, length) != 0))
+            i++;
+        if (i == n || (k == 0 && i >= n_first))
+            return false;
+        at += length + (op_types[at + length] == '+');
+    }
+    return op_types[0] != '\0';
+}
+
+bool nd_unit_is_table(const struct nd_model *model, const struct nd_model_unit *unit)
+{
+    /* Not Relu, Clip and the like by themselves: a multiplier brings these to their scale. */
+    static const char *const names[] = {
+        "Cos",        "Elu",  "Erf",      "Exp",       "Gelu",     "HardSigmoid", "HardSwish", "Log", "Mish",
+        "Reciprocal", "Selu", "Sigmoid",  "Sin",       "Softplus", "Softsign",    "Sqrt",      "Tan", "Tanh",
+        "Abs",        "Clip", "Identity", "LeakyRelu", "Neg",      "Relu",        "Reshape"};
+    enum { N = sizeof names / sizeof *names, N_FUNCTIONS = 18 };
+    if (unit == NULL || unit->n_inputs != 1 ||
+        nd_dtype_size_bytes(nd_model_edge(model, unit->edge)->dtype) != 1)
+        return false;
+    const struct nd_edge *from = nd_model_edge(model, unit->inputs[0]);
+    return nd_dtype_is_integer(from->dtype) && nd_dtype_size_bytes(from->dtype) == 1 &&
+           is_chain_of(unit->op_types, names, N, N_FUNCTIONS);
+}
+
+bool nd_unit_is_mean(const struct nd_model_unit *unit)
+{
+    static const char *const names[] = {"AveragePool", "GlobalAveragePool", "ReduceMean", "ReduceSum",
+                                        "Clip",        "Flatten",           "Relu",       "Reshape",
+                                        "Squeeze"};
+    enum { N = sizeof names / sizeof *names, N_MEANS = 4 };
+    return unit != NULL && unit->n_inputs == 1 && is_chain_of(unit->op_types, names, N, N_MEANS);
+}
+
+size_t nd_force_inputs(const struct nd_alternatives *a, const size_t *input_edges, size_t n_inputs,
+                       struct nd_unit_encodings *encodings)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_inputs && i < ND_UNIT_MOST_INPUTS; i++) {
+        size_t edge = input_edges[i];
+        if (edge >= a->n_edges || a->forced[edge] == NULL)
+            continue;
+        encodings->inputs[i] = &a->forced[edge]->quant;
+        n++;
+    }
+    return n;
+}

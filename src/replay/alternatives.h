@@ -1,0 +1,58 @@
+/* What a provider may make of layers of a quantised graph other than one operator at a time with the model's
+ * encodings: innocent explanations that are tried before a layer is called anything.
+ * docs/science/htp-arithmetic.md has what each was seen on.
+ *
+ *     fused    the layer's codes are what the operator before it makes with this layer's encoding (Conv, then
+ * Relu with a quantiser of its own); or x times a gate of x is one function (SiLU, HardSwish) forced   the
+ * layer reads an operand with the encoding that the provider forces on its maker (uint16 Tanh, Sigmoid),
+ *              whatever the model says */
+#ifndef ND_REPLAY_ALTERNATIVES_H
+#define ND_REPLAY_ALTERNATIVES_H
+
+#include "arith/unit_other.h"
+#include "npudiff/model.h"
+
+enum nd_alternative { ND_ALTERNATIVE_FUSED, ND_ALTERNATIVE_FORCED };
+enum { ND_N_ALTERNATIVES = ND_ALTERNATIVE_FORCED + 1 };
+
+/* "fused", "forced-encoding". Static storage. */
+const char *nd_alternative_name(enum nd_alternative alternative);
+
+/* An encoding that a provider gives the output of an operator, whatever the model asks for. */
+struct nd_forced {
+    const char *op_type;
+    enum nd_dtype dtype;
+    struct nd_quant quant;
+    const char *text; /* "1/65536 with zero point 0" */
+};
+
+/* Which alternatives the edges of a model have. */
+struct nd_alternatives {
+    size_t n_edges;
+    size_t *fused_from;  /* [n_edges] the edge before it, whose maker may make this one, too; SIZE_MAX: none */
+    size_t *first_fused; /* [n_edges] the first edge that may be made by this one's maker; SIZE_MAX: none */
+    size_t *next_fused;  /* [n_edges] and the one after that */
+    size_t *gated;       /* [n_edges] of a product of x and a gate of x the edge x; SIZE_MAX: none */
+    bool *is_hard;       /* [n_edges] the gate is HardSigmoid, else Sigmoid */
+    const struct nd_forced **forced; /* [n_edges] of the operator that made its codes, however they were
+                                                moved since; NULL: none */
+    bool *is_forced_here;            /* [n_edges] and that operator made the edge itself */
+};
+/* ND_ERR_MEMORY. deinit accepts a zeroed one. */
+enum nd_status nd_alternatives_init(struct nd_alternatives *alternatives, const struct nd_model *model,
+                                    struct nd_error *err);
+void nd_alternatives_deinit(struct nd_alternatives *alternatives);
+
+/* Whether the unit is a function of one tensor of 8 bits, element by element: integer devices make it from a
+ * table, the entries of which are worked out in floats and rounded once, however the device multiplies
+ * elsewhere. */
+bool nd_unit_is_table(const struct nd_model *model, const struct nd_model_unit *unit);
+
+/* Whether the unit is a mean or a sum over elements of one tensor. */
+bool nd_unit_is_mean(const struct nd_model_unit *unit);
+
+/* Fills in encodings->inputs of operands that have a forced one; how many. */
+size_t nd_force_inputs(const struct nd_alternatives *alternatives, const size_t *input_edges, size_t n_inputs,
+                       struct nd_unit_encodings *encodings);
+
+#endif

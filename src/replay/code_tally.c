@@ -1,0 +1,117 @@
+/* Counting which programs give a code. Most codes are the nearest, of a value that is far from a tie: then
+ * nothing is to be counted for the programs that round to the nearest. */
+#include <math.h>
+
+#include "replay/code_tally.h"
+
+/* Between these fractions programs that round to the nearest differ among themselves: ties, the step of double
+ * rounding with 1 bit and more, and what float32 loses of values below 2^15. */
+static const double nearest_low = 0.24, nearest_high = 0.76, largest_safe = 0x1p15;
+
+struct bounds {
+    double zero, low, high;
+};
+
+/* What arithmetic in float32 may move v by, in steps: it cannot be told from exact arithmetic there. Sums pass
+ * through values of the order of the type's range. */
+static double float_doubt(const struct bounds *bounds)
+{
+    return 0x1p-16 + (bounds->high - bounds->low) * 0x1p-18;
+}
+
+static bool is_nearest(const struct nd_program *program)
+{
+    return program->kind != ND_PROGRAM_SINGLE || program->rounding <= ND_ROUND_HALF_DOWN;
+}
+
+/* The fraction from which on the program rounds up; 0 for those whose thresholds are whole numbers. Rounding
+ * twice goes away from zero. */
+static double threshold_of(const struct nd_program *program, const struct nd_place *place)
+{
+    double step = ldexp(1, -program->n_bits - 1);
+    if (program->kind == ND_PROGRAM_DOUBLE)
+        return place->floor < 0 ? 0.5 + step : 0.5 - step;
+    return is_nearest(program) ? 0.5 : 0;
+}
+
+/* Whether v moved a little gives the whole number. */
+static bool is_close(const struct nd_program *program, const struct nd_place *place,
+                     const struct bounds *bounds, double given)
+{
+    double doubt = float_doubt(bounds), whole = given - bounds->zero;
+    double threshold = threshold_of(program, place);
+    if (threshold > 0)
+        return fabs(place->fraction - threshold) <= doubt &&
+               (whole == place->floor || whole == place->floor + 1);
+    double nearest = place->floor + (place->fraction > 0.5 ? 1 : 0);
+    return fmin(place->fraction, 1 - place->fraction) <= doubt && fabs(whole - nearest) <= 1;
+}
+
+static double clip(const struct bounds *bounds, double whole)
+{
+    return fmin(fmax(whole + bounds->zero, bounds->low), bounds->high);
+}
+
+static void count_one(struct nd_code_tally *tally, const struct nd_program *program, size_t p,
+                      const struct nd_ratio *v, const struct nd_place *place, const struct bounds *bounds,
+                      double given)
+{
+    if (clip(bounds, nd_program_round(program, v, place)) == given)
+        return;
+    tally->wrong[p]++;
+    tally->far[p] += !is_close(program, place, bounds, given);
+}
+
+static void count_code(struct nd_code_tally *tally, const struct nd_ratio *v, const struct bounds *bounds,
+                       double given)
+{
+    size_t n;
+    const struct nd_program *programs = nd_programs(&n);
+    const struct nd_place place = nd_place_of(v);
+    double low = clip(bounds, place.floor), high = clip(bounds, place.floor + 1);
+    if (place.is_whole || low == high) {
+        tally->all_wrong += given != low;
+        return;
+    }
+    tally->n_open++;
+    if (given < low - 1 || given > high + 1) {
+        tally->all_wrong++;
+        return;
+    }
+    bool is_far_from_tie =
+        (place.fraction < nearest_low || place.fraction > nearest_high) && fabs(place.floor) < largest_safe;
+    bool is_nearest_right = is_far_from_tie && given == (place.fraction > 0.5 ? high : low);
+    for (size_t p = 0; p < n; p++)
+        if (!is_nearest_right || !is_nearest(&programs[p]))
+            count_one(tally, &programs[p], p, v, &place, bounds, given);
+}
+
+void nd_code_tally_add(struct nd_code_tally *tally, const struct nd_exact_values *values, const double *given)
+{
+    struct bounds bounds;
+    nd_code_range(values->dtype, &bounds.low, &bounds.high);
+    for (size_t i = 0; i < values->n; i++) {
+        size_t channel = nd_exact_channel(values->quant, values->shape, i);
+        bounds.zero = (double)values->quant->zero_point[channel];
+        count_code(tally, &values->v[i], &bounds, given[i]);
+    }
+}
+
+void nd_code_tally_merge(const struct nd_code_tally *from, struct nd_code_tally *to)
+{
+    to->n_open += from->n_open;
+    to->all_wrong += from->all_wrong;
+    for (size_t p = 0; p < ND_MAX_PROGRAMS; p++) {
+        to->wrong[p] += from->wrong[p];
+        to->far[p] += from->far[p];
+    }
+}
+
+void nd_code_tally_finish(struct nd_code_tally *tally)
+{
+    for (size_t p = 0; p < ND_MAX_PROGRAMS; p++) {
+        tally->wrong[p] += tally->all_wrong;
+        tally->far[p] += tally->all_wrong;
+    }
+    tally->all_wrong = 0;
+}

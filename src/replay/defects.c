@@ -1,0 +1,111 @@
+#include "replay/defects.h"
+
+#include <string.h>
+
+#include "base/strbuf.h"
+
+/* ---- the table ---- */
+
+/* Measured by tools/score_healthy on random networks, QAIRT 2.51.0 of the simulator; chips are wrong alike, but
+ * for a convolution of seed 1018, which is on gen1 only. Convolutions: seeds 1018, 1020, 1021, 2003, 2029,
+ * 2031, 3031; Softmax: one of 3000 to 3059, and 7710; the others: the study after these. What to do follows
+ * from the condition, and was not measured. */
+static const struct nd_known_defect defects[] = {
+    {.condition = ND_UNIT_DEPTHWISE_1X1,
+     .sdk = "2.51.0",
+     .archs = "gen1, gen3 and gen5 of the simulator",
+     .what = "it computes depthwise 1x1 convolutions wrongly, by up to 90 % of the range",
+     .remedy = "Replace the convolution by a Mul and an Add with one constant for each channel.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_CONSTANT, ND_FAULT_ALL_ZERO, ND_FAULT_CONSTANT_LINES,
+               ND_FAULT_CHANNEL_SCALE, ND_FAULT_CHANNEL_ZERO_POINT, ND_FAULT_SCALE, ND_FAULT_ENCODING},
+     .n_kinds = 8},
+    {.condition = ND_UNIT_RESIZE_TO_FLOOR,
+     .sdk = "2.51.0",
+     .archs = "gen1, gen3 and gen5 of the simulator",
+     .what = "it takes the wrong element in Resize with nearest, half_pixel and floor: values are off by up to "
+             "the range",
+     .remedy =
+         "Export the Resize with another nearest_mode or with asymmetric coordinates, and explain that model.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_OTHER_PLACES, ND_FAULT_SHIFTED, ND_FAULT_AXIS_PERMUTATION},
+     .n_kinds = 4},
+    {.condition = ND_UNIT_MEAN_OF_PADDED,
+     .sdk = "2.51.0",
+     .archs = "gen1, gen3 and gen5 of the simulator",
+     .what = "a mean after Pad leaves the padding out of its count: values are too large by the padded count "
+             "over the other "
+             "(100/64, 100/36)",
+     .remedy = "Take the mean before the Pad, and multiply it by the share of the values that are not padding.",
+     .kinds = {ND_FAULT_UNEXPLAINED, ND_FAULT_SCALE, ND_FAULT_ENCODING},
+     .n_kinds = 3},
+    {.condition = ND_UNIT_SOFTMAX_OF_EQUALS,
+     .sdk = "2.51.0",
+     .archs = "gen1, gen3 and gen5 of the simulator",
+     .what = "it computes uint16 Softmax of nearly equal values wrongly: of nine such shares of 0.111 it makes "
+             "0.059 or more than 0.112",
+     .remedy = "Quantise this Softmax to uint8, or leave it in floats.",
+     .kinds = {ND_FAULT_UNEXPLAINED},
+     .n_kinds = 1},
+    {.condition = ND_UNIT_CONCAT_OF_CLIPPED,
+     .sdk = "2.51.0",
+     .archs = "gen1, gen3 and gen5 of the simulator",
+     .what =
+         "uint16 Concat of inputs that are clipped reads single values as they were before they were clipped",
+     .remedy = "Widen the ranges of its inputs, so that nothing is clipped.",
+     .kinds = {ND_FAULT_UNEXPLAINED},
+     .n_kinds = 1},
+};
+
+const struct nd_known_defect *nd_known_defects(size_t *n)
+{
+    *n = sizeof defects / sizeof *defects;
+    return defects;
+}
+
+const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model, const struct nd_exact_unit *unit)
+{
+    for (size_t i = 0; i < sizeof defects / sizeof *defects; i++)
+        if (nd_unit_is(model, unit, defects[i].condition))
+            return &defects[i];
+    return NULL;
+}
+
+bool nd_known_defect_shows_as(const struct nd_known_defect *defect, enum nd_fault_kind kind)
+{
+    for (size_t i = 0; i < defect->n_kinds; i++)
+        if (defect->kinds[i] == kind)
+            return true;
+    return false;
+}
+
+/* ---- what is said ---- */
+
+/* "2.51.0" of what an import states, or of the runtime "qairt-2.51.0"; NULL: nobody says it. */
+static const char *sdk_of(const struct nd_capture *capture)
+{
+    static const char prefix[] = "qairt-";
+    const char *stated = nd_capture_string(capture, "runtime", "sdk_version");
+    const char *id = nd_capture_string(capture, "runtime", "id");
+    if (stated != NULL && stated[0] != '\0')
+        return stated[0] == 'v' ? stated + 1 : stated;
+    return id != NULL && strncmp(id, prefix, sizeof prefix - 1) == 0 ? id + sizeof prefix - 1 : NULL;
+}
+
+/* "2.51.0" and "2.51.0.251014" are of one release. */
+static bool is_release(const char *sdk, const char *release)
+{
+    size_t n = strlen(release);
+    return strncmp(sdk, release, n) == 0 && (sdk[n] < '0' || sdk[n] > '9');
+}
+
+char *nd_known_defect_text(const struct nd_known_defect *defect, const struct nd_capture *capture)
+{
+    struct nd_strbuf text = {0};
+    const char *sdk = sdk_of(capture);
+    nd_strbuf_printf(&text, "a known defect of QAIRT %s (measured on %s): %s", defect->sdk, defect->archs,
+                     defect->what);
+    if (sdk == NULL)
+        nd_strbuf_printf(&text, "; the capture does not say which SDK made it");
+    else if (!is_release(sdk, defect->sdk))
+        nd_strbuf_printf(&text, "; this capture was made with %s, which was not measured", sdk);
+    return nd_strbuf_take(&text);
+}

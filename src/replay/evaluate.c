@@ -1,0 +1,418 @@
+/* One sample: the references once, then the model on every device's own codes. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "eval/rounding.h"
+#include "replay/evaluator.h"
+
+/* ---- the references ---- */
+
+static struct nd_reference_sums *reference_of(const struct nd_evaluator *w, size_t step)
+{
+    return nd_reference_sums_of(w->evaluation, w->reader.sample, step);
+}
+
+/* False: the edge changes its shape from sample to sample. */
+static bool keep(const struct nd_array *values, struct nd_array *to)
+{
+    if (values->n != to->n)
+        return false;
+    if (values->n > 0)
+        memcpy(to->x, values->x, values->n * sizeof *values->x);
+    return true;
+}
+
+static enum nd_status found_reference(void *context, size_t edge, const struct nd_array *values,
+                                      enum nd_exact_way way, struct nd_error *err)
+{
+    (void)err;
+    struct nd_evaluator *w = context;
+    size_t step = w->reader.plan->step_of_edge[edge];
+    struct nd_reference_sums *sums = reference_of(w, step);
+    /* The quantisation of an input is ONNX's own operator, whatever way it takes. */
+    sums->is_double = way == ND_EXACT_AS_DOUBLE && w->reader.plan->steps[step].is_unit;
+    sums->is_missed = !keep(values, &w->reference[step]);
+    return ND_OK;
+}
+
+static enum nd_status missed_reference(void *context, size_t edge, const struct nd_error *why,
+                                       struct nd_error *err)
+{
+    (void)why;
+    (void)err;
+    struct nd_evaluator *w = context;
+    reference_of(w, w->reader.plan->step_of_edge[edge])->is_missed = true;
+    return ND_OK;
+}
+
+static enum nd_status found_float(void *context, size_t edge, const struct nd_array *values,
+                                  enum nd_exact_way way, struct nd_error *err)
+{
+    (void)way;
+    (void)err;
+    struct nd_evaluator *w = context;
+    size_t step = w->reader.plan->step_of_float[edge];
+    if (step != SIZE_MAX)
+        reference_of(w, step)->is_float_missed = !keep(values, &w->error[step]);
+    return ND_OK;
+}
+
+static enum nd_status missed_float(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
+{
+    (void)why;
+    (void)err;
+    struct nd_evaluator *w = context;
+    size_t step = w->reader.plan->step_of_float[edge];
+    if (step != SIZE_MAX)
+        reference_of(w, step)->is_float_missed = true;
+    return ND_OK;
+}
+
+/* How many elements that follow each other share a scale. */
+static size_t inner_of(const struct nd_quant *quant, const struct nd_shape *shape, size_t n)
+{
+    size_t inner = quant->n > 1 ? 1 : n;
+    int axis = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
+    for (int d = shape->rank - 1; d > axis && quant->n > 1; d--)
+        inner *= (size_t)shape->dims[d];
+    return inner > 0 ? inner : 1;
+}
+
+/* Turns the float reference into the quantisation error, both in steps of the channel. */
+static void take_error(struct nd_evaluator *w, size_t step)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    const struct nd_quant *quant = &nd_model_edge(plan->model, plan->steps[step].edge)->quant;
+    const struct nd_array *codes = &w->reference[step];
+    struct nd_reference_sums *sums = reference_of(w, step);
+    double *x = w->error[step].x;
+    size_t inner = inner_of(quant, &plan->shapes[step], codes->n);
+    for (size_t i = 0; i < codes->n; i++) {
+        size_t channel = i / inner % quant->n;
+        double steps = x[i] / (double)quant->scale[channel];
+        double q = codes->x[i] - (double)quant->zero_point[channel] - steps;
+        sums->signal += steps * steps;
+        sums->quantisation += q * q;
+        if (nd_is_clipped(codes->x[i] - q, codes->dtype)) {
+            sums->n_clipped++;
+            sums->clipped_quantisation += q * q;
+        }
+        x[i] = q;
+    }
+}
+
+bool nd_is_clipped(double value, enum nd_dtype dtype)
+{
+    double low, high;
+    if (!nd_dtype_is_integer(dtype))
+        return false;
+    nd_code_range(dtype, &low, &high);
+    return value < low - 0.5 || value > high + 0.5;
+}
+
+static enum nd_status run_references(struct nd_evaluator *w, struct nd_error *err)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    const struct nd_exact_options options = {.struct_size = sizeof options, .missed = missed_reference};
+    const struct nd_exact_options of_floats = {.struct_size = sizeof options, .missed = missed_float};
+    enum nd_status status =
+        nd_exact_graph_run(plan->graph, w->reader.inputs, &options, found_reference, w, err);
+    if (status == ND_OK && plan->float_graph != NULL)
+        status = nd_exact_graph_run(plan->float_graph, w->float_inputs, &of_floats, found_float, w, err);
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        if (plan->steps[s].has_float && !reference_of(w, s)->is_missed && !reference_of(w, s)->is_float_missed)
+            take_error(w, s);
+    return status;
+}
+
+/* ---- a device ---- */
+
+static void add_difference(struct nd_part_sums *part, double d)
+{
+    part->n_differing += d != 0;
+    part->max = fabs(d) > part->max ? fabs(d) : part->max;
+    part->sum += d;
+    part->energy += d * d;
+}
+
+/* The quantised reference's rounding; and which programs would have given what the device has. */
+static enum nd_status round_device(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+                                   struct nd_error *err)
+{
+    (void)err;
+    struct nd_evaluator *w = context;
+    struct nd_reader *r = &w->reader;
+    size_t step = r->plan->step_of_edge[values->edge], at = r->device * r->plan->n_steps + step;
+    const struct nd_array *given = &r->given[values->edge];
+    nd_round_half_even(values, codes);
+    if (!r->plan->sources[r->device].units[step].is_examined || given->n != values->n)
+        return ND_OK;
+    nd_code_tally_add(&w->tally[at], values, given->x);
+    if (r->trial.edge == values->edge)
+        nd_unit_trial_count(&r->trial, given->x, codes->x, values->n, &w->unit_tally[at]);
+    return ND_OK;
+}
+
+/* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
+ * against the reference. */
+static void add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *values)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
+    struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
+    const double *given = w->reader.given[plan->steps[step].edge].x, *own = values->x;
+    const double *ref = unit->has_total && !reference_of(w, step)->is_missed ? w->reference[step].x : NULL;
+    const double *error = ref != NULL && plan->steps[step].has_float ? w->error[step].x : NULL;
+    sums->n_codes = values->n;
+    for (size_t i = 0; i < values->n; i++) {
+        double local = given[i] - own[i];
+        if (unit->is_examined)
+            add_difference(&sums->local, local);
+        if (ref == NULL)
+            continue;
+        double total = given[i] - ref[i], inherited = own[i] - ref[i];
+        add_difference(&sums->total, total);
+        if (error != NULL) {
+            sums->q_times_d += error[i] * total;
+            if (total != 0 && nd_is_clipped(ref[i] - error[i], w->reference[step].dtype))
+                sums->clipped_divergence += total * total;
+        }
+        if (!unit->is_examined)
+            continue;
+        add_difference(&sums->inherited, inherited);
+        sums->n_violations += total != local + inherited;
+    }
+}
+
+static enum nd_status found_device(void *context, size_t edge, const struct nd_array *values,
+                                   enum nd_exact_way way, struct nd_error *err)
+{
+    (void)err;
+    struct nd_evaluator *w = context;
+    const struct nd_plan *plan = w->reader.plan;
+    size_t step = plan->step_of_edge[edge];
+    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
+    if (!unit->has_total && !unit->is_examined)
+        return ND_OK;
+    if (reference_of(w, step)->is_missed) /* nobody else has said it */
+        reference_of(w, step)->is_double = way == ND_EXACT_AS_DOUBLE && plan->steps[step].is_unit;
+    bool is_kept = values->n == w->own[step].n;
+    if (is_kept && nd_is_harm_sample(plan, w->reader.sample))
+        is_kept = keep(values, &w->own[step]);
+    nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step)->is_missed = !is_kept;
+    if (is_kept)
+        add_unit(w, step, values);
+    return ND_OK;
+}
+
+static enum nd_status missed_device(void *context, size_t edge, const struct nd_error *why,
+                                    struct nd_error *err)
+{
+    (void)why;
+    (void)err;
+    struct nd_evaluator *w = context;
+    nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->reader.plan->step_of_edge[edge])
+        ->is_missed = true;
+    return ND_OK;
+}
+
+static enum nd_status run_device(struct nd_evaluator *w, size_t device, struct nd_error *err)
+{
+    struct nd_reader *r = &w->reader;
+    const struct nd_exact_options options = {.struct_size = sizeof options,
+                                             .round = round_device,
+                                             .make = nd_reader_try_unit,
+                                             .given = r->given,
+                                             .missed = missed_device};
+    enum nd_status status = nd_reader_device(r, device, err);
+    nd_unit_trial_begin(&r->trial);
+    if (status == ND_OK)
+        status = nd_exact_graph_run(r->plan->graph, r->inputs, &options, found_device, w, err);
+    return status;
+}
+
+/* Where chipsets share a lineage, one of them is worked out. */
+static enum nd_status run_sample(void *state, struct nd_error *err)
+{
+    struct nd_evaluator *w = state;
+    const struct nd_plan *plan = w->reader.plan;
+    enum nd_status status = run_references(w, err);
+    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
+        if (plan->sources[d].is_failed || plan->sources[d].same_as != d)
+            continue;
+        status = run_device(w, d, err);
+        if (status == ND_OK && nd_is_harm_sample(plan, w->reader.sample))
+            status = nd_measure_harm(w, err);
+    }
+    if (status == ND_OK)
+        nd_count_ballots(w);
+    return status;
+}
+
+/* ---- a thread ---- */
+
+static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        enum nd_dtype dtype = nd_plan_edge(plan, s)->dtype;
+        status = nd_array_make(&w->reference[s], dtype, &plan->shapes[s], err);
+        if (status == ND_OK)
+            status = nd_array_make(&w->own[s], dtype, &plan->shapes[s], err);
+        if (status == ND_OK && plan->steps[s].has_float)
+            status = nd_array_make(&w->error[s], ND_DTYPE_F64, &plan->shapes[s], err);
+        if (plan->steps[s].is_model_output && w->reference[s].n > w->ballot_n)
+            w->ballot_n = w->reference[s].n;
+    }
+    return status;
+}
+
+static enum nd_status make_ballots(struct nd_evaluator *w, struct nd_error *err)
+{
+    size_t n;
+    if (!nd_size_mul(w->ballot_n, w->reader.plan->n_devices, &n))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "an output is too large");
+    w->ballots = nd_calloc(n, sizeof *w->ballots);
+    return w->ballots != NULL || n == 0 ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status begin(void *state, void *context, struct nd_error *err)
+{
+    struct nd_evaluator *w = state;
+    const struct nd_plan *plan = w->reader.plan;
+    size_t n_units = plan->n_devices * plan->n_steps;
+    size_t n_float = plan->float_model != NULL ? nd_model_n_inputs(plan->float_model) : 0;
+    w->evaluation = context;
+    w->float_inputs = nd_calloc(n_float, sizeof *w->float_inputs);
+    w->reference = nd_calloc(plan->n_steps, sizeof *w->reference);
+    w->error = nd_calloc(plan->n_steps, sizeof *w->error);
+    w->own = nd_calloc(plan->n_steps, sizeof *w->own);
+    w->is_below = nd_calloc(nd_model_n_edges(plan->model), sizeof *w->is_below);
+    w->voters = nd_calloc(plan->n_devices, sizeof *w->voters);
+    w->tally = nd_calloc(n_units, sizeof *w->tally);
+    w->unit_tally = nd_calloc(n_units, sizeof *w->unit_tally);
+    if (w->float_inputs == NULL || w->reference == NULL || w->error == NULL || w->own == NULL ||
+        w->is_below == NULL || w->voters == NULL || w->tally == NULL || w->unit_tally == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n_float; i++)
+        w->float_inputs[i] = w->reader.inputs[plan->float_inputs[i]];
+    enum nd_status status = make_steps(w, err);
+    return status == ND_OK ? make_ballots(w, err) : status;
+}
+
+/* Its tallies go into the whole. */
+static void end(void *state, void *context)
+{
+    struct nd_evaluator *w = state;
+    struct nd_evaluation *evaluation = context;
+    const struct nd_plan *plan = evaluation->plan;
+    for (size_t k = 0; k < plan->n_devices * plan->n_steps && w->tally != NULL && w->unit_tally != NULL; k++) {
+        nd_code_tally_merge(&w->tally[k], &evaluation->tally[k]);
+        nd_unit_tally_merge(&w->unit_tally[k], &evaluation->unit_tally[k]);
+    }
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        if (w->reference != NULL)
+            nd_array_deinit(&w->reference[s]);
+        if (w->own != NULL)
+            nd_array_deinit(&w->own[s]);
+        if (w->error != NULL)
+            nd_array_deinit(&w->error[s]);
+    }
+    free(w->float_inputs);
+    free(w->reference);
+    free(w->error);
+    free(w->own);
+    free(w->is_below);
+    free(w->ballots);
+    free(w->voters);
+    free(w->tally);
+    free(w->unit_tally);
+}
+
+/* ---- all of it ---- */
+
+/* What was worked out for another capture with the same codes. */
+static void share_results(struct nd_evaluation *evaluation, size_t device)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    size_t from = plan->sources[device].same_as, n = plan->n_steps;
+    if (from == device)
+        return;
+    memcpy(evaluation->tally + device * n, evaluation->tally + from * n, n * sizeof *evaluation->tally);
+    memcpy(evaluation->unit_tally + device * n, evaluation->unit_tally + from * n,
+           n * sizeof *evaluation->unit_tally);
+    for (size_t i = 0; i < plan->n_samples; i++)
+        memcpy(nd_sums_of(evaluation, i, device, 0), nd_sums_of(evaluation, i, from, 0),
+               n * sizeof *evaluation->sums);
+}
+
+enum nd_status nd_evaluate(struct nd_evaluation *evaluation, const struct nd_explain_options *options,
+                           struct nd_error *err)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    const struct nd_replay replay = {.plan = plan,
+                                     .n_threads = options->n_threads,
+                                     .state_bytes = sizeof(struct nd_evaluator),
+                                     .context = evaluation,
+                                     .begin = begin,
+                                     .run = run_sample,
+                                     .end = end,
+                                     .progress = options->progress,
+                                     .progress_context = options->progress_context};
+    enum nd_status status = nd_replay_run(&replay, err);
+    for (size_t k = 0; k < plan->n_devices * plan->n_steps; k++)
+        nd_code_tally_finish(&evaluation->tally[k]);
+    for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
+        share_results(evaluation, d);
+    return status;
+}
+
+enum nd_status nd_evaluation_init(struct nd_evaluation *evaluation, const struct nd_plan *plan,
+                                  struct nd_error *err)
+{
+    size_t n, n_all, n_units = plan->n_devices * plan->n_steps;
+    if (!nd_size_mul(plan->n_samples, plan->n_steps, &n) || !nd_size_mul(n, plan->n_devices, &n_all))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "too many samples");
+    *evaluation = (struct nd_evaluation){.plan = plan,
+                                         .sums = nd_calloc(n_all, sizeof *evaluation->sums),
+                                         .reference = nd_calloc(n, sizeof *evaluation->reference),
+                                         .tally = nd_calloc(n_units, sizeof *evaluation->tally),
+                                         .unit_tally = nd_calloc(n_units, sizeof *evaluation->unit_tally)};
+    bool is_made = evaluation->sums != NULL && evaluation->reference != NULL && evaluation->tally != NULL &&
+                   evaluation->unit_tally != NULL;
+    return is_made ? ND_OK : nd_fail_memory(err);
+}
+
+void nd_evaluation_deinit(struct nd_evaluation *evaluation)
+{
+    free(evaluation->sums);
+    free(evaluation->reference);
+    free(evaluation->tally);
+    free(evaluation->unit_tally);
+}
+
+struct nd_sums *nd_sums_of(const struct nd_evaluation *evaluation, size_t sample, size_t device, size_t step)
+{
+    const struct nd_plan *plan = evaluation->plan;
+    return &evaluation->sums[(sample * plan->n_devices + device) * plan->n_steps + step];
+}
+
+struct nd_reference_sums *nd_reference_sums_of(const struct nd_evaluation *evaluation, size_t sample,
+                                               size_t step)
+{
+    return &evaluation->reference[sample * evaluation->plan->n_steps + step];
+}
+
+const struct nd_code_tally *nd_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
+{
+    return &evaluation->tally[device * evaluation->plan->n_steps + step];
+}
+
+const struct nd_unit_tally *nd_unit_tally_of(const struct nd_evaluation *evaluation, size_t device, size_t step)
+{
+    return &evaluation->unit_tally[device * evaluation->plan->n_steps + step];
+}

@@ -1,0 +1,38 @@
+/* What one thread of the evaluation keeps of the sample at hand: evaluate.c, harm.c and ballots.c. */
+#ifndef ND_REPLAY_EVALUATOR_H
+#define ND_REPLAY_EVALUATOR_H
+
+#include "replay/evaluation.h"
+#include "replay/reader.h"
+
+struct nd_evaluator {
+    struct nd_reader reader;
+    struct nd_evaluation *evaluation;
+    struct nd_array *float_inputs;    /* [n_inputs of float_model]: views of the reader's inputs */
+    struct nd_array *reference;       /* [n_steps] codes (or floats) of the quantised reference */
+    struct nd_array *error;           /* [n_steps] first the float reference, then q in steps; empty without */
+    struct nd_array *own;             /* [n_steps] codes computed from the device's own inputs; for harm only */
+    bool *is_below;                   /* [n_edges], of harm.c */
+    size_t harmful;                   /* the step at hand in harm.c */
+    double *ballots;                  /* [n_devices][ballot_n], of ballots.c: codes of one output */
+    size_t *voters;                   /* [n_devices]: whose they are */
+    size_t ballot_n;                  /* elements of the largest output */
+    struct nd_code_tally *tally;      /* [n_devices][n_steps] of this thread's samples */
+    struct nd_unit_tally *unit_tally; /* [n_devices][n_steps] */
+};
+
+/* Whether the value, in codes, lies more than half a step beyond those of the type. */
+bool nd_is_clipped(double value, enum nd_dtype dtype);
+
+/* harm.c: what a unit's own mistakes do to the outputs. The quantised reference is run again with nothing but
+ * that unit's local error put in. Units are ranked by effect, and not by size. docs/science/theory.md#harm.
+ * Some samples are enough, and a run for every unit is dear: `n_harm_samples` of the options, evenly spaced. */
+bool nd_is_harm_sample(const struct nd_plan *plan, size_t sample);
+/* For the sample and device at hand, after `reference`, `given` and `own` of all steps are known. */
+enum nd_status nd_measure_harm(struct nd_evaluator *w, struct nd_error *err);
+
+/* ballots.c: what chipsets have in common, the plurality of their codes, element by element. Lineages vote, not
+ * devices. docs/science/theory.md#vote. Of the sample at hand: fills the vote's part of the sums of outputs. */
+void nd_count_ballots(struct nd_evaluator *w);
+
+#endif

@@ -1,0 +1,93 @@
+/* The plan of an explanation: what is asked of which captures, and what of the model can be worked out.
+ * nd_plan_make fills it once from the model and the captures; every later stage reads it only. A step is an
+ * edge that the model computes (npudiff/explain.h).
+ *
+ *     plan.c         which captures and samples, whether they can be explained together, the graphs
+ *     plan_steps.c   the steps, and what each device has of them
+ *     observer.c     whether making intermediates visible changed the outputs */
+#ifndef ND_REPLAY_PLAN_H
+#define ND_REPLAY_PLAN_H
+
+#include "eval/eval_graph.h"
+#include "npudiff/explain.h"
+#include "replay/alternatives.h"
+#include "replay/expectation.h"
+
+/* One step on one device, before anything is evaluated. */
+struct nd_planned_unit {
+    bool is_examined; /* its inputs and its values were captured, and it can be evaluated */
+    char *why_not;    /* NULL when is_examined */
+    bool has_total;   /* its codes were captured, and there is a reference */
+};
+
+/* A capture and where it keeps things. */
+struct nd_plan_source {
+    const struct nd_capture *capture;
+    bool is_failed;
+    enum nd_expectation expectation;
+    size_t same_as; /* the first device whose codes are the same, in every step; the device itself, else */
+    size_t probe;   /* of the capture */
+    size_t *edges;  /* [n_steps] of the capture, or SIZE_MAX: nothing that can be read in place */
+    size_t *sample_bytes;          /* [n_steps] */
+    struct nd_planned_unit *units; /* [n_steps] */
+    struct nd_explained_observer observer;
+};
+
+/* What is asked: all is borrowed by the plan. */
+struct nd_question {
+    const struct nd_model *model, *float_model; /* float_model is nullable */
+    const struct nd_capture *const *captures;
+    size_t n_captures;
+};
+
+struct nd_plan {
+    const struct nd_model *model, *float_model;
+    struct nd_exact_graph *graph, *float_graph;
+    char *probe;                     /* its name; NULL: all captures failed */
+    size_t *inputs;                  /* [n_inputs of model]: which input of the probe */
+    size_t *float_inputs;            /* [n_inputs of float_model]: which input of model */
+    size_t *step_of_edge;            /* [n_edges of model] or SIZE_MAX: an edge that is not computed */
+    size_t *step_of_float;           /* [n_edges of float_model] or SIZE_MAX */
+    struct nd_explained_step *steps; /* [n_steps]; is_double is not known yet */
+    struct nd_shape *shapes;         /* [n_steps] */
+    char **not_covered; /* [n_steps] why the step cannot be evaluated, whatever it reads; NULL: it can */
+    struct nd_alternatives alternatives;
+    size_t n_steps, n_devices, n_samples, n_harm_samples;
+    size_t leader; /* the device whose inputs are read: that of the first capture that did not fail */
+    struct nd_plan_source *sources; /* [n_devices] */
+};
+
+/* Reads what captures say of themselves, and digests; no values but those that observer.c compares. n_samples
+ * is 0 when all captures failed: then there is nothing to evaluate. Errors are those of nd_explain. deinit
+ * accepts a zeroed plan and one that was only begun. */
+enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *question,
+                            const struct nd_explain_options *options, struct nd_error *err);
+void nd_plan_deinit(struct nd_plan *plan);
+
+/* The unit that makes the edge, or NULL. */
+const struct nd_model_unit *nd_unit_of_edge(const struct nd_model *model, size_t edge);
+/* The same of a step. */
+const struct nd_model_unit *nd_plan_unit(const struct nd_plan *plan, size_t step);
+const struct nd_edge *nd_plan_edge(const struct nd_plan *plan, size_t step);
+/* Whether the step's codes have more than 8 bits. */
+bool nd_plan_is_wide(const struct nd_plan *plan, size_t step);
+
+/* Whether any sample of the step came out otherwise when it was run again; whether no input of its unit did. */
+bool nd_plan_differs_by_run(const struct nd_plan *plan, size_t device, size_t step);
+bool nd_plan_inputs_repeat(const struct nd_plan *plan, size_t device, size_t step);
+
+/* What a capture of a failed device says of it. The caller frees *out. ND_ERR_MEMORY. */
+enum nd_status nd_plan_failure(const struct nd_capture *capture, char **out, struct nd_error *err);
+
+/* ---- the parts of nd_plan_make ---- */
+
+/* Takes a zeroed sample through the graph to learn the steps and what of them can be evaluated, and matches the
+ * float model's edges with them. */
+enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err);
+/* Which step can be examined on that device, and why others cannot. */
+enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct nd_error *err);
+/* Fills `observer` of the devices. */
+enum nd_status nd_plan_observe(struct nd_plan *plan, const struct nd_capture *const *witnesses,
+                               size_t n_witnesses, struct nd_error *err);
+
+#endif

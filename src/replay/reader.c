@@ -1,0 +1,193 @@
+#include "replay/reader.h"
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "eval/rounding.h"
+
+struct nd_array nd_no_array(void)
+{
+    return (struct nd_array){.shape.rank = -1};
+}
+
+enum nd_status nd_make_inputs(const struct nd_model *model, struct nd_array *inputs, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < nd_model_n_inputs(model) && status == ND_OK; i++) {
+        const struct nd_model_io *io = nd_model_input(model, i);
+        status = nd_array_make(&inputs[i], io->dtype, &io->shape, err);
+    }
+    return status;
+}
+
+enum nd_status nd_exact_let_go(void *context, size_t edge, const struct nd_error *why, struct nd_error *err)
+{
+    (void)context;
+    (void)edge;
+    (void)why;
+    (void)err;
+    return ND_OK;
+}
+
+/* ---- room ---- */
+
+static enum nd_status make_block(size_t sample_bytes, unsigned char **out, struct nd_error *err)
+{
+    size_t bytes;
+    if (!nd_size_mul(sample_bytes, ND_READER_BLOCK, &bytes))
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "a tensor is too large");
+    *out = nd_tensor_alloc(bytes);
+    return *out != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
+{
+    const struct nd_plan *plan = r->plan;
+    enum nd_status status = nd_make_inputs(plan->model, r->inputs, err);
+    for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++) {
+        const struct nd_model_io *io = nd_model_input(plan->model, i);
+        status = nd_shape_size_bytes(&io->shape, io->dtype, &r->input_bytes[i], err);
+        if (status == ND_OK)
+            status = make_block(r->input_bytes[i], &r->raw_inputs[i], err);
+    }
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+            if (plan->sources[d].edges[s] != SIZE_MAX)
+                status = make_block(plan->sources[d].sample_bytes[s], &r->raw[d * plan->n_steps + s], err);
+    return status;
+}
+
+enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, struct nd_error *err)
+{
+    size_t n_inputs = nd_model_n_inputs(plan->model), n_edges = nd_model_n_edges(plan->model);
+    *r = (struct nd_reader){.plan = plan,
+                            .inputs = nd_calloc(n_inputs, sizeof *r->inputs),
+                            .raw_inputs = nd_calloc(n_inputs, sizeof *r->raw_inputs),
+                            .input_bytes = nd_calloc(n_inputs, sizeof *r->input_bytes),
+                            .given = nd_calloc(n_edges, sizeof *r->given),
+                            .chain = nd_calloc(n_edges, sizeof *r->chain),
+                            .is_skipped = nd_calloc(n_edges, sizeof *r->is_skipped),
+                            .raw = nd_calloc(plan->n_devices * plan->n_steps, sizeof *r->raw)};
+    if (r->inputs == NULL || r->raw_inputs == NULL || r->input_bytes == NULL || r->given == NULL ||
+        r->chain == NULL || r->is_skipped == NULL || r->raw == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < n_edges; e++)
+        r->given[e] = nd_no_array();
+    enum nd_status status = nd_unit_trial_init(&r->trial, plan->model, &plan->alternatives, err);
+    return status == ND_OK ? make_blocks(r, err) : status;
+}
+
+void nd_reader_deinit(struct nd_reader *r)
+{
+    const struct nd_plan *plan = r->plan;
+    if (plan == NULL)
+        return;
+    for (size_t i = 0; i < nd_model_n_inputs(plan->model); i++) {
+        if (r->inputs != NULL)
+            nd_array_deinit(&r->inputs[i]);
+        if (r->raw_inputs != NULL)
+            free(r->raw_inputs[i]);
+    }
+    for (size_t e = 0; r->given != NULL && e < nd_model_n_edges(plan->model); e++)
+        if (r->given[e].shape.rank >= 0)
+            nd_array_deinit(&r->given[e]);
+    for (size_t i = 0; r->raw != NULL && i < plan->n_devices * plan->n_steps; i++)
+        free(r->raw[i]);
+    free(r->inputs);
+    free(r->raw_inputs);
+    free(r->input_bytes);
+    free(r->given);
+    free(r->chain);
+    free(r->is_skipped);
+    free(r->raw);
+    nd_unit_trial_deinit(&r->trial);
+    r->plan = NULL;
+}
+
+/* ---- what captures hold ---- */
+
+enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, struct nd_error *err)
+{
+    const struct nd_plan *plan = r->plan;
+    const struct nd_plan_source *leader = &plan->sources[plan->leader];
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++)
+        status = nd_capture_read_inputs(leader->capture, leader->probe, plan->inputs[i], first, n,
+                                        r->raw_inputs[i], err);
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+            if (plan->sources[d].edges[s] != SIZE_MAX)
+                status = nd_capture_read_verified(plan->sources[d].capture, plan->sources[d].probe,
+                                                  plan->sources[d].edges[s], first, n,
+                                                  r->raw[d * plan->n_steps + s], err);
+    return status;
+}
+
+void nd_reader_inputs(struct nd_reader *r, size_t sample)
+{
+    const struct nd_model *model = r->plan->model;
+    r->sample = sample;
+    r->in_block = sample % ND_READER_BLOCK;
+    for (size_t i = 0; i < nd_model_n_inputs(model); i++)
+        nd_array_load(nd_model_input(model, i)->dtype, r->raw_inputs[i] + r->in_block * r->input_bytes[i],
+                      r->inputs[i].n, r->inputs[i].x);
+}
+
+const void *nd_reader_raw(const struct nd_reader *r, size_t device, size_t step)
+{
+    return r->raw[device * r->plan->n_steps + step] + r->in_block * r->plan->sources[device].sample_bytes[step];
+}
+
+enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_error *err)
+{
+    const struct nd_plan *plan = r->plan;
+    const struct nd_plan_source *source = &plan->sources[device];
+    enum nd_status status = ND_OK;
+    r->device = device;
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+        struct nd_array *given = &r->given[plan->steps[s].edge];
+        if (given->shape.rank >= 0)
+            nd_array_deinit(given);
+        *given = nd_no_array();
+        if (source->edges[s] == SIZE_MAX)
+            continue;
+        enum nd_dtype dtype = nd_capture_edge(source->capture, source->edges[s])->dtype;
+        *given = (struct nd_array){0};
+        status = nd_array_make(given, dtype, &plan->shapes[s], err);
+        if (status == ND_OK)
+            nd_array_load(dtype, nd_reader_raw(r, device, s), given->n, given->x);
+    }
+    return status;
+}
+
+enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sample, size_t n,
+                                struct nd_error *err)
+{
+    size_t left = n - sample;
+    enum nd_status status = ND_OK;
+    if (sample % ND_READER_BLOCK == 0)
+        status = nd_reader_block(r, sample, left < ND_READER_BLOCK ? left : ND_READER_BLOCK, err);
+    if (status != ND_OK)
+        return status;
+    nd_reader_inputs(r, sample);
+    return nd_reader_device(r, device, err);
+}
+
+enum nd_status nd_reader_try_unit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                                  bool *is_made, struct nd_error *err)
+{
+    (void)codes;
+    struct nd_reader *r = context;
+    *is_made = false;
+    return nd_unit_trial_run(&r->trial, unit, &r->given[unit->edge], err);
+}
+
+void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *codes)
+{
+    for (size_t i = 0; i < values->n; i++) {
+        size_t channel = nd_exact_channel(values->quant, values->shape, i);
+        codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
+                                       ND_ROUND_HALF_EVEN);
+    }
+}

@@ -1,0 +1,66 @@
+/* All samples of a plan, in blocks, by several threads. */
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "replay/reader.h"
+
+struct team {
+    const struct nd_replay *replay;
+    atomic_size_t n_done; /* samples */
+    unsigned char *states;
+};
+
+static struct nd_reader *state_of(const struct team *team, size_t worker)
+{
+    return (struct nd_reader *)(void *)(team->states + worker * team->replay->state_bytes);
+}
+
+static enum nd_status run_block(void *context, size_t worker, size_t task, struct nd_error *err)
+{
+    struct team *team = context;
+    const struct nd_replay *replay = team->replay;
+    struct nd_reader *r = state_of(team, worker);
+    size_t first = task * ND_READER_BLOCK, n = replay->plan->n_samples - first;
+    enum nd_status status = ND_OK;
+    n = n < ND_READER_BLOCK ? n : ND_READER_BLOCK;
+    if (r->plan == NULL) {
+        status = nd_reader_init(r, replay->plan, err);
+        if (status == ND_OK)
+            status = replay->begin(r, replay->context, err);
+    }
+    if (status == ND_OK)
+        status = nd_reader_block(r, first, n, err);
+    for (size_t i = 0; i < n && status == ND_OK; i++) {
+        nd_reader_inputs(r, first + i);
+        status = replay->run(r, err);
+        size_t n_done = atomic_fetch_add(&team->n_done, 1) + 1;
+        if (worker == 0 && replay->progress != NULL) /* the calling thread */
+            replay->progress(replay->progress_context, n_done, replay->plan->n_samples);
+    }
+    return status;
+}
+
+enum nd_status nd_replay_run(const struct nd_replay *replay, struct nd_error *err)
+{
+    size_t n_workers = replay->n_threads > 0 ? replay->n_threads : nd_parallel_n_threads();
+    size_t n_blocks = (replay->plan->n_samples + ND_READER_BLOCK - 1) / ND_READER_BLOCK;
+    struct team team = {.replay = replay, .states = nd_calloc(n_workers, replay->state_bytes)};
+    struct nd_error local = {0};
+    if (team.states == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_parallel_for(n_workers, n_blocks, run_block, &team, &local);
+    if (status != ND_OK && err != NULL)
+        *err = local;
+    for (size_t i = 0; i < n_workers; i++) {
+        struct nd_reader *r = state_of(&team, i);
+        if (r->plan == NULL)
+            continue;
+        replay->end(r, replay->context);
+        nd_reader_deinit(r);
+    }
+    free(team.states);
+    return status;
+}

@@ -1,0 +1,266 @@
+/* What programs of whole units make of one unit, and how its codes are held against that. */
+#include "replay/unit_trial.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* ---- one unit ---- */
+
+enum nd_status nd_unit_trial_init(struct nd_unit_trial *trial, const struct nd_model *model,
+                                  const struct nd_alternatives *alternatives, struct nd_error *err)
+{
+    size_t n_edges = nd_model_n_edges(model);
+    *trial = (struct nd_unit_trial){.edge = SIZE_MAX, .model = model, .alternatives = alternatives};
+    trial->kept = nd_calloc(n_edges, sizeof *trial->kept);
+    if (trial->kept == NULL)
+        return nd_fail_memory(err);
+    trial->n_edges = n_edges;
+    return nd_unit_memory_create(n_edges, &trial->memory, err);
+}
+
+static void forget_made(struct nd_unit_made *made)
+{
+    for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
+        nd_array_deinit(&made->codes[p]);
+        made->is_covered[p] = false;
+    }
+}
+
+static void forget_unit(struct nd_unit_trial *trial)
+{
+    for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
+        nd_array_deinit(&trial->made[p]);
+        trial->is_covered[p] = false;
+    }
+    for (size_t k = 0; k < ND_N_ALTERNATIVES; k++)
+        forget_made(&trial->others[k]);
+    trial->edge = SIZE_MAX;
+}
+
+static void forget_kept(struct nd_unit_trial *trial)
+{
+    for (size_t e = 0; e < trial->n_edges; e++)
+        forget_made(&trial->kept[e]);
+}
+
+void nd_unit_trial_deinit(struct nd_unit_trial *trial)
+{
+    forget_unit(trial);
+    forget_kept(trial);
+    free(trial->kept);
+    trial->kept = NULL;
+    trial->n_edges = 0;
+    nd_unit_memory_destroy(&trial->memory);
+}
+
+void nd_unit_trial_begin(struct nd_unit_trial *trial)
+{
+    forget_unit(trial);
+    forget_kept(trial);
+    nd_unit_memory_forget(trial->memory);
+}
+
+static bool is_same(const struct nd_array *a, const struct nd_array *b)
+{
+    return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
+}
+
+static enum nd_status run_program(struct nd_unit_trial *trial, const struct nd_unit_program *program, size_t p,
+                                  const struct nd_exact_unit *unit, struct nd_error *err)
+{
+    struct nd_error why = {0};
+    trial->doubt[p] = nd_unit_program_doubt(program, unit, trial->memory);
+    enum nd_status status =
+        nd_unit_program_run(program, unit, trial->memory, &trial->made[p], &trial->is_covered[p], &why);
+    if (status == ND_OK)
+        return ND_OK;
+    nd_array_deinit(&trial->made[p]);
+    trial->is_covered[p] = false;
+    if (status == ND_ERR_MEMORY && err != NULL)
+        *err = why;
+    return status == ND_ERR_MEMORY ? status : ND_OK;
+}
+
+/* ---- in another way ---- */
+
+/* What is refused is not covered. */
+static enum nd_status settle_made(enum nd_status status, const struct nd_error *why, struct nd_array *codes,
+                                  bool *is_covered, struct nd_error *err)
+{
+    if (status == ND_OK)
+        return ND_OK;
+    nd_array_deinit(codes);
+    *is_covered = false;
+    if (status == ND_ERR_MEMORY && err != NULL)
+        *err = *why;
+    return status == ND_ERR_MEMORY ? status : ND_OK;
+}
+
+/* For the layers after the unit that may be made with it. */
+static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
+                                 struct nd_error *err)
+{
+    size_t n;
+    const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
+    const struct nd_alternatives *a = trial->alternatives;
+    enum nd_status status = ND_OK;
+    for (size_t e = a->first_fused[unit->edge]; e != SIZE_MAX && status == ND_OK; e = a->next_fused[e]) {
+        struct nd_unit_made *kept = &trial->kept[e];
+        struct nd_error why = {0};
+        const struct nd_edge *edge = nd_model_edge(trial->model, e);
+        struct nd_unit_encodings encodings = {.output = &edge->quant, .dtype = edge->dtype};
+        nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
+        status = nd_unit_run_with(program, unit, &encodings, &kept->codes[p], &kept->is_covered[p], &why);
+        status = settle_made(status, &why, &kept->codes[p], &kept->is_covered[p], err);
+    }
+    return status;
+}
+
+static enum nd_status run_others(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
+                                 struct nd_error *err)
+{
+    size_t n;
+    const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
+    const struct nd_alternatives *a = trial->alternatives;
+    struct nd_unit_made *fused = &trial->others[ND_ALTERNATIVE_FUSED],
+                        *forced = &trial->others[ND_ALTERNATIVE_FORCED], *kept = &trial->kept[unit->edge];
+    struct nd_error why = {0};
+    if (kept->is_covered[p]) { /* it is this unit's from now on */
+        fused->codes[p] = kept->codes[p];
+        fused->is_covered[p] = true;
+        kept->codes[p] = (struct nd_array){0};
+        kept->is_covered[p] = false;
+        nd_unit_narrow(unit, &fused->codes[p]);
+    }
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < nd_unit_n_inputs(unit) && a->gated[unit->edge] != SIZE_MAX && status == ND_OK; i++) {
+        if (unit->input_edges[i] != a->gated[unit->edge] || fused->is_covered[p])
+            continue;
+        status =
+            nd_unit_run_gated(unit, i, a->is_hard[unit->edge], &fused->codes[p], &fused->is_covered[p], &why);
+        status = settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
+    }
+    struct nd_unit_encodings encodings = {.output = NULL};
+    if (status != ND_OK || nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings) == 0)
+        return status == ND_OK ? keep_fused(trial, unit, p, err) : status;
+    status = nd_unit_run_with(program, unit, &encodings, &forced->codes[p], &forced->is_covered[p], &why);
+    status = settle_made(status, &why, &forced->codes[p], &forced->is_covered[p], err);
+    return status == ND_OK ? keep_fused(trial, unit, p, err) : status;
+}
+
+const struct nd_array *nd_unit_trial_other(const struct nd_unit_trial *trial, enum nd_alternative alternative,
+                                           size_t program)
+{
+    const struct nd_unit_made *made = &trial->others[alternative];
+    return made->is_covered[program] ? &made->codes[program] : NULL;
+}
+
+/* A layer that may be made with the one before it has the defects of that. */
+static void note_defect(struct nd_unit_trial *trial, const struct nd_exact_unit *unit)
+{
+    const struct nd_alternatives *a = trial->alternatives;
+    const struct nd_known_defect *defect = nd_known_defect_of(trial->model, unit);
+    trial->known_defect = defect != NULL ? defect : trial->kept[unit->edge].known_defect;
+    for (size_t e = a != NULL ? a->first_fused[unit->edge] : SIZE_MAX; e != SIZE_MAX; e = a->next_fused[e])
+        trial->kept[e].known_defect = defect;
+}
+
+enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_exact_unit *unit,
+                                 const struct nd_array *given, struct nd_error *err)
+{
+    size_t n;
+    const struct nd_unit_program *programs = nd_unit_programs(&n);
+    enum nd_status status = ND_OK;
+    forget_unit(trial);
+    n = n < ND_MAX_UNIT_PROGRAMS ? n : ND_MAX_UNIT_PROGRAMS;
+    for (size_t p = 0; p < n && status == ND_OK; p++) {
+        size_t first = 0;
+        while (first < p && !nd_unit_programs_agree(&programs[first], &programs[p], unit))
+            first++;
+        trial->alike[p] = first;
+        if (first == p)
+            status = run_program(trial, &programs[p], p, unit, err);
+        trial->is_covered[p] = trial->is_covered[first];
+        trial->doubt[p] = trial->doubt[first];
+        if (status == ND_OK && trial->alternatives != NULL)
+            status = run_others(trial, unit, p, err);
+    }
+    trial->edge = unit->edge;
+    note_defect(trial, unit);
+    /* What no program made has not been kept from before it was codes. */
+    if (!trial->is_covered[0] || !is_same(&trial->made[0], given))
+        nd_unit_memory_forget_edge(trial->memory, unit->edge);
+    return status;
+}
+
+static void count_code(struct nd_unit_tally *tally, size_t p, double given, double made, double exact)
+{
+    tally->n[p]++;
+    if (given != made) {
+        tally->wrong[p]++;
+        tally->max[p] = fmax(tally->max[p], fabs(given - made));
+    }
+    if (made == exact)
+        return;
+    tally->apart[p]++;
+    tally->apart_as_made[p] += given == made;
+    tally->apart_as_exact[p] += given == exact;
+}
+
+static void count_others(const struct nd_unit_trial *trial, const double *given, size_t n,
+                         struct nd_unit_tally *tally)
+{
+    for (size_t k = 0; k < ND_N_ALTERNATIVES; k++)
+        for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
+            const struct nd_array *made = nd_unit_trial_other(trial, (enum nd_alternative)k, p);
+            struct nd_other_tally *other = &tally->others[k];
+            if (made == NULL || made->n != n)
+                continue;
+            other->n[p] += n;
+            for (size_t i = 0; i < n; i++) {
+                double off = fabs(given[i] - made->x[i]);
+                other->wrong[p] += off != 0;
+                other->max[p] = fmax(other->max[p], off);
+            }
+        }
+}
+
+void nd_unit_trial_count(const struct nd_unit_trial *trial, const double *given, const double *exact, size_t n,
+                         struct nd_unit_tally *tally)
+{
+    count_others(trial, given, n, tally);
+    if (trial->known_defect != NULL)
+        tally->known_defect = trial->known_defect;
+    for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
+        const struct nd_array *made = &trial->made[trial->alike[p]];
+        if (!trial->is_covered[p] || made->n != n)
+            continue;
+        tally->doubt[p] = fmax(tally->doubt[p], trial->doubt[p]);
+        for (size_t i = 0; i < n; i++)
+            count_code(tally, p, given[i], made->x[i], exact[i]);
+    }
+}
+
+void nd_unit_tally_merge(const struct nd_unit_tally *from, struct nd_unit_tally *to)
+{
+    if (from->known_defect != NULL)
+        to->known_defect = from->known_defect;
+    for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
+        to->n[p] += from->n[p];
+        to->wrong[p] += from->wrong[p];
+        to->apart[p] += from->apart[p];
+        to->apart_as_made[p] += from->apart_as_made[p];
+        to->apart_as_exact[p] += from->apart_as_exact[p];
+        to->max[p] = fmax(to->max[p], from->max[p]);
+        to->doubt[p] = fmax(to->doubt[p], from->doubt[p]);
+        for (size_t k = 0; k < ND_N_ALTERNATIVES; k++) {
+            to->others[k].n[p] += from->others[k].n[p];
+            to->others[k].wrong[p] += from->others[k].wrong[p];
+            to->others[k].max[p] = fmax(to->others[k].max[p], from->others[k].max[p]);
+        }
+    }
+}

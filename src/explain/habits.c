@@ -156,6 +156,8 @@ static size_t program_of_device(const struct group *group)
  * device's, where nothing else fits. */
 static size_t other_than_float(const struct group *group, size_t n_fitting, size_t device)
 {
+    /* Places of a program that rounds twice; chosen: with more it differs from plain rounding in one of 500
+     * values or fewer, which a layer may not have. */
     enum { RAREST_BITS = 8 };
     size_t n_programs;
     const struct nd_program *programs = nd_programs(&n_programs);
@@ -207,11 +209,8 @@ void nd_find_habits(struct nd_habit *habits, size_t n, size_t *device_program)
 
 void nd_hold_to_float(struct nd_habit *habits, size_t n, size_t *device_program)
 {
-    size_t n_programs, half_even = 0;
-    const struct nd_program *programs = nd_programs(&n_programs);
-    while (half_even + 1 < n_programs && (programs[half_even].kind != ND_PROGRAM_SINGLE ||
-                                          programs[half_even].rounding != ND_ROUND_HALF_EVEN))
-        half_even++;
+    size_t n_programs, half_even = nd_half_even_program();
+    nd_programs(&n_programs);
     for (size_t i = 0; i < n; i++) {
         habits[i].program = habits[i].is_counted ? half_even : SIZE_MAX;
         habits[i].is_exact = false;

@@ -114,9 +114,12 @@ static enum nd_status name_device_programs(struct nd_explained_device *device, s
 /* What it does is what it does everywhere, and yet costs much. */
 static bool is_lossy(const struct nd_habit *habit, const struct nd_explained_unit *unit)
 {
-    static const double many_steps = 10;
+    static const double many_steps = 10; /* LSB; chosen: it only selects what is listed as a loss, no verdict */
     return habit->standing == ND_STANDING_FOLLOWS && !habit->is_of_values && unit->local.max >= many_steps;
 }
+
+/* Share of the values of a unit that double precision may bring to the other side of a tie; chosen. */
+static const double most_beside_ties = 0.01;
 
 /* One rounding of a value in double precision next to a tie may fall either way; and a device in float32 that
  * does what it does everywhere is as good as it can be. */
@@ -126,7 +129,7 @@ static bool is_within_step(const struct nd_explained_step *step, const struct nd
     if (unit->local.n_differing > 0 && habit->program != SIZE_MAX && nd_is_plain(habit->program))
         return habit->follows && unit->local.max <= 1;
     return step->is_double && unit->local.n_differing > 0 && unit->local.max <= 1 &&
-           (double)unit->local.n_differing < 0.01 * (double)unit->n_codes;
+           (double)unit->local.n_differing < most_beside_ties * (double)unit->n_codes;
 }
 
 /* What is asked of each step of the device. */

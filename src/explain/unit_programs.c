@@ -120,7 +120,7 @@ static enum nd_standing stand(const struct nd_habit *habits, size_t n, size_t i,
 /* Of units whose standing is not known. */
 static size_t program_of_kind(const struct nd_habit *habits, size_t n, const char *op_types)
 {
-    enum { FEWEST = 3 };
+    enum { FEWEST = 3 }; /* units; chosen: two follow one program by chance too easily, all but one must */
     size_t n_programs, best = SIZE_MAX, most = 0, n_kind = 0;
     nd_programs(&n_programs);
     for (size_t p = 0; p < n_programs; p++) {

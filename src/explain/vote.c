@@ -14,6 +14,8 @@ static bool votes_in(const struct nd_plan *plan, const struct nd_explanation *ou
            out->devices[device].units[step].has_total;
 }
 
+/* Groups of identical devices, and votes by which the commonest code must be ahead on average; chosen: with two
+ * groups there is no majority, and a margin of one is a single device (docs/science/theory.md#vote). */
 enum { LEAST_LINEAGES = 3, LEAST_MARGIN = 2 };
 
 static size_t count_lineages(const struct nd_plan *plan, const struct nd_explanation *out)

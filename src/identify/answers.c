@@ -154,3 +154,35 @@ enum nd_status nd_identify_answer(struct nd_identified_device *device, struct nd
     }
     return status == ND_OK ? answer_device(device, err) : status;
 }
+
+/* ---- what is asked of an answer ---- */
+
+bool nd_identified_is_left(const struct nd_identify_result *r, size_t program)
+{
+    return r->is_applicable[program] && r->is_possible[program];
+}
+
+size_t nd_identified_next_class(const struct nd_identify_result *r, size_t after)
+{
+    for (size_t p = after == SIZE_MAX ? 0 : after + 1; p < r->n_programs && r->verdict != ND_IDENTIFY_TOO_FEW;
+         p++) {
+        size_t before = 0;
+        while (before < p && (!nd_identified_is_left(r, before) || r->class_of[before] != r->class_of[p]))
+            before++;
+        if (nd_identified_is_left(r, p) && before == p)
+            return p;
+    }
+    return SIZE_MAX;
+}
+
+bool nd_identified_is_crossed(const struct nd_identify_bracket *b)
+{
+    return b->n_down > 0 && b->n_up > 0 && b->max_down >= b->min_up;
+}
+
+const char *nd_identified_why_not(const struct nd_identified_unit *unit)
+{
+    if (unit->is_changing)
+        return unit->has_fed ? "changes from run to run, as its inputs do" : "changes from run to run";
+    return unit->why_not != NULL ? unit->why_not : "it has no exact values on what the device had";
+}

@@ -65,4 +65,14 @@ struct nd_identification {
 /* Fills answer of all units that were counted, types and answer. ND_ERR_MEMORY. */
 enum nd_status nd_identify_answer(struct nd_identified_device *device, struct nd_error *err);
 
+/* Whether the program is one that is not excluded. */
+bool nd_identified_is_left(const struct nd_identify_result *result, size_t program);
+/* The classes of programs that are not excluded, by the first program of each: the one after that one, SIZE_MAX
+ * for the first. SIZE_MAX: there is none, as always with too few codes. */
+size_t nd_identified_next_class(const struct nd_identify_result *result, size_t after);
+/* There is no threshold, or contamination. */
+bool nd_identified_is_crossed(const struct nd_identify_bracket *bracket);
+/* Of a unit without an answer. */
+const char *nd_identified_why_not(const struct nd_identified_unit *unit);
+
 #endif

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "replay/plan.h"
 
 const char *nd_alternative_name(enum nd_alternative alternative)
 {
@@ -24,14 +25,6 @@ static const struct nd_forced forced_encodings[] = {
 };
 
 /* ---- which edges have any ---- */
-
-static const struct nd_model_unit *maker_of(const struct nd_model *model, size_t edge)
-{
-    for (size_t u = 0; u < nd_model_n_units(model); u++)
-        if (nd_model_unit(model, u)->edge == edge)
-            return nd_model_unit(model, u);
-    return NULL;
-}
 
 static bool is_one_of(const char *op_types, const char *const *names, size_t n)
 {
@@ -57,9 +50,9 @@ static bool narrows(const char *op_types)
 static const struct nd_forced *forced_of(const struct nd_model *model, size_t edge)
 {
     enum { LONGEST = 16 }; /* moves one after the other */
-    const struct nd_model_unit *maker = maker_of(model, edge);
+    const struct nd_model_unit *maker = nd_unit_of_edge(model, edge);
     for (size_t i = 0; i < LONGEST && maker != NULL && maker->n_inputs == 1 && moves(maker->op_types); i++)
-        maker = maker_of(model, maker->inputs[0]);
+        maker = nd_unit_of_edge(model, maker->inputs[0]);
     for (size_t i = 0; maker != NULL && i < sizeof forced_encodings / sizeof *forced_encodings; i++)
         if (strcmp(maker->op_types, forced_encodings[i].op_type) == 0 &&
             nd_model_edge(model, edge)->dtype == forced_encodings[i].dtype)
@@ -73,7 +66,7 @@ static void find_gate(struct nd_alternatives *a, const struct nd_model *model, c
     if (strcmp(unit->op_types, "Mul") != 0 || unit->n_inputs != 2)
         return;
     for (size_t i = 0; i < 2; i++) {
-        const struct nd_model_unit *gate = maker_of(model, unit->inputs[i]);
+        const struct nd_model_unit *gate = nd_unit_of_edge(model, unit->inputs[i]);
         bool is_gate = gate != NULL && gate->n_inputs == 1 && gate->inputs[0] == unit->inputs[1 - i];
         bool is_hard = is_gate && strcmp(gate->op_types, "HardSigmoid") == 0;
         if (!is_hard && !(is_gate && strcmp(gate->op_types, "Sigmoid") == 0))
@@ -101,13 +94,13 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
     for (size_t e = 0; e < n; e++) {
         a->fused_from[e] = a->first_fused[e] = a->next_fused[e] = a->gated[e] = SIZE_MAX;
         a->forced[e] = forced_of(model, e);
-        const struct nd_model_unit *maker = maker_of(model, e);
+        const struct nd_model_unit *maker = nd_unit_of_edge(model, e);
         a->is_forced_here[e] =
             a->forced[e] != NULL && maker != NULL && strcmp(maker->op_types, a->forced[e]->op_type) == 0;
     }
     for (size_t u = 0; u < nd_model_n_units(model); u++) {
         const struct nd_model_unit *unit = nd_model_unit(model, u);
-        if (narrows(unit->op_types) && unit->n_inputs == 1 && maker_of(model, unit->inputs[0]) != NULL) {
+        if (narrows(unit->op_types) && unit->n_inputs == 1 && nd_unit_of_edge(model, unit->inputs[0]) != NULL) {
             a->fused_from[unit->edge] = unit->inputs[0];
             a->next_fused[unit->edge] = a->first_fused[unit->inputs[0]];
             a->first_fused[unit->inputs[0]] = unit->edge;

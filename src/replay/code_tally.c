@@ -4,6 +4,15 @@
 
 #include "replay/code_tally.h"
 
+size_t nd_half_even_program(void)
+{
+    size_t n, p = 0;
+    const struct nd_program *programs = nd_programs(&n);
+    while (p + 1 < n && (programs[p].kind != ND_PROGRAM_SINGLE || programs[p].rounding != ND_ROUND_HALF_EVEN))
+        p++;
+    return p;
+}
+
 /* Between these fractions programs that round to the nearest differ among themselves: ties, the step of double
  * rounding with 1 bit and more, and what float32 loses of values below 2^15. */
 static const double nearest_low = 0.24, nearest_high = 0.76, largest_safe = 0x1p15;
@@ -52,16 +61,6 @@ static double clip(const struct bounds *bounds, double whole)
     return fmin(fmax(whole + bounds->zero, bounds->low), bounds->high);
 }
 
-static void count_one(struct nd_code_tally *tally, const struct nd_program *program, size_t p,
-                      const struct nd_ratio *v, const struct nd_place *place, const struct bounds *bounds,
-                      double given)
-{
-    if (clip(bounds, nd_program_round(program, v, place)) == given)
-        return;
-    tally->wrong[p]++;
-    tally->far[p] += !is_close(program, place, bounds, given);
-}
-
 static void count_code(struct nd_code_tally *tally, const struct nd_ratio *v, const struct bounds *bounds,
                        double given)
 {
@@ -81,9 +80,13 @@ static void count_code(struct nd_code_tally *tally, const struct nd_ratio *v, co
     bool is_far_from_tie =
         (place.fraction < nearest_low || place.fraction > nearest_high) && fabs(place.floor) < largest_safe;
     bool is_nearest_right = is_far_from_tie && given == (place.fraction > 0.5 ? high : low);
-    for (size_t p = 0; p < n; p++)
-        if (!is_nearest_right || !is_nearest(&programs[p]))
-            count_one(tally, &programs[p], p, v, &place, bounds, given);
+    for (size_t p = 0; p < n; p++) {
+        bool is_given = is_nearest_right && is_nearest(&programs[p]);
+        if (is_given || clip(bounds, nd_program_round(&programs[p], v, &place)) == given)
+            continue;
+        tally->wrong[p]++;
+        tally->far[p] += !is_close(&programs[p], &place, bounds, given);
+    }
 }
 
 void nd_code_tally_add(struct nd_code_tally *tally, const struct nd_exact_values *values, const double *given)

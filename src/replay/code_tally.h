@@ -20,4 +20,7 @@ void nd_code_tally_merge(const struct nd_code_tally *from, struct nd_code_tally 
 /* Brings all_wrong into wrong and far. */
 void nd_code_tally_finish(struct nd_code_tally *tally);
 
+/* Which of nd_programs rounds once, half to even. */
+size_t nd_half_even_program(void);
+
 #endif

@@ -1,12 +1,12 @@
 /* Whether making intermediates visible changed what the device computes: its outputs are held against those of
  * a run of the model as it is. docs/science/theory.md#observer. */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
 #include "replay/plan.h"
+#include "replay/read_tensor.h"
 
 /* Which device a witness speaks for: the one of the same URI. */
 static bool is_of_device(const struct nd_capture *witness, const struct nd_capture *capture)
@@ -30,34 +30,23 @@ static bool has_same_inputs(const struct nd_plan_source *source, const struct nd
 
 /* One output of one sample, as the device with intermediates and the witness have it. */
 struct pair {
-    const struct nd_capture *captures[2];
-    size_t probes[2], edges[2];
+    struct nd_tensor_place places[2];
     const struct nd_quant *quant;
 };
 
-static const struct nd_edge *edge_of(const struct pair *pair, size_t k)
+static const struct nd_edge *edge_of(const struct nd_tensor_place *place)
 {
-    return nd_capture_edge(pair->captures[k], pair->edges[k]);
+    return nd_capture_edge(place->capture, place->edge);
 }
 
-static enum nd_status read_values(const struct pair *pair, size_t k, size_t sample, struct nd_array *out,
-                                  struct nd_error *err)
+static bool has_values(const struct nd_tensor_place *place)
 {
-    size_t size_bytes;
-    const struct nd_edge *edge = edge_of(pair, k);
-    enum nd_status status = nd_shape_size_bytes(&edge->shape, edge->dtype, &size_bytes, err);
-    unsigned char *bytes = status == ND_OK ? nd_tensor_alloc(size_bytes) : NULL;
-    if (status == ND_OK && bytes == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status =
-            nd_capture_read_verified(pair->captures[k], pair->probes[k], pair->edges[k], sample, 1, bytes, err);
-    if (status == ND_OK)
-        status = nd_array_make(out, edge->dtype, &edge->shape, err);
-    if (status == ND_OK)
-        nd_array_load(edge->dtype, bytes, out->n, out->x);
-    free(bytes);
-    return status;
+    return nd_capture_has_outputs(place->capture, place->probe, place->edge);
+}
+
+static struct nd_digest digest_of(const struct nd_tensor_place *place, size_t sample)
+{
+    return nd_capture_digest(place->capture, place->probe, place->edge, sample, 0);
 }
 
 /* Outputs of the untouched model are mostly floats where the capture has codes: each float has a code. */
@@ -65,9 +54,10 @@ static enum nd_status compare_codes(const struct pair *pair, size_t sample, bool
                                     struct nd_error *err)
 {
     struct nd_array codes = {0}, floats = {0};
-    enum nd_status status = read_values(pair, 0, sample, &codes, err);
+    enum nd_status status =
+        nd_read_tensor(&pair->places[0], sample, edge_of(&pair->places[0])->dtype, &codes, err);
     if (status == ND_OK)
-        status = read_values(pair, 1, sample, &floats, err);
+        status = nd_read_tensor(&pair->places[1], sample, edge_of(&pair->places[1])->dtype, &floats, err);
     *is_equal = true;
     for (size_t i = 0; status == ND_OK && i < codes.n; i++) {
         size_t c = nd_exact_channel(pair->quant, &codes.shape, i);
@@ -83,18 +73,15 @@ static enum nd_status compare_codes(const struct pair *pair, size_t sample, bool
 static enum nd_status compare_output(const struct pair *pair, size_t sample, bool *is_compared,
                                      bool *is_changed, struct nd_error *err)
 {
-    const struct nd_edge *a = edge_of(pair, 0), *b = edge_of(pair, 1);
-    bool is_equal = true,
-         has_values = nd_capture_has_outputs(pair->captures[0], pair->probes[0], pair->edges[0]) &&
-                      nd_capture_has_outputs(pair->captures[1], pair->probes[1], pair->edges[1]);
+    const struct nd_tensor_place *places = pair->places;
+    const struct nd_edge *a = edge_of(&places[0]), *b = edge_of(&places[1]);
+    bool is_equal = true, is_read = has_values(&places[0]) && has_values(&places[1]);
     enum nd_status status = ND_OK;
     if (!nd_shape_equal(&a->shape, &b->shape))
         return ND_OK;
     if (a->dtype == b->dtype)
-        is_equal =
-            nd_digest_equal(nd_capture_digest(pair->captures[0], pair->probes[0], pair->edges[0], sample, 0),
-                            nd_capture_digest(pair->captures[1], pair->probes[1], pair->edges[1], sample, 0));
-    else if (has_values && nd_dtype_is_integer(a->dtype) && nd_dtype_is_float(b->dtype) && pair->quant->n > 0)
+        is_equal = nd_digest_equal(digest_of(&places[0], sample), digest_of(&places[1], sample));
+    else if (is_read && nd_dtype_is_integer(a->dtype) && nd_dtype_is_float(b->dtype) && pair->quant->n > 0)
         status = compare_codes(pair, sample, &is_equal, err);
     else
         return ND_OK;
@@ -115,12 +102,11 @@ static enum nd_status compare_outputs(struct nd_plan *plan, size_t device, const
         bool is_compared = false, is_changed = false;
         for (size_t s = 0; s < plan->n_steps && status == ND_OK && has_same_inputs(source, witness, probe, i);
              s++) {
-            const struct pair pair = {
-                .captures = {source->capture, witness},
-                .probes = {source->probe, probe},
-                .edges = {source->edges[s], nd_capture_find_edge(witness, plan->steps[s].name)},
-                .quant = &nd_model_edge(plan->model, plan->steps[s].edge)->quant};
-            if (plan->steps[s].is_model_output && pair.edges[0] != SIZE_MAX && pair.edges[1] != SIZE_MAX)
+            const struct pair pair = {{{source->capture, source->probe, source->edges[s]},
+                                       {witness, probe, nd_capture_find_edge(witness, plan->steps[s].name)}},
+                                      &nd_plan_edge(plan, s)->quant};
+            if (plan->steps[s].is_model_output && pair.places[0].edge != SIZE_MAX &&
+                pair.places[1].edge != SIZE_MAX)
                 status = compare_output(&pair, i, &is_compared, &is_changed, err);
         }
         out->n_samples += is_compared;

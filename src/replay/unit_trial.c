@@ -69,24 +69,6 @@ static bool is_same(const struct nd_array *a, const struct nd_array *b)
     return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
 }
 
-static enum nd_status run_program(struct nd_unit_trial *trial, const struct nd_unit_program *program, size_t p,
-                                  const struct nd_exact_unit *unit, struct nd_error *err)
-{
-    struct nd_error why = {0};
-    trial->doubt[p] = nd_unit_program_doubt(program, unit, trial->memory);
-    enum nd_status status =
-        nd_unit_program_run(program, unit, trial->memory, &trial->made[p], &trial->is_covered[p], &why);
-    if (status == ND_OK)
-        return ND_OK;
-    nd_array_deinit(&trial->made[p]);
-    trial->is_covered[p] = false;
-    if (status == ND_ERR_MEMORY && err != NULL)
-        *err = why;
-    return status == ND_ERR_MEMORY ? status : ND_OK;
-}
-
-/* ---- in another way ---- */
-
 /* What is refused is not covered. */
 static enum nd_status settle_made(enum nd_status status, const struct nd_error *why, struct nd_array *codes,
                                   bool *is_covered, struct nd_error *err)
@@ -99,6 +81,18 @@ static enum nd_status settle_made(enum nd_status status, const struct nd_error *
         *err = *why;
     return status == ND_ERR_MEMORY ? status : ND_OK;
 }
+
+static enum nd_status run_program(struct nd_unit_trial *trial, const struct nd_unit_program *program, size_t p,
+                                  const struct nd_exact_unit *unit, struct nd_error *err)
+{
+    struct nd_error why = {0};
+    trial->doubt[p] = nd_unit_program_doubt(program, unit, trial->memory);
+    enum nd_status status =
+        nd_unit_program_run(program, unit, trial->memory, &trial->made[p], &trial->is_covered[p], &why);
+    return settle_made(status, &why, &trial->made[p], &trial->is_covered[p], err);
+}
+
+/* ---- in another way ---- */
 
 /* For the layers after the unit that may be made with it. */
 static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,

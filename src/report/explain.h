@@ -36,9 +36,9 @@ json_t *nd_explain_differences_json(const struct nd_explanation *explanation);
 
 /* What nd_identify_captures found, as JSON; NULL: memory is out. */
 json_t *nd_identification_json(const struct nd_identification *identification);
-/* The same as text, from that JSON: operator types and devices, with_units all units and their thresholds.
+/* The same as text: operator types and devices, with_units all units and their thresholds.
  * NULL: nothing is printed. */
-void nd_explain_put_identification(struct nd_strbuf *out, const json_t *identification, size_t width,
-                                   bool with_units);
+void nd_explain_put_identification(struct nd_strbuf *out, const struct nd_identification *identification,
+                                   size_t width, bool with_units);
 
 #endif

@@ -33,11 +33,6 @@ static json_t *checked(json_t *value, bool is_good)
 
 /* ---- answers ---- */
 
-static bool is_left(const struct nd_identify_result *r, size_t p)
-{
-    return r->is_applicable[p] && r->is_possible[p];
-}
-
 static json_t *class_json(const struct nd_identify_result *r, size_t first)
 {
     char name[ND_ARITHMETIC_NAME_BYTES];
@@ -45,7 +40,7 @@ static json_t *class_json(const struct nd_identify_result *r, size_t first)
     json_t *list = json_array();
     bool is_good = list != NULL;
     for (size_t p = first; p < r->n_programs; p++)
-        if (is_left(r, p) && r->class_of[p] == r->class_of[first])
+        if (nd_identified_is_left(r, p) && r->class_of[p] == r->class_of[first])
             is_good = is_good && push(list, json_string(nd_arithmetic_name(&programs[p], name)));
     return checked(list, is_good);
 }
@@ -53,14 +48,9 @@ static json_t *class_json(const struct nd_identify_result *r, size_t first)
 static json_t *classes_json(const struct nd_identify_result *r)
 {
     json_t *list = json_array();
-    bool is_told[ND_ARITHMETIC_MAX] = {false}, is_good = list != NULL;
-    bool is_set = r->verdict != ND_IDENTIFY_TOO_FEW; /* else it is all there are */
-    for (size_t p = 0; p < r->n_programs && is_set; p++) {
-        if (!is_left(r, p) || is_told[r->class_of[p]])
-            continue;
-        is_told[r->class_of[p]] = true;
+    bool is_good = list != NULL;
+    for (size_t p = nd_identified_next_class(r, SIZE_MAX); p != SIZE_MAX; p = nd_identified_next_class(r, p))
         is_good = is_good && push(list, class_json(r, p));
-    }
     return checked(list, is_good);
 }
 
@@ -102,10 +92,10 @@ static json_t *edge_of(uint64_t n, double fraction)
 
 static bool put_bracket(const struct nd_identify_bracket *b, json_t *out)
 {
-    bool is_crossed = b->n_down > 0 && b->n_up > 0 && b->max_down >= b->min_up;
     return put(out, "down", count(b->n_down)) && put(out, "up", count(b->n_up)) &&
            put(out, "max_down", edge_of(b->n_down, b->max_down)) &&
-           put(out, "min_up", edge_of(b->n_up, b->min_up)) && put(out, "crossed", json_boolean(is_crossed));
+           put(out, "min_up", edge_of(b->n_up, b->min_up)) &&
+           put(out, "crossed", json_boolean(nd_identified_is_crossed(b)));
 }
 
 static json_t *sign_json(const struct nd_identify_tally *tally, bool is_negative)
@@ -206,13 +196,6 @@ static json_t *units_json(const struct nd_identified_device *device)
     return checked(list, is_good);
 }
 
-static const char *why_not(const struct nd_identified_unit *unit)
-{
-    if (unit->is_changing)
-        return unit->has_fed ? "changes from run to run, as its inputs do" : "changes from run to run";
-    return unit->why_not != NULL ? unit->why_not : "it has no exact values on what the device had";
-}
-
 static json_t *rest_json(const struct nd_identified_device *device)
 {
     json_t *list = json_array();
@@ -220,9 +203,9 @@ static json_t *rest_json(const struct nd_identified_device *device)
     for (size_t s = 0; s < device->n_units && is_good; s++) {
         const struct nd_identified_unit *unit = &device->units[s];
         if (unit->is_unit && unit->answer == NULL)
-            is_good =
-                push(list, json_pack("{s:o, s:o, s:o}", "name", nd_json_string(unit->name), "op_type",
-                                     nd_json_string(unit->op_types), "why", nd_json_string(why_not(unit))));
+            is_good = push(list, json_pack("{s:o, s:o, s:o}", "name", nd_json_string(unit->name), "op_type",
+                                           nd_json_string(unit->op_types), "why",
+                                           nd_json_string(nd_identified_why_not(unit))));
     }
     return checked(list, is_good);
 }

@@ -341,10 +341,7 @@ enum nd_status nd_report_explanation_text(const struct nd_explanation *explanati
                                           bool with_units, char **out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    json_t *tree = identification != NULL ? nd_identification_json(identification) : NULL;
     put_text(&text, explanation, width, with_units);
-    nd_explain_put_identification(&text, tree, width, with_units);
-    text.failed = text.failed || (identification != NULL && tree == NULL);
-    json_decref(tree);
+    nd_explain_put_identification(&text, identification, width, with_units);
     return nd_text_end(&text, out, err);
 }

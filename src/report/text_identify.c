@@ -1,8 +1,11 @@
-/* Which programs captures leave possible, told from the JSON of json_identify.c. */
+/* Which programs captures leave possible, as text. */
+#include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "identify/identification.h"
 #include "report/explain.h"
 #include "report/explain_words.h"
 
@@ -23,75 +26,76 @@ ND_PRINTF(2, 3) static void say(struct words *w, const char *fmt, ...)
     w->n = n < 0 || (size_t)n >= sizeof w->text - w->n ? sizeof w->text - 1 : w->n + (size_t)n;
 }
 
-static const char *string(const json_t *object, const char *key)
+/* "floor (= to-zero, ceil and 3 more)": the class of program `first`. */
+static void say_class(struct words *w, const struct nd_identify_result *r, size_t first)
 {
-    const char *value = json_string_value(json_object_get(object, key));
-    return value != NULL ? value : "";
-}
-
-static json_int_t number(const json_t *object, const char *key)
-{
-    return json_integer_value(json_object_get(object, key));
-}
-
-static bool is(const json_t *answer, const char *verdict)
-{
-    return strcmp(string(answer, "verdict"), verdict) == 0;
-}
-
-/* "floor (= to-zero, ceil and 3 more)" */
-static void say_class(struct words *w, const json_t *names)
-{
-    size_t n = json_array_size(names);
-    say(w, "%s", json_string_value(json_array_get(names, 0)));
-    for (size_t i = 1; i < n && i <= MOST_NAMES; i++)
-        say(w, "%s%s", i == 1 ? " (= " : ", ", json_string_value(json_array_get(names, i)));
+    char name[ND_ARITHMETIC_NAME_BYTES];
+    const struct nd_arithmetic *programs = nd_arithmetics(&(size_t){0});
+    size_t n = 0;
+    for (size_t p = first; p < r->n_programs; p++) {
+        if (!nd_identified_is_left(r, p) || r->class_of[p] != r->class_of[first])
+            continue;
+        if (n <= MOST_NAMES)
+            say(w, "%s%s", n == 0 ? "" : n == 1 ? " (= " : ", ", nd_arithmetic_name(&programs[p], name));
+        n++;
+    }
     if (n > MOST_NAMES + 1)
         say(w, " and %zu more", n - MOST_NAMES - 1);
     if (n > 1)
         say(w, ")");
 }
 
-static void say_set(struct words *w, const json_t *classes)
+static void say_set(struct words *w, const struct nd_identify_result *r)
 {
-    size_t n = json_array_size(classes);
-    for (size_t i = 0; i < n && i < MOST_CLASSES; i++) {
-        say(w, "%s", i > 0 ? "; or " : "");
-        say_class(w, json_array_get(classes, i));
+    size_t n = 0;
+    for (size_t p = nd_identified_next_class(r, SIZE_MAX); p != SIZE_MAX; p = nd_identified_next_class(r, p)) {
+        if (n < MOST_CLASSES) {
+            say(w, "%s", n > 0 ? "; or " : "");
+            say_class(w, r, p);
+        }
+        n++;
     }
     if (n > MOST_CLASSES)
         say(w, "; or %zu more", n - MOST_CLASSES);
 }
 
-static void say_answer(struct words *w, const json_t *answer)
+static size_t count_classes(const struct nd_identify_result *r)
 {
+    size_t n = 0;
+    for (size_t p = nd_identified_next_class(r, SIZE_MAX); p != SIZE_MAX; p = nd_identified_next_class(r, p))
+        n++;
+    return n;
+}
+
+static bool is(const struct nd_answer *answer, const char *verdict)
+{
+    return strcmp(answer->verdict, verdict) == 0;
+}
+
+static void say_answer(struct words *w, const struct nd_answer *answer)
+{
+    char name[ND_ARITHMETIC_NAME_BYTES];
+    const struct nd_identify_result *r = &answer->result;
+    size_t n_classes = count_classes(r);
     if (is(answer, "too-few")) {
-        say(w, "too few codes (%" JSON_INTEGER_FORMAT " that are neither whole nor clipped)",
-            number(answer, "open"));
+        say(w, "too few codes (%" PRIu64 " that are neither whole nor clipped)", r->n_open);
         return;
     }
-    bool is_none = is(answer, "none");
-    const json_t *classes = json_object_get(answer, "classes");
-    if (is_none && json_array_size(classes) == 0)
+    if (is(answer, "none") && n_classes == 0)
         say(w, "none: %s, the nearest is %s",
-            json_is_true(json_object_get(answer, "split")) ? "no one program is left in all of them"
-                                                           : "no program of single values explains it",
-            string(answer, "nearest"));
-    else if (is_none)
+            r->is_split ? "no one program is left in all of them" : "no program of single values explains it",
+            r->best != SIZE_MAX ? nd_arithmetic_name(&nd_arithmetics(&(size_t){0})[r->best], name) : "");
+    else if (is(answer, "none"))
         say(w, "none explains it: what is not excluded is ");
     if (is(answer, "several"))
-        say(w, "one of %zu: ", json_array_size(classes));
+        say(w, "one of %zu: ", n_classes);
     if (is(answer, "single"))
         say(w, "single: ");
-    say_set(w, classes);
-    say(w,
-        "; %" JSON_INTEGER_FORMAT " codes, %" JSON_INTEGER_FORMAT " deciding, %" JSON_INTEGER_FORMAT
-        " exception%s",
-        number(answer, "codes"), number(answer, "deciding"), number(answer, "exceptions"),
-        number(answer, "exceptions") == 1 ? "" : "s");
-    const json_t *explained = json_object_get(answer, "explained");
-    if (json_is_real(explained))
-        say(w, ", explained %.4f", json_real_value(explained));
+    say_set(w, r);
+    say(w, "; %" PRIu64 " codes, %" PRIu64 " deciding, %" PRIu64 " exception%s", r->n, r->n_deciding,
+        answer->exceptions, answer->exceptions == 1 ? "" : "s");
+    if (!isnan(answer->explained))
+        say(w, ", explained %.4f", answer->explained);
 }
 
 static void put_words(struct nd_strbuf *out, struct words *w, size_t width, size_t indent)
@@ -102,69 +106,61 @@ static void put_words(struct nd_strbuf *out, struct words *w, size_t width, size
 
 /* The program of whole units that leaves least of at least as many codes as any, where no other explains them.
  */
-static void say_whole(struct words *w, const json_t *answer)
+static void say_whole(struct words *w, const struct nd_answer *answer)
 {
-    size_t i;
-    const json_t *row, *best = NULL;
-    json_array_foreach(json_object_get(answer, "unit_programs"), i,
-                       row) if (best == NULL || number(row, "codes") > number(best, "codes") ||
-                                (number(row, "codes") == number(best, "codes") &&
-                                 number(row, "exceptions") < number(best, "exceptions"))) best = row;
-    if (best == NULL || !is(answer, "none") || number(best, "exceptions") >= number(answer, "exceptions"))
+    const struct nd_other_tally *whole = &answer->whole;
+    size_t n, best = SIZE_MAX;
+    const struct nd_unit_program *programs = nd_unit_programs(&n);
+    for (size_t p = 0; p < n; p++)
+        if (whole->n[p] > 0 && (best == SIZE_MAX || whole->n[p] > whole->n[best] ||
+                                (whole->n[p] == whole->n[best] && whole->wrong[p] < whole->wrong[best])))
+            best = p;
+    if (best == SIZE_MAX || !is(answer, "none") || whole->wrong[best] >= answer->exceptions)
         return;
-    json_int_t n = number(best, "exceptions");
     say(w, "; as whole units: ");
-    bool is_first = true;
-    json_array_foreach(json_object_get(answer, "unit_programs"), i, row)
-    {
-        if (number(row, "codes") != number(best, "codes") || number(row, "exceptions") != n)
-            continue;
-        say(w, "%s%s", is_first ? "" : " = ", string(row, "name"));
-        is_first = false;
-    }
-    say(w, ", %" JSON_INTEGER_FORMAT " exception%s in %" JSON_INTEGER_FORMAT " codes", n, n == 1 ? "" : "s",
-        number(best, "codes"));
+    for (size_t p = best; p < n; p++)
+        if (whole->n[p] == whole->n[best] && whole->wrong[p] == whole->wrong[best])
+            say(w, "%s%s", p == best ? "" : " = ", programs[p].name);
+    say(w, ", %" PRIu64 " exception%s in %" PRIu64 " codes", whole->wrong[best],
+        whole->wrong[best] == 1 ? "" : "s", whole->n[best]);
 }
 
 /* ---- thresholds ---- */
 
-static void say_bracket(struct words *w, const json_t *bracket)
+static void say_bracket(struct words *w, const struct nd_identify_bracket *b)
 {
-    const json_t *down = json_object_get(bracket, "max_down"), *up = json_object_get(bracket, "min_up");
-    if (json_is_true(json_object_get(bracket, "crossed"))) {
-        say(w, "none: down at %.6g, up at %.6g", json_number_value(down), json_number_value(up));
-        return;
-    }
-    if (json_is_null(up))
-        say(w, "above %.6g", json_number_value(down));
-    else if (json_is_null(down))
-        say(w, "at most %.6g", json_number_value(up));
+    if (nd_identified_is_crossed(b))
+        say(w, "none: down at %.6g, up at %.6g", b->max_down, b->min_up);
+    else if (b->n_up == 0)
+        say(w, "above %.6g", b->max_down);
+    else if (b->n_down == 0)
+        say(w, "at most %.6g", b->min_up);
     else
-        say(w, "%.6g to %.6g", json_number_value(down), json_number_value(up));
+        say(w, "%.6g to %.6g", b->max_down, b->min_up);
 }
 
-static void put_thresholds(struct nd_strbuf *out, const json_t *unit, size_t width)
+static void put_thresholds(struct nd_strbuf *out, const struct nd_identify_tally *tally, size_t width)
 {
     static const char *const signs[] = {"positive", "negative"};
-    const json_t *thresholds = json_object_get(unit, "thresholds");
-    size_t i;
-    const json_t *row;
     struct words w = {.n = 0};
     for (size_t s = 0; s < 2; s++) {
-        const json_t *bracket = json_object_get(thresholds, signs[s]);
-        if (json_is_null(bracket))
+        const struct nd_identify_bracket bracket = nd_identify_threshold(tally, s == 1);
+        if (bracket.n_down + bracket.n_up == 0)
             continue;
         say(&w, "%s%s values ", w.n > 0 ? "; " : "rounded up above: ", signs[s]);
-        say_bracket(&w, bracket);
+        say_bracket(&w, &bracket);
     }
     if (w.n > 0)
         put_words(out, &w, width, 6);
     w = (struct words){.n = 0};
-    json_array_foreach(json_object_get(thresholds, "binades"), i, row)
-    {
-        double sign = json_number_value(json_object_get(row, "sign"));
-        say(&w, "%s%g..: ", i > 0 ? "; " : "by size: ", sign * json_number_value(json_object_get(row, "from")));
-        say_bracket(&w, row);
+    for (size_t k = 0; k < 2 * (size_t)ND_IDENTIFY_BINADES; k++) {
+        size_t sign = k / ND_IDENTIFY_BINADES, b = k % ND_IDENTIFY_BINADES;
+        const struct nd_identify_bracket *bracket = &tally->binades[sign][b];
+        if (bracket->n_down + bracket->n_up == 0)
+            continue;
+        double from = b > 0 ? ldexp(1, (int)b - 1) : 0;
+        say(&w, "%s%g..: ", w.n > 0 ? "; " : "by size: ", sign == 0 ? from : -from);
+        say_bracket(&w, bracket);
     }
     if (w.n > 0)
         put_words(out, &w, width, 6);
@@ -172,67 +168,64 @@ static void put_thresholds(struct nd_strbuf *out, const json_t *unit, size_t wid
 
 /* ---- lists ---- */
 
-static void put_unit(struct nd_strbuf *out, const json_t *unit, size_t width)
+static void put_answer(struct nd_strbuf *out, struct words *w, const struct nd_answer *answer, size_t width,
+                       size_t indent)
 {
-    struct words w = {.n = 0};
-    say(&w, "'%s' (%s): ", string(unit, "name"), string(unit, "op_type"));
-    say_answer(&w, unit);
-    say_whole(&w, unit);
-    put_words(out, &w, width, 4);
-    put_thresholds(out, unit, width);
+    say_answer(w, answer);
+    say_whole(w, answer);
+    put_words(out, w, width, indent);
 }
 
-static void put_type(struct nd_strbuf *out, const json_t *type, size_t width)
+static void put_type(struct nd_strbuf *out, const struct nd_identified_type *type, size_t width)
 {
     struct words w = {.n = 0};
-    json_int_t n = number(type, "units");
-    say(&w, "%s (%" JSON_INTEGER_FORMAT " unit%s): ", string(type, "op_type"), n, n == 1 ? "" : "s");
-    say_answer(&w, type);
-    say_whole(&w, type);
-    put_words(out, &w, width, 2);
+    say(&w, "%s (%zu unit%s): ", type->op_types, type->n_units, type->n_units == 1 ? "" : "s");
+    put_answer(out, &w, &type->answer, width, 2);
 }
 
-static void put_device(struct nd_strbuf *out, const json_t *device, size_t width, bool with_units)
+static void put_unit(struct nd_strbuf *out, const struct nd_identified_unit *unit, size_t width)
 {
     struct words w = {.n = 0};
-    size_t i;
-    const json_t *row;
-    json_int_t n_samples = 0;
-    const char *failure = json_string_value(json_object_get(device, "failure"));
-    json_array_foreach(json_object_get(device, "probes"), i, row) n_samples += number(row, "samples");
-    say(&w, "programs of %s (%s)", string(device, "uri"), string(device, "capture"));
-    if (failure != NULL)
-        say(&w, ": the device failed: %s", failure);
+    say(&w, "'%s' (%s): ", unit->name, unit->op_types);
+    put_answer(out, &w, unit->answer, width, 4);
+    put_thresholds(out, &unit->tally, width);
+}
+
+static void put_device(struct nd_strbuf *out, const struct nd_identified_device *device, size_t width,
+                       bool with_units)
+{
+    struct words w = {.n = 0};
+    say(&w, "programs of %s (%s)", device->uri, device->capture);
+    if (device->failure != NULL)
+        say(&w, ": the device failed: %s", device->failure);
     else
-        say(&w, ", %" JSON_INTEGER_FORMAT " sample%s of %zu probe%s", n_samples, n_samples == 1 ? "" : "s", i,
-            i == 1 ? "" : "s");
+        say(&w, ", %" PRIu64 " sample%s of %zu probe%s", device->n_samples, device->n_samples == 1 ? "" : "s",
+            device->n_probes, device->n_probes == 1 ? "" : "s");
     nd_strbuf_puts(out, "\n");
     put_words(out, &w, width, 0);
-    if (failure != NULL)
+    if (device->failure != NULL)
         return;
-    json_array_foreach(json_object_get(device, "types"), i, row) put_type(out, row, width);
+    for (size_t t = 0; t < device->n_types; t++)
+        put_type(out, &device->types[t], width);
     w = (struct words){.n = 0};
     say(&w, "the device: ");
-    say_answer(&w, device);
-    say_whole(&w, device);
-    put_words(out, &w, width, 2);
-    json_array_foreach(json_object_get(device, "not_identified"), i, row)
-    {
+    put_answer(out, &w, device->answer, width, 2);
+    for (size_t s = 0; s < device->n_units; s++) {
+        const struct nd_identified_unit *unit = &device->units[s];
+        if (!unit->is_unit || unit->answer != NULL)
+            continue;
         w = (struct words){.n = 0};
-        say(&w, "not looked at: '%s' (%s): %s", string(row, "name"), string(row, "op_type"),
-            string(row, "why"));
+        say(&w, "not looked at: '%s' (%s): %s", unit->name, unit->op_types, nd_identified_why_not(unit));
         put_words(out, &w, width, 2);
     }
-    if (!with_units)
-        return;
-    json_array_foreach(json_object_get(device, "units"), i, row) put_unit(out, row, width);
+    for (size_t s = 0; s < device->n_units && with_units; s++)
+        if (device->units[s].answer != NULL)
+            put_unit(out, &device->units[s], width);
 }
 
-void nd_explain_put_identification(struct nd_strbuf *out, const json_t *identification, size_t width,
-                                   bool with_units)
+void nd_explain_put_identification(struct nd_strbuf *out, const struct nd_identification *identification,
+                                   size_t width, bool with_units)
 {
-    size_t i;
-    const json_t *device;
-    json_array_foreach(json_object_get(identification, "devices"), i, device)
-        put_device(out, device, width, with_units);
+    for (size_t d = 0; identification != NULL && d < identification->n_devices; d++)
+        put_device(out, &identification->devices[d], width, with_units);
 }

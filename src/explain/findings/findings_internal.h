@@ -1,10 +1,12 @@
-/* What findings.c (who is looked at, what is said) and its two halves share: findings_codes.c
- * judges codes, findings_floats.c floats. Neither reads a capture. */
+/* What findings.c (who is looked at), findings_said.c (what is said) and the files that judge share:
+ * findings_codes.c judges codes, findings_floats.c floats, findings_values.c whole tensors of floats. Those
+ * read no capture. */
 #ifndef ND_EXPLAIN_FINDINGS_INTERNAL_H
 #define ND_EXPLAIN_FINDINGS_INTERNAL_H
 
 #include "diagnosis/values.h"
-#include "npudiff/tensor.h"
+#include "replay/plan.h"
+#include "replay/read_tensor.h"
 
 enum {
     ND_LOOK_SAMPLES = 4,      /* of the reference */
@@ -67,6 +69,40 @@ struct nd_value_look {
  * were not kept alike. ND_ERR_MEMORY. */
 enum nd_status nd_look_at_values(const struct nd_value_look *look, struct nd_findings *out,
                                  struct nd_error *err);
+
+/* How an edge of a capture is looked at. */
+enum nd_look_kind {
+    ND_LOOK_AS_NOT,
+    ND_LOOK_AS_CODES,       /* of the model's type */
+    ND_LOOK_AS_OTHER_SIGN,  /* codes, but called signed where the model's are unsigned, or the reverse */
+    ND_LOOK_AS_CODE_FLOATS, /* floats where the model has codes */
+    ND_LOOK_AS_FLOATS,      /* floats where the model has floats */
+};
+
+struct nd_look {
+    enum nd_look_kind kind;
+    struct nd_tensor_place place; /* its edge is SIZE_MAX where the capture has none */
+    struct nd_code_look codes;
+    struct nd_float_look floats;
+};
+
+struct nd_examination {
+    const struct nd_plan *plan;
+    struct nd_explained_device *devices; /* [n_devices] */
+    struct nd_look *looks;               /* [n_devices][n_steps] */
+    struct nd_float_look *floats;        /* [n_steps] the reference's, of edges without codes */
+    size_t n_samples, sample;            /* of the reference; the one at hand */
+    struct nd_values_history *histories; /* [n_devices] */
+};
+
+static inline struct nd_look *nd_look_of(const struct nd_examination *x, size_t device, size_t step)
+{
+    return &x->looks[device * x->plan->n_steps + step];
+}
+
+/* findings_said.c: adds to `findings` of the device what is said of the step, which all have looked at.
+ * ND_ERR_MEMORY, and the errors of reading. */
+enum nd_status nd_look_say(const struct nd_examination *x, size_t device, size_t step, struct nd_error *err);
 
 /* Floats of a quantised edge on two devices; *is_pair: they stand for the same codes, so that no other device
  * need be asked. */

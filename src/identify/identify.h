@@ -22,7 +22,6 @@
 #define ND_IDENTIFY_H
 
 #include "arith/programs.h"
-#include "base/strbuf.h"
 #include "eval/eval_graph.h"
 
 enum {
@@ -121,10 +120,5 @@ struct nd_identify_point {
 struct nd_identify_point nd_identify_curve(const struct nd_identify_tally *tally, size_t bin);
 /* Of all codes of one sign, over all binades. */
 struct nd_identify_bracket nd_identify_threshold(const struct nd_identify_tally *tally, bool is_negative);
-
-/* One line: "single: half-even (= float32, multiplier:23+rounding:half-even); 16384 codes, 812 deciding ...".
- * tally may be NULL. */
-void nd_identify_say(const struct nd_identify_result *result, const struct nd_identify_tally *tally,
-                     struct nd_strbuf *text);
 
 #endif

@@ -56,7 +56,6 @@ static void count_element(struct nd_evaluator *w, size_t step, size_t i, const s
         struct nd_sums *own = nd_sums_of(w->evaluation, w->reader.sample, voters[k], step);
         double d = w->ballots[k * w->ballot_n + i] - poll.code;
         own->own_energy += d * d;
-        own->own_times_common += d * error;
     }
 }
 

@@ -25,8 +25,7 @@ struct nd_sums {
     /* What the unit's local error alone does to the model's outputs, in the samples in which it is measured. */
     uint64_t n_harm_codes, n_harmed;
     double harm_energy;
-    /* Of outputs: the device less the vote of the lineages, and its product with the error of that vote. */
-    double own_energy, own_times_common;
+    double own_energy; /* of outputs: the device less the vote of the lineages */
 };
 
 /* What the references say of one step and sample, whatever the device. */

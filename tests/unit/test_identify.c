@@ -407,10 +407,6 @@ static void sets_intersect_over_units(void **state)
     nd_identify_combine(units, 2, &units[3]);
     assert_int_equal(units[3].verdict, ND_IDENTIFY_NONE);
     assert_true(units[3].is_split);
-    struct nd_strbuf text = {0};
-    nd_identify_say(&units[2], NULL, &text);
-    assert_non_null(strstr(text.text, "granule:3+half+rounding:half-up"));
-    nd_strbuf_deinit(&text);
     free(b);
     free(tally);
     free(units);

@@ -1,15 +1,15 @@
 /* The stages of an explanation, in the order in which explain.c calls them. Each reads what the stages before
  * it have made, and adds to the explanation:
  *
- *     replay/plan.h         plan: the captures, the steps of the model, what of them can be worked out
- *     findings/findings.h   what the captures say wrongly of their tensors, whatever is evaluated
- *     replay/evaluation.h   evaluate: every layer from its own inputs; sums for each sample, tallies of
- * arithmetic attribute.c           attribute: which part of the error is a layer's own, inherited, quantisation
- *     judge_layers.c        identify: which arithmetic each device has, and which layers do not follow it
- *     trace.c               where differences begin
- *     exam/diagnose_layers.h       diagnose: layers that do not follow are looked at once more
- *     execution/fallback.h  where layers ran
- *     verdict/health.h      conclude: the verdict of each device */
+ *     replay/plan.h           plan: the captures, the steps of the model, what of them can be worked out
+ *     findings/findings.h     labels: what captures say wrongly of their tensors, whatever is evaluated
+ *     replay/evaluation.h     evaluate: every layer from its own inputs; sums and tallies
+ *     attribute.c             attribute: which part of the error is a layer's own, inherited, quantisation
+ *     judge_layers.c          identify: which arithmetic each device has, and which layers do not follow it
+ *     trace.c                 trace: where differences begin
+ *     exam/diagnose_layers.h  diagnose: layers that do not follow are looked at once more
+ *     execution/fallback.h    execution: where layers ran
+ *     verdict/health.h        conclude: the verdict of each device */
 #ifndef ND_EXPLAIN_STAGES_H
 #define ND_EXPLAIN_STAGES_H
 

@@ -2,10 +2,11 @@
  * encodings: innocent explanations that are tried before a layer is called anything.
  * docs/science/htp-arithmetic.md has what each was seen on.
  *
- *     fused    the layer's codes are what the operator before it makes with this layer's encoding (Conv, then
- * Relu with a quantiser of its own); or x times a gate of x is one function (SiLU, HardSwish) forced   the
- * layer reads an operand with the encoding that the provider forces on its maker (uint16 Tanh, Sigmoid),
- *              whatever the model says */
+ *     fused    one operation makes the layer's codes and those of the operator before it, with this layer's
+ *              encoding (Conv, then Relu with a quantiser of its own); or x times a gate of x is one function
+ *              (SiLU, HardSwish)
+ *     forced   the layer reads an operand with the encoding that the provider forces on its maker (uint16 Tanh,
+ *              Sigmoid), whatever the model says */
 #ifndef ND_REPLAY_ALTERNATIVES_H
 #define ND_REPLAY_ALTERNATIVES_H
 

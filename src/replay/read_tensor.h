@@ -2,7 +2,7 @@
 #ifndef ND_REPLAY_READ_TENSOR_H
 #define ND_REPLAY_READ_TENSOR_H
 
-#include "eval/array.h"
+#include "operators/array.h"
 #include "npudiff/capture.h"
 
 struct nd_tensor_place {

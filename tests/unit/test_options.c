@@ -128,7 +128,7 @@ static enum nd_status call(size_t i, const void *o, struct nd_error *err)
     case 13:
         return nd_explain(NULL, NULL, NULL, 0, o, NULL, err);
     case 14:
-        return nd_identify_captures(NULL, NULL, 0, o, &text, err);
+        return nd_identify_captures(NULL, NULL, 0, o, NULL, err);
     case 15:
         return nd_log_reader_create(o, NULL, err);
     }

@@ -1,9 +1,10 @@
 /* The verdict of each device, from what is known of its layers. docs/reference/verdicts.md has the rules and
  * where each constant is from.
  *
- *     nd_explain_settle_layers   layers that known arithmetic explains: their state is settled
- *     diagnose_layers.c             looks at the others: which fault predicts their values, how large the error
- * is nd_explain_accuse          decides of one of these what may be said nd_explain_find_health     sums up */
+ *     nd_explain_settle_layers   settles the state of the layers that known arithmetic explains
+ *     exam/diagnose_layers.c     looks at the others: which fault predicts their values, how large the error is
+ *     nd_explain_accuse          decides what may be said of one of these
+ *     nd_explain_find_health     sums up */
 #ifndef ND_EXPLAIN_HEALTH_H
 #define ND_EXPLAIN_HEALTH_H
 

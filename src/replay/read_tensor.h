@@ -2,8 +2,8 @@
 #ifndef ND_REPLAY_READ_TENSOR_H
 #define ND_REPLAY_READ_TENSOR_H
 
-#include "operators/array.h"
 #include "npudiff/capture.h"
+#include "operators/array.h"
 
 struct nd_tensor_place {
     const struct nd_capture *capture;

@@ -7,27 +7,37 @@
 #include "base/memory.h"
 #include "symptoms/symptoms.h"
 
+/* Appends it with a copy of its text. */
+static enum nd_status append(struct nd_comparison *c, struct nd_compared_diagnosis diagnosis,
+                             struct nd_error *err)
+{
+    char *text = nd_strdup(diagnosis.text);
+    struct nd_compared_diagnosis *grown =
+        text != NULL ? realloc(c->diagnoses, (c->n_diagnoses + 1) * sizeof *grown) : NULL;
+    if (grown == NULL) {
+        free(text);
+        return nd_fail_memory(err);
+    }
+    diagnosis.text = text;
+    c->diagnoses = grown;
+    grown[c->n_diagnoses++] = diagnosis;
+    return ND_OK;
+}
+
 enum nd_status nd_diagnose_add(struct nd_comparison *c, size_t device, size_t edge,
                                const struct nd_finding *finding, bool is_of_runs, struct nd_error *err)
 {
-    struct nd_compared_diagnosis *grown = realloc(c->diagnoses, (c->n_diagnoses + 1) * sizeof *grown);
-    if (grown == NULL)
-        return nd_fail_memory(err);
-    c->diagnoses = grown;
-    grown[c->n_diagnoses] =
-        (struct nd_compared_diagnosis){.device = device,
-                                       .edge = edge,
-                                       .kind = nd_fault_name(finding->kind),
-                                       .text = nd_strdup(finding->text),
-                                       .is_note = nd_fault_is_note(finding->kind),
-                                       .is_of_runs = is_of_runs,
-                                       .amount = finding->amount,
-                                       .explained = finding->explained,
-                                       .chance = finding->chance < 0 ? finding->chance : NAN};
-    if (grown[c->n_diagnoses].text == NULL)
-        return nd_fail_memory(err);
-    c->n_diagnoses++;
-    return ND_OK;
+    return append(c,
+                  (struct nd_compared_diagnosis){.device = device,
+                                                 .edge = edge,
+                                                 .kind = nd_fault_name(finding->kind),
+                                                 .text = (char *)finding->text,
+                                                 .is_note = nd_fault_is_note(finding->kind),
+                                                 .is_of_runs = is_of_runs,
+                                                 .amount = finding->amount,
+                                                 .explained = finding->explained,
+                                                 .chance = finding->chance < 0 ? finding->chance : NAN},
+                  err);
 }
 
 void nd_diagnose_count_later(struct nd_comparison *c)
@@ -41,20 +51,11 @@ void nd_diagnose_count_later(struct nd_comparison *c)
 enum nd_status nd_diagnose_copy(struct nd_comparison *c, size_t from, size_t to, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    size_t n = c->n_diagnoses;
-    for (size_t i = 0; i < n && status == ND_OK; i++) {
-        if (c->diagnoses[i].device != from || c->diagnoses[i].is_of_runs)
-            continue;
-        struct nd_finding none = {0};
-        status = nd_diagnose_add(c, to, c->diagnoses[i].edge, &none, false, err);
-        if (status != ND_OK)
-            break;
-        struct nd_compared_diagnosis *copy = &c->diagnoses[c->n_diagnoses - 1], made = *copy;
-        *copy = c->diagnoses[i];
-        copy->device = to;
-        copy->text = nd_strdup(c->diagnoses[i].text);
-        free(made.text);
-        status = copy->text != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0, n = c->n_diagnoses; i < n && status == ND_OK; i++) {
+        struct nd_compared_diagnosis copy = c->diagnoses[i];
+        copy.device = to;
+        if (c->diagnoses[i].device == from && !copy.is_of_runs)
+            status = append(c, copy, err);
     }
     return status;
 }

@@ -172,7 +172,7 @@ static enum nd_status say_values(const struct nd_examination *x, size_t device, 
         .ref = &x->floats[step],
         .test = &look->floats,
     };
-    struct nd_value_findings found;
+    struct nd_findings found;
     add_others(x, device, step, &values);
     enum nd_status status = nd_look_at_values(&values, &found, err);
     if (status != ND_OK)

@@ -170,11 +170,21 @@ enum nd_status nd_qualify_compare(struct nd_qualification *q, struct nd_error *e
 const struct nd_qualify_comparison *nd_qualify_find_comparison(const struct nd_qualify_model *model,
                                                                size_t ref);
 
+/* The comparison of a device with the reference of the campaign, and which device of it that is; NULL: the two
+ * were not compared. */
+const struct nd_comparison *nd_qualify_compared(const struct nd_qualification *q,
+                                                const struct nd_qualify_model *model, size_t device,
+                                                size_t *test);
+
 /* ---- qualify_accuracy.c ---- */
 
 /* Reads the classes of every labelled probe at every model output. */
 enum nd_status nd_qualify_study(struct nd_qualification *q, struct nd_qualify_model *model,
                                 struct nd_error *err);
+
+/* What accuracy gates, and the campaign where no gate does, ask: is the device worse by less than the margin?
+ */
+struct nd_question nd_qualify_question(double margin, double confidence, double power);
 void nd_qualify_fill_accuracy(const struct nd_qualification *q, const struct nd_qualify_model *model,
                               struct nd_qualified_model *out);
 

@@ -105,6 +105,11 @@ static void find_evidence(const struct nd_accuracy_study *study, const int64_t *
     out->largest_e = exp(evidence.log_e_max);
 }
 
+struct nd_question nd_qualify_question(double margin, double confidence, double power)
+{
+    return (struct nd_question){ND_QUESTION_NONINFERIOR, margin, 1 - confidence, power};
+}
+
 /* What is asked of a device against a reference, and the answer. */
 struct asked {
     size_t rule; /* the gate that asks it; SIZE_MAX: none does, then it is the campaign's question */
@@ -124,7 +129,7 @@ static struct asked ask(const struct nd_qualification *q, const struct nd_qualif
 {
     const struct nd_campaign *campaign = &q->campaign;
     struct asked asked = {
-        SIZE_MAX, {ND_QUESTION_NONINFERIOR, campaign->margin, 1 - campaign->confidence, campaign->power}, {0}};
+        SIZE_MAX, nd_qualify_question(campaign->margin, campaign->confidence, campaign->power), {0}};
     struct nd_policy_cell cell = {.model = model->campaign->name, .device = device};
     for (size_t e = 0; e < model->n_edges; e++)
         if (strcmp(model->edges[e].name, study->edge) == 0)
@@ -138,8 +143,7 @@ static struct asked ask(const struct nd_qualification *q, const struct nd_qualif
         if (rule->gate != ND_POLICY_ACCURACY || strcmp(rule->to, reference) != 0 ||
             !nd_policy_governs(&campaign->policy, r, &cell))
             continue;
-        struct asked next = {
-            r, {ND_QUESTION_NONINFERIOR, rule->margin, 1 - rule->confidence, rule->power}, {0}};
+        struct asked next = {r, nd_qualify_question(rule->margin, rule->confidence, rule->power), {0}};
         nd_paired_ask(table, &next.question, &next.answer);
         enum nd_case_verdict worse = nd_case_verdict_worse(verdict_of(&asked), verdict_of(&next));
         if (asked.rule == SIZE_MAX || worse != verdict_of(&asked))
@@ -148,19 +152,24 @@ static struct asked ask(const struct nd_qualification *q, const struct nd_qualif
     return asked;
 }
 
+struct reference {
+    const char *name;
+    const int64_t *classes; /* NULL: there is none */
+};
+
 /* Device d of the study against a reference: what changed, and what that proves. */
 static void add_pair(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                     const struct nd_accuracy_study *study, size_t d, const char *reference, const int64_t *ref,
+                     const struct nd_accuracy_study *study, size_t d, const struct reference *reference,
                      struct nd_qualified_pairs *out)
 {
-    const int64_t *test = study->classes[d];
+    const int64_t *ref = reference->classes, *test = study->classes[d];
     struct nd_paired table;
     uint64_t n_changed_wrong;
     nd_paired_count(ref, test, study->labels, study->n_samples, &table, &n_changed_wrong);
-    const struct asked asked = ask(q, model, study, q->labels[study->devices[d]], reference, &table);
+    const struct asked asked = ask(q, model, study, q->labels[study->devices[d]], reference->name, &table);
     struct nd_qualified_pair *pair = &out->against.items[out->against.n++];
     *pair = (struct nd_qualified_pair){
-        .reference = reference,
+        .reference = reference->name,
         .n_samples = (size_t)nd_paired_n(&table),
         .n_right_before = (size_t)(table.both_right + table.ref_only),
         .n_right_after = (size_t)(table.both_right + table.test_only),
@@ -181,13 +190,13 @@ static void add_pair(const struct nd_qualification *q, const struct nd_qualify_m
 
 /* Every device against one reference, with Holm's p-values over all of them. */
 static void add_reference(const struct nd_qualification *q, const struct nd_qualify_model *model,
-                          const struct nd_accuracy_study *study, const char *reference, const int64_t *ref,
+                          const struct nd_accuracy_study *study, const struct reference *reference,
                           struct nd_qualified_study *out)
 {
     double *p = nd_calloc(study->n_devices, sizeof *p);
     for (size_t d = 0; p != NULL && d < study->n_devices; d++) {
         struct nd_qualified_pairs *pairs = &out->devices.items[d];
-        add_pair(q, model, study, d, reference, ref, pairs);
+        add_pair(q, model, study, d, reference, pairs);
         p[d] = pairs->against.items[pairs->against.n - 1].p_value;
     }
     if (p == NULL || nd_adjust_holm(p, study->n_devices, p, NULL) != ND_OK)
@@ -208,10 +217,11 @@ static void fill_devices(const struct nd_qualification *q, const struct nd_quali
         pairs->device = nd_qualify_text(q, q->labels[study->devices[d]]);
         pairs->against.items = nd_arena_calloc(q->arena, 2, sizeof *pairs->against.items);
     }
-    if (!nd_arena_has_failed(q->arena) && study->reference != NULL)
-        add_reference(q, model, study, ND_REFERENCE_FLOAT, study->reference, out);
-    if (!nd_arena_has_failed(q->arena) && study->quantised != NULL)
-        add_reference(q, model, study, ND_REFERENCE_QUANTISED, study->quantised, out);
+    const struct reference references[] = {{ND_REFERENCE_FLOAT, study->reference},
+                                           {ND_REFERENCE_QUANTISED, study->quantised}};
+    for (size_t i = 0; i < 2 && !nd_arena_has_failed(q->arena); i++)
+        if (references[i].classes != NULL)
+            add_reference(q, model, study, &references[i], out);
 }
 
 static void fill_study(const struct nd_qualification *q, const struct nd_qualify_model *model,

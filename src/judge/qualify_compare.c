@@ -13,6 +13,18 @@ const struct nd_qualify_comparison *nd_qualify_find_comparison(const struct nd_q
     return NULL;
 }
 
+const struct nd_comparison *nd_qualify_compared(const struct nd_qualification *q,
+                                                const struct nd_qualify_model *model, size_t device,
+                                                size_t *test)
+{
+    size_t ref = nd_qualify_find_cell(model, q->n_devices, q->campaign.reference);
+    const struct nd_qualify_comparison *found = nd_qualify_find_comparison(model, ref);
+    if (found == NULL || found->comparison == NULL || found->devices[device] == SIZE_MAX)
+        return NULL;
+    *test = found->devices[device];
+    return found->comparison;
+}
+
 static enum nd_status compare(const struct nd_qualification *q, const struct nd_qualify_model *model,
                               struct nd_qualify_comparison *out, struct nd_error *err)
 {

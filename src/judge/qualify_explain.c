@@ -11,10 +11,9 @@
 
 static bool differs(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device)
 {
-    size_t ref = nd_qualify_find_cell(model, q->n_devices, q->campaign.reference);
-    const struct nd_qualify_comparison *found = nd_qualify_find_comparison(model, ref);
-    return found != NULL && found->comparison != NULL && found->devices[device] != SIZE_MAX &&
-           found->comparison->devices[found->devices[device]].first_edge != SIZE_MAX;
+    size_t test;
+    const struct nd_comparison *c = nd_qualify_compared(q, model, device, &test);
+    return c != NULL && c->devices[test].first_edge != SIZE_MAX;
 }
 
 /* A fault first, with its evidence; else where the difference begins, which is no accusation. */

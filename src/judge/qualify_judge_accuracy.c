@@ -59,10 +59,8 @@ static void judge_study(struct nd_judging *j, const struct nd_accuracy_study *st
         nd_judging_note_not_comparable(out, study->edge, "the reference or the device has no classes there");
         return;
     }
-    const struct nd_question question = {.kind = ND_QUESTION_NONINFERIOR,
-                                         .margin = j->gate->margin,
-                                         .alpha = 1 - j->gate->confidence,
-                                         .power = j->gate->power};
+    const struct nd_question question =
+        nd_qualify_question(j->gate->margin, j->gate->confidence, j->gate->power);
     struct nd_paired table;
     struct nd_answer answer;
     uint64_t n_changed_wrong;

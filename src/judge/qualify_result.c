@@ -40,15 +40,14 @@ static const char *verdict_name(enum nd_exit code)
 static void fill_comparison(const struct nd_qualification *q, const struct nd_qualify_model *model,
                             size_t device, struct nd_qualified_device *out)
 {
-    size_t ref = nd_qualify_find_cell(model, q->n_devices, q->campaign.reference);
-    const struct nd_qualify_comparison *found = nd_qualify_find_comparison(model, ref);
+    size_t test;
+    const struct nd_comparison *c = nd_qualify_compared(q, model, device, &test);
     out->n_edges = out->n_edges_differing = SIZE_MAX;
     out->first_difference = out->first_op_types = "";
     out->class_id = INT_MIN;
-    if (found == NULL || found->comparison == NULL || found->devices[device] == SIZE_MAX)
+    if (c == NULL)
         return;
-    const struct nd_comparison *c = found->comparison;
-    size_t test = found->devices[device], first = c->devices[test].first_edge;
+    size_t first = c->devices[test].first_edge;
     out->n_edges = c->n_edges;
     out->n_edges_differing = 0;
     for (size_t e = 0; e < c->n_edges; e++)

@@ -40,8 +40,7 @@ static void add_part(struct bounds *bounds, const struct nd_compared_edge *edge,
 static double margin_of(const struct nd_qualification *q, const struct nd_qualify_model *model, size_t device)
 {
     double margin = NAN;
-    const struct nd_question question = {ND_QUESTION_NONINFERIOR, 0.5, 1 - q->campaign.confidence,
-                                         q->campaign.power};
+    const struct nd_question question = nd_qualify_question(0.5, q->campaign.confidence, q->campaign.power);
     for (size_t i = 0; i < model->n_studies; i++) {
         const struct nd_accuracy_study *study = &model->studies[i];
         const int64_t *test = nd_accuracy_study_classes(study, device);
@@ -63,13 +62,12 @@ static struct bounds bounds_of(const struct nd_qualification *q, const struct nd
                                size_t device)
 {
     struct bounds bounds = {.is_known = true, .margin = margin_of(q, model, device)};
-    size_t ref = nd_qualify_find_cell(model, q->n_devices, q->campaign.reference);
-    const struct nd_qualify_comparison *found = ref != SIZE_MAX ? nd_qualify_find_comparison(model, ref) : NULL;
-    if (found == NULL || found->comparison == NULL || found->devices[device] == SIZE_MAX)
+    size_t test;
+    const struct nd_comparison *c = nd_qualify_compared(q, model, device, &test);
+    if (c == NULL)
         return (struct bounds){.margin = NAN};
-    const struct nd_comparison *c = found->comparison;
     for (size_t e = 0; e < c->n_edges; e++) {
-        const struct nd_compared_pair *pair = &c->edges[e].pairs[found->devices[device] - 1];
+        const struct nd_compared_pair *pair = &c->edges[e].pairs[test - 1];
         for (size_t s = 0; s < model->n_edges; s++)
             if (strcmp(model->edges[s].name, c->edges[e].name) == 0)
                 for (size_t p = 0; p < c->n_probes; p++) {

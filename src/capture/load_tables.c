@@ -50,73 +50,51 @@ enum nd_status nd_capture_load(const struct nd_capture *capture, const char *pat
     return ND_OK;
 }
 
-/* A column that is being read, and the rows that it is in. */
-struct cells {
-    const struct nd_stored_table *table;
-    const struct nd_column *column;
-    void *rows;
-    size_t n;
-    char *path;
-};
-
-static void *cell(const struct cells *cells, size_t i)
-{
-    return (char *)cells->rows + i * cells->table->row_bytes + cells->column->offset;
-}
-
-static enum nd_status load_texts(const struct nd_capture *capture, const struct cells *cells,
+static enum nd_status load_texts(const struct nd_capture *capture, const struct nd_stored_column *column,
                                  struct nd_error *err)
 {
-    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)cells->n}};
     void *texts = NULL;
-    enum nd_status status = nd_capture_load(capture, cells->path, ND_DTYPE_NONE, &shape, &texts, NULL, err);
+    enum nd_status status =
+        nd_capture_load(capture, column->path, ND_DTYPE_NONE, &column->shape, &texts, NULL, err);
     if (status != ND_OK)
         return status;
-    size_t width = nd_index_find(capture->index, cells->path)->elem_bytes;
-    for (size_t i = 0; i < cells->n && status == ND_OK; i++) {
+    size_t width = nd_index_find(capture->index, column->path)->elem_bytes;
+    for (size_t i = 0; i < column->n && status == ND_OK; i++) {
         char *text = strndup((const char *)texts + i * width, width);
         if (text == NULL)
             status = nd_fail_memory(err);
         else
-            memcpy(cell(cells, i), &text, sizeof text);
+            memcpy(nd_stored_cell(column, i), &text, sizeof text);
     }
     free(texts);
     return status;
 }
 
-static enum nd_status load_numbers(const struct nd_capture *capture, const struct cells *cells,
+static enum nd_status load_numbers(const struct nd_capture *capture, const struct nd_stored_column *column,
                                    struct nd_error *err)
 {
-    const struct nd_column *column = cells->column;
-    struct nd_shape shape = {.rank = column->width > 0 ? 2 : 1,
-                             .dims = {(int64_t)cells->n, (int64_t)column->width}};
-    size_t cell_bytes = nd_dtype_size_bytes(column->dtype) * (column->width > 0 ? column->width : 1);
     void *numbers = NULL;
-    if (column->is_optional && nd_index_find(capture->index, cells->path) == NULL)
+    if (column->column->is_optional && nd_index_find(capture->index, column->path) == NULL)
         return ND_OK;
-    enum nd_status status = nd_capture_load(capture, cells->path, column->dtype, &shape, &numbers, NULL, err);
-    for (size_t i = 0; i < cells->n && status == ND_OK; i++)
-        memcpy(cell(cells, i), (const char *)numbers + i * cell_bytes, cell_bytes);
+    enum nd_status status =
+        nd_capture_load(capture, column->path, column->column->dtype, &column->shape, &numbers, NULL, err);
+    for (size_t i = 0; i < column->n && status == ND_OK; i++)
+        memcpy(nd_stored_cell(column, i), (const char *)numbers + i * column->cell_bytes, column->cell_bytes);
     free(numbers);
     return status;
 }
 
+static enum nd_status load_column(void *capture, const struct nd_stored_column *column, struct nd_error *err)
+{
+    return (column->column->dtype == ND_DTYPE_NONE ? load_texts : load_numbers)(capture, column, err);
+}
+
 /* The columns of a table into n rows that are zeroed. Texts belong to the caller (nd_stored_table_deinit), also
  * after a failure. */
-static enum nd_status load_table(const struct nd_capture *capture, const struct nd_stored_table *table,
-                                 void *rows, size_t n, struct nd_error *err)
+static enum nd_status load_table(struct nd_capture *capture, const struct nd_stored_table *table, void *rows,
+                                 size_t n, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    for (size_t c = 0; c < table->n_columns && status == ND_OK; c++) {
-        const struct nd_column *column = &table->columns[c];
-        struct cells cells = {table, column, rows, n, nd_name_path(table->path, column->name)};
-        if (cells.path == NULL)
-            return nd_fail_memory(err);
-        status = column->dtype == ND_DTYPE_NONE ? load_texts(capture, &cells, err)
-                                                : load_numbers(capture, &cells, err);
-        free(cells.path);
-    }
-    return status;
+    return nd_stored_table_visit(table, rows, n, load_column, capture, err);
 }
 
 /* Rows of a table: those of its first column. */
@@ -232,7 +210,7 @@ static enum nd_status sort_keys(struct nd_capture *capture, struct nd_error *err
     return ND_OK;
 }
 
-static enum nd_status load_scales(const struct nd_capture *capture, struct scales *scales, struct nd_error *err)
+static enum nd_status load_scales(struct nd_capture *capture, struct scales *scales, struct nd_error *err)
 {
     enum nd_status status = count_rows(capture, &nd_scale_table, SIZE_MAX, &scales->n, err);
     if (status != ND_OK)

@@ -4,6 +4,8 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/memory.h"
+#include "capture/link_names.h"
 #include "npudiff/capture.h"
 
 #define TEXT(row, name)                                                                                        \
@@ -69,14 +71,45 @@ const struct nd_stored_table nd_finding_table = {"/findings", sizeof(struct nd_c
 const char *const nd_capture_groups[ND_CAPTURE_N_GROUPS] = {"",     "device",  "runtime", "model",
                                                             "host", "failure", "truth",   "import"};
 
+void *nd_stored_cell(const struct nd_stored_column *column, size_t i)
+{
+    return (char *)column->rows + i * column->table->row_bytes + column->column->offset;
+}
+
 void nd_stored_table_deinit(const struct nd_stored_table *table, void *rows, size_t n)
 {
-    for (size_t c = 0; rows != NULL && c < table->n_columns; c++)
-        for (size_t i = 0; table->columns[c].dtype == ND_DTYPE_NONE && i < n; i++) {
+    for (size_t c = 0; rows != NULL && c < table->n_columns; c++) {
+        const struct nd_stored_column column = {.table = table, .column = &table->columns[c], .rows = rows};
+        for (size_t i = 0; column.column->dtype == ND_DTYPE_NONE && i < n; i++) {
             char *text;
-            memcpy(&text, (char *)rows + i * table->row_bytes + table->columns[c].offset, sizeof text);
+            memcpy(&text, nd_stored_cell(&column, i), sizeof text);
             free(text);
         }
+    }
+}
+
+enum nd_status nd_stored_table_visit(const struct nd_stored_table *table, void *rows, size_t n,
+                                     nd_stored_visit *visit, void *context, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t c = 0; c < table->n_columns && status == ND_OK; c++) {
+        const struct nd_column *column = &table->columns[c];
+        char *path = nd_name_path(table->path, column->name);
+        if (path == NULL)
+            return nd_fail_memory(err);
+        const struct nd_stored_column stored = {
+            .table = table,
+            .column = column,
+            .rows = rows,
+            .n = n,
+            .path = path,
+            .cell_bytes = nd_dtype_size_bytes(column->dtype) * (column->width > 0 ? column->width : 1),
+            .shape = {.rank = column->width > 0 ? 2 : 1, .dims = {(int64_t)n, (int64_t)column->width}},
+        };
+        status = visit(context, &stored, err);
+        free(path);
+    }
+    return status;
 }
 
 /* ---- what the index takes ---- */

@@ -1,7 +1,7 @@
 /* The objects of a capture: one description for its writer and its reader. docs/reference/capture-format.md.
  *
- * A table is a group with a dataset for each column. Its rows are structs here: what nd_stored_table_put
- * (write_internal.h) writes is what load_tables.c reads. */
+ * A table is a group with a dataset for each column. Its rows are structs here: write_tables.c
+ * and load_tables.c visit the same columns. */
 #ifndef ND_CAPTURE_SCHEMA_H
 #define ND_CAPTURE_SCHEMA_H
 
@@ -55,5 +55,26 @@ extern const struct nd_index_schema nd_capture_schema;
 
 /* Frees the texts of the rows. */
 void nd_stored_table_deinit(const struct nd_stored_table *table, void *rows, size_t n);
+
+/* A column that is written or read, and the rows that it is in. */
+struct nd_stored_column {
+    const struct nd_stored_table *table;
+    const struct nd_column *column;
+    void *rows;
+    size_t n;
+    const char *path;      /* of the dataset */
+    size_t cell_bytes;     /* of numbers */
+    struct nd_shape shape; /* of the dataset */
+};
+
+/* The member of row i. */
+void *nd_stored_cell(const struct nd_stored_column *column, size_t i);
+
+/* Calls visit for each column of a table of n rows, in order, until one fails. ND_ERR_MEMORY, and what visit
+ * returns. */
+typedef enum nd_status nd_stored_visit(void *context, const struct nd_stored_column *column,
+                                       struct nd_error *err);
+enum nd_status nd_stored_table_visit(const struct nd_stored_table *table, void *rows, size_t n,
+                                     nd_stored_visit *visit, void *context, struct nd_error *err);
 
 #endif

@@ -75,10 +75,6 @@ enum nd_status nd_writer_dataset_fill(struct nd_capture_dataset *dataset, const 
 enum nd_status nd_writer_dataset_end(struct nd_capture_dataset **dataset, struct nd_error *err);
 void nd_writer_dataset_destroy(struct nd_capture_dataset **dataset);
 
-/* The columns of a table of n rows. */
-enum nd_status nd_stored_table_put(struct nd_capture_writer *writer, const struct nd_stored_table *table,
-                                   const void *rows, size_t n, struct nd_error *err);
-
 /* Writes the tables that were not given, empty. */
 enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err);
 

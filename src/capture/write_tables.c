@@ -106,53 +106,38 @@ enum nd_status nd_capture_writer_attr(struct nd_capture_writer *writer, const st
 
 /* ---- tables ---- */
 
-/* A column that is being written, and the rows that it is in. */
-struct cells {
-    const struct nd_stored_table *table;
-    const struct nd_column *column;
-    const void *rows;
-    size_t n;
-    char *path;
-};
-
-static const void *cell(const struct cells *cells, size_t i)
-{
-    return (const char *)cells->rows + i * cells->table->row_bytes + cells->column->offset;
-}
-
-static const char *text_cell(const struct cells *cells, size_t i)
+static const char *text_cell(const struct nd_stored_column *column, size_t i)
 {
     const char *text;
-    memcpy(&text, cell(cells, i), sizeof text);
+    memcpy(&text, nd_stored_cell(column, i), sizeof text);
     return text != NULL ? text : "";
 }
 
-static enum nd_status put_texts(struct nd_capture_writer *writer, const struct cells *cells,
+static enum nd_status put_texts(struct nd_capture_writer *writer, const struct nd_stored_column *column,
                                 struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    const char *path = cells->path;
+    const char *path = column->path;
     size_t width = 1, n_bytes = 0;
     char *texts = NULL;
     hid_t type = H5I_INVALID_HID, dataset = H5I_INVALID_HID;
-    for (size_t i = 0; i < cells->n; i++) {
-        size_t length = strlen(text_cell(cells, i));
+    for (size_t i = 0; i < column->n; i++) {
+        size_t length = strlen(text_cell(column, i));
         width = length > width ? length : width;
     }
-    if (nd_size_mul(cells->n, width, &n_bytes))
+    if (nd_size_mul(column->n, width, &n_bytes))
         texts = nd_calloc(n_bytes, 1);
     if (texts == NULL) {
         status = nd_fail_memory(err);
         goto out;
     }
-    for (size_t i = 0; i < cells->n; i++) {
-        const char *text = text_cell(cells, i);
+    for (size_t i = 0; i < column->n; i++) {
+        const char *text = text_cell(column, i);
         memcpy(texts + i * width, text, strlen(text));
     }
-    struct nd_shape shape = {.rank = 1, .dims = {(int64_t)cells->n}};
     type = nd_hdf5_text_make(width);
-    status = nd_writer_make(writer, path, type, &shape, NULL, 0, &dataset, err);
-    if (status == ND_OK && cells->n > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0)
+    status = nd_writer_make(writer, path, type, &column->shape, NULL, 0, &dataset, err);
+    if (status == ND_OK && column->n > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0)
         status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
 out:
     if (dataset >= 0 && H5Dclose(dataset) < 0 && status == ND_OK)
@@ -162,43 +147,37 @@ out:
     return status;
 }
 
-static enum nd_status put_numbers(struct nd_capture_writer *writer, const struct cells *cells,
+static enum nd_status put_numbers(struct nd_capture_writer *writer, const struct nd_stored_column *column,
                                   struct nd_error *err)
 {
-    const struct nd_column *column = cells->column;
-    struct nd_shape shape = {.rank = column->width > 0 ? 2 : 1,
-                             .dims = {(int64_t)cells->n, (int64_t)column->width}};
-    size_t cell_bytes = nd_dtype_size_bytes(column->dtype) * (column->width > 0 ? column->width : 1);
-    char *numbers = nd_calloc(cells->n, cell_bytes);
-    bool has_any = false;
+    bool is_wanted = !column->column->is_optional;
+    char *numbers = nd_calloc(column->n, column->cell_bytes);
     if (numbers == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < cells->n; i++) {
-        memcpy(numbers + i * cell_bytes, cell(cells, i), cell_bytes);
-        for (size_t k = 0; column->is_optional && k < cell_bytes; k++)
-            has_any = has_any || numbers[i * cell_bytes + k] != 0;
-    }
+    for (size_t i = 0; i < column->n; i++)
+        memcpy(numbers + i * column->cell_bytes, nd_stored_cell(column, i), column->cell_bytes);
+    for (size_t k = 0; k < column->n * column->cell_bytes && !is_wanted; k++)
+        is_wanted = numbers[k] != 0;
     enum nd_status status = ND_OK;
-    if (has_any || !column->is_optional)
-        status = nd_writer_put(writer, nd_strdup(cells->path), column->dtype, &shape, numbers, err);
+    if (is_wanted)
+        status =
+            nd_writer_put(writer, nd_strdup(column->path), column->column->dtype, &column->shape, numbers, err);
     free(numbers);
     return status;
 }
 
-enum nd_status nd_stored_table_put(struct nd_capture_writer *writer, const struct nd_stored_table *table,
-                                   const void *rows, size_t n, struct nd_error *err)
+static enum nd_status put_column(void *writer, const struct nd_stored_column *column, struct nd_error *err)
+{
+    return (column->column->dtype == ND_DTYPE_NONE ? put_texts : put_numbers)(writer, column, err);
+}
+
+/* The columns of a table of n rows, which nobody writes to. */
+static enum nd_status put_table(struct nd_capture_writer *writer, const struct nd_stored_table *table,
+                                const void *rows, size_t n, struct nd_error *err)
 {
     enum nd_status status = nd_writer_group(writer, table->path, err);
-    for (size_t c = 0; c < table->n_columns && status == ND_OK; c++) {
-        const struct nd_column *column = &table->columns[c];
-        struct cells cells = {table, column, rows, n, nd_name_path(table->path, column->name)};
-        if (cells.path == NULL)
-            return nd_fail_memory(err);
-        status =
-            column->dtype == ND_DTYPE_NONE ? put_texts(writer, &cells, err) : put_numbers(writer, &cells, err);
-        free(cells.path);
-    }
-    return status;
+    return status == ND_OK ? nd_stored_table_visit(table, (void *)(uintptr_t)rows, n, put_column, writer, err)
+                           : status;
 }
 
 /* The row only shows the edge's texts; nobody writes to them. */
@@ -237,11 +216,11 @@ static enum nd_status put_edges(struct nd_capture_writer *writer, const struct n
             scales[at] = (struct nd_scale_row){edges[i].quant.scale[q], edges[i].quant.zero_point[q]};
     }
     if (status == ND_OK)
-        status = nd_stored_table_put(writer, &nd_edge_table, rows, n, err);
+        status = put_table(writer, &nd_edge_table, rows, n, err);
     if (status == ND_OK)
-        status = nd_stored_table_put(writer, &nd_scale_table, scales, n_scales, err);
+        status = put_table(writer, &nd_scale_table, scales, n_scales, err);
     if (status == ND_OK)
-        status = nd_stored_table_put(writer, &nd_dims_table, rows, n, err);
+        status = put_table(writer, &nd_dims_table, rows, n, err);
     free(rows);
     free(scales);
     writer->has_edges = true;
@@ -252,7 +231,7 @@ static enum nd_status put_nodes(struct nd_capture_writer *writer, const struct n
                                 struct nd_error *err)
 {
     writer->has_nodes = true;
-    return nd_stored_table_put(writer, &nd_node_table, nodes, n, err);
+    return put_table(writer, &nd_node_table, nodes, n, err);
 }
 
 enum nd_status nd_writer_put_missing_tables(struct nd_capture_writer *writer, struct nd_error *err)
@@ -286,7 +265,7 @@ enum nd_status nd_capture_writer_findings(struct nd_capture_writer *writer,
                                           struct nd_error *err)
 {
     nd_hdf5_lock();
-    enum nd_status status = nd_stored_table_put(writer, &nd_finding_table, rows, n_rows, err);
+    enum nd_status status = put_table(writer, &nd_finding_table, rows, n_rows, err);
     nd_hdf5_unlock();
     return status;
 }

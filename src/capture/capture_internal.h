@@ -72,15 +72,21 @@ enum nd_status nd_capture_load_findings(struct nd_capture *capture, struct nd_er
 enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_error *err);
 void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges);
 
-/* The whole dataset at `path`, which must exist with this type and shape (a dimension of -1 takes what is
- * there, and n_rows gets the first one). The caller frees *out. */
-enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path, enum nd_dtype dtype,
-                               const struct nd_shape *shape, void **out, size_t *n_rows, struct nd_error *err);
+/* What a dataset must be. */
+struct nd_wanted {
+    enum nd_dtype dtype;   /* ND_DTYPE_NONE: text */
+    struct nd_shape shape; /* a dimension of -1 takes what is there */
+    bool is_optional;      /* an absent one leaves *out alone */
+};
 
-/* nd_capture_load of /probes/<probe>/<part>[/<name>]; an absent one leaves *out alone when is_optional. */
-enum nd_status nd_capture_load_part(const struct nd_capture *capture, const struct nd_capture_probe *probe,
-                                    const char *part, const char *name, enum nd_dtype dtype,
-                                    const struct nd_shape *shape, bool is_optional, void **out, size_t *n_rows,
+/* The whole dataset at `path`. n_rows, nullable, gets its first dimension. The caller frees *out. */
+enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path,
+                               const struct nd_wanted *wanted, void **out, size_t *n_rows,
+                               struct nd_error *err);
+
+/* The same; path is freed (NULL: out of memory). */
+enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
+                                    const struct nd_wanted *wanted, void **out, size_t *n_rows,
                                     struct nd_error *err);
 
 /* /repeat_index of an edge into part; absent: no rows. */

@@ -93,11 +93,11 @@ enum nd_status nd_capture_load_logs(struct nd_capture *capture, struct nd_error 
     for (size_t i = first; i < end && status == ND_OK; i++) {
         const char *path = capture->index->objects[i].path;
         struct nd_capture_log *log = &capture->logs[capture->n_logs++];
-        struct nd_shape any = {.rank = 1, .dims = {-1}};
+        const struct nd_wanted bytes = {ND_DTYPE_U8, {.rank = 1, .dims = {-1}}, false};
         void *text = NULL;
         status = nd_name_unescape(path + strlen("/logs/"), path, &log->name, err);
         if (status == ND_OK)
-            status = nd_capture_load(capture, path, ND_DTYPE_U8, &any, &text, NULL, err);
+            status = nd_capture_load(capture, path, &bytes, &text, NULL, err);
         log->text = text;
     }
     return status;

@@ -85,17 +85,13 @@ static enum nd_status load_sizes(const struct nd_index_object *group, struct nd_
     return probe->source != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-enum nd_status nd_capture_load_part(const struct nd_capture *capture, const struct nd_capture_probe *probe,
-                                    const char *part, const char *name, enum nd_dtype dtype,
-                                    const struct nd_shape *shape, bool is_optional, void **out, size_t *n_rows,
+enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path,
+                                    const struct nd_wanted *wanted, void **out, size_t *n_rows,
                                     struct nd_error *err)
 {
-    char *path = nd_name_probe_path(probe->name, part, name);
     if (path == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    if (!is_optional || nd_index_find(capture->index, path) != NULL)
-        status = nd_capture_load(capture, path, dtype, shape, out, n_rows, err);
+    enum nd_status status = nd_capture_load(capture, path, wanted, out, n_rows, err);
     free(path);
     return status;
 }
@@ -103,18 +99,18 @@ enum nd_status nd_capture_load_part(const struct nd_capture *capture, const stru
 static enum nd_status load_series(const struct nd_capture *capture, struct nd_capture_probe *probe,
                                   struct nd_error *err)
 {
-    struct nd_shape labels = {.rank = 1, .dims = {(int64_t)probe->n_samples_expected}};
-    struct nd_shape latency = {.rank = 2, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats}};
-    void *data = NULL;
-    enum nd_status status =
-        nd_capture_load_part(capture, probe, "labels", NULL, ND_DTYPE_I64, &labels, true, &data, NULL, err);
-    if (status != ND_OK)
-        return status;
-    probe->labels = data;
-    status = nd_capture_load_part(capture, probe, "latency_us", NULL, ND_DTYPE_F64, &latency, false, &data,
-                                  NULL, err);
+    const struct nd_wanted labels = {
+        ND_DTYPE_I64, {.rank = 1, .dims = {(int64_t)probe->n_samples_expected}}, true};
+    const struct nd_wanted latency = {
+        ND_DTYPE_F64, {.rank = 2, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats}}, false};
+    void *loaded[2] = {NULL, NULL};
+    enum nd_status status = nd_capture_load_part(capture, nd_name_probe_path(probe->name, "labels", NULL),
+                                                 &labels, &loaded[0], NULL, err);
     if (status == ND_OK)
-        probe->latency_us = data;
+        status = nd_capture_load_part(capture, nd_name_probe_path(probe->name, "latency_us", NULL), &latency,
+                                      &loaded[1], NULL, err);
+    probe->labels = loaded[0];
+    probe->latency_us = loaded[1];
     return status;
 }
 
@@ -161,11 +157,12 @@ static enum nd_status load_input(const struct nd_capture *capture, struct nd_pro
     input->shape.rank = object->shape.rank - 1;
     memcpy(input->shape.dims, object->shape.dims + 1, (size_t)input->shape.rank * sizeof input->shape.dims[0]);
     status = check_tensor(object, probe->n_samples_expected, &input->shape, input->dtype, err);
-    struct nd_shape digests = {.rank = 2, .dims = {(int64_t)probe->n_samples_expected, 2}};
+    const struct nd_wanted digests = {
+        ND_DTYPE_U64, {.rank = 2, .dims = {(int64_t)probe->n_samples_expected, 2}}, false};
     void *loaded = NULL;
     if (status == ND_OK)
-        status = nd_capture_load_part(capture, probe, "input_digests", input->name, ND_DTYPE_U64, &digests,
-                                      false, &loaded, NULL, err);
+        status = nd_capture_load_part(capture, nd_name_probe_path(probe->name, "input_digests", input->name),
+                                      &digests, &loaded, NULL, err);
     data->inputs[at] = (struct nd_probe_input_data){.object = object, .digests = loaded};
     return status;
 }
@@ -232,14 +229,17 @@ static enum nd_status check_quant_attrs(const struct nd_index_object *object, co
 static enum nd_status load_edge(const struct nd_capture *capture, const struct nd_capture_probe *probe,
                                 const struct nd_edge *edge, struct nd_probe_edge *part, struct nd_error *err)
 {
-    struct nd_shape digests = {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}};
+    const struct nd_wanted digests = {
+        ND_DTYPE_U64,
+        {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}},
+        probe->n_samples == 0};
     char *outputs = nd_name_probe_path(probe->name, "outputs", edge->name);
     char *repeats = nd_name_probe_path(probe->name, "repeats", edge->name);
     void *loaded = NULL;
     enum nd_status status = outputs == NULL || repeats == NULL ? nd_fail_memory(err) : ND_OK;
     if (status == ND_OK)
-        status = nd_capture_load_part(capture, probe, "digests", edge->name, ND_DTYPE_U64, &digests,
-                                      probe->n_samples == 0, &loaded, NULL, err);
+        status = nd_capture_load_part(capture, nd_name_probe_path(probe->name, "digests", edge->name), &digests,
+                                      &loaded, NULL, err);
     part->digests = loaded;
     if (status == ND_OK)
         status = nd_probe_load_repeat_rows(capture, probe, edge, part, err);

@@ -3,6 +3,7 @@
 
 #include "base/memory.h"
 #include "capture/capture_internal.h"
+#include "capture/link_names.h"
 
 static int compare_rows(const void *a, const void *b)
 {
@@ -25,11 +26,11 @@ enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture, const
                                          const struct nd_edge *edge, struct nd_probe_edge *part,
                                          struct nd_error *err)
 {
-    struct nd_shape shape = {.rank = 2, .dims = {-1, 2}};
+    static const struct nd_wanted pairs = {ND_DTYPE_I64, {.rank = 2, .dims = {-1, 2}}, true};
     void *loaded = NULL;
     size_t n = 0;
-    enum nd_status status = nd_capture_load_part(capture, probe, "repeat_index", edge->name, ND_DTYPE_I64,
-                                                 &shape, true, &loaded, &n, err);
+    enum nd_status status = nd_capture_load_part(
+        capture, nd_name_probe_path(probe->name, "repeat_index", edge->name), &pairs, &loaded, &n, err);
     if (status != ND_OK)
         return status;
     const int64_t *index = loaded;

@@ -18,21 +18,23 @@ static bool is_shape(const struct nd_shape *found, const struct nd_shape *wanted
     return found->rank == wanted->rank;
 }
 
-enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path, enum nd_dtype dtype,
-                               const struct nd_shape *shape, void **out, size_t *n_rows, struct nd_error *err)
+enum nd_status nd_capture_load(const struct nd_capture *capture, const char *path,
+                               const struct nd_wanted *wanted, void **out, size_t *n_rows, struct nd_error *err)
 {
     const struct nd_index_object *object = nd_index_find(capture->index, path);
-    char found_type[64], found[256], wanted[256];
+    char found_type[64], found[256], expected[256];
+    if (object == NULL && wanted->is_optional)
+        return ND_OK;
     if (object == NULL || object->is_group)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is missing", path);
-    if (object->dtype != dtype)
+    if (object->dtype != wanted->dtype)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is of type %s instead of %s", path,
                        nd_index_type_name(object->dtype, object->elem_bytes, found_type, sizeof found_type),
-                       dtype != ND_DTYPE_NONE ? nd_dtype_name(dtype) : "text");
-    if (!is_shape(&object->shape, shape))
+                       wanted->dtype != ND_DTYPE_NONE ? nd_dtype_name(wanted->dtype) : "text");
+    if (!is_shape(&object->shape, &wanted->shape))
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' has shape %s instead of %s", path,
                        nd_shape_format(&object->shape, found, sizeof found),
-                       nd_shape_format(shape, wanted, sizeof wanted));
+                       nd_shape_format(&wanted->shape, expected, sizeof expected));
     if (object->chunks != NULL)
         return nd_fail(err, ND_E_CAPTURE_SCHEMA, path, "'%s' is chunked; only tensors may be", path);
     size_t n = (size_t)object->shape.dims[0];
@@ -54,8 +56,8 @@ static enum nd_status load_texts(const struct nd_capture *capture, const struct 
                                  struct nd_error *err)
 {
     void *texts = NULL;
-    enum nd_status status =
-        nd_capture_load(capture, column->path, ND_DTYPE_NONE, &column->shape, &texts, NULL, err);
+    const struct nd_wanted wanted = {ND_DTYPE_NONE, column->shape, false};
+    enum nd_status status = nd_capture_load(capture, column->path, &wanted, &texts, NULL, err);
     if (status != ND_OK)
         return status;
     size_t width = nd_index_find(capture->index, column->path)->elem_bytes;
@@ -74,11 +76,9 @@ static enum nd_status load_numbers(const struct nd_capture *capture, const struc
                                    struct nd_error *err)
 {
     void *numbers = NULL;
-    if (column->column->is_optional && nd_index_find(capture->index, column->path) == NULL)
-        return ND_OK;
-    enum nd_status status =
-        nd_capture_load(capture, column->path, column->column->dtype, &column->shape, &numbers, NULL, err);
-    for (size_t i = 0; i < column->n && status == ND_OK; i++)
+    const struct nd_wanted wanted = {column->column->dtype, column->shape, column->column->is_optional};
+    enum nd_status status = nd_capture_load(capture, column->path, &wanted, &numbers, NULL, err);
+    for (size_t i = 0; i < column->n && numbers != NULL; i++)
         memcpy(nd_stored_cell(column, i), (const char *)numbers + i * column->cell_bytes, column->cell_bytes);
     free(numbers);
     return status;

@@ -1,6 +1,7 @@
 /* The kernels of one instruction set. Meson compiles this file once for each, with ND_KERNELS_ISA and the flags
  * of that set. Plain C in loops that compilers vectorise: the order of every addition is written out,
- * contraction of a multiply and an add is off, so what differs between instruction sets is speed alone. */
+ * contraction of a multiply and an add is off, so what differs between instruction sets is speed alone.
+ * It is longer than 400 lines because it is one source for every instruction set and every element type. */
 #include <assert.h>
 #include <math.h>
 #include <string.h>

@@ -69,6 +69,9 @@ struct nd_report_options {
     size_t width;                     /* columns; 0: 120 (at least 80) */
     const struct nd_matrix *matrices; /* [n_matrices], borrowed; complete when all pairs were compared */
     size_t n_matrices;
+    bool is_brief;     /* instead of the tables: the verdict first, a row for each group of identical devices,
+                          what is worth knowing, and the next command; 80 columns where width is 0 */
+    const char *model; /* borrowed: its file, for the next command; NULL: not known */
 };
 
 /* The comparison as text for a terminal, UTF-8 (only the sign "±" is not ASCII, besides names), lines end with
@@ -142,6 +145,13 @@ ND_PUBLIC char *nd_report_rows(const char *json, const struct nd_report_column *
 ND_PUBLIC enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation,
                                                     const struct nd_identification *identification, char **out,
                                                     struct nd_error *err);
+
+/* The answer in one screen: the verdict, a paragraph for each group of devices with equal values, the next
+ * command. width: columns, 0: 80; captures whose names (without folder and ".h5") are unique are called by
+ * them. */
+ND_PUBLIC enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanation,
+                                                     const struct nd_identification *identification,
+                                                     size_t width, char **out, struct nd_error *err);
 
 /* Lines of at most `width` (at least 100) columns but for words that are longer; with_units: a table of all
  * units of devices that have local mismatches. */

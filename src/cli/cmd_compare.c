@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/compare_setup.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/explain.h"
 
 static enum nd_status open_all(const char *const *paths, size_t n, struct nd_capture **captures,
@@ -16,15 +17,18 @@ static enum nd_status open_all(const char *const *paths, size_t n, struct nd_cap
 }
 
 static enum nd_status print(const struct compare_values *values, const struct compare_setup *setup,
-                            const struct nd_comparison *comparison, struct nd_error *err)
+                            const struct nd_capture *ref, const struct nd_comparison *comparison,
+                            struct nd_error *err)
 {
     const struct nd_report_options options = {.struct_size = sizeof options,
                                               .all_edges = values->all_edges,
                                               .details = values->verbose,
                                               .worst = values->worst.is_given,
-                                              .width = values->width,
+                                              .width = cli_text_width(values->width),
                                               .matrices = setup->matrices,
-                                              .n_matrices = values->matrices.n};
+                                              .n_matrices = values->matrices.n,
+                                              .is_brief = !values->all_edges && !values->verbose,
+                                              .model = nd_capture_string(ref, "model", "file")};
     char *text = NULL;
     enum nd_status status;
     if (comparison->cut != ND_CUT_NONE)
@@ -36,7 +40,7 @@ static enum nd_status print(const struct compare_values *values, const struct co
     if (status == ND_OK && (values->json || comparison->cut != ND_CUT_NONE))
         cli_print_document(text);
     else if (status == ND_OK)
-        fputs(text, stdout);
+        cli_print_text(text, values->color);
     free(text);
     return status;
 }
@@ -81,7 +85,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (status == ND_OK)
         status = check_matrices(&setup, values->matrices.n, comparison, &err);
     if (status == ND_OK && !values->quiet)
-        status = print(values, &setup, comparison, &err);
+        status = print(values, &setup, captures[0], comparison, &err);
     exit_code = status == ND_OK ? exit_code_of(comparison) : cli_report_error(&err);
     nd_comparison_destroy(&comparison);
     for (size_t i = 0; i < n_operands; i++)
@@ -134,10 +138,14 @@ static const struct cli_option options[] = {
     OPT_LIST(0, "merge", struct compare_values, merge, CLI_A_FILE("FILE"),
              "take the statistics from that part; once for each of the N, with the captures and options that "
              "they were made with"),
-    OPT_FLAG('a', "all", struct compare_values, all_edges, "list bit-equal edges too, and never cut a list"),
-    OPT_FLAG('v', "verbose", struct compare_values, verbose,
-             "show the worst elements, where differences are, and the gates that would pass"),
-    OPT_NUMBER(0, "width", struct compare_values, width, "N", 80, 1000, "columns of the text (120)"),
+    OPT_FLAG('a', "all", struct compare_values, all_edges,
+             "print the tables, with the tensors that are equal, too, and every list in full"),
+    OPT_FLAG(
+        'v', "verbose", struct compare_values, verbose,
+        "print the tables: every tensor that differs, signal, worst elements, where the differences are, and "
+        "the gates that would pass"),
+    OPT_WIDTH(struct compare_values),
+    OPT_COLOR(struct compare_values),
     OPT_JSON(struct compare_values),
     OPT_QUIET_ANSWER(struct compare_values),
     {.name = NULL},

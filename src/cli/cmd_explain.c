@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/explain_progress.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 
 struct values {
     const char *quantised;
@@ -14,6 +15,8 @@ struct values {
     struct cli_integer n_harm_samples;
     size_t n_threads;
     size_t width;
+    const char *color;
+    bool verbose;
     bool units;
     bool hide_placement;
     bool identify;
@@ -21,7 +24,7 @@ struct values {
     bool quiet;
 };
 
-enum { DEFAULT_WIDTH = 120, DEFAULT_HARM_SAMPLES = 16 };
+enum { MIN_TABLE = 100, DEFAULT_HARM_SAMPLES = 16 };
 
 static size_t n_harm_samples(const struct values *values)
 {
@@ -43,18 +46,24 @@ static int print(const struct values *values, const struct nd_model *model,
     struct nd_error err = {0};
     struct nd_identification *identification = NULL;
     char *text = NULL;
-    size_t width = values->width > 0 ? values->width : DEFAULT_WIDTH;
+    bool has_tables = values->verbose || values->units;
+    size_t width = cli_text_width(values->width);
     const struct nd_identify_options options = {.struct_size = sizeof options,
                                                 .probe = values->probe,
                                                 .n_samples = values->n_samples,
                                                 .n_threads = values->n_threads};
     if (values->identify && nd_identify_captures(model, captures, n, &options, &identification, &err) != ND_OK)
         return cli_report_error(&err);
-    enum nd_status status = values->json ? nd_report_explanation_json(explanation, identification, &text, &err)
-                                         : nd_report_explanation_text(explanation, identification, width,
-                                                                      values->units, &text, &err);
+    enum nd_status status;
+    if (values->json)
+        status = nd_report_explanation_json(explanation, identification, &text, &err);
+    else if (has_tables)
+        status = nd_report_explanation_text(explanation, identification, width > MIN_TABLE ? width : MIN_TABLE,
+                                            values->units, &text, &err);
+    else
+        status = nd_report_explanation_brief(explanation, identification, width, &text, &err);
     nd_identification_destroy(&identification);
-    return cli_print_made(status, text, values->json, &err);
+    return cli_print_answer(status, text, values->json, values->color, &err);
 }
 
 /* An operator that cannot be evaluated leaves the question open; a file that cannot be read is trouble. */
@@ -138,8 +147,11 @@ static const struct cli_option options[] = {
                 "measure in N of them what each unit's local error alone does to the outputs: one run of the "
                 "model for each (16; 0: do not)"),
     OPT_THREADS(struct values),
-    OPT_NUMBER(0, "width", struct values, width, "N", 100, 1000, "columns of the text (120)"),
-    OPT_FLAG(0, "units", struct values, units, "print a table of all units, too"),
+    OPT_WIDTH(struct values),
+    OPT_COLOR(struct values),
+    OPT_FLAG('v', "verbose", struct values, verbose,
+             "print everything: the parts of the error, its sources, the layers with the greatest effect"),
+    OPT_FLAG(0, "units", struct values, units, "the same, and a table of all layers"),
     OPT_FLAG(0, "hide-placement", struct values, hide_placement,
              "judge where units ran by values and times alone, without what the captures' placement says"),
     OPT_FLAG(0, "identify", struct values, identify,

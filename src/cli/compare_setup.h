@@ -25,6 +25,7 @@ struct compare_values {
     bool all_edges;
     bool verbose;
     size_t width;
+    const char *color;
     bool json;
     bool quiet;
 };

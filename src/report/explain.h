@@ -10,9 +10,38 @@
 /* The first line of a device: its verdict, the evidence for it, and whose the error at the outputs is. */
 void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation *explanation,
                              const struct nd_explained_device *device, size_t width);
-/* Its layers that are faulty, unexplained, or explained in a way that is worth telling. */
+/* The same without the device's name and the word of the verdict. */
+enum { EXPLAIN_SENTENCE_BYTES = 1024 };
+void nd_explain_say_health(const struct nd_explanation *explanation, const struct nd_explained_device *device,
+                           char out[static EXPLAIN_SENTENCE_BYTES]);
+/* "HEALTHY", ... */
+const char *nd_explain_health_word(enum nd_health health);
+
+/* Its layers that are faulty, unexplained, or explained in a way that is worth telling; of each kind at most
+ * `most`. */
 void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *explanation,
-                           const struct nd_explained_device *device, size_t width);
+                           const struct nd_explained_device *device, size_t width, size_t most);
+
+/* The same without those that are faulty. */
+void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                             const struct nd_explained_device *device, size_t width, size_t most);
+
+/* What contradicts the capture itself: at most `most` findings. */
+void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                             const struct nd_explained_device *device, size_t width, size_t most);
+
+/* Layers that could not be examined: at most `most`. */
+void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                                 const struct nd_explained_device *device, size_t width, size_t most);
+
+/* Whether observing the layers changed the outputs. */
+void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width);
+
+/* Where the reference ends, of all devices. */
+void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
+
+/* Whether the model has quantised values: a float model has none. */
+bool nd_explain_has_codes(const struct nd_explanation *explanation);
 
 /* The table of all units. */
 void nd_explain_put_units(struct nd_strbuf *out, const struct nd_explanation *explanation,
@@ -22,6 +51,9 @@ void nd_explain_put_units(struct nd_strbuf *out, const struct nd_explanation *ex
  * with_units. */
 void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation *explanation,
                               const struct nd_explained_device *device, size_t width, bool with_units);
+/* Only one sentence of that. */
+void nd_explain_put_execution_line(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                                   const struct nd_explained_device *device, size_t width);
 json_t *nd_explain_execution_json(const struct nd_explained_execution *execution);
 
 /* Of a device that has a program of whole units: which, what follows it, what that costs, what is not known.

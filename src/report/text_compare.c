@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/options.h"
 #include "report/format.h"
+#include "report/summary.h"
 
 enum { DEFAULT_WIDTH = 120, MIN_WIDTH = 80 };
 
@@ -22,7 +23,7 @@ void nd_text_put_clean(struct nd_strbuf *out, const char *text)
 
 size_t nd_text_list_limit(const struct nd_text_report *report)
 {
-    return report->all_edges ? SIZE_MAX : ND_TEXT_LIST_LINES;
+    return report->all_edges ? SIZE_MAX : report->is_brief ? ND_TEXT_BRIEF_LINES : ND_TEXT_LIST_LINES;
 }
 
 void nd_text_put_more(const struct nd_text_report *report, size_t n)
@@ -202,6 +203,7 @@ static void put_verdict(const struct nd_text_report *report)
     nd_strbuf_deinit(&line);
 }
 
+/* All tables. */
 static void put_sections(const struct nd_text_report *report)
 {
     nd_text_devices(report);
@@ -233,6 +235,8 @@ enum nd_status nd_report_text(const struct nd_comparison *comparison, const stru
         return status;
     struct nd_strbuf buf = {0};
     struct nd_text_report report = {.comparison = comparison,
+                                    .is_brief = own.is_brief,
+                                    .model = own.model,
                                     .all_edges = own.all_edges,
                                     .details = own.details,
                                     .worst = own.worst || own.details,
@@ -240,14 +244,19 @@ enum nd_status nd_report_text(const struct nd_comparison *comparison, const stru
                                     .n_matrices = own.n_matrices,
                                     .width = DEFAULT_WIDTH,
                                     .out = &buf};
-    if (own.width > 0)
+    if (own.is_brief)
+        report.width = nd_summary_width(own.width);
+    else if (own.width > 0)
         report.width = own.width > MIN_WIDTH ? own.width : MIN_WIDTH;
     for (size_t i = 0; i < report.n_matrices; i++) {
         status = nd_matrix_check(&report.matrices[i], comparison, err);
         if (status != ND_OK)
             return status;
     }
-    put_sections(&report);
+    if (own.is_brief)
+        nd_text_brief(&report);
+    else
+        put_sections(&report);
     char *text = nd_strbuf_take(&buf);
     nd_strbuf_deinit(&buf);
     if (text == NULL)

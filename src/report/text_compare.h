@@ -9,7 +9,8 @@
 
 struct nd_text_report {
     const struct nd_comparison *comparison;
-    bool all_edges, details, worst;
+    bool is_brief, all_edges, details, worst;
+    const char *model; /* file name for the next command; NULL: not known */
     size_t width;
     const struct nd_matrix *matrices; /* [n_matrices] */
     size_t n_matrices;
@@ -17,13 +18,17 @@ struct nd_text_report {
 };
 
 /* Lists that are not the main table stop after this many lines unless all_edges. */
-enum { ND_TEXT_LIST_LINES = 12 };
+enum { ND_TEXT_LIST_LINES = 12, ND_TEXT_BRIEF_LINES = 3 };
 
 /* Longer names and labels lose their middle in tables. */
 enum { ND_TEXT_NAME_MAX = 32, ND_TEXT_LABEL_MAX = 30 };
 
-/* text_devices.c: who was compared. */
+/* text_brief.c: all of the default text, of parts of the sections below. */
+void nd_text_brief(const struct nd_text_report *report);
+
+/* text_devices.c: who was compared; and what is odd about a device: it failed, ran on the CPU, ... */
 void nd_text_devices(const struct nd_text_report *report);
+void nd_text_device_notes(const struct nd_text_report *report);
 
 /* text_numbers.c: what is not a number, before any verdict. And the samples of an edge that are NaN in every
  * value on both sides: the most of any test. */

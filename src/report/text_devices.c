@@ -87,6 +87,12 @@ void nd_text_devices(const struct nd_text_report *report)
         nd_table_add(&table, device->capture);
     }
     nd_text_put_table(report, &table, table.n_columns, 1, "");
+    nd_text_device_notes(report);
+}
+
+void nd_text_device_notes(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
     put_unknown(report);
     for (size_t i = 0; i < c->n_devices; i++)
         put_npu_share(report, &c->devices[i]);

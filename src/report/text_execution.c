@@ -87,26 +87,49 @@ static size_t count_odd(const struct nd_explanation *e, const struct nd_explaine
     return n;
 }
 
+/* Whether there is anything to say: of a CPU or an emulated device nobody asks. */
+static bool is_worth_telling(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    const struct nd_explained_execution *run = &device->execution;
+    bool is_plain =
+        (run->verdict == ND_EXECUTION_NPU || run->verdict == ND_EXECUTION_UNKNOWN) && !run->is_contradictory;
+    return run->is_called_npu && (count_odd(e, device) > 0 || !is_plain);
+}
+
+static bool is_whole(const struct nd_explained_execution *run)
+{
+    return run->is_called_npu && run->verdict == ND_EXECUTION_NOT_NPU;
+}
+
+static void put_line(struct nd_strbuf *out, const struct nd_explained_execution *run, size_t width)
+{
+    char unknown[48] = "";
+    if (run->n_unknown > 0)
+        snprintf(unknown, sizeof unknown, ", %zu not known", run->n_unknown);
+    nd_explain_put_wrapped(out, width, 2, "computed %s: %zu of its layers by the NPU, %zu not%s",
+                           is_whole(run) ? "by the CPU, the whole run" : words_of(run->verdict), run->n_npu,
+                           run->n_not_npu, unknown);
+}
+
+void nd_explain_put_execution_line(struct nd_strbuf *out, const struct nd_explanation *e,
+                                   const struct nd_explained_device *device, size_t width)
+{
+    if (is_worth_telling(e, device))
+        put_line(out, &device->execution, width);
+}
+
 void nd_explain_put_execution(struct nd_strbuf *out, const struct nd_explanation *e,
                               const struct nd_explained_device *device, size_t width, bool with_units)
 {
     const struct nd_explained_execution *run = &device->execution;
-    size_t n_odd = count_odd(e, device), n = 0;
-    enum nd_execution plain = run->is_called_npu ? ND_EXECUTION_NPU : ND_EXECUTION_NOT_NPU;
-    bool is_whole = run->is_called_npu && run->verdict == ND_EXECUTION_NOT_NPU;
-    bool is_plain = (run->verdict == plain || run->verdict == ND_EXECUTION_UNKNOWN) && !run->is_contradictory;
-    if (!run->is_called_npu || (n_odd == 0 && is_plain && !with_units))
-        return; /* of a CPU or an emulated device nobody asks it */
-    char unknown[48] = "";
-    if (run->n_unknown > 0)
-        snprintf(unknown, sizeof unknown, ", %zu not known", run->n_unknown);
-    nd_explain_put_wrapped(out, width, 2, "computed %s: %zu of its units by the NPU, %zu not%s",
-                           is_whole ? "by the CPU, the whole run" : words_of(run->verdict), run->n_npu,
-                           run->n_not_npu, unknown);
+    size_t n = 0;
+    if (!is_worth_telling(e, device) && !(run->is_called_npu && with_units))
+        return;
+    put_line(out, run, width);
     put_evidence(out, run, width);
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_execution *unit = &device->units[s].execution;
-        bool is_shown = with_units ? unit->n_evidence > 0 : !is_whole && is_odd(run, unit);
+        bool is_shown = with_units ? unit->n_evidence > 0 : !is_whole(run) && is_odd(run, unit);
         if (is_shown && (n++ < N_LISTED || with_units))
             put_unit(out, &e->steps[s], unit, width);
     }

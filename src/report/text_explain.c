@@ -11,8 +11,7 @@ enum { N_WORST = 3, N_LISTED = 12 };
 
 /* ---- sentences ---- */
 
-/* A float model has none. */
-static bool has_codes(const struct nd_explanation *e)
+bool nd_explain_has_codes(const struct nd_explanation *e)
 {
     for (size_t s = 0; s < e->n_steps; s++)
         if (e->steps[s].is_unit)
@@ -137,19 +136,19 @@ static void put_arithmetic(struct nd_strbuf *out, const struct nd_explanation *e
             n_known, n_units);
 }
 
-static void put_not_examined(struct nd_strbuf *out, const struct nd_explanation *e,
-                             const struct nd_explained_device *device, size_t width)
+void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanation *e,
+                                 const struct nd_explained_device *device, size_t width, size_t most)
 {
     size_t n = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
         if (device->units[s].is_examined)
             continue;
-        if (++n <= N_LISTED)
+        if (++n <= most)
             nd_explain_put_wrapped(out, width, 2, "not examined: '%s' (%s): %s", e->steps[s].name,
                                    e->steps[s].op_types, device->units[s].why_not);
     }
-    if (n > N_LISTED)
-        nd_strbuf_printf(out, "  and %zu more not examined\n", n - N_LISTED);
+    if (n > most)
+        nd_strbuf_printf(out, "  and %zu more not examined\n", n - most);
 }
 
 static void put_within(struct nd_strbuf *out, const struct nd_explanation *e,
@@ -174,7 +173,7 @@ static void put_within(struct nd_strbuf *out, const struct nd_explanation *e,
 
 /* ---- the report ---- */
 
-static void put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width)
+void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width)
 {
     const struct nd_explained_observer *observer = &device->observer;
     if (observer->n_changed > 0)
@@ -209,11 +208,11 @@ static size_t count_alike(const struct nd_explained_device *device, size_t i)
 }
 
 /* What the capture itself says; it puts the rest in doubt and comes first. */
-static void put_findings(struct nd_strbuf *out, const struct nd_explanation *e,
-                         const struct nd_explained_device *device, size_t width)
+void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation *e,
+                             const struct nd_explained_device *device, size_t width, size_t most)
 {
     size_t n_printed = 0;
-    for (size_t i = 0; i < device->n_findings && n_printed < N_LISTED; i++) {
+    for (size_t i = 0; i < device->n_findings && n_printed < most; i++) {
         const struct nd_explained_fault *fault = &device->findings[i].fault;
         const struct nd_explained_step *step = &e->steps[device->findings[i].step];
         size_t n = count_alike(device, i);
@@ -229,7 +228,7 @@ static void put_findings(struct nd_strbuf *out, const struct nd_explanation *e,
                                fault->rival != NULL ? "; or " : "", fault->rival != NULL ? fault->rival : "");
         n_printed++;
     }
-    if (n_printed == N_LISTED)
+    if (n_printed == most)
         nd_strbuf_printf(out, "  %zu findings in all: --json lists them\n", device->n_findings);
 }
 
@@ -242,24 +241,24 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
     nd_explain_put_wrapped(out, width, 2, "capture: %s", device->capture);
     if (device->failure != NULL)
         return;
-    put_findings(out, e, device, width);
+    nd_explain_put_findings(out, e, device, width, N_LISTED);
     if (device->same_as == d)
-        nd_explain_put_layers(out, e, device, width);
+        nd_explain_put_layers(out, e, device, width, N_LISTED);
     nd_explain_put_execution(out, e, device, width, with_units);
-    if (device->same_as != d && has_codes(e)) {
+    if (device->same_as != d && nd_explain_has_codes(e)) {
         nd_explain_put_wrapped(out, width, 2, "in every code the same as %s", e->devices[device->same_as].uri);
         return;
     }
     put_sentence(out, e, device, width);
-    put_observer(out, device, width);
-    if (!has_codes(e)) {
+    nd_explain_put_observer(out, device, width);
+    if (!nd_explain_has_codes(e)) {
         if (device->n_findings == 0)
             nd_explain_put_wrapped(out, width, 2,
                                    "its floats are on no coarser grid than those of the reference");
         return;
     }
     if (device->n_examined == 0) {
-        put_not_examined(out, e, device, width);
+        nd_explain_put_not_examined(out, e, device, width, N_LISTED);
         nd_explain_put_wrapped(
             out, width, 2,
             "nothing can be told apart without the codes of all edges: capture with --edges all");
@@ -269,7 +268,7 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
     put_sources(out, e, device, width);
     put_worst(out, e, device, width);
     put_within(out, e, device, width);
-    put_not_examined(out, e, device, width);
+    nd_explain_put_not_examined(out, e, device, width, N_LISTED);
     if (device->n_sources == 0)
         nd_explain_put_wrapped(out, width, 2,
                                "no code of the %zu steps that were examined is the device's own doing",
@@ -280,7 +279,7 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
 
 static void put_vote(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
-    if (e->n_devices < 2 || !has_codes(e))
+    if (e->n_devices < 2 || !nd_explain_has_codes(e))
         return;
     if (e->vote.is_known)
         nd_explain_put_wrapped(
@@ -295,7 +294,7 @@ static void put_vote(struct nd_strbuf *out, const struct nd_explanation *e, size
 }
 
 /* What cannot be said of any device. */
-static void put_unreached(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
+void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
     size_t n = 0, first = SIZE_MAX;
     for (size_t s = 0; s < e->n_steps; s++) {
@@ -326,9 +325,9 @@ static void put_text(struct nd_strbuf *out, const struct nd_explanation *e, size
                            e->n_devices, e->n_devices == 1 ? "" : "s",
                            e->float_model != NULL ? ", float reference " : "",
                            e->float_model != NULL ? e->float_model : "");
-    if (e->float_model == NULL && has_codes(e))
+    if (e->float_model == NULL && nd_explain_has_codes(e))
         nd_strbuf_puts(out, "without --float nothing can be said of the quantisation\n");
-    put_unreached(out, e, width);
+    nd_explain_put_unreached(out, e, width);
     put_vote(out, e, width);
     nd_explain_put_differences(out, e, width);
     for (size_t d = 0; d < e->n_devices; d++)

@@ -1,6 +1,5 @@
 /* The verdict of a device, first line first: what the layers' values say, and what of the error at the outputs
  * is the chip's. */
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -8,8 +7,6 @@
 
 #include "report/explain.h"
 #include "report/explain_words.h"
-
-enum { N_LISTED = 12, N_UNEXPLAINED = 4 };
 
 struct layers {
     size_t n, n_follow, n_unexplained,
@@ -94,15 +91,12 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
              own);
 }
 
-void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation *e,
-                             const struct nd_explained_device *device, size_t width)
+void nd_explain_say_health(const struct nd_explanation *e, const struct nd_explained_device *device,
+                           char out[static EXPLAIN_SENTENCE_BYTES])
 {
-    char what[800] = "", shares[160] = "", arithmetic[64], verdict[32];
+    char what[800] = "", shares[160] = "", arithmetic[64];
     const struct layers layers = device->failure == NULL ? count(e, device) : (struct layers){.n = 0};
     name_arithmetic(device, arithmetic, sizeof arithmetic);
-    snprintf(verdict, sizeof verdict, "%s", nd_health_name(device->health));
-    for (char *c = verdict; *c != '\0'; c++)
-        *c = (char)toupper((unsigned char)*c);
     switch (device->health) {
     case ND_HEALTH_HEALTHY:
         say_healthy(&layers, arithmetic, what, sizeof what);
@@ -122,7 +116,26 @@ void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation 
     }
     if (device->failure == NULL)
         say_shares(e, device, shares, sizeof shares);
-    nd_explain_put_wrapped(out, width, 0, "%s: %s: %s%s", device->uri, verdict, what, shares);
+    snprintf(out, EXPLAIN_SENTENCE_BYTES, "%s%s", what, shares);
+}
+
+const char *nd_explain_health_word(enum nd_health health)
+{
+    static const char *const words[] = {[ND_HEALTH_HEALTHY] = "HEALTHY",
+                                        [ND_HEALTH_INCONCLUSIVE] = "INCONCLUSIVE",
+                                        [ND_HEALTH_UNEXPLAINED] = "UNEXPLAINED",
+                                        [ND_HEALTH_FAULTY] = "FAULTY",
+                                        [ND_HEALTH_FAILED] = "FAILED"};
+    return words[health];
+}
+
+void nd_explain_put_headline(struct nd_strbuf *out, const struct nd_explanation *e,
+                             const struct nd_explained_device *device, size_t width)
+{
+    char sentence[EXPLAIN_SENTENCE_BYTES];
+    nd_explain_say_health(e, device, sentence);
+    nd_explain_put_wrapped(out, width, 0, "%s: %s: %s", device->uri, nd_explain_health_word(device->health),
+                           sentence);
 }
 
 /* ---- layer by layer ---- */
@@ -143,9 +156,9 @@ static void put_defect(struct nd_strbuf *out, const struct nd_explained_unit *un
 }
 
 static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
-                       const struct nd_explained_device *device, size_t width)
+                       const struct nd_explained_device *device, size_t width, size_t most)
 {
-    for (size_t i = 0; i < device->n_faulty && i < N_LISTED; i++) {
+    for (size_t i = 0; i < device->n_faulty && i < most; i++) {
         const struct nd_explained_step *step = &e->steps[device->faulty[i]];
         const struct nd_explained_unit *unit = &device->units[device->faulty[i]];
         nd_explain_put_wrapped(out, width, 2, "faulty: '%s' (%s), %s: %s%s%s", step->name, step->op_types,
@@ -155,14 +168,15 @@ static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
         put_defect(out, unit, width);
         put_effect(out, unit, width);
     }
-    if (device->n_faulty > N_LISTED)
-        nd_strbuf_printf(out, "  and %zu more faulty layers\n", device->n_faulty - N_LISTED);
+    if (device->n_faulty > most)
+        nd_strbuf_printf(out, "  and %zu more faulty layer%s\n", device->n_faulty - most,
+                         device->n_faulty - most == 1 ? "" : "s");
 }
 
 static void put_unexplained(struct nd_strbuf *out, const struct nd_explanation *e,
-                            const struct nd_explained_device *device, size_t width)
+                            const struct nd_explained_device *device, size_t width, size_t most)
 {
-    for (size_t i = 0; i < device->n_unexplained && i < N_UNEXPLAINED; i++) {
+    for (size_t i = 0; i < device->n_unexplained && i < most; i++) {
         const struct nd_explained_step *step = &e->steps[device->unexplained[i]];
         const struct nd_explained_unit *unit = &device->units[device->unexplained[i]];
         nd_explain_put_wrapped(out, width, 2, "unexplained: '%s' (%s): %s%s%s", step->name, step->op_types,
@@ -171,23 +185,24 @@ static void put_unexplained(struct nd_strbuf *out, const struct nd_explanation *
                                unit->fault.kind != NULL ? unit->fault.text : "");
         put_defect(out, unit, width);
     }
-    if (device->n_unexplained > N_UNEXPLAINED)
-        nd_strbuf_printf(out, "  and %zu more unexplained layers\n", device->n_unexplained - N_UNEXPLAINED);
+    if (device->n_unexplained > most)
+        nd_strbuf_printf(out, "  and %zu more unexplained layer%s\n", device->n_unexplained - most,
+                         device->n_unexplained - most == 1 ? "" : "s");
 }
 
 /* What is no fault, but worth telling. */
 static void put_remarks(struct nd_strbuf *out, const struct nd_explanation *e,
-                        const struct nd_explained_device *device, size_t width)
+                        const struct nd_explained_device *device, size_t width, size_t most)
 {
     size_t n = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
         const struct nd_explained_unit *unit = &device->units[s];
-        if (unit->follows_text != NULL && n++ < N_LISTED)
+        if (unit->follows_text != NULL && n++ < most)
             nd_explain_put_wrapped(out, width, 2, "'%s' (%s): %s", e->steps[s].name, e->steps[s].op_types,
                                    unit->follows_text);
     }
-    if (n > N_LISTED)
-        nd_strbuf_printf(out, "  and %zu more layers like these\n", n - N_LISTED);
+    if (n > most)
+        nd_strbuf_printf(out, "  and %zu more layer%s of this kind\n", n - most, n - most == 1 ? "" : "s");
 }
 
 /* Rules for ties: the first layer of each rule, and how many more follow it. */
@@ -216,11 +231,17 @@ static void put_ties(struct nd_strbuf *out, const struct nd_explanation *e,
 }
 
 void nd_explain_put_layers(struct nd_strbuf *out, const struct nd_explanation *e,
-                           const struct nd_explained_device *device, size_t width)
+                           const struct nd_explained_device *device, size_t width, size_t most)
 {
-    put_faulty(out, e, device, width);
-    put_unexplained(out, e, device, width);
-    put_remarks(out, e, device, width);
+    put_faulty(out, e, device, width, most);
+    nd_explain_put_oddities(out, e, device, width, most);
+}
+
+void nd_explain_put_oddities(struct nd_strbuf *out, const struct nd_explanation *e,
+                             const struct nd_explained_device *device, size_t width, size_t most)
+{
+    put_unexplained(out, e, device, width, most);
+    put_remarks(out, e, device, width, most);
     put_ties(out, e, device, width);
     if (device->is_refuted)
         nd_explain_put_wrapped(out, width, 2,

@@ -1,0 +1,81 @@
+#include "report/summary.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "report/format.h"
+#include "report/table.h"
+
+size_t nd_summary_width(size_t width)
+{
+    if (width == 0)
+        return ND_SUMMARY_WIDTH;
+    return width > ND_SUMMARY_MIN_WIDTH ? width : ND_SUMMARY_MIN_WIDTH;
+}
+
+void nd_summary_put(struct nd_strbuf *out, size_t width, size_t indent, size_t hanging, const char *fmt, ...)
+{
+    char *text = NULL, *clean = NULL;
+    va_list arguments;
+    va_start(arguments, fmt);
+    int n = vasprintf(&text, fmt, arguments);
+    va_end(arguments);
+    clean = n >= 0 ? nd_clean_text(text) : NULL;
+    if (clean == NULL) {
+        out->failed = true;
+    } else {
+        nd_strbuf_printf(out, "%*s", (int)indent, "");
+        nd_wrap_append(out, clean, hanging, width);
+        nd_strbuf_puts(out, "\n");
+    }
+    free(clean);
+    if (n >= 0)
+        free(text);
+}
+
+/* Appends the word as a shell reads it back. */
+static void put_quoted(struct nd_strbuf *out, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=@%+,-";
+    if (word[0] != '\0' && word[strspn(word, plain)] == '\0') {
+        nd_strbuf_puts(out, word);
+        return;
+    }
+    nd_strbuf_puts(out, "'");
+    for (; *word != '\0'; word++)
+        if (*word == '\'')
+            nd_strbuf_puts(out, "'\\''");
+        else
+            nd_strbuf_append(out, word, 1);
+    nd_strbuf_puts(out, "'");
+}
+
+void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, const char *const *words,
+                         size_t n_words)
+{
+    size_t column = 2, n_in_line = 0;
+    nd_strbuf_puts(out, "\n");
+    nd_summary_put(out, width, 0, 2, "Next, %s:", why);
+    nd_strbuf_puts(out, "  ");
+    for (size_t i = 0; i < n_words; i++) {
+        struct nd_strbuf word = {0};
+        put_quoted(&word, words[i]);
+        char *clean = nd_clean_text(word.text != NULL ? word.text : "");
+        out->failed = out->failed || word.failed || clean == NULL;
+        size_t n = clean != NULL ? nd_text_columns(clean) : 0;
+        size_t reserve = i + 1 < n_words ? 2 : 0; /* for a backslash after it */
+        if (n_in_line > 0 && column + 1 + n + reserve > width) {
+            nd_strbuf_puts(out, " \\\n    ");
+            column = 4;
+            n_in_line = 0;
+        }
+        nd_strbuf_printf(out, "%s%s", n_in_line > 0 ? " " : "", clean != NULL ? clean : "");
+        column += (n_in_line > 0) + n;
+        n_in_line++;
+        free(clean);
+        nd_strbuf_deinit(&word);
+    }
+    nd_strbuf_puts(out, "\n");
+}

@@ -1,0 +1,23 @@
+/* What the default texts of all commands have in common: wrapped sentences, and the command to paste next. */
+#ifndef ND_REPORT_SUMMARY_H
+#define ND_REPORT_SUMMARY_H
+
+#include "base/strbuf.h"
+
+/* Columns of a text for which no width is given, and the fewest that one may have. */
+enum { ND_SUMMARY_WIDTH = 80, ND_SUMMARY_MIN_WIDTH = 40 };
+
+/* The width to lay out for; 0: nobody said which. */
+size_t nd_summary_width(size_t width);
+
+/* Appends a paragraph of its own lines, broken at blanks: the first line starts with `indent` blanks, the
+ * others with `hanging`. Control characters become '?'. */
+ND_PRINTF(5, 6)
+void nd_summary_put(struct nd_strbuf *out, size_t width, size_t indent, size_t hanging, const char *fmt, ...);
+
+/* "Next, WHY:" and the command, quoted for a shell. A command that is too long for a line continues after a
+ * backslash, so that it can be pasted as it stands. */
+void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, const char *const *words,
+                         size_t n_words);
+
+#endif

@@ -1,0 +1,407 @@
+/* The default text of a comparison: the answer first, one row for each group of identical devices, then what is
+ * worth knowing, and the next command. Everything else is in the tables. */
+#include <stdio.h>
+
+#include "report/format.h"
+#include "report/summary.h"
+#include "report/text_compare.h"
+
+enum { MOST_GROUPS = 8, MOST_CHANGES = 3, MOST_WORDS = 24 };
+
+/* ---- groups ---- */
+
+/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
+static bool is_first_of_group(const struct nd_comparison *c, size_t test)
+{
+    int class_id = c->devices[test].class_id;
+    for (size_t i = 1; i < test && class_id >= 0; i++)
+        if (c->devices[i].class_id == class_id)
+            return false;
+    return true;
+}
+
+/* "gen3=gen4=gen5", or "gen3 and 9 more". */
+static void name_group(const struct nd_comparison *c, size_t test, struct nd_strbuf *out)
+{
+    enum { MOST_COLUMNS = 24 };
+    struct nd_strbuf all = {0};
+    size_t n = 0;
+    nd_strbuf_puts(&all, c->devices[test].label);
+    for (size_t i = test + 1; i < c->n_devices && c->devices[test].class_id >= 0; i++) {
+        if (c->devices[i].class_id != c->devices[test].class_id)
+            continue;
+        nd_strbuf_printf(&all, "=%s", c->devices[i].label);
+        n++;
+    }
+    if (n > 0 && all.len > MOST_COLUMNS)
+        nd_strbuf_printf(out, "%s and %zu more", c->devices[test].label, n);
+    else
+        nd_strbuf_puts(out, all.text != NULL ? all.text : "");
+    out->failed = out->failed || all.failed;
+    nd_strbuf_deinit(&all);
+}
+
+static size_t count_groups(const struct nd_comparison *c)
+{
+    int most = -1;
+    for (size_t i = 0; i < c->n_devices; i++)
+        most = c->devices[i].class_id > most ? c->devices[i].class_id : most;
+    return (size_t)(most + 1);
+}
+
+/* ---- the first lines ---- */
+
+static size_t count_differing(const struct nd_comparison *c, size_t test, bool is_failing)
+{
+    size_t n = 0;
+    for (size_t e = 0; e < c->n_edges; e++) {
+        const struct nd_compared_pair *pair = &c->edges[e].pairs[test - 1];
+        n += is_failing ? pair->verdict == ND_VERDICT_DIFFERS && !pair->is_unrecorded_input
+                        : pair->total.difference.n_samples_differing > 0;
+    }
+    return n;
+}
+
+static void say_equal(const struct nd_comparison *c, struct nd_strbuf *out)
+{
+    bool is_equal_in_bits = c->verdict == ND_VERDICT_SAME, is_dequantised = !is_equal_in_bits;
+    for (size_t t = 1; t < c->n_devices; t++)
+        is_dequantised = is_dequantised && count_differing(c, t, false) == 0;
+    if (is_equal_in_bits)
+        nd_strbuf_printf(out, "SAME: %s equal in every bit on all %zu devices",
+                         c->n_edges == 1 ? "the one tensor is" : "all tensors are", c->n_devices);
+    else if (is_dequantised)
+        nd_strbuf_puts(out, "OK: all tensors are equal after dequantisation");
+    else
+        nd_strbuf_puts(out, "OK: every value is within its gate");
+}
+
+static void put_headline(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_strbuf line = {0};
+    size_t n_failed = 0;
+    for (size_t i = 0; i < c->n_devices; i++)
+        n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
+    switch (c->verdict) {
+    case ND_VERDICT_SAME:
+    case ND_VERDICT_WITHIN:
+        say_equal(c, &line);
+        break;
+    case ND_VERDICT_INCONCLUSIVE:
+        nd_strbuf_puts(&line, c->broken_top1 != SIZE_MAX
+                                  ? "INCONCLUSIVE: the reference is broken"
+                                  : "INCONCLUSIVE: values are NaN on both sides, so they cannot be compared");
+        break;
+    case ND_VERDICT_DIFFERS:
+        nd_strbuf_puts(&line, c->has_gates ? "DIFFERS: values are outside their gates" : "DIFFERS");
+        break;
+    case ND_VERDICT_NOT_COMPARABLE:
+        nd_strbuf_puts(&line, "NOT COMPARABLE: not every capture has the same tensors and samples");
+        break;
+    case ND_VERDICT_FAILED:
+        nd_strbuf_printf(&line, "FAILED: %zu of %zu devices failed", n_failed, c->n_devices);
+        break;
+    }
+    size_t n_groups = count_groups(c);
+    if (n_groups > 1)
+        nd_strbuf_printf(&line, "%s %zu groups of identical devices: %s",
+                         c->verdict == ND_VERDICT_DIFFERS && !c->has_gates ? ":" : ".", n_groups,
+                         c->classes_text);
+    report->out->failed = report->out->failed || line.failed;
+    nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
+    nd_strbuf_deinit(&line);
+}
+
+/* What was compared with what. */
+static void put_subject(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct nd_strbuf line = {0};
+    size_t n_samples = 0, n_outputs = 0, output = 0;
+    for (size_t p = 0; p < c->n_probes; p++)
+        n_samples += c->probes[p].n_samples;
+    for (size_t e = c->n_edges; e-- > 0;) {
+        n_outputs += c->edges[e].is_model_output;
+        output = c->edges[e].is_model_output ? e : output;
+    }
+    if (report->model != NULL)
+        nd_strbuf_printf(&line, "%s: ", report->model);
+    nd_strbuf_printf(&line, "%zu tensor%s, %zu sample%s", c->n_edges, c->n_edges == 1 ? "" : "s", n_samples,
+                     n_samples == 1 ? "" : "s");
+    if (c->n_probes == 1)
+        nd_strbuf_printf(&line, " of '%s'", c->probes[0].name);
+    if (n_outputs == 1)
+        nd_strbuf_printf(&line, ", output '%s'", c->edges[output].name);
+    nd_strbuf_printf(&line, ", %zu captures; the reference is '%s'", c->n_devices, c->devices[0].label);
+    if (c->n_edges_left_out > 0)
+        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_edges_left_out,
+                         c->n_edges_left_out == 1 ? " is" : "s are");
+    if (c->different_models)
+        nd_strbuf_puts(&line, "; of different models");
+    report->out->failed = report->out->failed || line.failed;
+    nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
+    nd_strbuf_deinit(&line);
+}
+
+/* ---- the table ---- */
+
+/* The predictions that are worth a column: with labels where there are any, of the most samples. */
+static const struct nd_top1 *choose_top1(const struct nd_comparison *c)
+{
+    const struct nd_top1 *best = NULL;
+    for (size_t i = 0; i < c->n_top1; i++) {
+        const struct nd_top1 *row = &c->top1[i];
+        bool is_better =
+            best == NULL || (row->has_labels && !best->has_labels) ||
+            (row->has_labels == best->has_labels && row->devices[0].n_samples > best->devices[0].n_samples);
+        best = is_better ? row : best;
+    }
+    return best;
+}
+
+/* The output of the test of which the largest share differs; NULL when none was compared. */
+static const struct nd_difference *worst_output(const struct nd_comparison *c, size_t test)
+{
+    const struct nd_difference *worst = NULL;
+    for (size_t e = 0; e < c->n_edges; e++) {
+        const struct nd_compared_part *part = &c->edges[e].pairs[test - 1].total;
+        if (c->edges[e].is_model_output && part->coverage != ND_COVERAGE_NONE &&
+            (worst == NULL || part->difference.share > worst->share))
+            worst = &part->difference;
+    }
+    return worst;
+}
+
+static void add_output(struct nd_table *table, const struct nd_difference *d)
+{
+    char number[ND_NUMBER_BYTES];
+    if (d == NULL || (d->n_samples_differing > 0 && !d->has_values)) {
+        nd_table_add(table, "?");
+        nd_table_add(table, "?");
+        return;
+    }
+    nd_table_add(table, nd_format_share(d->n_differing, d->n_elems, number));
+    if (d->n_differing == 0)
+        nd_table_add(table, "");
+    else if (d->is_integer)
+        nd_table_addf(table, "%s LSB", nd_format_count(d->max_lsb, number));
+    else if (d->has_errors)
+        nd_table_add(table, nd_format_short(d->abs.max, number));
+    else
+        nd_table_add(table, "NaN");
+}
+
+static void add_top1(struct nd_table *table, const struct nd_top1 *top1, size_t device)
+{
+    char number[ND_NUMBER_BYTES];
+    if (top1 == NULL)
+        return;
+    const struct nd_top1_device *on = &top1->devices[device];
+    const struct nd_top1_pair *pair = device > 0 ? &top1->pairs[device - 1] : NULL;
+    if (top1->has_labels)
+        nd_table_add(table, on->exists ? nd_format_share(on->n_correct, on->n_samples, number) : "?");
+    if (pair == NULL)
+        nd_table_add(table, "");
+    else if (pair->exists)
+        nd_table_addf(table, "%zu of %zu", pair->n_samples - pair->n_agree, pair->n_samples);
+    else
+        nd_table_add(table, "?");
+}
+
+static void add_titles(struct nd_table *table, const struct nd_top1 *top1, bool has_gates)
+{
+    static const char *const titles[2][7] = {
+        {"", "tensors", "tensors", "output", "largest", "top-1", "changed"},
+        {"device", "differ", "fail", "differs", "error", "right", "classes"}};
+    for (size_t row = 0; row < 2; row++) {
+        for (size_t i = 0; i < 7; i++) {
+            bool is_shown = i == 2   ? has_gates
+                            : i == 5 ? top1 != NULL && top1->has_labels
+                            : i == 6 ? top1 != NULL
+                                     : true;
+            if (is_shown)
+                nd_table_add(table, titles[row][i]);
+        }
+    }
+}
+
+static void add_group(struct nd_table *table, const struct nd_comparison *c, const struct nd_top1 *top1,
+                      size_t test)
+{
+    struct nd_strbuf name = {0};
+    name_group(c, test, &name);
+    nd_table_add(table, name.text != NULL ? name.text : "");
+    table->failed = table->failed || name.failed;
+    nd_strbuf_deinit(&name);
+    nd_table_addf(table, "%zu of %zu", count_differing(c, test, false), c->n_edges);
+    if (c->has_gates)
+        nd_table_addf(table, "%zu", count_differing(c, test, true));
+    add_output(table, worst_output(c, test));
+    add_top1(table, top1, test);
+}
+
+static void put_groups(const struct nd_text_report *report, const struct nd_top1 *top1)
+{
+    const struct nd_comparison *c = report->comparison;
+    bool has_labels = top1 != NULL && top1->has_labels;
+    size_t n = 0, n_columns = 4 + (size_t)c->has_gates + (top1 != NULL) + has_labels;
+    struct nd_table table = {.n_columns = n_columns, .is_left = {true}};
+    table.max_width[0] = report->width / 3;
+    add_titles(&table, top1, c->has_gates);
+    if (has_labels) {
+        nd_table_add(&table, c->devices[0].label);
+        for (size_t i = 1; i + 2 < n_columns; i++)
+            nd_table_add(&table, "");
+        add_top1(&table, top1, 0);
+    }
+    for (size_t t = 1; t < c->n_devices; t++)
+        if (is_first_of_group(c, t) && n++ < MOST_GROUPS)
+            add_group(&table, c, top1, t);
+    nd_text_put_table(report, &table, 0, 1, "\n");
+    if (n > MOST_GROUPS)
+        nd_strbuf_printf(report->out, "  and %zu more groups (-v shows them)\n", n - MOST_GROUPS);
+}
+
+/* The first tensor, in graph order, that differs from the reference: one sentence for all groups of which it is
+ * the same. */
+static void put_first(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    size_t n_said = 0;
+    for (size_t t = 1; t < c->n_devices; t++) {
+        size_t edge = c->devices[t].first_edge, n_differing = 0, n_here = 0;
+        bool is_said = edge == SIZE_MAX || !is_first_of_group(c, t);
+        struct nd_strbuf names = {0};
+        for (size_t i = 1; i < c->n_devices; i++) {
+            is_said = is_said || (i < t && c->devices[i].first_edge == edge);
+            if (c->devices[i].first_edge == SIZE_MAX || !is_first_of_group(c, i))
+                continue;
+            n_differing++;
+            if (c->devices[i].first_edge != edge)
+                continue;
+            nd_strbuf_puts(&names, n_here++ > 0 ? ", " : " on ");
+            name_group(c, i, &names);
+        }
+        if (!is_said && n_said++ < MOST_CHANGES)
+            nd_summary_put(report->out, report->width, 0, 2, "'%s' (%s) is the first tensor that differs%s.",
+                           c->edges[edge].name, c->edges[edge].op_types,
+                           n_here < n_differing && names.text != NULL ? names.text : "");
+        report->out->failed = report->out->failed || names.failed;
+        nd_strbuf_deinit(&names);
+    }
+    if (n_said > MOST_CHANGES)
+        nd_strbuf_puts(report->out, "Others begin to differ at later tensors (-v shows them).\n");
+}
+
+/* ---- what it does to the predictions ---- */
+
+static void put_changes(const struct nd_text_report *report, const struct nd_top1 *top1)
+{
+    const struct nd_comparison *c = report->comparison;
+    size_t n = 0, n_pairs = 0;
+    char p_value[ND_NUMBER_BYTES];
+    if (top1 == NULL || c->verdict == ND_VERDICT_SAME)
+        return;
+    for (size_t t = 1; t < c->n_devices; t++) {
+        const struct nd_top1_pair *pair = &top1->pairs[t - 1];
+        n_pairs += pair->exists;
+        if (!pair->exists || pair->n_agree == pair->n_samples || !is_first_of_group(c, t) ||
+            n++ >= MOST_CHANGES || !top1->has_labels)
+            continue;
+        nd_summary_put(
+            report->out, report->width, 0, 2,
+            "%s: %zu right class%s become%s wrong, %zu wrong become%s right. The accuracy changes %s "
+            "(p = %s).",
+            c->devices[t].label, pair->n_lost, pair->n_lost == 1 ? "" : "es", pair->n_lost == 1 ? "s" : "",
+            pair->n_gained, pair->n_gained == 1 ? "s" : "",
+            pair->is_significant ? "significantly" : "no more than by chance",
+            nd_format_short(pair->p_value, p_value));
+    }
+    if (n == 0 && n_pairs > 0)
+        nd_strbuf_puts(report->out, "No predicted class changes.\n");
+}
+
+/* ---- the next command ---- */
+
+struct words {
+    const char *items[MOST_WORDS];
+    size_t n;
+};
+
+static void add_word(struct words *words, const char *word)
+{
+    if (words->n < MOST_WORDS)
+        words->items[words->n++] = word;
+}
+
+/* The reference, and one of every group: the others give the same answer. */
+static void add_captures(struct words *words, const struct nd_comparison *c)
+{
+    add_word(words, c->devices[0].capture);
+    for (size_t t = 1; t < c->n_devices; t++)
+        if (is_first_of_group(c, t))
+            add_word(words, c->devices[t].capture);
+}
+
+static bool has_codes(const struct nd_comparison *c)
+{
+    size_t e = 0;
+    while (e < c->n_edges && !c->edges[e].is_quantised)
+        e++;
+    return e < c->n_edges;
+}
+
+static void put_next(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct words words = {.items = {"npudiff"}, .n = 1};
+    const char *why = NULL;
+    if (c->verdict == ND_VERDICT_SAME || c->verdict == ND_VERDICT_WITHIN)
+        return;
+    if (c->verdict == ND_VERDICT_FAILED) {
+        size_t i = 0;
+        while (i + 1 < c->n_devices && c->devices[i].status != ND_CAPTURE_FAILED)
+            i++;
+        why = "to see what the device's logs say";
+        add_word(&words, "info");
+        add_word(&words, c->devices[i].capture);
+    } else if (c->verdict == ND_VERDICT_DIFFERS && has_codes(c) && report->model != NULL) {
+        why = "to learn whether the quantisation, the chip or a fault is the cause";
+        add_word(&words, "explain");
+        add_word(&words, "--quantised");
+        add_word(&words, report->model);
+        add_captures(&words, c);
+    } else {
+        why = c->verdict == ND_VERDICT_NOT_COMPARABLE ? "to compare only the outputs" : "to see all tables";
+        add_word(&words, "compare");
+        add_word(&words, c->verdict == ND_VERDICT_NOT_COMPARABLE ? "--edges" : "-v");
+        if (c->verdict == ND_VERDICT_NOT_COMPARABLE)
+            add_word(&words, "outputs");
+        add_captures(&words, c);
+    }
+    nd_summary_put_next(report->out, report->width, why, words.items, words.n);
+}
+
+void nd_text_brief(const struct nd_text_report *report)
+{
+    const struct nd_top1 *top1 = choose_top1(report->comparison);
+    put_headline(report);
+    put_subject(report);
+    if (report->comparison->verdict != ND_VERDICT_SAME)
+        put_groups(report, top1);
+    nd_strbuf_puts(report->out, report->comparison->verdict == ND_VERDICT_SAME ? "" : "\n");
+    put_first(report);
+    put_changes(report, top1);
+    nd_text_device_notes(report);
+    nd_text_numbers(report);
+    nd_text_predicates(report);
+    nd_text_diagnoses(report);
+    nd_text_repeats(report);
+    nd_text_problems(report);
+    if (report->worst)
+        nd_text_worst(report);
+    nd_text_channels(report);
+    nd_text_matrices(report);
+    put_next(report);
+}

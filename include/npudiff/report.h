@@ -267,9 +267,11 @@ ND_PUBLIC enum nd_status nd_report_golden_diff_json(const struct nd_golden_check
                                                     const struct nd_golden *store, char **out,
                                                     struct nd_error *err);
 
-/* What a check or a diff found; `name` is the test. */
+/* What a check or a diff found, the verdict first; `name` is the test. width: columns, 0: 80; at most `most`
+ * tensors are listed. */
 ND_PUBLIC enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, const char *name,
-                                                     char **out, struct nd_error *err);
+                                                     size_t width, size_t most, char **out,
+                                                     struct nd_error *err);
 ND_PUBLIC enum nd_status nd_report_golden_pruning_json(const struct nd_golden_pruning *pruning,
                                                        const struct nd_golden *store, char **out,
                                                        struct nd_error *err);
@@ -288,21 +290,27 @@ struct nd_golden_upgrade {
 ND_PUBLIC enum nd_status nd_report_golden_upgrades_json(const struct nd_golden_upgrade *upgrades, size_t n,
                                                         char **out, struct nd_error *err);
 
-/* A table of all, then what each of those that are not the same comes to. */
+/* The verdict, a table of all, then what changed for the first that is not the same; is_verbose: for each. */
 ND_PUBLIC enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *upgrades, size_t n,
-                                                        char **out, struct nd_error *err);
+                                                        size_t width, bool is_verbose, char **out,
+                                                        struct nd_error *err);
 
 /* field: the path of what came from the field. */
 ND_PUBLIC enum nd_status nd_report_triage_json(const struct nd_triage *triage, const char *field,
                                                const struct nd_golden *store, char **out, struct nd_error *err);
-ND_PUBLIC enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char *field, char **out,
-                                               struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char *field, size_t width,
+                                               char **out, struct nd_error *err);
 
 /* ---- the result of a campaign ----
  *
  * The caller frees *out. ND_ERR_MEMORY. */
 
-/* For people; ends with the verdict. Independent of the locale. */
+/* The answer in one screen: may it ship, devices by models, what fails, the next command. folder: of the
+ * result, or NULL; width: columns, 0: 80. */
+ND_PUBLIC enum nd_status nd_report_qualification_brief(const struct nd_qualified *result, const char *folder,
+                                                       size_t width, char **out, struct nd_error *err);
+
+/* All tables; ends with the verdict. Independent of the locale. */
 ND_PUBLIC enum nd_status nd_report_qualification_text(const struct nd_qualified *result, char **out,
                                                       struct nd_error *err);
 

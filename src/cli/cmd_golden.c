@@ -1,3 +1,4 @@
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -5,7 +6,11 @@
 #include "cli/commands.h"
 #include "cli/golden.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/report.h"
+
+/* That a check of one capture, or a diff, lists. */
+enum { MOST_TENSORS = 5 };
 
 int golden_tell_problems(const char *path, const struct nd_golden *store)
 {
@@ -91,16 +96,18 @@ static int run_diff(const struct golden_values *values, const char *path, const 
     if (nd_golden_diff(store, names[0], names[1], &check, &err) != ND_OK)
         return cli_report_error(&err);
     int exit_code = cli_worse((int)check.exit_code, golden_tell_problems(path, store));
-    enum nd_status status = values->json ? nd_report_golden_diff_json(&check, store, &text, &err)
-                                         : nd_report_golden_check_text(&check, check.test.label, &text, &err);
+    enum nd_status status =
+        values->json ? nd_report_golden_diff_json(&check, store, &text, &err)
+                     : nd_report_golden_check_text(&check, check.test.label, cli_text_width(0),
+                                                   values->verbose ? SIZE_MAX : MOST_TENSORS, &text, &err);
     nd_golden_check_deinit(&check);
-    return cli_worse(exit_code, cli_print_made(status, text, values->json, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, values->json, values->color, &err));
 }
 
 /* ---- check ---- */
 
 static int check_one(const struct golden_values *values, const struct nd_golden *store, const char *path,
-                     struct nd_golden_check *check)
+                     size_t most, struct nd_golden_check *check)
 {
     struct nd_error err = {0};
     char *text = NULL;
@@ -109,8 +116,8 @@ static int check_one(const struct golden_values *values, const struct nd_golden 
     int exit_code = (int)check->exit_code;
     if (values->json)
         return exit_code;
-    enum nd_status status = nd_report_golden_check_text(check, path, &text, &err);
-    return cli_worse(exit_code, cli_print_made(status, text, false, &err));
+    enum nd_status status = nd_report_golden_check_text(check, path, cli_text_width(0), most, &text, &err);
+    return cli_worse(exit_code, cli_print_answer(status, text, false, values->color, &err));
 }
 
 static int run_check(const struct golden_values *values, const char *path, const struct nd_golden *store,
@@ -121,10 +128,12 @@ static int run_check(const struct golden_values *values, const char *path, const
     size_t n_checked = 0;
     char *text = NULL;
     int exit_code = 0;
+    /* Of several captures only the first tensor each: the answer shall fit a screen. */
+    size_t most = values->verbose ? SIZE_MAX : n > 1 ? 1 : MOST_TENSORS;
     if (checks == NULL)
         return cli_fail_memory();
     for (size_t i = 0; i < n; i++) {
-        exit_code = cli_worse(exit_code, check_one(values, store, captures[i], &checks[n_checked]));
+        exit_code = cli_worse(exit_code, check_one(values, store, captures[i], most, &checks[n_checked]));
         n_checked += checks[n_checked].verdict != NULL;
     }
     exit_code = cli_worse(exit_code, golden_tell_problems(path, store));
@@ -251,7 +260,9 @@ static const struct cli_option options[] = {
     OPT_NUMBER(0, "keep", struct golden_values, keep, "N", 1, 1e6,
                "prune: of equal axes keep the newest N entries (all)"),
     OPT_FLAG(0, "dry-run", struct golden_values, dry_run, "prune: only say what would go"),
+    OPT_FLAG('v', "verbose", struct golden_values, verbose, "check, diff: list every tensor that differs"),
     OPT_JSON(struct golden_values),
+    OPT_COLOR(struct golden_values),
     {.name = NULL},
 };
 

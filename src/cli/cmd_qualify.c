@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "npudiff/judge.h"
 #include "npudiff/report.h"
 
@@ -12,6 +13,9 @@ struct values {
     size_t n_threads;
     bool force;
     bool suggest;
+    bool verbose;
+    size_t width;
+    const char *color;
     bool json;
     bool quiet;
 };
@@ -34,9 +38,13 @@ static int print(const struct values *values, const struct nd_qualify_result *re
         status = nd_report_suggestion_json(&result->found, &text, &err);
     else if (values->json)
         status = nd_report_qualification_json(&result->found, &text, &err);
-    else
+    else if (values->verbose)
         status = nd_report_qualification_text(&result->found, &text, &err);
-    return status == ND_OK && text == NULL ? 0 : cli_print_made(status, text, values->json, &err);
+    else
+        status = nd_report_qualification_brief(&result->found, result->folder, cli_text_width(values->width),
+                                               &text, &err);
+    return status == ND_OK && text == NULL ? 0
+                                           : cli_print_answer(status, text, values->json, values->color, &err);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -83,6 +91,11 @@ static const struct cli_option options[] = {
                "for comparing and explaining; 0: as many as the process may use (0); the result does not "
                "depend on it"),
     OPT_FLAG(0, "json", struct values, json, "print result.json; with --suggest the policy as JSON"),
+    OPT_FLAG('v', "verbose", struct values, verbose,
+             "print all tables: accuracy with intervals, every gate that does not hold (they are in "
+             "result.txt, too)"),
+    OPT_WIDTH(struct values),
+    OPT_COLOR(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };

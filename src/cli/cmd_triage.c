@@ -1,10 +1,12 @@
 #include "cli/commands.h"
 #include "cli/golden.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/report.h"
 
 struct values {
     const char *against;
+    const char *color;
     bool json;
 };
 
@@ -25,17 +27,19 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_report_error(&err);
     }
     int exit_code = cli_worse((int)triage.exit_code, golden_tell_problems(values->against, store));
-    enum nd_status status = values->json ? nd_report_triage_json(&triage, operands[0], store, &text, &err)
-                                         : nd_report_triage_text(&triage, operands[0], &text, &err);
+    enum nd_status status = values->json
+                                ? nd_report_triage_json(&triage, operands[0], store, &text, &err)
+                                : nd_report_triage_text(&triage, operands[0], cli_text_width(0), &text, &err);
     nd_triage_deinit(&triage);
     nd_golden_close(&store);
-    return cli_worse(exit_code, cli_print_made(status, text, values->json, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, values->json, values->color, &err));
 }
 
 static const struct cli_option options[] = {
     OPT_TEXT(0, "against", struct values, against, CLI_A_FOLDER("STORE"),
              "the golden store ('npudiff golden')"),
     OPT_JSON(struct values),
+    OPT_COLOR(struct values),
     {.name = NULL},
 };
 

@@ -20,6 +20,8 @@ struct golden_values {
     bool dry_run;
     bool force;
     bool resume;
+    bool verbose;
+    const char *color;
     bool json;
 };
 

@@ -9,6 +9,7 @@
 #include "cli/resume_folders.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "npudiff/compare.h"
 #include "npudiff/device.h"
 #include "npudiff/report.h"
@@ -173,12 +174,14 @@ static int judge_cells(const struct regression *regression)
         n += upgrades[n].check.verdict != NULL;
     }
     bool is_json = regression->values->json;
+    const struct golden_values *values = regression->values;
     enum nd_status status =
-        (is_json ? nd_report_golden_upgrades_json : nd_report_golden_upgrades_text)(upgrades, n, &text, &err);
+        is_json ? nd_report_golden_upgrades_json(upgrades, n, &text, &err)
+                : nd_report_golden_upgrades_text(upgrades, n, cli_text_width(0), values->verbose, &text, &err);
     for (size_t i = 0; i < n; i++)
         nd_golden_check_deinit(&upgrades[i].check);
     free(upgrades);
-    return cli_worse(exit_code, cli_print_made(status, text, is_json, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text, is_json, values->color, &err));
 }
 
 /* ---- all of it ---- */

@@ -34,6 +34,10 @@ void nd_explain_put_findings(struct nd_strbuf *out, const struct nd_explanation 
 void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanation *explanation,
                                  const struct nd_explained_device *device, size_t width, size_t most);
 
+/* Layers that differ as float arithmetic does. */
+void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                           const struct nd_explained_device *device, size_t width);
+
 /* Whether observing the layers changed the outputs. */
 void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width);
 

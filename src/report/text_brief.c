@@ -51,27 +51,43 @@ static size_t count_groups(const struct nd_comparison *c)
 
 /* ---- the first lines ---- */
 
+/* Whether values differ, as far as values are stored. */
+static bool is_different(const struct nd_difference *d)
+{
+    return d->has_values ? d->n_differing > 0 : d->n_samples_differing > 0;
+}
+
 static size_t count_differing(const struct nd_comparison *c, size_t test, bool is_failing)
 {
     size_t n = 0;
     for (size_t e = 0; e < c->n_edges; e++) {
         const struct nd_compared_pair *pair = &c->edges[e].pairs[test - 1];
         n += is_failing ? pair->verdict == ND_VERDICT_DIFFERS && !pair->is_unrecorded_input
-                        : pair->total.difference.n_samples_differing > 0;
+                        : is_different(&pair->total.difference);
     }
     return n;
 }
 
+/* Codes on one side, the floats of the same codes on the other. */
+static bool is_dequantised(const struct nd_comparison *c)
+{
+    bool is_mixed = false;
+    for (size_t t = 1; t < c->n_devices; t++) {
+        if (count_differing(c, t, false) > 0)
+            return false;
+        for (size_t e = 0; e < c->n_edges; e++)
+            is_mixed = is_mixed || c->edges[e].pairs[t - 1].total.difference.is_mixed;
+    }
+    return is_mixed;
+}
+
 static void say_equal(const struct nd_comparison *c, struct nd_strbuf *out)
 {
-    bool is_equal_in_bits = c->verdict == ND_VERDICT_SAME, is_dequantised = !is_equal_in_bits;
-    for (size_t t = 1; t < c->n_devices; t++)
-        is_dequantised = is_dequantised && count_differing(c, t, false) == 0;
-    if (is_equal_in_bits)
+    if (is_dequantised(c))
+        nd_strbuf_puts(out, "SAME: all tensors are equal after dequantisation");
+    else if (c->verdict == ND_VERDICT_SAME)
         nd_strbuf_printf(out, "SAME: %s equal in every bit on all %zu devices",
                          c->n_edges == 1 ? "the one tensor is" : "all tensors are", c->n_devices);
-    else if (is_dequantised)
-        nd_strbuf_puts(out, "OK: all tensors are equal after dequantisation");
     else
         nd_strbuf_puts(out, "OK: every value is within its gate");
 }
@@ -104,7 +120,7 @@ static void put_headline(const struct nd_text_report *report)
         break;
     }
     size_t n_groups = count_groups(c);
-    if (n_groups > 1)
+    if (n_groups > 1 && c->verdict != ND_VERDICT_SAME && !is_dequantised(c))
         nd_strbuf_printf(&line, "%s %zu groups of identical devices: %s",
                          c->verdict == ND_VERDICT_DIFFERS && !c->has_gates ? ":" : ".", n_groups,
                          c->classes_text);
@@ -160,13 +176,23 @@ static const struct nd_top1 *choose_top1(const struct nd_comparison *c)
     return best;
 }
 
-/* The output of the test of which the largest share differs; NULL when none was compared. */
+static bool has_outputs(const struct nd_comparison *c)
+{
+    size_t e = 0;
+    while (e < c->n_edges && !c->edges[e].is_model_output)
+        e++;
+    return e < c->n_edges;
+}
+
+/* The output of the test of which the largest share differs, or where no tensor is known to be an output, the
+ * tensor; NULL when none was compared. */
 static const struct nd_difference *worst_output(const struct nd_comparison *c, size_t test)
 {
+    bool is_of_outputs = has_outputs(c);
     const struct nd_difference *worst = NULL;
     for (size_t e = 0; e < c->n_edges; e++) {
         const struct nd_compared_part *part = &c->edges[e].pairs[test - 1].total;
-        if (c->edges[e].is_model_output && part->coverage != ND_COVERAGE_NONE &&
+        if ((c->edges[e].is_model_output || !is_of_outputs) && part->coverage != ND_COVERAGE_NONE &&
             (worst == NULL || part->difference.share > worst->share))
             worst = &part->difference;
     }
@@ -185,7 +211,7 @@ static void add_output(struct nd_table *table, const struct nd_difference *d)
     if (d->n_differing == 0)
         nd_table_add(table, "");
     else if (d->is_integer)
-        nd_table_addf(table, "%s LSB", nd_format_count(d->max_lsb, number));
+        nd_table_addf(table, "±%s LSB", nd_format_count(d->max_lsb, number));
     else if (d->has_errors)
         nd_table_add(table, nd_format_short(d->abs.max, number));
     else
@@ -209,19 +235,19 @@ static void add_top1(struct nd_table *table, const struct nd_top1 *top1, size_t 
         nd_table_add(table, "?");
 }
 
-static void add_titles(struct nd_table *table, const struct nd_top1 *top1, bool has_gates)
+static void add_titles(struct nd_table *table, const struct nd_comparison *c, const struct nd_top1 *top1)
 {
     static const char *const titles[2][7] = {
         {"", "tensors", "tensors", "output", "largest", "top-1", "changed"},
         {"device", "differ", "fail", "differs", "error", "right", "classes"}};
     for (size_t row = 0; row < 2; row++) {
         for (size_t i = 0; i < 7; i++) {
-            bool is_shown = i == 2   ? has_gates
+            bool is_shown = i == 2   ? c->has_gates
                             : i == 5 ? top1 != NULL && top1->has_labels
                             : i == 6 ? top1 != NULL
                                      : true;
             if (is_shown)
-                nd_table_add(table, titles[row][i]);
+                nd_table_add(table, i == 3 && row == 0 && !has_outputs(c) ? "worst" : titles[row][i]);
         }
     }
 }
@@ -248,7 +274,7 @@ static void put_groups(const struct nd_text_report *report, const struct nd_top1
     size_t n = 0, n_columns = 4 + (size_t)c->has_gates + (top1 != NULL) + has_labels;
     struct nd_table table = {.n_columns = n_columns, .is_left = {true}};
     table.max_width[0] = report->width / 3;
-    add_titles(&table, top1, c->has_gates);
+    add_titles(&table, c, top1);
     if (has_labels) {
         nd_table_add(&table, c->devices[0].label);
         for (size_t i = 1; i + 2 < n_columns; i++)
@@ -284,8 +310,10 @@ static void put_first(const struct nd_text_report *report)
             name_group(c, i, &names);
         }
         if (!is_said && n_said++ < MOST_CHANGES)
-            nd_summary_put(report->out, report->width, 0, 2, "'%s' (%s) is the first tensor that differs%s.",
-                           c->edges[edge].name, c->edges[edge].op_types,
+            nd_summary_put(report->out, report->width, 0, 2,
+                           "'%s' (%s%s%s) is the first tensor that differs%s.", c->edges[edge].name,
+                           c->edges[edge].op_types, c->edges[edge].op_types[0] != '\0' ? ", " : "",
+                           nd_dtype_name(c->edges[edge].dtype),
                            n_here < n_differing && names.text != NULL ? names.text : "");
         report->out->failed = report->out->failed || names.failed;
         nd_strbuf_deinit(&names);
@@ -395,6 +423,7 @@ void nd_text_brief(const struct nd_text_report *report)
     put_changes(report, top1);
     nd_text_device_notes(report);
     nd_text_numbers(report);
+    nd_text_structure(report);
     nd_text_predicates(report);
     nd_text_diagnoses(report);
     nd_text_repeats(report);

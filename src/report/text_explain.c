@@ -151,8 +151,8 @@ void nd_explain_put_not_examined(struct nd_strbuf *out, const struct nd_explanat
         nd_strbuf_printf(out, "  and %zu more not examined\n", n - most);
 }
 
-static void put_within(struct nd_strbuf *out, const struct nd_explanation *e,
-                       const struct nd_explained_device *device, size_t width)
+void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e,
+                           const struct nd_explained_device *device, size_t width)
 {
     size_t n = 0, worst = 0;
     for (size_t s = 0; s < e->n_steps; s++) {
@@ -166,8 +166,11 @@ static void put_within(struct nd_strbuf *out, const struct nd_explanation *e,
     if (n > 0)
         nd_explain_put_wrapped(
             out, width, 2,
-            "single steps that float arithmetic makes: in %zu unit%s, most in '%s' (%s), %s of its codes", n,
-            n == 1 ? "" : "s", e->steps[worst].name, e->steps[worst].op_types,
+            "%zu layer%s by 1 LSB from exact rounding, as float arithmetic does (harmless); %s '%s' (%s), %s "
+            "of "
+            "its values",
+            n, n == 1 ? " differs" : "s differ", n == 1 ? "it is" : "most in", e->steps[worst].name,
+            e->steps[worst].op_types,
             nd_explain_share(device->units[worst].local.n_differing, device->units[worst].n_codes, share));
 }
 
@@ -267,7 +270,7 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
     put_arithmetic(out, e, device, width);
     put_sources(out, e, device, width);
     put_worst(out, e, device, width);
-    put_within(out, e, device, width);
+    nd_explain_put_within(out, e, device, width);
     nd_explain_put_not_examined(out, e, device, width, N_LISTED);
     if (device->n_sources == 0)
         nd_explain_put_wrapped(out, width, 2,

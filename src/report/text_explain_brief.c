@@ -161,12 +161,30 @@ static void put_faulty(const struct brief *b, const struct nd_explained_device *
 
 /* ---- devices ---- */
 
+/* Where a device that is not faulty leaves exact rounding, and how far. */
+static void put_begin(const struct brief *b, const struct nd_explained_device *device)
+{
+    if (device->n_sources == 0 || device->n_faulty > 0)
+        return;
+    size_t step = device->sources[0];
+    const struct nd_explained_unit *unit = &device->units[step];
+    char share[32], max[32];
+    bool is_twice = device->program != NULL && strncmp(device->program, "double:", strlen("double:")) == 0;
+    nd_summary_put(b->out, b->width, 2, 4,
+                   "differs from exact rounding from '%s' (%s) on: %s of its values, by at most %s LSB%s",
+                   b->e->steps[step].name, b->e->steps[step].op_types,
+                   nd_explain_share(unit->local.n_differing, unit->n_codes, share),
+                   nd_explain_real(unit->local.max, max), is_twice ? "; every value is rounded twice" : "");
+}
+
 static void put_details(const struct brief *b, const struct nd_explained_device *device)
 {
     if (device->n_faulty > 0)
         put_faulty(b, device);
+    put_begin(b, device);
     nd_explain_put_findings(b->out, b->e, device, b->width, MOST_LAYERS);
     nd_explain_put_oddities(b->out, b->e, device, b->width, device->n_faulty > 0 ? 1 : MOST_LAYERS);
+    nd_explain_put_within(b->out, b->e, device, b->width);
     nd_explain_put_execution_line(b->out, b->e, device, b->width);
     if (device->observer.n_changed > 0)
         nd_explain_put_observer(b->out, device, b->width);

@@ -9,10 +9,16 @@
 #include "base/strbuf.h"
 #include "npudiff/report.h"
 #include "report/report_golden.h"
+#include "report/summary.h"
 #include "report/table.h"
 #include "report/tree.h"
 
-enum { MAX_EDGES_TOLD = 20, MAX_KEYS_TOLD = 3 };
+enum { MAX_KEYS_TOLD = 3 };
+
+struct layout {
+    size_t width;
+    size_t most; /* tensors in a list */
+};
 
 static void put_joined(struct nd_strbuf *out, const char *const *names, size_t n, const char *separator)
 {
@@ -70,10 +76,12 @@ static int rank_of(const char *key)
 }
 
 /* "  sdk changed: id qairt-2.50.40 -> qairt-2.51.0, ort_version 1.29.0 -> 1.31.1, and 7 more". */
-static void put_axis(struct nd_strbuf *out, const char *axis, const struct nd_golden_difference *d)
+static void put_axis(struct nd_strbuf *text, const char *axis, const struct nd_golden_difference *d,
+                     size_t width)
 {
     size_t n_told = 0, n = 0;
-    nd_strbuf_printf(out, "  %s changed: ", axis);
+    struct nd_strbuf line = {0}, *out = &line;
+    nd_strbuf_printf(out, "%s changed: ", axis);
     for (int rank = 0; rank < 3; rank++) {
         for (size_t i = 0; i < d->n_changes; i++) {
             const struct nd_golden_change *change = &d->changes[i];
@@ -89,7 +97,9 @@ static void put_axis(struct nd_strbuf *out, const char *axis, const struct nd_go
     }
     if (n > n_told)
         nd_strbuf_printf(out, ", and %zu more", n - n_told);
-    nd_strbuf_puts(out, "\n");
+    nd_summary_put(text, width, 2, 4, "%s", line.text != NULL ? line.text : "");
+    text->failed = text->failed || line.failed;
+    nd_strbuf_deinit(&line);
 }
 
 static void put_names(struct nd_strbuf *out, const char *title, const struct nd_golden_names *names)
@@ -114,89 +124,108 @@ static void put_magnitude(struct nd_strbuf *out, const struct nd_golden_edge *ed
         nd_strbuf_printf(out, ", by at most %.3g", edge->max_abs);
 }
 
-static void put_edges(struct nd_strbuf *out, const struct nd_golden_difference *d)
+static void put_edges(struct nd_strbuf *out, const struct nd_golden_difference *d, const struct layout *layout)
 {
     size_t n = d->n_different;
     if (n > 0)
-        nd_strbuf_printf(out, "  %zu of %zu edge%s differ%s, in graph order:\n", n, d->n_edges,
+        nd_strbuf_printf(out, "  %zu of %zu tensor%s differ%s, in the order of the model:\n", n, d->n_edges,
                          d->n_edges == 1 ? "" : "s", n == 1 ? "s" : "");
-    for (size_t i = 0; i < n && i < MAX_EDGES_TOLD; i++) {
+    for (size_t i = 0; i < n && i < layout->most; i++) {
         const struct nd_golden_edge *edge = &d->different[i];
-        nd_strbuf_printf(out, "    %s (%s) on ", edge->name, edge->op_types);
-        put_joined(out, edge->probes, edge->n_probes, ", ");
-        put_magnitude(out, edge);
-        nd_strbuf_puts(out, "\n");
+        struct nd_strbuf line = {0};
+        nd_strbuf_printf(&line, "%s (%s) on ", edge->name, edge->op_types);
+        put_joined(&line, edge->probes, edge->n_probes, ", ");
+        put_magnitude(&line, edge);
+        nd_summary_put(out, layout->width, 4, 6, "%s", line.text != NULL ? line.text : "");
+        out->failed = out->failed || line.failed;
+        nd_strbuf_deinit(&line);
     }
-    if (n > MAX_EDGES_TOLD)
-        nd_strbuf_printf(out, "    and %zu more\n", n - MAX_EDGES_TOLD);
+    if (n > layout->most)
+        nd_strbuf_printf(out, "    and %zu more (-v shows them)\n", n - layout->most);
     if (n > 0 && !d->different[0].is_known)
         nd_strbuf_puts(out, "    by how much is not known: the entry or the capture keeps no values of them\n");
     put_names(out, "missing", &d->missing);
     put_names(out, "not in the entry", &d->extra);
 }
 
-static void put_verdict(struct nd_strbuf *out, const struct nd_golden_check *check)
+/* "SAME", "DIFFERS because of sdk": the verdict with its reason, as far as it fits a headline. */
+static void say_verdict(struct nd_strbuf *out, const struct nd_golden_check *check)
 {
-    const struct nd_golden_difference *d = &check->difference;
-    if (check->exit_code == ND_EXIT_INCONCLUSIVE) {
-        nd_strbuf_printf(
-            out,
-            "  verdict: inconclusive, %zu axes changed: which one it was cannot be told (--blame names all)\n",
-            d->n_axes);
-        return;
-    }
-    if (check->broken != NULL) {
-        nd_strbuf_printf(out, "  verdict: %s, but %s broken: %s\n",
-                         d->n_different == 0 ? "equal" : "the two differ",
-                         check->test_broken != NULL ? "both are" : "the reference is", check->broken);
-        return;
-    }
-    if (check->test_broken != NULL) {
-        nd_strbuf_printf(out, "  verdict: %s, and the second entry is broken: %s\n", check->verdict,
-                         check->test_broken);
-        return;
-    }
-    nd_strbuf_printf(out, "  verdict: %s", check->verdict);
+    static const char *const words[][2] = {{"same", "SAME"},
+                                           {"differs", "DIFFERS"},
+                                           {"failed", "FAILED"},
+                                           {"inconclusive", "INCONCLUSIVE"},
+                                           {"reference broken", "BROKEN reference"},
+                                           {"not comparable", "NOT COMPARABLE"}};
+    const char *word = check->verdict;
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        word = strcmp(check->verdict, words[i][0]) == 0 ? words[i][1] : word;
+    nd_strbuf_puts(out, word);
     if (check->n_blamed > 0) {
         nd_strbuf_puts(out, ", because of ");
         put_joined(out, check->blamed, check->n_blamed, " or ");
     } else if (strcmp(check->verdict, "differs") == 0) {
-        nd_strbuf_puts(out, ", although no axis changed");
-    } else if (strcmp(check->verdict, "same") == 0 && d->n_axes > 0) {
-        nd_strbuf_puts(out, ", although ");
-        put_joined(out, d->axes, d->n_axes, " and ");
-        nd_strbuf_puts(out, " changed");
+        nd_strbuf_puts(out, ", although nothing is known to have changed");
     }
-    nd_strbuf_puts(out, "\n");
 }
 
-static void put_check(struct nd_strbuf *out, const struct nd_golden_check *check, const char *name)
+/* What the verdict leaves to be said. */
+static void put_reason(struct nd_strbuf *out, const struct nd_golden_check *check, size_t width)
+{
+    const struct nd_golden_difference *d = &check->difference;
+    if (check->exit_code == ND_EXIT_INCONCLUSIVE)
+        nd_summary_put(out, width, 2, 4,
+                       "%zu things changed: which one makes the difference is not known (--blame names all)",
+                       d->n_axes);
+    else if (check->broken != NULL)
+        nd_summary_put(out, width, 2, 4, "%s, but %s broken: %s",
+                       d->n_different == 0 ? "the two are equal" : "the two differ",
+                       check->test_broken != NULL ? "both are" : "the reference is", check->broken);
+    else if (check->test_broken != NULL)
+        nd_summary_put(out, width, 2, 4, "the second entry is broken: %s", check->test_broken);
+}
+
+static void put_check(struct nd_strbuf *out, const struct nd_golden_check *check, const char *name,
+                      const struct layout *layout)
 {
     const struct nd_golden_difference *d = &check->difference;
     const struct nd_golden_entry *entry = &check->entry;
+    struct nd_strbuf verdict = {0};
+    say_verdict(&verdict, check);
     if (!check->has_entry) {
-        nd_strbuf_printf(
-            out, "%s\n  verdict: not comparable, the store has no entry of this model and these probes\n",
-            name);
+        nd_summary_put(out, layout->width, 0, 2,
+                       "%s: %s: the store has no entry of this model and these probes", verdict.text, name);
+        nd_strbuf_deinit(&verdict);
         return;
     }
-    nd_strbuf_printf(out, "%s against %s (%.12s, %s)\n", name, entry->label, entry->id, entry->date);
+    nd_summary_put(out, layout->width, 0, 2, "%s: %s against the accepted %s (%.12s, %s)", verdict.text, name,
+                   entry->label, entry->id, entry->date);
+    out->failed = out->failed || verdict.failed;
+    nd_strbuf_deinit(&verdict);
+    put_reason(out, check, layout->width);
     for (size_t i = 0; i < d->n_axes; i++)
-        put_axis(out, d->axes[i], d);
-    put_edges(out, d);
+        put_axis(out, d->axes[i], d, layout->width);
+    put_edges(out, d, layout);
     if (!d->is_same_end && check->failure.has_failed)
-        nd_strbuf_printf(out, "  the device failed at stage '%s': %s\n", check->failure.stage,
-                         check->failure.message != NULL ? check->failure.message : "");
+        nd_summary_put(out, layout->width, 2, 4, "the device failed at stage '%s': %s", check->failure.stage,
+                       check->failure.message != NULL ? check->failure.message : "");
     else if (!d->is_same_end)
-        nd_strbuf_printf(out, "  one is complete, the other (%s) is not, or failed otherwise\n", entry->status);
-    put_verdict(out, check);
+        nd_summary_put(out, layout->width, 2, 4,
+                       "one is complete, the other (%s) is not, or failed in a different way", entry->status);
 }
 
-enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, const char *name, char **out,
-                                           struct nd_error *err)
+enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, const char *name, size_t width,
+                                           size_t most, char **out, struct nd_error *err)
 {
+    const struct layout layout = {.width = nd_summary_width(width), .most = most};
     struct nd_strbuf buf = {0};
-    put_check(&buf, check, name);
+    put_check(&buf, check, name, &layout);
+    if (check->has_entry && check->capture != NULL && check->exit_code == ND_EXIT_DIFFERS) {
+        const char *const words[] = {"npudiff", "explain", "--quantised", check->entry.model, check->capture};
+        nd_summary_put_next(&buf, layout.width,
+                            "to learn in which layer the difference begins, and whether it is a fault", words,
+                            sizeof words / sizeof words[0]);
+    }
     return nd_text_end(&buf, out, err);
 }
 
@@ -288,90 +317,146 @@ const char *nd_upgrade_accuracy(const struct nd_golden_upgrade *upgrade, char bu
     return buf;
 }
 
-enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *upgrades, size_t n, char **out,
-                                              struct nd_error *err)
+static void put_upgrade(struct nd_table *table, const struct nd_golden_upgrade *upgrade)
 {
-    static const char *const titles[] = {"CHIPSET", "FROM",  "TO",        "VERDICT",
-                                         "EDGES",   "FIRST", "OPERATORS", "TOP-1"};
-    enum { N_COLUMNS = sizeof titles / sizeof titles[0] };
-    struct nd_table table = {.n_columns = N_COLUMNS, .is_bare = true};
-    struct nd_strbuf buf = {0};
+    const struct nd_golden_difference *d = &upgrade->check.difference;
+    struct nd_strbuf verdict = {0};
     char cell[ND_UPGRADE_BYTES];
+    say_verdict(&verdict, &upgrade->check);
+    nd_table_add(table, upgrade->chipset);
+    nd_table_add(table, upgrade->check.has_entry ? upgrade->check.entry.sdk : "");
+    nd_table_add(table, verdict.text != NULL ? verdict.text : "");
+    nd_table_add(table, nd_upgrade_changed(upgrade, cell));
+    nd_table_add(table, nd_upgrade_accuracy(upgrade, cell));
+    nd_table_add(table, d->n_different > 0 ? d->different[0].name : "");
+    nd_table_add(table, nd_upgrade_operators(upgrade, cell));
+    table->failed = table->failed || verdict.failed;
+    nd_strbuf_deinit(&verdict);
+}
+
+/* The verdict of all, then a row for each chipset. */
+static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *upgrades, size_t n,
+                         size_t width)
+{
+    static const char *const titles[] = {"chipset", "before",       "verdict",  "tensors",
+                                         "top-1",   "first tensor", "operators"};
+    enum { N_COLUMNS = sizeof titles / sizeof titles[0] };
+    struct nd_table table = {.n_columns = N_COLUMNS, .line_width = width};
+    size_t n_changed = 0;
+    for (size_t i = 0; i < n; i++)
+        n_changed += upgrades[i].check.exit_code != ND_EXIT_SAME;
+    if (n_changed == 0)
+        nd_summary_put(out, width, 0, 2, "SAME: %s gives the accepted values on all %zu chipsets",
+                       n > 0 ? upgrades[0].runtime : "the runtime", n);
+    else
+        nd_summary_put(out, width, 0, 2, "DIFFERS: %s does not give the accepted values on %zu of %zu chipsets",
+                       upgrades[0].runtime, n_changed, n);
+    nd_strbuf_puts(out, "\n");
     for (size_t i = 0; i < N_COLUMNS; i++) {
         table.is_left[i] = true;
         nd_table_add(&table, titles[i]);
     }
-    for (size_t i = 0; i < n; i++) {
-        const struct nd_golden_difference *d = &upgrades[i].check.difference;
-        nd_table_add(&table, upgrades[i].chipset);
-        nd_table_add(&table, upgrades[i].check.has_entry ? upgrades[i].check.entry.sdk : "");
-        nd_table_add(&table, upgrades[i].runtime);
-        nd_table_add(&table, upgrades[i].check.verdict);
-        nd_table_add(&table, nd_upgrade_changed(&upgrades[i], cell));
-        nd_table_add(&table, d->n_different > 0 ? d->different[0].name : "");
-        nd_table_add(&table, nd_upgrade_operators(&upgrades[i], cell));
-        nd_table_add(&table, nd_upgrade_accuracy(&upgrades[i], cell));
-    }
-    nd_table_render(&table, &buf);
-    nd_table_deinit(&table);
     for (size_t i = 0; i < n; i++)
-        if (upgrades[i].check.exit_code != ND_EXIT_SAME) {
+        put_upgrade(&table, &upgrades[i]);
+    nd_table_render_panels(&table, 1, out);
+    nd_table_deinit(&table);
+}
+
+enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *upgrades, size_t n, size_t width,
+                                              bool is_verbose, char **out, struct nd_error *err)
+{
+    struct nd_strbuf buf = {0};
+    const struct layout layout = {.width = nd_summary_width(width), .most = is_verbose ? SIZE_MAX : 1};
+    const struct nd_golden_check *first = NULL;
+    put_upgrades(&buf, upgrades, n, layout.width);
+    for (size_t i = 0; i < n; i++)
+        if (upgrades[i].check.exit_code != ND_EXIT_SAME && (is_verbose || first == NULL)) {
             nd_strbuf_puts(&buf, "\n");
-            put_check(&buf, &upgrades[i].check, upgrades[i].check.capture);
+            put_check(&buf, &upgrades[i].check, upgrades[i].check.capture, &layout);
+            first = first == NULL ? &upgrades[i].check : first;
         }
+    if (first != NULL && first->has_entry && first->exit_code == ND_EXIT_DIFFERS) {
+        const char *const words[] = {"npudiff", "explain", "--quantised", first->entry.model, first->capture};
+        nd_summary_put_next(&buf, layout.width,
+                            "to learn in which layer the difference begins, and whether it is a fault", words,
+                            sizeof words / sizeof words[0]);
+    }
     return nd_text_end(&buf, out, err);
 }
 
 /* ---- triage ---- */
 
-static void put_entry(struct nd_strbuf *out, const char *what, const struct nd_golden_entry *entry)
+static void put_entry(struct nd_strbuf *out, size_t width, const char *what,
+                      const struct nd_golden_entry *entry)
 {
-    nd_strbuf_printf(out, "  %s%s (%.12s): chipset %s, SDK %s\n", what, entry->label, entry->id, entry->chipset,
-                     entry->sdk);
+    nd_summary_put(out, width, 2, 4, "%s%s (%.12s): chipset %s, SDK %s", what, entry->label, entry->id,
+                   entry->chipset, entry->sdk);
 }
 
-static void put_standing(struct nd_strbuf *out, const char *what, const struct nd_triage_standing *standing)
+static void put_standing(struct nd_strbuf *out, size_t width, const char *what,
+                         const struct nd_triage_standing *standing)
 {
     const struct nd_golden_difference *d = &standing->difference;
-    put_entry(out, what, &standing->entry);
-    nd_strbuf_printf(out, "    %zu of %zu edge%s equal", d->n_equal, d->n_edges, d->n_edges == 1 ? "" : "s");
+    struct nd_strbuf line = {0};
+    put_entry(out, width, what, &standing->entry);
+    nd_strbuf_printf(&line, "%zu of %zu tensor%s equal", d->n_equal, d->n_edges,
+                     d->n_edges == 1 ? " is" : "s are");
     if (d->n_different > 0)
-        nd_strbuf_printf(out, ", the first that differs is %s (%s)", d->different[0].name,
+        nd_strbuf_printf(&line, ", the first that differs is %s (%s)", d->different[0].name,
                          d->different[0].op_types);
     if (!isnan(standing->share))
-        nd_strbuf_printf(out, "; %.3g %% of all codes differ", 100 * standing->share);
-    nd_strbuf_puts(out, "\n");
+        nd_strbuf_printf(&line, "; %.3g %% of all values differ", 100 * standing->share);
+    nd_summary_put(out, width, 4, 6, "%s", line.text != NULL ? line.text : "");
+    out->failed = out->failed || line.failed;
+    nd_strbuf_deinit(&line);
 }
 
-static void put_next(struct nd_strbuf *out, const struct nd_triage *triage, const char *field)
+static void put_next(struct nd_strbuf *out, size_t width, const struct nd_triage *triage, const char *field)
 {
-    nd_strbuf_puts(out, triage->is_bundle ? "  next: ask for the capture that the bundle was made of, then\n"
-                                          : "  next:\n");
-    nd_strbuf_printf(out, "    npudiff explain --quantised MODEL.onnx --float FLOAT.onnx %s\n",
-                     triage->is_bundle ? "CAPTURE.h5" : field);
+    const char *model =
+        triage->nearest != SIZE_MAX ? triage->standings[triage->nearest].entry.model : "MODEL.onnx";
+    const char *const words[] = {"npudiff", "explain", "--quantised", model,
+                                 triage->is_bundle ? "CAPTURE.h5" : field};
+    nd_summary_put_next(out, width,
+                        triage->is_bundle
+                            ? "with the capture that the bundle was made of (ask for it), to find the cause"
+                            : "to find the cause",
+                        words, sizeof words / sizeof words[0]);
 }
 
-enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char *field, char **out,
-                                     struct nd_error *err)
+static void put_triage_headline(struct nd_strbuf *out, size_t width, const struct nd_triage *triage,
+                                const char *field)
+{
+    const char *verdict = triage->verdict;
+    if (strcmp(verdict, "known") == 0)
+        nd_summary_put(out, width, 0, 2, "KNOWN: %s has the values of an accepted capture", field);
+    else if (strcmp(verdict, "new") == 0)
+        nd_summary_put(out, width, 0, 2, "NEW: %s has values that were never accepted%s%s", field,
+                       triage->n_equal > 0 ? " for its chipset, " : "",
+                       triage->n_equal > 0 ? triage->chipset : "");
+    else
+        nd_summary_put(out, width, 0, 2, "%s: %s: the store has no entry of this model and these probes",
+                       strcmp(verdict, "not comparable") == 0 ? "NOT COMPARABLE" : verdict, field);
+}
+
+enum nd_status nd_report_triage_text(const struct nd_triage *triage, const char *field, size_t width,
+                                     char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    nd_strbuf_printf(&buf, "%s: %s\n", field, triage->verdict);
+    width = nd_summary_width(width);
+    put_triage_headline(&buf, width, triage, field);
     if (triage->failure.has_failed)
-        nd_strbuf_printf(&buf, "  the device failed at stage '%s' [ND-%lld]\n", triage->failure.stage,
-                         (long long)triage->failure.code);
+        nd_summary_put(&buf, width, 2, 4, "the device failed at stage '%s' [ND-%lld]", triage->failure.stage,
+                       (long long)triage->failure.code);
     for (size_t i = 0; i < triage->n_equal; i++)
-        put_entry(&buf, "equal to ", &triage->standings[i].entry);
+        put_entry(&buf, width, "equal to ", &triage->standings[i].entry);
     if (triage->nearest != SIZE_MAX) {
-        if (triage->n_equal > 0)
-            nd_strbuf_printf(&buf, "  but not to what was accepted of its own chipset, %s:\n", triage->chipset);
-        put_standing(&buf, "nearest: ", &triage->standings[triage->nearest]);
+        put_standing(&buf, width, "nearest: ", &triage->standings[triage->nearest]);
         if (triage->closer != SIZE_MAX)
-            put_standing(&buf,
-                         "closer in its values, but of another chipset: ", &triage->standings[triage->closer]);
-        put_next(&buf, triage, field);
-    } else if (triage->n_equal == 0) {
-        nd_strbuf_puts(&buf, "  the store has no entry of this model and these probes\n");
-        put_next(&buf, triage, field);
+            put_standing(&buf, width, "closer in its values, but of a different chipset: ",
+                         &triage->standings[triage->closer]);
     }
+    if (triage->nearest != SIZE_MAX || triage->n_equal == 0)
+        put_next(&buf, width, triage, field);
     return nd_text_end(&buf, out, err);
 }

@@ -176,6 +176,12 @@ ND_PUBLIC enum nd_status nd_report_latency_json(const struct nd_latency_series *
                                                 const struct nd_latency_options *options, char **out,
                                                 struct nd_error *err);
 
+/* The answer in one screen: the verdict, a table of all series, what is odd about the first ones that are not
+ * healthy. width: columns, 0: 80. */
+ND_PUBLIC enum nd_status nd_report_latency_brief(const struct nd_latency_series *series, size_t n,
+                                                 const struct nd_latency_options *options, size_t width,
+                                                 char **out, struct nd_error *err);
+
 /* Every series, a table of all where there are several, and the rule with how often it is wrong. */
 ND_PUBLIC enum nd_status nd_report_latency_text(const struct nd_latency_series *series, size_t n,
                                                 const struct nd_latency_options *options, char **out,
@@ -235,6 +241,11 @@ ND_PUBLIC size_t nd_placed_n_fallen(const struct nd_placed_device *device);
 ND_PUBLIC enum nd_status nd_report_placement_json(const struct nd_model *model,
                                                   const struct nd_placed_device *devices, size_t n, char **out,
                                                   struct nd_error *err);
+
+/* The answer in one screen: whether the model left an NPU, and with which nodes; devices of which the same is
+ * to be said together. width: columns, 0: 80. */
+ND_PUBLIC enum nd_status nd_report_placement_brief(const struct nd_placed_device *devices, size_t n,
+                                                   size_t width, char **out, struct nd_error *err);
 
 /* The matrix of chipsets and operators, then a part for every device; is_verbose: no list is cut. */
 ND_PUBLIC enum nd_status nd_report_placement_text(const struct nd_placed_device *devices, size_t n,

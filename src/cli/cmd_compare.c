@@ -39,6 +39,8 @@ static enum nd_status print(const struct compare_values *values, const struct co
         status = nd_report_text(comparison, &options, &text, err);
     if (status == ND_OK && (values->json || comparison->cut != ND_CUT_NONE))
         cli_print_document(text);
+    else if (status == ND_OK && cli_is_markdown(values->format))
+        cli_print_markdown(text);
     else if (status == ND_OK)
         cli_print_text(text, values->color);
     free(text);
@@ -146,6 +148,7 @@ static const struct cli_option options[] = {
         "the gates that would pass"),
     OPT_WIDTH(struct compare_values),
     OPT_COLOR(struct compare_values),
+    OPT_FORMAT(struct compare_values),
     OPT_JSON(struct compare_values),
     OPT_QUIET_ANSWER(struct compare_values),
     {.name = NULL},

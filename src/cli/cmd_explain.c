@@ -16,6 +16,7 @@ struct values {
     size_t n_threads;
     size_t width;
     const char *color;
+    const char *format;
     bool verbose;
     bool units;
     bool hide_placement;
@@ -63,7 +64,8 @@ static int print(const struct values *values, const struct nd_model *model,
     else
         status = nd_report_explanation_brief(explanation, identification, width, &text, &err);
     nd_identification_destroy(&identification);
-    return cli_print_answer(status, text, values->json, values->color, &err);
+    return cli_print_answer(status, text, &(struct cli_style){values->json, values->color, values->format},
+                            &err);
 }
 
 /* An operator that cannot be evaluated leaves the question open; a file that cannot be read is trouble. */
@@ -149,6 +151,7 @@ static const struct cli_option options[] = {
     OPT_THREADS(struct values),
     OPT_WIDTH(struct values),
     OPT_COLOR(struct values),
+    OPT_FORMAT(struct values),
     OPT_FLAG('v', "verbose", struct values, verbose,
              "print everything: the parts of the error, its sources, the layers with the greatest effect"),
     OPT_FLAG(0, "units", struct values, units, "the same, and a table of all layers"),

@@ -101,7 +101,8 @@ static int run_diff(const struct golden_values *values, const char *path, const 
                      : nd_report_golden_check_text(&check, check.test.label, cli_text_width(0),
                                                    values->verbose ? SIZE_MAX : MOST_TENSORS, &text, &err);
     nd_golden_check_deinit(&check);
-    return cli_worse(exit_code, cli_print_answer(status, text, values->json, values->color, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text,
+                                                 &(struct cli_style){values->json, values->color, NULL}, &err));
 }
 
 /* ---- check ---- */
@@ -117,7 +118,8 @@ static int check_one(const struct golden_values *values, const struct nd_golden 
     if (values->json)
         return exit_code;
     enum nd_status status = nd_report_golden_check_text(check, path, cli_text_width(0), most, &text, &err);
-    return cli_worse(exit_code, cli_print_answer(status, text, false, values->color, &err));
+    return cli_worse(exit_code,
+                     cli_print_answer(status, text, &(struct cli_style){false, values->color, NULL}, &err));
 }
 
 static int run_check(const struct golden_values *values, const char *path, const struct nd_golden *store,

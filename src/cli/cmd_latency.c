@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/report.h"
 
 struct values {
@@ -13,7 +14,8 @@ struct values {
     struct cli_integer warm_up;
     size_t min_runs;
     double healthy_cv, suspect_cv;
-    bool json, quiet;
+    bool verbose, json, quiet;
+    const char *color;
 };
 
 struct entries {
@@ -148,9 +150,14 @@ static int print(const struct values *values, const struct entries *entries,
 {
     struct nd_error err = {0};
     char *text = NULL;
-    enum nd_status status = (values->json ? nd_report_latency_json : nd_report_latency_text)(
-        entries->items, entries->n, options, &text, &err);
-    return cli_print_made(status, text, values->json, &err);
+    enum nd_status status;
+    if (values->json)
+        status = nd_report_latency_json(entries->items, entries->n, options, &text, &err);
+    else if (values->verbose)
+        status = nd_report_latency_text(entries->items, entries->n, options, &text, &err);
+    else
+        status = nd_report_latency_brief(entries->items, entries->n, options, cli_text_width(0), &text, &err);
+    return cli_print_answer(status, text, &(struct cli_style){values->json, values->color, NULL}, &err);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -194,7 +201,11 @@ static const struct cli_option options[] = {
              "a coefficient of variation up to X is healthy (0.05)"),
     OPT_REAL(0, "suspect-cv", struct values, suspect_cv, "X", 1e-6, 10,
              "not steady where the upper end of its interval is above X (0.15)"),
+    OPT_FLAG('v', "verbose", struct values, verbose,
+             "print everything: percentiles, intervals, the tests for two kinds of run, and how often the rule "
+             "is wrong"),
     OPT_JSON(struct values),
+    OPT_COLOR(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };

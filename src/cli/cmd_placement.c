@@ -9,6 +9,7 @@
 #include "cli/fleet.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "npudiff/report.h"
 
 struct values {
@@ -21,6 +22,7 @@ struct values {
     double time_limit_s;
     bool json;
     bool verbose;
+    const char *color;
     bool quiet;
 };
 
@@ -120,9 +122,15 @@ static int tell(const struct values *values, const struct nd_model *model,
     }
     if (values->quiet)
         return exit_code;
-    enum nd_status status = values->json ? nd_report_placement_json(model, devices, n, &text, &err)
-                                         : nd_report_placement_text(devices, n, values->verbose, &text, &err);
-    return cli_worse(exit_code, cli_print_made(status, text, values->json, &err));
+    enum nd_status status;
+    if (values->json)
+        status = nd_report_placement_json(model, devices, n, &text, &err);
+    else if (values->verbose)
+        status = nd_report_placement_text(devices, n, true, &text, &err);
+    else
+        status = nd_report_placement_brief(devices, n, cli_text_width(0), &text, &err);
+    return cli_worse(exit_code, cli_print_answer(status, text,
+                                                 &(struct cli_style){values->json, values->color, NULL}, &err));
 }
 
 static int examine_all(const struct values *values, const struct nd_model *model, const struct cli_fleet *fleet,
@@ -201,7 +209,10 @@ static const struct cli_option options[] = {
     OPT_JOBS(struct values, "ask N devices at once; their times then disturb one another (1)"),
     OPT_TIME_LIMIT(struct values, "stop a device after S seconds (3600)"),
     OPT_AGENT(struct values),
-    OPT_FLAG('v', "verbose", struct values, verbose, "never cut a list, and list the nodes of unknown place"),
+    OPT_FLAG('v', "verbose", struct values, verbose,
+             "print everything: chipset by operator, the pieces and what is handed over, all nodes that left "
+             "the NPU"),
+    OPT_COLOR(struct values),
     OPT_JSON(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},

@@ -16,6 +16,7 @@ struct values {
     bool verbose;
     size_t width;
     const char *color;
+    const char *format;
     bool json;
     bool quiet;
 };
@@ -43,8 +44,10 @@ static int print(const struct values *values, const struct nd_qualify_result *re
     else
         status = nd_report_qualification_brief(&result->found, result->folder, cli_text_width(values->width),
                                                &text, &err);
-    return status == ND_OK && text == NULL ? 0
-                                           : cli_print_answer(status, text, values->json, values->color, &err);
+    return status == ND_OK && text == NULL
+               ? 0
+               : cli_print_answer(status, text,
+                                  &(struct cli_style){values->json, values->color, values->format}, &err);
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -96,6 +99,7 @@ static const struct cli_option options[] = {
              "result.txt, too)"),
     OPT_WIDTH(struct values),
     OPT_COLOR(struct values),
+    OPT_FORMAT(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };

@@ -32,7 +32,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                 : nd_report_triage_text(&triage, operands[0], cli_text_width(0), &text, &err);
     nd_triage_deinit(&triage);
     nd_golden_close(&store);
-    return cli_worse(exit_code, cli_print_answer(status, text, values->json, values->color, &err));
+    return cli_worse(exit_code, cli_print_answer(status, text,
+                                                 &(struct cli_style){values->json, values->color, NULL}, &err));
 }
 
 static const struct cli_option options[] = {

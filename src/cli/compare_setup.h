@@ -26,6 +26,7 @@ struct compare_values {
     bool verbose;
     size_t width;
     const char *color;
+    const char *format;
     bool json;
     bool quiet;
 };

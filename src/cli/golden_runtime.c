@@ -181,7 +181,8 @@ static int judge_cells(const struct regression *regression)
     for (size_t i = 0; i < n; i++)
         nd_golden_check_deinit(&upgrades[i].check);
     free(upgrades);
-    return cli_worse(exit_code, cli_print_answer(status, text, is_json, values->color, &err));
+    return cli_worse(exit_code,
+                     cli_print_answer(status, text, &(struct cli_style){is_json, values->color, NULL}, &err));
 }
 
 /* ---- all of it ---- */

@@ -53,7 +53,9 @@ static const struct {
     {"BROKEN", RED},         {"INCONCLUSIVE", YELLOW},
     {"UNEXPLAINED", YELLOW}, {"UNKNOWN", YELLOW},
     {"TOO FEW", YELLOW},     {"HEALTHY", GREEN},
-    {"READY", GREEN},        {"SAME", GREEN},
+    {"READY", GREEN},        {"UNSTEADY", RED},
+    {"FALLBACK", RED},       {"NEW", RED},
+    {"KNOWN", GREEN},        {"SAME", GREEN},
     {"OK", GREEN},
 };
 
@@ -86,12 +88,28 @@ void cli_print_text(const char *text, const char *color)
     }
 }
 
-int cli_print_answer(enum nd_status status, char *text, bool is_json, const char *color,
+const char *const cli_format_choices[] = {"text", "github", NULL};
+
+bool cli_is_markdown(const char *format)
+{
+    return format != NULL && strcmp(format, "github") == 0;
+}
+
+void cli_print_markdown(const char *text)
+{
+    size_t n = strcspn(text, "\n");
+    printf("### %.*s\n\n````text\n%s````\n", (int)n, text, text);
+}
+
+int cli_print_answer(enum nd_status status, char *text, const struct cli_style *style,
                      const struct nd_error *err)
 {
-    if (status != ND_OK || is_json)
-        return cli_print_made(status, text, is_json, err);
-    cli_print_text(text, color);
+    if (status != ND_OK || style->is_json)
+        return cli_print_made(status, text, style->is_json, err);
+    if (cli_is_markdown(style->format))
+        cli_print_markdown(text);
+    else
+        cli_print_text(text, style->color);
     free(text);
     return 0;
 }

@@ -23,8 +23,25 @@ size_t cli_text_width(size_t asked);
  */
 void cli_print_text(const char *text, const char *color);
 
-/* cli_print_made (rows.h) of a text that may have colours. */
-int cli_print_answer(enum nd_status status, char *text, bool is_json, const char *color,
+extern const char *const cli_format_choices[];
+
+/* The member is a text. */
+#define OPT_FORMAT(s)                                                                                          \
+    OPT_CHOICE(0, "format", s, format, "text|github", cli_format_choices,                                      \
+               "github: the text as Markdown, for >> $GITHUB_STEP_SUMMARY (text)")
+
+/* Whether that is "github". */
+bool cli_is_markdown(const char *format);
+
+/* Prints a text as Markdown: its first line as a heading, all of it as a block. */
+void cli_print_markdown(const char *text);
+
+/* cli_print_made (rows.h) of a text that may have colours, or become Markdown. */
+struct cli_style {
+    bool is_json;
+    const char *color, *format; /* of OPT_COLOR, OPT_FORMAT; NULL: the defaults */
+};
+int cli_print_answer(enum nd_status status, char *text, const struct cli_style *style,
                      const struct nd_error *err);
 
 #endif

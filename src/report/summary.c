@@ -35,6 +35,24 @@ void nd_summary_put(struct nd_strbuf *out, size_t width, size_t indent, size_t h
         free(text);
 }
 
+void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, ...)
+{
+    char *text = NULL, *rest = NULL;
+    va_list arguments;
+    va_start(arguments, fmt);
+    int n = vasprintf(&text, fmt, arguments);
+    va_end(arguments);
+    if (n < 0) {
+        out->failed = true;
+        return;
+    }
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL; line = strtok_r(NULL, "\n", &rest)) {
+        size_t indent = strspn(line, " ");
+        nd_summary_put(out, width, indent, indent + 2, "%s", line + indent);
+    }
+    free(text);
+}
+
 /* Appends the word as a shell reads it back. */
 static void put_quoted(struct nd_strbuf *out, const char *word)
 {

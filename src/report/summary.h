@@ -15,6 +15,10 @@ size_t nd_summary_width(size_t width);
 ND_PRINTF(5, 6)
 void nd_summary_put(struct nd_strbuf *out, size_t width, size_t indent, size_t hanging, const char *fmt, ...);
 
+/* The same of text of several lines, each a paragraph with the indentation that it has; the last ends it. */
+ND_PRINTF(3, 4)
+void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, ...);
+
 /* "Next, WHY:" and the command, quoted for a shell. A command that is too long for a line continues after a
  * backslash, so that it can be pasted as it stands. */
 void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, const char *const *words,

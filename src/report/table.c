@@ -64,19 +64,87 @@ static size_t byte_of(const char *text, size_t n)
     return i;
 }
 
+/* ---- cells that are too long ---- */
+
+struct cut {
+    char *shown, *whole;
+    size_t cell;
+};
+
 /* A name that is too long keeps its start and, mostly, its end: that is where tensors of one model differ. */
-static void put_cell(const struct nd_table *table, size_t cell, struct nd_strbuf *out)
+static char *shorten(const char *text, size_t limit, const char *suffix)
 {
-    const char *text = table->cells[cell];
-    size_t columns = nd_text_columns(text), shown = shown_columns(table, cell);
-    if (shown == columns || shown < 5) {
-        nd_strbuf_append(out, text, byte_of(text, shown));
-        return;
+    size_t columns = nd_text_columns(text), n_suffix = strlen(suffix);
+    size_t n_kept = limit > n_suffix + 4 ? limit - n_suffix - 2 : 2, n_head = n_kept / 3;
+    char *shown = NULL;
+    if (asprintf(&shown, "%.*s..%s%s", (int)byte_of(text, n_head), text,
+                 text + byte_of(text, columns - (n_kept - n_head)), suffix) < 0)
+        return NULL;
+    return shown;
+}
+
+static int compare_cuts(const void *a, const void *b)
+{
+    const struct cut *x = a, *y = b;
+    int order = strcmp(x->shown, y->shown);
+    return order != 0 ? order : strcmp(x->whole, y->whole);
+}
+
+/* Different texts that were cut to the same one get numbers: nobody may take one for the other. */
+static bool number_cuts(struct cut *cuts, size_t n, size_t limit)
+{
+    for (size_t from = 0, to; from < n; from = to) {
+        size_t number = 1;
+        for (to = from + 1; to < n && strcmp(cuts[to].shown, cuts[from].shown) == 0; to++)
+            ;
+        bool is_one = strcmp(cuts[from].whole, cuts[to - 1].whole) == 0;
+        for (size_t i = from; i < to && !is_one; i++) {
+            char suffix[24];
+            number += i > from && strcmp(cuts[i].whole, cuts[i - 1].whole) != 0;
+            snprintf(suffix, sizeof suffix, "~%zu", number);
+            char *shown = shorten(cuts[i].whole, limit, suffix);
+            if (shown == NULL)
+                return false;
+            free(cuts[i].shown);
+            cuts[i].shown = shown;
+        }
     }
-    size_t n_head = (shown - 2) / 3, n_tail = shown - 2 - n_head;
-    nd_strbuf_append(out, text, byte_of(text, n_head));
-    nd_strbuf_puts(out, "..");
-    nd_strbuf_puts(out, text + byte_of(text, columns - n_tail));
+    return true;
+}
+
+/* Puts the cells of a column that are too long into the form in which they are shown. */
+static void cut_column(struct nd_table *table, size_t column)
+{
+    size_t limit = table->max_width[column], n = 0;
+    struct cut *cuts = nd_calloc(table->n_cells / table->n_columns + 1, sizeof *cuts);
+    bool is_ok = cuts != NULL;
+    for (size_t i = column; i < table->n_cells && is_ok; i += table->n_columns) {
+        if (nd_text_columns(table->cells[i]) <= limit)
+            continue;
+        cuts[n] = (struct cut){shorten(table->cells[i], limit, ""), table->cells[i], i};
+        is_ok = cuts[n++].shown != NULL;
+    }
+    if (is_ok) {
+        qsort(cuts, n, sizeof *cuts, compare_cuts);
+        is_ok = number_cuts(cuts, n, limit);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (is_ok) {
+            free(cuts[i].whole);
+            table->cells[cuts[i].cell] = cuts[i].shown;
+        } else {
+            free(cuts[i].shown);
+        }
+    }
+    free(cuts);
+    table->failed = table->failed || !is_ok;
+}
+
+static void cut_cells(struct nd_table *table)
+{
+    for (size_t i = 0; i < table->n_columns; i++)
+        if (table->max_width[i] > 0)
+            cut_column(table, i);
 }
 
 static void pad(struct nd_strbuf *out, size_t n)
@@ -144,7 +212,7 @@ static void render_row(const struct nd_table *table, const struct columns *colum
             if (is_wrapped)
                 nd_wrap_append(out, table->cells[row + i], start, table->line_width);
             else
-                put_cell(table, row + i, out);
+                nd_strbuf_puts(out, table->cells[row + i]);
             owed = 2 + (table->is_left[i] ? blank : 0);
         }
         start += columns->widths[i];
@@ -161,8 +229,9 @@ static void render_columns(const struct nd_table *table, const struct columns *c
         render_row(table, columns, row, out);
 }
 
-void nd_table_render(const struct nd_table *table, struct nd_strbuf *out)
+void nd_table_render(struct nd_table *table, struct nd_strbuf *out)
 {
+    cut_cells(table);
     struct columns columns = {.to = table->n_columns};
     for (size_t i = 0; i < table->n_columns; i++)
         columns.widths[i] = nd_table_width(table, i);
@@ -178,8 +247,9 @@ static bool is_fitting(const struct nd_table *table, const struct columns *colum
     return used + 2 + needed <= table->line_width;
 }
 
-void nd_table_render_panels(const struct nd_table *table, size_t n_keys, struct nd_strbuf *out)
+void nd_table_render_panels(struct nd_table *table, size_t n_keys, struct nd_strbuf *out)
 {
+    cut_cells(table);
     struct columns columns = {.n_keys = n_keys};
     size_t used_by_keys = 0;
     for (size_t i = 0; i < table->n_columns; i++)

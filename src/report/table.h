@@ -10,7 +10,8 @@ enum { ND_TABLE_MAX_COLUMNS = 24 };
 struct nd_table {
     size_t n_columns; /* at most ND_TABLE_MAX_COLUMNS */
     bool is_left[ND_TABLE_MAX_COLUMNS];
-    size_t max_width[ND_TABLE_MAX_COLUMNS]; /* longer cells lose their middle; 0: no limit */
+    size_t max_width[ND_TABLE_MAX_COLUMNS]; /* longer cells lose their middle; 0: no limit. Different
+                                              cells that would look the same get numbers (~1, ~2) */
     size_t line_width; /* a last column that is left-aligned is wrapped to keep lines within it; 0: never */
     bool is_bare;      /* no margin, and every line reaches to its last column */
     char **cells;      /* row by row */
@@ -25,12 +26,13 @@ void nd_table_addf(struct nd_table *table, const char *fmt, ...) ND_PRINTF(2, 3)
 /* Width of a column as it will be shown. */
 size_t nd_table_width(const struct nd_table *table, size_t column);
 
-/* Appends the rows, each behind two spaces, without trailing blanks. A failed table fails out. */
-void nd_table_render(const struct nd_table *table, struct nd_strbuf *out);
+/* Appends the rows, each after two spaces, without trailing blanks, and shortens the cells that are too long. A
+ * failed table fails out. */
+void nd_table_render(struct nd_table *table, struct nd_strbuf *out);
 
 /* The same within line_width (> 0): columns that do not fit beside the first n_keys follow below in another
  * table, which repeats those. The keys and each of the others should leave half of the line free. */
-void nd_table_render_panels(const struct nd_table *table, size_t n_keys, struct nd_strbuf *out);
+void nd_table_render_panels(struct nd_table *table, size_t n_keys, struct nd_strbuf *out);
 
 void nd_table_deinit(struct nd_table *table);
 

@@ -2,6 +2,8 @@
 #include <stdint.h>
 
 #include "base/json_out.h"
+#include "report/summary.h"
+#include "report/table.h"
 #include "report/tree.h"
 
 static void put_runs(struct nd_strbuf *out, const struct nd_latency *l)
@@ -61,16 +63,18 @@ static void put_modes(struct nd_strbuf *out, const struct nd_latency *l)
                          l->n_thin);
 }
 
-static void put_changes(struct nd_strbuf *out, const struct nd_latency *l)
+static void put_changes(struct nd_strbuf *out, const struct nd_latency *l, size_t most)
 {
-    for (size_t i = 0; i < l->n_changes; i++) {
+    for (size_t i = 0; i < l->n_changes && i < most; i++) {
         const struct nd_latency_change *c = &l->changes[i];
         nd_strbuf_printf(out, "  the level changes at run %zu: from %.5g to %.5g us (%+.3g %%, p %s%.2g)\n",
                          c->run, c->before_us, c->after_us, 100 * (c->after_us / c->before_us - 1),
                          c->p > 0 ? "" : "below ", c->p > 0 ? c->p : 1e-300);
     }
-    if (l->n_changes == ND_LATENCY_MAX_CHANGES)
-        nd_strbuf_puts(out, "  more changes are not told\n");
+    if (l->n_changes > most)
+        nd_strbuf_printf(out, "  and %zu more changes (-v shows them)\n", l->n_changes - most);
+    else if (l->n_changes == ND_LATENCY_MAX_CHANGES)
+        nd_strbuf_puts(out, "  more changes are not listed\n");
 }
 
 static void put_join(struct nd_strbuf *out, const struct nd_latency_series *entry)
@@ -105,7 +109,7 @@ static void put_series(struct nd_strbuf *out, const struct nd_latency_series *en
     if (l->n_timed > 0)
         put_summary(out, l, options);
     put_modes(out, l);
-    put_changes(out, l);
+    put_changes(out, l, SIZE_MAX);
     put_join(out, entry);
     if (l->verdict == ND_LATENCY_TOO_FEW)
         nd_strbuf_printf(out, "  no verdict: a verdict needs %zu runs, of which at most a tenth are warm-up\n",
@@ -180,5 +184,112 @@ enum nd_status nd_report_latency_text(const struct nd_latency_series *series, si
     if (n > 1)
         put_table(&buf, series, n);
     put_rule(&buf, options, n_least);
+    return nd_text_end(&buf, out, err);
+}
+
+/* ---- the answer ---- */
+
+static size_t count_verdict(const struct nd_latency_series *series, size_t n, enum nd_latency_verdict verdict)
+{
+    size_t n_found = 0;
+    for (size_t i = 0; i < n; i++)
+        n_found += series[i].latency.verdict == verdict;
+    return n_found;
+}
+
+static void put_headline(struct nd_strbuf *out, const struct nd_latency_series *series, size_t n, size_t width)
+{
+    size_t n_healthy = count_verdict(series, n, ND_LATENCY_UNIMODAL);
+    size_t n_few = count_verdict(series, n, ND_LATENCY_TOO_FEW), n_odd = n - n_healthy - n_few;
+    if (n_odd > 0)
+        nd_summary_put(out, width, 0, 2,
+                       "UNSTEADY: %zu of %zu series may be those of a device that falls back or "
+                       "slows down",
+                       n_odd, n);
+    else if (n_few > 0)
+        nd_summary_put(out, width, 0, 2, "TOO FEW runs for a verdict in %zu of %zu series", n_few, n);
+    else
+        nd_summary_put(out, width, 0, 2, "OK: the latencies of all %zu series are of one kind and steady", n);
+}
+
+static void put_oddities(struct nd_strbuf *out, const struct nd_latency_series *series,
+                         const struct nd_latency_options *options)
+{
+    const struct nd_latency *l = &series->latency;
+    nd_strbuf_printf(out, "%s%s%s: %s\n", series->file, series->probe != NULL ? ", probe " : "",
+                     series->probe != NULL ? series->probe : "", nd_latency_verdict_name(l->verdict));
+    if (l->n == l->n_not_recorded)
+        put_runs(out, l);
+    if (l->is_bimodal)
+        nd_strbuf_printf(out, "  %.3g %% of the runs take about %.5g us, %.3g %% about %.5g us\n",
+                         100 * l->modes[0].weight, l->modes[0].median_us, 100 * l->modes[1].weight,
+                         l->modes[1].median_us);
+    put_changes(out, l, 1);
+    put_join(out, series);
+    if (l->verdict == ND_LATENCY_TOO_FEW)
+        nd_strbuf_printf(out, "  a verdict needs %zu runs, of which at most a tenth are warm-up\n",
+                         options->min_runs);
+}
+
+static void add_time(struct nd_table *table, double us)
+{
+    if (isnan(us))
+        nd_table_add(table, "-");
+    else if (us >= 1000)
+        nd_table_addf(table, "%.4g ms", us / 1000);
+    else
+        nd_table_addf(table, "%.4g us", us);
+}
+
+static void put_answer_table(struct nd_strbuf *out, const struct nd_latency_series *series, size_t n,
+                             size_t width)
+{
+    enum { MOST_ROWS = 10 };
+    static const char *const titles[] = {"file", "runs", "median", "99 %", "varies", "verdict"};
+    struct nd_table table = {.n_columns = 6, .is_left = {true, [5] = true}, .line_width = width};
+    table.max_width[0] = width > 56 ? width - 54 : 12;
+    for (size_t i = 0; i < table.n_columns; i++)
+        nd_table_add(&table, titles[i]);
+    for (size_t i = 0; i < n && i < MOST_ROWS; i++) {
+        const struct nd_latency *l = &series[i].latency;
+        nd_table_addf(&table, "%s%s%s", series[i].file, series[i].probe != NULL ? " " : "",
+                      series[i].probe != NULL ? series[i].probe : "");
+        nd_table_addf(&table, "%zu", l->n_timed);
+        add_time(&table, l->median_us);
+        add_time(&table, l->p99_us);
+        if (isnan(l->cv))
+            nd_table_add(&table, "-");
+        else
+            nd_table_addf(&table, "%.3g %%", 100 * l->cv);
+        nd_table_add(&table, nd_latency_verdict_name(l->verdict));
+    }
+    nd_table_render(&table, out);
+    if (n > MOST_ROWS)
+        nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - MOST_ROWS);
+    nd_table_deinit(&table);
+}
+
+enum nd_status nd_report_latency_brief(const struct nd_latency_series *series, size_t n,
+                                       const struct nd_latency_options *options, size_t width, char **out,
+                                       struct nd_error *err)
+{
+    enum { MOST_ODD = 2 };
+    struct nd_strbuf buf = {0}, odd = {0};
+    size_t n_odd = 0;
+    width = nd_summary_width(width);
+    put_headline(&buf, series, n, width);
+    nd_strbuf_puts(&buf, "\n");
+    put_answer_table(&buf, series, n, width);
+    for (size_t i = 0; i < n; i++)
+        if (series[i].latency.verdict != ND_LATENCY_UNIMODAL && n_odd++ < MOST_ODD)
+            put_oddities(&odd, &series[i], options);
+    if (n_odd > MOST_ODD)
+        nd_strbuf_printf(&odd, "and %zu more (-v shows them)\n", n_odd - MOST_ODD);
+    if (n_odd > 0) {
+        nd_strbuf_puts(&buf, "\n");
+        nd_summary_put_lines(&buf, width, "%s", odd.text != NULL ? odd.text : "");
+    }
+    buf.failed = buf.failed || odd.failed;
+    nd_strbuf_deinit(&odd);
     return nd_text_end(&buf, out, err);
 }

@@ -4,9 +4,10 @@
 #include <string.h>
 
 #include "report/report_placement.h"
+#include "report/summary.h"
 #include "report/tree.h"
 
-enum { DEVICES_AT_ONCE = 8, SHOWN_NODES = 20, SHOWN_PIECES = 12 };
+enum { DEVICES_AT_ONCE = 8, SHOWN_NODES = 20, SHOWN_PIECES = 12, SHOWN_IN_ANSWER = 3 };
 
 /* ---- the matrix ---- */
 
@@ -212,31 +213,45 @@ static bool is_contradicted(const struct nd_placed_node *node)
     return node->is_contradicted;
 }
 
+static bool has_places(const struct nd_placed_device *device)
+{
+    const struct nd_placement_report *report = device->report;
+    return report->is_npu && report->n_nodes > 0 && report->share.n_npu + report->share.n_off > 0;
+}
+
+/* What the device did, in half a sentence. */
+static void put_state(struct nd_strbuf *out, const struct nd_placed_device *device)
+{
+    const struct nd_placement_report *report = device->report;
+    const char *failure = nd_capture_string(device->capture, "failure", "message");
+    const char *stage = nd_capture_string(device->capture, "failure", "stage");
+    size_t n_fallen = nd_placed_n_fallen(device);
+    if (device->has_failed)
+        nd_strbuf_printf(out, "failed at stage '%s': %s", stage != NULL ? stage : "",
+                         failure != NULL ? failure : "");
+    else if (nd_placed_is_unstated(device))
+        nd_strbuf_puts(out, "not known: the import does not state what ran the model");
+    else if (!report->is_npu)
+        nd_strbuf_puts(out, "no NPU");
+    else if (report->n_nodes == 0)
+        nd_strbuf_puts(out, "not known: the capture does not say where any node ran");
+    else if (n_fallen > 0)
+        nd_strbuf_printf(out, "%zu node%s not on the NPU", n_fallen, n_fallen == 1 ? " is" : "s are");
+    else if (report->share.n_unknown > 0)
+        nd_strbuf_puts(out, "nothing is known to have left the NPU");
+    else
+        nd_strbuf_puts(out, "all on the NPU");
+}
+
 static void put_device(struct nd_strbuf *out, const struct nd_placed_device *device, bool is_verbose)
 {
     const struct nd_placement_report *report = device->report;
     const char *chipset = nd_capture_string(device->capture, "device", "chipset");
-    const char *failure = nd_capture_string(device->capture, "failure", "message");
-    const char *stage = nd_capture_string(device->capture, "failure", "stage");
-    size_t n_fallen = nd_placed_n_fallen(device);
     nd_strbuf_printf(out, "%s%s%s%s: ", device->label, chipset != NULL ? " (" : "",
                      chipset != NULL ? chipset : "", chipset != NULL ? ")" : "");
-    if (device->has_failed)
-        nd_strbuf_printf(out, "failed at stage '%s': %s\n", stage != NULL ? stage : "",
-                         failure != NULL ? failure : "");
-    else if (nd_placed_is_unstated(device))
-        nd_strbuf_puts(out, "not known: the import does not state what ran the model\n");
-    else if (!report->is_npu)
-        nd_strbuf_puts(out, "no NPU\n");
-    else if (report->n_nodes == 0)
-        nd_strbuf_puts(out, "not known: the capture does not say where any node ran\n");
-    else if (n_fallen > 0)
-        nd_strbuf_printf(out, "%zu node%s not on the NPU\n", n_fallen, n_fallen == 1 ? " is" : "s are");
-    else if (report->share.n_unknown > 0)
-        nd_strbuf_puts(out, "nothing is known to have left the NPU\n");
-    else
-        nd_strbuf_puts(out, "all on the NPU\n");
-    if (report->is_npu && report->n_nodes > 0 && report->share.n_npu + report->share.n_off > 0) {
+    put_state(out, device);
+    nd_strbuf_puts(out, "\n");
+    if (has_places(device)) {
         put_share(out, device);
         put_pieces(out, report, is_verbose);
         put_nodes(out, report, is_verbose, "not on the NPU", nd_placed_is_fallen);
@@ -246,6 +261,84 @@ static void put_device(struct nd_strbuf *out, const struct nd_placed_device *dev
     }
     for (size_t i = 0; i < report->n_problems; i++)
         nd_strbuf_printf(out, "  note: %s\n", report->problems[i]);
+}
+
+/* ---- the answer ---- */
+
+static void put_headline(struct nd_strbuf *out, const struct nd_placed_device *devices, size_t n, size_t width)
+{
+    size_t n_npu = 0, n_failed = 0, n_fallen = 0, n_known = 0;
+    for (size_t d = 0; d < n; d++) {
+        n_npu += devices[d].report->is_npu;
+        n_failed += devices[d].has_failed;
+        n_fallen += nd_placed_n_fallen(&devices[d]) > 0;
+        n_known += has_places(&devices[d]);
+    }
+    if (n_failed > 0)
+        nd_summary_put(out, width, 0, 2, "FAILED: %zu of %zu devices could not run the model", n_failed, n);
+    else if (n_fallen > 0)
+        nd_summary_put(out, width, 0, 2,
+                       "FALLBACK: parts of the model run outside the NPU on %zu of %zu NPU devices", n_fallen,
+                       n_npu);
+    else if (n_npu == 0)
+        nd_summary_put(out, width, 0, 2, "OK: no device is an NPU");
+    else if (n_known < n_npu)
+        nd_summary_put(out, width, 0, 2, "UNKNOWN: %zu of %zu NPU devices do not say where nodes ran",
+                       n_npu - n_known, n_npu);
+    else
+        nd_summary_put(out, width, 0, 2, "OK: the whole model runs on the NPU, on all %zu NPU devices", n_npu);
+}
+
+/* What is worth telling of a device, without times: those of two devices are never the same. */
+static void put_answer(struct nd_strbuf *out, const struct nd_placed_device *device)
+{
+    const struct nd_placement_report *report = device->report;
+    const struct nd_npu_share *share = &report->share;
+    put_state(out, device);
+    if (has_places(device) && share->n_off > 0) {
+        nd_strbuf_printf(out, "; the NPU has %zu of %zu nodes, ", share->n_npu, share->n_npu + share->n_off);
+        put_percent(out, share->flops, "FLOPs");
+    }
+    nd_strbuf_puts(out, "\n");
+    size_t n = 0;
+    for (size_t i = 0; i < report->n_nodes && has_places(device); i++)
+        if (nd_placed_is_fallen(&report->nodes[i]) && n++ < SHOWN_IN_ANSWER)
+            nd_strbuf_printf(out, "  %s '%s'\n", report->nodes[i].op_type, report->nodes[i].name);
+    if (n > SHOWN_IN_ANSWER)
+        nd_strbuf_printf(out, "  and %zu more (-v shows them)\n", n - SHOWN_IN_ANSWER);
+    for (size_t i = 0; i < report->n_problems; i++)
+        nd_strbuf_printf(out, "  note: %s\n", report->problems[i]);
+}
+
+enum nd_status nd_report_placement_brief(const struct nd_placed_device *devices, size_t n, size_t width,
+                                         char **out, struct nd_error *err)
+{
+    struct nd_strbuf buf = {0}, *answers = calloc(n + 1, sizeof *answers);
+    width = nd_summary_width(width);
+    buf.failed = answers == NULL;
+    put_headline(&buf, devices, n, width);
+    nd_strbuf_puts(&buf, "\n");
+    for (size_t d = 0; d < n && answers != NULL; d++)
+        put_answer(&answers[d], &devices[d]);
+    for (size_t d = 0; d < n && answers != NULL; d++) {
+        struct nd_strbuf labels = {0};
+        bool is_said = false;
+        for (size_t i = 0; i < n && answers[d].text != NULL; i++) {
+            bool is_same = answers[i].text != NULL && strcmp(answers[i].text, answers[d].text) == 0;
+            is_said = is_said || (is_same && i < d);
+            if (is_same)
+                nd_strbuf_printf(&labels, "%s%s", labels.len > 0 ? ", " : "", devices[i].label);
+        }
+        if (!is_said)
+            nd_summary_put_lines(&buf, width, "%s: %s", labels.text != NULL ? labels.text : "",
+                                 answers[d].text != NULL ? answers[d].text : "");
+        buf.failed = buf.failed || labels.failed || answers[d].failed;
+        nd_strbuf_deinit(&labels);
+    }
+    for (size_t d = 0; d < n && answers != NULL; d++)
+        nd_strbuf_deinit(&answers[d]);
+    free(answers);
+    return nd_text_end(&buf, out, err);
 }
 
 enum nd_status nd_report_placement_text(const struct nd_placed_device *devices, size_t n, bool is_verbose,

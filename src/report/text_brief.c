@@ -83,11 +83,17 @@ static bool is_dequantised(const struct nd_comparison *c)
 
 static void say_equal(const struct nd_comparison *c, struct nd_strbuf *out)
 {
+    size_t e = 0;
+    while (e < c->n_edges && c->edges[e].comparable)
+        e++;
     if (is_dequantised(c))
         nd_strbuf_puts(out, "SAME: all tensors are equal after dequantisation");
     else if (c->verdict == ND_VERDICT_SAME)
         nd_strbuf_printf(out, "SAME: %s equal in every bit on all %zu devices",
-                         c->n_edges == 1 ? "the one tensor is" : "all tensors are", c->n_devices);
+                         e < c->n_edges    ? "all tensors that could be compared are"
+                         : c->n_edges == 1 ? "the one tensor is"
+                                           : "all tensors are",
+                         c->n_devices);
     else
         nd_strbuf_puts(out, "OK: every value is within its gate");
 }
@@ -427,6 +433,8 @@ void nd_text_brief(const struct nd_text_report *report)
     nd_text_predicates(report);
     nd_text_diagnoses(report);
     nd_text_repeats(report);
+    if (report->comparison->has_gates)
+        nd_text_gates(report);
     nd_text_problems(report);
     if (report->worst)
         nd_text_worst(report);

@@ -8,7 +8,7 @@ static void put_classes(const struct nd_text_report *report, const char *title, 
     nd_text_put_wrapped(report, classes, INDENT);
 }
 
-/* "gen5: 2 of 4 edges, gen1: 1 of 4 edges": where one device stands against all others. */
+/* "gen5: 2 of 4 tensors, gen1: 1 of 4 tensors": where one device stands against all others. */
 static void put_odd_ones(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -21,8 +21,8 @@ static void put_odd_ones(const struct nd_text_report *report)
             continue;
         nd_strbuf_printf(&line, "%s%s (", line.len > 0 ? ", " : "", c->devices[i].label);
         if (c->odd_one_out == i)
-            nd_strbuf_puts(&line, "all others agree on every edge; ");
-        nd_strbuf_printf(&line, "alone on %zu of %zu edges)", n, c->n_edges);
+            nd_strbuf_puts(&line, "all others agree on every tensor; ");
+        nd_strbuf_printf(&line, "alone on %zu of %zu tensors)", n, c->n_edges);
     }
     if (line.len > 0)
         put_classes(report, "odd one out:", line.text);
@@ -34,8 +34,8 @@ void nd_text_classes(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     bool has_short = false;
-    put_classes(report,
-                c->n_edges_left_out > 0 ? "bit-equal, these edges:" : "bit-equal, all edges:", c->classes_text);
+    put_classes(report, c->n_edges_left_out > 0 ? "bit-equal, these tensors:" : "bit-equal, all tensors:",
+                c->classes_text);
     put_classes(report, "bit-equal, model outputs:", c->output_classes_text);
     put_odd_ones(report);
     nd_strbuf_puts(report->out, "\n");

@@ -165,13 +165,13 @@ static void put_verdict(const struct nd_text_report *report)
         const char *what;
     } parts[] = {
         {n_failed, c->n_devices, "devices failed"},
-        {n[SAID_DIFFERS], c->n_edges, c->has_gates ? "edges fail their gate" : "edges differ"},
-        {n[SAID_NAN], c->n_edges, "edges have samples that are NaN on both sides"},
-        {n[SAID_WITHIN], c->n_edges, "edges differ only within their gate"},
-        {n[SAID_DEQUANTISED], c->n_edges, "edges are equal after dequantisation"},
-        {n[SAID_OTHER_TYPE], c->n_edges, "edges have equal values in different types"},
-        {n_not_comparable, c->n_edges, "edges not or only partly comparable"},
-        {n_unrecorded, c->n_edges, "edges are model inputs that not every capture has"},
+        {n[SAID_DIFFERS], c->n_edges, c->has_gates ? "tensors fail their gate" : "tensors differ"},
+        {n[SAID_NAN], c->n_edges, "tensors have samples that are NaN on both sides"},
+        {n[SAID_WITHIN], c->n_edges, "tensors differ only within their gate"},
+        {n[SAID_DEQUANTISED], c->n_edges, "tensors are equal after dequantisation"},
+        {n[SAID_OTHER_TYPE], c->n_edges, "tensors have equal values in different types"},
+        {n_not_comparable, c->n_edges, "tensors not or only partly comparable"},
+        {n_unrecorded, c->n_edges, "tensors are model inputs that not every capture has"},
     };
     struct nd_strbuf line = {0};
     const char *separator = " (";
@@ -192,11 +192,11 @@ static void put_verdict(const struct nd_text_report *report)
         separator = "; ";
     }
     if (separator[0] == ' ' && c->n_edges == 1)
-        nd_strbuf_printf(&line, " (the edge is bit-equal on all %zu devices", c->n_devices);
+        nd_strbuf_printf(&line, " (the tensor is bit-equal on all %zu devices", c->n_devices);
     else if (separator[0] == ' ')
-        nd_strbuf_printf(&line, " (all %zu edges are bit-equal on all %zu devices", c->n_edges, c->n_devices);
+        nd_strbuf_printf(&line, " (all %zu tensors are bit-equal on all %zu devices", c->n_edges, c->n_devices);
     if (c->n_edges_left_out > 0)
-        nd_strbuf_printf(&line, "; %zu edge%s left out", c->n_edges_left_out,
+        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_edges_left_out,
                          c->n_edges_left_out == 1 ? "" : "s");
     report->out->failed = report->out->failed || line.failed;
     nd_strbuf_printf(report->out, "\n%s)\n", line.text != NULL ? line.text : "");

@@ -52,9 +52,10 @@ static void add_rows(const struct nd_text_report *report, struct nd_table *table
 
 void nd_text_magnitudes(const struct nd_text_report *report)
 {
-    static const char *const integer_titles[] = {"edge", "device", "<-3", "-3",  "-2",   "-1",     "0",
-                                                 "+1",   "+2",     "+3",  ">+3", "mean", "signed", "max real"};
-    static const char *const float_titles[] = {"edge",     "device", "differing", "max ulp", "max abs",
+    static const char *const integer_titles[] = {"tensor", "device", "<-3",    "-3",      "-2",
+                                                 "-1",     "0",      "+1",     "+2",      "+3",
+                                                 ">+3",    "mean",   "signed", "max real"};
+    static const char *const float_titles[] = {"tensor",   "device", "differing", "max ulp", "max abs",
                                                "mean abs", "NaN",    "Inf",       "+0/-0"};
     struct nd_table integers = {.n_columns = 14, .is_left = {true, true}};
     struct nd_table floats = {.n_columns = 9, .is_left = {true, true}};

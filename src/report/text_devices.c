@@ -1,6 +1,8 @@
 #include <math.h>
+#include <stdio.h>
 
 #include "report/format.h"
+#include "report/summary.h"
 #include "report/text_compare.h"
 
 static const char *or_dash(const char *text)
@@ -20,12 +22,12 @@ static void put_npu_share(const struct nd_text_report *report, const struct nd_c
     size_t n = share->n_npu + share->n_off;
     if (!device->is_npu || share->n_off == 0)
         return;
-    nd_strbuf_puts(report->out, "  ");
-    nd_text_put_wrapped(report, device->label, 4);
-    nd_strbuf_printf(report->out, ": %zu of %zu operators (%.3g %%)", share->n_npu, n, 100 * share->nodes);
+    char time[48] = "";
     if (!isnan(share->time))
-        nd_strbuf_printf(report->out, ", %.3g %% of the time", 100 * share->time);
-    nd_strbuf_puts(report->out, " on the NPU; 'npudiff placement' says which not\n");
+        snprintf(time, sizeof time, ", %.3g %% of the time", 100 * share->time);
+    nd_summary_put(report->out, report->width, 2, 4,
+                   "%s: %zu of %zu operators (%.3g %%)%s on the NPU; 'npudiff placement' says which not",
+                   device->label, share->n_npu, n, 100 * share->nodes, time);
 }
 
 /* Only where options differ that are known to change bits. */
@@ -33,13 +35,9 @@ static void put_configuration(const struct nd_text_report *report, const struct 
 {
     if (device->configuration == NULL || device->configuration[0] == '\0')
         return;
-    nd_strbuf_puts(report->out, "  ");
-    nd_text_put_wrapped(report, device->label, 4);
-    nd_strbuf_puts(report->out, " is configured otherwise than '");
-    nd_text_put_wrapped(report, report->comparison->devices[device->configured_as].label, 4);
-    nd_strbuf_puts(report->out, "', in what is known to change bits: ");
-    nd_text_put_wrapped(report, device->configuration, 4);
-    nd_strbuf_puts(report->out, "\n");
+    nd_summary_put(report->out, report->width, 2, 4,
+                   "%s is configured differently from '%s', in what is known to change bits: %s", device->label,
+                   report->comparison->devices[device->configured_as].label, device->configuration);
 }
 
 /* What the captures leave open, so that nobody takes "same" for more than it says. */
@@ -47,12 +45,11 @@ static void put_unknown(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     if (c->unknown_models)
-        nd_strbuf_puts(
-            report->out,
-            "  note: not every capture says of which model it is; edges are matched by name alone\n");
+        nd_summary_put(report->out, report->width, 2, 4, "%s",
+                       "note: not every capture says of which model it is; tensors are matched by name alone");
     if (c->unknown_inputs)
-        nd_strbuf_puts(report->out,
-                       "  note: not every capture says what it was fed; the inputs are taken to be the same\n");
+        nd_summary_put(report->out, report->width, 2, 4, "%s",
+                       "note: not every capture says what it was fed; the inputs are taken to be the same");
 }
 
 void nd_text_devices(const struct nd_text_report *report)
@@ -62,7 +59,7 @@ void nd_text_devices(const struct nd_text_report *report)
     for (size_t p = 0; p < c->n_probes; p++)
         n_samples += c->probes[p].n_samples;
     put_number(report->out, c->n_devices, "device", ", ");
-    put_number(report->out, c->n_edges, "edge", "");
+    put_number(report->out, c->n_edges, "tensor", "");
     if (c->n_edges_left_out > 0)
         nd_strbuf_printf(report->out, " of %zu", c->n_edges + c->n_edges_left_out);
     nd_strbuf_puts(report->out, ", ");

@@ -117,7 +117,7 @@ static void put_half_range(const struct nd_text_report *report)
 
 static void put_signs(const struct nd_text_report *report)
 {
-    static const char *const titles[] = {"edge", "device", "test > ref", "test < ref", "mean", "per |mean|"};
+    static const char *const titles[] = {"tensor", "device", "test > ref", "test < ref", "mean", "per |mean|"};
     const struct nd_comparison *c = report->comparison;
     struct nd_table table = {
         .n_columns = 6, .is_left = {true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};

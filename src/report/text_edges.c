@@ -119,7 +119,7 @@ static void fill_panel(const struct nd_text_report *report, const size_t *tests,
     const struct nd_comparison *c = report->comparison;
     *table = (struct nd_table){.n_columns = FIXED_COLUMNS + n_tests, .is_left = {true, true, true, true}};
     table->max_width[1] = OP_MAX;
-    nd_table_add(table, "edge");
+    nd_table_add(table, "tensor");
     nd_table_add(table, "op");
     nd_table_add(table, "type");
     nd_table_add(table, "classes");
@@ -243,7 +243,7 @@ static void put_dequantised(const struct nd_text_report *report)
     if (n > 0)
         nd_strbuf_printf(
             report->out,
-            "codes against floats: %zu edge%s equal after dequantisation (rounding moves a float by "
+            "codes against floats: %zu tensor%s equal after dequantisation (rounding moves a float by "
             "%s LSB at most)\n",
             n, n == 1 ? " is" : "s are", nd_format_short(most, number));
 }

@@ -171,7 +171,7 @@ static void add_worst(struct nd_table *table, const struct nd_comparison *c,
 
 void nd_text_worst(const struct nd_text_report *report)
 {
-    static const char *const titles[] = {"edge",    "device",    "probe", "sample",   "element",
+    static const char *const titles[] = {"tensor",  "device",    "probe", "sample",   "element",
                                          "|error|", "reference", "test",  "ref code", "test code"};
     const struct nd_comparison *c = report->comparison;
     struct nd_table table = {.n_columns = 10,

@@ -45,8 +45,8 @@ static void put_sentence(struct nd_strbuf *out, const struct nd_explanation *e,
         nd_explain_real(o->noise_figure_db, nf));
     if (o->n_clipped > 0)
         nd_explain_put_wrapped(out, width, 2,
-                               "clipped: %" PRIu64 " of %" PRIu64
-                               " values lie beyond the codes: %s of the quantisation, %s of the "
+                               "clipped: %" PRIu64 " of %" PRIu64 ""
+                               " values cannot be represented: %s of the quantisation, %s of the "
                                "divergence",
                                o->n_clipped, o->n_codes, nd_explain_real(o->clipped_quantisation, q),
                                nd_explain_real(o->clipped_divergence, d));
@@ -59,12 +59,13 @@ static void put_sources(struct nd_strbuf *out, const struct nd_explanation *e,
         const struct nd_explained_step *step = &e->steps[device->sources[i]];
         const struct nd_explained_unit *unit = &device->units[device->sources[i]];
         char share[32], max[32], mean[32];
-        nd_explain_put_wrapped(out, width, 2,
-                               "%s '%s' (%s): %s of its codes are not what its own inputs give, by at most %s, "
-                               "%s on average",
-                               i == 0 ? "begins in" : "begins apart in", step->name, step->op_types,
-                               nd_explain_share(unit->local.n_differing, unit->n_codes, share),
-                               nd_explain_real(unit->local.max, max), nd_explain_real(unit->local.mean, mean));
+        nd_explain_put_wrapped(
+            out, width, 2,
+            "%s '%s' (%s): %s of its values are not what its own inputs give, by at most %s, "
+            "%s on average",
+            i == 0 ? "begins in" : "begins apart in", step->name, step->op_types,
+            nd_explain_share(unit->local.n_differing, unit->n_codes, share),
+            nd_explain_real(unit->local.max, max), nd_explain_real(unit->local.mean, mean));
     }
     if (device->n_sources > N_WORST)
         nd_strbuf_printf(out, "  and begins apart in %zu more\n", device->n_sources - N_WORST);
@@ -102,10 +103,10 @@ static void put_worst(struct nd_strbuf *out, const struct nd_explanation *e,
         const struct nd_explained_unit *unit = &device->units[s];
         char share[32], max[32], mean[32], local[32], harm[32], effect[128] = "";
         if (!isnan(unit->harm))
-            snprintf(effect, sizeof effect, "alone it changes %.3g%% of the outputs' codes, energy %s; ",
+            snprintf(effect, sizeof effect, "alone it changes %.3g%% of the outputs' values, energy %s; ",
                      100 * unit->harmed_share, nd_explain_real(unit->harm, harm));
         nd_explain_put_wrapped(out, width, i == 0 ? 2 : 9,
-                               "%s'%s' (%s): %slocal energy %s, %s of its codes, at most %s, bias %s",
+                               "%s'%s' (%s): %slocal energy %s, %s of its values, at most %s, bias %s",
                                i == 0 ? "worst: " : "", e->steps[s].name, e->steps[s].op_types, effect,
                                nd_explain_real(unit->local.energy, local),
                                nd_explain_share(unit->local.n_differing, unit->n_codes, share),
@@ -128,7 +129,8 @@ static void put_arithmetic(struct nd_strbuf *out, const struct nd_explanation *e
         nd_explain_put_wrapped(out, width, 2, "arithmetic: none that is known; only gross faults can be told");
     else
         nd_explain_put_wrapped(
-            out, width, 2, "arithmetic: %s%s; %zu of %zu units examined do what the device does in such units",
+            out, width, 2,
+            "arithmetic: %s%s; %zu of %zu layers examined do what the device does in such layers",
             device->program != NULL ? device->program : "by operator type",
             device->program != NULL && strncmp(device->program, "double:", strlen("double:")) == 0
                 ? " (every value is rounded twice)"
@@ -182,7 +184,7 @@ void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_de
     if (observer->n_changed > 0)
         nd_explain_put_wrapped(
             out, width, 2,
-            "observing changes the outputs of %zu of %zu samples: what is said of units is of another graph; "
+            "observing changes the outputs of %zu of %zu samples: what is said of layers is of another graph; "
             "capture with --prefixes to see those of this one",
             observer->n_changed, observer->n_samples);
     else if (observer->n_samples > 0)
@@ -264,7 +266,7 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
         nd_explain_put_not_examined(out, e, device, width, N_LISTED);
         nd_explain_put_wrapped(
             out, width, 2,
-            "nothing can be told apart without the codes of all edges: capture with --edges all");
+            "nothing can be told apart without the values of all tensors: capture with --edges all");
         return;
     }
     put_arithmetic(out, e, device, width);
@@ -285,11 +287,11 @@ static void put_vote(struct nd_strbuf *out, const struct nd_explanation *e, size
     if (e->n_devices < 2 || !nd_explain_has_codes(e))
         return;
     if (e->vote.is_known)
-        nd_explain_put_wrapped(
-            out, width, 0,
-            "vote of %zu lineages: they differ in %.3g%% of the outputs' codes; what the commonest code "
-            "is off the quantised reference has energy %.3g",
-            e->vote.n_lineages, 100 * e->vote.split_share, e->vote.common_divergence);
+        nd_explain_put_wrapped(out, width, 0,
+                               "vote of %zu groups of identical devices: they differ in %.3g%% of the outputs' "
+                               "values; what the commonest code "
+                               "is off the quantised reference has energy %.3g",
+                               e->vote.n_lineages, 100 * e->vote.split_share, e->vote.common_divergence);
     else
         nd_explain_put_wrapped(
             out, width, 0, "no vote: %s; a device's own part is its difference from the quantised reference",

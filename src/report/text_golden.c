@@ -233,7 +233,7 @@ enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, 
 
 enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **out, struct nd_error *err)
 {
-    static const char *const titles[] = {"ENTRY",  "LABEL", "CHIPSET", "SDK",  "MODEL", "EDGES",
+    static const char *const titles[] = {"ENTRY",  "LABEL", "CHIPSET", "SDK",  "MODEL", "TENSORS",
                                          "PROBES", "STORE", "STATUS",  "DATE", "NOTE"};
     enum { N_COLUMNS = sizeof titles / sizeof titles[0] };
     struct nd_table table = {.n_columns = N_COLUMNS, .is_bare = true};

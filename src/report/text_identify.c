@@ -78,7 +78,7 @@ static void say_answer(struct words *w, const struct nd_answer *answer)
     const struct nd_identify_result *r = &answer->result;
     size_t n_classes = count_classes(r);
     if (is(answer, "too-few")) {
-        say(w, "too few codes (%" PRIu64 " that are neither whole nor clipped)", r->n_open);
+        say(w, "too few values (%" PRIu64 " that are neither whole nor clipped)", r->n_open);
         return;
     }
     if (is(answer, "none") && n_classes == 0)
@@ -92,7 +92,7 @@ static void say_answer(struct words *w, const struct nd_answer *answer)
     if (is(answer, "single"))
         say(w, "single: ");
     say_set(w, r);
-    say(w, "; %" PRIu64 " codes, %" PRIu64 " deciding, %" PRIu64 " exception%s", r->n, r->n_deciding,
+    say(w, "; %" PRIu64 " values, %" PRIu64 " deciding, %" PRIu64 " exception%s", r->n, r->n_deciding,
         answer->exceptions, answer->exceptions == 1 ? "" : "s");
     if (!isnan(answer->explained))
         say(w, ", explained %.4f", answer->explained);
@@ -117,7 +117,7 @@ static void say_whole(struct words *w, const struct nd_answer *answer)
             best = p;
     if (best == SIZE_MAX || !is(answer, "none") || whole->wrong[best] >= answer->exceptions)
         return;
-    say(w, "; as whole units: ");
+    say(w, "; as whole layers: ");
     for (size_t p = best; p < n; p++)
         if (whole->n[p] == whole->n[best] && whole->wrong[p] == whole->wrong[best])
             say(w, "%s%s", p == best ? "" : " = ", programs[p].name);
@@ -179,7 +179,7 @@ static void put_answer(struct nd_strbuf *out, struct words *w, const struct nd_a
 static void put_type(struct nd_strbuf *out, const struct nd_identified_type *type, size_t width)
 {
     struct words w = {.n = 0};
-    say(&w, "%s (%zu unit%s): ", type->op_types, type->n_units, type->n_units == 1 ? "" : "s");
+    say(&w, "%s (%zu layer%s): ", type->op_types, type->n_units, type->n_units == 1 ? "" : "s");
     put_answer(out, &w, &type->answer, width, 2);
 }
 

@@ -93,7 +93,7 @@ static void put_join(struct nd_strbuf *out, const struct nd_latency_series *entr
                                                              : "slow runs give the same bits",
                      j->n_slow_other, j->n_slow, kinds[l->slow], j->n_fast_other, j->n_fast, j->p);
     if (entry->first_tied != NULL)
-        nd_strbuf_printf(out, "  tied at %zu of %zu edges, from '%s' on\n", j->n_tied, j->n_edges,
+        nd_strbuf_printf(out, "  tied at %zu of %zu tensors, from '%s' on\n", j->n_tied, j->n_edges,
                          entry->first_tied);
 }
 

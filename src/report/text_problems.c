@@ -198,7 +198,7 @@ void nd_text_problems(const struct nd_text_report *report)
         const char *common = common_reason(c, t);
         if (common != NULL) {
             if (n++ < nd_text_list_limit(report))
-                add_line(&table, "(all edges)", c->devices[t].label, common);
+                add_line(&table, "(all tensors)", c->devices[t].label, common);
             continue;
         }
         for (size_t e = 0; e < c->n_edges; e++) {

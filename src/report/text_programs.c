@@ -15,7 +15,7 @@
 static void name_programs(const struct nd_explained_device *device, char *out, size_t size)
 {
     size_t n = (size_t)snprintf(out, size, "%s", device->program);
-    const char *before = " (these units do not tell it from ";
+    const char *before = " (these layers do not tell it from ";
     bool is_open = false;
     for (size_t i = 0; i < device->n_programs && n < size; i++) {
         if (strcmp(device->programs[i], device->program) == 0)
@@ -55,7 +55,7 @@ static void put_unknown_kind(struct nd_strbuf *out, const struct nd_explanation 
     }
     char share[32], most[32];
     nd_explain_put_wrapped(out, width, 2,
-                           "not known: %s ('%s'%s): %s of the codes are not exact rounding's, by at most %s",
+                           "not known: %s ('%s'%s): %s of the values are not exact rounding's, by at most %s",
                            op_types, e->steps[first].name, n > 1 ? " and others" : "",
                            nd_explain_share(n_differing, n_codes, share), nd_explain_real(max, most));
 }
@@ -99,8 +99,8 @@ void nd_explain_put_program(struct nd_strbuf *out, const struct nd_explanation *
     }
     name_programs(device, names, sizeof names);
     nd_explain_put_wrapped(out, width, 2,
-                           "arithmetic: %s; %zu of %zu units examined follow it: of their %" PRIu64
-                           " codes %" PRIu64 " are not those of exact rounding, and %" PRIu64
+                           "arithmetic: %s; %zu of %zu layers examined follow it: of their %" PRIu64
+                           " values %" PRIu64 " are not those of exact rounding, and %" PRIu64
                            " not the program's",
                            names, n_following, n_units, n_codes, n_local, n_left);
     put_losses(out, e, device, width);
@@ -124,13 +124,13 @@ static void put_difference(struct nd_strbuf *out, const struct nd_explanation *e
     const char *a = e->devices[difference->devices[0]].uri, *b = e->devices[difference->devices[1]].uri;
     if (difference->n_units == 0) {
         nd_explain_put_wrapped(out, width, 0,
-                               "%s has %s and %s has %s, which are one in units that follow them", a,
+                               "%s has %s and %s has %s, which are one in layers that follow them", a,
                                difference->programs[0], b, difference->programs[1]);
         return;
     }
     nd_explain_put_wrapped(out, width, 0,
                            "%s and %s differ in %" PRIu64 " of %" PRIu64
-                           " codes of units of %s, given the inputs of the former, because",
+                           " values of layers of %s, given the inputs of the former, because",
                            a, b, difference->n_differing, difference->n_codes, difference->op_types);
     for (size_t i = 0; i < difference->n_because; i++)
         put_reason(out, difference, &difference->because[i], width);

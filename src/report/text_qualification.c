@@ -63,7 +63,7 @@ static void put_devices(struct nd_strbuf *out, const struct nd_qualified *result
                         const struct nd_qualified_model *model)
 {
     struct nd_table table = {.n_columns = 5, .is_left = {true, true, false, false, true}, .line_width = WIDTH};
-    static const char *const titles[] = {"DEVICE", "STATUS", "GATES", "EDGES DIFFERING", "FIRST DIFFERENCE"};
+    static const char *const titles[] = {"DEVICE", "STATUS", "GATES", "TENSORS DIFFERING", "FIRST DIFFERENCE"};
     for (size_t i = 0; i < 5; i++)
         nd_table_add(&table, titles[i]);
     for (size_t d = 0; d < model->devices.n; d++) {

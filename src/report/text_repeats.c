@@ -48,7 +48,8 @@ static void add_noise(struct nd_table *table, const struct nd_difference *noise)
 /* Every edge that does not repeat on some device. */
 static void put_unequal(const struct nd_text_report *report)
 {
-    static const char *const titles[] = {"edge", "device", "unequal", "p < %", "share", "largest", "max real"};
+    static const char *const titles[] = {"tensor", "device",  "unequal", "p < %",
+                                         "share",  "largest", "max real"};
     const struct nd_comparison *c = report->comparison;
     struct nd_table table = {
         .n_columns = 7, .is_left = {true, true}, .max_width = {ND_TEXT_NAME_MAX, ND_TEXT_LABEL_MAX}};

@@ -62,11 +62,11 @@ void nd_explain_put_units(struct nd_strbuf *out, const struct nd_explanation *e,
                           const struct nd_explained_device *device, size_t width)
 {
     static const char *const titles[8] = {"local", "max", "bias", "inherit", "total", "gain", "harm", ""};
-    size_t longest = strlen("unit"), op = width < 116 ? 10 : 16, limit = width - 86 - op;
+    size_t longest = strlen("layer"), op = width < 116 ? 10 : 16, limit = width - 86 - op;
     for (size_t s = 0; s < e->n_steps; s++)
         longest = strlen(e->steps[s].name) > longest ? strlen(e->steps[s].name) : longest;
     const struct widths widths = {(int)(longest < limit ? longest : limit), (int)op};
-    put_row(out, "unit", "op", widths, titles);
+    put_row(out, "layer", "op", widths, titles);
     for (size_t s = 0; s < e->n_steps; s++)
         put_unit(out, &e->steps[s], &device->units[s], widths);
 }

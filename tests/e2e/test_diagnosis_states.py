@@ -279,7 +279,7 @@ class States(Scratch):
         with Changed(self.shared / "cnn.w8a8/cpu.h5", self.folder / "changed.h5") as changed:
             changed.choose("pool")
             changed.encode(zero_point=5)
-        lines = npudiff("explain", "--quantised", MODELS / "cnn.w8a8.onnx", changed.path, expect=1).splitlines()
+        lines = npudiff("explain", "--quantised", MODELS / "cnn.w8a8.onnx", changed.path, "-v", expect=1).splitlines()
         at = [i for i, line in enumerate(lines) if line.startswith("cpu")][0]
         self.assertEqual(lines[at + 2], "  the capture of 'pool' (MaxPool): zero-point: the zero point is 5 where the "
                                         "model says 0")

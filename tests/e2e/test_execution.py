@@ -111,7 +111,7 @@ class Execution(Scratch):
         self.assertTrue(execution["contradictory"])
         self.assertEqual({e["for"] for e in execution["evidence"]}, {"npu", "not-npu"})
         self.assertEqual(execution["verdict"], "unknown")
-        said = npudiff("explain", "--quantised", model, lying, expect=None).stdout
+        said = npudiff("explain", "--quantised", model, lying, "-v", expect=None).stdout
         self.assertIn("for the NPU, 20.0 bits (placement)", said)
         self.assertRegex(said, r"against the NPU, \d+\.\d bits \(whole-run-cpu\)")
 

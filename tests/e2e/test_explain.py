@@ -89,12 +89,12 @@ class Explain(Scratch):
         gen1, gen3 = (self.open(self.shared / f"{name}.h5").values("digits", "stem/relu").astype(int) for name in ("gen1", "gen3"))
         self.assertGreaterEqual(difference["differing"], np.count_nonzero(gen1 != gen3))
         self.assertEqual(difference["op_types"], "Conv, Gemm")
-        text = npudiff("explain", "--quantised", QUANTISED, self.shared / "gen1.h5", self.shared / "gen3.h5", "--width", 400)
-        self.assertIn(f"differ in {difference['differing']} of {difference['codes']} codes of units of Conv, Gemm", text)
+        text = npudiff("explain", "--quantised", QUANTISED, self.shared / "gen1.h5", self.shared / "gen3.h5", "-v", "--width", 400)
+        self.assertIn(f"differ in {difference['differing']} of {difference['codes']} values of layers of Conv, Gemm", text)
         self.assertIn("htp-v69 keeps 10 bits of the multiplier, htp-v73 keeps 11 bits of the multiplier", text)
 
     def test_text_has_the_sentence(self):
-        text = npudiff("explain", "--quantised", QUANTISED, "--float", FLOAT, self.shared / "gen1.h5", "--width", 400)
+        text = npudiff("explain", "--quantised", QUANTISED, "--float", FLOAT, self.shared / "gen1.h5", "-v", "--width", 400)
         self.assertRegex(text, r"\nhtp-sim:SM8450\S*: HEALTHY: all \d+ layers follow v69 arithmetic\. [\d.]+% of the output "
                                r"error is quantisation, [\d.]+% is the chip's\n")
         self.assertRegex(text, r"\d% of its output error is quantisation and common to all; [\d.]+% \[95%: [\d.]+ to "
@@ -171,7 +171,7 @@ class Uncovered(Scratch):
         self.assertEqual(units["y"]["codes"], 160)
 
     def test_text_says_so(self):
-        text = npudiff("explain", "--quantised", self.MODEL, self.shared / "gen1.h5", "--float", self.FLOAT, "--width",
+        text = npudiff("explain", "--quantised", self.MODEL, self.shared / "gen1.h5", "--float", self.FLOAT, "-v", "--width",
                        400, expect=4)
         self.assertIn("no reference behind 'sample' (GridSample): of 3 of 5 steps", text)
         self.assertIn("nothing is said of the error of output 'y'", text)

@@ -247,7 +247,7 @@ class RealOutputs(Case):
             report = self.judge(*self.map(tensors), code=0)
             self.assertEqual(report["verdict"], "same")
             self.assertTrue(report["unknown_models"] and report["unknown_inputs"])
-        text = npudiff("compare", self.real, self.out)
+        text = " ".join(npudiff("compare", self.real, self.out).split())
         self.assertIn("not every capture says of which model it is", text)
         self.assertIn("not every capture says what it was fed", text)
         onnx[2]["zero_point"] += 1
@@ -315,7 +315,7 @@ class RealOutputs(Case):
             report = support.compare(self.real, self.out, "--edges", which, expect=0)
             self.assertEqual(([e["name"] for e in report["edges"]], report["verdict"]), (["logits"], "same"))
             self.assertEqual(report["edges_left_out"], len(self.codes) - 1)
-        self.assertIn("edges left out", npudiff("compare", self.real, self.out, "--edges", "outputs"))
+        self.assertIn("left out", npudiff("compare", self.real, self.out, "--edges", "outputs"))
         support.compare(self.real, self.out, "--edges", "logits,pool", expect=3)
         done = npudiff("compare", self.real, self.out, "--edges", "logits,lgoits", expect=None)
         self.assertEqual(done.returncode, 2)

@@ -11,9 +11,9 @@ class Observing(Scratch):
     def check_compare(self, codes, floats):
         """The floats of an untouched run are the codes but for the rounding of code to float: no difference."""
         for sides in ((codes, floats), (floats, codes)):
-            text = npudiff("compare", *sides)
-            self.assertIn("1 edge is equal after dequantisation (rounding moves a float by ", text)
-            self.assertIn("\nverdict: within (1 of 1 edges are equal after dequantisation)\n", text)
+            text = npudiff("compare", *sides, "-a")
+            self.assertIn("1 tensor is equal after dequantisation (rounding moves a float by ", text)
+            self.assertIn("\nverdict: within (1 of 1 tensors are equal after dequantisation)\n", text)
             self.assertNotIn("ulp", text)
             self.assertNotIn("first difference", text)
 

@@ -125,7 +125,7 @@ class Placement(Scratch):
         device = placement(CASES / "erf.u8.onnx", bad, expect=1)["devices"][0]
         front = next(n for n in device["nodes"] if n["name"] == "front")
         self.assertEqual((front["provider"], front["profile_provider"], front["contradicted"]), (NPU, CPU, True))
-        said = npudiff("placement", CASES / "erf.u8.onnx", bad, expect=1)
+        said = npudiff("placement", CASES / "erf.u8.onnx", bad, "-v", expect=1)
         self.assertIn("but the profile says CPUExecutionProvider", said)
         npudiff("placement", CASES / "dense.u8.onnx", path, expect=3)
 

@@ -93,7 +93,7 @@ class Verdicts(Scratch):
                 if kind is not None:
                     self.assertEqual(device["faulty"][0]["kind"], kind, layer)
                 self.assertRegex(device["faulty"][0]["evidence"], r"of its values are wrong, by up to \d+ LSB; ")
-                text = npudiff("explain", "--quantised", MODELS / "conv_relu.u8.onnx", copy, "--width", 400, expect=1)
+                text = npudiff("explain", "--quantised", MODELS / "conv_relu.u8.onnx", copy, "-v", "--width", 400, expect=1)
                 first = text.split("\n\n")[1].splitlines()[0]
                 self.assertRegex(first, rf"^htp-sim:SM8650\S*: FAULTY: '{layer}' \(")
                 self.assertLess(text.index("faulty: "), text.index("begins in"))

@@ -70,7 +70,7 @@ static void outputs_that_are_nan_alike_are_inconclusive(void **state)
     assert_said_first(text, "\nnot a number (NaN):\n  scores  cpu   NaN in every value of all 4 samples\n"
                             "  scores  gen1  NaN in every value of all 4 samples\n"
                             "  A sample that is NaN on both sides was not compared.\n");
-    assert_has(text, "verdict: inconclusive (1 of 4 edges have samples that are NaN on both sides)");
+    assert_has(text, "verdict: inconclusive (1 of 4 tensors have samples that are NaN on both sides)");
     assert_has(json, "\"verdict\": \"inconclusive\",\n \"exit_code\": 4,");
     assert_has(json, "\"sqnr_db\": null,\n     \"cosine\": null,\n     \"norm_ratio\": null,");
     assert_has(json, "\"numbers\": {\"elements\": 20, \"ref_nan\": 20, \"test_nan\": 20, \"ref_inf\": 0, "

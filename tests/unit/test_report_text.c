@@ -135,7 +135,7 @@ static void verdict_counts_each_edge_once(void **state)
     fake.pairs[FAKE_CONV][1].verdict = ND_VERDICT_WITHIN;
     char *text = text_of(&fake, NULL);
     assert_has(text,
-               "\nverdict: differs (1 of 2 edges fail their gate; 1 of 2 edges differ only within their gate)");
+               "\nverdict: differs (1 of 2 tensors fail their gate; 1 of 2 tensors differ only within their gate)");
     free(text);
 }
 
@@ -229,7 +229,7 @@ static void text_names_the_odd_one_and_where_tests_part(void **state)
     fake.partings[1] = (struct nd_parting){1, 2, 1, 2, FAKE_CONV};
     char *text = text_of(&fake, NULL);
     assert_has(text,
-               "\nodd one out:              gen1 (all others agree on every edge; alone on 1 of 2 edges)\n");
+               "\nodd one out:              gen1 (all others agree on every tensor; alone on 1 of 2 tensors)\n");
     assert_has(text, "\nwhere tests part from one another, in graph order:\n  gen1 | gen3  conv (Conv+Relu)\n");
     assert_has_not(text, "cpu | gen1  conv");
     free(text);

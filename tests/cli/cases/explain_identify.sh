@@ -4,7 +4,7 @@ capture cnn.w8a8 -d emu:half-even,round@residual/conv=floor -p uniform:6 -o odd.
 capture cnn.w8a8 -d emu:flip@residual/relu=0.01 -p uniform:4 --repeats 2 -o changing.h5
 capture cnn.w8a8 -d exact -p uniform:2 --edges outputs -o outputs.h5
 ln -s "$GOLDEN"/models/*.onnx .
-told() { run explain --identify --quantised cnn.w8a8.onnx "$@" | sed '2,/^verdict/d'; }
+told() { run explain -v --identify --quantised cnn.w8a8.onnx "$@" | sed '2,/^verdict/d'; }
 told double.h5
 told double.h5 -p uniform --samples 1
 told odd.h5

@@ -19,7 +19,7 @@ try --stall-limit 5s
 try --memory-limit 0
 try --memory-limit 64M
 try --log-level loud
-run compare a.h5 b.h5 --width 79
+run compare a.h5 b.h5 --width 39
 run compare a.h5 b.h5 --width 1001
 compare() { run compare a.h5 b.h5 "$@"; }
 compare --worst 1001

@@ -17,7 +17,7 @@ code_of capture "$model" -p zeros -o failed -d exact --agent ./npudiff-agent
 rm npudiff-agent npudiff-agent-exact
 code_of capture "$model" -p zeros -o failed -d exact
 code_of capture "$model" -p zeros -o failed -d exact --resume
-"$NPUDIFF" compare out/exact.h5 failed/exact.h5 | tail -1
+"$NPUDIFF" compare out/exact.h5 failed/exact.h5 | head -n 1
 echo '# of something else'
 run capture "$model" -p ones -o out -d exact --resume
 run capture "$model" -p zeros --edges outputs -o out -d exact --resume

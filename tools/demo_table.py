@@ -8,7 +8,7 @@ import json
 import pathlib
 import sys
 
-NAMES = {"SM8450": "Snapdragon 8 Gen 1", "SM8650": "Snapdragon 8 Gen 3", "SM8750": "Snapdragon 8 Elite", "SM8850": "Snapdragon 8 Elite Gen 5"}
+NAMES = {"SM8450": "Gen 1", "SM8650": "Gen 3", "SM8750": "Elite", "SM8850": "Elite Gen 5"}
 
 
 def tensors(compared):
@@ -26,36 +26,45 @@ def cause(device):
         return f"{device['expected_arithmetic']} arithmetic, no fault"
     if device["verdict"] == "faulty":
         return "a fault"
-    words = {"unexplained": "in part arithmetic that is not known", "inconclusive": "not every layer was examined"}
+    words = {"unexplained": "partly unknown arithmetic", "inconclusive": "not all layers examined"}
     return words.get(device["verdict"], device["verdict"])
 
 
+def short(device):
+    return "CPU" if device["label"] == "cpu" else NAMES.get(device["chipset"], device["label"])
+
+
 def rows_of(model, compared, explained):
-    accuracy = next((row for row in compared["accuracy"] if row["labels"]), None) if compared["accuracy"] else None
-    for i, device in enumerate(compared["devices"]):
+    """A row for each group of devices that agree in every bit."""
+    accuracy = next((row for row in compared["accuracy"] if row["labels"]), None)
+    devices = compared["devices"]
+    for i, device in enumerate(devices):
+        group = [short(d) for d in devices if d["class"] == device["class"]]
+        if device["class"] in [d["class"] for d in devices[:i]]:
+            continue
         pair = next((p for p in output(compared)["pairs"] if (p["ref"], p["test"]) == (0, i)), None)
-        differs = "(the reference)" if pair is None else f"{100 * pair['share']:.1f} %, by at most {pair['max_lsb']} LSB" if pair["share"] else "none"
-        chip = NAMES.get(device["chipset"], device["label"])
+        differs = "(the reference)" if pair is None else f"{100 * pair['share']:.1f} %, at most {pair['max_lsb']} LSB" if pair["share"] else "none"
         right = "" if accuracy is None else f"{100 * accuracy['devices'][i]['accuracy']:.1f} %"
-        yield model if i == 0 else "", chip if chip != "cpu" else "CPU", differs, right, cause(explained["devices"][i])
+        yield model if i == 0 else "", ", ".join(group), differs, right, cause(explained["devices"][i])
 
 
 def sentence(model, compared, explained):
-    """Who agrees with whom, what it does to the predictions, and what it is."""
-    changed = [sum(row["devices"][i]["samples"] - p["agree"] for i, p in enumerate(row["pairs"], 1))
-               for row in compared["accuracy"] if row["labels"]]
-    n_all = len(tensors(compared))
-    n_equal = sum(len(set(tensor["classes"])) == 1 for tensor in tensors(compared))
+    """Is there a fault, does it matter, how many groups are there."""
     verdicts = {device["verdict"] for device in explained["devices"]}
-    what = ("every layer of every device follows known arithmetic" if verdicts == {"healthy"} else
-            "a layer has a fault" if "faulty" in verdicts else "nothing shows a fault, but the arithmetic of some layers is not known")
-    classes = "no predicted class changes" if not any(changed) else f"{sum(changed)} predicted classes change, over all devices together"
-    return f"{model}: groups that agree in every bit: {compared['classes']}; {n_equal} of {n_all} tensors are equal everywhere; {classes}; {what}."
+    fault = ("no device has a fault" if verdicts == {"healthy"} else "a device has a fault" if "faulty" in verdicts else
+             "nothing shows a fault, but the arithmetic of some layers is not known")
+    changed = {}
+    for row in compared["accuracy"]:
+        for pair in row["pairs"] if row["labels"] else ():
+            changed[compared["devices"][pair["test"]]["class"]] = pair["samples"] - pair["agree"]
+    most = max(changed.values(), default=0)
+    matters = "no predicted class changes" if most == 0 else f"at most {most} predicted classes change"
+    return f"{model}: {fault}; {matters}; {len({d['class'] for d in compared['devices']})} groups of identical devices."
 
 
 def main():
     folder = pathlib.Path(sys.argv[1])
-    titles = ("model", "device", "output values that differ", "top-1", "cause")
+    titles = ("model", "Snapdragon 8", "outputs that differ", "top-1", "cause")
     table, sentences = [titles], []
     for model in sys.argv[2:]:
         compared, explained = (json.loads((folder / model / f"{name}.json").read_text()) for name in ("compare", "explain"))

@@ -53,6 +53,42 @@ void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, 
     free(text);
 }
 
+size_t nd_summary_count_lines(const struct nd_strbuf *text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text->len; i++)
+        n += text->text[i] == '\n';
+    return n;
+}
+
+/* Where line n of a text begins. */
+static size_t line_start(const struct nd_strbuf *text, size_t n)
+{
+    size_t i = 0;
+    while (n > 0 && i < text->len)
+        n -= text->text[i++] == '\n';
+    return i;
+}
+
+static size_t indent_of(const struct nd_strbuf *text, size_t line)
+{
+    return strspn(text->text + line_start(text, line), " ");
+}
+
+void nd_summary_append_cut(struct nd_strbuf *out, const struct nd_strbuf *text, size_t most_lines)
+{
+    size_t n = nd_summary_count_lines(text), most = most_lines > 1 ? most_lines - 1 : 1;
+    out->failed = out->failed || text->failed;
+    if (text->text == NULL || n <= most_lines) {
+        nd_strbuf_append(out, text->text != NULL ? text->text : "", text->len);
+        return;
+    }
+    while (most > 1 && indent_of(text, most) > indent_of(text, most - 1))
+        most--; /* the first line that is left out would continue the last one */
+    nd_strbuf_append(out, text->text, line_start(text, most));
+    nd_strbuf_puts(out, "... (-v shows more)\n");
+}
+
 /* Appends the word as a shell reads it back. */
 static void put_quoted(struct nd_strbuf *out, const char *word)
 {

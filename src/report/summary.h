@@ -19,6 +19,16 @@ void nd_summary_put(struct nd_strbuf *out, size_t width, size_t indent, size_t h
 ND_PRINTF(3, 4)
 void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, ...);
 
+/* Lines that a default text may have in all, however much there is to say. */
+enum { ND_SUMMARY_LINES = 24 };
+
+/* The number of lines of a text. */
+size_t nd_summary_count_lines(const struct nd_strbuf *text);
+
+/* Appends the text, or where it has more lines than that so many paragraphs as fit, and a line that says so. A
+ * line belongs to the paragraph before it when it is indented deeper. */
+void nd_summary_append_cut(struct nd_strbuf *out, const struct nd_strbuf *text, size_t most_lines);
+
 /* "Next, WHY:" and the command, quoted for a shell. A command that is too long for a line continues after a
  * backslash, so that it can be pasted as it stands. */
 void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, const char *const *words,

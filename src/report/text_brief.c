@@ -1,5 +1,6 @@
 /* The default text of a comparison: the answer first, one row for each group of identical devices, then what is
  * worth knowing, and the next command. Everything else is in the tables. */
+#include <stdint.h>
 #include <stdio.h>
 
 #include "report/format.h"
@@ -334,7 +335,6 @@ static void put_changes(const struct nd_text_report *report, const struct nd_top
 {
     const struct nd_comparison *c = report->comparison;
     size_t n = 0, n_pairs = 0;
-    char p_value[ND_NUMBER_BYTES];
     if (top1 == NULL || c->verdict == ND_VERDICT_SAME)
         return;
     for (size_t t = 1; t < c->n_devices; t++) {
@@ -343,14 +343,11 @@ static void put_changes(const struct nd_text_report *report, const struct nd_top
         if (!pair->exists || pair->n_agree == pair->n_samples || !is_first_of_group(c, t) ||
             n++ >= MOST_CHANGES || !top1->has_labels)
             continue;
-        nd_summary_put(
-            report->out, report->width, 0, 2,
-            "%s: %zu right class%s become%s wrong, %zu wrong become%s right. The accuracy changes %s "
-            "(p = %s).",
-            c->devices[t].label, pair->n_lost, pair->n_lost == 1 ? "" : "es", pair->n_lost == 1 ? "s" : "",
-            pair->n_gained, pair->n_gained == 1 ? "s" : "",
-            pair->is_significant ? "significantly" : "no more than by chance",
-            nd_format_short(pair->p_value, p_value));
+        nd_summary_put(report->out, report->width, 0, 2,
+                       "%s: %zu right class%s become%s wrong, %zu wrong become%s right (%s, p = %.2g).",
+                       c->devices[t].label, pair->n_lost, pair->n_lost == 1 ? "" : "es",
+                       pair->n_lost == 1 ? "s" : "", pair->n_gained, pair->n_gained == 1 ? "s" : "",
+                       pair->is_significant ? "significant" : "not significant", pair->p_value);
     }
     if (n == 0 && n_pairs > 0)
         nd_strbuf_puts(report->out, "No predicted class changes.\n");
@@ -369,12 +366,15 @@ static void add_word(struct words *words, const char *word)
         words->items[words->n++] = word;
 }
 
-/* The reference, and one of every group: the others give the same answer. */
+/* The reference, and one of every group that differs from it (the others give the same answer): a few. */
 static void add_captures(struct words *words, const struct nd_comparison *c)
 {
+    enum { MOST_CAPTURES = 6 };
+    size_t n = 0;
     add_word(words, c->devices[0].capture);
     for (size_t t = 1; t < c->n_devices; t++)
-        if (is_first_of_group(c, t))
+        if (is_first_of_group(c, t) &&
+            (c->devices[t].class_id != c->devices[0].class_id || c->n_devices == 2) && n++ < MOST_CAPTURES)
             add_word(words, c->devices[t].capture);
 }
 
@@ -417,28 +417,45 @@ static void put_next(const struct nd_text_report *report)
     nd_summary_put_next(report->out, report->width, why, words.items, words.n);
 }
 
+/* What is worth knowing beside the table, the most telling first: a long list is cut at its end. */
+static void put_notes(const struct nd_text_report *report, const struct nd_top1 *top1)
+{
+    nd_text_failures(report);
+    put_changes(report, top1);
+    put_first(report);
+    nd_text_numbers(report);
+    nd_text_diagnoses(report);
+    nd_text_structure(report);
+    nd_text_predicates(report);
+    nd_text_problems(report);
+    if (report->comparison->has_gates)
+        nd_text_gates(report);
+    nd_text_device_notes(report);
+    nd_text_repeats(report);
+}
+
 void nd_text_brief(const struct nd_text_report *report)
 {
     const struct nd_top1 *top1 = choose_top1(report->comparison);
+    struct nd_strbuf notes = {0}, next = {0};
+    struct nd_text_report of_notes = *report, of_next = *report;
+    of_notes.out = &notes;
+    of_next.out = &next;
+    put_notes(&of_notes, top1);
+    put_next(&of_next);
     put_headline(report);
     put_subject(report);
-    if (report->comparison->verdict != ND_VERDICT_SAME)
+    if (report->comparison->verdict != ND_VERDICT_SAME) {
         put_groups(report, top1);
-    nd_strbuf_puts(report->out, report->comparison->verdict == ND_VERDICT_SAME ? "" : "\n");
-    put_first(report);
-    put_changes(report, top1);
-    nd_text_device_notes(report);
-    nd_text_numbers(report);
-    nd_text_structure(report);
-    nd_text_predicates(report);
-    nd_text_diagnoses(report);
-    nd_text_repeats(report);
-    if (report->comparison->has_gates)
-        nd_text_gates(report);
-    nd_text_problems(report);
+        nd_strbuf_puts(report->out, notes.len > 0 && notes.text[0] != '\n' ? "\n" : "");
+    }
+    size_t used = nd_summary_count_lines(report->out) + nd_summary_count_lines(&next);
+    nd_summary_append_cut(report->out, &notes, used < ND_SUMMARY_LINES ? ND_SUMMARY_LINES - used : 1);
     if (report->worst)
         nd_text_worst(report);
     nd_text_channels(report);
     nd_text_matrices(report);
-    put_next(report);
+    nd_summary_append_cut(report->out, &next, SIZE_MAX);
+    nd_strbuf_deinit(&notes);
+    nd_strbuf_deinit(&next);
 }

@@ -26,9 +26,10 @@ enum { ND_TEXT_NAME_MAX = 32, ND_TEXT_LABEL_MAX = 30 };
 /* text_brief.c: all of the default text, of parts of the sections below. */
 void nd_text_brief(const struct nd_text_report *report);
 
-/* text_devices.c: who was compared; and what is odd about a device: it failed, ran on the CPU, ... */
+/* text_devices.c: who was compared; what is odd about a device (it ran on the CPU, ...); which failed. */
 void nd_text_devices(const struct nd_text_report *report);
 void nd_text_device_notes(const struct nd_text_report *report);
+void nd_text_failures(const struct nd_text_report *report);
 
 /* text_numbers.c: what is not a number, before any verdict. And the samples of an edge that are NaN in every
  * value on both sides: the most of any test. */

@@ -85,6 +85,7 @@ void nd_text_devices(const struct nd_text_report *report)
     }
     nd_text_put_table(report, &table, table.n_columns, 1, "");
     nd_text_device_notes(report);
+    nd_text_failures(report);
 }
 
 void nd_text_device_notes(const struct nd_text_report *report)
@@ -95,6 +96,11 @@ void nd_text_device_notes(const struct nd_text_report *report)
         put_npu_share(report, &c->devices[i]);
     for (size_t i = 0; i < c->n_devices; i++)
         put_configuration(report, &c->devices[i]);
+}
+
+void nd_text_failures(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
     for (size_t i = 0; i < c->n_devices; i++) {
         if (c->devices[i].status != ND_CAPTURE_FAILED)
             continue;

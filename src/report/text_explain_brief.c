@@ -1,6 +1,7 @@
 /* The default text of an explanation: the verdict, a paragraph for each group of devices with equal values, and
  * the next command. */
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,6 +17,7 @@ struct brief {
     const struct nd_explanation *e;
     struct nd_strbuf *out;
     size_t width;
+    bool is_crowded; /* so many groups that healthy ones get one sentence */
 };
 
 /* ---- devices and their groups ---- */
@@ -181,10 +183,12 @@ static void put_details(const struct brief *b, const struct nd_explained_device 
 {
     if (device->n_faulty > 0)
         put_faulty(b, device);
-    put_begin(b, device);
+    if (!b->is_crowded)
+        put_begin(b, device);
     nd_explain_put_findings(b->out, b->e, device, b->width, MOST_LAYERS);
     nd_explain_put_oddities(b->out, b->e, device, b->width, device->n_faulty > 0 ? 1 : MOST_LAYERS);
-    nd_explain_put_within(b->out, b->e, device, b->width);
+    if (!b->is_crowded)
+        nd_explain_put_within(b->out, b->e, device, b->width);
     nd_explain_put_execution_line(b->out, b->e, device, b->width);
     if (device->observer.n_changed > 0)
         nd_explain_put_observer(b->out, device, b->width);
@@ -241,7 +245,7 @@ static size_t first_with(const struct nd_explanation *e, enum nd_health health)
 static void put_next(const struct brief *b)
 {
     const struct nd_explanation *e = b->e;
-    const char *words[8 + MOST_CAPTURES] = {"npudiff"}, *why;
+    const char *words[12 + MOST_CAPTURES] = {"npudiff"}, *why;
     size_t n = 1, d = first_with(e, e->health);
     const struct nd_explained_device *device = &e->devices[d];
     bool can_run = device->uri[0] != '?' && strncmp(device->uri, "import", 6) != 0;
@@ -251,8 +255,8 @@ static void put_next(const struct brief *b)
         words[n++] = "campaign.yaml";
     } else if (e->health == ND_HEALTH_FAULTY && can_run) {
         why = "to make a small reproducer for the vendor";
-        const char *rest[] = {"reduce",    e->model, "-d",     device->uri,
-                              "--differs", "1lsb",   "--edge", e->steps[device->faulty[0]].name};
+        const char *rest[] = {"reduce",     e->model,    "-d",   device->uri, "-o",
+                              "reproducer", "--differs", "1lsb", "--edge",    e->steps[device->faulty[0]].name};
         for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
             words[n++] = rest[i];
     } else if (e->health == ND_HEALTH_FAILED) {
@@ -272,23 +276,42 @@ static void put_next(const struct brief *b)
     nd_summary_put_next(b->out, b->width, why, words, n);
 }
 
+/* Of the groups the worst first. */
+static void put_devices(const struct brief *b)
+{
+    struct columns columns = measure(b);
+    for (int health = ND_HEALTH_FAILED; health >= (int)ND_HEALTH_HEALTHY; health--)
+        for (size_t d = 0; d < b->e->n_devices; d++)
+            if ((int)b->e->devices[d].health == health && is_first(b, d))
+                put_device(b, d, &columns);
+    nd_explain_put_unreached(b->out, b->e, b->width);
+    if (b->e->float_model == NULL && nd_explain_has_codes(b->e))
+        nd_strbuf_puts(b->out, "\nWith --float MODEL it also says how much of the error is quantisation.\n");
+}
+
 enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanation,
                                            const struct nd_identification *identification, size_t width,
                                            char **out, struct nd_error *err)
 {
-    struct nd_strbuf text = {0};
+    enum { CROWD = 3 };
+    struct nd_strbuf text = {0}, devices = {0}, next = {0};
     struct brief b = {.e = explanation, .out = &text, .width = nd_summary_width(width)};
-    struct columns columns = measure(&b);
+    size_t n_groups = 0;
+    for (size_t d = 0; d < explanation->n_devices; d++)
+        n_groups += is_first(&b, d);
+    b.is_crowded = n_groups > CROWD;
     put_headline(&b);
     nd_strbuf_puts(&text, "\n");
-    for (size_t d = 0; d < explanation->n_devices; d++)
-        if (is_first(&b, d))
-            put_device(&b, d, &columns);
-    if (explanation->float_model == NULL && nd_explain_has_codes(explanation))
-        nd_strbuf_puts(&text, "\nWith --float MODEL it also says how much of the error is quantisation.\n");
-    nd_explain_put_unreached(&text, explanation, b.width);
-    nd_explain_put_identification(&text, identification, b.width, false);
+    b.out = &next;
     if (identification == NULL)
         put_next(&b);
+    b.out = &devices;
+    put_devices(&b);
+    size_t used = nd_summary_count_lines(&text) + nd_summary_count_lines(&next);
+    nd_summary_append_cut(&text, &devices, used < ND_SUMMARY_LINES ? ND_SUMMARY_LINES - used : 1);
+    nd_explain_put_identification(&text, identification, b.width, false);
+    nd_summary_append_cut(&text, &next, SIZE_MAX);
+    nd_strbuf_deinit(&devices);
+    nd_strbuf_deinit(&next);
     return nd_text_end(&text, out, err);
 }

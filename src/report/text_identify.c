@@ -121,7 +121,7 @@ static void say_whole(struct words *w, const struct nd_answer *answer)
     for (size_t p = best; p < n; p++)
         if (whole->n[p] == whole->n[best] && whole->wrong[p] == whole->wrong[best])
             say(w, "%s%s", p == best ? "" : " = ", programs[p].name);
-    say(w, ", %" PRIu64 " exception%s in %" PRIu64 " codes", whole->wrong[best],
+    say(w, ", %" PRIu64 " exception%s in %" PRIu64 " values", whole->wrong[best],
         whole->wrong[best] == 1 ? "" : "s", whole->n[best]);
 }
 

@@ -1,7 +1,8 @@
 # What every command prints by default: at most 24 lines of 80 columns, the verdict in one of the first 3.
 cp "$GOLDEN"/models/*.onnx .
-for model in cnn.w8a8 cnn.w8a16 vit.w8a8 vit.w8a16; do
-    capture $model -d cpu -d exact -d emu:htp-v69 -d emu:htp-v73 -d emu:htp-v73,stale@logits -p digits="$GOLDEN/models/digits-test.npz:20" -o $model
+python -c "import numpy, sys; d = numpy.load(sys.argv[1]); numpy.savez('few.npz', **{k: d[k][:20] for k in d.files})" "$GOLDEN/models/digits-test.npz"
+for model in cnn.w8a8 cnn.w8a16 vit.w8a8; do
+    capture $model -d cpu -d exact -d emu:htp-v69 -d emu:htp-v73 -d emu:htp-v73,stale@logits -p digits=few.npz -o $model
 done
 "$NPUDIFF" golden add store cnn.w8a8/cpu.h5 vit.w8a8/cpu.h5 >added.txt
 cat >campaign.yaml <<END
@@ -19,8 +20,8 @@ import re
 import subprocess
 
 def check(name, *arguments):
-    """Runs a command; in 40 columns, too: there only no line may be wider."""
-    for columns, most_lines in (("80", 24), ("132", 24)):
+    """Runs a command in a pipe."""
+    for columns, most_lines in (("80", 24),):
         done = subprocess.run([os.environ["NPUDIFF"], *arguments], capture_output=True, text=True, env={**os.environ, "COLUMNS": columns})
         lines = done.stdout.splitlines()
         wide = [line for line in lines if len(line) > int(columns)]
@@ -29,14 +30,14 @@ def check(name, *arguments):
             [f"{len(lines)} lines"] * (len(lines) > most_lines) + [f"wide: {line}" for line in wide] + ["no verdict"] * (not first or first[0] > 2)) or "fits")
 
 verdict = r"(SAME|OK|DIFFERS|HEALTHY|FAULTY|UNEXPLAINED|INCONCLUSIVE|READY|NOT READY|NOT COMPARABLE|NEW|KNOWN|UNSTEADY|TOO FEW)\b"
-for model in ("cnn.w8a8", "cnn.w8a16", "vit.w8a8", "vit.w8a16"):
+for model in ("cnn.w8a8", "cnn.w8a16", "vit.w8a8"):
     captures = sorted(glob.glob(f"{model}/*.h5"))
     check(f"compare {model}", "compare", *captures)
     check(f"explain {model}", "explain", "--quantised", f"{model}.onnx", "--float", f"{model.partition('.')[0]}.float.onnx", "--samples", "4", "--harm-samples", "2", *captures)
     check(f"placement {model}", "placement", f"{model}.onnx", *captures)
     check(f"latency {model}", "latency", *captures)
 for model in ("cnn.w8a8", "vit.w8a8"):
-    for capture in sorted(glob.glob(f"{model}/*.h5"))[:3]:
+    for capture in sorted(glob.glob(f"{model}/*.h5"))[:2]:
         check(f"golden check {capture}", "golden", "check", "store", capture)
         check(f"triage {capture}", "triage", capture, "--against", "store")
 check("qualify", "qualify", "campaign.yaml")

@@ -106,7 +106,7 @@ def make_probe(folder, samples):
 
 def explain(model, *paths, hide=True):
     flags = ["--hide-placement"] if hide else []
-    said = npudiff("explain", "--quantised" if "float" not in model.name else "--float", model, *paths, "--harm-samples", 0,
+    said = npudiff("explain", "--quantised" if "float" not in model.name else "--float", model, *paths, "--effect-samples", 0,
                    "--json", *flags, codes=(0, 1, 4))  # fmt: skip
     return json.loads(said)["devices"]
 

@@ -94,6 +94,10 @@ ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, 
  * final newline. The caller frees it; NULL when memory is out, or the text is no JSON. */
 ND_PUBLIC char *nd_report_document(const char *json);
 
+/* "npudiff VERSION" and, one per line, the versions of the libraries that it uses. The caller frees it; NULL
+ * when memory is out. */
+ND_PUBLIC char *nd_report_versions(void);
+
 /* Rows (a JSON array of objects with texts, numbers, booleans or null) as an aligned table. The caller frees
  * it; NULL as above. */
 struct nd_report_column {

@@ -1,7 +1,11 @@
 #include "base/nearest.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "npudiff/parse.h"
 
 enum { MAX_WORD = 63 };
 
@@ -42,4 +46,46 @@ size_t nd_word_nearest(const char *word, const void *words, size_t n_words, size
         }
     }
     return nearest;
+}
+
+static void lower(const char *word, char out[MAX_WORD + 1])
+{
+    size_t n = strnlen(word, MAX_WORD);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (char)(word[i] >= 'A' && word[i] <= 'Z' ? word[i] - 'A' + 'a' : word[i]);
+    out[n] = '\0';
+}
+
+/* Whether exchanging two neighbours in one word makes the other of it. */
+static bool is_swapped(const char *a, const char *b)
+{
+    size_t i = 0;
+    while (a[i] != '\0' && a[i] == b[i])
+        i++;
+    return a[i] != '\0' && a[i + 1] != '\0' && a[i] == b[i + 1] && a[i + 1] == b[i] &&
+           strcmp(a + i + 2, b + i + 2) == 0;
+}
+
+char *nd_did_you_mean(const char *word, const void *words, size_t n_words, size_t stride_bytes, char buf[])
+{
+    char typed[MAX_WORD + 1], known[MAX_WORD + 1];
+    const char *nearest = NULL;
+    lower(word, typed);
+    size_t most = strlen(typed) / 3;
+    size_t least = (most > 1 ? most : 1) + 1; /* and no further */
+    buf[0] = '\0';
+    for (size_t i = 0; typed[0] != '\0' && i < n_words; i++) {
+        const char *const *name = (const void *)((const char *)words + i * stride_bytes);
+        lower(*name, known);
+        size_t distance = strlen(*name) > MAX_WORD   ? SIZE_MAX
+                          : is_swapped(typed, known) ? 1
+                                                     : nd_word_distance(typed, known);
+        if (distance > least || distance >= strlen(known) || strcmp(word, *name) == 0)
+            continue;
+        nearest = distance < least ? *name : NULL; /* of two that are as near none is the one */
+        least = distance;
+    }
+    if (nearest != NULL)
+        snprintf(buf, ND_DID_YOU_MEAN_BYTES, "; did you mean '%s'?", nearest);
+    return buf;
 }

@@ -22,8 +22,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_capture *capture = NULL;
     char *text = NULL;
     if (values->output == NULL)
-        return cli_usage_error("bundle", "-o FILE.json is needed");
-    if (cli_check_output(values->output, values->force, "--force replaces it") != 0)
+        return cli_usage_error("bundle", "-o FILE.json is missing");
+    if (cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
     enum nd_status status = nd_capture_open(operands[0], &capture, &err);
     if (status == ND_OK)
@@ -45,21 +45,30 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.json"), "the bundle"),
-    OPT_FORCE(struct values, "replace a file that exists"),
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.json"), "the bundle to write"),
+    OPT_FORCE(struct values, "overwrite an existing file"),
     OPT_JSON(struct values),
     {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff bundle captures/gen3.h5 -o bundle.json", "Writes a report that is small enough for a mail."},
+    {"npudiff triage bundle.json --against store", "What the receiver runs."},
+    {NULL, NULL},
 };
 
 const struct cli_command cmd_bundle = {
     .name = "bundle",
     .summary = "make a small field report of a capture, without data, names or model",
     .synopsis = "CAPTURE.h5 -o FILE.json",
-    .details = "Writes some kilobytes for 'npudiff triage': what the device, its runtime, options and host "
-               "are, and one digest per edge and probe. Names of edges and probes are replaced by the start of "
-               "their SHA-256, which only a store that has the names can undo. No inputs, outputs, labels, "
-               "shapes, operators, paths or logs.\nExit code 0: written; 2: it cannot be.",
+    .details = "Writes a few kilobytes for 'npudiff triage': the device, its runtime, options and host, and "
+               "one digest per tensor and probe. Names of tensors and probes are replaced by the start of "
+               "their SHA-256; only a golden store that has the names can find them again. The bundle holds no "
+               "inputs, outputs, labels, shapes, operators, paths or logs.\n"
+               "Exit code 0: written; 2: it cannot be written.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,
     .max_operands = 1,
     .values_bytes = sizeof(struct values),

@@ -18,7 +18,7 @@ struct values {
     struct cli_list probes;
     struct cli_list dims;
     const char *output;
-    const char *edges;
+    const char *tensors;
     const char *store;
     const char *log_level;
     const char *agent;
@@ -67,7 +67,8 @@ static enum nd_status prepare_cells(const struct values *values, struct cli_flee
 /* All captures, before the first device runs: the exit code, 0 when none is in the way. */
 static int check_outputs(const struct values *values, const struct cli_fleet *fleet)
 {
-    static const char remedy[] = "--force replaces it, --resume keeps what is complete and makes the rest";
+    static const char remedy[] =
+        "--force overwrites it, --resume keeps complete captures and makes the missing ones";
     int exit_code = 0;
     bool is_folder = !cli_ends_with(values->output, ".h5");
     if (is_folder && access(values->output, F_OK) != 0)
@@ -81,7 +82,7 @@ static void fill_options(const struct values *values, struct nd_capture_options 
 {
     static const char *const levels[] = {"verbose", "info", "warning", "error"};
     nd_capture_options_init(options);
-    options->edges = values->edges;
+    options->edges = values->tensors;
     options->prefixes = values->prefixes;
     options->n_repeats = values->repeats > 0 ? values->repeats : 1;
     if (values->deflate != NULL)
@@ -133,7 +134,7 @@ static int capture_model(const struct values *values, struct nd_model *model, st
     if (status == ND_OK)
         status = prepare_cells(values, &fleet, &usage, &err);
     if (status == ND_OK && (usage = check_outputs(values, &fleet)) != 0)
-        status = ND_ERR_IO; /* which is told */
+        status = ND_ERR_IO; /* it is reported already */
     if (status == ND_OK)
         status = (values->allow_nonfinite ? nd_probes_for_model_any
                                           : nd_probes_for_model)(model, specs.items, specs.n, probes, &err);
@@ -158,14 +159,16 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     struct nd_model *model = NULL;
     if (values->devices.n == 0 || values->output == NULL)
-        return cli_usage_error("capture", "%s is needed", values->devices.n == 0 ? "-d DEVICE" : "-o DIR");
+        return cli_usage_error("capture", "%s is missing", values->devices.n == 0 ? "-d DEVICE" : "-o DIR");
     if (values->devices.n > 1 && cli_ends_with(values->output, ".h5"))
         return cli_usage_error("capture", "several devices need a folder for -o, not the file '%s'",
                                values->output);
     if (values->resume && values->force)
-        return cli_usage_error("capture", "--resume keeps what --force would replace");
-    if (values->prefixes && values->edges != NULL && strcmp(values->edges, "none") == 0)
-        return cli_usage_error("capture", "--prefixes and --edges none exclude one another");
+        return cli_usage_error(
+            "capture", "--resume keeps existing captures and --force overwrites them: give one of them");
+    if (values->prefixes && values->tensors != NULL && strcmp(values->tensors, "none") == 0)
+        return cli_usage_error("capture",
+                               "--prefixes records tensors, and --tensors none records none: give one of them");
     struct nd_htp_config htp = {0};
     if (values->htp_config != NULL && nd_htp_config_read(values->htp_config, &htp, &err) != ND_OK)
         return cli_report_error(&err);
@@ -190,69 +193,85 @@ static const char *const deflate_choices[] = {"0", "1", "2", "3", "4", "5", "6",
 
 static const struct cli_option options[] = {
     OPT_LIST('d', "device", struct values, devices, CLI_A_DEVICE,
-             "a device to run on, such as cpu, htp-sim:gen3, adb:SERIAL, adb:* (every phone) or ssh:HOST "
-             "('npudiff devices'); may be repeated"),
+             "run on this device, such as cpu, htp-sim:gen3, adb:SERIAL, adb:* (every phone) or ssh:HOST; "
+             "'npudiff devices' lists them; may be repeated"),
     OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
-             "inputs: zeros, ones, ramp, uniform[:N[:SEED]], ties[:N], or NAME=PATH ('npudiff probes'); may be "
-             "repeated (zeros, ones, ramp, uniform)"),
+             "feed these inputs: zeros, ones, ramp, uniform[:N[:SEED]], ties[:N], or your own as NAME=PATH; "
+             "see 'npudiff probes'; may be repeated (zeros, ones, ramp and uniform)"),
     OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("DIR|FILE.h5"),
-             "the folder for one capture per device, or the file when there is one device"),
-    OPT_TEXT('e', "edges", struct values, edges, CLI_A_TENSORS("WHICH"),
-             "all, outputs, none (model untouched, outputs as an application gets them), or name patterns with "
-             "commas (all)"),
+             "write one capture per device into this folder; with one device it may be a file"),
+    OPT_TENSORS(struct values,
+                "record these tensors: all, outputs, none, or name patterns separated by commas; with none the "
+                "model file runs unchanged and only its outputs are recorded (all)"),
     OPT_FLAG(0, "prefixes", struct values, prefixes,
-             "record every edge in a session of its own, of the model cut behind it, where nothing else is "
-             "visible; takes a session per edge"),
+             "record each tensor in a run of its own, where no other tensor is visible; slow: one session per "
+             "tensor"),
     OPT_TEXT(0, "htp-config", struct values, htp_config, CLI_A_FILE("FILE"),
-             "keep an HTP configuration (the JSON of qnn-net-run's --config_file, and the file that it names) "
-             "with the captures; ONNX Runtime's provider takes no such file, so it configures nothing here: "
-             "give the provider's own options in the device ('htp-sim:gen3?vtcm_mb=4')"),
+             "store this HTP configuration (the --config_file of qnn-net-run) in the captures; it changes "
+             "nothing in the run, because ONNX Runtime takes no such file: set provider options in the device, "
+             "as in 'htp-sim:gen3?vtcm_mb=4'"),
     OPT_NUMBER(0, "repeats", struct values, repeats, "N", 1, 10000, "run every sample N times (1)"),
     OPT_DIM(struct values),
     OPT_CHOICE(0, "store", struct values, store, "full|digest", store_choices,
-               "store tensors, or only their digests (full)"),
+               "store all values, or only their digests (full)"),
     OPT_CHOICE(0, "deflate", struct values, deflate, "0..9", deflate_choices,
-               "compression level; 0 stores contiguous tensors (1)"),
+               "compression level; 0 does not compress (1)"),
     OPT_FLAG(0, "allow-fallback", struct values, allow_fallback,
-             "accept nodes of an NPU device that run on the CPU; their edges are marked"),
+             "accept nodes of an NPU device that run on the CPU, and mark their tensors; without it such a "
+             "device fails"),
     OPT_ALLOW_NONFINITE(struct values),
-    OPT_FORCE(struct values, "replace captures that exist"),
+    OPT_FORCE(struct values, "overwrite existing captures"),
     OPT_FLAG(0, "resume", struct values, resume,
-             "keep captures that are complete, make the others; a run on another machine that was interrupted "
-             "goes on where it stopped"),
-    OPT_FLAG(0, "clean", struct values, clean,
-             "leave nothing on other machines afterwards, not even the libraries that a next run would need"),
-    OPT_JOBS(struct values, "run N devices of this machine at once; latencies then disturb one another (1). "
-                            "Other machines run at the same time in any case, each one device after the other"),
+             "keep complete captures and make the missing ones; an interrupted run on a phone or board "
+             "continues where it stopped"),
+    OPT_FLAG(
+        0, "clean", struct values, clean,
+        "remove everything from phones and boards afterwards, also the libraries that the next run would need"),
+    OPT_JOBS(struct values, "run N devices of this computer at the same time; their latencies are then less "
+                            "exact (1). Phones and boards always run at the same time"),
     OPT_TIME_LIMIT(struct values, "stop a device after S seconds (3600)"),
     OPT_REAL(0, "stall-limit", struct values, stall_limit_s, "S", 0.01, 1e7,
-             "stop a device that shows no progress for S seconds (600)"),
+             "stop a device that makes no progress for S seconds (600)"),
     OPT_INTEGER(0, "link-limit", struct values, link_limit_s, "S", 0, 1e6,
-                "wait S seconds for a device whose link is lost; it goes on meanwhile (60)"),
+                "when the connection to a phone or board breaks, wait up to S seconds for it; the device "
+                "continues meanwhile (60)"),
     OPT_NUMBER(0, "memory-limit", struct values, memory_limit_mib, "MIB", 1, 1 << 24,
-               "stop a device whose agent needs more memory (8192)"),
+               "stop a device that needs more memory than this (8192)"),
     OPT_FLAG(0, "profile", struct values, profile,
-             "store ONNX Runtime's profile as log 'profile', and the CSV of Qualcomm's provider as log "
-             "'qnn-profile'"),
+             "store the profiles of ONNX Runtime and of Qualcomm's provider in the captures, as the logs "
+             "'profile' and 'qnn-profile'"),
     OPT_CHOICE(0, "log-level", struct values, log_level, "verbose|info|warning|error", level_choices,
-               "lowest severity of the runtime's log that is stored (warning)"),
+               "store messages of the runtime from this level on (warning)"),
     OPT_AGENT(struct values),
     OPT_JSON(struct values),
     OPT_QUIET(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff capture model.onnx -d cpu -d htp-sim:gen3 -o captures",
+     "Runs the model on the CPU and on a simulated Snapdragon 8 Gen 3, with built-in inputs."},
+    {"npudiff capture model.onnx -d exact -p digits=test.npz -o reference",
+     "Feeds your own samples, and computes the model exactly: the reference for other devices."},
+    {"npudiff capture model.onnx -d 'adb:*' -o captures --resume",
+     "Runs on every phone that is attached, and keeps the captures that are complete."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_capture = {
     .name = "capture",
     .summary = "run a model on devices and record every tensor",
     .synopsis = "MODEL.onnx -d DEVICE [-d ...] [-p PROBE ...] -o DIR|FILE.h5",
-    .details =
-        "Runs the model with fixed inputs on each device, in a process of its own, and writes one HDF5 file "
-        "per device with every quantised tensor as codes. What a phone or board needs is copied there through "
-        "adb or ssh, what it has is not copied again, and the captures of several are made at once.\nA device "
-        "that fails still gives a capture, marked failed, with the reason and every sample that was "
-        "complete.\nExit code 0: all complete; 2: usage or I/O trouble; 5: a device failed.",
+    .details = "Runs the model with fixed inputs on each device and writes one HDF5 file per device, a "
+               "capture. It holds every quantised tensor of every sample.\n"
+               "Each device runs in a process of its own. npudiff copies files to a phone or board through adb "
+               "or ssh; files that are there already are not copied again.\n"
+               "A device that fails gives a capture, too. It is marked as failed and holds the reason and all "
+               "samples that were complete.\n"
+               "Exit code 0: all captures are complete; 2: wrong usage or a file problem; 5: a device failed.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_MODEL,
     .min_operands = 1,
     .max_operands = 1,
     .values_bytes = sizeof(struct values),

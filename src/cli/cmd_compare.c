@@ -105,47 +105,50 @@ static const char *const cuts[] = {"tensors", "samples", NULL};
 
 static const struct cli_option options[] = {
     OPT_OPTIONAL(0, "bitwise", struct compare_values, bitwise, "[=NAME,...]",
-                 "gate: not one bit may differ, in any tensor or in those of that name or pattern"),
-    GATE(lsb, "gate for codes: at most N steps apart; NAME:N is for the tensors of that name or pattern"),
-    GATE(ulp, "gate for floats: at most N floats apart"),
-    GATE(atol, "gate: |test - ref| <= atol + rtol * |ref|, in real units"),
+                 "gate: no bit may differ, in any tensor or in the tensors with these names or patterns"),
+    GATE(lsb, "gate for quantised values: at most N LSB apart; NAME:N sets a different limit for the tensors "
+              "with this name or pattern"),
+    GATE(ulp, "gate for floats: at most N ULP apart"),
+    GATE(atol, "gate in real units: |test - ref| <= atol + rtol * |ref|"),
     GATE(rtol, "gate: see --atol"),
-    OPT_TEXT('e', "edges", struct compare_values, edges, CLI_A_TENSORS("WHICH"),
-             "compare only these: outputs (of the model), or name patterns with commas (all); without it an "
-             "edge that a capture lacks is not comparable"),
+    OPT_TENSORS(struct compare_values,
+                "compare only these tensors: outputs (of the model), or name patterns separated by commas "
+                "(all). Without this option a tensor that one capture lacks makes the result 'not comparable'"),
     OPT_FLAG(0, "allow-different-models", struct compare_values, different_models,
              "compare captures of different model files"),
-    OPT_FLAG(0, "all-pairs", struct compare_values, all_pairs, "compare every test with every other, too"),
+    OPT_FLAG(0, "all-pairs", struct compare_values, all_pairs,
+             "also compare the devices with each other, not only with the reference"),
     OPT_LIST(0, "matrix", struct compare_values, matrices, CLI_A_TEXT("METRIC[:NAME]"),
-             "show every device against every other at the model outputs, or at tensor NAME: share, differing, "
-             "max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr, cosine, norm_ratio, pearson, kl; --all-pairs is "
-             "implied; may be repeated"),
+             "print a table of every device against every other one, at the model's outputs or at tensor NAME; "
+             "METRIC is share, differing, max_lsb, mean_lsb, max_ulp, max_abs, rmse, sqnr, cosine, norm_ratio, "
+             "pearson or kl; implies --all-pairs; may be repeated"),
     OPT_CHOICE(0, "ulp-in", struct compare_values, ulp_in, "TYPE", float_types,
-               "count ULP also in the type that the device computes in: float64, float32, float16, bfloat16, "
-               "float8_e4m3fn, float8_e5m2"),
+               "also count ULP in the type that the device computes in: float64, float32, float16, bfloat16, "
+               "float8_e4m3fn or float8_e5m2"),
     OPT_INTEGER(0, "worst", struct compare_values, worst, "N", 0, 1000,
-                "show the N worst elements of each pair (kept for --json and -v: 5)"),
+                "print the N elements with the largest difference (5 with -v and --json)"),
     OPT_INTEGER(0, "per-channel", struct compare_values, channel_axis, "AXIS", -ND_MAX_RANK, ND_MAX_RANK - 1,
-                "statistics of each coordinate of that axis of a sample, too; -1 is the last axis"),
+                "also compute statistics for each index of this axis of a sample; -1 is the last axis"),
     OPT_FLAG(0, "verify-digests", struct compare_values, verify_digests,
-             "read also the tensors whose digests are equal; other bytes are an error"),
+             "read tensors with equal digests, too, and check that their bytes are equal"),
     OPT_FLAG(0, "trust-digests", struct compare_values, trust_digests,
-             "do not check the captures' tables, and the tensors that are read, against their digests"),
+             "do not check what is read from the captures against the stored digests"),
     OPT_THREADS(struct compare_values),
-    OPT_NUMBER(0, "memory", struct compare_values, memory_mib, "MIB", 16, 1 << 20, "for buffers (512)"),
+    OPT_NUMBER(0, "memory", struct compare_values, memory_mib, "MIB", 16, 1 << 20,
+               "use at most this much memory for buffers (512)"),
     OPT_TEXT(0, "part", struct compare_values, part, CLI_A_TEXT("K/N"),
-             "make only the K-th of N parts (1/N to N/N) and print it for --merge; needs --json; exit code 0"),
+             "compute only part K of N and print it for --merge; needs --json; the exit code is 0"),
     OPT_CHOICE(0, "cut", struct compare_values, cut, "tensors|samples", cuts,
-               "what parts are made of (samples)"),
+               "how --part divides the work (samples)"),
     OPT_LIST(0, "merge", struct compare_values, merge, CLI_A_FILE("FILE"),
-             "take the statistics from that part; once for each of the N, with the captures and options that "
-             "they were made with"),
+             "take the results from this part; give all N parts, with the captures and options that they were "
+             "made with"),
     OPT_FLAG('a', "all", struct compare_values, all_edges,
-             "print the tables, with the tensors that are equal, too, and every list in full"),
-    OPT_FLAG(
-        'v', "verbose", struct compare_values, verbose,
-        "print the tables: every tensor that differs, signal, worst elements, where the differences are, and "
-        "the gates that would pass"),
+             "print the tables, list equal tensors, too, and print every list in full"),
+    OPT_VERBOSE(
+        struct compare_values,
+        "print the tables: every tensor that differs, signal, elements with the largest differences, where "
+        "they are, and gates that would pass"),
     OPT_WIDTH(struct compare_values),
     OPT_COLOR(struct compare_values),
     OPT_FORMAT(struct compare_values),
@@ -154,18 +157,30 @@ static const struct cli_option options[] = {
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff compare captures/cpu.h5 captures/gen3.h5",
+     "Prints which tensors differ between the two devices, and from which layer on."},
+    {"npudiff compare captures/*.h5 --tensors outputs --lsb 2",
+     "Passes when all outputs are at most 2 LSB from those of the first capture."},
+    {"npudiff compare captures/*.h5 --json", "Prints the whole result for a program."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_compare = {
     .name = "compare",
-    .summary = "compare captures: bit classes, LSB and ULP, first difference, accuracy",
+    .summary = "compare captures: equal devices, first difference, LSB, accuracy",
     .synopsis = "REF.h5 TEST.h5 ... [--bitwise] [--lsb N] [--ulp N] [--atol X] [--rtol X]",
-    .details = "Aligns the captures by tensor, probe and sample and says which devices agree bit for bit, from "
-               "which tensor on the others differ, by how much, and what that does to accuracy. The first "
-               "capture is the reference.\nWithout a gate every differing bit counts. With gates, all of them "
-               "must hold for every element.\nExit code 0: same or within the gates; 1: differs; 2: trouble; "
-               "3: not comparable; 4: inconclusive, outputs are NaN on both sides; 5: a device had "
-               "failed.\nNPUDIFF_CPU=scalar|avx2|avx512|neon in the environment allows no better instructions "
-               "than these; the result does not depend on them.",
+    .details = "Compares captures of one model, tensor by tensor and sample by sample. It says which devices "
+               "are equal in every bit, at which tensor the others begin to differ, by how much, and what that "
+               "does to accuracy. The first capture is the reference.\n"
+               "Without a gate every different bit counts. With gates every element must pass all of them.\n"
+               "Exit code 0: same, or within the gates; 1: differs; 2: wrong usage or a file problem; 3: not "
+               "comparable; 4: inconclusive, because outputs are NaN on both sides; 5: a device had failed.\n"
+               "NPUDIFF_CPU=scalar|avx2|avx512|neon in the environment limits the processor instructions that "
+               "npudiff uses. The result is the same.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 2,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct compare_values),

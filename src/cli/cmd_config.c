@@ -110,17 +110,27 @@ static const struct cli_option options[] = {
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff config captures/cpu.h5", "Prints all settings of one capture."},
+    {"npudiff config captures/cpu.h5 captures/gen3.h5", "Prints the settings that differ."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_config = {
     .name = "config",
-    .summary = "show how a capture was configured, and what differs between captures",
+    .summary = "show how a device was configured, and what differs between captures",
     .synopsis = "CAPTURE.h5 [OTHER.h5 ...]",
     .details =
-        "Of one capture: chip, runtime, provider options, loaded libraries by build id, processor, and the HTP "
-        "configuration stored with it ('npudiff capture --htp-config'), one setting a line. Of several: what "
-        "every other one has set otherwise than the first; those that can change bits come first. Each setting "
-        "is marked 'can change bits' (the vendor's documentation says so, or it was measured), 'performance "
-        "only' or 'not known'. Exit code 0 when nothing differs, 1 otherwise.",
+        "For one capture: chip, runtime, provider options, loaded libraries with their build ids, processor, "
+        "and the HTP configuration that 'npudiff capture --htp-config' stored. One setting per line.\n"
+        "For several captures: the settings in which each one differs from the first. Settings that can change "
+        "bits come first.\n"
+        "Each setting is marked 'can change bits' (the vendor's documentation says so, or it was measured), "
+        "'performance only' or 'not known'.\n"
+        "Exit code 0: no difference; 1: at least one; 2: wrong usage or a file problem.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),

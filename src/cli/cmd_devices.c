@@ -114,21 +114,26 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    OPT_FLAG(0, "no-phones", struct values, no_phones,
-             "do not ask adb, which starts its server where none runs"),
+    OPT_FLAG(0, "no-phones", struct values, no_phones, "do not ask adb for phones; asking starts adb's server"),
     OPT_JSON(struct values),
     {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff devices", "Lists devices, chipsets and attached phones."},
+    {"npudiff devices --no-phones --json", "The same for a program, without asking adb."},
+    {NULL, NULL},
 };
 
 const struct cli_command cmd_devices = {
     .name = "devices",
     .summary = "list the devices that can be captured here, and what is missing",
     .synopsis = "[--no-phones] [--json]",
-    .details =
-        "Lists how a device is named (-d of 'npudiff capture'), the chipsets the simulator can stand for, by "
-        "alias, SM number and QNN's soc_model, and the phones that adb knows of, with the chipset that they "
-        "say they have. Without adb, or with a phone that does not answer, the rest is listed all the "
-        "same.\n$NPUDIFF_ADB and $NPUDIFF_SSH name other executables than adb and ssh.",
+    .details = "Lists how to write a device (-d of 'npudiff capture'), the chipsets that the simulator knows, "
+               "by alias, SM number and QNN's soc_model, and the phones that adb knows, with their chipsets. "
+               "If adb is missing or a phone does not answer, the rest is listed.\n"
+               "$NPUDIFF_ADB and $NPUDIFF_SSH name other programs than adb and ssh.",
+    .examples = examples,
     .options = options,
     .values_bytes = sizeof(struct values),
     .run = run,

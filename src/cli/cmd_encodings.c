@@ -136,7 +136,7 @@ static int run_apply(const struct values *values, const char *const *paths)
     size_t n_added = 0;
     if (values->output == NULL)
         return cli_usage_error("encodings", "'apply' needs -o QDQ.onnx");
-    if (cli_check_output(values->output, values->force, "--force replaces it") != 0)
+    if (cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
     if (nd_model_load(paths[0], &model, &err) != ND_OK || read_any(paths[1], &encodings, &err) != ND_OK ||
         (values->complete && nd_encodings_complete(encodings, model, &n_added, &err) != ND_OK))
@@ -220,34 +220,41 @@ static const struct subcommand subcommands[] = {
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
-    for (size_t i = 0; i < sizeof subcommands / sizeof subcommands[0]; i++) {
-        const struct subcommand *subcommand = &subcommands[i];
-        if (strcmp(subcommand->name, operands[0]) != 0)
-            continue;
-        if (n_operands - 1 != subcommand->n_operands)
-            return cli_usage_error("encodings", "'%s' takes %zu file%s, not %zu", subcommand->name,
-                                   subcommand->n_operands, subcommand->n_operands == 1 ? "" : "s",
-                                   n_operands - 1);
-        return subcommand->run(context, operands + 1);
-    }
-    return cli_usage_error("encodings", "'%s' is none of list, apply, diff, check", operands[0]);
+    const struct subcommand *subcommand = subcommands;
+    while (strcmp(subcommand->name, operands[0]) != 0) /* cli_run has checked that it is one of them */
+        subcommand++;
+    if (n_operands - 1 != subcommand->n_operands)
+        return cli_usage_error("encodings", "'%s' takes %zu file%s, not %zu", subcommand->name,
+                               subcommand->n_operands, subcommand->n_operands == 1 ? "" : "s", n_operands - 1);
+    return subcommand->run(context, operands + 1);
 }
+
+static const char *const action_names[] = {"list", "apply", "diff", "check", NULL};
 
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("QDQ.onnx"), "apply: the model to write"),
-    OPT_FORCE(struct values, "apply: replace the model that exists"),
+    OPT_FORCE(struct values, "apply: overwrite an existing model"),
     OPT_FLAG(0, "allow-unknown", struct values, allow_unknown,
-             "apply: leave out encodings of tensors that the model does not have; without it they are an "
-             "error, and nothing is written"),
+             "apply: leave out encodings of tensors that the model does not have; without this option they are "
+             "an error"),
     OPT_FLAG(0, "strict", struct values, strict,
-             "apply: write nothing, and exit with 1, when an encoding cannot be applied"),
+             "apply: write nothing, and end with exit code 1, when an encoding cannot be applied"),
     OPT_FLAG(0, "complete", struct values, complete,
-             "apply: derive encodings that AIMET's older exports lack: int32 biases, and outputs of operators "
-             "that only move values; NPUs need them to run every node"),
+             "apply: add the encodings that older exports of AIMET lack: int32 biases, and the outputs of "
+             "operators that only move values. An NPU needs them to run every node"),
     OPT_REAL(0, "rtol", struct values, rtol, "R", 0, 1,
-             "diff: scales may differ by this share of A's (0: the same float32)"),
-    OPT_JSON_OF_ALL(struct values),
+             "diff: scales may differ by this share of A's scale (0: they must be the same float32)"),
+    OPT_JSON(struct values),
     {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff encodings list model.onnx", "Lists the scales and zero points in a quantised model."},
+    {"npudiff encodings apply float.onnx model.encodings -o qdq.onnx",
+     "Puts the encodings that AIMET wrote into the float model."},
+    {"npudiff encodings check model.onnx captures/cpu.h5",
+     "Says which tensors of a capture have other scales than the model, or reach the end of their range."},
+    {NULL, NULL},
 };
 
 const struct cli_command cmd_encodings = {
@@ -255,20 +262,26 @@ const struct cli_command cmd_encodings = {
     .summary = "read, apply and compare quantisation parameters of AIMET and QNN",
     .synopsis = "list FILE | apply FLOAT.onnx FILE -o QDQ.onnx | diff A B | check FILE CAPTURE.h5",
     .details =
-        "A FILE is AIMET's JSON (0.6.1, 1.0.0, 2.0.0, 2.1.0), the JSON of qnn-context-binary-utility, a "
-        "quantised .onnx, or a capture .h5. Everything is shown as ONNX counts: real = scale * (code - zero "
-        "point).\n'list' shows what a file says.\n'apply' writes the float model with the encodings as "
-        "QuantizeLinear and DequantizeLinear: the model whose capture on '-d exact' is the quantised "
-        "reference. Weights become codes; a bias without an encoding stays float, as in AIMET's simulation "
-        "(but see --complete). Floats and blocks are told on stderr and left out. Encodings of tensors that "
-        "the model does not have belong to another model: nothing is written then, and the exit code is 2 (but "
-        "see --allow-unknown).\n'diff' compares two files tensor by tensor: ratio of scales (B over A) and "
-        "difference of zero points, counted from the lowest code, so that int8 with 0 and uint8 with 128 are "
-        "the same. Exit code 0 same, 1 differs or missing on a side.\n'check' holds the encodings of "
-        "activations against a capture: what its edges state, which share of the captured values lies at the "
-        "lowest and at the highest code (saturation), and how much of the range of codes is used. Exit code 1 "
-        "when an edge states something else, or is quantised and has no encoding.",
+        "An encoding is the scale, the zero point and the type of a tensor. A FILE is AIMET's JSON (0.6.1, "
+        "1.0.0, 2.0.0, 2.1.0), the JSON of qnn-context-binary-utility, a quantised .onnx, or a capture .h5. "
+        "All of them are printed in ONNX's form: real = scale * (value - zero point).\n"
+        "list: prints the encodings in a file.\n"
+        "apply: adds the encodings to the float model as QuantizeLinear and DequantizeLinear. A capture of the "
+        "new model on '-d exact' is the quantised reference. Weights are quantised. A bias without an encoding "
+        "stays float, as in AIMET's simulation (see --complete). Float encodings and block-wise encodings "
+        "cannot be applied: npudiff reports them on stderr and leaves them out. Encodings of tensors that the "
+        "model does not have are an error, because they belong to a different model (see --allow-unknown).\n"
+        "diff: compares two files, tensor by tensor: scale of B divided by scale of A, and the difference of "
+        "the zero points, counted from the lowest value of the type. So int8 with 0 and uint8 with 128 are "
+        "equal.\n"
+        "check: compares the encodings of a file with those in a capture, and prints which share of the "
+        "captured values is at the lowest or highest value (saturation) and how much of the range is used.\n"
+        "Exit code 0: same, or done; 1: diff and check found a difference, or a missing encoding; 2: wrong "
+        "usage or a file problem.",
+    .examples = examples,
     .options = options,
+    .actions = action_names,
+    .operand = CLI_VALUE_FILE,
     .min_operands = 1,
     .max_operands = 3,
     .values_bytes = sizeof(struct values),

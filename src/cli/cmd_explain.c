@@ -12,13 +12,13 @@ struct values {
     const char *probe;
     struct cli_list untouched;
     size_t n_samples;
-    struct cli_integer n_harm_samples;
+    struct cli_integer n_effect_samples;
     size_t n_threads;
     size_t width;
     const char *color;
     const char *format;
     bool verbose;
-    bool units;
+    bool layers;
     bool hide_placement;
     bool identify;
     bool json;
@@ -29,7 +29,7 @@ enum { MIN_TABLE = 100, DEFAULT_HARM_SAMPLES = 16 };
 
 static size_t n_harm_samples(const struct values *values)
 {
-    return values->n_harm_samples.is_given ? (size_t)values->n_harm_samples.value : DEFAULT_HARM_SAMPLES;
+    return values->n_effect_samples.is_given ? (size_t)values->n_effect_samples.value : DEFAULT_HARM_SAMPLES;
 }
 
 static enum nd_status open_captures(const char *const *paths, size_t n, struct nd_capture **captures,
@@ -47,7 +47,7 @@ static int print(const struct values *values, const struct nd_model *model,
     struct nd_error err = {0};
     struct nd_identification *identification = NULL;
     char *text = NULL;
-    bool has_tables = values->verbose || values->units;
+    bool has_tables = values->verbose || values->layers;
     size_t width = cli_text_width(values->width);
     const struct nd_identify_options options = {.struct_size = sizeof options,
                                                 .probe = values->probe,
@@ -60,7 +60,7 @@ static int print(const struct values *values, const struct nd_model *model,
         status = nd_report_explanation_json(explanation, identification, &text, &err);
     else if (has_tables)
         status = nd_report_explanation_text(explanation, identification, width > MIN_TABLE ? width : MIN_TABLE,
-                                            values->units, &text, &err);
+                                            values->layers, &text, &err);
     else
         status = nd_report_explanation_brief(explanation, identification, width, &text, &err);
     nd_identification_destroy(&identification);
@@ -111,7 +111,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     /* A float model by itself takes the place of the quantised one: its captures have no codes to explain. */
     const char *captured = values->quantised != NULL ? values->quantised : values->float_model;
     if (captured == NULL)
-        return cli_usage_error("explain", "--quantised MODEL is needed");
+        return cli_usage_error("explain", "--quantised MODEL is missing: the ONNX model that was captured");
     struct nd_capture **captures = calloc(n_all, sizeof *captures);
     if (captures == NULL)
         return cli_fail_memory();
@@ -135,66 +135,71 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     OPT_TEXT(0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
-             "the ONNX model that was captured; needed unless that is the float model"),
+             "the ONNX model that was captured; needed, unless the captures are of the float model"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
-             "the same before quantisation: tells quantisation error from divergence; alone: the captures are "
-             "of this one, and only the types of their floats are examined"),
-    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE,
-             "look at that one (the one with the most samples that all captures hold)"),
+             "the model before quantisation: splits the output error into quantisation and the chip's part. "
+             "Alone: the captures are of this model, and only the types of their floats are examined"),
+    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE_NAME,
+             "examine this probe (the one with the most samples that all captures hold)"),
     OPT_LIST(0, "untouched", struct values, untouched, CLI_A_CAPTURE,
-             "a capture of the same device with --edges none or outputs: tells whether making intermediates "
-             "visible changes the outputs; may be given for every device"),
-    OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9, "look at the first N samples (all)"),
-    OPT_INTEGER(0, "harm-samples", struct values, n_harm_samples, "N", 0, 1e9,
-                "measure in N of them what each unit's local error alone does to the outputs: one run of the "
-                "model for each (16; 0: do not)"),
+             "a capture of the same device with --tensors none or outputs: shows whether recording inner "
+             "tensors changes the outputs; may be repeated, once per device"),
+    OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9, "examine the first N samples (all)"),
+    OPT_INTEGER(0, "effect-samples", struct values, n_effect_samples, "N", 0, 1e9,
+                "measure each layer's own effect on the outputs with N samples; each sample is one run of the "
+                "model per layer; 0 skips it (16)"),
     OPT_THREADS(struct values),
     OPT_WIDTH(struct values),
     OPT_COLOR(struct values),
     OPT_FORMAT(struct values),
-    OPT_FLAG('v', "verbose", struct values, verbose,
-             "print everything: the parts of the error, its sources, the layers with the greatest effect"),
-    OPT_FLAG(0, "units", struct values, units, "the same, and a table of all layers"),
+    OPT_VERBOSE(struct values,
+                "print everything: the parts of the error, its sources, the layers with the greatest effect"),
+    OPT_FLAG(0, "layers", struct values, layers, "print everything, and a table of all layers"),
     OPT_FLAG(0, "hide-placement", struct values, hide_placement,
-             "judge where units ran by values and times alone, without what the captures' placement says"),
-    OPT_FLAG(0, "identify", struct values, identify,
-             "name the programs that the captures leave possible, by operator type and device, with --units by "
-             "unit; from all probes or that of -p, and 32 samples of each or those of --samples"),
+             "ignore what the captures say about where layers ran; judge that from values and times alone"),
+    OPT_FLAG(
+        0, "identify", struct values, identify,
+        "list the arithmetics that the captured values allow, for each operator type and device, with --layers "
+        "for each layer; uses all probes or that of -p, and 32 samples of each or those of --samples"),
     OPT_JSON(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff explain --quantised model.onnx captures/gen3.h5",
+     "Says whether the device is healthy, or which layer is faulty."},
+    {"npudiff explain --quantised model.onnx --float float.onnx captures/*.h5",
+     "Also says how much of the output error is quantisation and how much is the chip."},
+    {"npudiff explain --quantised model.onnx captures/cpu.h5 --layers", "Adds a table of all layers."},
+    {NULL, NULL},
 };
 
 const struct cli_command cmd_explain = {
     .name = "explain",
     .summary = "say whether a device is healthy, which layer is faulty, and what is quantisation",
     .synopsis = "--quantised MODEL [--float MODEL] CAPTURE.h5 ... [-p PROBE] [--samples N]",
-    .details =
-        "Says of every device whether its layers do what they should. HEALTHY: every layer follows known "
-        "arithmetic, however large the chip's part of the error is. FAULTY: a layer's values are those that a "
-        "fault predicts, or are further off than any rounding can bring them; the layer and the fault are "
-        "named. UNEXPLAINED: some layer does not follow known arithmetic, and nothing shows a fault. "
-        "INCONCLUSIVE: not every layer could be examined.\nThe quantised model is evaluated exactly, once from "
-        "the probe's inputs (the quantised reference) and once per device and layer from the values that the "
-        "device itself had there. What the layer's own inputs do not give was made there; the rest of a "
-        "difference is inherited. The capture's chipset says which arithmetic is expected: v69 or v73 of "
-        "Qualcomm's HTP, bit for bit, or floats of a CPU. Values may refute that, but do not choose a "
-        "different arithmetic; without a chipset the values identify it. Layers that a provider runs as one, "
-        "encodings that it forces, and differences from run to run are tried before a layer is accused.\nWith "
-        "the float model, the error at the outputs is split into quantisation and the device's own part. The "
-        "shares are of the sum of their two energies.\nCaptures are held against the model, too: another scale "
-        "or zero point, values called by another type, floats where quantised values should be, values that "
-        "pile up at the end of their type or never change. That does not change the exit code.\nWith "
-        "--identify every value is held against the whole table of programs (rounding, double rounding, "
-        "multiplier bits, granules, accumulators, floats, chance). What is reported is the set that is not "
-        "excluded, never a guess of one: 'single' when one class is left and leaves at most 1 in 1000 of what "
-        "round half to even leaves, 'several', 'none' with the nearest, or 'too-few' values.\nWhere a layer "
-        "ran is judged from its values and the capture's placement, each with a weight in bits; where they "
-        "contradict each other, both are shown. This does not change the exit code either.\nExit code 0: "
-        "healthy; 1: faulty or unexplained; 2: trouble; 3: captures of another model, or of other inputs; 4: "
-        "inconclusive; 5: a device had failed. Of several devices the worst counts: failed, faulty, "
-        "unexplained, inconclusive, healthy.",
+    .details = "Says of every device whether its layers compute what they should:\n"
+               "HEALTHY: every layer follows known arithmetic.\n"
+               "FAULTY: a layer has a fault; the layer and the fault are named. Either the fault predicts the "
+               "wrong values, or no rounding can explain them.\n"
+               "UNEXPLAINED: a layer does not follow known arithmetic, and nothing proves a fault.\n"
+               "INCONCLUSIVE: some layers could not be examined.\n"
+               "npudiff computes each layer exactly from the values that its inputs had on the device. So a "
+               "layer is never blamed for an error that an earlier layer passed on. The chipset in the capture "
+               "says which arithmetic is expected: v69 or v73 of Qualcomm's HTP, or the floats of a CPU. "
+               "Before it blames a layer, npudiff tries layers that the provider runs as one, scales that the "
+               "provider forces, and differences from run to run.\n"
+               "It also warns when captures do not fit the model: other scales or zero points, other types, "
+               "values that never change. These warnings do not change the exit code.\n"
+               "With --identify every value is compared with a table of arithmetics. The result is the set "
+               "that remains possible: 'single', 'several', 'none' with the nearest one, or 'too-few' values.\n"
+               "Exit code 0: healthy; 1: faulty or unexplained; 2: wrong usage or a file problem; 3: captures "
+               "of a different model or of different inputs; 4: inconclusive; 5: a device had failed. The "
+               "worst device decides, in the order failed, faulty, unexplained, inconclusive, healthy.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),

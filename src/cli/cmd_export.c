@@ -26,13 +26,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                               .probe = values->probe,
                                               .inputs = values->inputs,
                                               .replace = values->force};
-    if (strcmp(operands[0], "aihub") != 0)
-        return cli_usage_error("export", "there is no format '%s'; there is aihub", operands[0]);
     if (values->output == NULL)
-        return cli_usage_error("export", "--output is needed");
+        return cli_usage_error("export", "--output is missing");
     if (values->inputs && values->outputs)
-        return cli_usage_error("export", "--inputs and --outputs exclude one another");
-    if (cli_check_output(values->output, values->force, "--force replaces it") != 0)
+        return cli_usage_error("export", "--inputs and --outputs cannot be given together");
+    if (cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
     if (nd_export_aihub(operands[1], values->output, &options, &n_tensors, &err) != ND_OK)
         return cli_report_error(&err);
@@ -47,28 +45,40 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     return ND_EXIT_SAME;
 }
 
+static const char *const action_names[] = {"aihub", NULL};
+
 static const struct cli_option options[] = {
-    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("OUT.h5"), "the dataset to make"),
-    OPT_TEXT(0, "probe", struct values, probe, CLI_A_PROBE_NAME, "which probe (default: the only one)"),
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("OUT.h5"), "the dataset to write"),
+    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE_NAME, "the probe to export (the only one)"),
     OPT_FLAG(0, "outputs", struct values, outputs,
-             "what the device gave: the model's outputs, or all edges where the capture does not know them "
-             "(default)"),
-    OPT_FLAG(0, "inputs", struct values, inputs, "what it was fed"),
-    OPT_FORCE(struct values, "replace OUT.h5"),
+             "write what the device computed: the model's outputs, or all tensors if the capture does not say "
+             "which are outputs (this is the default)"),
+    OPT_FLAG(0, "inputs", struct values, inputs, "write the inputs of the run"),
+    OPT_FORCE(struct values, "overwrite OUT.h5"),
     OPT_QUIET(struct values),
     OPT_JSON(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff export aihub captures/cpu.h5 -p zeros -o outputs.h5", "Writes the outputs of one probe."},
+    {"npudiff export aihub captures/cpu.h5 -p zeros --inputs -o inputs.h5",
+     "Writes the inputs, for a job on AI Hub."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_export = {
     .name = "export",
-    .summary = "write a capture's tensors for another tool",
+    .summary = "write a capture's tensors for a different tool",
     .synopsis = "aihub CAPTURE.h5 -o OUT.h5 [--probe NAME] [--inputs|--outputs]",
-    .details = "Writes a dataset as Qualcomm AI Hub's client reads and uploads it: names, types and shapes as "
-               "in the capture, every sample apart. Codes stay codes. Types that HDF5 lacks (bfloat16, 8-bit "
-               "floats, 4-bit integers) are refused.\nExit code 0, or 2 when something is missing or cannot be "
-               "written; then nothing is left behind.",
+    .details = "Writes a dataset that Qualcomm AI Hub's client reads and uploads: names, types and shapes as "
+               "in the capture, one array per sample. Quantised values stay quantised. Types that HDF5 lacks "
+               "(bfloat16, 8-bit floats, 4-bit integers) are an error.\n"
+               "Exit code 0: written; 2: something is missing or cannot be written, and no file was made.",
+    .examples = examples,
     .options = options,
+    .actions = action_names,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 2,
     .max_operands = 2,
     .values_bytes = sizeof(struct values),

@@ -12,7 +12,7 @@
 struct values {
     const char *device;
     const char *output;
-    const char *keep;
+    const char *answers;
     const char *agent;
     struct cli_list sections;
     double time_limit_s;
@@ -145,12 +145,12 @@ static int take(const struct values *values)
     struct nd_error err = {0};
     struct nd_fingerprint_options options;
     char *text = NULL;
-    if (values->output != NULL && cli_check_output(values->output, values->force, "--force replaces it") != 0)
+    if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
     if (nd_device_parse(values->device, &device, &err) != ND_OK)
         return cli_report_error(&err);
     nd_fingerprint_options_init(&options);
-    options.folder = values->keep;
+    options.folder = values->answers;
     options.agent = values->agent;
     options.time_limit_s = values->time_limit_s;
     options.sections = values->sections.n > 0 ? values->sections.items : NULL;
@@ -250,23 +250,24 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                    ? compare(values, operands[0], operands[1])
                    : cli_usage_error("fingerprint", "--diff takes two datasheets, not %zu", n_operands);
     if (n_operands > 0)
-        return cli_usage_error("fingerprint", "'%s' is not understood; datasheets are compared with --diff",
+        return cli_usage_error("fingerprint", "unexpected word '%s'; to compare datasheets, give --diff",
                                operands[0]);
     if (values->device == NULL)
-        return cli_usage_error("fingerprint", "-d DEVICE is needed");
+        return cli_usage_error("fingerprint", "-d DEVICE is missing");
     return take(values);
 }
 
 static const struct cli_option options[] = {
     OPT_TEXT('d', "device", struct values, device, CLI_A_DEVICE,
-             "whose arithmetic, such as htp-sim:gen3 ('npudiff devices')"),
-    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.json"), "where the datasheet goes"),
-    OPT_FORCE(struct values, "replace the datasheet that exists"),
-    OPT_TEXT(0, "keep", struct values, keep, CLI_A_FOLDER("DIR"),
-             "keep the device's answers there: a fingerprint that was stopped goes on where it was"),
+             "the device to examine, such as htp-sim:gen3; 'npudiff devices' lists them"),
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.json"), "write the datasheet to this file"),
+    OPT_FORCE(struct values, "overwrite an existing datasheet"),
+    OPT_TEXT(
+        0, "answers", struct values, answers, CLI_A_FOLDER("DIR"),
+        "store the device's answers in this folder; after an interruption the same command continues there"),
     OPT_LIST(0, "section", struct values, sections, CLI_A_TEXT("NAME"),
-             "only this one, such as linear-u8; may be repeated (all)"),
-    OPT_FLAG(0, "diff", struct values, diff, "compare two datasheets: chipsets, SDKs, simulator and silicon"),
+             "examine only this section, such as linear-u8; may be repeated (all)"),
+    OPT_FLAG(0, "diff", struct values, diff, "compare two datasheets, for example of two chipsets or SDKs"),
     OPT_TIME_LIMIT(struct values, "stop a model after S seconds (600)"),
     OPT_AGENT(struct values),
     OPT_JSON(struct values),
@@ -274,19 +275,28 @@ static const struct cli_option options[] = {
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff fingerprint -d htp-sim:gen3 --section linear-u8 -o gen3.json",
+     "Finds how the device computes 8-bit convolutions and matrix products."},
+    {"npudiff fingerprint -d htp-sim:gen3 -o gen3-all.json --answers answers",
+     "Examines all operators; this takes minutes, and can be interrupted."},
+    {"npudiff fingerprint --diff gen1.json gen3.json", "Compares two datasheets."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_fingerprint = {
     .name = "fingerprint",
     .summary = "find out the arithmetic of a device, operator by operator",
     .synopsis = "-d DEVICE [-o FILE.json] | --diff A.json B.json",
-    .details =
-        "Runs models of one operator that are made to order, and solves for what the device does between sums "
-        "and codes: the bits of its multiplier, the granule, where the zero point goes, how it rounds. What is "
-        "claimed was held against 100 000 fresh random codes; what could not be decided is said, with the "
-        "probe "
-        "that would decide it.\n"
-        "Exit code 0: done, or nothing differs; 1: the datasheets differ; 2: usage or I/O trouble; 5: the "
-        "device failed in every operator.",
+    .details = "Runs small models of one operator on the device and finds out how it turns exact sums into "
+               "quantised values: the bits of its multiplier, the width of its accumulator, where it adds the "
+               "zero point, how it rounds. Each result was checked with 100 000 new random values. What could "
+               "not be decided is printed with the probe that would decide it.\n"
+               "Exit code 0: done, or no difference; 1: the datasheets differ; 2: wrong usage or a file "
+               "problem; 5: the device failed in every operator.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_FILE,
     .min_operands = 0,
     .max_operands = 2,
     .values_bytes = sizeof(struct values),

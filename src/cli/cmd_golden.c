@@ -197,11 +197,12 @@ static int check_usage(const struct golden_values *values, int action, size_t n_
         return 0;
     if (values->runtime == NULL && (values->model != NULL || values->probes.n > 0 || values->output != NULL ||
                                     values->force || values->resume))
-        return cli_usage_error("golden", "--model, --probe, --output, --force and --resume go with --runtime");
+        return cli_usage_error("golden", "--model, --probe, --output, --force and --resume need --runtime");
     if (values->force && values->resume)
-        return cli_usage_error("golden", "--force replaces what --resume would keep");
+        return cli_usage_error(
+            "golden", "--resume keeps existing captures and --force overwrites them: give one of them");
     if ((values->runtime == NULL) == (n_operands == 0))
-        return cli_usage_error("golden", "'golden check' takes either captures or --runtime");
+        return cli_usage_error("golden", "'golden check' needs captures, or --runtime, but not both");
     if (values->runtime != NULL && (values->model == NULL || values->output == NULL))
         return cli_usage_error("golden", "--runtime needs %s", values->model == NULL ? "--model" : "--output");
     return 0;
@@ -211,10 +212,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 {
     const struct golden_values *values = context;
     int action = 0;
-    while (action < N_ACTIONS && strcmp(actions[action].name, operands[0]) != 0)
+    while (strcmp(actions[action].name, operands[0]) != 0) /* cli_run has checked that it is one of them */
         action++;
-    if (action == N_ACTIONS)
-        return cli_usage_error("golden", "unknown action '%s': add, list, check, diff or prune", operands[0]);
     int exit_code = check_usage(values, action, n_operands - 2);
     if (exit_code != 0)
         return exit_code;
@@ -239,33 +238,46 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     return exit_code;
 }
 
+static const char *const action_names[] = {"add", "list", "check", "diff", "prune", NULL};
+
 static const struct cli_option options[] = {
     OPT_FLAG(0, "digest-only", struct golden_values, digest_only,
-             "add: keep some kilobytes of digests, not the capture"),
-    OPT_TEXT(0, "note", struct golden_values, note, CLI_A_TEXT("TEXT"), "add: why it is accepted"),
+             "add: store digests of a few kilobytes instead of the capture"),
+    OPT_TEXT(0, "note", struct golden_values, note, CLI_A_TEXT("TEXT"), "add: why the capture is accepted"),
     OPT_TEXT(0, "by", struct golden_values, by, CLI_A_TEXT("WHO"), "add: who accepts it"),
     OPT_FLAG(0, "blame", struct golden_values, blame,
-             "check: call it a difference also where two axes changed"),
-    OPT_TEXT(
-        0, "runtime", struct golden_values, runtime, CLI_A_RUNTIME("ID"),
-        "check: capture again with this runtime what the newest entry of each chipset holds, and check it"),
+             "check: end with exit code 1 also when two things changed, and not with 4"),
+    OPT_TEXT(0, "runtime", struct golden_values, runtime, CLI_A_RUNTIME("ID"),
+             "check: repeat the newest capture of each chipset with this runtime, and check the new captures"),
     OPT_TEXT(0, "model", struct golden_values, model, CLI_A_MODEL("FILE.onnx"),
-             "the model to capture with --runtime"),
+             "with --runtime: the model to capture"),
     OPT_LIST('p', "probe", struct golden_values, probes, CLI_A_PROBE,
-             "inputs for --runtime, as 'npudiff capture' takes them; may be repeated"),
+             "with --runtime: inputs, as for 'npudiff capture'; may be repeated"),
     OPT_TEXT('o', "output", struct golden_values, output, CLI_A_FOLDER("DIR"),
-             "the folder for the captures of --runtime"),
-    OPT_JOBS(struct golden_values, "capture on N devices at once (1)"),
-    OPT_FORCE(struct golden_values, "check: with --runtime, replace captures of the folder"),
+             "with --runtime: the folder for the new captures"),
+    OPT_JOBS(struct golden_values, "with --runtime: run N devices at the same time (1)"),
+    OPT_FORCE(struct golden_values, "with --runtime: overwrite existing captures"),
     OPT_FLAG(0, "resume", struct golden_values, resume,
-             "check: with --runtime, keep captures of the folder that are complete and of what is asked for"),
+             "with --runtime: keep complete captures and make the missing ones"),
     OPT_NUMBER(0, "keep", struct golden_values, keep, "N", 1, 1e6,
-               "prune: of equal axes keep the newest N entries (all)"),
-    OPT_FLAG(0, "dry-run", struct golden_values, dry_run, "prune: only say what would go"),
-    OPT_FLAG('v', "verbose", struct golden_values, verbose, "check, diff: list every tensor that differs"),
+               "prune: of entries with the same SDK, chipset, model, probes, options and host keep the newest "
+               "N (all)"),
+    OPT_FLAG(0, "dry-run", struct golden_values, dry_run,
+             "prune: print what would be removed, and remove nothing"),
+    OPT_VERBOSE(struct golden_values, "check, diff: list every tensor that differs"),
     OPT_JSON(struct golden_values),
     OPT_COLOR(struct golden_values),
     {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff golden add store captures/gen3.h5 --note 'accepted for 1.4' --by anna",
+     "Accepts a capture: later ones are compared with it."},
+    {"npudiff golden check store captures/gen3.h5",
+     "Says whether a capture is what was accepted, and what changed."},
+    {"npudiff golden check store --runtime qairt-2.51.0 --model model.onnx -p zeros -o new",
+     "Says what a new SDK changes, on every chipset in the store."},
+    {NULL, NULL},
 };
 
 const struct cli_command cmd_golden = {
@@ -273,18 +285,25 @@ const struct cli_command cmd_golden = {
     .summary = "keep accepted captures, and say what changed since: SDK, chipset, ...",
     .synopsis = "add|list|check|diff|prune STORE [CAPTURE.h5 ... | ENTRY ENTRY]",
     .details =
-        "add STORE CAPTURE.h5 ...: verifies captures and accepts them into the folder STORE.\ncheck STORE "
-        "CAPTURE.h5 ...: holds captures against the entry that differs in the fewest axes (sdk, chipset, "
-        "model, probes, options, host) and says which axis changed and which edges differ, in graph order, and "
-        "by how much. An entry of the same chipset stands before others; options that follow from the chipset "
-        "or the SDK are no change of their own. Where two axes changed it does not blame one.\ncheck STORE "
-        "--runtime ID --model FILE -p PROBE -o DIR: captures again with another runtime on every chipset of "
-        "the store, and shows what it changed.\ndiff STORE ENTRY ENTRY: two entries, by a start of their name "
-        "or label. A first entry that cannot be right (all NaN, no label right) is no measure: exit code 3.\n"
-        "prune STORE: removes leftovers of killed writers and captures without an entry.\nExit code 0: same; "
-        "1: differs; 2: usage or I/O trouble, or a damaged entry; 3: no entry of that model and probe, or an "
-        "equal one that cannot be right; 4: two axes changed; 5: a device failed.",
+        "A golden store is a folder of captures that somebody accepted.\n"
+        "add STORE CAPTURE.h5 ...: verifies captures and stores them.\n"
+        "list STORE: lists the entries.\n"
+        "check STORE CAPTURE.h5 ...: compares a capture with the entry that has the most in common with it "
+        "(SDK, chipset, model, probes, options, host; the same chipset first). It says which of them changed, "
+        "which tensors differ, in the order of the graph, and by how much. If two of them changed, it does not "
+        "say which one is the cause.\n"
+        "check STORE --runtime ID --model FILE -p PROBE -o DIR: makes new captures with a different runtime on "
+        "every chipset of the store, and checks them.\n"
+        "diff STORE ENTRY ENTRY: compares two entries; the start of their name or label is enough. If the "
+        "first entry cannot be right (all values NaN, no label right), the exit code is 3.\n"
+        "prune STORE: removes files that interrupted commands left behind, and captures without an entry.\n"
+        "Exit code 0: same; 1: differs; 2: wrong usage, a file problem, or a damaged entry; 3: no entry of "
+        "that model and probe, or only an entry that cannot be right; 4: two things changed; 5: a device "
+        "failed.",
+    .examples = examples,
     .options = options,
+    .actions = action_names,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 2,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct golden_values),

@@ -8,6 +8,7 @@
 #include "cli/rows.h"
 #include "npudiff/device.h"
 #include "npudiff/import.h"
+#include "npudiff/parse.h"
 
 struct values {
     const char *output;
@@ -160,13 +161,19 @@ static int add_facts(const struct values *values, struct nd_import_stated *state
     return 0;
 }
 
-static bool is_format(const char *name)
+/* 0, or the exit code after a message. */
+static int check_format(const char *name)
 {
-    const struct nd_import_format *format;
-    for (size_t i = 0; (format = nd_import_format(i)) != NULL; i++)
-        if (strcmp(format->name, name) == 0)
-            return true;
-    return false;
+    const char *names[16];
+    char meant[ND_DID_YOU_MEAN_BYTES];
+    size_t n = 0;
+    for (; n < sizeof names / sizeof names[0] && nd_import_format(n) != NULL; n++) {
+        names[n] = nd_import_format(n)->name;
+        if (strcmp(names[n], name) == 0)
+            return 0;
+    }
+    return cli_usage_error_as(CLI_E_OPTION_VALUE, "import", "there is no format '%s'; --formats lists all%s",
+                              name, nd_did_you_mean(name, names, n, sizeof names[0], meant));
 }
 
 static int import(const struct values *values, const struct nd_import_options *options)
@@ -211,13 +218,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return print_formats(values.json);
     bool may_lack_paths = values.failed != NULL || values.facts.n > 0 || values.facts_file != NULL;
     if (n_operands < 1 || (n_operands < 2 && !may_lack_paths))
-        return cli_usage_error("import", "FORMAT and PATH are needed; --formats lists the formats");
-    if (!is_format(operands[0]))
-        return cli_usage_error("import", "there is no format '%s'; --formats lists those there are",
-                               operands[0]);
+        return cli_usage_error("import", "FORMAT and PATH are missing; --formats lists the formats");
+    if ((code = check_format(operands[0])) != 0)
+        return code;
     if (values.output == NULL)
-        return cli_usage_error("import", "--output is needed");
-    if (cli_check_output(values.output, values.force, "--force replaces it") != 0)
+        return cli_usage_error("import", "--output is missing");
+    if (cli_check_output(values.output, values.force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
     struct nd_import_options options = {.struct_size = sizeof options,
                                         .format = operands[0],
@@ -273,98 +279,110 @@ static const char *const kinds[] = {"npu", "cpu", "gpu", "reference", NULL};
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("OUT.h5"), "the capture to make"),
     OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("M.onnx"),
-             "the model whose edges the tensors are: names, shapes, types and scales are held against it"),
-    OPT_LIST(0, "dim", struct values, dims, CLI_A_TEXT("NAME=N"),
-             "size of a dynamic dimension of the model's inputs; may be repeated"),
-    OPT_LIST(0, "map", struct values, maps, CLI_A_TEXT("FILE.yaml|TENSOR=EDGE"),
-             "what the files do not say: names, layout, scale and zero point or offset, type; TENSOR=EDGE only "
-             "names one and may be repeated"),
+             "the model that was run: every tensor must fit it in name, shape, type and scale"),
+    OPT_DIM(struct values),
+    OPT_LIST(0, "map", struct values, maps, CLI_A_FILE("FILE.yaml|NAME=TENSOR"),
+             "what the files do not say: names, layout, scale and zero point, type. NAME=TENSOR renames one "
+             "tensor, and may be repeated"),
     OPT_TEXT(0, "inputs", struct values, inputs, CLI_A_FILE("PATH"),
-             "what was fed, so that compare can check it: with --model as 'capture --probe NAME=PATH' reads "
-             "it, else .npz, .npy or a folder; or an .h5 of AI Hub"),
-    OPT_TEXT(0, "probe", struct values, probe, CLI_A_PROBE_NAME,
-             "name of the probe in the capture: that of the capture to compare with (default: FORMAT)"),
+             "the inputs of the run, so that compare can check that they are the same: with --model as in "
+             "'capture --probe NAME=PATH', otherwise .npz, .npy or a folder, or an .h5 of AI Hub"),
+    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE_NAME,
+             "name of the probe in the capture; give it the name that it has in the capture to compare with "
+             "(the format's name)"),
     OPT_CHOICE(0, "samples-axis", struct values, samples_axis, "WHICH", axes,
-               "where an array has its samples: 'first' dimension, which the tensor lacks; 'batch', the first "
-               "dimension, which is 1 in the tensor; 'none', the array is one sample; 'file', every PATH is "
-               "one sample; 'auto' (default) as the model says, else 'first'"),
+               "where an array has its samples: 'first', in a dimension before those of the tensor; 'batch', "
+               "in the tensor's first dimension, which is 1 in the model; 'none', the array is one sample; "
+               "'file', every PATH is one sample; 'auto', as the model says, otherwise 'first' (auto)"),
     OPT_TEXT(0, "label", struct values, label, CLI_A_TEXT("TEXT"),
-             "what reports call it (default: the file's name)"),
-    OPT_TEXT(0, "chipset", struct values, chipset, CLI_A_CHIPSET("NAME"),
-             "which chipset it was, if you know it (SM8750, gen4); without it the capture says 'not stated'"),
+             "the device's name in reports (the name of the file)"),
+    OPT_TEXT('c', "chipset", struct values, chipset, CLI_A_CHIPSET("NAME"),
+             "the chipset, if you know it (SM8750, gen4); without it the capture says 'not stated'"),
     OPT_CHOICE(0, "kind", struct values, kind, "WHAT", kinds,
-               "what computed it: npu, cpu, gpu, or reference (another framework, a float run); without it "
-               "nothing is assumed, and no fallback is looked for"),
-    OPT_TEXT(0, "sdk", struct values, sdk, CLI_A_TEXT("VERSION"), "which SDK it was, if you know it (2.31.0)"),
+               "what computed the values: npu, cpu, gpu, or reference (a different framework, a float run); "
+               "without it npudiff assumes nothing and looks for no fallback"),
+    OPT_TEXT(0, "sdk", struct values, sdk, CLI_A_TEXT("VERSION"),
+             "the version of the SDK, if you know it (2.31.0)"),
     OPT_LIST(0, "repeat", struct values, repeats, CLI_A_FILE("PATH"),
-             "another run of the same samples, as PATH has the first; may be repeated"),
+             "a second run of the same samples, in the form of PATH; may be repeated"),
     OPT_TEXT(0, "labels", struct values, labels, CLI_A_FILE("FILE"),
-             "class of every sample: a .npy, or numbers in a text file"),
+             "the right class of every sample: a .npy, or numbers in a text file"),
     OPT_TEXT(0, "latencies", struct values, latencies, CLI_A_FILE("FILE"),
              "microseconds of every sample and repeat: a .npy, or numbers in a text file"),
     OPT_LIST(0, "log", struct values, logs, CLI_A_FILE("FILE"),
-             "a log of the run, kept and read for failures and fallbacks; may be repeated"),
+             "a log of the run; npudiff stores it and searches it for failures and fallbacks; may be repeated"),
     OPT_TEXT(0, "failed", struct values, failed, CLI_A_TEXT("REASON"),
-             "the run failed: makes a failed capture of the samples that there are, or of none (no PATH)"),
+             "the run failed: make a failed capture of the samples that there are, or of none (without PATH)"),
     OPT_LIST(0, "fact", struct values, facts, CLI_A_TEXT("KEY=VALUE"),
-             "any other fact: failed_stage, outputs, phone, provider, ... (docs/reference/import-facts.md); "
-             "may be repeated"),
+             "any other fact: failed_stage, outputs, phone, provider, ...; docs/reference/import-facts.md "
+             "lists them; may be repeated"),
     OPT_TEXT(0, "facts", struct values, facts_file, CLI_A_FILE("FILE.yaml"),
-             "a file of facts; the same keys may stand at the top level of a --map"),
+             "a file of facts; a --map may hold the same keys at its top level"),
     OPT_TEXT(0, "runner", struct values, runner, CLI_A_TEXT("NAME"),
-             "polygraphy: which runner, if there are several"),
-    OPT_TEXT(
-        0, "context-json", struct values, context_json, CLI_A_FILE("FILE"),
-        "qnn-net-run: what qnn-context-binary-utility prints of the context binary: types, shapes, scales"),
+             "polygraphy: the runner to import, if there are several"),
+    OPT_TEXT(0, "context-json", struct values, context_json, CLI_A_FILE("FILE"),
+             "qnn-net-run: the output of qnn-context-binary-utility, with types, shapes and scales"),
     OPT_TEXT(0, "graph", struct values, graph, CLI_A_TEXT("NAME"),
-             "qnn-net-run: which graph, if there are several"),
+             "qnn-net-run: the graph to import, if there are several"),
     OPT_TEXT(0, "input-list", struct values, input_list, CLI_A_FILE("FILE"),
-             "qnn-net-run: the input list that it was given; paths in it are relative to it"),
+             "qnn-net-run: the input list of the run; its paths are relative to the list"),
     OPT_CHOICE(0, "layout", struct values, layout, "WHICH", layouts,
-               "qnn-net-run: NHWC, channels are last in the files; NCHW, they are where the model has them; of "
-               "all tensors of which --map says nothing"),
-    OPT_INTEGER(0, "batch", struct values, batch, "N", 1, 1000000,
-                "qnn-net-run: samples in every file (default: 1)"),
-    OPT_CHOICE(0, "assume", struct values, assume, "TYPE", assumptions,
-               "qnn-net-run: float32: a .raw of which nothing states a shape is one dimension of float32"),
+               "qnn-net-run: the layout of the tensors that --map does not mention: NHWC, channels last; NCHW, "
+               "as in the model"),
+    OPT_INTEGER(0, "batch", struct values, batch, "N", 1, 1000000, "qnn-net-run: samples in every file (1)"),
+    OPT_CHOICE(
+        0, "assume", struct values, assume, "TYPE", assumptions,
+        "qnn-net-run: float32: read a .raw file as one dimension of float32 when its shape is not known"),
     OPT_FLAG(0, "strict", struct values, strict,
-             "qnn-net-run: a tensor that the model lacks is an error; without it it stays an edge of its own"),
-    OPT_FORCE(struct values, "replace OUT.h5"),
-    OPT_FLAG(0, "formats", struct values, formats, "list the formats and what is read of each"),
+             "qnn-net-run: make it an error when the model lacks a tensor; without this option the tensor is "
+             "kept as it is"),
+    OPT_FORCE(struct values, "overwrite OUT.h5"),
+    OPT_FLAG(0, "formats", struct values, formats, "list the formats, and what npudiff reads of each"),
     OPT_QUIET(struct values),
     OPT_JSON(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff import --formats", "Lists the formats."},
+    {"npudiff import numpy outputs.npz --model model.onnx -p digits -o imported.h5",
+     "Makes a capture of arrays that are named like the model's tensors."},
+    {"npudiff import qnn-net-run prepared -o phone.h5",
+     "Reads a folder that 'npudiff prepare' made and a phone has run."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_import = {
     .name = "import",
-    .summary = "make a capture of what another tool wrote",
+    .summary = "make a capture from the files of a different tool",
     .synopsis = "FORMAT PATH... -o OUT.h5 [--model M.onnx] [--map FILE.yaml]",
     .details =
-        "Reads outputs that were made elsewhere (NumPy, raw files, ONNX test data, AI Hub, Polygraphy; "
-        "--formats lists all) into a capture, bit for bit, which every other command takes. Give --probe the "
-        "name of the probe in the capture to compare with, and --inputs what was fed.\nWith --model every "
-        "tensor must be an edge of it: by its name, its ONNX name or its sanitised name (what fits several "
-        "edges is an error), with its shape and type; integer codes get its scales. Floats that are all "
-        "exactly real values of codes become those codes (--fact floats=keep: they stay), others are real "
-        "values. Without it names, types and shapes are those of the files, and scales are unknown unless a "
-        "--map states them; compare then notes that the models are not known to be the same.\nA map is YAML: "
-        "under 'tensors:' (and 'inputs:') a list of items such as {name: conv1_out, edge: conv1, layout: NHWC, "
-        "dtype: uint8, scale: 0.02, zero_point: 3}; 'axis: 1' goes with a list of scales, 'offset: -3' with "
-        "'convention: qnn' (real = scale * (code + offset)), 'skip: yes' leaves a tensor out. A raw list is "
-        "YAML, too: under 'tensors:' (and 'inputs:') items such as {name: conv1, dtype: uint8, shape: [1, 8, "
-        "14, 14], files: 'Result_{}/conv1.raw', samples: 8}, where {} is the number of the sample, or 'file:' "
-        "with all samples in one.\nWhat the files do not hold is stated as facts: --kind, --chipset, --sdk, "
-        "--label, --labels, --latencies, --repeat, --log, --failed, any other as --fact KEY=VALUE, or all of "
-        "them in a --facts FILE. A fact that contradicts a file, the model or another fact is an error that "
-        "names both.\nThe capture records where every fact came from ('npudiff info' shows it under import); "
-        "what nobody states stays unknown. Tensors without elements and scalars are read; what has no sample "
-        "at all is an error.\nOf qnn-net-run PATH is its output folder (with Result_0) or one that 'npudiff "
-        "prepare' made and run.sh filled. The native file of a tensor counts; a float one beside it is held "
-        "against it. Fewer results than inferences asked for make a partial capture, an exit code of the tool "
-        "other than 0 a failed one.\nExit code 0; 2 when something is missing, damaged or contradicts itself: "
-        "then nothing is written; 5 when the capture is partial or failed.",
+        "Reads outputs that a different tool wrote (NumPy, raw files, ONNX test data, AI Hub, Polygraphy, "
+        "qnn-net-run; see --formats) and writes a capture with the same bits. Every other command can read it. "
+        "To compare it with a capture, give --probe the name of the probe there, and --inputs the inputs.\n"
+        "With --model every tensor must be a tensor of the model, by its name, its ONNX name or its sanitised "
+        "name, with the same shape and type. A name that fits several tensors is an error. Integers get the "
+        "model's scales. Floats that are all exactly real values of quantised values become quantised values "
+        "(--fact floats=keep prevents that). Without --model the names, types and shapes are those of the "
+        "files, and scales are unknown unless --map gives them.\n"
+        "A map is a YAML file with 'tensors:' (and 'inputs:'), a list of items such as {name: conv1_out, edge: "
+        "conv1, layout: NHWC, dtype: uint8, scale: 0.02, zero_point: 3}. 'axis: 1' goes with a list of scales, "
+        "'offset: -3' with 'convention: qnn' (real = scale * (value + offset)); 'skip: yes' leaves a tensor "
+        "out. A raw list is YAML, too, with items such as {name: conv1, dtype: uint8, shape: [1, 8, 14, 14], "
+        "files: 'Result_{}/conv1.raw', samples: 8}, where {} is the number of the sample, or 'file:' for all "
+        "samples in one file.\n"
+        "You state as facts what the files do not hold: --kind, --chipset, --sdk, --label, --labels, "
+        "--latencies, --repeat, --log, --failed, --fact KEY=VALUE, or a --facts FILE. A fact that contradicts "
+        "a file, the model or a different fact is an error. 'npudiff info' shows where each fact came from.\n"
+        "For qnn-net-run PATH is its output folder (with Result_0), or a folder that 'npudiff prepare' made "
+        "and run.sh filled. The native file of a tensor counts; a float file beside it must agree with it. "
+        "Missing results make a partial capture, and an exit code of the tool other than 0 makes a failed "
+        "one.\n"
+        "Exit code 0: done; 2: something is missing, damaged or contradicts itself, and nothing was written; "
+        "5: the capture is partial or failed.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_FILE,
     .min_operands = 0,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),

@@ -262,20 +262,28 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    OPT_JSON_OF_ALL(struct values),
+    OPT_JSON(struct values),
     OPT_TEXT(0, "log", struct values, log, CLI_A_TEXT("NAME"),
-             "print one stored log instead: 'onnxruntime', 'stdout', 'profile'"),
-    OPT_FLAG('v', "verbose", struct values, verbose, "list the loaded libraries too"),
+             "print one stored log instead: 'onnxruntime', 'stdout' or 'profile'"),
+    OPT_VERBOSE(struct values, "also list the loaded libraries"),
     {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff info captures/gen3.h5", "Says what was captured, where, and with which runtime."},
+    {"npudiff info captures/gen3.h5 --log onnxruntime", "Prints the log of the runtime."},
+    {NULL, NULL},
 };
 
 const struct cli_command cmd_info = {
     .name = "info",
-    .summary = "show what a capture says of itself",
+    .summary = "show what a capture holds: device, runtime, model, probes, failure",
     .synopsis = "CAPTURE.h5 [--log NAME]",
-    .details =
-        "Shows device, runtime, model, host, placement, probes and, for a device that failed, where and why.",
+    .details = "Prints device, runtime, model, host, placement and probes. If the device failed, it prints "
+               "where and why.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,
     .max_operands = 1,
     .values_bytes = sizeof(struct values),

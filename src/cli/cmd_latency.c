@@ -81,7 +81,7 @@ static int examine_capture(const struct values *values, const char *path,
     struct nd_error err = {0};
     struct nd_capture *capture = NULL;
     if (values->column != NULL || values->unit != NULL)
-        return cli_usage_error("latency", "'%s' is a capture: it has no columns and one unit", path);
+        return cli_usage_error("latency", "'%s' is a capture: --column and --unit are for lists", path);
     if (nd_capture_open(path, &capture, &err) != ND_OK)
         return cli_report_error(&err);
     int exit_code = 0;
@@ -113,7 +113,7 @@ static int examine_list(const struct values *values, const char *path, const str
     struct nd_error err = {0};
     struct nd_latency_list list = {0};
     if (values->probe != NULL)
-        return cli_usage_error("latency", "'%s' is a list: it has no probes", path);
+        return cli_usage_error("latency", "'%s' is a list: --probe is for captures", path);
     if (nd_latency_read(path, values->column, values->unit, &list, &err) != ND_OK)
         return cli_report_error(&err);
     struct nd_latency_series *entry = grow(entries, path);
@@ -188,45 +188,55 @@ static const char *const units[] = {"ns", "us", "ms", "s", NULL};
 
 static const struct cli_option options[] = {
     OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE_NAME,
-             "of a capture: this probe only (all, each for itself)"),
+             "examine only this probe of the captures (each probe by itself)"),
     OPT_TEXT(0, "column", struct values, column, CLI_A_TEXT("NAME"),
-             "of a list: the column of a CSV, the array of a .npz, or a dotted path in JSON (the only one)"),
-    OPT_CHOICE(0, "unit", struct values, unit, "ns|us|ms|s", units, "of a list (us)"),
+             "for lists: the column of a CSV, the array of a .npz, or a dotted path in JSON (the only one)"),
+    OPT_CHOICE(0, "unit", struct values, unit, "ns|us|ms|s", units, "for lists: the unit of the numbers (us)"),
     OPT_INTEGER(0, "warm-up", struct values, warm_up, "N", 0, 1e7,
-                "set the first N runs apart (the first, and as many more as are slower than the later half by "
-                "3 deviations and 2 %; at most 50 and a tenth)"),
+                "leave out the first N runs (the first run, and the next ones as long as they are slow: 3 "
+                "deviations and 2 % above the later half; at most 50 and a tenth of all)"),
     OPT_NUMBER(0, "min-runs", struct values, min_runs, "N", 2, 1e7,
-               "runs, warm-up included, that a verdict needs; overwhelming evidence counts with fewer (200)"),
+               "runs that a verdict needs, with the warm-up; very strong evidence needs fewer (200)"),
     OPT_REAL(0, "healthy-cv", struct values, healthy_cv, "X", 1e-6, 10,
              "a coefficient of variation up to X is healthy (0.05)"),
     OPT_REAL(0, "suspect-cv", struct values, suspect_cv, "X", 1e-6, 10,
-             "not steady where the upper end of its interval is above X (0.15)"),
-    OPT_FLAG('v', "verbose", struct values, verbose,
-             "print everything: percentiles, intervals, the tests for two kinds of run, and how often the rule "
-             "is wrong"),
+             "the series is 'not steady' when the upper end of the interval of its coefficient of variation is "
+             "above X (0.15)"),
+    OPT_VERBOSE(struct values,
+                "print everything: percentiles, intervals, the tests for two kinds of run, and how "
+                "often the rule is wrong"),
     OPT_JSON(struct values),
     OPT_COLOR(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff latency captures/cpu.h5", "Examines the latencies that were recorded in a capture."},
+    {"npudiff latency latencies.csv --column latency --unit ms",
+     "Examines a list that a different tool measured."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_latency = {
     .name = "latency",
-    .summary = "say whether latencies are of one kind, and whether slow runs give other bits",
+    .summary = "say whether latencies are steady, and whether slow runs give different values",
     .synopsis = "CAPTURE.h5|LIST ... [--column NAME] [--unit us]",
     .details =
-        "Examines the latencies of captures, or lists that other tools measured: text with one number a line "
-        "('#' comments), CSV with a header, a JSON array, an AI Hub profile job "
-        "(execution_summary.all_inference_times), .npy, .npz. The first run and the warm-up are set "
-        "apart.\nVerdicts: unimodal; two modes (fallback in some runs); regimes in time (the level changes: "
-        "clock, throttling); not steady (the coefficient of variation may be above 15 %); too few. Two modes "
-        "are told from a skewed or heavy tail, from drift and from a coarse timer; how often each verdict is "
-        "wrong was measured and is in docs/science/latency.md.\nOf a capture with repeats it says whether slow "
-        "runs give other bits than the fast runs of the same sample ('npudiff capture --repeats 300').\nA "
-        "verdict needs 200 runs, the warm-up among them; overwhelming evidence (p below 1e-6) counts with "
-        "fewer.\nExit code 0: unimodal; 1: suspect (any of the others, or slow runs give other bits); 2: "
-        "trouble; 4: a file without a verdict: too few runs in every probe, or none recorded.",
+        "Examines the latencies of captures, or lists that other tools measured: text with one number per line "
+        "('#' begins a comment), CSV with a header, a JSON array, an AI Hub profile job "
+        "(execution_summary.all_inference_times), .npy or .npz. The warm-up is left out.\n"
+        "Verdicts: unimodal (one kind of run); two modes (fallback in some runs); regimes in time (the level "
+        "changes: clock, throttling); not steady (the coefficient of variation may be above 15 %); too few "
+        "runs. docs/science/latency.md says how often each verdict is wrong.\n"
+        "For captures with repeats it says whether slow runs give different values from the fast runs of the "
+        "same sample ('npudiff capture --repeats 300').\n"
+        "A verdict needs 200 runs; very strong evidence (p below 1e-6) needs fewer.\n"
+        "Exit code 0: unimodal; 1: suspect, which is any other verdict, or slow runs with different values; 2: "
+        "wrong usage or a file problem; 4: no verdict, because there are too few runs or none.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),

@@ -333,7 +333,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     json_t *cascade = NULL;
     if (values->kind != NULL && !nd_log_kind_from_name(values->kind, &kind)) {
         json_decref(reading.logs);
-        return cli_usage_error("logs", "no kind of finding is called '%s'", values->kind);
+        return cli_usage_error("logs", "there is no kind of finding '%s'", values->kind);
     }
     for (size_t i = 0; i < n_operands && status == ND_OK; i++)
         status = cli_is_hdf5(operands[i]) ? read_capture(&reading, operands[i], &err)
@@ -355,30 +355,40 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    OPT_TEXT(0, "kind", struct values, kind, CLI_A_TEXT("KIND"),
-             "only these, notes too: fallback, placement, fusion, quantisation, preparation, failure, "
-             "validation, version, arch, library, device, memory, unknown-error"),
+    OPT_TEXT(
+        0, "kind", struct values, kind, CLI_A_TEXT("KIND"),
+        "print only findings of this kind, also the harmless ones: fallback, placement, fusion, quantisation, "
+        "preparation, failure, validation, version, arch, library, device, memory or unknown-error"),
     OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
-             "the model that failed: tells which failed operators only follow another"),
-    OPT_FLAG(0, "unknown", struct values, unknown, "the lines that no pattern knows, too"),
-    OPT_FLAG('v', "verbose", struct values, verbose, "notes, too: what is harmless or only told"),
+             "the model that failed: helps to find the operator that failed first"),
+    OPT_FLAG(0, "unknown", struct values, unknown, "also print the lines that npudiff does not know"),
+    OPT_VERBOSE(struct values, "also print notes: lines that are harmless or only inform"),
     OPT_JSON(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff logs captures/gen3.h5", "Explains the logs that a capture stores."},
+    {"npudiff logs qnn-net-run.log --model model.onnx",
+     "Explains a log file, and finds the operator that failed first."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_logs = {
     .name = "logs",
-    .summary = "say what logs of a runtime or phone mean",
+    .summary = "explain the logs of a runtime or phone",
     .synopsis = "LOG|CAPTURE.h5 ...",
-    .details =
-        "Reads logs of ONNX Runtime and QNN, output of qnn-net-run and Android's logcat, or those that "
-        "captures store, and prints the lines that say something: fallback, refused and failed operators, "
-        "failed graphs with their codes, versions, libraries, memory. Lines are known by their text; encoding "
-        "and size do not matter. A line that npudiff does not know but that holds an error code is told as an "
-        "unknown error.\nOf operators that could not be constructed it tells the root from those that only "
-        "follow it: by the operators' ids in the log and, with --model, by the graph.\nExit code 0: no failure "
-        "and no fallback (there may be warnings); 1: one at least; 2: usage or I/O trouble.",
+    .details = "Reads logs of ONNX Runtime and QNN, the output of qnn-net-run and Android's logcat, or the "
+               "logs in captures. It prints what matters: fallback to the CPU, operators that were refused or "
+               "failed, graphs that failed with their error codes, versions, libraries, memory.\n"
+               "A line with an error code that npudiff does not know is printed as an unknown error.\n"
+               "When operators could not be made, npudiff separates the one that failed first from those that "
+               "failed because of it. It uses the operators' ids in the log and, with --model, the graph.\n"
+               "Exit code 0: no failure and no fallback, though there may be warnings; 1: at least one; 2: "
+               "wrong usage or a file problem.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),

@@ -115,19 +115,27 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
-    OPT_FLAG('a', "all", struct values, all, "list tables, digests and logs too"),
-    OPT_JSON_OF_ALL(struct values),
+    OPT_FLAG('a', "all", struct values, all, "also list tables, digests and logs"),
+    OPT_JSON(struct values),
     {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff ls model.onnx", "Lists the tensors that a capture of the model records."},
+    {"npudiff ls captures/cpu.h5", "Lists the tensors in a capture."},
+    {NULL, NULL},
 };
 
 const struct cli_command cmd_ls = {
     .name = "ls",
-    .summary = "list the tensors of a capture, or the edges of a model",
+    .summary = "list the tensors of a capture or a model",
     .synopsis = "CAPTURE.h5|MODEL.onnx [--all]",
-    .details = "Lists the datasets of a capture with type, shape and stored size, under the names that h5ls "
-               "and h5py show; or, of an ONNX model, the edges that a capture records: name, operators, type "
-               "of the codes, quantisation and the tensor that is made visible.",
+    .details = "For a capture: its datasets with type, shape and size, under the names that h5ls and h5py "
+               "show. For an ONNX model: the tensors that a capture records, with operators, type, "
+               "quantisation, and the ONNX tensor that is made visible.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURES_OR_MODEL,
     .min_operands = 1,
     .max_operands = 1,
     .values_bytes = sizeof(struct values),

@@ -17,7 +17,7 @@ struct values {
     struct cli_list dims;
     const char *probe;
     const char *agent;
-    size_t runs;
+    size_t repeats;
     size_t jobs;
     double time_limit_s;
     bool json;
@@ -33,7 +33,7 @@ static void fill_options(const struct values *values, struct nd_capture_options 
 {
     nd_capture_options_init(options);
     options->edges = "none";
-    options->n_repeats = values->runs > 0 ? values->runs : 5;
+    options->n_repeats = values->repeats > 0 ? values->repeats : 5;
     options->store_digests_only = true;
     options->allow_fallback = true;
     options->profile = true;
@@ -185,7 +185,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_model *model = NULL;
     int usage = 0;
     if (values->devices.n == 0 && n_operands < 2)
-        return cli_usage_error("placement", "-d DEVICE is needed, or captures of the model");
+        return cli_usage_error("placement", "-d DEVICE is missing, or captures of the model");
     enum nd_status status = nd_model_load(operands[0], &model, &err);
     if (status == ND_OK)
         status = cli_set_dims("placement", model, &values->dims, &usage, &err);
@@ -201,38 +201,47 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     OPT_LIST('d', "device", struct values, devices, CLI_A_DEVICE,
-             "a device to ask, such as htp-sim:gen3 ('npudiff devices'); may be repeated"),
-    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE, "input that is run ('npudiff probes') (zeros)"),
-    OPT_NUMBER(0, "runs", struct values, runs, "N", 1, 10000,
-               "run it N times; the first does not count for times (5)"),
+             "ask this device, such as htp-sim:gen3; 'npudiff devices' lists them; may be repeated"),
+    OPT_TEXT('p', "probe", struct values, probe, CLI_A_PROBE, "feed this input; see 'npudiff probes' (zeros)"),
+    OPT_NUMBER(0, "repeats", struct values, repeats, "N", 1, 10000,
+               "run the sample N times; the first time is not used for latencies (5)"),
     OPT_DIM(struct values),
-    OPT_JOBS(struct values, "ask N devices at once; their times then disturb one another (1)"),
+    OPT_JOBS(struct values, "ask N devices at the same time; their times are then less exact (1)"),
     OPT_TIME_LIMIT(struct values, "stop a device after S seconds (3600)"),
     OPT_AGENT(struct values),
-    OPT_FLAG('v', "verbose", struct values, verbose,
-             "print everything: chipset by operator, the pieces and what is handed over, all nodes that left "
-             "the NPU"),
+    OPT_VERBOSE(struct values,
+                "print everything: chipset by operator, the pieces and their inputs and outputs, "
+                "all nodes that left the NPU, and the nodes whose place is unknown"),
     OPT_COLOR(struct values),
     OPT_JSON(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff placement model.onnx -d htp-sim:gen3", "Lists the nodes that do not run on the NPU."},
+    {"npudiff placement model.onnx -d htp-sim:gen1 -d htp-sim:gen3 -v",
+     "Compares two chipsets, operator by operator, with full lists."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_placement = {
     .name = "placement",
     .summary = "say which nodes of a model run on the NPU, per chipset, and what the cuts cost",
     .synopsis = "MODEL.onnx -d DEVICE [-d ...] [CAPTURE.h5 ...]",
-    .details = "Makes a session of the untouched model on each device, lets nodes fall back to the CPU, runs "
-               "one sample a few times and prints which operators run where: chipset by operator, then for "
-               "every device the share of nodes, FLOPs and time on the NPU, the pieces that the graph is cut "
-               "into, what is handed from one to the other, and every node that is not on the NPU. Captures of "
-               "the model that exist already are examined beside them; times need their --profile.\nNodes are "
-               "told apart by what the runtime says of its assignment and by the provider of their kernels, "
-               "never by name. A node of which nothing is said is of unknown place; constants, which are "
-               "folded away, do not count, and neither does the quantisation of inputs and outputs, which runs "
-               "on the CPU as intended.\nExit code 0: all on the NPU; 1: something of an NPU device is not; 2: "
-               "usage or I/O trouble; 3: a capture is of another model; 5: a device failed.",
+    .details = "Runs the unchanged model on each device, lets nodes fall back to the CPU, and prints which "
+               "operators run where: a table of chipsets and operators, and for every device the share of "
+               "nodes, FLOPs and time on the NPU, the pieces of the graph, the data that moves between NPU and "
+               "CPU, and every node that is not on the NPU.\n"
+               "Captures of the model may be given, too; they need --profile for times.\n"
+               "The place of a node comes from the runtime's own assignment and from the provider of its "
+               "kernels, never from names. Constants do not count, and neither does the quantisation of inputs "
+               "and outputs, which runs on the CPU as intended.\n"
+               "Exit code 0: all nodes run on the NPU; 1: some nodes of an NPU device do not; 2: wrong usage "
+               "or a file problem; 3: a capture is of a different model; 5: a device failed.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURES_OR_MODEL,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),

@@ -16,7 +16,7 @@ struct values {
     const char *chipset;
     const char *runtime;
     const char *output;
-    const char *edges;
+    const char *tensors;
     const char *profiling_level;
     const char *agent;
     double time_limit_s;
@@ -75,7 +75,7 @@ static enum nd_status prepare(const struct values *values, const struct nd_model
     struct nd_prepared_summary summary;
     struct nd_device device = {0};
     nd_prepare_options_init(&options);
-    options.edges = values->edges;
+    options.edges = values->tensors;
     options.agent = values->agent;
     options.replace = values->force;
     options.profiling_level = values->profiling_level;
@@ -109,8 +109,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_model *model = NULL;
     int usage = 0;
     if (values->chipset == NULL || values->output == NULL)
-        return cli_usage_error("prepare", "%s is needed", values->chipset == NULL ? "--chipset C" : "-o DIR");
-    if (cli_check_output_folder(values->output, values->force, "--force replaces a prepared folder") != 0)
+        return cli_usage_error("prepare", "%s is missing",
+                               values->chipset == NULL ? "--chipset NAME" : "-o DIR");
+    if (cli_check_output_folder(values->output, values->force, "--force overwrites a prepared folder") != 0)
         return ND_EXIT_TROUBLE;
     struct nd_probe **probes = calloc(values->probes.n + 4, sizeof *probes);
     enum nd_status status = probes != NULL ? nd_model_load(operands[0], &model, &err) : cli_memory_error(&err);
@@ -131,46 +132,56 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 static const char *const level_choices[] = {"basic", "detailed", "backend", "client", NULL};
 
 static const struct cli_option options[] = {
-    OPT_TEXT('c', "chipset", struct values, chipset, CLI_A_CHIPSET("C"),
-             "the chipset of the device: gen3, SM8650, ... ('npudiff devices')"),
+    OPT_TEXT('c', "chipset", struct values, chipset, CLI_A_CHIPSET("NAME"),
+             "the chipset of the phone or board: gen3, SM8650, ...; 'npudiff devices' lists them"),
     OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"), "the folder to make"),
-    OPT_FORCE(struct values, "replace a prepared folder that exists"),
+    OPT_FORCE(struct values, "overwrite a prepared folder"),
     OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
-             "inputs, as for 'npudiff capture'; may be repeated (zeros, ones, ramp, uniform)"),
+             "inputs, as for 'npudiff capture'; may be repeated (zeros, ones, ramp and uniform)"),
     OPT_ALLOW_NONFINITE(struct values),
-    OPT_TEXT('e', "edges", struct values, edges, CLI_A_TENSORS("WHICH"),
-             "what the context gives: all, outputs, or name patterns with commas (all)"),
+    OPT_TENSORS(struct values,
+                "tensors that the device returns: all, outputs, or name patterns separated by commas (all)"),
     OPT_TEXT(0, "runtime", struct values, runtime, CLI_A_RUNTIME("ID"),
-             "the runtime whose SDK makes the context ('npudiff runtimes'); no newer than that on the device "
-             "(the newest)"),
+             "make the context binary with the SDK of this runtime; it must not be newer than the SDK on the "
+             "device; 'npudiff runtimes' lists them (the newest)"),
     OPT_LIST(0, "option", struct values, options, CLI_A_TEXT("KEY=VALUE"),
              "an option of the provider, such as vtcm_mb=4; may be repeated"),
     OPT_CHOICE(0, "profiling-level", struct values, profiling_level, "basic|detailed|backend|client",
-               level_choices, "let qnn-net-run profile"),
+               level_choices, "let qnn-net-run write a profile"),
     OPT_DIM(struct values),
-    OPT_TIME_LIMIT(struct values, "stop making the context after S seconds (3600)"),
+    OPT_TIME_LIMIT(struct values, "give up after S seconds (3600)"),
     OPT_AGENT(struct values),
     OPT_JSON(struct values),
     OPT_QUIET(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff prepare model.onnx --chipset gen3 -o prepared",
+     "Makes a folder for a phone with a Snapdragon 8 Gen 3; its README says how to run it there."},
+    {"npudiff prepare model.onnx --chipset SM8550 -p digits=test.npz --tensors outputs -o prepared-outputs",
+     "With your own samples; the device returns the model's outputs only."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_prepare = {
     .name = "prepare",
     .summary = "make a folder that qnn-net-run runs on a device: context binary, inputs, script",
-    .synopsis = "MODEL.onnx --chipset C -o DIR [-p PROBE ...]",
-    .details =
-        "Makes the context binary of the model for the chipset with the SDK of an installed runtime, the very "
-        "binary that a phone loads, with the edges made visible; every sample of the probes as the native "
-        "codes that it takes; input list, configuration of the HTP backend, a script that runs qnn-net-run "
-        "with all of it on Android or Linux, and a README for whoever has the phone. qnn-net-run itself and "
-        "its libraries come from Qualcomm's SDK.\nnpudiff.json in the folder says which file stands for what, "
-        "for 'npudiff import qnn-net-run DIR', which makes a capture of what came back. Names of tensors in "
-        "the context are those of the model with all but letters, digits and '_' made '_'.\nThe whole model "
-        "has to run on the NPU as one graph; where nodes do not ('npudiff placement'), or only not when every "
-        "edge is visible (try --edges outputs), nothing is made.\nExit code 0: made; 2: usage or I/O trouble; "
-        "5: the provider refuses the model, or leaves nodes to the CPU.",
+    .synopsis = "MODEL.onnx --chipset NAME -o DIR [-p PROBE ...]",
+    .details = "Makes the context binary that a phone loads, with the SDK of an installed runtime, and writes "
+               "everything that qnn-net-run needs beside it: every sample as a native file, the input list, "
+               "the configuration, a script for Android or Linux, and a README. qnn-net-run and its libraries "
+               "come from Qualcomm's SDK.\n"
+               "Afterwards 'npudiff import qnn-net-run DIR' turns the results into a capture. The file "
+               "npudiff.json in the folder says which file holds which tensor. In tensor names every character "
+               "except letters, digits and '_' becomes '_'.\n"
+               "The whole model must run on the NPU as one graph; 'npudiff placement' says whether it does. If "
+               "it does so only without inner tensors, give --tensors outputs.\n"
+               "Exit code 0: made; 2: wrong usage or a file problem; 5: the provider refuses the model or "
+               "leaves nodes to the CPU.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_MODEL,
     .min_operands = 1,
     .max_operands = 1,
     .values_bytes = sizeof(struct values),

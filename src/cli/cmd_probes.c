@@ -28,11 +28,19 @@ static const struct cli_option options[] = {
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff probes", "Lists the built-in probes."},
+    {"npudiff capture model.onnx -d cpu -p uniform:64:7 -p digits=test.npz -o captures-probes",
+     "Uses 64 random samples with seed 7, and your own samples."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_probes = {
     .name = "probes",
-    .summary = "list the built-in probes and how user data is named",
+    .summary = "list the built-in probes, and how to name your own data",
     .synopsis = "[--json]",
-    .details = "A probe is a named set of fixed inputs (-p of 'npudiff capture').",
+    .details = "A probe is a named set of fixed inputs: -p of 'npudiff capture'.",
+    .examples = examples,
     .options = options,
     .values_bytes = sizeof(struct values),
     .run = run,

@@ -83,20 +83,18 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"),
-             "the folder of captures and results (the campaign's 'output')"),
+             "the folder for captures and results (the campaign's 'output')"),
     OPT_FLAG(0, "suggest", struct values, suggest,
-             "print the tightest policy that the captures pass, as YAML for the campaign; a campaign without a "
-             "policy will do; exit code 0"),
+             "print the strictest policy that the captures pass, as YAML for the campaign; the campaign needs "
+             "no policy; the exit code is 0"),
     OPT_FORCE(struct values, "capture and judge everything again"),
-    OPT_JOBS(struct values, "run N devices of this machine at once; latencies then disturb one another (1). "
-                            "Phones and boards run at the same time in any case"),
-    OPT_NUMBER(0, "threads", struct values, n_threads, "N", 0, 256,
-               "for comparing and explaining; 0: as many as the process may use (0); the result does not "
-               "depend on it"),
-    OPT_FLAG(0, "json", struct values, json, "print result.json; with --suggest the policy as JSON"),
-    OPT_FLAG('v', "verbose", struct values, verbose,
-             "print all tables: accuracy with intervals, every gate that does not hold (they are in "
-             "result.txt, too)"),
+    OPT_JOBS(struct values, "run N devices of this computer at the same time; their latencies are then less "
+                            "exact (1). Phones and boards always run at the same time"),
+    OPT_THREADS(struct values),
+    OPT_FLAG(0, "json", struct values, json, "print result.json; with --suggest print the policy as JSON"),
+    OPT_VERBOSE(struct values,
+                "print all tables: accuracy with intervals, every gate that does not hold; result.txt "
+                "has them, too"),
     OPT_WIDTH(struct values),
     OPT_COLOR(struct values),
     OPT_FORMAT(struct values),
@@ -104,23 +102,30 @@ static const struct cli_option options[] = {
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff qualify campaign.yaml -o results",
+     "Runs the campaign. The same command continues after an interruption."},
+    {"npudiff qualify campaign.yaml -o results --suggest", "Proposes limits that the captures pass."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_qualify = {
     .name = "qualify",
-    .summary = "run a campaign: capture, compare, explain, hold against its policy",
+    .summary = "run a campaign: capture, compare, explain, and check its policy",
     .synopsis = "CAMPAIGN.yaml [-o DIR] [--suggest] [--force] [-j N]",
     .details =
-        "Captures what the campaign asks for and DIR/captures does not hold yet, or holds of another model, "
-        "probe, "
-        "runtime or option; compares every device with the reference, judges accuracy, and holds each gate of "
-        "the "
-        "policy against each device. Writes DIR/result.json, result.txt, result.csv and junit.xml. Where "
-        "nothing "
-        "has changed the result is that of the last run; what was interrupted goes on where it stopped.\n"
-        "The campaign and its policy are described in docs/reference/campaign.md.\n"
-        "Exit code 0: every gate passed; 1: one failed; 2: trouble, or a campaign or policy that cannot be "
-        "followed; 3: something cannot be compared; 4: too few samples for a question; 5: a device failed. The "
-        "worst of several, in the order 2, 5, 3, 1, 4.",
+        "A campaign is a YAML file that names models, devices, inputs and a policy: the limits that every "
+        "device must keep. docs/reference/campaign.md describes it.\n"
+        "qualify makes the captures that DIR/captures lacks, or that are of an old model, probe, runtime or "
+        "option. It compares every device with the reference, judges accuracy, and checks each gate of the "
+        "policy for each device. It writes DIR/result.json, result.txt, result.csv and junit.xml. If nothing "
+        "has changed, the result is that of the last run. After an interruption the same command continues.\n"
+        "Exit code 0: every gate passed; 1: a gate failed; 2: wrong usage, a file problem, or a campaign with "
+        "a mistake; 3: something cannot be compared; 4: too few samples for a question; 5: a device failed. Of "
+        "several results the worst decides, in the order 2, 5, 3, 1, 4.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_FILE,
     .min_operands = 1,
     .max_operands = 1,
     .values_bytes = sizeof(struct values),

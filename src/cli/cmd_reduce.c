@@ -19,14 +19,14 @@ struct values {
     const char *output;
     const char *differs;
     const char *against;
-    const char *edge;
+    const char *tensor;
     const char *agent;
     size_t n_sessions;
     size_t n_samples;
     double time_limit_s;
     bool allow_fallback;
     bool allow_nonfinite;
-    bool replace;
+    bool force;
     bool json;
     bool quiet;
 };
@@ -134,17 +134,17 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int usage = 0;
     nd_reduce_options_init(&options);
     if (values->device == NULL)
-        return cli_usage_error("reduce", "-d DEVICE is needed");
+        return cli_usage_error("reduce", "-d DEVICE is missing");
     if (values->differs != NULL && !parse_amount(values->differs, &options))
         return cli_usage_error("reduce", "--differs takes Nlsb or N%%, not '%s'", values->differs);
-    if (values->differs == NULL && (values->against != NULL || values->edge != NULL))
-        return cli_usage_error("reduce", "--against and --edge go with --differs");
+    if (values->differs == NULL && (values->against != NULL || values->tensor != NULL))
+        return cli_usage_error("reduce", "--against and --tensor need --differs");
     if (values->output != NULL &&
-        cli_check_output_folder(values->output, values->replace, "--force replaces a reproducer") != 0)
+        cli_check_output_folder(values->output, values->force, "--force overwrites a reproducer") != 0)
         return ND_EXIT_TROUBLE;
     options.folder = values->output;
-    options.replace = values->replace;
-    options.edge = values->edge;
+    options.replace = values->force;
+    options.edge = values->tensor;
     options.allow_fallback = values->allow_fallback;
     options.agent = values->agent;
     if (values->n_sessions > 0)
@@ -165,54 +165,64 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     OPT_TEXT('d', "device", struct values, device, CLI_A_DEVICE,
-             "the device that fails, or differs ('npudiff devices')"),
+             "the device that fails or differs; 'npudiff devices' lists them"),
     OPT_TEXT('o', "output", struct values, output, CLI_A_FOLDER("DIR"),
-             "write the reproducer there: reproducer.onnx, inputs.npz, captures of the device and of a "
-             "reference, README.txt"),
-    OPT_FLAG('f', "force", struct values, replace, "replace a reproducer that is in DIR"),
-    OPT_FLAG(0, "replace", struct values, replace, "the same as --force"),
+             "write the small model into this folder, with its inputs, captures of the device and of a "
+             "reference, and a README"),
+    OPT_FORCE(struct values, "overwrite a small model that is in DIR"),
     OPT_NUMBER(0, "sessions", struct values, n_sessions, "N", ND_REDUCE_MIN_SESSIONS, 1e6,
-               "start at most N sessions, all told (60)"),
+               "start at most N sessions in total (60)"),
     OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
-             "inputs of the whole model, from which those of the parts are made ('npudiff probes'); may be "
-             "repeated (zeros)"),
+             "inputs of the whole model; see 'npudiff probes'; may be repeated (zeros)"),
     OPT_ALLOW_NONFINITE(struct values),
     OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, ND_REDUCE_MAX_SAMPLES,
                "feed the first N samples (4)"),
     OPT_TEXT(0, "differs", struct values, differs, CLI_A_TEXT("Nlsb|N%"),
-             "look for a difference instead of a failure: an output by more than N steps, or in more than N% "
-             "of its elements"),
+             "look for a difference instead of a failure: an output that differs by more than N LSB, or in "
+             "more than N% of its elements"),
     OPT_TEXT(0, "against", struct values, against, CLI_A_DEVICE,
-             "differs from that one (exact, the quantised reference); another device takes a session more for "
-             "every part"),
-    OPT_TEXT(0, "edge", struct values, edge, CLI_A_TENSOR("EDGE"), "differs there (any output)"),
+             "with --differs: compare with this device (exact, the quantised reference); a real device needs "
+             "one more session for every part"),
+    OPT_TEXT('t', "tensor", struct values, tensor, CLI_A_TENSOR("NAME"),
+             "with --differs: look at this tensor (any output)"),
     OPT_DIM(struct values),
     OPT_FLAG(0, "allow-fallback", struct values, allow_fallback,
-             "nodes of an NPU device that run on the CPU are no failure"),
-    OPT_TIME_LIMIT(struct values, "a session that takes longer has failed (300)"),
+             "do not count it as a failure when nodes of an NPU device run on the CPU"),
+    OPT_TIME_LIMIT(struct values, "a session that takes longer than S seconds has failed (300)"),
     OPT_AGENT(struct values),
     OPT_JSON(struct values),
     OPT_QUIET(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff reduce model.onnx -d htp-sim:gen3 -o small",
+     "Finds the smallest part of the model that the device refuses."},
+    {"npudiff reduce model.onnx -d htp-sim:gen3 --differs 1lsb -o small-differs",
+     "Finds the smallest part with an output that is more than 1 LSB from exact rounding."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_reduce = {
     .name = "reduce",
-    .summary = "cut a model to the smallest part that still fails, or differs",
+    .summary = "cut a model down to the smallest part that still fails or differs",
     .synopsis = "MODEL.onnx -d DEVICE [-o DIR] [--sessions N] [--differs Nlsb|N%]",
     .details =
-        "Runs the model once. Where the device refuses it (or crashes, or takes too long), parts of it are cut "
-        "out and run, until none can be left out any more without the failure changing: the same stage, the "
-        "same error, the same message but for names and numbers, the same first reason in the log. What the "
-        "failure names is tried first, then halves (delta debugging) over units, then over the operators of "
-        "the unit that is left.\nA part reads codes where it was cut, and is fed with what a reference had "
-        "there: the CPU, else the quantised reference, else zeros. Every part runs in a process of its own; a "
-        "part that was tried is not run again. What was found is run once more, so that a failure that does "
-        "not happen every time is told.\nWith --differs a part is kept while an output of it still differs "
-        "from what the reference gives for the same inputs.\nExit code 0: reduced; 1: it fails, but no smaller "
-        "part does; 2: usage or I/O trouble; 4: the whole model does not fail, or differ, on this device; 5: "
-        "the device failed before it saw the model.",
+        "Runs the whole model once. If the device refuses it, crashes or takes too long, npudiff runs smaller "
+        "and smaller parts of the model, as long as they fail in the same way: same stage, same error, same "
+        "message, same first reason in the log. The result is a small model that you can send to the vendor.\n"
+        "It tries first what the error message names. Then it leaves out half of the layers, and so on, and at "
+        "last single operators.\n"
+        "Each part gets the values that a reference had at the cut: the CPU, or the quantised reference, or "
+        "zeros. Each part runs in a process of its own. The result is run once more, to find failures that do "
+        "not happen every time.\n"
+        "With --differs it keeps a part as long as one of its outputs differs from the reference.\n"
+        "Exit code 0: a smaller part was found; 1: the model fails, but no smaller part does; 2: wrong usage "
+        "or a file problem; 4: the whole model does not fail or differ on this device; 5: the device failed "
+        "before it saw the model.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_MODEL,
     .min_operands = 1,
     .max_operands = 1,
     .values_bytes = sizeof(struct values),

@@ -298,10 +298,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 {
     const struct values *values = context;
     int action = n_operands == 0 ? LIST : 0;
-    while (n_operands > 0 && action < N_ACTIONS && strcmp(actions[action].name, operands[0]) != 0)
+    while (n_operands > 0 && strcmp(actions[action].name, operands[0]) != 0) /* cli_run has checked it */
         action++;
-    if (action == N_ACTIONS)
-        return cli_usage_error("runtimes", "unknown action '%s': list, add, remove or check", operands[0]);
     const char *const *rest = n_operands > 0 ? operands + 1 : operands;
     size_t n_rest = n_operands > 0 ? n_operands - 1 : 0;
     int exit_code = check_usage(values, action, n_rest);
@@ -321,39 +319,54 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const char *const abis[] = {"x86_64-linux", "aarch64-linux", "aarch64-android", NULL};
 
+static const char *const action_names[] = {"list", "add", "remove", "check", NULL};
+
 static const struct cli_option options[] = {
     OPT_TEXT(0, "id", struct values, id, CLI_A_TEXT("ID"),
-             "add: the runtime's id (from its versions: qairt-2.51.0, ort-1.31.1, qnn-2.51.0)"),
+             "add: the runtime's id (made from its versions: qairt-2.51.0, ort-1.31.1, qnn-2.51.0)"),
     OPT_TEXT(0, "with", struct values, with, CLI_A_RUNTIME("RUNTIME"),
-             "add: take the ONNX Runtime and the provider that an SDK lacks from this one"),
-    OPT_FLAG(0, "force", struct values, force, "add: replace one that was added before"),
-    OPT_CHOICE(0, "abi", struct values, abi, "ABI", abis, "remove: only what is for this ABI"),
-    OPT_FLAG(0, "files-only", struct values, files_only, "check: look at the files, run nothing"),
+             "add: for an SDK, which has no ONNX Runtime and no provider: take them from this runtime"),
+    OPT_FORCE(struct values, "add: overwrite a runtime that was added before"),
+    OPT_CHOICE(0, "abi", struct values, abi, "ABI", abis,
+               "remove: only the files for x86_64-linux, aarch64-linux or aarch64-android"),
+    OPT_FLAG(0, "files-only", struct values, files_only, "check: look at the files and run nothing"),
     OPT_JSON(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff runtimes", "Lists the installed runtimes."},
+    {"npudiff runtimes check --files-only", "Checks that the files of all runtimes are unchanged."},
+    {"npudiff runtimes add onnxruntime-1.23.0.whl onnxruntime_qnn-1.23.0.whl",
+     "Adds a runtime from two Python wheels."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_runtimes = {
     .name = "runtimes",
-    .summary = "list, add, check and remove runtimes, for this machine and for phones",
+    .summary = "list, add, check and remove runtimes, for this computer and for phones",
     .synopsis = "[list | add WHEEL|FOLDER ... | remove ID | check [ID]]",
-    .details =
-        "A runtime is an ONNX Runtime with Qualcomm's provider and QNN libraries of one QAIRT version, on "
-        "x86-64 with the HTP simulator. They are looked for in $NPUDIFF_RUNTIMES, by default "
-        "${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes; tools/setup installs some for this machine. A device "
-        "takes the newest, or the one after '@'.\nlist: what is there, for which ABI, what it can be used for "
-        "(cpu; htp-sim, the simulator; htp, an NPU; qnn-net-run) and for which Hexagon architectures it has "
-        "code.\nadd WHEEL|FOLDER ...: copies libraries from wheels of onnxruntime and onnxruntime-qnn (of any "
-        "platform; give both together), AARs, unpacked packages or a QAIRT SDK (lib/x86_64-linux-clang, "
-        "lib/aarch64-android, lib/aarch64-oe-linux-*, lib/hexagon-v*/unsigned, bin/*/qnn-net-run). One id may "
-        "be there for several ABIs; an SDK gives all that it has. An SDK without ONNX Runtime is for "
-        "qnn-net-run alone, or takes it --with another runtime. For which machine a file is, its own header "
-        "tells.\ncheck [ID]: whether files are as they were added, for which machine they are, their build "
-        "ids, and what they need of the device; runs a small model on the CPU and on the simulator of every "
-        "chipset. Runtimes for other machines are looked at, not run.\nremove ID: what 'add' made.\nExit code "
-        "0: fine; 2: usage or I/O trouble, or nothing that makes a runtime; 5: check found a runtime that does "
-        "not work.",
+    .details = "A runtime is an ONNX Runtime with Qualcomm's provider and the QNN libraries of one QAIRT "
+               "version; on x86-64 it holds the HTP simulator, too. Runtimes are in $NPUDIFF_RUNTIMES, by "
+               "default ${XDG_CACHE_HOME:-~/.cache}/npudiff/runtimes. tools/setup installs some for this "
+               "computer. A device uses the newest runtime, or the one after '@'.\n"
+               "list: the installed runtimes, the machines that they are for, what they can run (cpu; htp-sim, "
+               "the simulator; htp, an NPU; qnn-net-run), and the Hexagon architectures that they support.\n"
+               "add WHEEL|FOLDER ...: copies the libraries from wheels of onnxruntime and onnxruntime-qnn "
+               "(give both together), AARs, unpacked packages or a QAIRT SDK (lib/x86_64-linux-clang, "
+               "lib/aarch64-android, lib/aarch64-oe-linux-*, lib/hexagon-v*/unsigned, bin/*/qnn-net-run). One "
+               "id may hold files for several kinds of machine. An SDK without ONNX Runtime can run only "
+               "qnn-net-run; --with adds what it lacks.\n"
+               "check [ID]: whether files are unchanged, for which machine they are, their build ids, and what "
+               "they need of the device. It also runs a small model on the CPU and on the simulator of every "
+               "chipset. Runtimes for other machines are not run.\n"
+               "remove ID: removes a runtime that 'add' made.\n"
+               "Exit code 0: done; 2: wrong usage, a file problem, or files that are no runtime; 5: check "
+               "found a runtime that does not work.",
+    .examples = examples,
     .options = options,
+    .actions = action_names,
+    .operand = CLI_VALUE_RUNTIME,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),
     .run = run,

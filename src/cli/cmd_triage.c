@@ -19,7 +19,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_triage triage;
     char *text = NULL;
     if (values->against == NULL)
-        return cli_usage_error("triage", "--against STORE is needed");
+        return cli_usage_error("triage", "--against STORE is missing");
     if (nd_golden_open(values->against, false, &store, &err) != ND_OK)
         return cli_report_error(&err);
     if (nd_triage(store, operands[0], &triage, &err) != ND_OK) {
@@ -38,23 +38,33 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     OPT_TEXT(0, "against", struct values, against, CLI_A_FOLDER("STORE"),
-             "the golden store ('npudiff golden')"),
+             "the golden store to search; see 'npudiff golden'"),
     OPT_JSON(struct values),
     OPT_COLOR(struct values),
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff triage field.h5 --against store", "Says which accepted capture has the same values."},
+    {"npudiff triage bundle.json --against store", "The same for a bundle, which holds digests only."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_triage = {
     .name = "triage",
-    .summary = "say which accepted class a capture or bundle from the field is",
+    .summary = "say whether a capture or bundle from the field has known values",
     .synopsis = "FIELD.h5|BUNDLE.json --against STORE",
-    .details = "Looks in a golden store for entries with the same digests: which chipsets and SDKs give these "
-               "codes. Where there is none it names the nearest, an entry of the same chipset if there is one, "
-               "by the number of equal edges, the share of differing codes where both sides keep them, and the "
-               "first edge that differs, and the command to run next. Codes that only another chipset gives "
-               "are new for a chipset that has entries of its own.\nExit code 0: known; 1: new; 2: usage or "
-               "I/O trouble, or a damaged entry; 3: the store has nothing comparable.",
+    .details =
+        "Searches a golden store for entries with the same digests, and so tells which chipsets and SDKs give "
+        "these values. If there is no such entry, it names the nearest one, of the same chipset where "
+        "possible: how many tensors are equal, which share of the values differs, which tensor differs first, "
+        "and which command to run next.\n"
+        "Values that only a different chipset gives count as new if the store has entries of this chipset.\n"
+        "Exit code 0: known; 1: new; 2: wrong usage, a file problem, or a damaged entry; 3: the store has "
+        "nothing comparable.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,
     .max_operands = 1,
     .values_bytes = sizeof(struct values),

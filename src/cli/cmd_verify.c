@@ -61,14 +61,22 @@ static const struct cli_option options[] = {
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff verify captures/*.h5", "Checks captures after a copy."},
+    {"npudiff verify captures/cpu.h5 -q && echo sound", "For a script: the exit code is the answer."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_verify = {
     .name = "verify",
-    .summary = "re-hash everything in captures against their digests",
+    .summary = "check captures for damage",
     .synopsis = "CAPTURE.h5 ...",
-    .details = "Reads every tensor again and compares it with the digest that was stored when it was captured, "
-               "and the names, shapes, types and attributes with the content digest.\nExit code 0: sound; 1: "
-               "damaged; 2: cannot be read.",
+    .details = "Reads every tensor again and compares it with the digest that was stored when it was captured. "
+               "It checks names, shapes, types and attributes in the same way.\n"
+               "Exit code 0: sound; 1: damaged; 2: cannot be read.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),

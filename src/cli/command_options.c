@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/help.h"
 #include "npudiff/parse.h"
 
 int cli_worse(int a, int b)
@@ -12,54 +13,14 @@ int cli_worse(int a, int b)
     return (int)nd_exit_worse((enum nd_exit)a, (enum nd_exit)b);
 }
 
-static void print_wrapped(const char *text, size_t indent, size_t width)
-{
-    size_t column = indent;
-    while (*text != '\0') {
-        size_t word = strcspn(text, " \n");
-        if (column > indent && column + 1 + word > width) {
-            printf("\n%*s", (int)indent, "");
-            column = indent;
-        }
-        if (column > indent) {
-            putchar(' ');
-            column++;
-        }
-        printf("%.*s", (int)word, text);
-        column += word;
-        text += word;
-        if (*text == '\n') {
-            printf("\n%*s", (int)indent, "");
-            column = indent;
-        }
-        text += *text != '\0';
-    }
-    putchar('\n');
-}
+/* Words of version 0.1; to be removed in 0.3. */
+static const struct cli_renamed renamed[] = {
+    {"edges", "tensors"}, {"edge", "tensor"},  {"units", "layers"}, {"harm-samples", "effect-samples"},
+    {"replace", "force"}, {"keep", "answers"}, {"runs", "repeats"},
+};
+static const char old_letter_of_tensors = 'e';
 
-void cli_print_help(const struct cli_command *command)
-{
-    enum { HELP_COLUMN = 30, WIDTH = 100 };
-    printf("usage: npudiff %s %s\n\n", command->name, command->synopsis);
-    print_wrapped(command->details, 0, WIDTH);
-    printf("\noptions:\n");
-    for (const struct cli_option *option = command->options; option->name != NULL; option++) {
-        char left[80];
-        char letter[6] = "    ";
-        if (option->letter != 0)
-            snprintf(letter, sizeof letter, "-%c, ", option->letter);
-        const char *joint = option->kind == CLI_OPTIONAL ? "" : option->argument != NULL ? " " : "";
-        int n = snprintf(left, sizeof left, "  %s--%s%s%s", letter, option->name, joint,
-                         option->argument != NULL ? option->argument : "");
-        printf("%-*s", HELP_COLUMN, left);
-        if (n >= HELP_COLUMN)
-            printf("\n%*s", HELP_COLUMN, "");
-        print_wrapped(option->help, HELP_COLUMN, WIDTH);
-    }
-    printf("  -h, --help%*sshow this\n", HELP_COLUMN - 12, "");
-}
-
-static const struct cli_option *find_long(const struct cli_command *command, const char *name, size_t length)
+static const struct cli_option *find_name(const struct cli_command *command, const char *name, size_t length)
 {
     for (const struct cli_option *option = command->options; option->name != NULL; option++)
         if (strlen(option->name) == length && strncmp(option->name, name, length) == 0)
@@ -67,12 +28,21 @@ static const struct cli_option *find_long(const struct cli_command *command, con
     return NULL;
 }
 
+static const struct cli_option *find_long(const struct cli_command *command, const char *name, size_t length)
+{
+    const struct cli_option *found = find_name(command, name, length);
+    for (size_t i = 0; found == NULL && i < sizeof renamed / sizeof renamed[0]; i++)
+        if (strlen(renamed[i].old) == length && strncmp(renamed[i].old, name, length) == 0)
+            found = find_name(command, renamed[i].now, strlen(renamed[i].now));
+    return found;
+}
+
 static const struct cli_option *find_letter(const struct cli_command *command, char letter)
 {
     for (const struct cli_option *option = command->options; option->name != NULL; option++)
         if (option->letter == letter)
             return option;
-    return NULL;
+    return letter == old_letter_of_tensors ? find_name(command, "tensors", strlen("tensors")) : NULL;
 }
 
 static bool is_choice(const struct cli_option *option, const char *value)
@@ -85,11 +55,14 @@ static bool is_choice(const struct cli_option *option, const char *value)
 
 static void refuse_choice(const struct cli_command *command, const struct cli_option *option, const char *value)
 {
-    char list[256] = "";
-    size_t n = 0;
-    for (size_t i = 0; option->choices[i] != NULL && n < sizeof list; i++)
-        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", i > 0 ? "|" : "", option->choices[i]);
-    cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "--%s takes %s, not '%s'", option->name, list, value);
+    char list[256] = "", meant[ND_DID_YOU_MEAN_BYTES];
+    size_t n = 0, n_choices = 0;
+    for (; option->choices[n_choices] != NULL && n < sizeof list; n_choices++)
+        n += (size_t)snprintf(list + n, sizeof list - n, "%s%s", n_choices > 0 ? ", " : "",
+                              option->choices[n_choices]);
+    cli_usage_error_as(CLI_E_OPTION_VALUE, command->name, "--%s takes %s, not '%s'%s", option->name, list,
+                       value,
+                       nd_did_you_mean(value, option->choices, n_choices, sizeof *option->choices, meant));
 }
 
 /* Stores a number; false after printing what is wrong with it. */
@@ -191,13 +164,28 @@ static bool take_value(struct parse *parse, const struct cli_option *option, con
     return store(parse->command, option, attached != NULL ? attached : parse->argv[++parse->at], parse->values);
 }
 
+static void refuse_name(const struct cli_command *command, const char *word, size_t length)
+{
+    enum { MAX_OPTIONS = 64, MAX_NAME = 40 };
+    char dashed[MAX_OPTIONS][MAX_NAME], typed[MAX_NAME], meant[ND_DID_YOU_MEAN_BYTES];
+    const char *names[MAX_OPTIONS];
+    size_t n = 0;
+    for (; n < MAX_OPTIONS && command->options[n].name != NULL; n++) {
+        snprintf(dashed[n], MAX_NAME, "--%s", command->options[n].name);
+        names[n] = dashed[n];
+    }
+    snprintf(typed, sizeof typed, "--%.*s", (int)length, word);
+    nd_did_you_mean(typed, names, n, sizeof names[0], meant);
+    cli_usage_error_as(CLI_E_OPTION_UNKNOWN, command->name, "unknown option '--%.*s'%s", (int)length, word,
+                       meant);
+}
+
 static bool parse_long(struct parse *parse, const char *word)
 {
     size_t length = strcspn(word, "=");
     const struct cli_option *option = find_long(parse->command, word, length);
     if (option == NULL) {
-        cli_usage_error_as(CLI_E_OPTION_UNKNOWN, parse->command->name, "unknown option '--%.*s'", (int)length,
-                           word);
+        refuse_name(parse->command, word, length);
         return false;
     }
     return take_value(parse, option, word[length] == '=' ? word + length + 1 : NULL);
@@ -240,6 +228,25 @@ static bool parse_words(struct parse *parse)
     return true;
 }
 
+/* 0, or the exit code after a message: the first operand is none of the command's actions. */
+static int check_action(const struct cli_command *command, const char *const *operands, size_t n_operands)
+{
+    char list[256] = "", meant[ND_DID_YOU_MEAN_BYTES];
+    size_t n = 0, length = 0;
+    if (command->actions == NULL || n_operands == 0)
+        return 0;
+    for (; command->actions[n] != NULL; n++) {
+        if (strcmp(command->actions[n], operands[0]) == 0)
+            return 0;
+        if (length < sizeof list)
+            length += (size_t)snprintf(list + length, sizeof list - length, "%s'%s'", n > 0 ? ", " : "",
+                                       command->actions[n]);
+    }
+    return cli_usage_error_as(
+        CLI_E_OPTION_VALUE, command->name, "unknown word '%s'; expected %s%s", operands[0], list,
+        nd_did_you_mean(operands[0], command->actions, n, sizeof command->actions[0], meant));
+}
+
 static bool wants_help(int argc, char **argv)
 {
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++)
@@ -271,9 +278,13 @@ int cli_run(const struct cli_command *command, int argc, char **argv)
         exit_code = cli_fail_memory();
     else if (!parse_words(&parse))
         exit_code = ND_EXIT_TROUBLE;
-    else if (parse.n_operands < command->min_operands || parse.n_operands > command->max_operands)
-        exit_code = cli_usage_error(command->name, "expected: npudiff %s %s", command->name, command->synopsis);
-    else
+    else if (parse.n_operands < command->min_operands)
+        exit_code = cli_usage_error(command->name, "too few arguments; the usage is: npudiff %s %s",
+                                    command->name, command->synopsis);
+    else if (parse.n_operands > command->max_operands)
+        exit_code = cli_usage_error(command->name, "the operands are wrong; the usage is: npudiff %s %s",
+                                    command->name, command->synopsis);
+    else if ((exit_code = check_action(command, parse.operands, parse.n_operands)) == 0)
         exit_code = command->run(parse.values, parse.operands, parse.n_operands);
     if (parse.values != NULL)
         free_lists(command, parse.values);

@@ -35,6 +35,8 @@ enum cli_value {
     CLI_VALUE_PROBE_NAME, /* of a probe in a capture */
     CLI_VALUE_TENSOR,
     CLI_VALUE_TENSORS, /* name patterns with commas, or a word that stands for several */
+    CLI_VALUE_CAPTURES_OR_MODEL,
+    CLI_VALUE_COMMAND,
 };
 
 struct cli_list {
@@ -129,31 +131,41 @@ struct cli_option {
  *
  * The member has the same name everywhere. */
 
-#define OPT_JSON(s) OPT_FLAG(0, "json", s, json, "print JSON")
-#define OPT_JSON_OF_ALL(s) OPT_FLAG(0, "json", s, json, "print JSON (everything)")
-#define OPT_QUIET(s) OPT_FLAG('q', "quiet", s, quiet, "print nothing but errors")
-#define OPT_QUIET_ANSWER(s)                                                                                    \
-    OPT_FLAG('q', "quiet", s, quiet, "print nothing but errors: the exit code is the answer")
+#define OPT_JSON(s) OPT_FLAG(0, "json", s, json, "print JSON, for programs")
+#define OPT_QUIET(s) OPT_FLAG('q', "quiet", s, quiet, "print errors only")
+#define OPT_QUIET_ANSWER(s) OPT_FLAG('q', "quiet", s, quiet, "print errors only; the exit code is the answer")
+#define OPT_VERBOSE(s, help) OPT_FLAG('v', "verbose", s, verbose, help)
+#define OPT_TENSORS(s, help) OPT_TEXT('t', "tensors", s, tensors, CLI_A_TENSORS("WHICH"), help)
 #define OPT_FORCE(s, help) OPT_FLAG('f', "force", s, force, help)
 #define OPT_JOBS(s, help) OPT_NUMBER('j', "jobs", s, jobs, "N", 1, 256, help)
 #define OPT_TIME_LIMIT(s, help) OPT_REAL(0, "time-limit", s, time_limit_s, "S", 0.01, 1e7, help)
 #define OPT_ALLOW_NONFINITE(s)                                                                                 \
-    OPT_FLAG(0, "allow-nonfinite", s, allow_nonfinite, "feed probes that hold NaN or infinities")
+    OPT_FLAG(0, "allow-nonfinite", s, allow_nonfinite, "accept inputs that hold NaN or infinities")
 #define OPT_DIM(s)                                                                                             \
-    OPT_LIST(0, "dim", s, dims, CLI_A_TEXT("NAME=N"), "give a dynamic dimension of the model a size")
+    OPT_LIST(0, "dim", s, dims, CLI_A_TEXT("NAME=N"),                                                          \
+             "set a dynamic dimension of the model's inputs to N; may be repeated")
 #define OPT_AGENT(s)                                                                                           \
     OPT_TEXT(0, "agent", s, agent, CLI_A_FILE("PATH"),                                                         \
-             "the npudiff-agent to start ($NPUDIFF_AGENT, or the one beside npudiff)")
+             "the npudiff-agent program to run ($NPUDIFF_AGENT, or the one installed with npudiff)")
 #define OPT_THREADS(s)                                                                                         \
     OPT_NUMBER(0, "threads", s, n_threads, "N", 0, 256,                                                        \
-               "0: as many as the process may use (0); the result does not depend on it")
+               "use N threads; 0 uses every processor (0); the result does not depend on it")
+
+/* A command line that can be pasted, and what it does. A test runs those whose files it can make. */
+struct cli_example {
+    const char *command; /* with "npudiff"; NULL ends a list */
+    const char *what;
+};
 
 struct cli_command {
     const char *name;
     const char *summary;  /* one line */
     const char *synopsis; /* operands and the options that matter */
     const char *details;  /* paragraphs for --help */
+    const struct cli_example *examples;
     const struct cli_option *options;
+    const char *const *actions; /* what the first operand may be, NULL-terminated; NULL: it is a value, too */
+    enum cli_value operand;     /* what the operands name */
     size_t min_operands;
     size_t max_operands;
     size_t values_bytes; /* of the struct that options write into */
@@ -161,15 +173,17 @@ struct cli_command {
     int (*run)(const void *values, const char *const *operands, size_t n_operands);
 };
 
-/* Every command has -q, -v, --json where it says so, and --help. */
+/* The word of an option that had another name in version 0.1, and still works by that. */
+struct cli_renamed {
+    const char *old;
+    const char *now;
+};
+
 enum { CLI_ANY_NUMBER = 1 << 20 };
 
 /* Parses argv[0..argc-1] (without the program and command names) and runs the command. Prints help to stdout,
  * usage errors to stderr with exit code 2. */
 int cli_run(const struct cli_command *command, int argc, char **argv);
-
-/* What --help prints, on stdout. */
-void cli_print_help(const struct cli_command *command);
 
 /* The more severe of two exit codes (nd_exit_worse). */
 int cli_worse(int a, int b);

@@ -34,13 +34,14 @@ int compare_check(const struct compare_values *values)
     if (values->cut != NULL && values->part == NULL)
         return cli_usage_error(cmd_compare.name, "--cut needs --part");
     if (values->part != NULL && !values->json)
-        return cli_usage_error(cmd_compare.name, "--part needs --json: a part is no report");
+        return cli_usage_error(cmd_compare.name, "--part needs --json");
     if (values->part != NULL && values->merge.n > 0)
-        return cli_usage_error(cmd_compare.name, "--part and --merge exclude one another");
+        return cli_usage_error(cmd_compare.name, "--part and --merge cannot be given together");
     if (values->part != NULL && values->quiet)
-        return cli_usage_error(cmd_compare.name, "--part and --quiet exclude one another");
+        return cli_usage_error(cmd_compare.name, "--part and --quiet cannot be given together");
     if (values->verify_digests && values->trust_digests)
-        return cli_usage_error(cmd_compare.name, "--verify-digests and --trust-digests exclude one another");
+        return cli_usage_error(cmd_compare.name,
+                               "--verify-digests and --trust-digests cannot be given together");
     return 0;
 }
 
@@ -74,7 +75,7 @@ static enum nd_status parse_matrices(const struct compare_values *values, struct
 static void fill_options(const struct compare_values *values, struct nd_compare_options *options)
 {
     const char *cpu_cap = getenv("NPUDIFF_CPU");
-    options->edges = values->edges;
+    options->edges = values->tensors;
     options->allow_different_models = values->different_models;
     options->all_pairs = values->all_pairs || values->matrices.n > 0;
     options->verify_digests = values->verify_digests;

@@ -8,7 +8,7 @@
 /* The options as they were given. */
 struct compare_values {
     struct cli_list bitwise, lsb, ulp, atol, rtol;
-    const char *edges;
+    const char *tensors;
     bool different_models;
     bool all_pairs;
     struct cli_list matrices;

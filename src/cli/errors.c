@@ -88,7 +88,10 @@ static int report_usage(enum cli_error_id id, const char *command, const char *f
 {
     char message[MAX_MESSAGE];
     vsnprintf(message, sizeof message, fmt, args);
-    fprintf(stderr, "npudiff %s: %s; see 'npudiff %s --help'\n", command, message, command);
+    size_t n = strlen(message);
+    const char *joint = n > 0 && message[n - 1] == '?' ? "" : ";";
+    fprintf(stderr, "npudiff %s: %s%s see 'npudiff help %s' [ND-%d]\n", command, message, joint, command,
+            (int)id);
     keep_first((int)id, message, "");
     return ND_EXIT_TROUBLE;
 }

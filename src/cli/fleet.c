@@ -36,9 +36,9 @@ static enum nd_status add_cell(struct cli_fleet *fleet, const char *uri, struct 
     const struct cli_cell *same = find_same(fleet, &device);
     struct cli_cell *cells = NULL;
     if (same != NULL && device.transport == ND_TRANSPORT_NONE)
-        status = cli_error(err, ND_ERR_USAGE, CLI_E_OPTION_CONFLICT, uri,
-                           "devices '%s' and '%s' are one and the same ('%s')", same->device.label,
-                           device.label, device.uri);
+        status =
+            cli_error(err, ND_ERR_USAGE, CLI_E_OPTION_CONFLICT, uri, "'%s' and '%s' are the same device ('%s')",
+                      same->device.label, device.label, device.uri);
     else if (same == NULL && (cells = realloc(fleet->cells, (fleet->n_cells + 1) * sizeof *cells)) == NULL)
         status = cli_memory_error(err);
     if (cells == NULL) {
@@ -202,7 +202,7 @@ int cli_fleet_capture(struct cli_fleet *fleet)
 {
     for (size_t i = 0; i < fleet->n_cells && !fleet->is_quiet; i++)
         if (fleet->cells[i].is_kept)
-            fprintf(stderr, "npudiff: '%s' is complete and kept\n", fleet->cells[i].path);
+            fprintf(stderr, "npudiff: kept '%s', which is complete\n", fleet->cells[i].path);
     struct work work = {.fleet = fleet, .progress = cli_progress_create(fleet->n_cells, fleet->is_quiet)};
     struct nd_error err = {0};
     cli_signals_catch();

@@ -5,8 +5,12 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/help.h"
+#include "cli/help_errors.h"
 #include "cli/option_table.h"
 #include "cli/sigbus.h"
+#include "npudiff/parse.h"
+#include "npudiff/report.h"
 
 /* In the order in which they are used. */
 static const struct cli_command *const commands[] = {
@@ -25,30 +29,55 @@ static void print_usage(FILE *out)
             nd_version());
     for (size_t i = 0; i < N_COMMANDS; i++)
         fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
-    fprintf(out, "\n'npudiff help COMMAND' explains one. Exit codes: 0 same or within the gates, 1 differs,\n"
-                 "2 usage or I/O trouble, 3 not comparable, 4 inconclusive, 5 a device failed.\n");
+    fprintf(out, "\nhelp:\n"
+                 "  npudiff help COMMAND   what a command does, with examples and options\n"
+                 "  npudiff help ND-204    what an error means, and what to do\n"
+                 "  npudiff help errors    all errors\n"
+                 "  npudiff --version      the versions of npudiff and its libraries\n\n"
+                 "Exit codes: 0 same or within the gates, 1 differs, 2 wrong usage or a file\n"
+                 "problem, 3 not comparable, 4 inconclusive, 5 a device failed.\n");
 }
 
 static const struct cli_command *find_command(const char *name)
 {
-    for (size_t i = 0; i < N_COMMANDS; i++)
+    const char *names[N_COMMANDS];
+    char meant[ND_DID_YOU_MEAN_BYTES];
+    for (size_t i = 0; i < N_COMMANDS; i++) {
+        names[i] = commands[i]->name;
         if (strcmp(commands[i]->name, name) == 0)
             return commands[i];
-    cli_fail(CLI_E_OPTION_UNKNOWN, name, "unknown command '%s'; see 'npudiff --help'", name);
+    }
+    nd_did_you_mean(name, names, N_COMMANDS, sizeof names[0], meant);
+    cli_fail(CLI_E_OPTION_UNKNOWN, name, "unknown command '%s'%s%s 'npudiff help' lists the commands", name,
+             meant, meant[0] != '\0' ? "" : ";");
     return NULL;
 }
 
-/* 'npudiff help' and 'npudiff help COMMAND', which is 'npudiff COMMAND --help'. */
+/* 'npudiff help', 'npudiff help COMMAND', which is 'npudiff COMMAND --help', and the help on errors. */
 static int help(int argc, char **argv)
 {
     if (argc == 0) {
         print_usage(stdout);
         return 0;
     }
+    if (strcmp(argv[0], "errors") == 0)
+        return cli_print_errors();
+    if (cli_is_error_id(argv[0]))
+        return cli_print_error_help(argv[0]);
     const struct cli_command *command = find_command(argv[0]);
     if (command == NULL)
         return ND_EXIT_TROUBLE;
     cli_print_help(command);
+    return 0;
+}
+
+static int print_versions(void)
+{
+    char *text = nd_report_versions();
+    if (text == NULL)
+        return cli_fail_memory();
+    fputs(text, stdout);
+    free(text);
     return 0;
 }
 
@@ -62,10 +91,8 @@ static int run(int argc, char **argv)
         return help(argc - 2, argv + 2);
     if (strcmp(argv[1], "--option-table") == 0) /* for scripts of this project: in no help */
         return cli_print_option_table(commands, N_COMMANDS);
-    if (strcmp(argv[1], "--version") == 0) {
-        printf("npudiff %s\n", nd_version());
-        return 0;
-    }
+    if (strcmp(argv[1], "--version") == 0)
+        return print_versions();
     const struct cli_command *command = find_command(argv[1]);
     return command != NULL ? cli_run(command, argc - 2, argv + 2) : ND_EXIT_TROUBLE;
 }

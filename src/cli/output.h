@@ -11,7 +11,7 @@ int cli_write_text(const char *path, const char *text, bool replace);
 /* What would stop the writing at the end, found before anything runs: 0 when the file can be made there, else 2
  * with the reason on stderr. With is_forced one that exists is replaced. remedy says what helps where it
  * exists:
- * "--force replaces it". */
+ * "--force overwrites it". */
 int cli_check_output(const char *path, bool is_forced, const char *remedy);
 
 /* The same for a folder that is made, and replaced, as a whole. What may be replaced is for those to say who

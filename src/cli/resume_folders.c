@@ -110,7 +110,7 @@ static enum nd_status refuse(const struct cli_cell *cell, const char *difference
                              struct nd_error *err)
 {
     return cli_error(err, ND_ERR_IO, CLI_E_FILE_EXISTS, cell->path,
-                     "'%s' exists already and %s, but of %s; --force replaces it", cell->path,
+                     "'%s' exists already and %s, but of %s; --force overwrites it", cell->path,
                      is_complete ? "is complete" : "holds samples", difference);
 }
 

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "compare/align.h"
+#include "npudiff/parse.h"
 
 /* Whether any capture says that it is an output of the model: an import may not know. */
 static bool is_output(const struct nd_alignment *a, size_t edge)
@@ -36,9 +37,10 @@ static size_t mark(const struct nd_alignment *a, const char *pattern, bool *chos
 static enum nd_status fail_no_match(const struct nd_alignment *a, const char *pattern, struct nd_error *err)
 {
     struct nd_strbuf examples = {0};
+    char meant[ND_DID_YOU_MEAN_BYTES];
     if (strcmp(pattern, "outputs") == 0)
         return nd_fail(err, ND_E_OPTION_VALUE, pattern,
-                       "no capture says which edges are the model's outputs; name them instead");
+                       "no capture says which tensors are the model's outputs; name them instead");
     for (size_t e = 0; e < a->n_edges && e < 5; e++)
         nd_strbuf_printf(&examples, "%s'%s'", e > 0 ? ", " : "", a->edge_names[e]);
     char *list = nd_strbuf_take(&examples);
@@ -46,7 +48,8 @@ static enum nd_status fail_no_match(const struct nd_alignment *a, const char *pa
         list == NULL
             ? nd_fail_memory(err)
             : nd_fail(err, ND_E_OPTION_VALUE, pattern,
-                      "no edge of the captures matches '%s'; they have edges such as %.400s", pattern, list);
+                      "no tensor of the captures matches '%s'; examples of their tensors: %.400s%s", pattern,
+                      list, nd_did_you_mean(pattern, a->edge_names, a->n_edges, sizeof *a->edge_names, meant));
     free(list);
     return status;
 }

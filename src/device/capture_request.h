@@ -25,7 +25,7 @@ struct nd_capture_job {
     struct nd_job job; /* complete but for passes and edges, which nd_capture_job_set_passes makes */
 };
 
-/* Whether the model is run as it is, outputs and all (--edges none). */
+/* Whether the model is run as it is, outputs and all (--tensors none). */
 bool nd_capture_job_is_untouched(const struct nd_capture_job *capture);
 
 /* Chooses the edges and fills the job; the request's fields are set by the caller. One pass records everything,

@@ -8,6 +8,7 @@
 #include "device/device_options.h"
 #include "device/emulated.h"
 #include "device/resolve.h"
+#include "npudiff/parse.h"
 #include "remote/phones.h"
 #include "remote/remote_uri.h"
 #include "sdk/sdk.h"
@@ -84,11 +85,35 @@ static enum nd_status parse_npu(struct nd_device *device, const char *uri, enum 
     if (*rest == '\0')
         return ND_OK;
     device->chipset = nd_chipset_find(rest + 1);
-    if (device->chipset == NULL)
+    if (device->chipset == NULL) {
+        size_t n;
+        char meant[ND_DID_YOU_MEAN_BYTES];
+        const struct nd_chipset *chipsets = nd_chipsets(&n);
+        nd_did_you_mean(rest + 1, &chipsets[0].alias, n, sizeof chipsets[0], meant);
+        if (meant[0] == '\0')
+            nd_did_you_mean(rest + 1, &chipsets[0].sm, n, sizeof chipsets[0], meant);
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "device '%s': unknown chipset '%s' ('npudiff devices' lists those there are)", uri,
-                       rest + 1);
+                       "device '%s': unknown chipset '%s'; 'npudiff devices' lists all%s", uri, rest + 1,
+                       meant);
+    }
     return ND_OK;
+}
+
+static enum nd_status fail_unknown(const char *uri, const char *kind, struct nd_error *err)
+{
+    static const char *const kinds[] = {"cpu", "exact", "float64", "emu", "htp-sim", "htp", "adb", "ssh"};
+    char word[64], meant[ND_DID_YOU_MEAN_BYTES];
+    snprintf(word, sizeof word, "%.*s", (int)strcspn(kind, ":"), kind);
+    nd_did_you_mean(word, kinds, sizeof kinds / sizeof kinds[0], sizeof kinds[0], meant);
+    const struct nd_chipset *chipset = nd_chipset_find(strcmp(kind, "htp-sim") == 0 ? "gen3" : kind);
+    if (chipset != NULL) /* "gen3", or "htp-sim" without a chipset */
+        snprintf(meant, sizeof meant, "; did you mean 'htp-sim:%s'?",
+                 chipset->alias[0] != '\0' ? chipset->alias : chipset->sm);
+    return nd_fail(
+        err, ND_E_DEVICE_UNKNOWN, uri,
+        "unknown device '%s'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
+        "'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them%s",
+        uri, meant);
 }
 
 static enum nd_status parse_kind(struct nd_device *device, const char *uri, const char *kind,
@@ -113,14 +138,9 @@ static enum nd_status parse_kind(struct nd_device *device, const char *uri, cons
     if (is_remote)
         return nd_fail(
             err, ND_E_DEVICE_UNKNOWN, uri,
-            "device '%s': on another machine runs 'htp[:CHIPSET]', 'cpu' or 'htp-sim[:CHIPSET]', not "
-            "'%s'",
-            uri, kind);
-    return nd_fail(
-        err, ND_E_DEVICE_UNKNOWN, uri,
-        "unknown device '%s': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
-        "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)",
-        uri);
+            "device '%s': a phone or board runs 'htp[:CHIPSET]', 'cpu' or 'htp-sim[:CHIPSET]', not '%s'", uri,
+            kind);
+    return fail_unknown(uri, kind, err);
 }
 
 /* The canonical form of what runs there, without where. */

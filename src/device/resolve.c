@@ -38,8 +38,8 @@ enum nd_status nd_device_find_own_npu(struct nd_device *device, const char *uri,
     char name[64] = "";
     if (!is_arm(nd_abi_here()))
         return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "device '%s': this machine (%s) has no Hexagon NPU; 'htp-sim:CHIPSET' simulates one, "
-                       "'ssh:HOST' and 'adb:SERIAL' run elsewhere",
+                       "device '%s': this computer (%s) has no Hexagon NPU; 'htp-sim:CHIPSET' simulates one, "
+                       "'adb:SERIAL' is a phone, 'ssh:HOST' a board",
                        uri, nd_abi_here());
     if (device->chipset != NULL)
         return ND_OK;
@@ -50,9 +50,10 @@ enum nd_status nd_device_find_own_npu(struct nd_device *device, const char *uri,
     free(bytes);
     device->chipset = nd_chipset_find(name);
     if (device->chipset == NULL)
-        return nd_fail(err, ND_E_DEVICE_UNKNOWN, uri,
-                       "device '%s': %s says '%s', which is no chipset that is known; name it: 'htp:CHIPSET'",
-                       uri, machine_path, name);
+        return nd_fail(
+            err, ND_E_DEVICE_UNKNOWN, uri,
+            "device '%s': %s says '%s', and npudiff does not know this chipset; name it: 'htp:CHIPSET'", uri,
+            machine_path, name);
     return ND_OK;
 }
 
@@ -65,10 +66,11 @@ enum nd_status nd_runtime_name(const char *id, struct nd_runtime_info *out, stru
         return status;
     for (size_t i = 0; !is_there && i < list.n; i++)
         is_there = strcmp(list.items[i].id, id) == 0;
-    nd_runtimes_deinit(&list);
     if (!is_there)
-        return nd_fail(err, ND_E_RUNTIME_MISSING, id,
-                       "there is no runtime '%s'; 'npudiff runtimes' lists those there are", id);
+        status = nd_runtime_fail_unknown(&list, id, err);
+    nd_runtimes_deinit(&list);
+    if (status != ND_OK)
+        return status;
     out->id = nd_strdup(id != NULL ? id : "");
     return out->id != NULL ? ND_OK : nd_fail_memory(err);
 }

@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/strbuf.h"
 #include "fingerprint/section.h"
+#include "npudiff/parse.h"
 
 /* In the order in which they are taken: those on which most models depend come first. */
 static const struct section {
@@ -68,9 +69,12 @@ static enum nd_status check_sections(const struct nd_fingerprint_options *option
         bool is_there = false;
         for (size_t s = 0; s < N_SECTIONS; s++)
             is_there = is_there || strcmp(sections[s].about.name, options->sections[i]) == 0;
+        char meant[ND_DID_YOU_MEAN_BYTES];
         if (!is_there)
-            return nd_fail(err, ND_E_OPTION_VALUE, options->sections[i], "a datasheet has no section '%s'",
-                           options->sections[i]);
+            return nd_fail(err, ND_E_OPTION_VALUE, options->sections[i], "a datasheet has no section '%s'%s",
+                           options->sections[i],
+                           nd_did_you_mean(options->sections[i], &sections[0].about.name, N_SECTIONS,
+                                           sizeof sections[0], meant));
     }
     return ND_OK;
 }

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "model/loaded.h"
+#include "npudiff/parse.h"
 
 /* Asking for a graph input as an output is legal in ONNX but not everywhere in NPU providers, and its bytes are
  * the probe's own. */
@@ -32,6 +33,7 @@ static size_t mark_matching(const struct nd_model *model, const char *pattern, b
 static enum nd_status fail_no_match(const struct nd_model *model, const char *pattern, struct nd_error *err)
 {
     struct nd_strbuf examples = {0};
+    char meant[ND_DID_YOU_MEAN_BYTES];
     for (size_t e = 0, n = 0; e < model->n_edges && n < 5; e++)
         if (is_exposable(model, e))
             nd_strbuf_printf(&examples, "%s'%s'", n++ > 0 ? ", " : "", model->edges[e].name);
@@ -39,8 +41,10 @@ static enum nd_status fail_no_match(const struct nd_model *model, const char *pa
     if (list == NULL)
         return nd_fail_memory(err);
     enum nd_status status =
-        nd_fail(err, ND_E_MODEL_NO_EDGE, pattern, "no edge of '%s' matches '%s'%s%s", model->path, pattern,
-                list[0] != '\0' ? "; its edges are such as " : "", list);
+        nd_fail(err, ND_E_MODEL_NO_EDGE, pattern, "no tensor of '%s' matches '%s'%s%s%s", model->path, pattern,
+                list[0] != '\0' ? "; examples of its tensors: " : "", list,
+                nd_did_you_mean(pattern, model->n_edges > 0 ? &model->edges[0].name : NULL, model->n_edges,
+                                sizeof model->edges[0], meant));
     free(list);
     return status;
 }

@@ -1,6 +1,7 @@
 /* The description of a probe: a built-in generator with its parameters, or NAME=PATH. */
 #include "npudiff/probe.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,7 +142,7 @@ static enum nd_status check_name(const char *spec, const char *name, struct nd_e
                        "probe '%s': the name '%s' needs one or more of A-Z a-z 0-9 _ . -", spec, name);
     if (find_generator(name, strlen(name)) != NULL)
         return nd_fail(err, ND_E_PROBE_SPEC, spec,
-                       "probe '%s': '%s' is a built-in probe; give the data another name", spec, name);
+                       "probe '%s': '%s' is a built-in probe; give your data a different name", spec, name);
     return ND_OK;
 }
 
@@ -201,8 +202,13 @@ enum nd_status nd_probe_create(const char *spec, const struct nd_probe_target *t
         return create_user(spec, (size_t)(equals - spec), targets, n_targets, out, err);
     size_t n = strcspn(spec, ":");
     const struct generator *generator = find_generator(spec, n);
-    if (generator == NULL)
+    if (generator == NULL) {
+        char word[64], meant[ND_DID_YOU_MEAN_BYTES];
+        snprintf(word, sizeof word, "%.*s", (int)n, spec);
         return nd_fail(err, ND_E_PROBE_SPEC, spec,
-                       "unknown probe '%s'; expected zeros, ones, ramp, uniform, ties or NAME=PATH", spec);
+                       "unknown probe '%s'; probes are zeros, ones, ramp, uniform, ties and NAME=PATH%s", spec,
+                       nd_did_you_mean(word, &generators[0].name, sizeof generators / sizeof generators[0],
+                                       sizeof generators[0], meant));
+    }
     return create_generated(spec, generator, spec + n, targets, n_targets, out, err);
 }

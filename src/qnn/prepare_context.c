@@ -288,7 +288,7 @@ static enum nd_status read_spool(struct nd_prepare_work *work, struct nd_error *
     if (status != ND_OK || failure.id == 0)
         return status;
     if (failure.id == ND_E_DEVICE_FALLBACK && work->n_edges > 1)
-        nd_error_context(&failure, "with %zu edges visible (fewer may run: --edges outputs)", work->n_edges);
+        nd_error_context(&failure, "with %zu edges visible (fewer may run: --tensors outputs)", work->n_edges);
     if (err != NULL)
         *err = failure;
     return failure.status;

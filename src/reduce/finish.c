@@ -47,12 +47,13 @@ static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_c
     if (reducer->options->has_difference) {
         const struct nd_device *against =
             reducer->options->against != NULL ? reducer->options->against : &reducer->exact;
-        nd_strbuf_printf(&text,
-                         "npudiff capture reproducer.onnx -d '%s' -d '%s' -p %s --edges outputs%s -o again && "
-                         "npudiff compare again/*.h5",
-                         against->uri, reducer->device->uri, probe, fallback_flag(reducer));
+        nd_strbuf_printf(
+            &text,
+            "npudiff capture reproducer.onnx -d '%s' -d '%s' -p %s --tensors outputs%s -o again && "
+            "npudiff compare again/*.h5",
+            against->uri, reducer->device->uri, probe, fallback_flag(reducer));
     } else {
-        nd_strbuf_printf(&text, "npudiff capture reproducer.onnx -d '%s' -p %s --edges none%s -o again.h5",
+        nd_strbuf_printf(&text, "npudiff capture reproducer.onnx -d '%s' -p %s --tensors none%s -o again.h5",
                          reducer->device->uri, probe, fallback_flag(reducer));
     }
     reducer->out->command = nd_strbuf_take(&text);

@@ -266,7 +266,7 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
         nd_explain_put_not_examined(out, e, device, width, N_LISTED);
         nd_explain_put_wrapped(
             out, width, 2,
-            "nothing can be told apart without the values of all tensors: capture with --edges all");
+            "nothing can be told apart without the values of all tensors: capture with --tensors all");
         return;
     }
     put_arithmetic(out, e, device, width);

@@ -213,5 +213,6 @@ void nd_text_problems(const struct nd_text_report *report)
     nd_text_put_more(report, n);
     put_unrecorded(report);
     if (is_help_at_hand(c))
-        nd_strbuf_puts(report->out, "  to compare only what all have: --edges outputs, or --edges NAME,...\n");
+        nd_strbuf_puts(report->out,
+                       "  to compare only what all have: --tensors outputs, or --tensors NAME,...\n");
 }

@@ -293,8 +293,7 @@ static enum nd_status check_all(const char *id, const struct nd_runtime_checking
         if (id != NULL && missing != NULL)
             status = nd_fail(err, ND_E_RUNTIME_MISSING, id, "runtime '%s' cannot be checked: %s", id, missing);
         else if (id != NULL)
-            status = nd_fail(err, ND_E_RUNTIME_MISSING, id,
-                             "there is no runtime '%s'; 'npudiff runtimes' lists those there are", id);
+            status = nd_runtime_fail_unknown(&list, id, err);
         else
             status = nd_fail(err, ND_E_RUNTIME_MISSING, NULL,
                              "no runtime is installed; install one with 'tools/setup'");

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "npudiff/parse.h"
 #include "sdk/elf_facts.h"
 #include "sdk/runtime_manifest.h"
 #include "sdk/sdk.h"
@@ -164,6 +165,14 @@ static struct nd_runtime_info *newest_for(const struct nd_runtime_list *list, co
     return strcmp(abi, nd_abi_here()) != 0 ? other : NULL;
 }
 
+enum nd_status nd_runtime_fail_unknown(const struct nd_runtime_list *list, const char *id, struct nd_error *err)
+{
+    char meant[ND_DID_YOU_MEAN_BYTES];
+    return nd_fail(
+        err, ND_E_RUNTIME_MISSING, id, "there is no runtime '%s'; 'npudiff runtimes' lists all%s", id,
+        nd_did_you_mean(id, list->n > 0 ? &list->items[0].id : NULL, list->n, sizeof list->items[0], meant));
+}
+
 /* That id is not there for that ABI: what is. */
 static enum nd_status fail_other_abi(const struct nd_runtime_list *list, const char *id, const char *abi,
                                      struct nd_error *err)
@@ -182,8 +191,7 @@ static enum nd_status fail_other_abi(const struct nd_runtime_list *list, const c
     if (names == NULL)
         status = nd_fail_memory(err);
     else if (!is_known)
-        status = nd_fail(err, ND_E_RUNTIME_MISSING, id,
-                         "there is no runtime '%s'; 'npudiff runtimes' lists those there are", id);
+        status = nd_runtime_fail_unknown(list, id, err);
     else
         status = nd_fail(err, ND_E_RUNTIME_MISSING, id,
                          "runtime '%s' is not installed for %s%s%s; add its libraries with 'npudiff runtimes "

@@ -47,4 +47,8 @@ enum nd_status nd_agent_find(const char *wanted, bool is_exact, char **path, str
  * says how it is built. */
 enum nd_status nd_agent_find_abi(const char *wanted, const char *abi, char **path, struct nd_error *err);
 
+/* The error that no runtime of the list has this id, with the nearest one. */
+enum nd_status nd_runtime_fail_unknown(const struct nd_runtime_list *list, const char *id,
+                                       struct nd_error *err);
+
 #endif

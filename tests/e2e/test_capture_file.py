@@ -125,7 +125,7 @@ class File(Scratch):
     def test_codes_and_application_outputs_agree(self):
         """With edges 'none' the model is untouched and gives floats: on the CPU they are its codes, dequantised."""
         path = self.folder / "none.h5"
-        capture(MODEL, ["cpu"], [DIGITS], path, "-e", "none")
+        capture(MODEL, ["cpu"], [DIGITS], path, "-t", "none")
         opened, codes = self.open(path), self.open(self.path).output("digits", "logits")
         self.assertEqual(opened.edges, ["logits"])
         floats = opened.values("digits", "logits")
@@ -141,7 +141,7 @@ class File(Scratch):
                                ("*/relu,logits", ["stem/relu", "depthwise/relu", "pointwise/relu", "residual/relu", "logits"]),
                                ("logits,image", ["image", "logits"])):
             path = self.folder / "some.h5"
-            capture(MODEL, ["cpu"], [DIGITS], path, "-e", spec, "--force")
+            capture(MODEL, ["cpu"], [DIGITS], path, "-t", spec, "--force")
             with self.subTest(spec):
                 opened = self.open(path)
                 self.assertEqual(opened.edges, expected)
@@ -159,7 +159,7 @@ class File(Scratch):
         self.assertGreaterEqual(whole.file["runtime"].attrs["passes"], 2)
         for spec in ("outputs", "block0/attn/k/transpose", "block0/attn/scores,block1/attn/scores", "*norm*"):
             path = self.folder / "some.h5"
-            capture("vit.w8a8.onnx", ["htp-sim:gen3"], [probe], path, "-e", spec, "--force")
+            capture("vit.w8a8.onnx", ["htp-sim:gen3"], [probe], path, "-t", spec, "--force")
             opened = self.open(path)
             self.assertTrue(opened.edges)
             for edge in opened.edges:

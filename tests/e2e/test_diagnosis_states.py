@@ -90,7 +90,7 @@ class States(Scratch):
         probe = some_digits(cls.shared / "digits.npz", N)
         for model in QUANTISED:
             capture(f"{model}.onnx", DEVICES, [probe], cls.shared / model)
-        capture("cnn.w8a8.onnx", DEVICES, [probe], cls.shared / "floats", "--edges", "none")
+        capture("cnn.w8a8.onnx", DEVICES, [probe], cls.shared / "floats", "--tensors", "none")
         capture("cnn.float.onnx", ["cpu", "htp-sim:gen3", "float64"], [probe], cls.shared / "cnn.float")
 
     def setUp(self):
@@ -98,7 +98,7 @@ class States(Scratch):
         self.random = random.Random(f"{SEED} {self.id()}")
 
     def explain(self, model, *captures, option="--quantised"):
-        done = npudiff("explain", option, MODELS / f"{model}.onnx", "--harm-samples", 0, "--json", *captures, expect=None)
+        done = npudiff("explain", option, MODELS / f"{model}.onnx", "--effect-samples", 0, "--json", *captures, expect=None)
         self.assertIn(done.returncode, (0, 1, 4), done.stderr)
         return json.loads(done.stdout)["devices"]
 

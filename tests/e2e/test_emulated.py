@@ -62,7 +62,7 @@ class Emulated(Scratch):
         recorded edge depends on is not listed."""
         device = "emu:zero@residual/conv,fuse@stem/relu"
         for folder, edges in (("all", "all"), ("outputs", "outputs"), ("early", "pointwise/relu")):
-            capture(CNN, [device], PROBES, self.folder / folder, "--edges", edges)
+            capture(CNN, [device], PROBES, self.folder / folder, "--tensors", edges)
         name = "emu-zero-residual-conv-fuse-stem-relu.h5"
         np.testing.assert_array_equal(self.codes(f"all/{name}", "logits"), self.codes(f"outputs/{name}", "logits"))
         self.assertEqual(truth(self.folder / "all" / name), truth(self.folder / "outputs" / name))

@@ -18,7 +18,7 @@ TRUTH = {"CPUExecutionProvider": "not-npu", "QNNExecutionProvider": "npu"}
 def explain(model, *paths, hide=True):
     flags = ["--hide-placement"] if hide else []
     kind = "--float" if model.name.endswith("float.onnx") else "--quantised"
-    return json.loads(npudiff("explain", kind, model, *paths, "--json", "--harm-samples", 0, *flags, expect=None).stdout)
+    return json.loads(npudiff("explain", kind, model, *paths, "--json", "--effect-samples", 0, *flags, expect=None).stdout)
 
 
 def verdicts(device):

@@ -106,7 +106,7 @@ class Explain(Scratch):
                                 ([MODELS / "cnn.w8a16.onnx", self.shared / "exact.h5"], 3),
                                 ([QUANTISED, self.shared / "exact.h5", "-p", "nowhere"], 2)):
             self.assertEqual(npudiff("explain", "--quantised", *arguments, expect=None).returncode, code)
-        capture("cnn.w8a8.onnx", ["exact"], ["zeros"], self.folder / "outputs.h5", "--edges", "outputs")
+        capture("cnn.w8a8.onnx", ["exact"], ["zeros"], self.folder / "outputs.h5", "--tensors", "outputs")
         done = npudiff("explain", "--quantised", QUANTISED, self.folder / "outputs.h5", expect=4)
         self.assertIn("not captured", done)
 

@@ -16,7 +16,7 @@ class Fingerprint(Scratch):
 
     def test_sections_of_the_simulator(self):
         kept = self.folder / "kept"
-        path, sheet = self.take("htp-sim:gen3", "--keep", kept, *SECTIONS)
+        path, sheet = self.take("htp-sim:gen3", "--answers", kept, *SECTIONS)
         self.assertEqual(sheet["npudiff_datasheet"], 1)
         self.assertEqual(list(sheet["sections"]), ["quantise", "normalise"])
         first = sheet["sections"]["quantise"][0]
@@ -31,7 +31,7 @@ class Fingerprint(Scratch):
             self.assertEqual(entry["provider"], "QNNExecutionProvider")
             self.assertEqual(len(entry["answers"]), 64)
         # Kept answers give the same bytes, and no model is run again.
-        again, _ = self.take("htp-sim:gen3", "--keep", kept, "--force", *SECTIONS)
+        again, _ = self.take("htp-sim:gen3", "--answers", kept, "--force", *SECTIONS)
         self.assertEqual(again.read_bytes(), path.read_bytes())
         self.compare_with_reference(path)
 

@@ -310,20 +310,20 @@ class RealOutputs(Case):
     def test_outputs_alone_are_compared_on_request(self):
         report = self.judge("--model", CNN, code=3, logits=self.codes["logits"])
         self.assertEqual((report["verdict"], report["edges_left_out"]), ("not comparable", 0))
-        self.assertIn("--edges outputs", npudiff("compare", self.real, self.out, expect=3))
+        self.assertIn("--tensors outputs", npudiff("compare", self.real, self.out, expect=3))
         for which in ("outputs", "logits", "log*"):
-            report = support.compare(self.real, self.out, "--edges", which, expect=0)
+            report = support.compare(self.real, self.out, "--tensors", which, expect=0)
             self.assertEqual(([e["name"] for e in report["edges"]], report["verdict"]), (["logits"], "same"))
             self.assertEqual(report["edges_left_out"], len(self.codes) - 1)
-        self.assertIn("left out", npudiff("compare", self.real, self.out, "--edges", "outputs"))
-        support.compare(self.real, self.out, "--edges", "logits,pool", expect=3)
-        done = npudiff("compare", self.real, self.out, "--edges", "logits,lgoits", expect=None)
+        self.assertIn("left out", npudiff("compare", self.real, self.out, "--tensors", "outputs"))
+        support.compare(self.real, self.out, "--tensors", "logits,pool", expect=3)
+        done = npudiff("compare", self.real, self.out, "--tensors", "logits,lgoits", expect=None)
         self.assertEqual(done.returncode, 2)
         self.assertIn("matches 'lgoits'", done.stderr)
         flipped = self.codes["logits"].copy()
         flipped.flat[3] ^= 1
         self.judge("--model", CNN, code=3, logits=flipped)
-        self.assertEqual(support.compare(self.real, self.out, "--edges", "outputs", expect=1)["verdict"], "differs")
+        self.assertEqual(support.compare(self.real, self.out, "--tensors", "outputs", expect=1)["verdict"], "differs")
 
     def test_other_inputs_are_noticed(self):
         inputs = {n: a.copy() for n, a in self.inputs.items()}

@@ -22,7 +22,7 @@ class Observing(Scratch):
         same codes) when the file is run untouched."""
         for which in ("all", "outputs", "none"):
             capture(model, ["cpu", *(f"htp-sim:{name}" for name in CHIPSETS)], ["uniform:30"], self.folder / which,
-                    "--edges", which, "-j", "2")
+                    "--tensors", which, "-j", "2")
         for name in CHIPSETS:  # the line of ONNX Runtime about quantisers on the CPU is no fallback
             self.assertNotIn("fallback", npudiff("logs", self.folder / "outputs" / f"{name}.h5"))
         for name in ("cpu", *CHIPSETS):
@@ -83,7 +83,7 @@ class Prefixes(Scratch):
 
     def test_placement_and_latency_are_of_the_whole_model(self):
         capture("cnn.w8a8.onnx", ["htp-sim:gen3"], ["uniform:2"], self.folder / "x.h5", "--prefixes")
-        capture("cnn.w8a8.onnx", ["htp-sim:gen3"], ["uniform:2"], self.folder / "y.h5", "--edges", "logits")
+        capture("cnn.w8a8.onnx", ["htp-sim:gen3"], ["uniform:2"], self.folder / "y.h5", "--tensors", "logits")
         prefixes, logits = self.open(self.folder / "x.h5"), self.open(self.folder / "y.h5")
         for column in ("name", "provider"):
             self.assertEqual(prefixes.column("nodes", column), logits.column("nodes", column))

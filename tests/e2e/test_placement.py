@@ -60,7 +60,7 @@ class Placement(Scratch):
 
     def test_fallback_that_depends_on_the_chipset(self):
         """MatMuls of uint16 with int16 weights run on the CPU of v69 and on the NPU from v73 on; the others everywhere."""
-        report = placement(GOLDEN / "fallback/wide.u16.onnx", "-d", "htp-sim:gen1", "-d", "htp-sim:gen3", "--runs", "2",
+        report = placement(GOLDEN / "fallback/wide.u16.onnx", "-d", "htp-sim:gen1", "-d", "htp-sim:gen3", "--repeats", "2",
                            expect=1)
         cells = next(r["cells"] for r in report["operators"] if r["op_type"] == "MatMul")
         self.assertEqual(cells, ["6 of 8", "NPU"])
@@ -68,14 +68,14 @@ class Placement(Scratch):
     def test_operators_that_run_on_the_cpu_of_every_chipset(self):
         for model, operator in (("instance5.u8", "InstanceNormalization"), ("norm1.u8", "LayerNormalization"),
                                 ("product.u8", "ReduceProd"), ("turned.u8", "Einsum"), ("transposed.u8", "ConvTranspose")):
-            report = placement(GOLDEN / f"fallback/{model}.onnx", "-d", "htp-sim:gen3", "--runs", "1", expect=1)
+            report = placement(GOLDEN / f"fallback/{model}.onnx", "-d", "htp-sim:gen3", "--repeats", "1", expect=1)
             nodes = [n for n in report["devices"][0]["nodes"] if n["op_type"] == operator and n["where"] != "npu"]
             self.assertTrue(nodes, model)
             self.assertEqual({n["provider"] for n in nodes}, {CPU}, model)
             self.assertEqual(report["devices"][0]["npu_share"]["time"], "NaN") # the only run is the first
 
     def test_device_that_refuses_is_a_failed_cell(self):
-        report = placement(GOLDEN / "failing/selu.u8.onnx", "-d", "htp-sim:SM8350", "-d", "htp-sim:gen3", "--runs", "1",
+        report = placement(GOLDEN / "failing/selu.u8.onnx", "-d", "htp-sim:SM8350", "-d", "htp-sim:gen3", "--repeats", "1",
                            expect=5)
         self.assertEqual([d["status"] for d in report["devices"]], ["failed", "complete"])
         self.assertIn("1002", report["devices"][0]["failure"])

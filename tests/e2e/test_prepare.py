@@ -69,9 +69,9 @@ class Prepared(Scratch):
 
     def check(self, model, chipset, *arguments, probes=PROBES, edges="all"):
         folder = self.folder / "prepared"
-        prepare(model, chipset, folder, "-q", "--edges", edges, *arguments, probes=probes)
+        prepare(model, chipset, folder, "-q", "--tensors", edges, *arguments, probes=probes)
         runtime = manifest(folder)["runtime"]["id"]
-        command = capture_command(model, [f"htp-sim:{chipset}@{runtime}"], probes, self.folder / "local.h5", "--edges", edges)
+        command = capture_command(model, [f"htp-sim:{chipset}@{runtime}"], probes, self.folder / "local.h5", "--tensors", edges)
         with subprocess.Popen([NPUDIFF, *map(str, command)], stderr=subprocess.PIPE, text=True) as local:
             self.run_script(folder)
             said = local.communicate(timeout=300)[1]
@@ -189,7 +189,7 @@ class Folder(Prepared):
         prepare("cnn.w8a8.onnx", "gen3", folder, "-q")
         shown = json.loads(npudiff("info", folder / "context.onnx", "--json", expect=None).stdout or "{}")
         self.assertIsInstance(shown, dict)
-        npudiff("capture", folder / "context.onnx", "-d", "htp-sim:gen3", "-e", "none", "-p", "zeros", "-o",
+        npudiff("capture", folder / "context.onnx", "-d", "htp-sim:gen3", "-t", "none", "-p", "zeros", "-o",
                 self.folder / "c.h5", "-q")
 
 
@@ -203,9 +203,9 @@ class Inputs(Prepared):
                                  (np.arange(64 * 8, dtype=np.float32) - 4 + 0.5) * np.float32(1 / 255)])
         np.save(self.folder / "in.npy", values.reshape(-1, 1, 1, 8, 8))
         probe = f"values={self.folder / 'in.npy'}"
-        prepare(model, "gen3", self.folder / "prepared", "-q", "--edges", "image,logits", "--allow-nonfinite", probes=[probe])
+        prepare(model, "gen3", self.folder / "prepared", "-q", "--tensors", "image,logits", "--allow-nonfinite", probes=[probe])
         said = manifest(self.folder / "prepared")
-        capture(model, ["cpu"], [probe], self.folder / "cpu.h5", "--edges", "image", "--allow-nonfinite")
+        capture(model, ["cpu"], [probe], self.folder / "cpu.h5", "--tensors", "image", "--allow-nonfinite")
         with Capture(self.folder / "cpu.h5") as captured:
             expected = captured.values("values", "image")
         codes = b"".join((self.folder / "prepared" / r["inputs"][0]["file"]).read_bytes() for r in said["results"])
@@ -252,11 +252,11 @@ class Refusals(Prepared):
         self.refuse("cannot make folder '/proc/prepared'", folder="/proc/prepared")
 
     def test_edges_none(self):
-        self.refuse("use 'outputs'", "--edges", "none")
+        self.refuse("use 'outputs'", "--tensors", "none")
 
     def test_edges_that_are_not_there(self):
-        self.refuse("'nowhere'", "--edges", "nowhere")
-        self.refuse("has to compute something", "--edges", "image")
+        self.refuse("'nowhere'", "--tensors", "nowhere")
+        self.refuse("has to compute something", "--tensors", "image")
 
     def test_names_that_collide(self):
         data = (MODELS / "cnn.w8a8.onnx").read_bytes().replace(b"residual/relu", b"residual.conv")
@@ -267,7 +267,7 @@ class Refusals(Prepared):
     def test_nodes_that_fall_back(self):
         """This model's scores fall off the NPU when all edges are visible: the nodes are named."""
         self.refuse("MatMul 'scores'", code=5, model="random-attention.w8a8.onnx")
-        prepare("random-attention.w8a8.onnx", "gen3", self.folder / "prepared", "-q", "--edges", "outputs")
+        prepare("random-attention.w8a8.onnx", "gen3", self.folder / "prepared", "-q", "--tensors", "outputs")
 
     def test_agent_that_is_not_there(self):
         self.refuse("cannot find the agent", "--agent", self.folder / "none")
@@ -391,7 +391,7 @@ class Phones(Prepared):
         self.capture(phone)
         self.assertLess(phone.link.total_bytes() - sent, sent / 2) # the folder is there
         self.assertEqual(phone.files("runs"), [])
-        self.capture(phone, "--edges", "logits,image")
+        self.capture(phone, "--tensors", "logits,image")
 
     def test_link_that_is_cut(self):
         may_run = self.folder / "may-run"

@@ -220,7 +220,7 @@ def execute(context, sdk, binary, samples, folder):
         raise Failure(f"the stand-in needs '{model}' beside the binary")
     np.savez(folder / "in.npz", **{t.name: np.stack([s[i] for s in samples]) for i, t in enumerate(context.inputs)})
     device = f"htp-sim:{sdk.chipset(context)['sm']}@{sdk.runtime}"
-    done = subprocess.run([sdk.npudiff, "capture", str(model), "-d", device, "--edges", "none", "-q",
+    done = subprocess.run([sdk.npudiff, "capture", str(model), "-d", device, "--tensors", "none", "-q",
                            "-p", f"in={folder / 'in.npz'}", "-o", str(folder / "out.h5")], capture_output=True, text=True,
                           env=dict(os.environ, TMPDIR=str(folder))) # adbd names one that Android alone has
     if done.returncode != 0:

@@ -279,6 +279,38 @@ static void ends_of_texts_are_told(void **state)
     assert_int_equal(nd_stem_bytes("a.h5", ".onnx"), 0);
 }
 
+static void a_mistyped_word_is_told_which_was_meant_and_a_strange_one_is_not(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int other;
+    } words[] = {{"capture", 1}, {"compare", 2}, {"ls", 3}, {"htp-sim:gen3", 4}, {"gen1", 5}, {"gen2", 6}};
+    static const struct {
+        const char *typed, *told;
+    } cases[] = {
+        {"captrue", "; did you mean 'capture'?"},
+        {"COMPARE", "; did you mean 'compare'?"},
+        {"l", "; did you mean 'ls'?"},
+        {"lt", "; did you mean 'ls'?"},
+        {"sl", "; did you mean 'ls'?"},
+        {"htpsim:gen3", "; did you mean 'htp-sim:gen3'?"},
+        {"ls", ""},
+        {"xy", ""},
+        {"", ""},
+        {"weather", ""},
+        {"gen9", ""},
+        {"gen1x", "; did you mean 'gen1'?"},
+        {"capturesque-and-more", ""},
+    };
+    char buf[ND_DID_YOU_MEAN_BYTES];
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(
+            nd_did_you_mean(cases[i].typed, words, sizeof words / sizeof words[0], sizeof words[0], buf),
+            cases[i].told);
+    assert_string_equal(nd_did_you_mean("capture", NULL, 0, 0, buf), "");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +325,7 @@ int main(void)
         cmocka_unit_test(sha256_matches_the_standard_vector),
         cmocka_unit_test(file_publishing_never_replaces_unasked),
         cmocka_unit_test(the_nearest_word_is_the_one_with_the_fewest_changes),
+        cmocka_unit_test(a_mistyped_word_is_told_which_was_meant_and_a_strange_one_is_not),
         cmocka_unit_test(file_over_the_limit_is_refused_before_it_is_read),
         cmocka_unit_test(file_put_leaves_the_temporary_of_another_writer),
         cmocka_unit_test(random_numbers_are_those_of_the_published_generators),

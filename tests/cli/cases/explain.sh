@@ -1,7 +1,7 @@
 # What a device makes itself: nothing, everything from the first unit on, nothing that can be told; and what is refused.
 capture cnn.w8a8 -d exact -p uniform:3 -o exact.h5
 capture cnn.w8a8 -d 'exact?rounding=floor' -p uniform:3 -o floor.h5
-capture cnn.w8a8 -d exact -p uniform:3 --edges outputs -o outputs.h5
+capture cnn.w8a8 -d exact -p uniform:3 --tensors outputs -o outputs.h5
 capture cnn.w8a8 -d exact -p uniform:4 -o four.h5
 ln -s "$GOLDEN"/models/*.onnx .
 run explain --quantised cnn.w8a8.onnx exact.h5

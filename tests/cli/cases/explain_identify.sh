@@ -2,7 +2,7 @@
 capture cnn.w8a8 -d emu:double:3 -p uniform:6 -p ties -o double.h5
 capture cnn.w8a8 -d emu:half-even,round@residual/conv=floor -p uniform:6 -o odd.h5
 capture cnn.w8a8 -d emu:flip@residual/relu=0.01 -p uniform:4 --repeats 2 -o changing.h5
-capture cnn.w8a8 -d exact -p uniform:2 --edges outputs -o outputs.h5
+capture cnn.w8a8 -d exact -p uniform:2 --tensors outputs -o outputs.h5
 ln -s "$GOLDEN"/models/*.onnx .
 told() { run explain -v --identify --quantised cnn.w8a8.onnx "$@" | sed '2,/^verdict/d'; }
 told double.h5

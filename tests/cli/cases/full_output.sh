@@ -2,12 +2,12 @@
 model=$GOLDEN/models/cnn.w8a8.onnx
 mkdir out
 # the capture itself: the job and the spool of one sample are small, the provenance in the capture is not
-(ulimit -f 24 && run capture "$model" -d cpu -p zeros -o out -e none -q)
-(ulimit -f 24 && run capture "$model" -d cpu -p zeros -o out/x.h5 -e none -q)
+(ulimit -f 24 && run capture "$model" -d cpu -p zeros -o out -t none -q)
+(ulimit -f 24 && run capture "$model" -d cpu -p zeros -o out/x.h5 -t none -q)
 find out "$TMPDIR" -mindepth 1
 # one that exists stays as it is
 capture cnn.w8a8 -d cpu -p ones -o out
 cp out/cpu.h5 kept.h5
-(ulimit -f 24 && run capture "$model" -d cpu -p zeros -o out -e none -q --force)
+(ulimit -f 24 && run capture "$model" -d cpu -p zeros -o out -t none -q --force)
 cmp out/cpu.h5 kept.h5
 find out "$TMPDIR" -mindepth 1

@@ -34,7 +34,7 @@ capture cnn.w8a8 -d emu:flip@residual/conv=0.01,flip@residual/relu=0.01,flip@ave
 tell golden add long c.h5
 tell golden check long d.h5
 # One that is inconclusive, and one that differs: the difference stands, in either order.
-capture cnn.w8a8 -d emu:flip@logits=0.5 -p zeros -p uniform:2 --edges logits -o two.h5
+capture cnn.w8a8 -d emu:flip@logits=0.5 -p zeros -p uniform:2 --tensors logits -o two.h5
 code_of golden check long two.h5
 code_of golden check long two.h5 d.h5
 code_of golden check long d.h5 two.h5

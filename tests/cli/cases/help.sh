@@ -8,7 +8,7 @@ for command in $(sed -n '/^commands:/,/^$/s/^  \([a-z]*\) .*/\1/p' help); do
     "$NPUDIFF" help "$command" | cmp - <("$NPUDIFF" "$command" --help)
     "$NPUDIFF" help "$command" | head -1 | grep -q "^usage: npudiff $command "
 done
-[ "$("$NPUDIFF" help captrue 2>&1 || echo $?)" = "npudiff: unknown command 'captrue'; see 'npudiff --help' [ND-113]
+[ "$("$NPUDIFF" help captrue 2>&1 || echo $?)" = "npudiff: unknown command 'captrue'; did you mean 'capture'? 'npudiff help' lists the commands [ND-113]
 2" ]
 "$NPUDIFF" capture model.onnx --repeats 0 --help | cmp - <("$NPUDIFF" capture --help)
 cat help

@@ -1,6 +1,6 @@
 # The option table has every command and every option of the help, in the same order, with the same words.
 "$NPUDIFF" --option-table >table.json
-"$NPUDIFF" --help | sed -n 's/^  \([a-z][a-z]*\)  *[a-z].*/\1/p' >names
+"$NPUDIFF" --help | sed -n '/^commands:/,/^$/s/^  \([a-z][a-z]*\)  *[a-z].*/\1/p' >names
 cat >check.py <<'END'
 import json, re, subprocess, sys
 
@@ -21,6 +21,8 @@ for command in commands:
             print(command["name"], option["name"], "no limits")
         if (option["kind"] == "flag") == (option["argument"] is not None):
             print(command["name"], option["name"], "flag with an argument, or value without")
+    if not 2 <= len(command["examples"]) <= 3 or any(not e["what"].endswith(".") for e in command["examples"]):
+        print(command["name"], "examples")
 kinds = {o["kind"] for c in commands for o in c["options"]}
 values = {o["value"] for c in commands for o in c["options"]} - {None}
 print(sorted(kinds))

@@ -1,6 +1,6 @@
 # Every edge in a session of its own; a folder that nothing came into goes again, and only that.
 model=$GOLDEN/models/cnn.w8a8.onnx
-run capture "$model" -d cpu -p zeros -o x --prefixes --edges none
+run capture "$model" -d cpu -p zeros -o x --prefixes --tensors none
 run capture "$model" -d exact -p zeros -q -o x/y --prefixes
 run capture "$model" -d exact -p zeros -q -o all.h5
 run compare all.h5 x/y/exact.h5 --bitwise -q

@@ -9,13 +9,13 @@ run reduce "$cnn" -d cpu --samples 65
 run reduce "$cnn" -d cpu --differs many
 run reduce "$cnn" -d cpu --differs 100%
 run reduce "$cnn" -d cpu --differs -1lsb
-run reduce "$cnn" -d cpu --edge logits
+run reduce "$cnn" -d cpu --tensor logits
 run reduce "$cnn" -d cpu --against exact
-run reduce "$cnn" -d cpu --differs 1lsb --edge nothing
+run reduce "$cnn" -d cpu --differs 1lsb --tensor nothing
 run reduce "$GOLDEN/oracle/model/dynamic.onnx" -d cpu
 mkdir full && echo kept > full/file
 run reduce "$cnn" -d cpu -o full
-run reduce "$cnn" -d cpu -o full --replace
+run reduce "$cnn" -d cpu -o full --force
 cat full/file
 echo file > here
 run reduce "$cnn" -d cpu -o here/below

@@ -20,7 +20,7 @@ code_of capture "$model" -p zeros -o failed -d exact --resume
 "$NPUDIFF" compare out/exact.h5 failed/exact.h5 | head -n 1
 echo '# of something else'
 run capture "$model" -p ones -o out -d exact --resume
-run capture "$model" -p zeros --edges outputs -o out -d exact --resume
+run capture "$model" -p zeros --tensors outputs -o out -d exact --resume
 run capture "$GOLDEN/models/cnn.w8a16.onnx" -p zeros -o out -d exact --resume
 run capture "$model" -p zeros -o out -d exact --resume --force
 echo '# with other options'

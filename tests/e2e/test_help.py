@@ -1,0 +1,97 @@
+"""Examples in the help can be pasted: their options exist, and they run in a folder with the files that they name."""
+import json
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import numpy as np
+
+import support
+from support import GOLDEN, MODELS, NPUDIFF, npudiff
+
+TABLE = json.loads(npudiff("--option-table"))["commands"]
+EXAMPLES = [example["command"] for command in TABLE for example in command["examples"]]
+# A phone, an SDK's wheels and the results of a phone are not here; the whole fingerprint takes minutes.
+NOT_HERE = ["'adb:*'", "runtimes add ", "import qnn-net-run", "gen3-all.json"]
+# Those that make files for others run first.
+FIRST = ["capture", "init", "golden", "bundle", "prepare"]
+
+CAMPAIGN = """models: [{quantised: model.onnx, probes: [digits=test.npz]}]
+devices: [{chipsets: [cpu]}]
+policy: [{gate: lsb, max: 3}]
+"""
+
+
+def words_of(example):
+    """The words of each npudiff call in the example."""
+    for call in re.split(r" && | \|\| ", example):
+        words = shlex.split(call)
+        if words[0] == "npudiff":
+            yield words[1:]
+
+
+class Examples(unittest.TestCase):
+    def test_options_are_those_of_the_command(self):
+        commands = {command["name"]: command for command in TABLE}
+        for example in EXAMPLES:
+            for name, *words in words_of(example):
+                known = {f"--{o['name']}" for o in commands[name]["options"]} | {f"-{o['letter']}" for o in commands[name]["options"] if o["letter"]}
+                used = {word.split("=")[0] for word in words if word.startswith("-")}
+                self.assertLessEqual(used, known, example)
+
+    def test_every_command_has_two_or_three_and_one_that_begins_with_its_name(self):
+        for command in TABLE:
+            with self.subTest(command["name"]):
+                self.assertIn(len(command["examples"]), (2, 3))
+                self.assertTrue(command["examples"][0]["command"].startswith(f"npudiff {command['name']}"))
+                self.assertIn(f"\n  {command['examples'][0]['command']}\n", npudiff("help", command["name"]))
+
+    def make_folder(self, folder):
+        shutil.copy(MODELS / "cnn.w8a8.onnx", folder / "model.onnx")
+        shutil.copy(MODELS / "cnn.float.onnx", folder / "float.onnx")
+        shutil.copy(GOLDEN / "encodings/cnn.per-tensor.1.0.0.encodings", folder / "model.encodings")
+        support.some_digits(folder / "test.npz", 4)
+        (folder / "campaign.yaml").write_text(CAMPAIGN)
+        (folder / "qnn-net-run.log").write_text("0.0ms [ERROR] Failed to create graph\n")
+        (folder / "latencies.csv").write_text("run,latency\n" + "".join(f"{i},{1 + i % 7 / 100}\n" for i in range(300)))
+        np.savez(folder / "outputs.npz", logits=np.zeros((4, 1, 10), np.uint8))
+
+    def make_for_others(self, folder):
+        """What only an example that does not run here would make."""
+        shutil.copy(folder / "captures/gen3.h5", folder / "field.h5")
+        shutil.copy(folder / "gen3.json", folder / "gen1.json")
+
+    def test_they_run_and_find_what_they_name(self):
+        with tempfile.TemporaryDirectory() as path:
+            folder = pathlib.Path(path)
+            self.make_folder(folder)
+            bin_folder = folder / "bin"
+            bin_folder.mkdir()
+            (bin_folder / "npudiff").symlink_to(NPUDIFF)
+            examples = [e for e in EXAMPLES if not any(word in e for word in NOT_HERE)]
+            self.assertGreater(len(examples), len(EXAMPLES) - 6)
+
+            def rank(example):
+                name = example.split()[1]
+                is_late = "--diff" in example or name == "triage"
+                return (FIRST.index(name) if name in FIRST else len(FIRST) + is_late, EXAMPLES.index(example))
+            done = set()
+            for example in sorted(examples, key=rank):
+                if example in done: # two commands show it
+                    continue
+                done.add(example)
+                if rank(example)[0] > len(FIRST) and not (folder / "field.h5").exists():
+                    self.make_for_others(folder)
+                with self.subTest(example):
+                    result = subprocess.run(["bash", "-c", f'PATH="{bin_folder}:$PATH"; {example}'], cwd=folder, capture_output=True,
+                                            text=True, timeout=300)
+                    # 1, 3 and 4 are answers; 2 and 5 are not.
+                    self.assertIn(result.returncode, (0, 1, 3, 4), result.stderr)
+
+
+if __name__ == "__main__":
+    support.main()

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/complete.h"
 #include "cli/help.h"
 #include "cli/help_errors.h"
 #include "cli/option_table.h"
@@ -91,6 +92,8 @@ static int run(int argc, char **argv)
         return help(argc - 2, argv + 2);
     if (strcmp(argv[1], "--option-table") == 0) /* for scripts of this project: in no help */
         return cli_print_option_table(commands, N_COMMANDS);
+    if (strcmp(argv[1], "--complete") == 0 && argc > 2) /* for completions: in no help */
+        return cli_complete(argv[2], (const char *const *)argv + 3, (size_t)argc - 3);
     if (strcmp(argv[1], "--version") == 0)
         return print_versions();
     const struct cli_command *command = find_command(argv[1]);

@@ -122,7 +122,8 @@ static int capture_model(const struct values *values, struct nd_model *model, st
                               .n_probes = specs.n,
                               .n_threads = values->jobs,
                               .is_quiet = values->quiet,
-                              .is_json = values->json};
+                              .is_json = values->json,
+                              .is_resumable = true};
     fill_options(values, &fleet.options);
     fleet.options.htp_config = htp->inner;
     fleet.options.htp_config_outer = htp->outer;

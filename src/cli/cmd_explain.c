@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
-#include "cli/explain_progress.h"
+#include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/terminal.h"
 
@@ -68,6 +68,14 @@ static int print(const struct values *values, const struct nd_model *model,
                             &err);
 }
 
+static void show_progress(void *context, size_t n_done, size_t n_samples)
+{
+    cli_progress_show(
+        context, 0,
+        &(struct cli_progress_state){
+            .label = "explain", .stage = "run", .unit = "samples", .done = n_done, .total = n_samples});
+}
+
 /* An operator that cannot be evaluated leaves the question open; a file that cannot be read is trouble. */
 static int explain(const struct values *values, const struct nd_model *model,
                    const struct nd_model *float_model, struct nd_capture *const *captures, size_t n,
@@ -75,7 +83,7 @@ static int explain(const struct values *values, const struct nd_model *model,
 {
     struct nd_error err = {0};
     struct nd_explanation *explanation = NULL;
-    struct explain_progress progress;
+    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
     const struct nd_explain_options options = {.struct_size = sizeof options,
                                                .probe = values->probe,
                                                .n_samples = values->n_samples,
@@ -84,12 +92,11 @@ static int explain(const struct values *values, const struct nd_model *model,
                                                .n_untouched = values->untouched.n,
                                                .n_threads = values->n_threads,
                                                .hides_placement = values->hide_placement,
-                                               .progress = values->quiet ? NULL : explain_progress_update,
-                                               .progress_context = &progress};
-    explain_progress_begin(&progress);
+                                               .progress = show_progress,
+                                               .progress_context = progress};
     enum nd_status status = nd_explain(model, float_model, (const struct nd_capture *const *)captures, n,
                                        &options, &explanation, &err);
-    explain_progress_end(&progress);
+    cli_progress_destroy(progress);
     if (status != ND_OK) {
         int code = cli_report_error(&err);
         return status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : code;

@@ -5,8 +5,10 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "cli/stopped.h"
 #include "npudiff/fingerprint.h"
 
 struct values {
@@ -21,9 +23,12 @@ struct values {
 
 static void show_progress(void *context, const struct nd_fingerprint_progress *progress)
 {
-    (void)context;
-    fprintf(stderr, "npudiff: section %zu of %zu: %s (%zu models so far)\n", progress->section_index + 1,
-            progress->n_sections, progress->section, progress->n_trials);
+    cli_progress_show(context, 0,
+                      &(struct cli_progress_state){.label = "fingerprint",
+                                                   .stage = progress->section,
+                                                   .unit = "sections",
+                                                   .done = progress->section_index,
+                                                   .total = progress->n_sections});
 }
 
 /* ---- one datasheet ---- */
@@ -155,11 +160,17 @@ static int take(const struct values *values)
     options.time_limit_s = values->time_limit_s;
     options.sections = values->sections.n > 0 ? values->sections.items : NULL;
     options.n_sections = values->sections.n;
-    options.progress = values->quiet ? NULL : show_progress;
+    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    options.progress = show_progress;
+    options.progress_context = progress;
     options.is_cancelled = cli_signals_came;
     cli_signals_catch();
     enum nd_status status = nd_fingerprint_take(&device, &options, &text, &err);
     nd_device_deinit(&device);
+    cli_progress_destroy(progress);
+    cli_stopped_tell(values->answers != NULL ? "the device's answers are kept"
+                                             : "nothing is kept, because --answers DIR was not given",
+                     values->answers != NULL ? "" : NULL);
     cli_signals_end_if_came();
     if (status != ND_OK)
         return cli_report_error(&err);

@@ -159,7 +159,9 @@ static int place_model(const struct values *values, struct nd_model *model, cons
 {
     char folder[4096];
     const char *tmp = getenv("TMPDIR");
-    struct cli_fleet fleet = {.n_threads = values->jobs, .is_quiet = true};
+    struct cli_fleet fleet = {.n_threads = values->jobs,
+                              .is_quiet = values->quiet || isatty(STDERR_FILENO) != 1,
+                              .has_no_table = true};
     int exit_code = 0;
     snprintf(folder, sizeof folder, "%s/npudiff-placement-XXXXXX",
              tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp");

@@ -3,6 +3,7 @@
 #include "cli/commands.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "cli/stopped.h"
 #include "cli/terminal.h"
 #include "npudiff/judge.h"
 #include "npudiff/report.h"
@@ -77,6 +78,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (status != ND_OK && !cli_signals_came(NULL))
         exit_code = cli_report_error(&err);
     nd_qualify_result_deinit(&result);
+    cli_stopped_tell("complete captures are kept", "");
     cli_signals_end_if_came();
     return exit_code;
 }

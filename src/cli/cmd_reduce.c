@@ -6,8 +6,10 @@
 #include "cli/commands.h"
 #include "cli/dim_options.h"
 #include "cli/output.h"
+#include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "cli/stopped.h"
 #include "npudiff/parse.h"
 #include "npudiff/reduce.h"
 #include "npudiff/report.h"
@@ -56,16 +58,15 @@ static bool parse_amount(const char *text, struct nd_reduce_options *options)
     return true;
 }
 
+/* The bar is at its end when all sessions that are allowed have run. */
 static void show_progress(void *context, const struct nd_reduce_progress *progress)
 {
-    const bool *is_terminal = context;
-    fprintf(stderr, "%sreduce: session %zu of %zu, %s", *is_terminal ? "\r\033[K" : "",
-            progress->n_sessions + 1, progress->session_limit, progress->step);
-    if (progress->n_left > 0)
-        fprintf(stderr, ", %zu parts left", progress->n_left);
-    if (!*is_terminal)
-        fputc('\n', stderr);
-    fflush(stderr);
+    cli_progress_show(context, 0,
+                      &(struct cli_progress_state){.label = "reduce",
+                                                   .stage = progress->step,
+                                                   .unit = "sessions",
+                                                   .done = progress->n_sessions,
+                                                   .total = progress->session_limit});
 }
 
 /* ---- the command ---- */
@@ -90,8 +91,8 @@ static int reduce(const struct values *values, const struct nd_model *model, str
     struct nd_error err = {0};
     struct nd_device device = {0}, against = {0};
     struct nd_reduction *reduction = NULL;
-    bool is_terminal = isatty(STDERR_FILENO) != 0;
-    int exit_code;
+    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    int exit_code = ND_EXIT_TROUBLE;
     struct nd_probe **probes = calloc(values->probes.n + 1, sizeof *probes);
     enum nd_status status = probes != NULL ? ND_OK : cli_memory_error(&err);
     if (status == ND_OK)
@@ -105,16 +106,18 @@ static int reduce(const struct values *values, const struct nd_model *model, str
     if (status == ND_OK && values->probes.n > 0)
         status = (values->allow_nonfinite ? nd_probes_for_model_any : nd_probes_for_model)(
             model, values->probes.items, values->probes.n, probes, &err);
-    options->progress = values->quiet ? NULL : show_progress;
-    options->progress_context = &is_terminal;
+    options->progress = show_progress;
+    options->progress_context = progress;
     options->is_cancelled = cli_signals_came;
     cli_signals_catch();
     if (status == ND_OK)
         status = nd_reduce(model, &device, (const struct nd_probe *const *)probes, values->probes.n, options,
                            &reduction, &err);
-    if (!values->quiet && is_terminal)
-        fprintf(stderr, "\r\033[K");
-    exit_code = status == ND_OK ? report(values, reduction) : cli_report_error(&err);
+    cli_progress_destroy(progress);
+    if (cli_signals_came(NULL))
+        cli_stopped_tell("nothing is kept", NULL);
+    else
+        exit_code = status == ND_OK ? report(values, reduction) : cli_report_error(&err);
     nd_reduction_destroy(&reduction);
     for (size_t i = 0; probes != NULL && i < values->probes.n; i++)
         nd_probe_destroy(&probes[i]);

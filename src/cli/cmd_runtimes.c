@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "npudiff/device.h"
@@ -220,8 +221,7 @@ static void print_checked(const json_t *row)
 
 static void show_progress(void *context, const char *runtime, const char *what)
 {
-    (void)context;
-    fprintf(stderr, "\r\033[Kchecking %s: %s", runtime, what);
+    cli_progress_show(context, 0, &(struct cli_progress_state){.label = runtime, .stage = what});
 }
 
 static int run_check(const struct values *values, const char *id)
@@ -229,15 +229,15 @@ static int run_check(const struct values *values, const char *id)
     struct nd_error err = {0};
     char *text = NULL;
     enum nd_exit exit_code = ND_EXIT_TROUBLE;
-    bool is_terminal = isatty(STDERR_FILENO) != 0;
+    struct cli_progress *progress = cli_progress_create(1, 1, false);
     const struct nd_runtime_checking how = {.struct_size = sizeof how,
                                             .files_only = values->files_only,
-                                            .progress = is_terminal ? show_progress : NULL,
+                                            .progress = show_progress,
+                                            .progress_context = progress,
                                             .is_cancelled = cli_signals_came};
     cli_signals_catch();
     enum nd_status status = nd_runtimes_check(id, &how, &text, &exit_code, &err);
-    if (is_terminal)
-        fputs("\r\033[K", stderr);
+    cli_progress_destroy(progress);
     cli_signals_end_if_came();
     if (status != ND_OK)
         return cli_report_error(&err);

@@ -9,6 +9,7 @@
 #include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "cli/stopped.h"
 #include "npudiff/capture.h"
 
 /* ---- devices ---- */
@@ -188,12 +189,29 @@ static int tell(const struct cli_fleet *fleet)
     static const struct nd_report_column elsewhere[] = {
         {"device", "DEVICE"},   {"machine", "MACHINE"}, {"chipset", "CHIPSET"}, {"status", "STATUS"},
         {"samples", "SAMPLES"}, {"bytes", "BYTES"},     {"capture", "CAPTURE"}, {NULL, NULL}};
-    if (fleet->is_quiet) {
+    if (fleet->is_quiet || fleet->has_no_table) {
         json_decref(rows);
         return exit_code;
     }
     int printed = cli_print_rows("captures", rows, is_elsewhere ? elsewhere : here, fleet->is_json);
     return printed != 0 ? printed : exit_code;
+}
+
+/* After Ctrl-C: what is there, and how to go on. */
+static void tell_stopped(const struct cli_fleet *fleet)
+{
+    size_t n_complete = 0, n_elsewhere = 0;
+    char kept[200];
+    for (size_t i = 0; i < fleet->n_cells; i++) {
+        const struct cli_cell *cell = &fleet->cells[i];
+        bool has_run = cell->is_kept || (cell->status == ND_OK && cell->outcome.samples_total > 0);
+        n_complete += has_run && !cell->outcome.has_failed;
+        n_elsewhere += cell->device.transport != ND_TRANSPORT_NONE;
+    }
+    snprintf(kept, sizeof kept, "%zu of %zu capture%s complete and kept%s", n_complete, fleet->n_cells,
+             fleet->n_cells == 1 ? " is" : "s are",
+             n_elsewhere > 0 ? ", and results that are still on a phone or board" : "");
+    cli_stopped_tell(kept, "--resume");
 }
 
 /* ---- all of it ---- */
@@ -203,14 +221,18 @@ int cli_fleet_capture(struct cli_fleet *fleet)
     for (size_t i = 0; i < fleet->n_cells && !fleet->is_quiet; i++)
         if (fleet->cells[i].is_kept)
             fprintf(stderr, "npudiff: kept '%s', which is complete\n", fleet->cells[i].path);
-    struct work work = {.fleet = fleet, .progress = cli_progress_create(fleet->n_cells, fleet->is_quiet)};
+    struct work work = {.fleet = fleet, .progress = cli_progress_create(fleet->n_cells, 0, fleet->is_quiet)};
     struct nd_error err = {0};
     cli_signals_catch();
     enum nd_status status = run_cells(&work, &err);
     cli_progress_destroy(work.progress);
     if (status != ND_OK)
         return cli_report_error(&err);
-    return cli_signals_came(NULL) ? ND_EXIT_TROUBLE : tell(fleet);
+    if (!cli_signals_came(NULL))
+        return tell(fleet);
+    if (fleet->is_resumable)
+        tell_stopped(fleet);
+    return ND_EXIT_TROUBLE;
 }
 
 void cli_fleet_deinit(struct cli_fleet *fleet)

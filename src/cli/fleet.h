@@ -27,7 +27,9 @@ struct cli_fleet {
     size_t n_cells;
     size_t n_threads; /* devices of this machine at once; others run beside them */
     bool is_quiet;    /* no progress, no table */
+    bool has_no_table;
     bool is_json;
+    bool is_resumable; /* the command has --resume, which continues after Ctrl-C */
 };
 
 /* Makes a cell of every device that the URIs name, "adb:*" of every phone; a device on another machine that is

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "cli/fleet.h"
 #include "cli/golden.h"
@@ -93,7 +94,9 @@ static int capture_alike(struct regression *regression, size_t first)
                               .n_probes = values->probes.n,
                               .cells = calloc(plan->n, sizeof *fleet.cells),
                               .n_threads = values->jobs,
-                              .is_quiet = true}; /* stdout is for the matrix */
+                              .is_quiet = isatty(STDERR_FILENO) != 1,
+                              .has_no_table = true, /* stdout is for the matrix */
+                              .is_resumable = true};
     nd_capture_options_init(&fleet.options);
     fleet.options.edges = like->edges[0] != '\0' ? like->edges : NULL;
     fleet.options.replace = values->force;

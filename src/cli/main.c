@@ -10,6 +10,7 @@
 #include "cli/help_errors.h"
 #include "cli/option_table.h"
 #include "cli/sigbus.h"
+#include "cli/stopped.h"
 #include "npudiff/parse.h"
 #include "npudiff/report.h"
 
@@ -125,6 +126,7 @@ int main(int argc, char **argv)
     cli_handle_sigbus();
     json_set_alloc_funcs(allocate_json, free);
     cli_errors_begin(wants_json(argc, argv));
+    cli_stopped_set_command(argc, argv);
     int exit_code = cli_errors_end(run(argc, argv));
     /* A result that could not be written is no result. */
     if (fflush(stdout) != 0 || ferror(stdout)) {

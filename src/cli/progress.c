@@ -1,38 +1,55 @@
 #include "cli/progress.h"
 
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "cli/progress_line.h"
 #include "npudiff/parse.h"
 
 struct device_line {
     struct cli_progress *progress;
     bool is_running;
-    char device[64];
-    char stage[16];
-    size_t done;
-    size_t total;
-    double elapsed_s;
-    double printed_s; /* when a line was last printed for it (not on a terminal) */
+    bool is_printed; /* the stage has its line in a log */
+    double since_s;  /* when the stage began */
+    double printed_s;
+    struct cli_progress_track track;
 };
 
 struct cli_progress {
     pthread_mutex_t lock;
     bool is_terminal;
     bool is_quiet;
-    bool has_line;
+    double begin_s, delay_s;
+    double drawn_s;
+    size_t n_drawn; /* lines that stand on the terminal */
     size_t n;
     struct device_line *devices;
 };
 
-static const double line_interval_s = 10; /* between lines in a log file */
+static const double redraw_s = 0.1;      /* chosen: no more than ten times a second */
+static const double sign_of_life_s = 60; /* chosen: in a log, a long stage says once a minute how far it is */
+enum { MOST_LINES = 8 };                 /* chosen: of devices; the rest is one line */
 
-struct cli_progress *cli_progress_create(size_t n_devices, bool is_quiet)
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* A terminal that can move its cursor. */
+static bool has_terminal(void)
+{
+    const char *kind = getenv("TERM");
+    return isatty(STDERR_FILENO) == 1 && (kind == NULL || strcmp(kind, "dumb") != 0);
+}
+
+struct cli_progress *cli_progress_create(size_t n_devices, double delay_s, bool is_quiet)
 {
     struct cli_progress *progress = calloc(1, sizeof *progress);
     struct device_line *devices = calloc(n_devices, sizeof *devices);
@@ -42,8 +59,10 @@ struct cli_progress *cli_progress_create(size_t n_devices, bool is_quiet)
         return NULL;
     }
     pthread_mutex_init(&progress->lock, NULL);
-    progress->is_terminal = isatty(STDERR_FILENO) == 1;
+    progress->is_terminal = has_terminal();
     progress->is_quiet = is_quiet;
+    progress->begin_s = now_s();
+    progress->delay_s = delay_s;
     progress->n = n_devices;
     progress->devices = devices;
     for (size_t i = 0; i < n_devices; i++)
@@ -56,180 +75,145 @@ void *cli_progress_context(struct cli_progress *progress, size_t index)
     return progress != NULL ? &progress->devices[index] : NULL;
 }
 
-/* ---- the line on a terminal ---- */
+/* ---- on a terminal ---- */
 
-/* Text that knows how many columns it takes (its characters, near enough). */
-struct line {
-    char text[2048];
-    size_t n;
-};
-
-static void put(struct line *line, const char *fmt, ...) ND_PRINTF(2, 3);
-
-static void put(struct line *line, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    int n = vsnprintf(line->text + line->n, sizeof line->text - line->n, fmt, args);
-    va_end(args);
-    if (n > 0)
-        line->n += (size_t)n < sizeof line->text - line->n ? (size_t)n : sizeof line->text - line->n - 1;
-}
-
-static bool is_first_byte(char c)
-{
-    return ((unsigned char)c & 0xc0) != 0x80;
-}
-
-static size_t count_columns(const struct line *line)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < line->n; i++)
-        n += is_first_byte(line->text[i]);
-    return n;
-}
-
-/* What tells running devices apart: of other machines, each of which runs one device at a time, the end of the
- * serial or host, else the end of the label. At most `most` characters. */
-static void put_short_label(struct line *line, const char *label, size_t most)
-{
-    bool is_elsewhere = strncmp(label, "adb:", 4) == 0 || strncmp(label, "ssh:", 4) == 0;
-    const char *begin = is_elsewhere ? label + 4 : label, *end = label + strlen(label);
-    if (is_elsewhere)
-        end = begin + strcspn(begin, "/?");
-    size_t n = 0;
-    const char *at = end;
-    while (at > begin && n < most)
-        n += is_first_byte(*--at);
-    put(line, "%.*s ", (int)(end - at), at);
-}
-
-enum style { WITH_BARS, WITH_COUNTS, SHORT, IN_SUM, N_STYLES };
-
-static void put_device(struct line *line, const struct device_line *device, enum style style)
-{
-    enum { CELLS = 12, SHORT_LABEL = 11, SHORT_STAGE = 4 };
-    bool is_run = strcmp(device->stage, "run") == 0;
-    size_t filled = device->total > 0 ? device->done * CELLS / device->total : 0;
-    if (style == SHORT) {
-        put_short_label(line, device->device, SHORT_LABEL);
-        if (is_run && device->total > 0)
-            put(line, "%zu%% ", device->done * 100 / device->total);
-        else
-            put(line, "%.*s ", (int)SHORT_STAGE, device->stage);
-        return;
-    }
-    put(line, "%s ", device->device);
-    if (!is_run) {
-        put(line, "%s %.0fs   ", device->stage, device->elapsed_s);
-        return;
-    }
-    if (style == WITH_BARS) {
-        put(line, "[");
-        for (size_t i = 0; i < CELLS; i++)
-            put(line, "%c", i < filled ? '#' : '.');
-        put(line, "] ");
-    }
-    put(line, "%zu/%zu %.0fs   ", device->done, device->total, device->elapsed_s);
-}
-
-static void put_sum(struct line *line, const struct cli_progress *progress)
-{
-    size_t n = 0, done = 0, total = 0;
-    double elapsed_s = 0;
-    for (size_t i = 0; i < progress->n; i++) {
-        const struct device_line *device = &progress->devices[i];
-        if (!device->is_running)
-            continue;
-        n++;
-        done += device->done;
-        total += device->total;
-        elapsed_s = device->elapsed_s > elapsed_s ? device->elapsed_s : elapsed_s;
-    }
-    put(line, "%zu devices %zu/%zu %.0fs", n, done, total, elapsed_s);
-}
-
-/* Columns of the terminal that may be used: in the last one a cursor may wrap. */
-static size_t usable_columns(void)
+/* Columns and lines of the terminal that may be used: in the last column a cursor may wrap. */
+static void measure(size_t *columns, size_t *lines)
 {
     struct winsize size = {0};
-    uint64_t columns = 80;
+    uint64_t wide = 80;
     const char *text = getenv("COLUMNS");
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        columns = size.ws_col;
+    bool is_known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    if (is_known)
+        wide = size.ws_col;
     else if (text != NULL)
-        nd_parse_u64(text, &columns);
-    return columns > 1 ? (size_t)columns - 1 : 1;
-}
-
-/* The richest form that fits: a line that wrapped could not be erased. */
-static void compose(struct line *line, const struct cli_progress *progress, size_t most)
-{
-    for (int style = WITH_BARS; style < N_STYLES; style++) {
-        *line = (struct line){0};
-        for (size_t i = 0; style < IN_SUM && i < progress->n; i++)
-            if (progress->devices[i].is_running)
-                put_device(line, &progress->devices[i], (enum style)style);
-        if (style == IN_SUM)
-            put_sum(line, progress);
-        while (line->n > 0 && line->text[line->n - 1] == ' ')
-            line->text[--line->n] = '\0';
-        if (count_columns(line) <= most && line->n + 1 < sizeof line->text)
-            return;
-    }
-    while (line->n > 0 && count_columns(line) > most)
-        line->text[--line->n] = '\0';
+        nd_parse_u64(text, &wide);
+    size_t high = is_known && size.ws_row > 1 ? size.ws_row - 1 : MOST_LINES;
+    *columns = wide > 1 ? (size_t)wide - 1 : 1;
+    *lines = high < MOST_LINES ? high : MOST_LINES;
 }
 
 static void erase(struct cli_progress *progress)
 {
-    if (progress->has_line)
-        fputs("\r\033[K", stderr);
-    progress->has_line = false;
+    for (size_t i = 1; i < progress->n_drawn; i++)
+        fputs("\033[A", stderr);
+    if (progress->n_drawn > 0)
+        fputs("\r\033[J", stderr);
+    progress->n_drawn = 0;
 }
 
-static void redraw(struct cli_progress *progress)
+static void draw_line(struct cli_progress *progress, const struct cli_progress_track *track, size_t columns)
 {
-    struct line line;
+    char line[CLI_PROGRESS_LINE_BYTES];
+    cli_progress_compose(track, columns, line);
+    fprintf(stderr, "%s%s", progress->n_drawn++ > 0 ? "\n" : "", line);
+}
+
+/* The devices that have no line of their own. */
+static struct cli_progress_track sum_up(const struct cli_progress *progress, size_t first)
+{
+    struct cli_progress_track sum = {.stage = "run"};
+    size_t n = 0;
+    for (size_t i = first; i < progress->n; i++) {
+        const struct cli_progress_track *track = &progress->devices[i].track;
+        if (!progress->devices[i].is_running)
+            continue;
+        n++;
+        sum.done += track->done;
+        sum.done_before += track->done_before;
+        sum.total += track->total;
+        sum.elapsed_s = track->elapsed_s > sum.elapsed_s ? track->elapsed_s : sum.elapsed_s;
+    }
+    snprintf(sum.label, sizeof sum.label, "%zu more devices", n);
+    return sum;
+}
+
+static void redraw(struct cli_progress *progress, double now)
+{
+    size_t columns, lines, n_running = 0;
+    measure(&columns, &lines);
     erase(progress);
-    compose(&line, progress, usable_columns());
-    fputs(line.text, stderr);
-    progress->has_line = true;
+    for (size_t i = 0; i < progress->n; i++)
+        n_running += progress->devices[i].is_running;
+    for (size_t i = 0; i < progress->n; i++) {
+        struct device_line *device = &progress->devices[i];
+        if (!device->is_running)
+            continue;
+        device->track.elapsed_s = now - device->since_s;
+        if (progress->n_drawn + 1 == lines && n_running > lines) {
+            struct cli_progress_track sum = sum_up(progress, i);
+            draw_line(progress, &sum, columns);
+            break;
+        }
+        draw_line(progress, &device->track, columns);
+    }
+    progress->drawn_s = now;
     fflush(stderr);
 }
 
-/* In a log: when the stage changes, and every now and then. */
-static void print_line(struct device_line *device, bool is_new_stage)
+/* ---- elsewhere ---- */
+
+static void print_line(struct device_line *device, double now)
 {
-    if (!is_new_stage && device->elapsed_s - device->printed_s < line_interval_s)
+    const struct cli_progress_track *track = &device->track;
+    if (device->is_printed && (track->total == 0 || now - device->printed_s < sign_of_life_s))
         return;
-    device->printed_s = device->elapsed_s;
-    if (strcmp(device->stage, "run") == 0)
-        fprintf(stderr, "%s: run, %zu of %zu samples, %.1f s\n", device->device, device->done, device->total,
-                device->elapsed_s);
+    const char *unit = track->unit[0] != '\0' ? track->unit : "done";
+    if (device->is_printed)
+        fprintf(stderr, "%s: %s, %zu of %zu %s, %.0f s\n", track->label, track->stage, track->done,
+                track->total, unit, now - device->since_s);
+    else if (track->total > 0)
+        fprintf(stderr, "%s: %s, %zu %s\n", track->label, track->stage, track->total, unit);
     else
-        fprintf(stderr, "%s: %s\n", device->device, device->stage);
+        fprintf(stderr, "%s: %s\n", track->label, track->stage);
+    device->is_printed = true;
+    device->printed_s = now;
+}
+
+/* ---- both ---- */
+
+void cli_progress_show(struct cli_progress *progress, size_t index, const struct cli_progress_state *state)
+{
+    if (progress == NULL || progress->is_quiet)
+        return;
+    struct device_line *device = &progress->devices[index];
+    struct cli_progress_track *track = &device->track;
+    double now = now_s();
+    pthread_mutex_lock(&progress->lock);
+    bool is_new_stage = !device->is_running || strcmp(track->stage, state->stage) != 0;
+    if (is_new_stage) {
+        device->is_running = true;
+        device->is_printed = false;
+        device->since_s = now;
+        track->done_before = state->done;
+    }
+    snprintf(track->label, sizeof track->label, "%s", state->label);
+    snprintf(track->stage, sizeof track->stage, "%s", state->stage);
+    snprintf(track->unit, sizeof track->unit, "%s", state->unit != NULL ? state->unit : "");
+    track->done = state->done;
+    track->total = state->total;
+    track->elapsed_s = now - device->since_s;
+    if (now - progress->begin_s >= progress->delay_s) {
+        if (!progress->is_terminal)
+            print_line(device, now);
+        else if (is_new_stage || now - progress->drawn_s >= redraw_s)
+            redraw(progress, now);
+    }
+    pthread_mutex_unlock(&progress->lock);
 }
 
 void cli_progress_update(void *context, const struct nd_capture_progress *state)
 {
-    struct device_line *device = context;
-    if (device == NULL || device->progress->is_quiet)
+    const struct device_line *device = context;
+    if (device == NULL)
         return;
-    struct cli_progress *progress = device->progress;
-    pthread_mutex_lock(&progress->lock);
-    bool is_new_stage = strcmp(device->stage, state->stage) != 0;
-    device->is_running = true;
-    snprintf(device->device, sizeof device->device, "%s", state->device);
-    snprintf(device->stage, sizeof device->stage, "%s", state->stage);
-    device->done = state->samples_done;
-    device->total = state->samples_total;
-    device->elapsed_s = state->elapsed_s;
-    if (progress->is_terminal)
-        redraw(progress);
-    else
-        print_line(device, is_new_stage);
-    pthread_mutex_unlock(&progress->lock);
+    bool is_run = strcmp(state->stage, "run") == 0;
+    cli_progress_show(device->progress, (size_t)(device - device->progress->devices),
+                      &(struct cli_progress_state){.label = state->device,
+                                                   .stage = state->stage,
+                                                   .unit = "samples",
+                                                   .done = is_run ? state->samples_done : 0,
+                                                   .total = is_run ? state->samples_total : 0});
 }
 
 void cli_progress_done(struct cli_progress *progress, size_t index)

@@ -1,0 +1,106 @@
+"""How far a command is: lines with bars on terminals of 40 and 80 columns, lines in a log, and what Ctrl-C says."""
+import fcntl
+import os
+import pathlib
+import pty
+import re
+import shlex
+import signal
+import struct
+import subprocess
+import tempfile
+import termios
+import time
+import unittest
+
+import support
+from support import MODELS, NPUDIFF
+
+MODEL = MODELS / "vit.w8a8.onnx"
+
+
+class Progress(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def on_terminal(self, columns, *arguments, enough=None):
+        """What the command drew on a terminal; with `enough`, a pattern, it is stopped by Ctrl-C once that was drawn."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        environment = {k: v for k, v in os.environ.items() if k != "COLUMNS"}
+        process = subprocess.Popen([NPUDIFF, *map(str, arguments)], stderr=slave, stdout=subprocess.DEVNULL, cwd=self.folder,
+                                   env=dict(environment, TERM="xterm"), start_new_session=True)
+        os.close(slave)
+        drawn = ""
+        while True:
+            try:
+                read = os.read(master, 65536)
+            except OSError:
+                break
+            if not read:
+                break
+            drawn += read.decode()
+            if enough and re.search(enough, drawn):
+                process.send_signal(signal.SIGINT)
+                enough = None
+        os.close(master)
+        return drawn, process.wait(60)
+
+    def lines_of(self, drawn):
+        return [line for line in re.split(r"\r|\n|\x1b\[A|\x1b\[J", drawn) if line]
+
+    def test_bars_fit_and_go(self):
+        for columns in (40, 80):
+            with self.subTest(columns=columns):
+                drawn, code = self.on_terminal(columns, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-j", 2, "-p", "uniform:60",
+                                               "-o", f"out{columns}", "--json")
+                self.assertEqual(code, 0, drawn)
+                lines = self.lines_of(drawn)
+                self.assertLess(max(map(len, lines)), columns)
+                for device in ("exact", "emu:htp-v73"):
+                    self.assertTrue(any(re.match(rf"{device} run \[#+\.+\] \d+/60", line) for line in lines), lines)
+                self.assertTrue(any(re.search(r"\d:\d\d left$", line) for line in lines), lines)
+                self.assertEqual(any(re.search(r"\d/s  ", line) for line in lines), columns == 80, lines)
+                self.assertTrue(drawn.endswith("\x1b[J"), drawn[-200:]) # nothing is left
+
+    def test_two_devices_have_two_lines(self):
+        drawn, _ = self.on_terminal(80, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-j", 2, "-p", "uniform:60", "-o", "out")
+        self.assertRegex(drawn, r"exact run [^\r]*\r?\nemu:htp-v73 run ")
+
+    def test_a_log_has_one_line_for_each_stage_and_device(self):
+        done = subprocess.run([NPUDIFF, "capture", MODEL, "-d", "exact", "-d", "cpu", "-p", "uniform:20", "-o", self.folder / "out", "--json"],
+                              capture_output=True, text=True)
+        lines = done.stderr.splitlines()
+        self.assertEqual(len(lines), len(set(lines)), lines)
+        for device in ("exact", "cpu"):
+            self.assertIn(f"{device}: run, 20 samples", lines)
+        self.assertNotIn("\x1b", done.stderr)
+
+    def test_explain_has_a_bar_when_it_takes_longer_than_a_second(self):
+        support.capture("vit.w8a8.onnx", ["emu:htp-v73"], ["uniform:24"], self.folder / "a.h5")
+        drawn, code = self.on_terminal(40, "explain", "--quantised", MODEL, "a.h5")
+        self.assertEqual(code, 0)
+        self.assertRegex(drawn, r"explain run ")
+        self.assertLess(max(map(len, self.lines_of(drawn))), 40)
+
+    def test_ctrl_c_says_what_is_kept_and_the_command_that_continues(self):
+        name = "it's a folder" # needs quotes in a shell
+        drawn, code = self.on_terminal(80, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-p", "uniform:60", "-o", name, "--force",
+                                       enough=r"emu:htp-v73 run")
+        self.assertEqual(code, -signal.SIGINT)
+        self.assertIn("npudiff: stopped; 1 of 2 captures are complete and kept\r\n", drawn)
+        command = re.search(r"npudiff: to continue, run: (npudiff .*?)\r\n", drawn)[1]
+        self.assertNotIn("--force", command)
+        words = shlex.split(command)
+        self.assertEqual(words[-1], "--resume")
+        self.assertEqual(os.listdir(self.folder / name), ["exact.h5"])
+        since = (self.folder / name / "exact.h5").stat().st_mtime
+        subprocess.run([NPUDIFF, *words[1:], "-q"], check=True, cwd=self.folder)
+        self.assertEqual(sorted(os.listdir(self.folder / name)), ["emu-htp-v73.h5", "exact.h5"])
+        self.assertEqual((self.folder / name / "exact.h5").stat().st_mtime, since)
+
+
+if __name__ == "__main__":
+    support.main()

@@ -105,6 +105,8 @@ static const struct cli_option options[] = {
 };
 
 static const struct cli_example examples[] = {
+    {"npudiff init model.onnx -d cpu -d htp-sim:gen3 -o campaign.yaml",
+     "Writes a first campaign with comments, for you to edit."},
     {"npudiff qualify campaign.yaml -o results",
      "Runs the campaign. The same command continues after an interruption."},
     {"npudiff qualify campaign.yaml -o results --suggest", "Proposes limits that the captures pass."},
@@ -117,7 +119,7 @@ const struct cli_command cmd_qualify = {
     .synopsis = "CAMPAIGN.yaml [-o DIR] [--suggest] [--force] [-j N]",
     .details =
         "A campaign is a YAML file that names models, devices, inputs and a policy: the limits that every "
-        "device must keep. docs/reference/campaign.md describes it.\n"
+        "device must keep. docs/reference/campaign.md describes it; 'npudiff init' writes a first one.\n"
         "qualify makes the captures that DIR/captures lacks, or that are of an old model, probe, runtime or "
         "option. It compares every device with the reference, judges accuracy, and checks each gate of the "
         "policy for each device. It writes DIR/result.json, result.txt, result.csv and junit.xml. If nothing "

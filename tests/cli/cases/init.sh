@@ -1,0 +1,21 @@
+# A first campaign: qualify takes it as it is, wherever it is.
+cp "$GOLDEN/models/cnn.w8a8.onnx" model.onnx
+run init model.onnx --no-phones
+cat campaign.yaml
+run init model.onnx --no-phones
+run init model.onnx -f -d exact -d emu:htp-v73 -p uniform:2 -q
+code_of qualify campaign.yaml -o results -q
+mkdir -p "else where"
+cp "$GOLDEN/models/cnn.float.onnx" "it's.onnx"
+run init model.onnx --float "it's.onnx" -d exact -d emu:htp-v73 -p digits="$GOLDEN/models/digits-test.npz" -p uniform:2 -o "else where/c.yaml" --json
+grep -v '^ *#' "else where/c.yaml"
+# A campaign for every device there is can be followed: the mistake is one that only capturing finds.
+run init model.onnx --no-phones -o all.yaml -q
+NPUDIFF_RUNTIMES=$PWD/none run qualify all.yaml -o none
+# What qualify would refuse is refused now.
+run init model.onnx -d cpuu -o x.yaml
+run init "$GOLDEN/oracle/model/dynamic.onnx" -o x.yaml
+run init "$GOLDEN/oracle/model/dynamic.onnx" --dim batch=2 --dim a:1=3 --dim width=4 -d exact -o y.yaml
+run init missing.onnx -o x.yaml
+run init model.onnx --float missing.onnx -o x.yaml
+ls

@@ -25,7 +25,7 @@ struct values {
     bool quiet;
 };
 
-enum { MIN_TABLE = 100, DEFAULT_HARM_SAMPLES = 16 };
+enum { MIN_TABLE = 120, DEFAULT_HARM_SAMPLES = 16 };
 
 static size_t n_harm_samples(const struct values *values)
 {

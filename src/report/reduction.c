@@ -138,7 +138,7 @@ static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *redu
         nd_strbuf_printf(out, "  the whole model %s on this device\n",
                          shown->has_difference ? "does not differ by more than that" : "does not fail");
         if (shown->has_difference && reduction->left_difference.edge[0] != '\0')
-            put_difference(out, "most of all inside (--edge)", &reduction->left_difference);
+            put_difference(out, "most of all inside (--tensor)", &reduction->left_difference);
         break;
     case ND_REDUCTION_NO_MODEL:
         nd_strbuf_puts(out, "  the device failed before it saw the model: no part of it is to blame\n");

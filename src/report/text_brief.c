@@ -409,7 +409,7 @@ static void put_next(const struct nd_text_report *report)
     } else {
         why = c->verdict == ND_VERDICT_NOT_COMPARABLE ? "to compare only the outputs" : "to see all tables";
         add_word(&words, "compare");
-        add_word(&words, c->verdict == ND_VERDICT_NOT_COMPARABLE ? "--edges" : "-v");
+        add_word(&words, c->verdict == ND_VERDICT_NOT_COMPARABLE ? "--tensors" : "-v");
         if (c->verdict == ND_VERDICT_NOT_COMPARABLE)
             add_word(&words, "outputs");
         add_captures(&words, c);

@@ -256,7 +256,7 @@ static void put_next(const struct brief *b)
     } else if (e->health == ND_HEALTH_FAULTY && can_run) {
         why = "to make a small reproducer for the vendor";
         const char *rest[] = {"reduce",     e->model,    "-d",   device->uri, "-o",
-                              "reproducer", "--differs", "1lsb", "--edge",    e->steps[device->faulty[0]].name};
+                              "reproducer", "--differs", "1lsb", "--tensor",  e->steps[device->faulty[0]].name};
         for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
             words[n++] = rest[i];
     } else if (e->health == ND_HEALTH_FAILED) {

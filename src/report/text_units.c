@@ -33,13 +33,29 @@ static void put_row(struct nd_strbuf *out, const char *name, const char *op, str
     nd_strbuf_printf(out, cells[7][0] != '\0' ? "  %s\n" : "%s\n", cells[7]);
 }
 
-static void put_unit(struct nd_strbuf *out, const struct nd_explained_step *step,
+/* The name within its column; whole where a different layer would look the same. */
+static void name_step(const struct nd_explanation *e, size_t s, size_t most,
+                      char out[static EXPLAIN_CELL_BYTES])
+{
+    nd_explain_shorten(e->steps[s].name, most, out);
+    for (size_t i = 0; i < e->n_steps && strlen(e->steps[s].name) > most; i++) {
+        char other[EXPLAIN_CELL_BYTES];
+        nd_explain_shorten(e->steps[i].name, most, other);
+        if (i != s && strcmp(other, out) == 0) {
+            nd_explain_shorten(e->steps[s].name, EXPLAIN_CELL_BYTES, out);
+            return;
+        }
+    }
+}
+
+static void put_unit(struct nd_strbuf *out, const struct nd_explanation *e, size_t s,
                      const struct nd_explained_unit *unit, struct widths widths)
 {
+    const struct nd_explained_step *step = &e->steps[s];
     char name[EXPLAIN_CELL_BYTES], op[EXPLAIN_CELL_BYTES], local[32] = "-", max[32], mean[32],
                                                            inherited[32] = "-", total[32] = "-";
     char gain[32], harm[32];
-    nd_explain_shorten(step->name, (size_t)widths.name, name);
+    name_step(e, s, (size_t)widths.name, name);
     nd_explain_shorten(step->op_types, (size_t)widths.op, op);
     if (unit->is_examined)
         nd_explain_share(unit->local.n_differing, unit->n_codes, local);
@@ -68,5 +84,5 @@ void nd_explain_put_units(struct nd_strbuf *out, const struct nd_explanation *e,
     const struct widths widths = {(int)(longest < limit ? longest : limit), (int)op};
     put_row(out, "layer", "op", widths, titles);
     for (size_t s = 0; s < e->n_steps; s++)
-        put_unit(out, &e->steps[s], &device->units[s], widths);
+        put_unit(out, e, s, &device->units[s], widths);
 }

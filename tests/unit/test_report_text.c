@@ -39,6 +39,25 @@ static void assert_lines_fit(const char *text, size_t width)
     }
 }
 
+/* Different texts never look the same, whatever they lose; equal ones stay equal. */
+static void cells_that_are_cut_stay_different(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"model/encoder/block0/attention/query/matmul/output",
+                                        "model/encoder/block1/attention/query/matmul/output",
+                                        "model/encoder/block0/attention/query/matmul/output", "short"};
+    struct nd_table table = {.n_columns = 1, .is_left = {true}, .max_width = {20}};
+    struct nd_strbuf out = {0};
+    for (size_t i = 0; i < 4; i++)
+        nd_table_add(&table, names[i]);
+    nd_table_render(&table, &out);
+    nd_table_deinit(&table);
+    assert_false(out.failed);
+    assert_string_equal(out.text,
+                        "  model..tmul/output~1\n  model..tmul/output~2\n  model..tmul/output~1\n  short\n");
+    nd_strbuf_deinit(&out);
+}
+
 static void channels_are_listed_worst_first(void **state)
 {
     (void)state;
@@ -134,8 +153,9 @@ static void verdict_counts_each_edge_once(void **state)
     }
     fake.pairs[FAKE_CONV][1].verdict = ND_VERDICT_WITHIN;
     char *text = text_of(&fake, NULL);
-    assert_has(text,
-               "\nverdict: differs (1 of 2 tensors fail their gate; 1 of 2 tensors differ only within their gate)");
+    assert_has(
+        text,
+        "\nverdict: differs (1 of 2 tensors fail their gate; 1 of 2 tensors differ only within their gate)");
     free(text);
 }
 
@@ -228,8 +248,8 @@ static void text_names_the_odd_one_and_where_tests_part(void **state)
     fake.partings[0] = (struct nd_parting){0, 1, 0, 1, FAKE_CONV};
     fake.partings[1] = (struct nd_parting){1, 2, 1, 2, FAKE_CONV};
     char *text = text_of(&fake, NULL);
-    assert_has(text,
-               "\nodd one out:              gen1 (all others agree on every tensor; alone on 1 of 2 tensors)\n");
+    assert_has(
+        text, "\nodd one out:              gen1 (all others agree on every tensor; alone on 1 of 2 tensors)\n");
     assert_has(text, "\nwhere tests part from one another, in graph order:\n  gen1 | gen3  conv (Conv+Relu)\n");
     assert_has_not(text, "cpu | gen1  conv");
     free(text);
@@ -410,6 +430,7 @@ static void diagnoses_are_said_once(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(cells_that_are_cut_stay_different),
         cmocka_unit_test(channels_are_listed_worst_first),
         cmocka_unit_test(text_of_outputs_shows_the_signal),
         cmocka_unit_test(diagnoses_are_said_once),

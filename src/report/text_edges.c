@@ -263,7 +263,7 @@ void nd_text_edges(const struct nd_text_report *report)
     }
     if (c->n_edges == 0 || n_columns == 0)
         return;
-    nd_strbuf_printf(report->out, "\nedges: %zu of %zu are bit-equal on every device", n_equal, c->n_edges);
+    nd_strbuf_printf(report->out, "\ntensors: %zu of %zu are bit-equal on every device", n_equal, c->n_edges);
     if (has_failed)
         nd_text_put_wrapped(report, " (failed ones by the samples they have)", 2);
     nd_strbuf_puts(report->out, "\n");

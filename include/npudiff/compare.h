@@ -125,6 +125,9 @@ static inline struct nd_compare_options nd_compare_options_default(void)
 /* Differences in steps (LSB), test - ref: below -3, -3, -2, -1, 0, 1, 2, 3, above 3. */
 enum { ND_LSB_BUCKETS = 9 };
 
+/* The same beyond 3 steps, of each sign: 4 to 7, 8 to 15, ... and 65536 and more. */
+enum { ND_LSB_TAIL = 15 };
+
 /* An element, in order of probe, sample and flat index. */
 struct nd_difference_place {
     size_t probe; /* indexes nd_comparison.probes */
@@ -236,9 +239,10 @@ struct nd_difference {
     uint64_t n_failing;   /* elements that fail the edge's gate */
     bool is_integer;      /* which of the two groups below holds */
     uint64_t lsb_histogram[ND_LSB_BUCKETS];
-    uint64_t max_lsb;        /* max |test - ref| in steps */
-    double mean_lsb;         /* mean |test - ref| over all elements */
-    double signed_mean_lsb;  /* mean of test - ref over all elements */
+    uint64_t lsb_tail[2][ND_LSB_TAIL]; /* of test < ref, and of test > ref */
+    uint64_t max_lsb;                  /* max |test - ref| in steps */
+    double mean_lsb;                   /* mean |test - ref| over all elements */
+    double signed_mean_lsb;            /* mean of test - ref over all elements */
     uint64_t max_ulp;        /* over pairs of finite values or equal infinities; +0 and -0 are 0 apart */
     bool has_ulp_in;         /* asked for */
     uint64_t max_ulp_in;     /* in the given compute type; also of codes */
@@ -391,6 +395,17 @@ struct nd_top1_pair {
     bool is_significant;    /* p_value < 0.05 */
 };
 
+/* A sample that has another top-1 class on a test than on the reference. */
+enum { ND_CHANGED_SHOWN = 6 };
+struct nd_changed_sample {
+    size_t sample;
+    int64_t label;    /* -1 without labels */
+    int64_t *classes; /* [n_devices]; -1: the device has none for it */
+    size_t n_shown;   /* classes whose values are kept: the label's and those of the devices */
+    int64_t shown[ND_CHANGED_SHOWN];
+    double *values; /* [n_devices * n_shown] of the output in real units; NaN where a device has none */
+};
+
 /* Top-1 of one probe at one output of the model with at least two elements. */
 struct nd_top1 {
     size_t edge;
@@ -401,6 +416,10 @@ struct nd_top1 {
     char *labels_missing_reason;    /* why labels that exist are not used, or NULL */
     struct nd_top1_device *devices; /* [n_devices] */
     struct nd_top1_pair *pairs;     /* [n_devices - 1] */
+    bool has_changed;               /* nd_find_changed_samples has looked: what follows is known */
+    size_t n_changed;               /* samples with another class on any test than on the reference */
+    size_t n_changed_kept;
+    struct nd_changed_sample *changed; /* [n_changed_kept]; those that the reference has right come first */
 };
 
 /* What the values of a test show beside the reference's, or the runs of one device beside each other. Filled by
@@ -495,6 +514,13 @@ ND_PUBLIC enum nd_status nd_compare_captures(const struct nd_capture *const *cap
                                              const struct nd_compare_options *options,
                                              struct nd_comparison **out, struct nd_error *err);
 ND_PUBLIC void nd_comparison_destroy(struct nd_comparison **comparison);
+
+/* Finds the samples whose top-1 class changed, and keeps up to n_max of them for each output and probe: fills
+ * nd_top1.changed. captures: those of the comparison, in its order. Reads the outputs again. ND_ERR_IO,
+ * ND_ERR_FORMAT, ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_find_changed_samples(struct nd_comparison *comparison,
+                                                 const struct nd_capture *const *captures, size_t n_max,
+                                                 struct nd_error *err);
 
 /* The text (JSON) of a part, made with options.cut, in new memory. ND_ERR_USAGE when the comparison is no part.
  */

@@ -191,6 +191,8 @@ struct nd_explained_step {
      * or a step that it depends on. SIZE_MAX: the reference is known. */
     size_t unreached_from;
     bool lacks_float; /* the float model has this tensor, but it cannot be evaluated */
+    size_t n_inputs;
+    size_t *inputs; /* [n_inputs]: the steps that the unit reads */
 };
 
 /* What is wrong with a unit, according to its codes. */

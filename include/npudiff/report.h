@@ -173,6 +173,9 @@ struct nd_latency_series {
     const char *first_tied; /* name of the first edge that slow runs change; NULL: none */
     const char *format;     /* "capture", or that of nd_latency_list */
     struct nd_latency latency;
+    const double
+        *us; /* [n_us]: the runs in their order, for the JSON; NULL: not to be there. NaN: not recorded */
+    size_t n_us;
 };
 
 /* The caller frees *out. ND_ERR_MEMORY. */
@@ -351,6 +354,31 @@ ND_PUBLIC enum nd_status nd_report_suggestion_json(const struct nd_qualified *re
  * once or not at all. ND_ERR_IO. */
 ND_PUBLIC enum nd_status nd_report_qualification_write(const struct nd_qualify_result *result,
                                                        struct nd_error *err);
+
+/* ---- the report: one HTML file ---- */
+
+/* The inputs of the changed samples (nd_find_changed_samples) as pictures, for nd_report_page: {"images":
+ * [{"probe", "sample", "png": base64}]}. Only of inputs that look like pictures: H x W with 1 or 3 channels; at
+ * most 96 pixels wide and high, and 768 KiB together. captures: those of the comparison. The caller frees *out.
+ * ND_ERR_IO, ND_ERR_FORMAT, ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_report_images_json(const struct nd_comparison *comparison,
+                                               const struct nd_capture *const *captures, char **out,
+                                               struct nd_error *err);
+
+/* What a command printed with --json. Texts are borrowed. */
+struct nd_report_document {
+    const char *json;
+    const char *name;  /* for messages: the file, or "compare" */
+    const char *model; /* the model of a campaign that it is about; NULL or "": the page is about one model */
+};
+
+/* One HTML page of the results of compare, explain, placement, latency, golden check, golden diff and qualify:
+ * at most one of each for a model, at most 64 models. The page loads nothing and is complete without
+ * JavaScript. Every text of a document is escaped. title NULL: the model's name. SOURCE_DATE_EPOCH is the date
+ * where it is set. The caller frees *out. ND_ERR_FORMAT (ND_E_REPORT_DOCUMENT): no such result, or two of one
+ * kind for a model. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_report_page(const struct nd_report_document *documents, size_t n, const char *title,
+                                        char **out, struct nd_error *err);
 
 #ifdef __cplusplus
 }

@@ -25,6 +25,7 @@ extern const struct cli_command cmd_prepare;
 extern const struct cli_command cmd_probes;
 extern const struct cli_command cmd_qualify;
 extern const struct cli_command cmd_reduce;
+extern const struct cli_command cmd_report;
 extern const struct cli_command cmd_run;
 extern const struct cli_command cmd_runtimes;
 extern const struct cli_command cmd_triage;

@@ -182,6 +182,11 @@ void nd_comparison_destroy(struct nd_comparison **comparison)
         free(c->top1[i].labels_missing_reason);
         free(c->top1[i].devices);
         free(c->top1[i].pairs);
+        for (size_t k = 0; k < c->top1[i].n_changed_kept; k++) {
+            free(c->top1[i].changed[k].classes);
+            free(c->top1[i].changed[k].values);
+        }
+        free(c->top1[i].changed);
     }
     free(c->edges);
     free(c->devices);

@@ -145,6 +145,7 @@ void nd_explanation_destroy(struct nd_explanation **explanation)
     for (size_t s = 0; e->steps != NULL && s < e->n_steps; s++) {
         free(e->steps[s].name);
         free(e->steps[s].op_types);
+        free(e->steps[s].inputs);
     }
     for (size_t i = 0; i < e->n_differences; i++)
         deinit_difference(&e->differences[i]);

@@ -13,6 +13,7 @@ struct nd_bits_state {
 
 struct nd_steps_state {
     uint64_t histogram[ND_LSB_BUCKETS]; /* of differing elements only */
+    uint64_t tail[2][ND_LSB_TAIL];      /* of those that are off by more than 3 */
     uint64_t max;
     struct nd_exact_sum sum, sum_signed;
 };

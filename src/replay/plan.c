@@ -256,6 +256,7 @@ void nd_plan_deinit(struct nd_plan *plan)
     for (size_t s = 0; plan->steps != NULL && s < plan->n_steps; s++) {
         free(plan->steps[s].name);
         free(plan->steps[s].op_types);
+        free(plan->steps[s].inputs);
     }
     for (size_t s = 0; plan->not_covered != NULL && s < plan->n_steps; s++)
         free(plan->not_covered[s]);

@@ -91,6 +91,24 @@ static enum nd_status say_uncovered(struct nd_plan *plan, const struct finding *
     return plan->not_covered[s] != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* Once all steps are known: those that each unit reads. */
+static enum nd_status find_inputs(struct nd_plan *plan, struct nd_error *err)
+{
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        struct nd_explained_step *step = &plan->steps[s];
+        const struct nd_model_unit *unit = nd_unit_of_edge(plan->model, step->edge);
+        if (unit == NULL)
+            continue;
+        step->inputs = nd_calloc(unit->n_inputs + 1, sizeof *step->inputs);
+        if (step->inputs == NULL)
+            return nd_fail_memory(err);
+        for (size_t i = 0; i < unit->n_inputs; i++)
+            if (plan->step_of_edge[unit->inputs[i]] != SIZE_MAX)
+                step->inputs[step->n_inputs++] = plan->step_of_edge[unit->inputs[i]];
+    }
+    return ND_OK;
+}
+
 /* Once all steps are known. */
 static enum nd_status find_unreached(struct nd_plan *plan, const struct finding *finding, struct nd_error *err)
 {
@@ -193,6 +211,8 @@ enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err)
     }
     if (status == ND_OK)
         status = find_unreached(plan, &finding, err);
+    if (status == ND_OK)
+        status = find_inputs(plan, err);
     finding_deinit(&finding);
     if (status == ND_OK && plan->float_model != NULL)
         status = match_float_steps(plan, err);

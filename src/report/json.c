@@ -202,6 +202,50 @@ static void put_top1_pair(struct nd_json *json, const struct nd_top1_pair *pair,
     nd_json_close(json, '}');
 }
 
+/* What the outputs of one device say of the classes that are shown. */
+static void put_values(struct nd_json *json, const struct nd_changed_sample *one, size_t device)
+{
+    nd_json_open_line(json, NULL, '[');
+    for (size_t i = 0; i < one->n_shown; i++)
+        nd_json_real(json, NULL, one->values[device * one->n_shown + i]);
+    nd_json_close(json, ']');
+}
+
+static void put_changed_sample(struct nd_json *json, const struct nd_comparison *c,
+                               const struct nd_changed_sample *one)
+{
+    nd_json_open_line(json, NULL, '{');
+    nd_json_count(json, "sample", one->sample);
+    nd_json_count_if(json, "label", one->label >= 0, (uint64_t)one->label);
+    nd_json_open_line(json, "predictions", '[');
+    for (size_t d = 0; d < c->n_devices; d++)
+        nd_json_count_if(json, NULL, one->classes[d] >= 0, (uint64_t)one->classes[d]);
+    nd_json_close(json, ']');
+    nd_json_open_line(json, "classes", '[');
+    for (size_t i = 0; i < one->n_shown; i++)
+        nd_json_int(json, NULL, one->shown[i]);
+    nd_json_close(json, ']');
+    nd_json_open_line(json, "values", '[');
+    for (size_t d = 0; d < c->n_devices; d++)
+        put_values(json, one, d);
+    nd_json_close(json, ']');
+    nd_json_close(json, '}');
+}
+
+/* null where nobody has looked. */
+static void put_changed(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)
+{
+    nd_json_count_if(json, "n_changed_samples", row->has_changed, row->n_changed);
+    if (!row->has_changed) {
+        nd_json_null(json, "changed_samples");
+        return;
+    }
+    nd_json_open(json, "changed_samples", '[');
+    for (size_t i = 0; i < row->n_changed_kept; i++)
+        put_changed_sample(json, c, &row->changed[i]);
+    nd_json_close(json, ']');
+}
+
 static void put_top1(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)
 {
     nd_json_open(json, NULL, '{');
@@ -226,6 +270,7 @@ static void put_top1(struct nd_json *json, const struct nd_comparison *c, const 
     for (size_t t = 1; t < c->n_devices; t++)
         put_top1_pair(json, &row->pairs[t - 1], row->has_labels);
     nd_json_close(json, ']');
+    put_changed(json, c, row);
     nd_json_close(json, '}');
 }
 

@@ -1,6 +1,7 @@
 #include "report/json_difference.h"
 
 #include <math.h>
+#include <stdio.h>
 
 /* Which of a difference's members mean something. */
 struct known {
@@ -69,6 +70,26 @@ static void put_histogram(struct nd_json *json, const struct nd_difference *d)
     nd_json_close(json, '}');
 }
 
+/* "4..7": so many elements; those of test < ref are "-7..-4". Only what is not 0. */
+static void put_histogram_tail(struct nd_json *json, const struct nd_difference *d)
+{
+    char name[64];
+    nd_json_open_line(json, "histogram_tail", '{');
+    for (size_t k = ND_LSB_TAIL; k-- > 0;) {
+        snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "-%zu..-%zu" : "<=-%zu",
+                 k + 1 < ND_LSB_TAIL ? ((size_t)8 << k) - 1 : (size_t)4 << k, (size_t)4 << k);
+        if (d->lsb_tail[0][k] > 0)
+            nd_json_count(json, name, d->lsb_tail[0][k]);
+    }
+    for (size_t k = 0; k < ND_LSB_TAIL; k++) {
+        snprintf(name, sizeof name, k + 1 < ND_LSB_TAIL ? "%zu..%zu" : ">=%zu", (size_t)4 << k,
+                 ((size_t)8 << k) - 1);
+        if (d->lsb_tail[1][k] > 0)
+            nd_json_count(json, name, d->lsb_tail[1][k]);
+    }
+    nd_json_close(json, '}');
+}
+
 static void put_counts(struct nd_json *json, struct known known, const struct nd_difference *d)
 {
     nd_json_count_if(json, "samples", known.is_compared, d->n_samples);
@@ -80,10 +101,13 @@ static void put_counts(struct nd_json *json, struct known known, const struct nd
     nd_json_count_if(json, "max_lsb", known.has_steps, d->max_lsb);
     nd_json_real_if(json, "mean_lsb", known.has_steps, d->mean_lsb);
     nd_json_real_if(json, "signed_mean_lsb", known.has_steps, d->signed_mean_lsb);
-    if (known.has_steps)
+    if (known.has_steps) {
         put_histogram(json, d);
-    else
+        put_histogram_tail(json, d);
+    } else {
         nd_json_null(json, "histogram");
+        nd_json_null(json, "histogram_tail");
+    }
     nd_json_count_if(json, "max_ulp", known.has_ulps, d->max_ulp);
     nd_json_count_if(json, "max_ulp_in", known.has_errors && d->has_ulp_in, d->max_ulp_in);
     nd_json_real_if(json, "max_abs", known.has_errors, d->abs.max);

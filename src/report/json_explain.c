@@ -48,6 +48,15 @@ static json_t *text_or_null(const char *text)
     return text != NULL ? nd_json_string(text) : json_null();
 }
 
+/* Indices of the units that it reads. */
+static json_t *inputs(const struct nd_explained_step *step)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < step->n_inputs; i++)
+        json_array_append_new(list, json_integer((json_int_t)step->inputs[i]));
+    return list;
+}
+
 static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct nd_explained_unit *unit)
 {
     const struct nd_explained_step *step = &e->steps[s];
@@ -66,6 +75,7 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
                   "within_one_step_of_double", unit->is_within_step);
     if (row == NULL)
         return NULL;
+    json_object_set_new(row, "inputs", inputs(step));
     json_object_set_new(row, "program", text_or_null(unit->program));
     json_object_set_new(row, "is_covered", json_boolean(unit->is_covered));
     json_object_set_new(row, "state", json_string(nd_layer_state_name(unit->state)));

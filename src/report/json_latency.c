@@ -58,18 +58,34 @@ static json_t *summary(const struct nd_latency *l)
                      nd_tree_real(l->level_autocorrelation), "tick_us", nd_tree_real(l->tick_us));
 }
 
+enum { MAX_RUNS = 2000 }; /* in the JSON: of more, every n-th. Chosen: more than a screen has columns */
+
+/* null where they were not given. */
+static void add_runs(json_t *row, const struct nd_latency_series *entry)
+{
+    size_t every = entry->n_us > MAX_RUNS ? (entry->n_us + MAX_RUNS - 1) / MAX_RUNS : 1;
+    json_t *list = entry->us != NULL ? json_array() : json_null();
+    for (size_t i = 0; entry->us != NULL && i < entry->n_us; i += every)
+        json_array_append_new(list, isnan(entry->us[i]) ? json_null() : nd_tree_real(entry->us[i]));
+    json_object_set_new(row, "runs_us", list);
+    json_object_set_new(row, "runs_us_every", json_integer((json_int_t)every));
+}
+
 static json_t *series_json(const struct nd_latency_series *entry)
 {
     const struct nd_latency *l = &entry->latency;
     json_t *probe = entry->probe != NULL ? nd_json_string(entry->probe) : json_null();
-    return json_pack("{s:o, s:o, s:s, s:s, s:b, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "file",
-                     nd_json_string(entry->file), "probe", probe, "format", entry->format, "verdict",
-                     nd_latency_verdict_name(l->verdict), "is_suspect", l->is_suspect, "runs", (json_int_t)l->n,
-                     "not_recorded", (json_int_t)l->n_not_recorded, "first_us", nd_tree_real(l->first_us),
-                     "warm_up_runs", (json_int_t)l->n_warm_up, "warm_up_median_us",
-                     nd_tree_real(l->warm_up_median_us), "timed_runs", (json_int_t)l->n_timed, "timed",
-                     summary(l), "evidence", evidence(l), "modes", modes(l), "changes", changes(l), "join",
-                     join(entry));
+    json_t *row =
+        json_pack("{s:o, s:o, s:s, s:s, s:b, s:I, s:I, s:o, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o}", "file",
+                  nd_json_string(entry->file), "probe", probe, "format", entry->format, "verdict",
+                  nd_latency_verdict_name(l->verdict), "is_suspect", l->is_suspect, "runs", (json_int_t)l->n,
+                  "not_recorded", (json_int_t)l->n_not_recorded, "first_us", nd_tree_real(l->first_us),
+                  "warm_up_runs", (json_int_t)l->n_warm_up, "warm_up_median_us",
+                  nd_tree_real(l->warm_up_median_us), "timed_runs", (json_int_t)l->n_timed, "timed", summary(l),
+                  "evidence", evidence(l), "modes", modes(l), "changes", changes(l), "join", join(entry));
+    if (row != NULL)
+        add_runs(row, entry);
+    return row;
 }
 
 static json_t *rule_json(const struct nd_latency_options *options)

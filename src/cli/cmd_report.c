@@ -1,0 +1,173 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "cli/commands.h"
+#include "cli/output.h"
+#include "cli/report_documents.h"
+#include "cli/report_file.h"
+
+struct values {
+    const char *output;
+    const char *quantised;
+    const char *float_model;
+    const char *title;
+    size_t n_threads;
+    bool quiet;
+};
+
+enum { MAX_RESULT_BYTES = 1 << 30 };
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool is_capture(const char *path)
+{
+    return cli_is_hdf5(path) || cli_ends_with(path, ".h5");
+}
+
+/* The text of a result that a command printed. */
+static enum nd_status read_result(const char *path, char **text, struct nd_error *err)
+{
+    struct stat info;
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fstat(fileno(file), &info) != 0 || info.st_size < 0 ||
+        info.st_size > MAX_RESULT_BYTES) {
+        if (file != NULL)
+            fclose(file);
+        return cli_error(err, ND_ERR_IO, CLI_E_FILE_READ, path, "cannot read '%s' as a result", path);
+    }
+    size_t size = (size_t)info.st_size;
+    char *read = malloc(size + 1);
+    size_t n = read != NULL ? fread(read, 1, size, file) : 0;
+    fclose(file);
+    if (read == NULL)
+        return cli_memory_error(err);
+    read[n] = '\0';
+    *text = read;
+    return n == size ? ND_OK : cli_error(err, ND_ERR_IO, CLI_E_FILE_READ, path, "cannot read '%s' whole", path);
+}
+
+static enum nd_status add_result(struct report_documents *documents, const char *path, struct nd_error *err)
+{
+    char *text = NULL;
+    enum nd_status status = read_result(path, &text, err);
+    if (status != ND_OK)
+        free(text);
+    return status == ND_OK ? report_documents_add(documents, path, NULL, status, text, err) : status;
+}
+
+/* ---- the folder of `npudiff qualify` ---- */
+
+static enum nd_status add_folder(struct report_documents *documents, const char *folder,
+                                 const struct values *values, struct nd_error *err)
+{
+    size_t size = strlen(folder) + 32;
+    char *path = malloc(size);
+    if (path == NULL)
+        return cli_memory_error(err);
+    snprintf(path, size, "%s/result.json", folder);
+    (void)values;
+    char *text = NULL;
+    enum nd_status status = read_result(path, &text, err);
+    if (status != ND_OK)
+        free(text);
+    else
+        status = report_documents_add(documents, "result.json", NULL, status, text, err);
+    free(path);
+    return status;
+}
+
+/* ---- all operands ---- */
+
+static enum nd_status gather(const struct values *values, const char *const *operands, size_t n,
+                             struct report_documents *documents, struct nd_error *err)
+{
+    const struct report_sources sources = {.quantised = values->quantised,
+                                           .float_model = values->float_model,
+                                           .n_threads = values->n_threads,
+                                           .quiet = values->quiet};
+    const char **captures = calloc(n, sizeof *captures);
+    size_t n_captures = 0;
+    enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        if (is_folder(operands[i]))
+            status = add_folder(documents, operands[i], values, err);
+        else if (is_capture(operands[i]))
+            captures[n_captures++] = operands[i];
+        else
+            status = add_result(documents, operands[i], err);
+    }
+    if (status == ND_OK && n_captures > 0)
+        status = report_documents_of_captures(documents, captures, n_captures, &sources, err);
+    free(captures);
+    return status;
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    struct nd_error err = {0};
+    const char *output = values->output != NULL ? values->output : "report.html";
+    if (values->float_model != NULL && values->quantised == NULL)
+        return cli_usage_error("report", "--float needs --quantised");
+    int exit_code = cli_report_check(output);
+    if (exit_code != 0)
+        return exit_code;
+    struct report_documents *documents = calloc(1, sizeof *documents);
+    if (documents == NULL)
+        return cli_fail_memory();
+    if (gather(values, operands, n_operands, documents, &err) == ND_OK)
+        exit_code = cli_report_write(output, documents->items, documents->n, values->title);
+    else
+        exit_code = cli_report_error(&err);
+    report_documents_deinit(documents);
+    free(documents);
+    if (exit_code == 0 && !values->quiet)
+        printf("%s: open it in a browser\n", output);
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.html"),
+             "the page (report.html); an older report there is replaced"),
+    OPT_TEXT(0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
+             "the ONNX model that was captured: shows also which layer introduces a difference, and where "
+             "nodes ran"),
+    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
+             "the float model: shows also how much of the error is quantisation"),
+    OPT_TEXT(0, "title", struct values, title, CLI_A_TEXT("TEXT"), "the title of the page (the model's name)"),
+    OPT_THREADS(struct values),
+    OPT_QUIET(struct values),
+    {.name = NULL},
+};
+
+const struct cli_command cmd_report = {
+    .name = "report",
+    .summary = "make one HTML page of captures or results, to look at and to pass on",
+    .synopsis = "REF.h5 TEST.h5 ... | RESULT.json ... | FOLDER [-o report.html]",
+    .details = "Writes one HTML file that needs no network: the verdict, a heat map of tensors and devices, "
+               "the flow of the "
+               "error through the model, the error budget, samples and accuracy, and where the model ran. A "
+               "view whose data "
+               "is not there says which command gives it.\n"
+               "REF.h5 TEST.h5: compares the captures; with --quantised and --float explains them, too.\n"
+               "RESULT.json: what compare, explain, placement, latency, golden check, golden diff or qualify "
+               "printed with "
+               "--json; one of each command.\n"
+               "FOLDER: the folder of 'npudiff qualify'.\n"
+               "Examples:\n"
+               "  npudiff report captures/cpu.h5 captures/gen3.h5 -o report.html\n"
+               "  npudiff report --quantised model.onnx --float float.onnx captures/cpu.h5 captures/gen3.h5\n"
+               "  npudiff report release -o release.html\n"
+               "Exit code 0: the page is written, whatever it says; 2: trouble.",
+    .options = options,
+    .min_operands = 1,
+    .max_operands = CLI_ANY_NUMBER,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

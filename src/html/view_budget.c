@@ -1,0 +1,205 @@
+/* The error budget: what the quantisation makes of the mean squared error, what the chip makes of it, and what
+ * they make together. Bars are drawn here, so that they are there on paper and without scripts. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "html/html.h"
+
+enum { BAR_WIDTH = 600, BAR_HEIGHT = 22, MAX_LAYERS = 2000 };
+
+struct budget {
+    double quantisation, chip, interaction;
+};
+
+static struct budget budget_of(const json_t *energy)
+{
+    return (struct budget){.quantisation = nd_doc_number(energy, ND_KEY_QUANTISATION),
+                           .chip = nd_doc_number(energy, ND_KEY_DIVERGENCE),
+                           .interaction = nd_doc_number(energy, ND_KEY_INTERACTION)};
+}
+
+static bool is_known(const struct budget *b)
+{
+    return isfinite(b->quantisation) && isfinite(b->chip) && isfinite(b->interaction);
+}
+
+static double total_of(const struct budget *b)
+{
+    return b->quantisation + b->chip + b->interaction;
+}
+
+/* ---- bars ---- */
+
+static double put_rectangle(struct nd_page *page, const char *class, double x, double width)
+{
+    if (width > 0.05)
+        nd_html_printf(page, "<rect class=\"%s\" x=\"%.2f\" y=\"0\" width=\"%.2f\" height=\"%d\"/>", class, x,
+                       width, BAR_HEIGHT);
+    return x + (width > 0 ? width : 0);
+}
+
+/* The parts of one error as shares of the bar. A negative interaction means that quantisation and chip partly
+ * cancel: it is no part of the sum, and a hatched piece at the end shows how much they take back. */
+static void put_bar(struct nd_page *page, const struct budget *b)
+{
+    double sum = b->quantisation + b->chip + fabs(b->interaction), x = 0;
+    double scale = sum > 0 ? BAR_WIDTH / sum : 0;
+    nd_html_printf(page,
+                   "<svg class=\"bar\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\" "
+                   "focusable=\"false\">",
+                   BAR_WIDTH, BAR_HEIGHT);
+    x = put_rectangle(page, "quantisation", x, b->quantisation * scale);
+    x = put_rectangle(page, "chip", x, b->chip * scale);
+    put_rectangle(page, b->interaction < 0 ? "cancel" : "interaction", x, fabs(b->interaction) * scale);
+    nd_html_puts(page, "</svg>");
+}
+
+/* The share of the chip with its interval, on a line from 0 to 100 %. */
+static void put_share(struct nd_page *page, const json_t *energy)
+{
+    char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES], c[ND_HTML_TEXT_BYTES];
+    const json_t *interval = nd_doc_get(energy, ND_KEY_OWN_SHARE_INTERVAL);
+    double share = nd_doc_number(energy, ND_KEY_OWN_SHARE);
+    double low = nd_doc_value(json_array_get(interval, 0)), high = nd_doc_value(json_array_get(interval, 1));
+    nd_html_puts(page, "<td class=\"n\">");
+    nd_html_text(page, nd_html_percent(share, a));
+    if (isfinite(low) && isfinite(high))
+        nd_html_printf(page, " <small>%s to %s</small>", nd_html_percent(low, b), nd_html_percent(high, c));
+    nd_html_puts(page, "</td>");
+}
+
+static void put_part(struct nd_page *page, const json_t *energy, const char *key, const char *interval_key)
+{
+    char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES], c[ND_HTML_TEXT_BYTES];
+    const json_t *interval = nd_doc_get(energy, interval_key);
+    double low = nd_doc_value(json_array_get(interval, 0)), high = nd_doc_value(json_array_get(interval, 1));
+    nd_html_printf(page, "<td class=\"n\">%s", nd_html_real(nd_doc_number(energy, key), a));
+    if (isfinite(low) && isfinite(high))
+        nd_html_printf(page, " <small>%s to %s</small>", nd_html_real(low, b), nd_html_real(high, c));
+    nd_html_puts(page, "</td>");
+}
+
+static void put_legend(struct nd_page *page)
+{
+    nd_html_puts(
+        page, "<ul class=\"legend\"><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
+              "class=\"quantisation\" width=\"10\" height=\"10\"/></svg> quantisation: the same on every "
+              "chip</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"chip\" "
+              "width=\"10\" height=\"10\"/></svg> chip: what this device adds</li><li><svg class=\"key\" "
+              "viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"interaction\" width=\"10\" "
+              "height=\"10\"/></svg> both together add to it</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" "
+              "aria-hidden=\"true\"><rect class=\"cancel\" width=\"10\" height=\"10\"/></svg> they partly "
+              "cancel</li></ul>\n");
+}
+
+/* ---- tables ---- */
+
+static void put_device(struct nd_page *page, const json_t *device)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    const json_t *energy = nd_doc_get(device, ND_KEY_ENERGY);
+    struct budget b = budget_of(energy);
+    nd_html_puts(page, "<tr><th scope=\"row\">");
+    nd_html_name(page, nd_doc_text(device, ND_KEY_URI));
+    nd_html_puts(page, "</th>");
+    if (!is_known(&b)) {
+        nd_html_puts(page, "<td colspan=\"6\">not known: the outputs have no values</td></tr>\n");
+        return;
+    }
+    nd_html_puts(page, "<td class=\"bars\">");
+    put_bar(page, &b);
+    nd_html_puts(page, "</td>");
+    put_share(page, energy);
+    nd_html_cell_number(page, nd_html_real(total_of(&b), buf), total_of(&b));
+    put_part(page, energy, ND_KEY_QUANTISATION, ND_KEY_QUANTISATION_INTERVAL);
+    put_part(page, energy, ND_KEY_DIVERGENCE, ND_KEY_DIVERGENCE_INTERVAL);
+    put_part(page, energy, ND_KEY_INTERACTION, ND_KEY_INTERACTION_INTERVAL);
+    nd_html_puts(page, "</tr>\n");
+}
+
+static void put_layers(struct nd_page *page, const json_t *device)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS), *layer;
+    size_t i;
+    nd_html_puts(page, "<details><summary>Layers of ");
+    nd_html_name(page, nd_doc_text(device, ND_KEY_URI));
+    nd_html_puts(
+        page, "</summary><div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Budget of the "
+              "layers\"><table class=\"sortable\"><caption>Mean squared error of each layer's output against "
+              "the float model, in LSB&sup2;</caption>\n<thead><tr><th scope=\"col\">Layer</th><th "
+              "scope=\"col\">Shares</th><th scope=\"col\" class=\"n\">Quantisation</th><th scope=\"col\" "
+              "class=\"n\">Chip</th><th scope=\"col\" class=\"n\">Interaction</th></tr></thead>\n<tbody>\n");
+    json_array_foreach(layers, i, layer)
+    {
+        struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
+        if (!is_known(&b) || i >= MAX_LAYERS)
+            continue;
+        nd_html_puts(page, "<tr><th scope=\"row\">");
+        nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
+        nd_html_puts(page, "</th><td class=\"bars\">");
+        put_bar(page, &b);
+        nd_html_puts(page, "</td>");
+        nd_html_cell_number(page, nd_html_real(b.quantisation, buf), b.quantisation);
+        nd_html_cell_number(page, nd_html_real(b.chip, buf), b.chip);
+        nd_html_cell_number(page, nd_html_real(b.interaction, buf), b.interaction);
+        nd_html_puts(page, "</tr>\n");
+    }
+    nd_html_puts(page, "</tbody></table></div></details>\n");
+}
+
+static bool is_leader(const json_t *device, size_t d)
+{
+    size_t same = nd_doc_index(device, ND_KEY_SAME_AS, SIZE_MAX);
+    return same == SIZE_MAX || same == d;
+}
+
+static size_t n_known(const json_t *devices)
+{
+    const json_t *device;
+    size_t d, n = 0;
+    json_array_foreach(devices, d, device)
+    {
+        struct budget b = budget_of(nd_doc_get(device, ND_KEY_ENERGY));
+        n += is_known(&b);
+    }
+    return n;
+}
+
+void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
+{
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_DEVICES), *device;
+    size_t d;
+    nd_html_section(page, part, "budget", "Error budget");
+    if (n_known(devices) == 0) {
+        nd_html_absent(
+            page,
+            "How much of the error is quantisation, and how much is the chip, is not in this report. It is "
+            "when the float model is given:",
+            "npudiff report --quantised MODEL.onnx --float FLOAT.onnx REFERENCE.h5 TEST.h5 -o report.html");
+        nd_html_section_end(page);
+        return;
+    }
+    put_legend(page);
+    nd_html_puts(
+        page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Error budget\"><table>"
+              "<caption>Mean squared error of the model's outputs against the float model, in LSB&sup2;, with "
+              "95 % intervals over samples. Identical devices share a row.</caption>\n<thead><tr><th "
+              "scope=\"col\">Device</th><th scope=\"col\">Shares</th><th scope=\"col\" class=\"n\">The chip's "
+              "share</th><th scope=\"col\" class=\"n\">Error</th><th scope=\"col\" class=\"n\">Quantisation"
+              "</th><th scope=\"col\" class=\"n\">Chip</th><th scope=\"col\" class=\"n\">Interaction</th></tr>"
+              "</thead>\n<tbody>\n");
+    json_array_foreach(devices, d, device)
+    {
+        if (is_leader(device, d))
+            put_device(page, device);
+    }
+    nd_html_puts(page, "</tbody></table></div>\n");
+    json_array_foreach(devices, d, device)
+    {
+        if (is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0)
+            put_layers(page, device);
+    }
+    nd_html_section_end(page);
+}

@@ -1,0 +1,191 @@
+/* The error on its way through the model: which layers introduce differences, which only pass them on, and what
+ * that does to the outputs. A table; scripts draw the graph of it. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "html/html.h"
+
+static bool is_leader(const json_t *device, size_t d)
+{
+    size_t same = nd_doc_index(device, ND_KEY_SAME_AS, SIZE_MAX);
+    return same == SIZE_MAX || same == d;
+}
+
+/* Whether there is anything to show of the device: values of layers. */
+static bool has_layers(const json_t *device, size_t d)
+{
+    return is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0;
+}
+
+static const char *layer_state(const json_t *layer)
+{
+    const char *state = nd_doc_text(layer, ND_KEY_STATE);
+    if (strcmp(state, "faulty") == 0)
+        return "fail";
+    return strcmp(state, "follows") == 0 ? "ok" : "unknown";
+}
+
+static void put_number(struct nd_page *page, const json_t *layer, const char *key, bool is_share)
+{
+    char buf[ND_HTML_TEXT_BYTES];
+    double value = nd_doc_number(layer, key);
+    nd_html_cell_number(page,
+                        isnan(value) ? ""
+                        : is_share   ? nd_html_percent(value, buf)
+                                     : nd_html_real(value, buf),
+                        value);
+}
+
+static void put_layer(struct nd_page *page, const struct nd_page_part *part, const json_t *layer, size_t d,
+                      size_t i)
+{
+    const char *program = nd_doc_text(layer, ND_KEY_PROGRAM), *why_not = nd_doc_text(layer, ND_KEY_WHY_NOT);
+    nd_html_printf(page, "<tr id=\"%slayer-%zu-%zu\"><th scope=\"row\">", part->prefix, d + 1, i + 1);
+    nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
+    nd_html_puts(page, "</th><td class=\"op\">");
+    nd_html_text(page, nd_doc_text(layer, ND_KEY_OP_TYPE));
+    nd_html_puts(page, "</td>");
+    put_number(page, layer, ND_KEY_LOCAL, true);
+    put_number(page, layer, ND_KEY_INHERITED, true);
+    put_number(page, layer, ND_KEY_GAIN, false);
+    put_number(page, layer, ND_KEY_HARMED_SHARE, true);
+    nd_html_puts(page, "<td>");
+    nd_html_badge(page, layer_state(layer), nd_doc_text(layer, ND_KEY_STATE));
+    nd_html_puts(page, " ");
+    nd_html_text(page, why_not[0] != '\0' ? why_not : program);
+    nd_html_puts(page, "</td></tr>\n");
+}
+
+static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t d,
+                       bool is_open)
+{
+    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS), *layer;
+    const char *verdict = nd_doc_text(device, ND_KEY_VERDICT);
+    size_t i;
+    nd_html_printf(page, "<details class=\"layers\"%s><summary>", is_open ? " open" : "");
+    nd_html_name(page, nd_doc_text(device, ND_KEY_URI));
+    nd_html_puts(page, " ");
+    nd_html_badge(page, nd_html_state(verdict), verdict);
+    nd_html_puts(
+        page, "</summary>\n<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Layers of ");
+    nd_html_text(page, nd_doc_text(device, ND_KEY_URI));
+    nd_html_puts(
+        page,
+        "\"><table class=\"sortable\"><caption>Layers in graph order. Introduced here: values that differ "
+        "from the layer computed exactly from its own inputs. Passed on: values that differ because the "
+        "inputs did. Effect: output values that change where this layer alone is as on the "
+        "device.</caption>\n<thead><tr><th scope=\"col\">Layer</th><th scope=\"col\">Operator</th>"
+        "<th scope=\"col\" class=\"n\">Introduced here</th><th scope=\"col\" class=\"n\">Passed on</th>"
+        "<th scope=\"col\" class=\"n\">Amplification</th><th scope=\"col\" class=\"n\">Effect on the "
+        "outputs</th><th scope=\"col\">State</th></tr></thead>\n<tbody>\n");
+    json_array_foreach(layers, i, layer) put_layer(page, part, layer, d, i);
+    nd_html_puts(page, "</tbody></table></div></details>\n");
+}
+
+/* ---- data ---- */
+
+static void put_known(struct nd_json *data, double value)
+{
+    nd_json_real_if(data, NULL, isfinite(value), value);
+}
+
+static void put_device_data(struct nd_json *data, const json_t *device, size_t d)
+{
+    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS), *layer;
+    size_t i;
+    nd_json_open_line(data, NULL, '{');
+    nd_json_count(data, "id", d + 1);
+    nd_json_text(data, "label", nd_doc_text(device, ND_KEY_URI));
+    nd_json_open_line(data, "layers", '[');
+    json_array_foreach(layers, i, layer)
+    {
+        nd_json_open_line(data, NULL, '[');
+        put_known(data, nd_doc_number(layer, ND_KEY_LOCAL));
+        put_known(data, nd_doc_number(layer, ND_KEY_INHERITED));
+        put_known(data, nd_doc_number(layer, ND_KEY_HARMED_SHARE));
+        nd_json_text(data, NULL, layer_state(layer));
+        nd_json_close(data, ']');
+    }
+    nd_json_close(data, ']');
+    nd_json_close(data, '}');
+}
+
+/* Names, operators and inputs are the same on all devices. */
+static void put_graph(struct nd_json *data, const json_t *layers)
+{
+    const json_t *layer, *inputs, *input;
+    size_t i, k, n = json_array_size(layers);
+    nd_json_open_line(data, "nodes", '[');
+    json_array_foreach(layers, i, layer)
+    {
+        nd_json_open_line(data, NULL, '[');
+        nd_json_text(data, NULL, nd_doc_text(layer, ND_KEY_NAME));
+        nd_json_text(data, NULL, nd_doc_text(layer, ND_KEY_OP_TYPE));
+        nd_json_open_line(data, NULL, '[');
+        inputs = nd_doc_get(layer, ND_KEY_INPUTS);
+        json_array_foreach(inputs, k, input)
+        {
+            if (json_is_integer(input) && json_integer_value(input) >= 0 &&
+                (size_t)json_integer_value(input) < n)
+                nd_json_int(data, NULL, json_integer_value(input));
+        }
+        nd_json_close(data, ']');
+        nd_json_close(data, ']');
+    }
+    nd_json_close(data, ']');
+}
+
+static void put_data(struct nd_json *data, const json_t *devices)
+{
+    const json_t *device;
+    size_t d;
+    bool has_graph = false;
+    nd_json_open_line(data, "flow", '{');
+    json_array_foreach(devices, d, device)
+    {
+        if (!has_graph && has_layers(device, d)) {
+            put_graph(data, nd_doc_get(device, ND_KEY_LAYERS));
+            has_graph = true;
+        }
+    }
+    nd_json_open_line(data, "devices", '[');
+    json_array_foreach(devices, d, device)
+    {
+        if (has_layers(device, d))
+            put_device_data(data, device, d);
+    }
+    nd_json_close(data, ']');
+    nd_json_close(data, '}');
+}
+
+void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
+{
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_EXPLANATION], ND_KEY_DEVICES), *device;
+    size_t d, n = 0, worst = SIZE_MAX;
+    nd_html_section(page, part, "flow", "Error flow");
+    json_array_foreach(devices, d, device)
+    {
+        if (!has_layers(device, d))
+            continue;
+        n++;
+        if (worst == SIZE_MAX || json_array_size(nd_doc_get(device, ND_KEY_FAULTY)) > 0)
+            worst = d;
+    }
+    if (n == 0)
+        nd_html_absent(
+            page, "Which layer introduces a difference is not in this report. It is when the model is given:",
+            "npudiff report --quantised MODEL.onnx REFERENCE.h5 TEST.h5 -o report.html");
+    else
+        nd_html_printf(page, "<div class=\"graph\" data-graph=\"%s\" hidden></div>\n", part->prefix);
+    json_array_foreach(devices, d, device)
+    {
+        if (has_layers(device, d))
+            put_device(page, part, device, d, d == worst);
+    }
+    nd_html_section_end(page);
+    if (n > 0) {
+        put_data(&page->data, devices);
+        page->has_graph = true;
+    }
+}

@@ -3,6 +3,8 @@
 
 #include "cli/commands.h"
 #include "cli/compare_setup.h"
+#include "cli/report_documents.h"
+#include "cli/report_file.h"
 #include "cli/rows.h"
 #include "cli/terminal.h"
 #include "npudiff/explain.h"
@@ -56,6 +58,24 @@ static enum nd_status check_matrices(const struct compare_setup *setup, size_t n
     return status;
 }
 
+/* The page of --report; 0, or the exit code of an error. */
+static int report(const struct compare_values *values, struct nd_comparison *comparison,
+                  const struct nd_capture *const *captures)
+{
+    struct nd_error err = {0};
+    if (values->report == NULL)
+        return 0;
+    struct report_documents *documents = calloc(1, sizeof *documents);
+    if (documents == NULL)
+        return cli_fail_memory();
+    int exit_code = report_documents_of_comparison(documents, NULL, comparison, captures, &err) == ND_OK
+                        ? cli_report_write(values->report, documents->items, documents->n, NULL)
+                        : cli_report_error(&err);
+    report_documents_deinit(documents);
+    free(documents);
+    return exit_code;
+}
+
 /* A part is no verdict: those who merge it have one. */
 static int exit_code_of(const struct nd_comparison *comparison)
 {
@@ -69,6 +89,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct compare_setup setup = {0};
     struct nd_comparison *comparison = NULL;
     int exit_code = compare_check(values);
+    if (exit_code == 0 && values->report != NULL && values->part != NULL)
+        exit_code =
+            cli_usage_error("compare", "--report and --part exclude one another: a part has no verdict");
+    if (exit_code == 0)
+        exit_code = cli_report_check(values->report);
     if (exit_code != 0)
         return exit_code;
     struct nd_capture **captures = calloc(n_operands, sizeof(struct nd_capture *));
@@ -82,13 +107,19 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (status == ND_OK)
         status = nd_compare_captures((const struct nd_capture *const *)captures, n_operands, &setup.options,
                                      &comparison, &err);
-    if (status == ND_OK && comparison->cut == ND_CUT_NONE && !values->quiet)
+    if (status == ND_OK && comparison->cut == ND_CUT_NONE && (!values->quiet || values->report != NULL))
         status = nd_diagnose_comparison(comparison, (const struct nd_capture *const *)captures, &err);
+    if (status == ND_OK && comparison->cut == ND_CUT_NONE && (values->json || values->report != NULL))
+        status = nd_find_changed_samples(comparison, (const struct nd_capture *const *)captures,
+                                         CLI_REPORT_SAMPLES, &err);
     if (status == ND_OK)
         status = check_matrices(&setup, values->matrices.n, comparison, &err);
     if (status == ND_OK && !values->quiet)
         status = print(values, &setup, captures[0], comparison, &err);
     exit_code = status == ND_OK ? exit_code_of(comparison) : cli_report_error(&err);
+    if (status == ND_OK)
+        exit_code =
+            cli_worse(exit_code, report(values, comparison, (const struct nd_capture *const *)captures));
     nd_comparison_destroy(&comparison);
     for (size_t i = 0; i < n_operands; i++)
         nd_capture_close(&captures[i]);
@@ -152,6 +183,7 @@ static const struct cli_option options[] = {
     OPT_WIDTH(struct compare_values),
     OPT_COLOR(struct compare_values),
     OPT_FORMAT(struct compare_values),
+    OPT_REPORT(struct compare_values),
     OPT_JSON(struct compare_values),
     OPT_QUIET_ANSWER(struct compare_values),
     {.name = NULL},

@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/progress.h"
+#include "cli/report_file.h"
 #include "cli/rows.h"
 #include "cli/terminal.h"
 
@@ -21,6 +22,7 @@ struct values {
     bool layers;
     bool hide_placement;
     bool identify;
+    const char *report;
     bool json;
     bool quiet;
 };
@@ -105,6 +107,11 @@ static int explain(const struct values *values, const struct nd_model *model,
     int printed = values->quiet
                       ? (int)ND_EXIT_SAME
                       : print(values, model, (const struct nd_capture *const *)captures, n, explanation);
+    if (values->report != NULL) {
+        char *json = NULL;
+        status = nd_report_explanation_json(explanation, NULL, &json, &err);
+        printed = cli_worse(printed, cli_report_write_one(values->report, "explain", status, json, &err));
+    }
     nd_explanation_destroy(&explanation);
     return printed != ND_EXIT_SAME ? printed : exit_code;
 }
@@ -119,6 +126,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const char *captured = values->quantised != NULL ? values->quantised : values->float_model;
     if (captured == NULL)
         return cli_usage_error("explain", "--quantised MODEL is missing: the ONNX model that was captured");
+    int checked = cli_report_check(values->report);
+    if (checked != 0)
+        return checked;
     struct nd_capture **captures = calloc(n_all, sizeof *captures);
     if (captures == NULL)
         return cli_fail_memory();
@@ -168,6 +178,7 @@ static const struct cli_option options[] = {
         0, "identify", struct values, identify,
         "list the arithmetics that the captured values allow, for each operator type and device, with --layers "
         "for each layer; uses all probes or that of -p, and 32 samples of each or those of --samples"),
+    OPT_REPORT(struct values),
     OPT_JSON(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},

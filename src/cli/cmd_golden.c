@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/golden.h"
+#include "cli/report_file.h"
 #include "cli/rows.h"
 #include "cli/terminal.h"
 #include "npudiff/report.h"
@@ -96,6 +97,11 @@ static int run_diff(const struct golden_values *values, const char *path, const 
     if (nd_golden_diff(store, names[0], names[1], &check, &err) != ND_OK)
         return cli_report_error(&err);
     int exit_code = cli_worse((int)check.exit_code, golden_tell_problems(path, store));
+    if (values->report != NULL) {
+        enum nd_status made = nd_report_golden_diff_json(&check, store, &text, &err);
+        exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "golden diff", made, text, &err));
+        text = NULL;
+    }
     enum nd_status status =
         values->json ? nd_report_golden_diff_json(&check, store, &text, &err)
                      : nd_report_golden_check_text(&check, check.test.label, cli_text_width(0),
@@ -139,6 +145,12 @@ static int run_check(const struct golden_values *values, const char *path, const
         n_checked += checks[n_checked].verdict != NULL;
     }
     exit_code = cli_worse(exit_code, golden_tell_problems(path, store));
+    if (values->report != NULL) {
+        enum nd_status made = nd_report_golden_checks_json(checks, n_checked, store, &text, &err);
+        exit_code =
+            cli_worse(exit_code, cli_report_write_one(values->report, "golden check", made, text, &err));
+        text = NULL;
+    }
     if (values->json) {
         enum nd_status status = nd_report_golden_checks_json(checks, n_checked, store, &text, &err);
         exit_code = cli_worse(exit_code, cli_print_made(status, text, true, &err));
@@ -193,8 +205,13 @@ static int check_usage(const struct golden_values *values, int action, size_t n_
     if (n_operands < actions[action].min_operands || n_operands > actions[action].max_operands)
         return cli_usage_error("golden", "'golden %s' takes %s", actions[action].name,
                                actions[action].operands);
-    if (action != CHECK)
-        return 0;
+    if (values->report != NULL && action != CHECK && action != DIFF)
+        return cli_usage_error("golden",
+                               "--report belongs to 'golden check' and 'golden diff', not to 'golden %s'",
+                               actions[action].name);
+    int checked = cli_report_check(values->report);
+    if (checked != 0 || action != CHECK)
+        return checked;
     if (values->runtime == NULL && (values->model != NULL || values->probes.n > 0 || values->output != NULL ||
                                     values->force || values->resume))
         return cli_usage_error("golden", "--model, --probe, --output, --force and --resume need --runtime");

@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/report_file.h"
 #include "cli/rows.h"
 #include "cli/terminal.h"
 #include "npudiff/report.h"
@@ -16,6 +17,7 @@ struct values {
     double healthy_cv, suspect_cv;
     bool verbose, json, quiet;
     const char *color;
+    const char *report;
 };
 
 struct entries {
@@ -56,6 +58,19 @@ static struct nd_latency_series *grow(struct entries *entries, const char *file)
     return &items[entries->n++];
 }
 
+/* A copy of the runs, which the JSON and the report show. */
+static int keep_runs(struct nd_latency_series *entry, const double *us, size_t n)
+{
+    double *copy = malloc((n + 1) * sizeof *copy);
+    if (copy == NULL)
+        return cli_fail_memory();
+    if (n > 0)
+        memcpy(copy, us, n * sizeof *copy);
+    entry->us = copy;
+    entry->n_us = n;
+    return 0;
+}
+
 static int examine_probe(const struct nd_capture *capture, size_t probe, const char *path,
                          const struct nd_latency_options *options, struct entries *entries)
 {
@@ -69,6 +84,9 @@ static int examine_probe(const struct nd_capture *capture, size_t probe, const c
         return cli_fail_memory();
     if (nd_latency_of_capture(capture, probe, options, &entry->latency, &err) != ND_OK)
         return cli_report_error(&err);
+    const struct nd_capture_probe *about = nd_capture_probe(capture, probe);
+    if (keep_runs(entry, about->latency_us, about->n_samples * about->n_repeats) != 0)
+        return ND_EXIT_TROUBLE;
     size_t first = entry->latency.join.first_tied;
     if (first != SIZE_MAX && (entry->first_tied = strdup(nd_capture_edge(capture, first)->name)) == NULL)
         return cli_fail_memory();
@@ -122,6 +140,8 @@ static int examine_list(const struct values *values, const char *path, const str
         entry->format = list.format;
         if (nd_latency_examine(list.us, list.n, options, &entry->latency, &err) != ND_OK)
             exit_code = cli_report_error(&err);
+        else
+            exit_code = keep_runs(entry, list.us, list.n);
     }
     nd_latency_list_deinit(&list);
     return exit_code;
@@ -160,6 +180,17 @@ static int print(const struct values *values, const struct entries *entries,
     return cli_print_answer(status, text, &(struct cli_style){values->json, values->color, NULL}, &err);
 }
 
+static int report(const struct values *values, const struct entries *entries,
+                  const struct nd_latency_options *options)
+{
+    struct nd_error err = {0};
+    char *json = NULL;
+    if (values->report == NULL)
+        return 0;
+    enum nd_status status = nd_report_latency_json(entries->items, entries->n, options, &json, &err);
+    return cli_report_write_one(values->report, "latency", status, json, &err);
+}
+
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
@@ -168,6 +199,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int exit_code = 0;
     if (options.suspect_cv < options.healthy_cv)
         return cli_usage_error("latency", "--suspect-cv is below --healthy-cv");
+    exit_code = cli_report_check(values->report);
     for (size_t i = 0; exit_code == 0 && i < n_operands; i++)
         exit_code = is_capture(operands[i]) ? examine_capture(values, operands[i], &options, &entries)
                                             : examine_list(values, operands[i], &options, &entries);
@@ -175,10 +207,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         exit_code = conclude(&entries);
         if (values->json || !values->quiet)
             exit_code = cli_worse(exit_code, print(values, &entries, &options));
+        exit_code = cli_worse(exit_code, report(values, &entries, &options));
     }
     for (size_t i = 0; i < entries.n; i++) {
         free((char *)(uintptr_t)entries.items[i].probe);
         free((char *)(uintptr_t)entries.items[i].first_tied);
+        free((double *)(uintptr_t)entries.items[i].us);
     }
     free(entries.items);
     return exit_code;
@@ -205,6 +239,7 @@ static const struct cli_option options[] = {
     OPT_VERBOSE(struct values,
                 "print everything: percentiles, intervals, the tests for two kinds of run, and how "
                 "often the rule is wrong"),
+    OPT_REPORT(struct values),
     OPT_JSON(struct values),
     OPT_COLOR(struct values),
     OPT_QUIET_ANSWER(struct values),

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/dim_options.h"
 #include "cli/fleet.h"
+#include "cli/report_file.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
@@ -20,6 +21,7 @@ struct values {
     size_t repeats;
     size_t jobs;
     double time_limit_s;
+    const char *report;
     bool json;
     bool verbose;
     const char *color;
@@ -120,6 +122,11 @@ static int tell(const struct values *values, const struct nd_model *model,
         else if (nd_placed_n_fallen(&devices[d]) > 0)
             exit_code = cli_worse(exit_code, ND_EXIT_DIFFERS);
     }
+    if (values->report != NULL) {
+        enum nd_status made = nd_report_placement_json(model, devices, n, &text, &err);
+        exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "placement", made, text, &err));
+        text = NULL;
+    }
     if (values->quiet)
         return exit_code;
     enum nd_status status;
@@ -188,6 +195,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     int usage = 0;
     if (values->devices.n == 0 && n_operands < 2)
         return cli_usage_error("placement", "-d DEVICE is missing, or captures of the model");
+    int checked = cli_report_check(values->report);
+    if (checked != 0)
+        return checked;
     enum nd_status status = nd_model_load(operands[0], &model, &err);
     if (status == ND_OK)
         status = cli_set_dims("placement", model, &values->dims, &usage, &err);
@@ -215,6 +225,7 @@ static const struct cli_option options[] = {
                 "print everything: chipset by operator, the pieces and their inputs and outputs, "
                 "all nodes that left the NPU, and the nodes whose place is unknown"),
     OPT_COLOR(struct values),
+    OPT_REPORT(struct values),
     OPT_JSON(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},

@@ -1,6 +1,9 @@
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/report_documents.h"
+#include "cli/report_file.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "cli/stopped.h"
@@ -18,6 +21,7 @@ struct values {
     size_t width;
     const char *color;
     const char *format;
+    const char *report;
     bool json;
     bool quiet;
 };
@@ -51,6 +55,24 @@ static int print(const struct values *values, const struct nd_qualify_result *re
                                   &(struct cli_style){values->json, values->color, values->format}, &err);
 }
 
+/* The campaign, and a comparison of each model's captures. */
+static int report(const struct values *values, const struct nd_qualify_result *result)
+{
+    struct nd_error err = {0};
+    if (values->report == NULL)
+        return 0;
+    struct report_documents *documents = calloc(1, sizeof *documents);
+    if (documents == NULL)
+        return cli_fail_memory();
+    const struct report_sources sources = {.n_threads = values->n_threads, .quiet = values->quiet};
+    int exit_code = report_documents_of_campaign(documents, result->folder, &sources, &err) == ND_OK
+                        ? cli_report_write(values->report, documents->items, documents->n, NULL)
+                        : cli_report_error(&err);
+    report_documents_deinit(documents);
+    free(documents);
+    return exit_code;
+}
+
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     (void)n_operands;
@@ -65,6 +87,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                                .n_threads = values->n_threads,
                                                .say = values->quiet ? NULL : say,
                                                .is_cancelled = cli_signals_came};
+    int checked = cli_report_check(values->report);
+    if (checked != 0)
+        return checked;
     cli_signals_catch();
     enum nd_status status = nd_qualify(operands[0], &options, &result, &err);
     /* Written again where nothing has changed, too: one of the files may have been lost. */
@@ -75,6 +100,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         exit_code = ND_EXIT_SAME; /* it was not asked whether today's policy holds */
     if (status == ND_OK && (!values->quiet || values->suggest))
         exit_code = cli_worse(exit_code, print(values, &result));
+    if (status == ND_OK)
+        exit_code = cli_worse(exit_code, report(values, &result));
     if (status != ND_OK && !cli_signals_came(NULL))
         exit_code = cli_report_error(&err);
     nd_qualify_result_deinit(&result);
@@ -100,6 +127,7 @@ static const struct cli_option options[] = {
     OPT_WIDTH(struct values),
     OPT_COLOR(struct values),
     OPT_FORMAT(struct values),
+    OPT_REPORT(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };

@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #include "cli/commands.h"
@@ -17,8 +16,6 @@ struct values {
     bool quiet;
 };
 
-enum { MAX_RESULT_BYTES = 1 << 30 };
-
 static bool is_folder(const char *path)
 {
     struct stat info;
@@ -29,60 +26,6 @@ static bool is_capture(const char *path)
 {
     return cli_is_hdf5(path) || cli_ends_with(path, ".h5");
 }
-
-/* The text of a result that a command printed. */
-static enum nd_status read_result(const char *path, char **text, struct nd_error *err)
-{
-    struct stat info;
-    FILE *file = fopen(path, "re");
-    if (file == NULL || fstat(fileno(file), &info) != 0 || info.st_size < 0 ||
-        info.st_size > MAX_RESULT_BYTES) {
-        if (file != NULL)
-            fclose(file);
-        return cli_error(err, ND_ERR_IO, CLI_E_FILE_READ, path, "cannot read '%s' as a result", path);
-    }
-    size_t size = (size_t)info.st_size;
-    char *read = malloc(size + 1);
-    size_t n = read != NULL ? fread(read, 1, size, file) : 0;
-    fclose(file);
-    if (read == NULL)
-        return cli_memory_error(err);
-    read[n] = '\0';
-    *text = read;
-    return n == size ? ND_OK : cli_error(err, ND_ERR_IO, CLI_E_FILE_READ, path, "cannot read '%s' whole", path);
-}
-
-static enum nd_status add_result(struct report_documents *documents, const char *path, struct nd_error *err)
-{
-    char *text = NULL;
-    enum nd_status status = read_result(path, &text, err);
-    if (status != ND_OK)
-        free(text);
-    return status == ND_OK ? report_documents_add(documents, path, NULL, status, text, err) : status;
-}
-
-/* ---- the folder of `npudiff qualify` ---- */
-
-static enum nd_status add_folder(struct report_documents *documents, const char *folder,
-                                 const struct values *values, struct nd_error *err)
-{
-    size_t size = strlen(folder) + 32;
-    char *path = malloc(size);
-    if (path == NULL)
-        return cli_memory_error(err);
-    snprintf(path, size, "%s/result.json", folder);
-    (void)values;
-    char *text = NULL;
-    enum nd_status status = read_result(path, &text, err);
-    if (status != ND_OK)
-        free(text);
-    else
-        status = report_documents_add(documents, "result.json", NULL, status, text, err);
-    free(path);
-    return status;
-}
-
-/* ---- all operands ---- */
 
 static enum nd_status gather(const struct values *values, const char *const *operands, size_t n,
                              struct report_documents *documents, struct nd_error *err)
@@ -96,11 +39,11 @@ static enum nd_status gather(const struct values *values, const char *const *ope
     enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         if (is_folder(operands[i]))
-            status = add_folder(documents, operands[i], values, err);
+            status = report_documents_of_campaign(documents, operands[i], &sources, err);
         else if (is_capture(operands[i]))
             captures[n_captures++] = operands[i];
         else
-            status = add_result(documents, operands[i], err);
+            status = report_documents_of_file(documents, operands[i], err);
     }
     if (status == ND_OK && n_captures > 0)
         status = report_documents_of_captures(documents, captures, n_captures, &sources, err);

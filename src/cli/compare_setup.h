@@ -27,6 +27,7 @@ struct compare_values {
     size_t width;
     const char *color;
     const char *format;
+    const char *report;
     bool json;
     bool quiet;
 };

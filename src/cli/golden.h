@@ -22,6 +22,7 @@ struct golden_values {
     bool resume;
     bool verbose;
     const char *color;
+    const char *report;
     bool json;
 };
 

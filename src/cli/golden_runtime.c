@@ -7,6 +7,7 @@
 
 #include "cli/fleet.h"
 #include "cli/golden.h"
+#include "cli/report_file.h"
 #include "cli/resume_folders.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
@@ -178,6 +179,11 @@ static int judge_cells(const struct regression *regression)
     }
     bool is_json = regression->values->json;
     const struct golden_values *values = regression->values;
+    if (values->report != NULL) {
+        enum nd_status made = nd_report_golden_upgrades_json(upgrades, n, &text, &err);
+        exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "golden check", made, text, &err));
+        text = NULL;
+    }
     enum nd_status status =
         is_json ? nd_report_golden_upgrades_json(upgrades, n, &text, &err)
                 : nd_report_golden_upgrades_text(upgrades, n, cli_text_width(0), values->verbose, &text, &err);

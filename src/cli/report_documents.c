@@ -24,8 +24,20 @@ enum nd_status report_documents_add(struct report_documents *documents, const ch
     return ND_OK;
 }
 
+const char *report_documents_keep(struct report_documents *documents, const char *text)
+{
+    if (documents->n_names == CLI_REPORT_DOCUMENTS)
+        return NULL;
+    char *copy = strdup(text);
+    if (copy != NULL)
+        documents->names[documents->n_names++] = copy;
+    return copy;
+}
+
 void report_documents_deinit(struct report_documents *documents)
 {
+    for (size_t i = 0; i < documents->n_names; i++)
+        free(documents->names[i]);
     for (size_t i = 0; i < documents->n; i++)
         free(documents->texts[i]);
     documents->n = 0;

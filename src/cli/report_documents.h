@@ -14,6 +14,8 @@ struct report_documents {
     struct nd_report_document items[CLI_REPORT_DOCUMENTS];
     char *texts[CLI_REPORT_DOCUMENTS]; /* of the items */
     size_t n;
+    char *names[CLI_REPORT_DOCUMENTS]; /* of models: report_documents_keep */
+    size_t n_names;
 };
 
 /* What is reported besides the captures. All nullable, borrowed. */
@@ -24,6 +26,9 @@ struct report_sources {
     bool quiet;
 };
 
+/* A copy of the text that lives as long as the documents; NULL when there is no room or memory for it. */
+const char *report_documents_keep(struct report_documents *documents, const char *text);
+
 /* Takes over json (NULL with a status: adds nothing) and returns the status. */
 enum nd_status report_documents_add(struct report_documents *documents, const char *name, const char *model,
                                     enum nd_status status, char *json, struct nd_error *err);
@@ -33,6 +38,15 @@ enum nd_status report_documents_add(struct report_documents *documents, const ch
 enum nd_status report_documents_of_captures(struct report_documents *documents, const char *const *paths,
                                             size_t n, const struct report_sources *sources,
                                             struct nd_error *err);
+
+/* Adds the result.json in the folder of `npudiff qualify`, and for each model a comparison of its captures
+ * there with the reference's. Captures that are gone are left out. */
+enum nd_status report_documents_of_campaign(struct report_documents *documents, const char *folder,
+                                            const struct report_sources *sources, struct nd_error *err);
+
+/* Adds what a command printed into a file. */
+enum nd_status report_documents_of_file(struct report_documents *documents, const char *path,
+                                        struct nd_error *err);
 void report_documents_deinit(struct report_documents *documents);
 
 /* What a comparison prints as JSON, and the images of its changed samples, for the report of `npudiff compare`.

@@ -53,6 +53,7 @@ struct nd_page {
     struct nd_json data;   /* what scripts need: an object with one member for each view */
     bool has_graph;        /* the page needs the library that lays out graphs */
     bool has_chart;        /* ... and the one that draws series */
+    size_t n_tables;
 };
 
 /* Finds the groups of a comparison. ND_ERR_MEMORY. */
@@ -102,6 +103,14 @@ void nd_html_section_end(struct nd_page *page);
 /* "There is nothing here: " and the reason, with the command that gives it. */
 void nd_html_absent(struct nd_page *page, const char *sentence, const char *command);
 
+/* Begins the box of a table, which scrolls by itself. Its name gets a number, so that it is the only one on the
+ * page. */
+void nd_html_scroll(struct nd_page *page, const char *name, bool is_tall);
+
+/* The head of a table up to <tbody>: titles (HTML) with '|' between them, '#' before that of a column of
+ * numbers. */
+void nd_html_heads(struct nd_page *page, const char *titles);
+
 /* A number with groups of three: "5 987 800". */
 const char *nd_html_count(double n, char buf[ND_HTML_TEXT_BYTES]);
 
@@ -149,6 +158,13 @@ const json_t *nd_doc_pair(const json_t *tensor, size_t device);
 
 /* The device's label in the comparison, else its URI. */
 const char *nd_doc_device_label(const json_t *device);
+
+/* What the page calls a device of another document: the label of its group in the comparison, which has the
+ * same capture; without one its URI. */
+const char *nd_page_device_label(const struct nd_page_part *part, const json_t *device);
+
+/* Of identical devices of an explanation the first stands for all: whether device d is that one. */
+bool nd_doc_is_leader(const json_t *device, size_t d);
 
 /* ---- what is put into the page (assets.S) ---- */
 

@@ -86,6 +86,16 @@ static void put_all_inline(struct nd_strbuf *out, const struct whole_page *whole
             put_inline(out, &whole->texts[i]);
 }
 
+/* A part that has nothing but a campaign's result stands above the models and has no views of its own. */
+static bool has_views(const struct nd_page_part *part, size_t n_parts)
+{
+    bool has_some = n_parts == 1;
+    for (int kind = 0; kind < ND_PAGE_N_DOCUMENTS; kind++)
+        has_some = has_some ||
+                   (kind != ND_PAGE_QUALIFICATION && kind != ND_PAGE_GOLDEN && part->documents[kind] != NULL);
+    return has_some;
+}
+
 /* ---- the frame ---- */
 
 static void put_head(struct nd_page *page, const struct whole_page *whole)
@@ -113,7 +123,7 @@ static void put_header(struct nd_page *page, const struct whole_page *whole)
                  "</p></div>\n<nav aria-label=\"Views\"><ul>\n<li><a href=\"#verdict\">Verdict</a></li>\n");
     for (size_t p = 0; p < whole->n_parts; p++) {
         const struct nd_page_part *part = &whole->parts[p];
-        if (whole->n_parts > 1) {
+        if (whole->n_parts > 1 && has_views(part, whole->n_parts)) {
             nd_html_printf(page, "<li><a href=\"#%stensors\">", part->prefix);
             nd_html_name(page, part->name);
             nd_html_puts(page, "</a></li>\n");
@@ -174,7 +184,7 @@ static void write_views(struct nd_page *page, const struct nd_page_part *parts, 
     for (size_t p = 0; p < n_parts; p++) {
         nd_json_open_line(&page->data, NULL, '{');
         nd_json_text(&page->data, "prefix", parts[p].prefix);
-        for (size_t v = 0; v < N_VIEWS; v++)
+        for (size_t v = 0; v < N_VIEWS && has_views(&parts[p], n_parts); v++)
             views[v].write(page, &parts[p]);
         nd_json_close(&page->data, '}');
     }

@@ -98,7 +98,7 @@
     const table = make("table", {}, make("caption", {}, "Worst elements, as real numbers"));
     const head = make("tr");
     for (const title of ["Probe", "Sample", "Element", "Reference", label])
-      head.append(make("th", { scope: "col" }, title));
+      head.append(make("th", { scope: "col", className: title === "Probe" || title === "Element" ? "" : "n" }, title));
     const body = make("tbody");
     for (const [probe, sample, place, ref, test] of worst)
       body.append(make("tr", {}, make("td", {}, bdi(probe)), make("td", { className: "n" }, String(sample)),
@@ -383,26 +383,39 @@
       svg = draw(canvas, graph, part.flow.devices[Number(choice.value)]);
       scale();
     };
+    const fit = () => {
+      const room = canvas.clientWidth || 800;
+      zoom.value = Math.max(45, Math.min(100, 100 * room / svg.viewBox.baseVal.width));
+      scale();
+    };
     choice.value = String(Math.max(0, worst));
     choice.addEventListener("change", show);
     zoom.addEventListener("input", scale);
     home.hidden = false;
     show();
+    fit();
   };
 
   /* ---- latencies ---- */
 
   const wakeStrip = (figure, runs) => {
+    const top = Number(figure.dataset.top);
     const style = getComputedStyle(document.documentElement);
     const ink = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
     const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     const plot = new uPlot({
-      width: Math.max(280, figure.clientWidth - 24), height: 190, legend: { show: true },
-      scales: { x: { time: false } }, axes: [{ ...axis, label: "run" }, { ...axis, label: "\u00b5s", size: 64 }],
+      width: Math.max(280, figure.clientWidth - 24), height: 150, legend: { show: false },
+      scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.min(high * 1.02, top)] } }, axes: [{ ...axis, label: "run" }, { ...axis, label: "\u00b5s", size: 64 }],
       series: [{ label: "run" }, { label: "\u00b5s", paths: () => null, points: { show: true, size: 3, stroke: style.getPropertyValue("--chip"), fill: style.getPropertyValue("--chip") } }],
     }, [runs.map((_, i) => i), runs]);
     figure.querySelector("svg").replaceWith(plot.root);
-    window.addEventListener("resize", () => plot.setSize({ width: Math.max(280, figure.clientWidth - 24), height: 190 }));
+    const reading = make("span", { className: "op reading" });
+    figure.querySelector("figcaption").append(reading);
+    plot.over.addEventListener("mousemove", () => {
+      const run = plot.cursor.idx;
+      reading.textContent = run === null || run === undefined || runs[run] === null ? "" : ` \u00b7 run ${run}: ${Number(runs[run].toPrecision(5))} \u00b5s`;
+    });
+    window.addEventListener("resize", () => plot.setSize({ width: Math.max(280, figure.clientWidth - 24), height: 150 }));
   };
   const wakeStrips = (part) => {
     part.latency.forEach((runs, i) => {

@@ -147,3 +147,32 @@ void nd_page_part_deinit(struct nd_page_part *part)
     part->groups = NULL;
     part->n_groups = 0;
 }
+
+static bool has_capture(const json_t *devices, const struct nd_page_group *group, const char *capture)
+{
+    const json_t *leader = json_array_get(devices, group->device), *device;
+    size_t i;
+    json_array_foreach(devices, i, device)
+    {
+        bool is_member = i == group->device || (class_of(leader) >= 0 && class_of(device) == class_of(leader));
+        if (is_member && strcmp(nd_doc_text(device, ND_KEY_CAPTURE), capture) == 0)
+            return true;
+    }
+    return false;
+}
+
+const char *nd_page_device_label(const struct nd_page_part *part, const json_t *device)
+{
+    const json_t *devices = nd_doc_get(part->documents[ND_PAGE_COMPARISON], ND_KEY_DEVICES);
+    const char *capture = nd_doc_text(device, ND_KEY_CAPTURE);
+    for (size_t g = 0; capture[0] != '\0' && g < part->n_groups; g++)
+        if (has_capture(devices, &part->groups[g], capture))
+            return part->groups[g].label;
+    return nd_doc_device_label(device);
+}
+
+bool nd_doc_is_leader(const json_t *device, size_t d)
+{
+    size_t same = nd_doc_index(device, ND_KEY_SAME_AS, SIZE_MAX);
+    return same == SIZE_MAX || same == d;
+}

@@ -138,6 +138,27 @@ void nd_html_absent(struct nd_page *page, const char *sentence, const char *comm
     nd_html_printf(page, "<p class=\"absent\">%s <code class=\"command\">%s</code></p>\n", sentence, command);
 }
 
+/* ---- tables ---- */
+
+void nd_html_scroll(struct nd_page *page, const char *name, bool is_tall)
+{
+    nd_html_printf(page, "<div class=\"scroll%s\" tabindex=\"0\" role=\"region\" aria-label=\"%s, table %zu\">",
+                   is_tall ? " tall" : "", name, ++page->n_tables);
+}
+
+void nd_html_heads(struct nd_page *page, const char *titles)
+{
+    nd_html_puts(page, "\n<thead><tr>");
+    for (const char *title = titles; *title != '\0';) {
+        bool is_number = *title == '#';
+        title += is_number;
+        size_t n = strcspn(title, "|");
+        nd_html_printf(page, "<th scope=\"col\"%s>%.*s</th>", is_number ? " class=\"n\"" : "", (int)n, title);
+        title += n + (title[n] == '|');
+    }
+    nd_html_puts(page, "</tr></thead>\n<tbody>\n");
+}
+
 /* ---- numbers ---- */
 
 const char *nd_html_count(double n, char buf[ND_HTML_TEXT_BYTES])
@@ -181,6 +202,8 @@ const char *nd_html_real(double value, char buf[ND_HTML_TEXT_BYTES])
         snprintf(buf, ND_HTML_TEXT_BYTES, "?");
     else if (isinf(value))
         snprintf(buf, ND_HTML_TEXT_BYTES, value > 0 ? "infinite" : "-infinite");
+    else if (fabs(value) >= 999.5 && fabs(value) < 1e7)
+        nd_html_count(value, buf);
     else
         snprintf(buf, ND_HTML_TEXT_BYTES, "%.3g", value);
     return buf;

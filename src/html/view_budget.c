@@ -83,25 +83,25 @@ static void put_part(struct nd_page *page, const json_t *energy, const char *key
 static void put_legend(struct nd_page *page)
 {
     nd_html_puts(
-        page, "<ul class=\"legend\"><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
-              "class=\"quantisation\" width=\"10\" height=\"10\"/></svg> quantisation: the same on every "
-              "chip</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"chip\" "
-              "width=\"10\" height=\"10\"/></svg> chip: what this device adds</li><li><svg class=\"key\" "
-              "viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"interaction\" width=\"10\" "
-              "height=\"10\"/></svg> both together add to it</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" "
-              "aria-hidden=\"true\"><rect class=\"cancel\" width=\"10\" height=\"10\"/></svg> they partly "
-              "cancel</li></ul>\n");
+        page,
+        "<ul class=\"legend\"><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
+        "class=\"quantisation\" width=\"10\" height=\"10\"/></svg> quantisation: the same on every "
+        "chip</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"chip\" "
+        "width=\"10\" height=\"10\"/></svg> chip: what this device adds</li><li><svg class=\"key\" viewBox=\"0 "
+        "0 10 10\" aria-hidden=\"true\"><rect class=\"interaction\" width=\"10\" height=\"10\"/></svg> both "
+        "together add to it</li><li><svg class=\"key\" viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect "
+        "class=\"cancel\" width=\"10\" height=\"10\"/></svg> they partly cancel</li></ul>\n");
 }
 
 /* ---- tables ---- */
 
-static void put_device(struct nd_page *page, const json_t *device)
+static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device)
 {
     char buf[ND_HTML_TEXT_BYTES];
     const json_t *energy = nd_doc_get(device, ND_KEY_ENERGY);
     struct budget b = budget_of(energy);
     nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, nd_doc_text(device, ND_KEY_URI));
+    nd_html_name(page, nd_page_device_label(part, device));
     nd_html_puts(page, "</th>");
     if (!is_known(&b)) {
         nd_html_puts(page, "<td colspan=\"6\">not known: the outputs have no values</td></tr>\n");
@@ -118,19 +118,18 @@ static void put_device(struct nd_page *page, const json_t *device)
     nd_html_puts(page, "</tr>\n");
 }
 
-static void put_layers(struct nd_page *page, const json_t *device)
+static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *device)
 {
     char buf[ND_HTML_TEXT_BYTES];
     const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS), *layer;
     size_t i;
     nd_html_puts(page, "<details><summary>Layers of ");
-    nd_html_name(page, nd_doc_text(device, ND_KEY_URI));
-    nd_html_puts(
-        page, "</summary><div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Budget of the "
-              "layers\"><table class=\"sortable\"><caption>Mean squared error of each layer's output against "
-              "the float model, in LSB&sup2;</caption>\n<thead><tr><th scope=\"col\">Layer</th><th "
-              "scope=\"col\">Shares</th><th scope=\"col\" class=\"n\">Quantisation</th><th scope=\"col\" "
-              "class=\"n\">Chip</th><th scope=\"col\" class=\"n\">Interaction</th></tr></thead>\n<tbody>\n");
+    nd_html_name(page, nd_page_device_label(part, device));
+    nd_html_puts(page, "</summary>");
+    nd_html_scroll(page, "Budget of the layers", true);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against "
+                       "the float model, in LSB&sup2;</caption>");
+    nd_html_heads(page, "Layer|Shares|#Quantisation|#Chip|#Interaction");
     json_array_foreach(layers, i, layer)
     {
         struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
@@ -147,12 +146,6 @@ static void put_layers(struct nd_page *page, const json_t *device)
         nd_html_puts(page, "</tr>\n");
     }
     nd_html_puts(page, "</tbody></table></div></details>\n");
-}
-
-static bool is_leader(const json_t *device, size_t d)
-{
-    size_t same = nd_doc_index(device, ND_KEY_SAME_AS, SIZE_MAX);
-    return same == SIZE_MAX || same == d;
 }
 
 static size_t n_known(const json_t *devices)
@@ -182,24 +175,20 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
         return;
     }
     put_legend(page);
-    nd_html_puts(
-        page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Error budget\"><table>"
-              "<caption>Mean squared error of the model's outputs against the float model, in LSB&sup2;, with "
-              "95 % intervals over samples. Identical devices share a row.</caption>\n<thead><tr><th "
-              "scope=\"col\">Device</th><th scope=\"col\">Shares</th><th scope=\"col\" class=\"n\">The chip's "
-              "share</th><th scope=\"col\" class=\"n\">Error</th><th scope=\"col\" class=\"n\">Quantisation"
-              "</th><th scope=\"col\" class=\"n\">Chip</th><th scope=\"col\" class=\"n\">Interaction</th></tr>"
-              "</thead>\n<tbody>\n");
+    nd_html_scroll(page, "Error budget", false);
+    nd_html_puts(page, "<table><caption>Mean squared error of the model's outputs against the float model, in "
+                       "LSB&sup2;, with 95 % intervals over samples. Identical devices share a row.</caption>");
+    nd_html_heads(page, "Device|Shares|#The chip's share|#Error|#Quantisation|#Chip|#Interaction");
     json_array_foreach(devices, d, device)
     {
-        if (is_leader(device, d))
-            put_device(page, device);
+        if (nd_doc_is_leader(device, d))
+            put_device(page, part, device);
     }
     nd_html_puts(page, "</tbody></table></div>\n");
     json_array_foreach(devices, d, device)
     {
-        if (is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0)
-            put_layers(page, device);
+        if (nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0)
+            put_layers(page, part, device);
     }
     nd_html_section_end(page);
 }

@@ -104,10 +104,9 @@ static void put_matrix(struct nd_page *page, const json_t *campaign)
     const json_t *models = nd_doc_get(campaign, ND_KEY_MODELS), *model, *device;
     const json_t *heads = nd_doc_get(json_array_get(models, 0), ND_KEY_DEVICES);
     size_t m, d;
-    nd_html_puts(
-        page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Models and devices\"><table "
-              "class=\"matrix\"><caption>Models and devices</caption>\n<thead><tr><th "
-              "scope=\"col\">Model</th>");
+    nd_html_scroll(page, "Models and devices", false);
+    nd_html_puts(page, "<table class=\"matrix\"><caption>Models and devices</caption>\n<thead><tr><th "
+                       "scope=\"col\">Model</th>");
     json_array_foreach(heads, d, device)
     {
         nd_html_puts(page, "<th scope=\"col\">");
@@ -213,14 +212,10 @@ static void put_accuracy(struct nd_page *page, const json_t *models)
 {
     if (count_pairs(models) == 0)
         return;
-    nd_html_puts(
-        page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Accuracy of the campaign\">"
-              "<table class=\"sortable\"><caption>Accuracy of each device against the references, on the same "
-              "inputs. Change: in percentage points, with its interval.</caption>\n<thead><tr><th "
-              "scope=\"col\">Model</th><th scope=\"col\">Device</th><th scope=\"col\">Against</th><th "
-              "scope=\"col\" class=\"n\">Samples</th><th scope=\"col\" class=\"n\">Reference</th><th "
-              "scope=\"col\" class=\"n\">Device</th><th scope=\"col\" class=\"n\">Change</th><th scope=\"col\" "
-              "class=\"n\">p</th><th scope=\"col\">Answer</th></tr></thead>\n<tbody>\n");
+    nd_html_scroll(page, "Accuracy of the campaign", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Accuracy of each device against the references, on "
+                       "the same inputs. Change: in percentage points, with its interval.</caption>");
+    nd_html_heads(page, "Model|Device|Against|#Samples|#Reference|#Device|#Change|#p|Answer");
     put_pairs(page, models);
     nd_html_puts(page, "</tbody></table></div>\n");
 }

@@ -6,16 +6,10 @@
 
 #include "html/html.h"
 
-static bool is_leader(const json_t *device, size_t d)
-{
-    size_t same = nd_doc_index(device, ND_KEY_SAME_AS, SIZE_MAX);
-    return same == SIZE_MAX || same == d;
-}
-
 /* Whether there is anything to show of the device: values of layers. */
 static bool has_layers(const json_t *device, size_t d)
 {
-    return is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0;
+    return nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0;
 }
 
 static const char *layer_state(const json_t *layer)
@@ -64,21 +58,18 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     const char *verdict = nd_doc_text(device, ND_KEY_VERDICT);
     size_t i;
     nd_html_printf(page, "<details class=\"layers\"%s><summary>", is_open ? " open" : "");
-    nd_html_name(page, nd_doc_text(device, ND_KEY_URI));
+    nd_html_name(page, nd_page_device_label(part, device));
     nd_html_puts(page, " ");
     nd_html_badge(page, nd_html_state(verdict), verdict);
-    nd_html_puts(
-        page, "</summary>\n<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Layers of ");
-    nd_html_text(page, nd_doc_text(device, ND_KEY_URI));
+    nd_html_puts(page, "</summary>\n");
+    nd_html_scroll(page, "Layers", true);
     nd_html_puts(
         page,
-        "\"><table class=\"sortable\"><caption>Layers in graph order. Introduced here: values that differ "
-        "from the layer computed exactly from its own inputs. Passed on: values that differ because the "
-        "inputs did. Effect: output values that change where this layer alone is as on the "
-        "device.</caption>\n<thead><tr><th scope=\"col\">Layer</th><th scope=\"col\">Operator</th>"
-        "<th scope=\"col\" class=\"n\">Introduced here</th><th scope=\"col\" class=\"n\">Passed on</th>"
-        "<th scope=\"col\" class=\"n\">Amplification</th><th scope=\"col\" class=\"n\">Effect on the "
-        "outputs</th><th scope=\"col\">State</th></tr></thead>\n<tbody>\n");
+        "<table class=\"sortable\"><caption>Layers in graph order. Introduced here: values that differ from "
+        "the layer computed exactly from its own inputs. Passed on: values that differ because the inputs did. "
+        "Effect: output values that change where this layer alone is as on the device.</caption>");
+    nd_html_heads(page,
+                  "Layer|Operator|#Introduced here|#Passed on|#Amplification|#Effect on the outputs|State");
     json_array_foreach(layers, i, layer) put_layer(page, part, layer, d, i);
     nd_html_puts(page, "</tbody></table></div></details>\n");
 }
@@ -90,13 +81,14 @@ static void put_known(struct nd_json *data, double value)
     nd_json_real_if(data, NULL, isfinite(value), value);
 }
 
-static void put_device_data(struct nd_json *data, const json_t *device, size_t d)
+static void put_device_data(struct nd_json *data, const struct nd_page_part *part, const json_t *device,
+                            size_t d)
 {
     const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS), *layer;
     size_t i;
     nd_json_open_line(data, NULL, '{');
     nd_json_count(data, "id", d + 1);
-    nd_json_text(data, "label", nd_doc_text(device, ND_KEY_URI));
+    nd_json_text(data, "label", nd_page_device_label(part, device));
     nd_json_open_line(data, "layers", '[');
     json_array_foreach(layers, i, layer)
     {
@@ -136,7 +128,7 @@ static void put_graph(struct nd_json *data, const json_t *layers)
     nd_json_close(data, ']');
 }
 
-static void put_data(struct nd_json *data, const json_t *devices)
+static void put_data(struct nd_json *data, const struct nd_page_part *part, const json_t *devices)
 {
     const json_t *device;
     size_t d;
@@ -153,7 +145,7 @@ static void put_data(struct nd_json *data, const json_t *devices)
     json_array_foreach(devices, d, device)
     {
         if (has_layers(device, d))
-            put_device_data(data, device, d);
+            put_device_data(data, part, device, d);
     }
     nd_json_close(data, ']');
     nd_json_close(data, '}');
@@ -185,7 +177,7 @@ void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
     }
     nd_html_section_end(page);
     if (n > 0) {
-        put_data(&page->data, devices);
+        put_data(&page->data, part, devices);
         page->has_graph = true;
     }
 }

@@ -28,11 +28,9 @@ static void put_changes(struct nd_page *page, const json_t *check)
     size_t i;
     if (json_array_size(list) == 0)
         return;
-    nd_html_puts(page,
-                 "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"What changed\"><table "
-                 "class=\"sortable\"><caption>What changed since it was accepted</caption>\n<thead><tr><th "
-                 "scope=\"col\">Of</th><th scope=\"col\">Setting</th><th scope=\"col\">Accepted</th><th "
-                 "scope=\"col\">Now</th><th scope=\"col\">Follows from</th></tr></thead>\n<tbody>\n");
+    nd_html_scroll(page, "What changed", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>What changed since it was accepted</caption>");
+    nd_html_heads(page, "Of|Setting|Accepted|Now|Follows from");
     json_array_foreach(list, i, change)
     {
         nd_html_puts(page, "<tr>");
@@ -67,15 +65,12 @@ static void put_tensors(struct nd_page *page, const json_t *check)
     size_t i, n = json_array_size(list);
     if (n == 0)
         return;
-    nd_html_puts(
-        page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Tensors that differ\"><table "
-              "class=\"sortable\"><caption>Tensors that differ from the accepted ones");
+    nd_html_scroll(page, "Tensors that differ", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Tensors that differ from the accepted ones");
     if (n > MAX_TENSORS)
         nd_html_printf(page, ": the first %d of %zu", MAX_TENSORS, n);
-    nd_html_puts(
-        page, "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\">Operator</th><th "
-              "scope=\"col\" class=\"n\">Values that differ</th><th scope=\"col\" class=\"n\">Largest, LSB</th>"
-              "</tr></thead>\n<tbody>\n");
+    nd_html_puts(page, "</caption>");
+    nd_html_heads(page, "Tensor|Operator|#Values that differ|#Largest, LSB");
     json_array_foreach(list, i, tensor)
     {
         if (i < MAX_TENSORS)

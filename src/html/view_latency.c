@@ -56,16 +56,11 @@ static void put_table(struct nd_page *page, const json_t *list)
 {
     const json_t *series;
     size_t i;
-    nd_html_puts(
-        page,
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Latency\"><table "
-        "class=\"sortable\"><caption>Latency of the runs after the warm-up, in &micro;s. Spread: standard "
-        "deviation over mean. Modes: the speeds, where the runs have two.</caption>\n<thead><tr><th "
-        "scope=\"col\">Series</th><th scope=\"col\">Probe</th><th scope=\"col\">Verdict</th><th "
-        "scope=\"col\" class=\"n\">Runs</th><th scope=\"col\" class=\"n\">Median</th><th scope=\"col\" "
-        "class=\"n\">90 %</th><th scope=\"col\" class=\"n\">99 %</th><th scope=\"col\" "
-        "class=\"n\">Longest</th><th scope=\"col\" class=\"n\">Spread</th><th scope=\"col\">Modes</th>"
-        "</tr></thead>\n<tbody>\n");
+    nd_html_scroll(page, "Latency", false);
+    nd_html_puts(page,
+                 "<table class=\"sortable\"><caption>Latency of the runs after the warm-up, in &micro;s. "
+                 "Spread: standard deviation over mean. Modes: the speeds, where the runs have two.</caption>");
+    nd_html_heads(page, "Series|Probe|Verdict|#Runs|#Median|#90 %|#99 %|#Longest|#Spread|Modes");
     json_array_foreach(list, i, series) put_row(page, series);
     nd_html_puts(page, "</tbody></table></div>\n");
 }
@@ -92,14 +87,16 @@ static void put_strip(struct nd_page *page, const json_t *series, const char *pr
 {
     const json_t *runs = nd_doc_get(series, ND_KEY_RUNS_US), *run, *mode;
     size_t i, n = json_array_size(runs) < MAX_POINTS ? json_array_size(runs) : MAX_POINTS;
+    char buf[ND_HTML_TEXT_BYTES];
     double top = top_of(series);
-    nd_html_printf(page, "<figure class=\"strip\" data-series=\"%s%zu\"><figcaption>", prefix, s);
+    nd_html_printf(page, "<figure class=\"strip\" data-series=\"%s%zu\" data-top=\"%.6g\"><figcaption>", prefix,
+                   s, top);
     nd_html_name(page, nd_doc_text(series, ND_KEY_FILE));
     nd_html_printf(page,
-                   " <span class=\"op\">%zu runs in their order, from 0 to %.3g &micro;s</span></figcaption>"
-                   "<svg viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\" "
+                   " <span class=\"op\">%zu runs in their order, from 0 to %s &micro;s</span></figcaption><svg "
+                   "viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\" "
                    "focusable=\"false\"><path class=\"runs\" d=\"",
-                   n, top, STRIP_WIDTH, STRIP_HEIGHT);
+                   n, nd_html_real(top, buf), STRIP_WIDTH, STRIP_HEIGHT);
     json_array_foreach(runs, i, run)
     {
         double us = nd_doc_value(run);

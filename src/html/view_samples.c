@@ -60,16 +60,15 @@ static void put_accuracy_row(struct nd_page *page, const struct nd_page_part *pa
 
 static void put_accuracy(struct nd_page *page, const struct nd_page_part *part, const json_t *row)
 {
-    nd_html_puts(page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Accuracy\">"
-                       "<table class=\"sortable\"><caption>Top-1 predictions of output ");
+    nd_html_scroll(page, "Accuracy", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Top-1 predictions of output ");
     nd_html_name(page, nd_doc_text(row, ND_KEY_TENSOR));
     nd_html_puts(page, " for the inputs of probe ");
     nd_html_name(page, nd_doc_text(row, ND_KEY_PROBE));
-    nd_html_puts(
-        page, nd_doc_is(row, ND_KEY_LABELS)
-                  ? ". The intervals hold the accuracy with a probability of 95 %. p: how probable so uneven "
-                    "a change is where the device is no better and no worse (McNemar's test)."
-                  : ". The inputs have no labels: only changes can be counted.");
+    nd_html_puts(page, nd_doc_is(row, ND_KEY_LABELS)
+                           ? ". The intervals hold the accuracy with a probability of 95 %. p: how probable so "
+                             "uneven a change is where the device is no better and no worse (McNemar's test)."
+                           : ". The inputs have no labels: only changes can be counted.");
     if (nd_doc_text(row, ND_KEY_LABELS_MISSING)[0] != '\0') {
         nd_html_puts(page, " Labels are not used: ");
         nd_html_text(page, nd_doc_text(row, ND_KEY_LABELS_MISSING));
@@ -77,15 +76,13 @@ static void put_accuracy(struct nd_page *page, const struct nd_page_part *part, 
     }
     nd_html_puts(
         page, "</caption>\n<thead><tr><th scope=\"col\">Device</th><th scope=\"col\" class=\"n\">Samples</th>");
-    nd_html_puts(
-        page,
-        nd_doc_is(row, ND_KEY_LABELS)
-            ? "<th scope=\"col\" class=\"n\">Right</th><th scope=\"col\" class=\"n\">Accuracy</th>"
-              "<th scope=\"col\" class=\"n\">95 % interval</th><th scope=\"col\" class=\"n\">Right to "
-              "wrong</th>"
-              "<th scope=\"col\" class=\"n\">Wrong to right</th><th scope=\"col\" class=\"n\">Wrong to other "
-              "wrong</th><th scope=\"col\" class=\"n\">p</th>"
-            : "<th scope=\"col\" class=\"n\">Predictions changed</th>");
+    nd_html_puts(page,
+                 nd_doc_is(row, ND_KEY_LABELS)
+                     ? "<th scope=\"col\" class=\"n\">Right</th><th scope=\"col\" class=\"n\">Accuracy</th><th "
+                       "scope=\"col\" class=\"n\">95 % interval</th><th scope=\"col\" class=\"n\">Right to "
+                       "wrong</th><th scope=\"col\" class=\"n\">Wrong to right</th><th scope=\"col\" "
+                       "class=\"n\">Wrong to other wrong</th><th scope=\"col\" class=\"n\">p</th>"
+                     : "<th scope=\"col\" class=\"n\">Predictions changed</th>");
     nd_html_puts(page, "</tr></thead>\n<tbody>\n");
     for (size_t g = 0; g < part->n_groups; g++)
         put_accuracy_row(page, part, row, g);
@@ -152,9 +149,9 @@ static void put_values(struct nd_page *page, const struct nd_page_part *part, co
     const json_t *classes = nd_doc_get(sample, ND_KEY_CLASSES), *values = nd_doc_get(sample, ND_KEY_VALUES),
                  *class;
     size_t i;
-    nd_html_puts(page,
-                 "<td><details><summary>values</summary><table class=\"inner\"><thead><tr><th scope=\"col\">"
-                 "Class</th>");
+    nd_html_puts(
+        page,
+        "<td><details><summary>values</summary><table class=\"inner\"><thead><tr><th scope=\"col\">Class</th>");
     for (size_t g = 0; g < part->n_groups; g++) {
         nd_html_puts(page, "<th scope=\"col\">");
         nd_html_name(page, part->groups[g].label);
@@ -214,9 +211,8 @@ static void put_samples(struct nd_page *page, const struct nd_page_part *part, c
         nd_html_puts(page, "<p>No prediction changed on any device.</p>\n");
         return;
     }
-    nd_html_printf(page,
-                   "<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Changed samples\">"
-                   "<table class=\"sortable samples\"><caption>Samples with a changed prediction: %s",
+    nd_html_scroll(page, "Changed samples", true);
+    nd_html_printf(page, "<table class=\"sortable samples\"><caption>Samples with a changed prediction: %s",
                    nd_html_count(n, a));
     if ((double)json_array_size(samples) < n)
         nd_html_printf(page, ", of which the first %zu are shown, those that became wrong first",
@@ -251,10 +247,9 @@ void nd_view_samples(struct nd_page *page, const struct nd_page_part *part)
         n++;
     }
     if (n == 0)
-        nd_html_absent(
-            page,
-            "Accuracy and changed predictions are not in this report. They are when it is made of captures "
-            "with several inputs:",
-            "npudiff report REFERENCE.h5 TEST.h5 -o report.html");
+        nd_html_absent(page,
+                       "Accuracy and changed predictions are not in this report. They are when it is made of "
+                       "captures with several inputs:",
+                       "npudiff report REFERENCE.h5 TEST.h5 -o report.html");
     nd_html_section_end(page);
 }

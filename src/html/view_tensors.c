@@ -173,16 +173,16 @@ static void put_rows(struct nd_page *page, const struct nd_page_part *part, cons
 
 static void put_table(struct nd_page *page, const struct nd_page_part *part, const json_t *tensors)
 {
-    nd_html_puts(page, "<div class=\"scroll tall\" tabindex=\"0\" role=\"region\" aria-label=\"Heat map\">"
-                       "<table class=\"heat by-share\"><caption>Share of the values that differ from the "
+    nd_html_scroll(page, "Heat map", true);
+    nd_html_puts(page, "<table class=\"heat by-share\"><caption>Share of the values that differ from the "
                        "reference's, and the largest difference. &ldquo;=&rdquo;: every bit is equal. ");
     if (part->groups[0].n_devices > 1) {
         nd_html_puts(page, "Equal to the reference everywhere: ");
         nd_html_name(page, part->groups[0].label);
         nd_html_puts(page, ". ");
     }
-    nd_html_puts(page, "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\">Operator</th>"
-                       "<th scope=\"col\">Type</th>");
+    nd_html_puts(page, "</caption>\n<thead><tr><th scope=\"col\">Tensor</th><th scope=\"col\">Operator</th><th "
+                       "scope=\"col\">Type</th>");
     for (size_t g = 1; g < part->n_groups; g++) {
         nd_html_puts(page, "<th scope=\"col\">");
         nd_html_name(page, part->groups[g].label);

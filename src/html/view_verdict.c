@@ -151,16 +151,16 @@ static void put_device_row(struct nd_page *page, const struct nd_page_part *part
 static void put_devices(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
-    nd_html_puts(page,
-                 "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Devices\">"
-                 "<table class=\"sortable\"><caption>Devices. Those that agree in every bit of every tensor "
-                 "share a row; the first device is the reference.</caption>\n<thead><tr>"
-                 "<th scope=\"col\">Device</th><th scope=\"col\" class=\"n\">Tensors that differ</th>"
-                 "<th scope=\"col\">First differs at</th><th scope=\"col\" class=\"n\">Output values that "
-                 "differ</th>");
+    nd_html_scroll(page, "Devices", false);
+    nd_html_puts(
+        page,
+        "<table class=\"sortable\"><caption>Devices. Those that agree in every bit of every tensor share a "
+        "row; the first device is the reference.</caption>\n<thead><tr><th scope=\"col\">Device</th><th "
+        "scope=\"col\" class=\"n\">Tensors that differ</th><th scope=\"col\">First differs at</th><th "
+        "scope=\"col\" class=\"n\">Output values that differ</th>");
     if (accuracy_row(comparison) != NULL)
-        nd_html_puts(page, "<th scope=\"col\" class=\"n\">Predictions right</th><th scope=\"col\" class=\"n\">"
-                           "Predictions changed</th>");
+        nd_html_puts(page, "<th scope=\"col\" class=\"n\">Predictions right</th><th scope=\"col\" "
+                           "class=\"n\">Predictions changed</th>");
     if (part->documents[ND_PAGE_EXPLANATION] != NULL)
         nd_html_puts(page, "<th scope=\"col\">Diagnosis</th>");
     nd_html_puts(page, "</tr></thead>\n<tbody>\n");
@@ -199,6 +199,31 @@ static void put_first_difference(struct nd_page *page, const json_t *comparison)
     nd_html_puts(page, "</span>.</p>\n");
 }
 
+/* Faults that the values alone show, without the model. */
+static void put_diagnoses(struct nd_page *page, const json_t *comparison)
+{
+    const json_t *list = nd_doc_get(comparison, ND_KEY_DIAGNOSES), *one;
+    const json_t *devices = nd_doc_get(comparison, ND_KEY_DEVICES);
+    size_t i, n = 0;
+    json_array_foreach(list, i, one)
+    {
+        size_t device = nd_doc_index(one, ND_KEY_DEVICE, json_array_size(devices));
+        if (!nd_doc_is(one, ND_KEY_IS_FAULT) || device == SIZE_MAX || n++ >= MAX_FINDINGS)
+            continue;
+        nd_html_puts(page, n == 1 ? "<ul class=\"findings\">\n<li>" : "<li>");
+        nd_html_badge(page, "fail", "fault");
+        nd_html_puts(page, " ");
+        nd_html_name(page, nd_doc_text(one, ND_KEY_TENSOR));
+        nd_html_puts(page, " on ");
+        nd_html_name(page, nd_doc_device_label(json_array_get(devices, device)));
+        nd_html_puts(page, ": ");
+        nd_html_text(page, nd_doc_text(one, ND_KEY_TEXT));
+        nd_html_puts(page, "</li>\n");
+    }
+    if (n > 0)
+        nd_html_puts(page, "</ul>\n");
+}
+
 static void put_comparison_words(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
@@ -207,10 +232,43 @@ static void put_comparison_words(struct nd_page *page, const struct nd_page_part
     nd_html_name(page, nd_doc_text(comparison, ND_KEY_GROUPS_TEXT));
     nd_html_puts(page, "</p>\n");
     put_first_difference(page, comparison);
+    if (part->documents[ND_PAGE_EXPLANATION] == NULL)
+        put_diagnoses(page, comparison);
+}
+
+/* What it does to the predictions, of those devices where it does something. */
+static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *part)
+{
+    char a[ND_HTML_TEXT_BYTES], b[ND_HTML_TEXT_BYTES];
+    const json_t *row = accuracy_row(part->documents[ND_PAGE_COMPARISON]);
+    const json_t *devices = nd_doc_get(row, ND_KEY_DEVICES);
+    size_t n = 0, n_known = 0;
+    for (size_t g = 1; row != NULL && g < part->n_groups; g++) {
+        const json_t *pair = json_array_get(nd_doc_get(row, ND_KEY_PAIRS), part->groups[g].device - 1);
+        double samples = nd_doc_number(pair, ND_KEY_SAMPLES),
+               changed = samples - nd_doc_number(pair, ND_KEY_AGREE);
+        n_known += isnan(changed) == 0;
+        if (!(changed > 0) || n++ >= MAX_FINDINGS)
+            continue;
+        nd_html_puts(page, "<p>");
+        nd_html_name(page, part->groups[g].label);
+        nd_html_printf(page, " predicts otherwise for %s of %s inputs", nd_html_count(changed, a),
+                       nd_html_count(samples, b));
+        if (nd_doc_is(row, ND_KEY_LABELS))
+            nd_html_printf(
+                page, "; %s are right instead of %s",
+                nd_html_percent(nd_doc_number(json_array_get(devices, part->groups[g].device), ND_KEY_ACCURACY),
+                                a),
+                nd_html_percent(nd_doc_number(json_array_get(devices, 0), ND_KEY_ACCURACY), b));
+        nd_html_puts(page, ".</p>\n");
+    }
+    if (n == 0 && n_known > 0)
+        nd_html_puts(page, "<p>No prediction changed.</p>\n");
 }
 
 /* What explain found at one layer of one device. */
-static void put_finding(struct nd_page *page, const json_t *device, const json_t *layer, const char *state)
+static void put_finding(struct nd_page *page, const struct nd_page_part *part, const json_t *device,
+                        const json_t *layer, const char *state)
 {
     nd_html_printf(page, "<li><span class=\"badge %s\">%s</span> ", state,
                    strcmp(state, "fail") == 0 ? "fault" : "unexplained");
@@ -218,7 +276,7 @@ static void put_finding(struct nd_page *page, const json_t *device, const json_t
     nd_html_puts(page, " <span class=\"op\">");
     nd_html_text(page, nd_doc_text(layer, ND_KEY_OP_TYPE));
     nd_html_puts(page, "</span> on ");
-    nd_html_name(page, nd_doc_text(device, ND_KEY_URI));
+    nd_html_name(page, nd_page_device_label(part, device));
     nd_html_puts(page, ": ");
     nd_html_text(page, nd_doc_text(layer, ND_KEY_EVIDENCE));
     if (nd_doc_text(layer, ND_KEY_REMEDY)[0] != '\0') {
@@ -228,23 +286,17 @@ static void put_finding(struct nd_page *page, const json_t *device, const json_t
     nd_html_puts(page, "</li>\n");
 }
 
-static size_t put_findings_of(struct nd_page *page, const json_t *device, const char *key, const char *state,
-                              size_t n)
+static size_t put_findings_of(struct nd_page *page, const struct nd_page_part *part, const json_t *device,
+                              const char *key, const char *state, size_t n)
 {
     const json_t *list = nd_doc_get(device, key), *layer;
     size_t i;
     json_array_foreach(list, i, layer)
     {
         if (n++ < MAX_FINDINGS)
-            put_finding(page, device, layer, state);
+            put_finding(page, part, device, layer, state);
     }
     return n;
-}
-
-static bool is_leader(const json_t *device, size_t d)
-{
-    size_t same = nd_doc_index(device, ND_KEY_SAME_AS, SIZE_MAX);
-    return same == SIZE_MAX || same == d;
 }
 
 static void put_explanation_words(struct nd_page *page, const struct nd_page_part *part)
@@ -254,22 +306,34 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
     nd_html_puts(page, "<ul class=\"findings\">\n");
     json_array_foreach(devices, d, device)
     {
-        if (is_leader(device, d))
-            n = put_findings_of(page, device, ND_KEY_FAULTY, "fail", n);
+        if (nd_doc_is_leader(device, d))
+            n = put_findings_of(page, part, device, ND_KEY_FAULTY, "fail", n);
     }
     json_array_foreach(devices, d, device)
     {
-        if (is_leader(device, d))
-            n = put_findings_of(page, device, ND_KEY_UNEXPLAINED, "unknown", n);
+        if (nd_doc_is_leader(device, d))
+            n = put_findings_of(page, part, device, ND_KEY_UNEXPLAINED, "unknown", n);
     }
     if (n == 0)
-        nd_html_puts(
-            page, "<li>No layer has a fault, and every layer that was examined follows known arithmetic: the "
-                  "differences are the chips' healthy rounding.</li>\n");
+        nd_html_puts(page, "<li>No layer has a fault, and every layer that was examined follows known "
+                           "arithmetic: the differences are the chips' healthy rounding.</li>\n");
     else if (n > MAX_FINDINGS)
         nd_html_printf(page, "<li>and %zu more: see <a href=\"#%sflow\">Error flow</a></li>\n",
                        n - MAX_FINDINGS, part->prefix);
     nd_html_puts(page, "</ul>\n");
+}
+
+/* Of the first device that is not healthy. */
+static const char *suspect_of(const json_t *explanation)
+{
+    const json_t *device;
+    size_t d;
+    json_array_foreach(nd_doc_get(explanation, ND_KEY_DEVICES), d, device)
+    {
+        if (strcmp(nd_doc_text(device, ND_KEY_VERDICT), nd_doc_text(explanation, ND_KEY_VERDICT)) == 0)
+            return nd_doc_text(device, ND_KEY_URI);
+    }
+    return "DEVICE";
 }
 
 static void put_next(struct nd_page *page, const struct nd_page_part *part)
@@ -295,7 +359,9 @@ static void put_next(struct nd_page *page, const struct nd_page_part *part)
         nd_html_command_begin(page);
         nd_html_puts(page, " reduce");
         nd_html_argument(page, nd_doc_text(explanation, ND_KEY_MODEL));
-        nd_html_puts(page, " -d DEVICE --differs 1lsb");
+        nd_html_puts(page, " -d");
+        nd_html_argument(page, suspect_of(explanation));
+        nd_html_puts(page, " --differs 1lsb");
         nd_html_command_end(page);
         nd_html_puts(page, "</p>\n");
     }
@@ -324,6 +390,8 @@ static void put_card(struct nd_page *page, const struct nd_page_part *part)
         put_comparison_words(page, part);
     if (explanation != NULL)
         put_explanation_words(page, part);
+    if (comparison != NULL)
+        put_accuracy_words(page, part);
     put_next(page, part);
     nd_html_puts(page, "</div>\n");
 }

@@ -13,13 +13,11 @@ static void put_environment(struct nd_page *page, const json_t *devices)
 {
     const json_t *device;
     size_t d;
-    nd_html_puts(
-        page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Environment\"><table "
-              "class=\"sortable\"><caption>Environment. The last column has what is configured otherwise than "
-              "on the first device of the same kind, and can change results.</caption>\n<thead><tr><th "
-              "scope=\"col\">Device</th><th scope=\"col\">URI</th><th scope=\"col\">Chipset</th><th "
-              "scope=\"col\">Runtime</th><th scope=\"col\">Capture</th><th scope=\"col\">State</th><th "
-              "scope=\"col\">Configured otherwise</th></tr></thead>\n<tbody>\n");
+    nd_html_scroll(page, "Environment", false);
+    nd_html_puts(page,
+                 "<table class=\"sortable\"><caption>Environment. The last column has what is configured "
+                 "otherwise than on the first device of the same kind, and can change results.</caption>");
+    nd_html_heads(page, "Device|URI|Chipset|Runtime|Capture|State|Configured otherwise");
     json_array_foreach(devices, d, device)
     {
         nd_html_puts(page, "<tr><th scope=\"row\">");
@@ -65,11 +63,10 @@ static void put_operators(struct nd_page *page, const json_t *placement)
     const json_t *devices = nd_doc_get(placement, ND_KEY_DEVICES), *row, *cell;
     char buf[ND_HTML_TEXT_BYTES];
     size_t i, d;
-    nd_html_puts(
-        page, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Operators\"><table "
-              "class=\"sortable\"><caption>Where each operator ran. &ldquo;3 of 4&rdquo;: so many nodes ran on "
-              "the NPU.</caption>\n<thead><tr><th scope=\"col\">Operator</th><th scope=\"col\" "
-              "class=\"n\">Nodes</th>");
+    nd_html_scroll(page, "Operators", false);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Where each operator ran. &ldquo;3 of 4&rdquo;: so "
+                       "many nodes ran on the NPU.</caption>\n<thead><tr><th scope=\"col\">Operator</th><th "
+                       "scope=\"col\" class=\"n\">Nodes</th>");
     put_device_heads(page, devices);
     nd_html_puts(page, "</tr></thead>\n<tbody>\n");
     json_array_foreach(nd_doc_get(placement, ND_KEY_OPERATORS), i, row)
@@ -123,15 +120,12 @@ static void put_pieces(struct nd_page *page, const json_t *device)
     size_t i;
     nd_html_puts(page, "<details><summary>Parts of the graph on ");
     nd_html_name(page, nd_doc_device_label(device));
-    nd_html_printf(
+    nd_html_printf(page, " <span class=\"op\">%zu</span></summary>", json_array_size(pieces));
+    nd_html_scroll(page, "Parts of the graph", false);
+    nd_html_puts(
         page,
-        " <span class=\"op\">%zu</span></summary><div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-        "aria-label=\"Parts of the graph\"><table><caption>Nodes that ran together, in their order, "
-        "and what passes between them</caption>\n<thead><tr><th scope=\"col\" class=\"n\">Part</th><th "
-        "scope=\"col\">Provider</th><th scope=\"col\" class=\"n\">Nodes</th><th scope=\"col\">From</th>"
-        "<th scope=\"col\">To</th><th scope=\"col\" class=\"n\">&micro;s a run</th><th scope=\"col\" "
-        "class=\"n\">FLOPs</th><th scope=\"col\">Cuts</th></tr></thead>\n<tbody>\n",
-        json_array_size(pieces));
+        "<table><caption>Nodes that ran together, in their order, and what passes between them</caption>");
+    nd_html_heads(page, "#Part|Provider|#Nodes|From|To|#&micro;s a run|#FLOPs|Cuts");
     json_array_foreach(pieces, i, piece)
     {
         double n = nd_doc_number(piece, ND_KEY_N_NODES);

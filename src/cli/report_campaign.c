@@ -1,0 +1,144 @@
+/* The results that a report of a campaign is made of, and files of results. */
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/errors.h"
+#include "cli/report_documents.h"
+#include "cli/rows.h"
+
+enum { MAX_RESULT_BYTES = 1 << 30 };
+
+static enum nd_status read_result(const char *path, char **text, struct nd_error *err)
+{
+    struct stat info;
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode) ||
+        info.st_size > MAX_RESULT_BYTES) {
+        if (file != NULL)
+            fclose(file);
+        return cli_error(err, ND_ERR_IO, CLI_E_FILE_READ, path, "cannot read '%s' as a result", path);
+    }
+    size_t size = (size_t)info.st_size;
+    char *read = malloc(size + 1);
+    size_t n = read != NULL ? fread(read, 1, size, file) : 0;
+    fclose(file);
+    if (read == NULL)
+        return cli_memory_error(err);
+    read[n] = '\0';
+    if (n == size) {
+        *text = read;
+        return ND_OK;
+    }
+    free(read);
+    return cli_error(err, ND_ERR_IO, CLI_E_FILE_READ, path, "cannot read '%s' whole", path);
+}
+
+enum nd_status report_documents_of_file(struct report_documents *documents, const char *path,
+                                        struct nd_error *err)
+{
+    char *text = NULL;
+    enum nd_status status = read_result(path, &text, err);
+    return report_documents_add(documents, path, NULL, status, text, err);
+}
+
+/* ---- campaigns ---- */
+
+struct folder_captures {
+    const char *folder;
+    char **paths; /* [n] */
+    size_t n;
+};
+
+/* A path in the folder that is there and was not added before. */
+static enum nd_status add_capture(struct folder_captures *captures, const char *relative, struct nd_error *err)
+{
+    size_t size = strlen(captures->folder) + strlen(relative) + 2;
+    char *path = malloc(size);
+    if (path == NULL)
+        return cli_memory_error(err);
+    snprintf(path, size, "%s/%s", captures->folder, relative);
+    bool is_new = relative[0] != '\0' && access(path, R_OK) == 0;
+    for (size_t i = 0; i < captures->n; i++)
+        is_new = is_new && strcmp(captures->paths[i], path) != 0;
+    if (is_new)
+        captures->paths[captures->n++] = path;
+    else
+        free(path);
+    return ND_OK;
+}
+
+/* The reference first: the device of that label, or the reference of that name. Then every device. */
+static enum nd_status gather(const json_t *campaign, const json_t *model, struct folder_captures *captures,
+                             struct nd_error *err)
+{
+    const char *reference = cli_text_of(campaign, "reference");
+    const json_t *devices = json_object_get(model, "devices"),
+                 *references = json_object_get(model, "references"), *one;
+    enum nd_status status = ND_OK;
+    size_t i;
+    captures->paths = calloc(json_array_size(devices) + json_array_size(references) + 2, sizeof(char *));
+    if (captures->paths == NULL)
+        return cli_memory_error(err);
+    json_array_foreach(references, i, one)
+    {
+        if (status == ND_OK && strcmp(cli_text_of(one, "reference"), reference) == 0)
+            status = add_capture(captures, cli_text_of(one, "capture"), err);
+    }
+    json_array_foreach(devices, i, one)
+    {
+        if (status == ND_OK && strcmp(cli_text_of(one, "device"), reference) == 0)
+            status = add_capture(captures, cli_text_of(one, "capture"), err);
+    }
+    bool has_reference = captures->n > 0;
+    json_array_foreach(devices, i, one)
+    {
+        if (status == ND_OK && has_reference)
+            status = add_capture(captures, cli_text_of(one, "capture"), err);
+    }
+    return status;
+}
+
+static enum nd_status add_model(struct report_documents *documents, const char *folder, const json_t *campaign,
+                                const json_t *model, const struct report_sources *sources, struct nd_error *err)
+{
+    struct folder_captures captures = {.folder = folder};
+    struct report_sources about = *sources;
+    bool is_one = json_array_size(json_object_get(campaign, "models")) == 1;
+    about.model = is_one ? NULL : report_documents_keep(documents, cli_text_of(model, "name"));
+    enum nd_status status = gather(campaign, model, &captures, err);
+    if (status == ND_OK && captures.n > 1)
+        status = report_documents_of_captures(documents, (const char *const *)captures.paths, captures.n,
+                                              &about, err);
+    for (size_t i = 0; i < captures.n; i++)
+        free(captures.paths[i]);
+    free(captures.paths);
+    return status;
+}
+
+enum nd_status report_documents_of_campaign(struct report_documents *documents, const char *folder,
+                                            const struct report_sources *sources, struct nd_error *err)
+{
+    size_t size = strlen(folder) + 32, i;
+    char *path = malloc(size);
+    if (path == NULL)
+        return cli_memory_error(err);
+    snprintf(path, size, "%s/result.json", folder);
+    size_t at = documents->n;
+    enum nd_status status = report_documents_of_file(documents, path, err);
+    free(path);
+    if (status != ND_OK)
+        return status;
+    documents->items[at].name = "result.json";
+    json_t *campaign = json_loads(documents->texts[at], 0, NULL), *model;
+    json_array_foreach(json_object_get(campaign, "models"), i, model)
+    {
+        if (status == ND_OK)
+            status = add_model(documents, folder, campaign, model, sources, err);
+    }
+    json_decref(campaign);
+    return status;
+}

@@ -124,6 +124,9 @@ const char *nd_html_real(double value, char buf[ND_HTML_TEXT_BYTES]);
 void nd_html_cell(struct nd_page *page, const char *text);
 void nd_html_cell_number(struct nd_page *page, const char *text, double value);
 
+/* A number in the page's data, with seven digits: as many as a float has. */
+void nd_html_data_real(struct nd_json *data, const char *key, double value);
+
 /* The state of a verdict: the class of a badge, and the word that it shows. */
 void nd_html_badge(struct nd_page *page, const char *state, const char *word);
 
@@ -150,6 +153,15 @@ size_t nd_doc_index(const json_t *object, const char *key, size_t limit);
 
 /* Which document it is; ND_PAGE_N_DOCUMENTS: none that a page can be made of. */
 enum nd_page_document nd_doc_kind(const json_t *document);
+
+/* Rows of all devices in a table of layers. Chosen: so many that a browser opens at once. */
+enum { ND_PAGE_MAX_ROWS = 4000, ND_PAGE_MIN_ROWS = 100 };
+
+/* How many layers of each of n devices are shown. */
+size_t nd_page_rows_each(size_t n_devices);
+
+/* The score that a layer needs to be among the `most` with the highest; scores is sorted by this. */
+double nd_page_threshold(double *scores, size_t n, size_t most);
 
 /* ---- the comparison ---- */
 

@@ -392,8 +392,20 @@
     choice.addEventListener("change", show);
     zoom.addEventListener("input", scale);
     home.hidden = false;
-    show();
-    fit();
+    const begin = () => {
+      show();
+      fit();
+    };
+    if (part.flow.nodes.length <= 100) begin();
+    else {
+      /* A large graph takes a second to lay out: only when it comes into sight. */
+      const watcher = new IntersectionObserver((entries) => {
+        if (!entries.some((entry) => entry.isIntersecting)) return;
+        watcher.disconnect();
+        begin();
+      });
+      watcher.observe(home);
+    }
   };
 
   /* ---- latencies ---- */

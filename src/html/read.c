@@ -176,3 +176,25 @@ bool nd_doc_is_leader(const json_t *device, size_t d)
     size_t same = nd_doc_index(device, ND_KEY_SAME_AS, SIZE_MAX);
     return same == SIZE_MAX || same == d;
 }
+
+/* ---- large models ---- */
+
+size_t nd_page_rows_each(size_t n_devices)
+{
+    size_t each = n_devices > 0 ? ND_PAGE_MAX_ROWS / n_devices : ND_PAGE_MAX_ROWS;
+    return each > ND_PAGE_MIN_ROWS ? each : ND_PAGE_MIN_ROWS;
+}
+
+static int by_falling_score(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+double nd_page_threshold(double *scores, size_t n, size_t most)
+{
+    if (n <= most)
+        return -INFINITY;
+    qsort(scores, n, sizeof *scores, by_falling_score);
+    return scores[most - 1];
+}

@@ -251,3 +251,15 @@ const char *nd_html_state(const char *verdict)
             return states[i].state;
     return "unknown";
 }
+
+/* ---- data ---- */
+
+void nd_html_data_real(struct nd_json *data, const char *key, double value)
+{
+    char text[ND_HTML_TEXT_BYTES];
+    double rounded = value;
+    snprintf(text, sizeof text, "%.7g", value);
+    if (isfinite(value) && !nd_parse_double(text, &rounded))
+        rounded = value;
+    nd_json_real(data, key, rounded);
+}

@@ -2,11 +2,13 @@
  * they make together. Bars are drawn here, so that they are there on paper and without scripts. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "html/html.h"
 
-enum { BAR_WIDTH = 600, BAR_HEIGHT = 22, MAX_LAYERS = 2000 };
+enum { BAR_WIDTH = 600, BAR_HEIGHT = 22 };
 
 struct budget {
     double quantisation, chip, interaction;
@@ -118,33 +120,64 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
     nd_html_puts(page, "</tr>\n");
 }
 
-static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *device)
+static double score_of(const json_t *layer)
+{
+    struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
+    return is_known(&b) ? total_of(&b) : -INFINITY;
+}
+
+static void put_layer(struct nd_page *page, const json_t *layer)
 {
     char buf[ND_HTML_TEXT_BYTES];
-    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS), *layer;
-    size_t i;
+    struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
+    nd_html_puts(page, "<tr><th scope=\"row\">");
+    nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
+    nd_html_puts(page, "</th><td class=\"bars\">");
+    put_bar(page, &b);
+    nd_html_puts(page, "</td>");
+    nd_html_cell_number(page, nd_html_real(b.quantisation, buf), b.quantisation);
+    nd_html_cell_number(page, nd_html_real(b.chip, buf), b.chip);
+    nd_html_cell_number(page, nd_html_real(b.interaction, buf), b.interaction);
+    nd_html_puts(page, "</tr>\n");
+}
+
+/* Of a model with more layers than are shown: those with the largest error, in graph order. */
+static void put_rows(struct nd_page *page, const json_t *layers, size_t most)
+{
+    size_t n = json_array_size(layers), n_put = 0;
+    double *scores = nd_calloc(n + 1, sizeof *scores);
+    if (scores == NULL) {
+        page->out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        scores[i] = score_of(json_array_get(layers, i));
+    double threshold = nd_page_threshold(scores, n, most);
+    for (size_t i = 0; i < n && n_put < most; i++) {
+        double score = score_of(json_array_get(layers, i));
+        if (!isfinite(score) || score < threshold)
+            continue;
+        put_layer(page, json_array_get(layers, i));
+        n_put++;
+    }
+    free(scores);
+}
+
+static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t most)
+{
+    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS);
     nd_html_puts(page, "<details><summary>Layers of ");
     nd_html_name(page, nd_page_device_label(part, device));
     nd_html_puts(page, "</summary>");
     nd_html_scroll(page, "Budget of the layers", true);
-    nd_html_puts(page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against "
-                       "the float model, in LSB&sup2;</caption>");
+    nd_html_puts(
+        page, "<table class=\"sortable\"><caption>Mean squared error of each layer's output against the float "
+              "model, in LSB&sup2;");
+    if (json_array_size(layers) > most)
+        nd_html_printf(page, ": the %zu layers of %zu with the largest error", most, json_array_size(layers));
+    nd_html_puts(page, "</caption>");
     nd_html_heads(page, "Layer|Shares|#Quantisation|#Chip|#Interaction");
-    json_array_foreach(layers, i, layer)
-    {
-        struct budget b = budget_of(nd_doc_get(layer, ND_KEY_QUALITY));
-        if (!is_known(&b) || i >= MAX_LAYERS)
-            continue;
-        nd_html_puts(page, "<tr><th scope=\"row\">");
-        nd_html_name(page, nd_doc_text(layer, ND_KEY_NAME));
-        nd_html_puts(page, "</th><td class=\"bars\">");
-        put_bar(page, &b);
-        nd_html_puts(page, "</td>");
-        nd_html_cell_number(page, nd_html_real(b.quantisation, buf), b.quantisation);
-        nd_html_cell_number(page, nd_html_real(b.chip, buf), b.chip);
-        nd_html_cell_number(page, nd_html_real(b.interaction, buf), b.interaction);
-        nd_html_puts(page, "</tr>\n");
-    }
+    put_rows(page, layers, most);
     nd_html_puts(page, "</tbody></table></div></details>\n");
 }
 
@@ -188,7 +221,7 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
     json_array_foreach(devices, d, device)
     {
         if (nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0)
-            put_layers(page, part, device);
+            put_layers(page, part, device, nd_page_rows_each(json_array_size(devices)));
     }
     nd_html_section_end(page);
 }

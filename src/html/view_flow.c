@@ -2,8 +2,10 @@
  * that does to the outputs. A table; scripts draw the graph of it. */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "html/html.h"
 
 /* Whether there is anything to show of the device: values of layers. */
@@ -51,26 +53,60 @@ static void put_layer(struct nd_page *page, const struct nd_page_part *part, con
     nd_html_puts(page, "</td></tr>\n");
 }
 
-static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t d,
-                       bool is_open)
+/* What makes a layer worth a row: a fault, then its effect, then what it introduces. */
+static double score_of(const json_t *layer)
 {
-    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS), *layer;
+    double effect = nd_doc_number(layer, ND_KEY_HARMED_SHARE), local = nd_doc_number(layer, ND_KEY_LOCAL);
+    double score = strcmp(layer_state(layer), "fail") == 0 ? 3 : 0;
+    return score + (isfinite(effect) ? effect : 0) + (isfinite(local) ? local : 0);
+}
+
+/* Of a model with more layers than are shown: those with the highest scores, in graph order. */
+static void put_layers(struct nd_page *page, const struct nd_page_part *part, const json_t *layers, size_t d,
+                       size_t most)
+{
+    size_t n = json_array_size(layers), n_put = 0;
+    double *scores = nd_calloc(n + 1, sizeof *scores);
+    if (scores == NULL) {
+        page->out->failed = true;
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        scores[i] = score_of(json_array_get(layers, i));
+    double threshold = nd_page_threshold(scores, n, most);
+    for (size_t i = 0; i < n && n_put < most; i++) {
+        const json_t *layer = json_array_get(layers, i);
+        if (score_of(layer) < threshold)
+            continue;
+        put_layer(page, part, layer, d, i);
+        n_put++;
+    }
+    free(scores);
+}
+
+static void put_device(struct nd_page *page, const struct nd_page_part *part, const json_t *device, size_t d,
+                       size_t most, bool is_open)
+{
+    const json_t *layers = nd_doc_get(device, ND_KEY_LAYERS);
     const char *verdict = nd_doc_text(device, ND_KEY_VERDICT);
-    size_t i;
     nd_html_printf(page, "<details class=\"layers\"%s><summary>", is_open ? " open" : "");
     nd_html_name(page, nd_page_device_label(part, device));
     nd_html_puts(page, " ");
     nd_html_badge(page, nd_html_state(verdict), verdict);
     nd_html_puts(page, "</summary>\n");
     nd_html_scroll(page, "Layers", true);
+    nd_html_puts(page, "<table class=\"sortable\"><caption>Layers in graph order");
+    if (json_array_size(layers) > most)
+        nd_html_printf(page, ": the %zu of %zu with the most effect and the most differences", most,
+                       json_array_size(layers));
     nd_html_puts(
         page,
-        "<table class=\"sortable\"><caption>Layers in graph order. Introduced here: values that differ from "
+        ". Introduced here: values that differ from "
         "the layer computed exactly from its own inputs. Passed on: values that differ because the inputs did. "
         "Effect: output values that change where this layer alone is as on the device.</caption>");
     nd_html_heads(page,
                   "Layer|Operator|#Introduced here|#Passed on|#Amplification|#Effect on the outputs|State");
-    json_array_foreach(layers, i, layer) put_layer(page, part, layer, d, i);
+    put_layers(page, part, layers, d, most);
     nd_html_puts(page, "</tbody></table></div></details>\n");
 }
 
@@ -78,7 +114,10 @@ static void put_device(struct nd_page *page, const struct nd_page_part *part, co
 
 static void put_known(struct nd_json *data, double value)
 {
-    nd_json_real_if(data, NULL, isfinite(value), value);
+    if (isfinite(value))
+        nd_html_data_real(data, NULL, value);
+    else
+        nd_json_null(data, NULL);
 }
 
 static void put_device_data(struct nd_json *data, const struct nd_page_part *part, const json_t *device,
@@ -173,7 +212,7 @@ void nd_view_flow(struct nd_page *page, const struct nd_page_part *part)
     json_array_foreach(devices, d, device)
     {
         if (has_layers(device, d))
-            put_device(page, part, device, d, d == worst);
+            put_device(page, part, device, d, nd_page_rows_each(n), d == worst);
     }
     nd_html_section_end(page);
     if (n > 0) {

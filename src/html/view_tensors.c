@@ -8,8 +8,8 @@
 #include "html/html.h"
 
 enum {
-    MAX_WORST = 5,        /* of each cell in the data */
-    MAX_DETAILED = 20000, /* cells with their worst elements; further ones have their histogram only */
+    MAX_WORST = 5,       /* of each cell in the data */
+    MAX_DETAILED = 4000, /* cells with their worst elements; further ones have their histogram only */
     MAX_PREFIX_BYTES = 200
 };
 
@@ -195,7 +195,7 @@ static void put_table(struct nd_page *page, const struct nd_page_part *part, con
 
 /* ---- data ---- */
 
-/* [[from, to, count]] with the buckets that are not empty. */
+/* The buckets that are not empty. */
 static void put_histogram(struct nd_json *data, const json_t *pair)
 {
     const json_t *near = nd_doc_get(pair, ND_KEY_HISTOGRAM), *tail = nd_doc_get(pair, ND_KEY_HISTOGRAM_TAIL);
@@ -242,8 +242,8 @@ static void put_worst(struct nd_json *data, const json_t *pair)
         nd_json_text(data, NULL, nd_doc_text(one, ND_KEY_PROBE));
         nd_json_real(data, NULL, nd_doc_number(one, ND_KEY_SAMPLE));
         put_coordinates(data, one);
-        nd_json_real(data, NULL, nd_doc_number(one, ND_KEY_REF_REAL));
-        nd_json_real(data, NULL, nd_doc_number(one, ND_KEY_TEST_REAL));
+        nd_html_data_real(data, NULL, nd_doc_number(one, ND_KEY_REF_REAL));
+        nd_html_data_real(data, NULL, nd_doc_number(one, ND_KEY_TEST_REAL));
         nd_json_close(data, ']');
     }
     nd_json_close(data, ']');
@@ -252,7 +252,7 @@ static void put_worst(struct nd_json *data, const json_t *pair)
 static void put_known(struct nd_json *data, const char *key, double value)
 {
     if (isfinite(value))
-        nd_json_real(data, key, value);
+        nd_html_data_real(data, key, value);
 }
 
 /* null for a cell without differences. */

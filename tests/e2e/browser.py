@@ -105,10 +105,19 @@ class Browser:
                 for one in result["violations"] for node in one["nodes"]]
 
     def screenshot(self, path, most=6000):
-        height = min(self.run("return document.documentElement.scrollHeight"), most)
-        width = self.run("return innerWidth")
+        """The whole page, cut at so many pixels."""
+        self._shoot(path, 0, 0, self.run("return innerWidth"), min(self.run("return document.documentElement.scrollHeight"), most))
+
+    def screenshot_of(self, path, selector, most=1600):
+        """One element, without what floats above it."""
+        self.run("document.querySelector('.top').style.position = 'static'; scrollTo(0, 0)")
+        box = self.run("const b = document.querySelector(arguments[0]).getBoundingClientRect();"
+                       "return [b.x + scrollX, b.y + scrollY, b.width, b.height]", selector)
+        self._shoot(path, *box[:3], min(box[3], most))
+
+    def _shoot(self, path, x, y, width, height):
         shot = self.command("Page.captureScreenshot", captureBeyondViewport=True,
-                            clip={"x": 0, "y": 0, "width": width, "height": height, "scale": 1})
+                            clip={"x": x, "y": y, "width": width, "height": height, "scale": 1})
         pathlib.Path(path).write_bytes(base64.b64decode(shot["data"]))
 
     def pdf(self):

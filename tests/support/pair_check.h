@@ -349,6 +349,7 @@ static inline void assert_same_difference(const struct nd_difference *a, const s
     assert_int_equal(a->n_failing, b->n_failing);
     for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
         assert_int_equal(a->lsb_histogram[i], b->lsb_histogram[i]);
+    assert_memory_equal(a->lsb_tail, b->lsb_tail, sizeof a->lsb_tail);
     assert_f64_bits(a->signed_mean_lsb, b->signed_mean_lsb);
     assert_f64_bits(a->signed_mean, b->signed_mean);
     assert_true(a->n_above == b->n_above && a->n_below == b->n_below);

@@ -98,6 +98,12 @@ static void check_kind(const struct nd_difference *d, enum nd_dtype dtype, uint6
     int64_t step = distance > 3 ? 4 : (int64_t)distance;
     for (int64_t i = 0; i < ND_LSB_BUCKETS; i++)
         assert_int_equal(d->lsb_histogram[i], i == 4 ? d->n_elems - 1 : i == (t > r ? 4 + step : 4 - step));
+    /* 4 to 7 is bucket 0: one less than the number of binary digits that lie below the first two. */
+    int bucket = distance > 3 ? 61 - __builtin_clzll((unsigned long long)distance) : -1;
+    for (int side = 0; side < 2; side++)
+        for (int k = 0; k < ND_LSB_TAIL; k++)
+            assert_int_equal(d->lsb_tail[side][k],
+                             side == (t > r) && k == (bucket < ND_LSB_TAIL ? bucket : ND_LSB_TAIL - 1));
     double steps = (double)distance / (double)d->n_elems;
     assert_f64_bits(d->mean_lsb, steps);
     assert_f64_bits(d->signed_mean_lsb, t > r ? steps : -steps);
@@ -199,6 +205,17 @@ static void difference_swapped_is_mirrored(void **state)
         assert_same_counts(&ab, &ba);
         for (size_t i = 0; i < ND_LSB_BUCKETS; i++)
             assert_int_equal(ab.lsb_histogram[i], ba.lsb_histogram[ND_LSB_BUCKETS - 1 - i]);
+        assert_memory_equal(ab.lsb_tail[0], ba.lsb_tail[1], sizeof ab.lsb_tail[0]);
+        assert_memory_equal(ab.lsb_tail[1], ba.lsb_tail[0], sizeof ab.lsb_tail[0]);
+        if (ab.is_integer) {
+            uint64_t below = 0, above = 0;
+            for (size_t k = 0; k < ND_LSB_TAIL; k++) {
+                below += ab.lsb_tail[0][k];
+                above += ab.lsb_tail[1][k];
+            }
+            assert_int_equal(below, ab.lsb_histogram[0]);
+            assert_int_equal(above, ab.lsb_histogram[ND_LSB_BUCKETS - 1]);
+        }
         assert_f64_bits(ab.signed_mean_lsb, 0.0 - ba.signed_mean_lsb);
         assert_f64_bits(ab.signed_mean, 0.0 - ba.signed_mean);
         assert_int_equal(ab.n_above, ba.n_below);

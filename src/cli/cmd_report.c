@@ -89,6 +89,16 @@ static const struct cli_option options[] = {
     {.name = NULL},
 };
 
+static const struct cli_example examples[] = {
+    {"npudiff report captures/cpu.h5 captures/gen3.h5 -o report.html",
+     "Compares the captures: heat map, samples, accuracy, latencies."},
+    {"npudiff report --quantised model.onnx --float float.onnx captures/*.h5",
+     "All views: also which layer introduces a difference, and how much of the error is quantisation."},
+    {"npudiff report release -o release.html",
+     "The result of 'npudiff qualify', with a comparison of each model."},
+    {NULL, NULL},
+};
+
 const struct cli_command cmd_report = {
     .name = "report",
     .summary = "make one HTML page of captures or results, to look at and to pass on",
@@ -103,12 +113,10 @@ const struct cli_command cmd_report = {
                "printed with "
                "--json; one of each command.\n"
                "FOLDER: the folder of 'npudiff qualify'.\n"
-               "Examples:\n"
-               "  npudiff report captures/cpu.h5 captures/gen3.h5 -o report.html\n"
-               "  npudiff report --quantised model.onnx --float float.onnx captures/cpu.h5 captures/gen3.h5\n"
-               "  npudiff report release -o release.html\n"
                "Exit code 0: the page is written, whatever it says; 2: trouble.",
+    .examples = examples,
     .options = options,
+    .operand = CLI_VALUE_CAPTURE,
     .min_operands = 1,
     .max_operands = CLI_ANY_NUMBER,
     .values_bytes = sizeof(struct values),

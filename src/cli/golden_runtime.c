@@ -181,7 +181,8 @@ static int judge_cells(const struct regression *regression)
     const struct golden_values *values = regression->values;
     if (values->report != NULL) {
         enum nd_status made = nd_report_golden_upgrades_json(upgrades, n, &text, &err);
-        exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "golden check", made, text, &err));
+        exit_code =
+            cli_worse(exit_code, cli_report_write_one(values->report, "golden check", made, text, &err));
         text = NULL;
     }
     enum nd_status status =

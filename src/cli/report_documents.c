@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "cli/errors.h"
-#include "cli/explain_progress.h"
+#include "cli/progress.h"
 
 enum { HARM_SAMPLES = 16 }; /* as `npudiff explain` takes by default */
 
@@ -77,22 +77,34 @@ static enum nd_status compare(struct report_documents *documents, struct nd_capt
 
 /* ---- with the model ---- */
 
-static enum nd_status explain(struct report_documents *documents, const struct nd_model *model,
-                              const struct nd_model *float_model, struct nd_capture *const *captures, size_t n,
+struct models {
+    struct nd_model *quantised, *float_model; /* float_model: NULL without one */
+};
+
+static void show_progress(void *context, size_t n_done, size_t n_samples)
+{
+    cli_progress_show(
+        context, 0,
+        &(struct cli_progress_state){
+            .label = "report", .stage = "explains", .unit = "samples", .done = n_done, .total = n_samples});
+}
+
+static enum nd_status explain(struct report_documents *documents, const struct models *models,
+                              struct nd_capture *const *captures, size_t n,
                               const struct report_sources *sources, struct nd_error *err)
 {
     struct nd_explanation *explanation = NULL;
-    struct explain_progress progress;
+    struct cli_progress *progress = cli_progress_create(1, 1, sources->quiet);
     char *json = NULL;
     const struct nd_explain_options options = {.struct_size = sizeof options,
                                                .n_harm_samples = HARM_SAMPLES,
                                                .n_threads = sources->n_threads,
-                                               .progress = sources->quiet ? NULL : explain_progress_update,
-                                               .progress_context = &progress};
-    explain_progress_begin(&progress);
-    enum nd_status status = nd_explain(model, float_model, (const struct nd_capture *const *)captures, n,
-                                       &options, &explanation, err);
-    explain_progress_end(&progress);
+                                               .progress = show_progress,
+                                               .progress_context = progress};
+    enum nd_status status =
+        nd_explain(models->quantised, models->float_model, (const struct nd_capture *const *)captures, n,
+                   &options, &explanation, err);
+    cli_progress_destroy(progress);
     if (status == ND_OK)
         status = nd_report_explanation_json(explanation, NULL, &json, err);
     nd_explanation_destroy(&explanation);
@@ -126,16 +138,16 @@ static enum nd_status place(struct report_documents *documents, const struct nd_
 static enum nd_status look_into_model(struct report_documents *documents, struct nd_capture *const *captures,
                                       size_t n, const struct report_sources *sources, struct nd_error *err)
 {
-    struct nd_model *model = NULL, *float_model = NULL;
-    enum nd_status status = nd_model_load(sources->quantised, &model, err);
+    struct models models = {0};
+    enum nd_status status = nd_model_load(sources->quantised, &models.quantised, err);
     if (status == ND_OK && sources->float_model != NULL)
-        status = nd_model_load(sources->float_model, &float_model, err);
+        status = nd_model_load(sources->float_model, &models.float_model, err);
     if (status == ND_OK)
-        status = explain(documents, model, float_model, captures, n, sources, err);
+        status = explain(documents, &models, captures, n, sources, err);
     if (status == ND_OK)
-        status = place(documents, model, captures, n, sources, err);
-    nd_model_destroy(&float_model);
-    nd_model_destroy(&model);
+        status = place(documents, models.quantised, captures, n, sources, err);
+    nd_model_destroy(&models.float_model);
+    nd_model_destroy(&models.quantised);
     return status;
 }
 

@@ -132,16 +132,21 @@ struct album {
     struct nd_json *json;
     const struct nd_kernels *kernels;
     size_t n_bytes;
+    /* The input that is drawn. */
+    const struct nd_capture *capture;
+    size_t probe;
+    struct raster raster;
+    struct nd_layout layout;
 };
 
-static enum nd_status read_values(const struct album *album, const struct nd_capture *capture, size_t probe,
-                                  const struct nd_layout *layout, size_t sample, double *values,
+static enum nd_status read_values(const struct album *album, size_t sample, double *values,
                                   struct nd_error *err)
 {
+    const struct nd_layout *layout = &album->layout;
     unsigned char *bytes = nd_calloc(1, layout->sample_bytes + 64);
     if (bytes == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_capture_read_inputs(capture, probe, 0, sample, 1, bytes, err);
+    enum nd_status status = nd_capture_read_inputs(album->capture, album->probe, 0, sample, 1, bytes, err);
     for (size_t at = 0; status == ND_OK && at < layout->n_elems; at += ND_BLOCK) {
         double x[ND_BLOCK];
         size_t n = layout->n_elems - at < ND_BLOCK ? layout->n_elems - at : ND_BLOCK;
@@ -152,23 +157,20 @@ static enum nd_status read_values(const struct album *album, const struct nd_cap
     return status;
 }
 
-static enum nd_status put_image(struct album *album, const struct nd_capture *capture, size_t probe,
-                                const struct raster *raster, const struct nd_layout *layout, size_t sample,
-                                struct nd_error *err)
+static enum nd_status put_image(struct album *album, size_t sample, struct nd_error *err)
 {
     struct nd_strbuf png = {0};
-    double *values = nd_calloc(layout->n_elems, sizeof *values);
-    enum nd_status status =
-        values != NULL ? read_values(album, capture, probe, layout, sample, values, err) : nd_fail_memory(err);
+    double *values = nd_calloc(album->layout.n_elems, sizeof *values);
+    enum nd_status status = values != NULL ? read_values(album, sample, values, err) : nd_fail_memory(err);
     if (status == ND_OK)
-        draw(raster, values, layout->n_elems, &png);
+        draw(&album->raster, values, album->layout.n_elems, &png);
     char *text = status == ND_OK && !png.failed ? nd_base64(png.text, png.len) : NULL;
     if (status == ND_OK && text == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK) {
         album->n_bytes += png.len;
         nd_json_open_line(album->json, NULL, '{');
-        nd_json_text(album->json, ND_KEY_PROBE, nd_capture_probe(capture, probe)->name);
+        nd_json_text(album->json, ND_KEY_PROBE, nd_capture_probe(album->capture, album->probe)->name);
         nd_json_count(album->json, ND_KEY_SAMPLE, sample);
         nd_json_text(album->json, ND_KEY_PNG, text);
         nd_json_close(album->json, '}');
@@ -181,24 +183,22 @@ static enum nd_status put_image(struct album *album, const struct nd_capture *ca
 
 /* The pictures of one row's changed samples, from the reference's capture. */
 static enum nd_status put_row(struct album *album, const struct nd_comparison *comparison,
-                              const struct nd_top1 *row, const struct nd_capture *capture, struct nd_error *err)
+                              const struct nd_top1 *row, struct nd_error *err)
 {
-    size_t probe = nd_capture_find_probe(capture, comparison->probes[row->probe].name);
-    if (probe == SIZE_MAX || nd_capture_probe(capture, probe)->n_inputs == 0)
+    album->probe = nd_capture_find_probe(album->capture, comparison->probes[row->probe].name);
+    if (album->probe == SIZE_MAX || nd_capture_probe(album->capture, album->probe)->n_inputs == 0)
         return ND_OK;
-    const struct nd_capture_probe *about = nd_capture_probe(capture, probe);
+    const struct nd_capture_probe *about = nd_capture_probe(album->capture, album->probe);
     const struct nd_edge input = {.name = about->inputs[0].name,
                                   .dtype = about->inputs[0].dtype,
                                   .shape = about->inputs[0].shape,
                                   .quant = {.axis = -1}};
-    struct nd_layout layout;
-    struct raster raster;
     enum nd_status status = ND_OK;
-    if (!find_raster(&input.shape, &raster) || nd_layout_make(&input, &layout, NULL) != ND_OK)
+    if (!find_raster(&input.shape, &album->raster) || nd_layout_make(&input, &album->layout, NULL) != ND_OK)
         return ND_OK;
     for (size_t i = 0; status == ND_OK && i < row->n_changed_kept && album->n_bytes < MAX_ALL_BYTES; i++)
         if (row->changed[i].sample < about->n_samples_expected)
-            status = put_image(album, capture, probe, &raster, &layout, row->changed[i].sample, err);
+            status = put_image(album, row->changed[i].sample, err);
     return status;
 }
 
@@ -207,12 +207,12 @@ enum nd_status nd_report_images_json(const struct nd_comparison *comparison,
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = {.out = &buf};
-    struct album album = {.json = &json};
+    struct album album = {.json = &json, .capture = captures[0]};
     enum nd_status status = nd_kernels_choose(NULL, &album.kernels, err);
     nd_json_open(&json, NULL, '{');
     nd_json_open(&json, ND_KEY_IMAGES, '[');
     for (size_t i = 0; status == ND_OK && i < comparison->n_top1; i++)
-        status = put_row(&album, comparison, &comparison->top1[i], captures[0], err);
+        status = put_row(&album, comparison, &comparison->top1[i], err);
     nd_json_close(&json, ']');
     nd_json_close(&json, '}');
     if (status != ND_OK) {

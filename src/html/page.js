@@ -275,11 +275,11 @@
   };
   const sizeOf = (layers, block) => {
     const effect = valueOf(layers, block, 2);
-    return { width: 150 + 90 * Math.sqrt(effect), height: 40 + 34 * Math.sqrt(effect) };
+    return { width: 132 + 70 * Math.sqrt(effect), height: 40 + 34 * Math.sqrt(effect) };
   };
   const layOut = (graph, layers) => {
     const g = new dagre.graphlib.Graph();
-    g.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 34, marginx: 8, marginy: 8 });
+    g.setGraph({ rankdir: "LR", nodesep: 14, ranksep: 24, marginx: 8, marginy: 8 });
     g.setDefaultEdgeLabel(() => ({}));
     for (const block of graph.list) g.setNode(String(block.id), sizeOf(layers, block));
     for (const [from, to] of graph.edges) g.setEdge(String(from), String(to));
@@ -314,7 +314,7 @@
     const title = makeSvg("title");
     title.textContent = words;
     const name = makeSvg("text", { x: 8, y: place.height / 2 - 3 }), line = makeSvg("text", { x: 8, y: place.height / 2 + 12 });
-    name.textContent = shorten(block.name, 22);
+    name.textContent = shorten(block.name, 18);
     line.textContent = `${block.op ? shorten(block.op, 12) + " " : ""}${percent(local)}`;
     node.append(title, makeSvg("rect", { width: place.width, height: place.height, rx: 5 }), name, line);
     return node;
@@ -385,7 +385,7 @@
     };
     const fit = () => {
       const room = canvas.clientWidth || 800;
-      zoom.value = Math.max(45, Math.min(100, 100 * room / svg.viewBox.baseVal.width));
+      zoom.value = Math.max(70, Math.min(100, 100 * room / svg.viewBox.baseVal.width));
       scale();
     };
     choice.value = String(Math.max(0, worst));
@@ -412,11 +412,26 @@
 
   const wakeStrip = (figure, runs) => {
     const top = Number(figure.dataset.top);
+    const modes = figure.dataset.modes.split(" ").filter((word) => word).map(Number);
+    const drawModes = (plot) => {
+      plot.ctx.save();
+      plot.ctx.strokeStyle = style.getPropertyValue("--interaction");
+      plot.ctx.lineWidth = 1.5 * devicePixelRatio;
+      plot.ctx.setLineDash([6, 4]);
+      for (const mode of modes) {
+        const y = plot.valToPos(mode, "y", true);
+        plot.ctx.beginPath();
+        plot.ctx.moveTo(plot.bbox.left, y);
+        plot.ctx.lineTo(plot.bbox.left + plot.bbox.width, y);
+        plot.ctx.stroke();
+      }
+      plot.ctx.restore();
+    };
     const style = getComputedStyle(document.documentElement);
     const ink = style.getPropertyValue("--soft"), line = style.getPropertyValue("--line");
     const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
     const plot = new uPlot({
-      width: Math.max(280, figure.clientWidth - 24), height: 150, legend: { show: false },
+      width: Math.max(280, figure.clientWidth - 24), height: 150, legend: { show: false }, hooks: { draw: [drawModes] },
       scales: { x: { time: false }, y: { range: (_, low, high) => [0, Math.min(high * 1.02, top)] } }, axes: [{ ...axis, label: "run" }, { ...axis, label: "\u00b5s", size: 64 }],
       series: [{ label: "run" }, { label: "\u00b5s", paths: () => null, points: { show: true, size: 3, stroke: style.getPropertyValue("--chip"), fill: style.getPropertyValue("--chip") } }],
     }, [runs.map((_, i) => i), runs]);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "html/html.h"
 
 enum { STRIP_WIDTH = 900, STRIP_HEIGHT = 90, MAX_POINTS = 2000 };
@@ -36,7 +37,7 @@ static void put_row(struct nd_page *page, const json_t *series)
     const char *verdict = nd_doc_text(series, ND_KEY_VERDICT);
     double runs = nd_doc_number(series, ND_KEY_RUNS), cv = nd_doc_number(timed, ND_KEY_CV);
     nd_html_puts(page, "<tr><th scope=\"row\">");
-    nd_html_name(page, nd_doc_text(series, ND_KEY_FILE));
+    nd_html_name(page, nd_path_base(nd_doc_text(series, ND_KEY_FILE)));
     nd_html_puts(page, "</th><td>");
     nd_html_name(page, nd_doc_text(series, ND_KEY_PROBE));
     nd_html_puts(page, "</td><td>");
@@ -89,9 +90,12 @@ static void put_strip(struct nd_page *page, const json_t *series, const char *pr
     size_t i, n = json_array_size(runs) < MAX_POINTS ? json_array_size(runs) : MAX_POINTS;
     char buf[ND_HTML_TEXT_BYTES];
     double top = top_of(series);
-    nd_html_printf(page, "<figure class=\"strip\" data-series=\"%s%zu\" data-top=\"%.6g\"><figcaption>", prefix,
-                   s, top);
-    nd_html_name(page, nd_doc_text(series, ND_KEY_FILE));
+    nd_html_printf(page, "<figure class=\"strip\" data-series=\"%s%zu\" data-top=\"%.6g\" data-modes=\"",
+                   prefix, s, top);
+    json_array_foreach(nd_doc_get(series, ND_KEY_MODES), i, mode)
+        nd_html_printf(page, "%s%.6g", i > 0 ? " " : "", nd_doc_number(mode, ND_KEY_MEDIAN_US));
+    nd_html_puts(page, "\"><figcaption>");
+    nd_html_name(page, nd_path_base(nd_doc_text(series, ND_KEY_FILE)));
     nd_html_printf(page,
                    " <span class=\"op\">%zu runs in their order, from 0 to %s &micro;s</span></figcaption><svg "
                    "viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" aria-hidden=\"true\" "

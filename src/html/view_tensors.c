@@ -282,6 +282,7 @@ static void put_cell_data(struct nd_json *data, const json_t *pair, size_t *n_de
 static void put_data(struct nd_json *data, const struct nd_page_part *part, const json_t *tensors)
 {
     const json_t *tensor;
+    bool is_gated = nd_doc_is(part->documents[ND_PAGE_COMPARISON], ND_KEY_GATED);
     size_t i, n_detailed = 0;
     nd_json_open_line(data, "groups", '[');
     for (size_t g = 1; g < part->n_groups; g++)
@@ -291,7 +292,7 @@ static void put_data(struct nd_json *data, const struct nd_page_part *part, cons
     json_array_foreach(tensors, i, tensor)
     {
         nd_json_open_line(data, NULL, '{');
-        nd_json_text(data, "gate", nd_doc_text(tensor, ND_KEY_GATE));
+        nd_json_text(data, "gate", is_gated ? nd_doc_text(tensor, ND_KEY_GATE) : NULL);
         nd_json_open_line(data, "cells", '[');
         for (size_t g = 1; g < part->n_groups; g++)
             put_cell_data(data, nd_doc_pair(tensor, part->groups[g].device), &n_detailed);

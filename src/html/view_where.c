@@ -9,6 +9,14 @@ enum { MAX_PIECES = 100 };
 
 /* ---- environment ---- */
 
+/* An identifier, which is not broken into lines. */
+static void put_short_cell(struct nd_page *page, const char *text)
+{
+    nd_html_puts(page, strlen(text) <= 24 ? "<td class=\"short\">" : "<td>");
+    nd_html_text(page, text);
+    nd_html_puts(page, "</td>");
+}
+
 static void put_environment(struct nd_page *page, const json_t *devices)
 {
     const json_t *device;
@@ -25,8 +33,8 @@ static void put_environment(struct nd_page *page, const json_t *devices)
         nd_html_puts(page, "</th><td>");
         nd_html_name(page, nd_doc_text(device, ND_KEY_URI));
         nd_html_puts(page, "</td>");
-        nd_html_cell(page, nd_doc_text(device, ND_KEY_CHIPSET));
-        nd_html_cell(page, nd_doc_text(device, ND_KEY_RUNTIME));
+        put_short_cell(page, nd_doc_text(device, ND_KEY_CHIPSET));
+        put_short_cell(page, nd_doc_text(device, ND_KEY_RUNTIME));
         nd_html_puts(page, "<td>");
         nd_html_name(page, nd_doc_text(device, ND_KEY_CAPTURE));
         nd_html_puts(page, "</td>");

@@ -50,12 +50,16 @@ static enum nd_status describe_steps(const struct nd_plan *plan, struct nd_expla
     if (out->steps == NULL)
         return nd_fail_memory(err);
     for (size_t s = 0; s < plan->n_steps; s++) {
+        const struct nd_explained_step *from = &plan->steps[s];
         struct nd_explained_step *step = &out->steps[out->n_steps++];
-        *step = plan->steps[s];
-        step->name = nd_strdup(plan->steps[s].name);
-        step->op_types = nd_strdup(plan->steps[s].op_types);
-        if (step->name == NULL || step->op_types == NULL)
+        *step = *from;
+        step->name = nd_strdup(from->name);
+        step->op_types = nd_strdup(from->op_types);
+        step->inputs = nd_calloc(from->n_inputs + 1, sizeof *step->inputs);
+        if (step->name == NULL || step->op_types == NULL || step->inputs == NULL)
             return nd_fail_memory(err);
+        for (size_t i = 0; i < from->n_inputs; i++)
+            step->inputs[i] = from->inputs[i];
     }
     return ND_OK;
 }

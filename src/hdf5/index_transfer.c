@@ -8,27 +8,35 @@
 
 enum { MAX_ATTR_BYTES = 65536 }; /* what an object header can hold */
 
-/* A record: this, the path, the attributes (each a struct sent_attr, its name, its bytes), and the chunks. Both
- * processes run one program, so structs mean the same in both. */
+/* A record: a struct sent_object, the path, the attributes (each a struct sent_attr, its name, its bytes), and
+ * the chunks. Both processes run one program, so structs mean the same in both. Every member is 8 bytes wide:
+ * no struct has padding, whose bytes nothing sets. */
 struct sent_object {
-    size_t path_bytes;
-    size_t n_attrs;
-    bool is_group;
-    bool has_chunks;
-    enum nd_dtype dtype;
-    size_t elem_bytes;
-    struct nd_shape shape;
-    struct nd_shape chunk;
+    uint64_t path_bytes;
+    uint64_t n_attrs;
+    uint64_t is_group;
+    uint64_t has_chunks;
+    uint64_t dtype;
+    uint64_t elem_bytes;
+    struct nd_sent_shape shape;
+    struct nd_sent_shape chunk;
     uint64_t stored_bytes;
     uint64_t offset;
 };
 
 struct sent_attr {
-    size_t name_bytes;
-    enum nd_dtype dtype;
-    bool is_scalar;
-    size_t n;
-    size_t n_bytes;
+    uint64_t name_bytes;
+    uint64_t dtype;
+    uint64_t is_scalar;
+    uint64_t n;
+    uint64_t n_bytes;
+};
+
+struct sent_chunk {
+    uint64_t offset;
+    uint64_t stored_bytes;
+    uint64_t is_shuffled;
+    uint64_t is_deflated;
 };
 
 /* ---- sending ---- */
@@ -37,7 +45,7 @@ static enum nd_status send_attr(const struct nd_index_attr *attr, struct nd_read
                                 struct nd_error *err)
 {
     const struct sent_attr sent = {.name_bytes = strlen(attr->name),
-                                   .dtype = attr->dtype,
+                                   .dtype = (uint64_t)attr->dtype,
                                    .is_scalar = attr->is_scalar,
                                    .n = attr->n,
                                    .n_bytes = attr->n_bytes};
@@ -47,6 +55,16 @@ static enum nd_status send_attr(const struct nd_index_attr *attr, struct nd_read
     return status == ND_OK ? nd_reading_send(child, attr->bytes, attr->n_bytes, err) : status;
 }
 
+static enum nd_status send_chunk(const struct nd_index_chunk *chunk, struct nd_reading_child *child,
+                                 struct nd_error *err)
+{
+    const struct sent_chunk sent = {.offset = chunk->offset,
+                                    .stored_bytes = chunk->stored_bytes,
+                                    .is_shuffled = chunk->is_shuffled,
+                                    .is_deflated = chunk->is_deflated};
+    return nd_reading_send(child, &sent, sizeof sent, err);
+}
+
 static enum nd_status send_object(const struct nd_index_object *object, struct nd_reading_child *child,
                                   struct nd_error *err)
 {
@@ -54,10 +72,10 @@ static enum nd_status send_object(const struct nd_index_object *object, struct n
                                      .n_attrs = object->n_attrs,
                                      .is_group = object->is_group,
                                      .has_chunks = object->chunks != NULL,
-                                     .dtype = object->dtype,
+                                     .dtype = (uint64_t)object->dtype,
                                      .elem_bytes = object->elem_bytes,
-                                     .shape = object->shape,
-                                     .chunk = object->layout.chunk,
+                                     .shape = nd_sent_shape(&object->shape),
+                                     .chunk = nd_sent_shape(&object->layout.chunk),
                                      .stored_bytes = object->stored_bytes,
                                      .offset = object->offset};
     enum nd_status status = nd_reading_send_record(child, err);
@@ -67,8 +85,8 @@ static enum nd_status send_object(const struct nd_index_object *object, struct n
         status = nd_reading_send(child, object->path, sent.path_bytes, err);
     for (size_t i = 0; status == ND_OK && i < object->n_attrs; i++)
         status = send_attr(&object->attrs[i], child, err);
-    if (status == ND_OK && sent.has_chunks)
-        status = nd_reading_send(child, object->chunks, object->layout.n_chunks * sizeof *object->chunks, err);
+    for (size_t i = 0; status == ND_OK && object->chunks != NULL && i < object->layout.n_chunks; i++)
+        status = send_chunk(&object->chunks[i], child, err);
     return status;
 }
 
@@ -89,12 +107,12 @@ static enum nd_status receive_attr(struct nd_index_attr *attr, struct nd_reading
     enum nd_status status = nd_reading_take(reading, &sent, sizeof sent, err);
     if (status != ND_OK)
         return status;
-    bool is_text = sent.dtype == ND_DTYPE_NONE;
+    enum nd_dtype dtype = (enum nd_dtype)sent.dtype;
+    bool is_text = dtype == ND_DTYPE_NONE;
     if (sent.n_bytes > MAX_ATTR_BYTES || (is_text && sent.n != 1) ||
-        (!is_text &&
-         (!nd_size_mul(sent.n, nd_dtype_size_bytes(sent.dtype), &n_bytes) || n_bytes != sent.n_bytes)))
+        (!is_text && (!nd_size_mul(sent.n, nd_dtype_size_bytes(dtype), &n_bytes) || n_bytes != sent.n_bytes)))
         return nd_reading_fail(reading, err);
-    attr->dtype = sent.dtype;
+    attr->dtype = dtype;
     attr->is_scalar = sent.is_scalar;
     attr->n = sent.n;
     attr->n_bytes = sent.n_bytes;
@@ -128,19 +146,26 @@ static enum nd_status receive_chunks(const struct nd_index *index, struct nd_ind
                                      const struct sent_object *sent, struct nd_reading *reading,
                                      struct nd_error *err)
 {
-    if (sent->shape.rank < 1 || sent->chunk.rank != sent->shape.rank ||
-        nd_chunk_layout_from_dims(&sent->shape, &sent->chunk, sent->elem_bytes, &object->layout, NULL) !=
-            ND_OK ||
+    struct nd_shape chunk;
+    nd_shape_from_sent(&sent->chunk, &chunk);
+    if (chunk.rank != object->shape.rank ||
+        nd_chunk_layout_from_dims(&object->shape, &chunk, object->elem_bytes, &object->layout, NULL) != ND_OK ||
         object->layout.n_chunks > index->file_bytes)
         return nd_reading_fail(reading, err);
     size_t n = object->layout.n_chunks;
     object->chunks = nd_calloc(n, sizeof *object->chunks);
     if (object->chunks == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_reading_take(reading, object->chunks, n * sizeof *object->chunks, err);
-    for (size_t i = 0; status == ND_OK && i < n; i++)
-        if (!is_in_file(index, object->chunks[i].offset, object->chunks[i].stored_bytes))
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        struct sent_chunk taken;
+        status = nd_reading_take(reading, &taken, sizeof taken, err);
+        if (status == ND_OK && !is_in_file(index, taken.offset, taken.stored_bytes))
             status = nd_reading_fail(reading, err);
+        if (status == ND_OK)
+            object->chunks[i] = (struct nd_index_chunk){taken.offset, taken.stored_bytes,
+                                                        taken.is_shuffled != 0, taken.is_deflated != 0};
+    }
     return status;
 }
 
@@ -149,14 +174,14 @@ static enum nd_status receive_dataset(const struct nd_index *index, struct nd_in
                                       struct nd_error *err)
 {
     size_t n = 0;
-    if (sent->shape.rank < 1 || sent->shape.rank > ND_MAX_RANK || sent->elem_bytes == 0 ||
-        (sent->dtype != ND_DTYPE_NONE && nd_dtype_size_bytes(sent->dtype) != sent->elem_bytes) ||
-        nd_shape_n_elems(&sent->shape, &n, NULL) != ND_OK ||
-        !nd_size_mul(n, sent->elem_bytes, &object->n_bytes))
-        return nd_reading_fail(reading, err);
-    object->dtype = sent->dtype;
+    object->dtype = (enum nd_dtype)sent->dtype;
     object->elem_bytes = sent->elem_bytes;
-    object->shape = sent->shape;
+    nd_shape_from_sent(&sent->shape, &object->shape);
+    if (object->shape.rank < 1 || object->elem_bytes == 0 ||
+        (object->dtype != ND_DTYPE_NONE && nd_dtype_size_bytes(object->dtype) != object->elem_bytes) ||
+        nd_shape_n_elems(&object->shape, &n, NULL) != ND_OK ||
+        !nd_size_mul(n, object->elem_bytes, &object->n_bytes))
+        return nd_reading_fail(reading, err);
     object->stored_bytes = sent->stored_bytes;
     object->offset = sent->offset;
     if (sent->has_chunks)
@@ -171,12 +196,13 @@ static enum nd_status receive_object(struct nd_index *index, struct nd_reading *
     enum nd_status status = nd_reading_take(reading, &sent, sizeof sent, err);
     if (status == ND_OK)
         status = nd_reading_take_text(reading, sent.path_bytes, &path, err);
-    struct nd_index_object *object = status == ND_OK ? nd_index_add(index, path, sent.is_group, err) : NULL;
+    struct nd_index_object *object =
+        status == ND_OK ? nd_index_add(index, path, sent.is_group != 0, err) : NULL;
     free(path);
     if (object == NULL)
         return status != ND_OK ? status : ND_ERR_MEMORY;
     status = receive_attrs(object, sent.n_attrs, reading, err);
-    return status == ND_OK && !sent.is_group ? receive_dataset(index, object, &sent, reading, err) : status;
+    return status == ND_OK && sent.is_group == 0 ? receive_dataset(index, object, &sent, reading, err) : status;
 }
 
 enum nd_status nd_index_receive(struct nd_index *index, struct nd_reading *reading, struct nd_error *err)

@@ -61,6 +61,21 @@ static enum nd_status send_mark(struct nd_reading_child *child, enum mark mark, 
     return nd_reading_send(child, &mark, sizeof mark, err);
 }
 
+struct nd_sent_shape nd_sent_shape(const struct nd_shape *shape)
+{
+    struct nd_sent_shape sent = {.rank = shape->rank};
+    for (int i = 0; i < shape->rank && i < ND_MAX_RANK; i++)
+        sent.dims[i] = shape->dims[i];
+    return sent;
+}
+
+void nd_shape_from_sent(const struct nd_sent_shape *sent, struct nd_shape *out)
+{
+    bool is_sound = sent->rank >= 0 && sent->rank <= ND_MAX_RANK;
+    *out = (struct nd_shape){.rank = is_sound ? (int)sent->rank : -1};
+    memcpy(out->dims, sent->dims, sizeof out->dims);
+}
+
 enum nd_status nd_reading_send_record(struct nd_reading_child *child, struct nd_error *err)
 {
     return send_mark(child, MARK_RECORD, err);

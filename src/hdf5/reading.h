@@ -13,6 +13,7 @@
 #include <sys/types.h>
 
 #include "base/error.h"
+#include "npudiff/tensor.h"
 
 /* What the child does. It sends records by nd_reading_send, and first calls nd_confine_to_reading with
  * max_cpu_s. */
@@ -66,6 +67,16 @@ enum nd_status nd_reading_fail(const struct nd_reading *reading, struct nd_error
 void nd_reading_end(struct nd_reading *reading);
 
 /* In the child: begins a record, and sends bytes of it. */
+/* A shape as the child sends it: without padding. */
+struct nd_sent_shape {
+    int64_t rank;
+    int64_t dims[ND_MAX_RANK]; /* 0 from rank on */
+};
+
+struct nd_sent_shape nd_sent_shape(const struct nd_shape *shape);
+/* A rank that no shape has becomes -1. */
+void nd_shape_from_sent(const struct nd_sent_shape *sent, struct nd_shape *out);
+
 enum nd_status nd_reading_send_record(struct nd_reading_child *child, struct nd_error *err);
 enum nd_status nd_reading_send(struct nd_reading_child *child, const void *bytes, size_t n_bytes,
                                struct nd_error *err);

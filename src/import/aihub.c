@@ -14,14 +14,15 @@
 #include "import/aihub_walk.h"
 #include "import/formats.h"
 
-/* A record; after it the name, the place in the file, and the data. */
+/* A record; after it the name, the place in the file, and the data. Every member is 8 bytes wide, so that it
+ * has no padding. */
 struct sent_sample {
-    enum nd_dtype dtype;
-    struct nd_shape shape;
-    size_t sample;
-    size_t name_bytes;
-    size_t what_bytes;
-    size_t n_bytes;
+    uint64_t dtype;
+    struct nd_sent_shape shape;
+    uint64_t sample;
+    uint64_t name_bytes;
+    uint64_t what_bytes;
+    uint64_t n_bytes;
 };
 
 /* ---- the child ---- */
@@ -29,8 +30,8 @@ struct sent_sample {
 static enum nd_status send_sample(void *context, const struct nd_aihub_sample *sample, struct nd_error *err)
 {
     struct nd_reading_child *child = context;
-    const struct sent_sample sent = {.dtype = sample->dtype,
-                                     .shape = sample->shape,
+    const struct sent_sample sent = {.dtype = (uint64_t)sample->dtype,
+                                     .shape = nd_sent_shape(&sample->shape),
                                      .sample = sample->sample,
                                      .name_bytes = strlen(sample->name),
                                      .what_bytes = strlen(sample->what),
@@ -63,17 +64,17 @@ struct receiver {
     struct nd_reading reading;
 };
 
-/* Gives room for the sample of that name; *data. */
-static enum nd_status add_sample(struct receiver *r, const struct sent_sample *sent, const char *name,
-                                 const char *what, void **data, struct nd_error *err)
+/* Gives room for a sample, whose place in the file 'what' names; *data. */
+static enum nd_status add_sample(struct receiver *r, struct nd_imported_new *sample, const char *what,
+                                 void **data, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    nd_strbuf_printf(&buf, "%s of '%s' (tensor '%.200s')", what, r->reading.path, name);
+    nd_strbuf_printf(&buf, "%s of '%s' (tensor '%.200s')", what, r->reading.path, sample->name);
     char *where = nd_strbuf_take(&buf);
     if (where == NULL)
         return nd_fail_memory(err);
-    const struct nd_imported_new sample = {r->side, name, where, sent->dtype, sent->shape, sent->sample};
-    enum nd_status status = nd_imported_add(r->imported, &sample, data, err);
+    sample->where = where;
+    enum nd_status status = nd_imported_add(r->imported, sample, data, err);
     free(where);
     return status;
 }
@@ -85,16 +86,24 @@ static enum nd_status receive_sample(struct receiver *r, struct nd_error *err)
     void *data = NULL;
     char *name = NULL, *what = NULL;
     enum nd_status status = nd_reading_take(&r->reading, &sent, sizeof sent, err);
-    if (status == ND_OK &&
-        (sent.shape.rank < 0 || sent.shape.rank >= ND_MAX_RANK || nd_dtype_size_bytes(sent.dtype) == 0 ||
-         nd_shape_size_bytes(&sent.shape, sent.dtype, &n_bytes, NULL) != ND_OK || n_bytes != sent.n_bytes))
-        status = nd_reading_fail(&r->reading, err);
+    struct nd_imported_new sample = {.side = r->side};
+    if (status == ND_OK) {
+        sample.dtype = (enum nd_dtype)sent.dtype;
+        sample.sample = sent.sample;
+        nd_shape_from_sent(&sent.shape, &sample.shape);
+        if (sample.shape.rank < 0 || sample.shape.rank >= ND_MAX_RANK ||
+            nd_dtype_size_bytes(sample.dtype) == 0 ||
+            nd_shape_size_bytes(&sample.shape, sample.dtype, &n_bytes, NULL) != ND_OK ||
+            n_bytes != sent.n_bytes)
+            status = nd_reading_fail(&r->reading, err);
+    }
     if (status == ND_OK)
         status = nd_reading_take_text(&r->reading, sent.name_bytes, &name, err);
     if (status == ND_OK)
         status = nd_reading_take_text(&r->reading, sent.what_bytes, &what, err);
+    sample.name = name;
     if (status == ND_OK)
-        status = add_sample(r, &sent, name, what, &data, err);
+        status = add_sample(r, &sample, what, &data, err);
     if (status == ND_OK)
         status = nd_reading_take(&r->reading, data, n_bytes, err);
     free(what);

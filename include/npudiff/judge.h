@@ -188,11 +188,13 @@ ND_PUBLIC enum nd_status nd_golden_diff(const struct nd_golden *store, const cha
 struct nd_golden_plan {
     size_t n;
     struct nd_golden_entry *entries;
+    size_t n_without_runtime; /* entries of the model whose devices take no runtime: emulated ones and
+                                 references */
 };
 ND_PUBLIC void nd_golden_plan_deinit(struct nd_golden_plan *plan);
 
 /* What to capture again with another runtime: the newest entry of each chipset, of this model, whose runtime is
- * another; by chipset. */
+ * another; by chipset. Entries whose device takes no runtime are counted only. */
 ND_PUBLIC enum nd_status nd_golden_plan(const struct nd_golden *store, const char *model_sha256,
                                         const char *runtime, struct nd_golden_plan *out, struct nd_error *err);
 

@@ -203,6 +203,13 @@ static int make_plan(struct regression *regression)
     if (nd_golden_plan(regression->store, nd_model_sha256(regression->model), regression->values->runtime,
                        &regression->plan, &err) != ND_OK)
         return cli_report_error(&err);
+    size_t n_left_out = regression->plan.n_without_runtime;
+    if (n_left_out > 0)
+        fprintf(
+            stderr,
+            "npudiff: %zu %s of the model not captured again: the device takes no runtime (an emulated one, or "
+            "a reference)\n",
+            n_left_out, n_left_out == 1 ? "entry is" : "entries are");
     regression->paths = calloc(regression->plan.n > 0 ? regression->plan.n : 1, sizeof *regression->paths);
     if (regression->paths == NULL)
         return cli_fail_memory();

@@ -109,11 +109,22 @@ enum nd_status nd_golden_open_capture(const struct nd_golden *store, const char 
 
 /* ---- plan ---- */
 
+static bool is_of_model(const json_t *entry, const char *model_sha256)
+{
+    return strcmp(nd_record_text(axis_of(entry, ND_AXIS_MODEL), "sha256"), model_sha256) == 0;
+}
+
+/* A URI names its runtime after '@'. In the items of an emulated device '@' stands before a channel. */
+static bool takes_runtime(const json_t *entry)
+{
+    const char *uri = nd_record_text(entry, "uri");
+    return strncmp(uri, "emu:", 4) != 0 && strchr(uri, '@') != NULL;
+}
+
 static bool is_planned(const json_t *entry, const char *model_sha256, const char *runtime)
 {
-    return strcmp(nd_record_text(axis_of(entry, ND_AXIS_MODEL), "sha256"), model_sha256) == 0 &&
-           strcmp(nd_record_text(axis_of(entry, ND_AXIS_SDK), "id"), runtime) != 0 &&
-           strchr(nd_record_text(entry, "uri"), '@') != NULL;
+    return is_of_model(entry, model_sha256) && takes_runtime(entry) &&
+           strcmp(nd_record_text(axis_of(entry, ND_AXIS_SDK), "id"), runtime) != 0;
 }
 
 /* By chipset, whatever was accepted first. */
@@ -131,11 +142,13 @@ enum nd_status nd_golden_plan(const struct nd_golden *store, const char *model_s
     struct nd_golden_plan plan = {.entries = nd_calloc(store->n, sizeof *plan.entries)};
     enum nd_status status = plan.entries != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < store->n; i++) {
-        bool is_wanted = is_planned(store->entries[i].json, model_sha256, runtime);
+        const json_t *json = store->entries[i].json;
+        bool is_wanted = is_planned(json, model_sha256, runtime);
+        plan.n_without_runtime += is_of_model(json, model_sha256) && !takes_runtime(json);
         for (size_t j = i + 1; is_wanted && j < store->n; j++) /* the newest of its chipset only */
-            is_wanted = !is_planned(store->entries[j].json, model_sha256, runtime) ||
-                        !json_equal(axis_of(store->entries[i].json, ND_AXIS_CHIPSET),
-                                    axis_of(store->entries[j].json, ND_AXIS_CHIPSET));
+            is_wanted =
+                !is_planned(store->entries[j].json, model_sha256, runtime) ||
+                !json_equal(axis_of(json, ND_AXIS_CHIPSET), axis_of(store->entries[j].json, ND_AXIS_CHIPSET));
         struct nd_golden_entry entry = {0};
         if (is_wanted && (status = nd_golden_entry(store, i, &entry, err)) == ND_OK)
             insert(&plan, &entry);

@@ -14,6 +14,7 @@ enum { GOLD_EDGES = 3, GOLD_CODES = 8, GOLD_SAMPLES = 2 };
 /* What a capture was made with; NULL: the usual. */
 struct gold {
     const char *chipset, *sdk, *model, *kernel, *kind;
+    const char *uri;           /* NULL: CHIPSET@SDK */
     const char *passes, *fp16; /* options; NULL: not there */
     bool may_fall_back;
     unsigned char codes[GOLD_EDGES]; /* added to every code of an edge */
@@ -53,7 +54,7 @@ static inline void gold_attrs(struct nd_capture_writer *writer, const struct gol
     snprintf(path, sizeof path, "/home/user/%s/libQnnHtp.so", sdk);
     snprintf(label, sizeof label, "%s@%s", chipset, sdk);
     gold_attr(writer, "device", "label", label);
-    gold_attr(writer, "device", "uri", label);
+    gold_attr(writer, "device", "uri", gold->uri != NULL ? gold->uri : label);
     gold_attr(writer, "device", "kind", gold->kind != NULL ? gold->kind : "htp-sim");
     gold_attr(writer, "device", "chipset", chipset);
     gold_attr(writer, "runtime", "id", sdk);

@@ -618,6 +618,30 @@ static void diff_wants_one_entry_of_a_name(void **state)
     nd_golden_close(&store);
 }
 
+/* ---- plan ---- */
+
+/* The '@' of an emulated device stands before a channel: it takes no runtime. */
+static void plan_leaves_out_devices_that_take_no_runtime(void **state)
+{
+    (void)state;
+    struct nd_error err;
+    struct nd_golden_plan plan;
+    struct nd_golden *store = open_store(true);
+    add_quietly(store, &(struct gold){.uri = "htp-sim:SM8650@qairt-1"});
+    add_quietly(store, &(struct gold){.uri = "ssh:user@host/agent/cpu@qairt-1", .chipset = "SM8450"});
+    add_quietly(store,
+                &(struct gold){.uri = "emu:offset=secret/mul@3", .chipset = "", .sdk = "", .kind = "emu"});
+    add_quietly(store, &(struct gold){.uri = "exact", .chipset = "none", .sdk = "", .kind = "exact"});
+    add_quietly(store, &(struct gold){.uri = "emu:offset=secret/mul@3", .model = "bb", .kind = "emu"});
+    expect_ok(nd_golden_plan(store, "aa", "qairt-2", &plan, &err), &err);
+    assert_int_equal(plan.n, 2);
+    assert_string_equal(plan.entries[0].uri, "ssh:user@host/agent/cpu@qairt-1");
+    assert_string_equal(plan.entries[1].uri, "htp-sim:SM8650@qairt-1");
+    assert_int_equal(plan.n_without_runtime, 2);
+    nd_golden_plan_deinit(&plan);
+    nd_golden_close(&store);
+}
+
 /* ---- triage ---- */
 
 /* Writes the capture and its bundle; the text of the bundle. */
@@ -748,6 +772,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(damaged_objects_are_not_read, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(prune_keeps_the_newest_of_equal_axes, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(diff_wants_one_entry_of_a_name, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(plan_leaves_out_devices_that_take_no_runtime, make_folder,
+                                        remove_folder),
         cmocka_unit_test_setup_teardown(triage_knows_equal_and_nearest, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(bundle_tells_nothing_of_the_user, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(broken_bundles_are_refused, make_folder, remove_folder),

@@ -131,6 +131,32 @@ static void one_wrong_float_is_found_at_its_place(void **state)
     }
 }
 
+/* The sums of indices and the like are 64 bits wide, with a sign or without. */
+static void codes_of_64_bits_are_compared_with_their_floats(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    const int64_t with_sign[N] = {-3, 0, 5, INT64_C(1) << 40};
+    const uint64_t without[N] = {UINT64_C(1) << 63, 0, 5, UINT64_C(1) << 40};
+    char what[] = "'x.raw'";
+    const struct nd_source source = {.path = what, .what = what};
+    struct grid grid;
+    grid_init(&grid, 0.5f, 2);
+    grid.tensor.shape = (struct nd_shape){1, {N}};
+    for (int is_signed = 0; is_signed < 2; is_signed++) {
+        const void *codes = is_signed ? (const void *)with_sign : without;
+        grid.tensor.dtype = is_signed ? ND_DTYPE_I64 : ND_DTYPE_U64;
+        for (size_t i = 0; i < N; i++)
+            grid.floats[i] = (float)(((is_signed ? (double)with_sign[i] : (double)without[i]) - 2) * 0.5);
+        expect_ok(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, codes, N, &err), &err);
+        grid.floats[2] += 0.5f;
+        assert_int_equal(nd_qnr_compare_floats(&grid.tensor, &source, grid.floats, codes, N, &err),
+                         ND_ERR_FORMAT);
+        assert_non_null(strstr(err.message, "element 2 of 'x'"));
+        assert_non_null(strstr(err.message, "code 5,"));
+    }
+}
+
 /* ---- <name>_native.raw.json ---- */
 
 static void a_sidecar_is_read_in_every_spelling(void **state)
@@ -216,6 +242,7 @@ int main(void)
         cmocka_unit_test(what_no_code_gives_is_not_read_back),
         cmocka_unit_test(half_precision_is_read_back_where_chance_is_excluded),
         cmocka_unit_test(one_wrong_float_is_found_at_its_place),
+        cmocka_unit_test(codes_of_64_bits_are_compared_with_their_floats),
         cmocka_unit_test(scales_along_different_dimensions_contradict),
         cmocka_unit_test_setup_teardown(a_sidecar_is_read_in_every_spelling, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(types_of_a_context_are_names_or_numbers, make_folder, remove_folder),

@@ -152,17 +152,17 @@ struct nd_finding nd_finding_of(const struct nd_look *look, enum nd_fault_kind k
                                 double explained, double chance);
 bool nd_is_found(const struct nd_look *look);
 
-/* layout.c. The axes that are longer than 1, in their order, into out: the others cannot be told apart. Returns
- * how many; none of a shape that is not known. */
+/* permuted.c. The axes that are longer than 1, in their order, into out: the others cannot be told apart.
+ * Returns how many; none of a shape that is not known. */
 int nd_long_axes(const struct nd_shape *shape, int out[ND_MAX_RANK]);
-/* grid.c: numbers of the narrower type, or a unit in the last place of float32 beside one. */
+/* float_grids.c: numbers of the narrower type, or a unit in the last place of float32 beside one. */
 bool nd_is_bf16(float value);
 bool nd_is_fp16(float value);
 /* That n random floats lie on the grid (ND_FAULT_FP16_GRID or _BF16_GRID) or that unit beside it: base 10
  * logarithm. */
 double nd_chance_of_grid(enum nd_fault_kind kind, size_t n);
 
-/* The recognisers of the table, each adds what it finds. Those of random.c before the table, too. */
+/* The recognisers of the table, each adds what it finds. Those of random_steps.c before the table, too. */
 typedef void (*nd_recogniser)(const struct nd_look *look);
 void nd_try_scales(const struct nd_look *look);
 void nd_try_channels(const struct nd_look *look);

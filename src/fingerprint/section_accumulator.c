@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "accumulator/device.h"
+#include "accumulator/on_device.h"
 #include "fingerprint/long_sums.h"
 #include "fingerprint/section.h"
 

@@ -1,3 +1,4 @@
+/* Longer than 400 lines because each field of a job is written and read side by side: who adds one sees both. */
 #include "spool/job_file.h"
 
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* How a device sums half precision products: the battery of accumulator.h run on it as models of one operator,
  * what that leaves held against fresh random products, and the same accumulator looked for in other operators
  * and in longer sums. */
-#ifndef ND_ACCUMULATOR_DEVICE_H
-#define ND_ACCUMULATOR_DEVICE_H
+#ifndef ND_ACCUMULATOR_ON_DEVICE_H
+#define ND_ACCUMULATOR_ON_DEVICE_H
 
 #include "accumulator/accumulator.h"
 #include "experiment/product.h"

@@ -1,6 +1,6 @@
 /* Random vectors that tell accumulators apart. */
-#include "base/random.h"
 #include "accumulator/accumulator.h"
+#include "base/random.h"
 
 #include <math.h>
 

@@ -1,4 +1,4 @@
-#include "accumulator/device.h"
+#include "accumulator/on_device.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/info_brief.h"
 #include "cli/rows.h"
 #include "npudiff/capture.h"
 
@@ -130,13 +131,7 @@ static json_t *describe(const struct nd_capture *capture)
                      probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
 }
 
-/* Some sixty loaded libraries would bury the rest. */
-static bool is_shown(const char *key, bool is_verbose)
-{
-    return is_verbose || strncmp(key, "library_", 8) != 0;
-}
-
-static void print_group(const char *group, const json_t *members, bool is_verbose)
+static void print_group(const char *group, const json_t *members)
 {
     const char *key;
     json_t *value;
@@ -144,13 +139,11 @@ static void print_group(const char *group, const json_t *members, bool is_verbos
     printf("%s\n", group);
     json_object_foreach((json_t *)(uintptr_t)members, key, value)
     {
-        if (is_shown(key, is_verbose) && (int)strlen(key) > width && strlen(key) < 40)
+        if ((int)strlen(key) > width && strlen(key) < 40)
             width = (int)strlen(key);
     }
     json_object_foreach((json_t *)(uintptr_t)members, key, value)
     {
-        if (!is_shown(key, is_verbose))
-            continue;
         if (json_is_string(value))
             printf("  %-*s %s\n", width, key, json_string_value(value));
         else if (json_is_integer(value))
@@ -193,7 +186,8 @@ static void print_findings(const json_t *findings, bool is_verbose)
         printf("  and %zu failures more; 'npudiff logs' shows all\n", n_failures - n_shown);
 }
 
-static void print_text(const json_t *info, bool is_verbose)
+/* All groups of attributes. */
+static void print_groups(const json_t *info)
 {
     const char *group, *provider;
     json_t *members, *count;
@@ -204,7 +198,7 @@ static void print_text(const json_t *info, bool is_verbose)
         if (strcmp(group, "truth") == 0)
             print_truth(members);
         else
-            print_group(group, members, is_verbose);
+            print_group(group, members);
     }
     printf("edges: %" JSON_INTEGER_FORMAT "\nnodes: %" JSON_INTEGER_FORMAT,
            json_integer_value(json_object_get(info, "edges")),
@@ -212,6 +206,14 @@ static void print_text(const json_t *info, bool is_verbose)
     json_object_foreach(json_object_get(info, "placement"), provider, count)
         printf(", %" JSON_INTEGER_FORMAT " on %s", json_integer_value(count), provider);
     printf("\n\n");
+}
+
+static void print_text(const json_t *info, bool is_verbose)
+{
+    if (is_verbose)
+        print_groups(info);
+    else
+        info_print_brief(info);
     static const struct nd_report_column columns[] = {
         {"probe", "PROBE"},     {"source", "SOURCE"}, {"samples", "SAMPLES"},     {"expected", "ASKED"},
         {"repeats", "REPEATS"}, {"labels", "LABELS"}, {"median_us", "MEDIAN_US"}, {NULL, NULL}};
@@ -265,7 +267,7 @@ static const struct cli_option options[] = {
     OPT_JSON(struct values),
     OPT_TEXT(0, "log", struct values, log, CLI_A_TEXT("NAME"),
              "print one stored log instead: 'onnxruntime', 'stdout' or 'profile'"),
-    OPT_VERBOSE(struct values, "also list the loaded libraries"),
+    OPT_VERBOSE(struct values, "print all attributes that the capture states"),
     {.name = NULL},
 };
 

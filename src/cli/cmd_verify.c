@@ -1,4 +1,5 @@
 #include <stdio.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/rows.h"
@@ -36,6 +37,17 @@ static int verify_one(const char *path, json_t *rows)
     return is_sound ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
 }
 
+static void put_headline(const json_t *rows)
+{
+    size_t n = json_array_size(rows), n_bad = 0, i;
+    const json_t *row;
+    json_array_foreach(rows, i, row) n_bad += strcmp(cli_text_of(row, "verdict"), "sound") != 0;
+    if (n_bad > 0)
+        printf("DAMAGED: %zu of %zu captures\n\n", n_bad, n);
+    else
+        printf("OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
+}
+
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
@@ -51,6 +63,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         json_decref(rows);
         return exit_code;
     }
+    if (!values->json)
+        put_headline(rows);
     int printed = cli_print_rows("captures", rows, columns, values->json);
     return printed != 0 ? printed : exit_code;
 }

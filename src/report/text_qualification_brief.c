@@ -295,11 +295,16 @@ static void put_next(const struct brief *b)
     char path[4096];
     size_t n = 1;
     if (one != NULL && b->folder != NULL) {
-        const char *quantised = "";
-        for (size_t m = 0; m < r->models.n; m++)
-            if (strcmp(r->models.items[m].name, one->model) == 0)
-                quantised = r->models.items[m].quantised;
-        snprintf(path, sizeof path, "%s/captures/%s/%s.h5", b->folder, one->model, one->device);
+        const char *quantised = "", *capture = "";
+        for (size_t m = 0; m < r->models.n; m++) {
+            const struct nd_qualified_model *model = &r->models.items[m];
+            if (strcmp(model->name, one->model) != 0)
+                continue;
+            quantised = model->quantised;
+            const struct nd_qualified_device *device = find_device(model, one->device);
+            capture = device != NULL ? device->capture : "";
+        }
+        snprintf(path, sizeof path, "%s/%s", b->folder, capture);
         why = "to learn which layer and what arithmetic makes the first failure";
         const char *rest[] = {"explain", "--quantised", quantised, path};
         for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)

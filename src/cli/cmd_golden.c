@@ -282,6 +282,8 @@ static const struct cli_option options[] = {
     OPT_FLAG(0, "dry-run", struct golden_values, dry_run,
              "prune: print what would be removed, and remove nothing"),
     OPT_VERBOSE(struct golden_values, "check, diff: list every tensor that differs"),
+    OPT_TEXT(0, "report", struct golden_values, report, CLI_A_FILE("FILE.html"),
+             "check, diff: also write the result as a page for a browser; overwrites an older report"),
     OPT_JSON(struct golden_values),
     OPT_COLOR(struct golden_values),
     {.name = NULL},

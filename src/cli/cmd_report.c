@@ -77,12 +77,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.html"),
-             "the page (report.html); an older report there is replaced"),
+             "write the page to this file (report.html); overwrites an older report"),
     OPT_TEXT(0, "quantised", struct values, quantised, CLI_A_MODEL("MODEL"),
              "the ONNX model that was captured: shows also which layer introduces a difference, and where "
              "nodes ran"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("MODEL"),
-             "the float model: shows also how much of the error is quantisation"),
+             "the model before quantisation: also shows how much of the error is quantisation"),
     OPT_TEXT(0, "title", struct values, title, CLI_A_TEXT("TEXT"), "the title of the page (the model's name)"),
     OPT_THREADS(struct values),
     OPT_QUIET(struct values),

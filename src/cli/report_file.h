@@ -7,7 +7,7 @@
 
 #define OPT_REPORT(s)                                                                                          \
     OPT_TEXT(0, "report", s, report, CLI_A_FILE("FILE.html"),                                                  \
-             "also write the result as a page that a browser shows; an older report there is replaced")
+             "also write the result as a page for a browser; overwrites an older report")
 
 /* Before the work begins: 0, or exit code 2 when there is a file of another kind, or none can be made there.
  * path NULL: no report is asked for. */

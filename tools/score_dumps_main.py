@@ -178,11 +178,11 @@ def draw(rng, capture, ref, test, form):
 
 def answers_of(result):
     """Faults as (tensor, kind), wrong labels first; and notes on arithmetic."""
-    pairs = [(e["name"], p) for e in result["edges"] for p in e["pairs"]]
+    pairs = [(e["name"], p) for e in result["tensors"] for p in e["pairs"]]
     faults = [(n, LABEL) for n, p in pairs if p.get("label")]
-    faults += [(g["edge"], g["kind"]) for g in result["diagnoses"] if g["fault"]]
+    faults += [(g["tensor"], g["kind"]) for g in result["diagnoses"] if g["fault"]]
     faults += [(n, PERMUTED) for n, p in pairs if p.get("structure") and p["structure"].get("permutation")]
-    return faults, [(g["edge"], g["kind"]) for g in result["diagnoses"] if not g["fault"]]
+    return faults, [(g["tensor"], g["kind"]) for g in result["diagnoses"] if not g["fault"]]
 
 
 def judge(word, name, result):

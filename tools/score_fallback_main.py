@@ -125,7 +125,7 @@ def widths(path):
 def units_of(model, path, device):
     """(model, device, unit, operator, width, what is true, what is said) of every unit whose place is known."""
     providers, width = truth(path), widths(path)
-    for unit in device["units"]:
+    for unit in device["layers"]:
         provider = providers.get(unit["name"], "")
         if provider == "" or unit["op_type"] == "input":
             continue

@@ -112,7 +112,7 @@ def leave_clean(fleet, rng):
     axis = draw_axis(rng)
     (path, _), place = fleet.change(rng, axis, None)
     code, report = fleet.check(path)
-    return None if (code, report["axes"]) == (0, [axis]) else f"clean {place}, new {axis}: {code}, {report['axes']}"
+    return None if (code, report["what_changed"]) == (0, [axis]) else f"clean {place}, new {axis}: {code}, {report['what_changed']}"
 
 
 def run(options):

@@ -89,15 +89,15 @@ def study_healthy(options):
             unknown = [row for row in device["faulty"] if row["known_defect"] is None]  # what the SDK computes wrongly is no alarm
             alarms += len(unknown) > 0
             defects += len(device["faulty"]) - len(unknown)
-            for unit in device["units"]:
-                if unit["is_unit"]:
+            for unit in device["layers"]:
+                if unit["is_layer"]:
                     layers[name, code, unit["state"]] += 1
             for row in device["faulty"]:
-                print(f"{folder.name} {name} {code}: FAULTY '{row['unit']}' ({row['op_type']}), {row['kind']}: {row['evidence']}")
+                print(f"{folder.name} {name} {code}: FAULTY '{row['layer']}' ({row['op_type']}), {row['kind']}: {row['evidence']}")
             for row in device["unexplained"]:
                 kinds[code, row["op_type"]] += 1
                 if options.verbose:
-                    print(f"{folder.name} {name} {code}: unexplained '{row['unit']}' ({row['op_type']}): {row['evidence']}")
+                    print(f"{folder.name} {name} {code}: unexplained '{row['layer']}' ({row['op_type']}): {row['evidence']}")
     for key in sorted(verdicts):
         print(f"{key[0]:5} {key[1]:12} {verdicts[key]:5} networks")
     for key in sorted(layers):
@@ -239,11 +239,11 @@ def study_faults(options):
                 if result is None:
                     continue
                 word, where, (layer, op, share), device = result
-                faulty = [r["unit"] for r in device["faulty"]]
+                faulty = [r["layer"] for r in device["faulty"]]
                 state = "named" if faulty[:1] == [layer] else "beside" if layer in faulty else \
-                    "unexplained" if layer in [r["unit"] for r in device["unexplained"]] else "missed"  # fmt: skip
+                    "unexplained" if layer in [r["layer"] for r in device["unexplained"]] else "missed"  # fmt: skip
                 counts[word, state] += 1
-                kinds = {r["unit"]: r["kind"] for r in device["faulty"] + device["unexplained"]}
+                kinds = {r["layer"]: r["kind"] for r in device["faulty"] + device["unexplained"]}
                 if state != "named" or options.verbose:
                     missed.append(f"{where}: {word} at '{layer}' ({op}), {100 * share:.3g}% of its values: {state}, "
                                   f"{kinds.get(layer)}; faulty: {', '.join(faulty[:4])}")  # fmt: skip

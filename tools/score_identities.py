@@ -34,7 +34,7 @@ def measure(folder, devices, seed):
             uri, n_codes = text(file["device"].attrs["uri"]), y.size
         report = json.loads(npudiff("explain", "--quantised", GOLDEN / "identity.u8.onnx", "--float",
                                     GOLDEN / "identity.float.onnx", path, "--json", codes=(0, 1)))  # fmt: skip
-        (unit,) = [u for u in report["devices"][0]["units"] if u["name"] == "y"]
+        (unit,) = [u for u in report["devices"][0]["layers"] if u["name"] == "y"]
         q = unit["quality"]
         measured[uri] = (q["quantisation"], q["divergence"], q["quantisation"] + q["divergence"] + q["interaction"])
     return measured, n_codes

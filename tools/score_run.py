@@ -110,9 +110,9 @@ def explain(model, capture):
     begin to differ from the exact units at all."""
     report = npudiff("explain", "--quantised", model_path(model), capture, "--threads", "1", "--json", codes=(0, 1, 4))
     device = json.loads(report)["devices"][0]
-    named = {f["unit"]: f.get("kind") or "" for f in device["faulty"] + device["unexplained"]}
-    named |= {u["name"]: NOTED[u["why_follows"]] for u in device["units"] if u["why_follows"] in NOTED}
-    return {u["name"]: named[u["name"]] for u in device["units"] if u["name"] in named}, device["sources"]
+    named = {f["layer"]: f.get("kind") or "" for f in device["faulty"] + device["unexplained"]}
+    named |= {u["name"]: NOTED[u["why_follows"]] for u in device["layers"] if u["why_follows"] in NOTED}
+    return {u["name"]: named[u["name"]] for u in device["layers"] if u["name"] in named}, device["sources"]
 
 
 # ---- what others do with the same captures ----

@@ -90,9 +90,10 @@ ND_PUBLIC enum nd_status nd_report_text(const struct nd_comparison *comparison,
 ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out,
                                         struct nd_error *err);
 
-/* JSON, in any layout, as all other JSON here: indented by 2, numbers the shortest that read back equal, with a
- * final newline. The caller frees it; NULL when memory is out, or the text is no JSON. */
-ND_PUBLIC char *nd_report_document(const char *json);
+/* A document of this kind: "kind", "format" and "npudiff" (the version), and the members of a JSON object, in
+ * any layout. Indented by 2, numbers the shortest that read back equal, with a final newline. The caller frees
+ * it; NULL when memory is out, or the text is no JSON object. */
+ND_PUBLIC char *nd_report_document(const char *kind, const char *json);
 
 /* "npudiff VERSION" and, one per line, the versions of the libraries that it uses. The caller frees it; NULL
  * when memory is out. */

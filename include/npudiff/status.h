@@ -75,7 +75,7 @@ ND_PUBLIC enum nd_exit nd_exit_worse(enum nd_exit a, enum nd_exit b);
 /* The exit code of a command that stops with `status`. Never fails. */
 ND_PUBLIC enum nd_exit nd_status_exit_code(enum nd_status status);
 
-/* The version of the library, for instance "0.1.0". Static storage. */
+/* The version of the library, for instance "0.2.0". Static storage. */
 ND_PUBLIC const char *nd_version(void);
 
 #ifdef __cplusplus

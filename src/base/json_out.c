@@ -97,6 +97,26 @@ void nd_json_close(struct nd_json *json, char bracket)
     json->has_member = true;
 }
 
+void nd_json_open_document(struct nd_json *json, const char *kind)
+{
+    nd_json_open(json, NULL, '{');
+    nd_json_text(json, "kind", kind);
+    nd_json_int(json, "format", ND_JSON_FORMAT);
+    nd_json_text(json, "npudiff", ND_VERSION);
+}
+
+json_t *nd_json_document(const char *kind, json_t *members)
+{
+    json_t *document =
+        json_pack("{s:s, s:i, s:s}", "kind", kind, "format", ND_JSON_FORMAT, "npudiff", ND_VERSION);
+    if (document == NULL || members == NULL || json_object_update(document, members) != 0) {
+        json_decref(document);
+        document = NULL;
+    }
+    json_decref(members);
+    return document;
+}
+
 void nd_json_null(struct nd_json *json, const char *key)
 {
     put(json, key, "null");

@@ -17,6 +17,12 @@ struct nd_json {
     size_t indent;     /* blanks for each container; 0: 1 */
 };
 
+/* The version of the names of members in all documents. Format 1: npudiff 0.1 (docs/reference/json-0.2.md). */
+enum { ND_JSON_FORMAT = 2 };
+
+/* Opens a document: '{' and the members "kind", "format" and "npudiff" (version), which every document has. */
+void nd_json_open_document(struct nd_json *json, const char *kind);
+
 /* bracket: '{' or '['. What nd_json_open_line opens stands in one line with all that is in it. */
 void nd_json_open(struct nd_json *json, const char *key, char bracket);
 void nd_json_open_line(struct nd_json *json, const char *key, char bracket);
@@ -47,6 +53,10 @@ void nd_json_texts(struct nd_json *json, const char *key, const char *const *tex
 
 /* A tree of jansson's; NULL is one for which there was no memory, and there is none for the text then. */
 void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree);
+
+/* A document: an object with the three members that every document has, and after them those of `members`,
+ * which this takes over. NULL when memory is out, or when members is NULL. */
+json_t *nd_json_document(const char *kind, json_t *members);
 
 /* The tree as text with a final newline, in new memory; NULL when memory is out. */
 char *nd_json_dump(const json_t *tree, size_t indent);

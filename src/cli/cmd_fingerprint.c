@@ -35,7 +35,7 @@ static void show_progress(void *context, const struct nd_fingerprint_progress *p
 
 static void print_programs(const json_t *entry)
 {
-    const json_t *programs = json_object_get(entry, "programs"), *program;
+    const json_t *programs = json_object_get(entry, "possible_arithmetic"), *program;
     size_t i;
     json_array_foreach(programs, i, program)
     {
@@ -201,7 +201,7 @@ static char *read_text(const char *path)
 
 static void print_side(const char *name, const json_t *claim)
 {
-    const json_t *programs = json_object_get(claim, "programs");
+    const json_t *programs = json_object_get(claim, "possible_arithmetic");
     const char *first = json_string_value(json_array_get(programs, 0));
     printf("    %s: %s", name, cli_text_of(claim, "verdict"));
     if (first != NULL)

@@ -126,7 +126,7 @@ static json_t *describe(const struct nd_capture *capture)
     return json_pack("{s:o, s:s, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "path",
                      cli_text(nd_capture_path(capture)), "status",
                      nd_capture_state_name(nd_capture_state(capture)), "attributes", attributes(capture),
-                     "edges", (json_int_t)nd_capture_n_edges(capture), "nodes",
+                     "tensors", (json_int_t)nd_capture_n_edges(capture), "nodes",
                      (json_int_t)nd_capture_n_nodes(capture), "placement", placement_counts(capture), "probes",
                      probe_rows(capture), "logs", log_names(capture), "findings", finding_rows(capture));
 }
@@ -201,7 +201,7 @@ static void print_groups(const json_t *info)
             print_group(group, members);
     }
     printf("edges: %" JSON_INTEGER_FORMAT "\nnodes: %" JSON_INTEGER_FORMAT,
-           json_integer_value(json_object_get(info, "edges")),
+           json_integer_value(json_object_get(info, "tensors")),
            json_integer_value(json_object_get(info, "nodes")));
     json_object_foreach(json_object_get(info, "placement"), provider, count)
         printf(", %" JSON_INTEGER_FORMAT " on %s", json_integer_value(count), provider);
@@ -232,7 +232,7 @@ static int print_log(const struct nd_capture *capture, const char *name, bool is
         }
         json_t *log = json_pack("{s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "log",
                                 cli_text(name), "text", cli_text(nd_capture_log_text(capture, i)));
-        cli_print_json(log);
+        cli_print_json("log", log);
         json_decref(log);
         return 0;
     }
@@ -254,7 +254,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     } else {
         json_t *info = describe(capture);
         if (values->json)
-            cli_print_json(info);
+            cli_print_json("capture", info);
         else
             print_text(info, values->verbose);
         json_decref(info);

@@ -67,9 +67,9 @@ static json_t *edge_row(const struct nd_edge *edge)
 {
     char shape[256];
     const char *role = edge->is_model_input ? "input" : edge->is_model_output ? "output" : "";
-    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:s}", "edge", cli_text(edge->name),
+    return json_pack("{s:o, s:o, s:s, s:s, s:o, s:o, s:o, s:o, s:i, s:s}", "tensor", cli_text(edge->name),
                      "op_types", cli_text(edge->op_types), "type", nd_dtype_name(edge->dtype), "shape",
-                     nd_shape_format(&edge->shape, shape, sizeof shape), "tensor", cli_text(edge->onnx_name),
+                     nd_shape_format(&edge->shape, shape, sizeof shape), "onnx_name", cli_text(edge->onnx_name),
                      "quantisation", quantisation_text(&edge->quant), "scale", scales(&edge->quant),
                      "zero_point", zero_points(&edge->quant), "axis", edge->quant.axis, "role", role);
 }
@@ -84,10 +84,10 @@ static int list_model(const struct values *values, const char *path)
     for (size_t i = 0; i < nd_model_n_edges(model); i++)
         json_array_append_new(rows, edge_row(nd_model_edge(model, i)));
     nd_model_destroy(&model);
-    static const struct nd_report_column columns[] = {{"edge", "EDGE"},     {"op_types", "OPERATORS"},
-                                                      {"type", "TYPE"},     {"quantisation", "QUANTISATION"},
-                                                      {"tensor", "TENSOR"}, {NULL, NULL}};
-    return cli_print_rows("edges", rows, columns, values->json);
+    static const struct nd_report_column columns[] = {{"tensor", "EDGE"},      {"op_types", "OPERATORS"},
+                                                      {"type", "TYPE"},        {"quantisation", "QUANTISATION"},
+                                                      {"onnx_name", "TENSOR"}, {NULL, NULL}};
+    return cli_print_rows("model", "tensors", rows, columns, values->json);
 }
 
 /* ---- the command ---- */
@@ -111,7 +111,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     nd_capture_close(&capture);
     static const struct nd_report_column columns[] = {
         {"path", "PATH"}, {"type", "TYPE"}, {"shape", "SHAPE"}, {"stored_bytes", "BYTES"}, {NULL, NULL}};
-    return cli_print_rows("objects", rows, columns, values->json);
+    return cli_print_rows("capture_objects", "objects", rows, columns, values->json);
 }
 
 static const struct cli_option options[] = {

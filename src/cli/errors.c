@@ -8,8 +8,9 @@
 #include <string.h>
 
 #include "cli/rows.h"
+#include "npudiff/report.h"
 
-enum { ERROR_FORMAT = 1, MAX_MESSAGE = 2048 };
+enum { ERROR_FORMAT = 2, MAX_MESSAGE = 2048 };
 
 /* Of the command that runs. */
 static struct {
@@ -149,18 +150,19 @@ struct json_t *cli_errors_first(void)
 
 static void print_document(void)
 {
-    json_t *root = json_pack("{s:s, s:i, s:s, s:o}", "kind", "error", "format", ERROR_FORMAT, "npudiff",
-                             nd_version(), "error", cli_errors_first());
-    char *text = root != NULL ? json_dumps(root, JSON_INDENT(2)) : NULL;
+    json_t *members = json_pack("{s:o}", "error", cli_errors_first());
+    char *json = members != NULL ? json_dumps(members, JSON_COMPACT) : NULL;
+    char *text = json != NULL ? nd_report_document("error", json) : NULL;
     if (text != NULL)
-        puts(text);
+        fputs(text, stdout);
     else /* no memory even for that */
         printf("{\"kind\": \"error\", \"format\": %d, \"npudiff\": \"%s\", \"error\": {\"id\": \"ND-%d\", "
                "\"message\": "
                "\"out of memory\", \"object\": null}}\n",
                ERROR_FORMAT, nd_version(), run.first.id);
     free(text);
-    json_decref(root);
+    free(json);
+    json_decref(members);
 }
 
 int cli_errors_end(int exit_code)

@@ -34,10 +34,10 @@ void cli_print_table(const json_t *rows, const struct nd_report_column *columns)
     free(json);
 }
 
-void cli_print_json(const json_t *value)
+void cli_print_json(const char *kind, const json_t *members)
 {
-    char *json = json_dumps(value, JSON_COMPACT);
-    char *text = json != NULL ? nd_report_document(json) : NULL;
+    char *json = json_dumps(members, JSON_COMPACT);
+    char *text = json != NULL ? nd_report_document(kind, json) : NULL;
     free(json);
     if (text == NULL)
         cli_errors_lost_memory();
@@ -88,7 +88,8 @@ int cli_print_made(enum nd_status status, char *text, bool is_json, const struct
     return 0;
 }
 
-int cli_print_rows(const char *name, json_t *rows, const struct nd_report_column *columns, bool is_json)
+int cli_print_rows(const char *kind, const char *name, json_t *rows, const struct nd_report_column *columns,
+                   bool is_json)
 {
     if (rows == NULL)
         return cli_fail_memory();
@@ -97,11 +98,11 @@ int cli_print_rows(const char *name, json_t *rows, const struct nd_report_column
         json_decref(rows);
         return 0;
     }
-    json_t *root = json_pack("{s:o}", name, rows);
-    if (root == NULL)
+    json_t *members = json_pack("{s:o}", name, rows);
+    if (members == NULL)
         return cli_fail_memory();
-    cli_print_json(root);
-    json_decref(root);
+    cli_print_json(kind, members);
+    json_decref(members);
     return 0;
 }
 

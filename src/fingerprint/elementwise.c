@@ -195,11 +195,11 @@ static void tell(struct nd_experiment *e, enum nd_elementwise_op op, const struc
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"grids", grids->n}, {"codes", grids->n * ND_ELEMENTWISE_CODES},
+                   ND_COUNTS({"grids", grids->n}, {"values", grids->n * ND_ELEMENTWISE_CODES},
                              {"fresh", e->n_fresh}, {"right", e->n_right}));
-    nd_tell_listed(e, entry, "programs", NULL);
+    nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t i = 0; i < found->n_programs; i++)
-        nd_tell_listed(e, entry, "programs", nd_elementwise_name(&found->programs[i], op, buf));
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_elementwise_name(&found->programs[i], op, buf));
     nd_tell_text(e, entry, "answers", e->answers.text);
     if (found->n_programs == 0) {
         nd_tell_nearest(e, entry, nd_elementwise_name(&found->nearest, op, buf), found->n_nearest_wrong);

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_out.h"
 #include "base/strbuf.h"
 #include "fingerprint/section.h"
 #include "npudiff/fingerprint.h"
@@ -15,10 +16,11 @@ static enum nd_status read_sheet(const char *text, const char *name, json_t **ou
         return nd_fail(err, ND_E_RESULT_FORMAT, name, "'%s' is no JSON: %s (line %d)", name, where.text,
                        where.line);
     json_int_t version = json_integer_value(json_object_get(sheet, "npudiff_datasheet"));
-    if (version != 1 || !json_is_object(json_object_get(sheet, "sections")) ||
+    if (version < 1 || version > ND_DATASHEET_VERSION || !json_is_object(json_object_get(sheet, "sections")) ||
         !json_is_object(json_object_get(sheet, "device"))) {
         json_decref(sheet);
-        return nd_fail(err, ND_E_RESULT_FORMAT, name, "'%s' is not a datasheet of version 1", name);
+        return nd_fail(err, ND_E_RESULT_FORMAT, name, "'%s' is not a datasheet of version 1 or %d", name,
+                       ND_DATASHEET_VERSION);
     }
     *out = sheet;
     return ND_OK;
@@ -47,10 +49,13 @@ static const json_t *find_entry(const json_t *entries, const json_t *like)
 /* The arithmetic that an entry claims: without counts, and without what was asked. */
 static json_t *claim_of(const json_t *entry)
 {
-    static const char *const members[] = {"verdict", "programs", "parameters", "table", "nearest", "failure"};
+    static const char *const members[] = {"verdict", "possible_arithmetic", "parameters", "table", "nearest",
+                                          "failure"};
     json_t *claim = json_object();
     for (size_t i = 0; claim != NULL && i < sizeof members / sizeof members[0]; i++) {
         json_t *member = json_object_get(entry, members[i]);
+        if (member == NULL && strcmp(members[i], "possible_arithmetic") == 0)
+            member = json_object_get(entry, "programs"); /* version 1 */
         if (member != NULL)
             json_object_set(claim, members[i], member);
     }
@@ -113,11 +118,12 @@ static void compare_sections(struct diff *diff, const json_t *a, const json_t *b
 static enum nd_status write_result(const struct diff *diff, const json_t *a, const json_t *b, char **json,
                                    struct nd_error *err)
 {
-    json_t *out = json_pack("{s:s, s:{s:s, s:O}, s:{s:s, s:O}, s:I, s:O, s:O}", "verdict",
-                            json_array_size(diff->differences) == 0 ? "same" : "differs", "a", "file",
-                            diff->name_a, "device", json_object_get(a, "device"), "b", "file", diff->name_b,
-                            "device", json_object_get(b, "device"), "n_same", (json_int_t)diff->n_same,
-                            "differences", diff->differences, "not_known", diff->unknown);
+    json_t *members = json_pack("{s:s, s:{s:s, s:O}, s:{s:s, s:O}, s:I, s:O, s:O}", "verdict",
+                                json_array_size(diff->differences) == 0 ? "same" : "differs", "a", "file",
+                                diff->name_a, "device", json_object_get(a, "device"), "b", "file", diff->name_b,
+                                "device", json_object_get(b, "device"), "n_same", (json_int_t)diff->n_same,
+                                "differences", diff->differences, "not_known", diff->unknown);
+    json_t *out = nd_json_document("datasheet_difference", members);
     char *text = out != NULL ? json_dumps(out, JSON_INDENT(1)) : NULL;
     struct nd_strbuf buf = {0};
     json_decref(out);

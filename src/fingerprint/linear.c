@@ -177,12 +177,12 @@ static void tell(struct nd_experiment *e, const struct nd_linear *f, json_t *ent
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"staircases", f->n_staircases}, {"codes", f->found.n_codes},
+                   ND_COUNTS({"staircases", f->n_staircases}, {"values", f->found.n_codes},
                              {"deciding", f->found.n_deciding}, {"monotone", f->found.n_rising},
                              {"fresh", e->n_fresh}, {"right", e->n_right}));
-    nd_tell_listed(e, entry, "programs", NULL);
+    nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t i = 0; i < f->found.n_programs; i++)
-        nd_tell_listed(e, entry, "programs", nd_requantise_name(&f->found.programs[i], buf));
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_requantise_name(&f->found.programs[i], buf));
     if (f->found.n_programs == 0) {
         nd_tell_nearest(e, entry, nd_requantise_name(&f->found.nearest, buf), f->found.n_nearest_wrong);
         nd_tell_unknown(e, entry);

@@ -236,12 +236,12 @@ static void tell(struct nd_experiment *e, const struct word *w, json_t *entries)
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"staircases", w->n_staircases}, {"codes", w->stairs.n_codes},
+                   ND_COUNTS({"staircases", w->n_staircases}, {"values", w->stairs.n_codes},
                              {"deciding", w->stairs.n_deciding}, {"random", w->found.n_codes},
                              {"random_right", w->found.n_right}, {"fresh", e->n_fresh}, {"right", e->n_right}));
-    nd_tell_listed(e, entry, "programs", NULL);
+    nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t i = 0; i < w->found.n_programs; i++)
-        nd_tell_listed(e, entry, "programs", nd_word_name(&w->found.programs[i], buf));
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_word_name(&w->found.programs[i], buf));
     if (is_known) {
         describe(e, nd_tell_object(e, entry, "parameters"), &w->found.programs[0]);
         tell_undecided(e, entry, &w->found);

@@ -138,7 +138,7 @@ void nd_scalar_tell(struct nd_experiment *e, json_t *entry, const struct nd_scal
                     size_t most)
 {
     char buf[ND_SCALAR_NAME_BYTES];
-    nd_tell_listed(e, entry, "programs", NULL);
+    nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t i = 0; i < findings->n_programs && i < most; i++)
-        nd_tell_listed(e, entry, "programs", nd_scalar_name(&findings->programs[i], buf));
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_scalar_name(&findings->programs[i], buf));
 }

@@ -73,7 +73,7 @@ void nd_scalar_solve(const struct nd_scalar_sample *samples, size_t n, struct nd
 bool nd_scalar_is_correct(
     const struct nd_scalar_findings *findings); /* every code is the correctly rounded one */
 
-/* The first of the programs, by name: "programs". */
+/* The first of the programs, by name: "possible_arithmetic". */
 void nd_scalar_tell(struct nd_experiment *experiment, json_t *entry, const struct nd_scalar_findings *findings,
                     size_t most);
 

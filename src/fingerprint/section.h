@@ -6,9 +6,9 @@
  *     "verdict"              "identified": one program, or several that give the same codes wherever they were
  *                            held against each other; "not identified"; "bounded": parameters have limits, and
  *                            no program is claimed; "failed"; "not on the NPU"
- *     "programs"             those that are not excluded, by name
+ *     "possible_arithmetic"  those that are not excluded, by name
  *     "parameters"           what was solved for
- *     "evidence"             counts: "codes", "deciding", "fresh", "right" ...
+ *     "evidence"             counts: "values", "deciding", "fresh", "right" ...
  *     "undecided"            what could not be told apart, each {"what", "probe": what would decide it}
  *     "failure", "provider"  where there is one */
 #ifndef ND_FINGERPRINT_SECTION_H
@@ -17,6 +17,10 @@
 #include <jansson.h>
 
 #include "experiment/trial.h"
+
+/* Of the file. Version 1 (npudiff 0.1) had "programs" for "possible_arithmetic", and counts "codes" for
+ * "values". */
+enum { ND_DATASHEET_VERSION = 2 };
 
 /* Appends its entries. What the device refuses is an entry, not an error. */
 typedef enum nd_status nd_section(struct nd_bench *bench, json_t *entries, struct nd_error *err);

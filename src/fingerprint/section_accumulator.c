@@ -149,9 +149,9 @@ static void tell(struct nd_accumulator_fingerprint *f, enum nd_accumulator_form 
                    ND_COUNTS({"outputs", sheet->is_as_matmul ? 0 : found->n_outputs},
                              {"accumulators", found->n_hypotheses}, {"left", found->n},
                              {"fresh", found->n_confirmed + found->n_failed}, {"right", found->n_confirmed}));
-    nd_tell_listed(e, entry, "programs", NULL);
+    nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t i = 0; i < found->n && i < MOST_NAMES; i++)
-        nd_tell_listed(e, entry, "programs", nd_accumulator_name(&found->items[i], buf));
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_accumulator_name(&found->items[i], buf));
     tell_undecided(e, f, form, entry);
     if (!sheet->is_as_matmul) {
         nd_experiment_add_digest(e, sheet->answers);
@@ -225,7 +225,7 @@ static void tell_integers(struct nd_experiment *e, const struct nd_long_sums *s,
     say_width(e, s, &text);
     tell_lines(e, entry, &text);
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"models", e->n_asked}, {"codes", s->n_codes}, {"wrong", s->n_wrong},
+                   ND_COUNTS({"models", e->n_asked}, {"values", s->n_codes}, {"wrong", s->n_wrong},
                              {"pairs", s->n_pairs}, {"pairs_wrong", s->n_pairs_wrong}));
     describe_integers(e, nd_tell_object(e, entry, "parameters"), s);
     /* What is claimed, and not the codes, which are those of the requantisation, too. */

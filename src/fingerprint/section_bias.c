@@ -46,13 +46,13 @@ static void tell(struct nd_experiment *e, const struct nd_bias *b, json_t *entri
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"codes", b->n_codes}, {"settings", e->n_asked}, {"refused", e->n_refused},
+                   ND_COUNTS({"values", b->n_codes}, {"settings", e->n_asked}, {"refused", e->n_refused},
                              {"not_on_npu", e->n_elsewhere}, {"columns", found->n_readings},
-                             {"columns_wrong", found->n_wrong}, {"programs_left", found->n_programs},
+                             {"columns_wrong", found->n_wrong}, {"possible_left", found->n_programs},
                              {"fresh", e->n_fresh}, {"right", e->n_right}));
-    nd_tell_listed(e, entry, "programs", NULL);
+    nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t i = 0; i < found->n_programs && i < MOST_NAMES; i++)
-        nd_tell_listed(e, entry, "programs", nd_bias_name(&found->programs[i], buf));
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_bias_name(&found->programs[i], buf));
     if (found->n_programs == 0)
         nd_tell_unknown(e, entry);
     else if (is_known)

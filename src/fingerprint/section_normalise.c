@@ -102,7 +102,7 @@ static void tell(struct nd_experiment *e, const struct nd_scalar_sample samples[
                  f.n_codes > 0 ? 100.0 * (double)f.n_off / (double)f.n_codes : 0.0, f.largest_off,
                  f.n_codes > 0 ? f.sum_off / (double)f.n_codes : 0.0);
     nd_tell_text(e, entry, "answers", e->answers.text);
-    nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"codes", f.n_codes}, {"off", f.n_off}));
+    nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"values", f.n_codes}, {"off", f.n_off}));
     nd_tell(e, nd_tell_object(e, entry, "evidence"), "largest_off", json_real(f.largest_off));
     if (is_known)
         return;

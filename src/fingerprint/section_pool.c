@@ -295,14 +295,14 @@ static void tell(struct nd_experiment *e, const struct pool *p, json_t *entries)
     json_t *entry = nd_experiment_tell(e, entries, is_known);
     if (entry == NULL)
         return;
-    nd_tell_counts(e, entry, ND_COUNTS({"settings", p->n_taken}, {"codes", found->n_codes}));
-    nd_tell_bool(e, nd_tell_object(e, entry, "evidence"), "one_code_per_sum", found->is_of_sum);
+    nd_tell_counts(e, entry, ND_COUNTS({"settings", p->n_taken}, {"values", found->n_codes}));
+    nd_tell_bool(e, nd_tell_object(e, entry, "evidence"), "one_value_per_sum", found->is_of_sum);
     nd_tell_counts(
         e, entry,
-        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"programs_left", found->n_programs}));
-    nd_tell_listed(e, entry, "programs", NULL);
+        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"possible_left", found->n_programs}));
+    nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t i = 0; i < found->n_programs && i < MAX_PROGRAMS_TOLD; i++)
-        nd_tell_listed(e, entry, "programs", nd_mean_name(&found->programs[i], buf));
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_mean_name(&found->programs[i], buf));
     nd_tell_text(e, entry, "answers", e->answers.text);
     if (is_known)
         describe(e, nd_tell_object(e, entry, "parameters"), &found->programs[0]);

@@ -209,11 +209,11 @@ static void tell_quantize(struct nd_experiment *e, const struct conversion *c, j
     if (entry == NULL)
         return;
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"settings", N_SETTINGS}, {"codes", found->n_codes}, {"off", found->n_off}));
+                   ND_COUNTS({"settings", N_SETTINGS}, {"values", found->n_codes}, {"off", found->n_off}));
     nd_tell(e, nd_tell_object(e, entry, "evidence"), "largest_off", json_real(found->largest_off));
     nd_tell_counts(
         e, entry,
-        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"programs_left", found->n_programs}));
+        ND_COUNTS({"fresh", e->n_fresh}, {"right", e->n_right}, {"possible_left", found->n_programs}));
     nd_scalar_tell(e, entry, found, MAX_PROGRAMS_TOLD);
     nd_tell_text(e, entry, "answers", e->answers.text);
     tell_undecided(e, c, entry);
@@ -272,12 +272,12 @@ static void take_dequantize(struct nd_experiment *e, const struct conversion *c,
     json_t *entry = nd_experiment_tell(e, entries, n_wrong[nearest] == 0);
     if (entry == NULL)
         return;
-    nd_tell_listed(e, entry, "programs", NULL);
+    nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t p = 0; p < N_PRODUCTS; p++)
         if (n_wrong[p] == 0)
-            nd_tell_listed(e, entry, "programs", product_names[p]);
+            nd_tell_listed(e, entry, "possible_arithmetic", product_names[p]);
     nd_tell_text(e, entry, "answers", e->answers.text);
-    nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"codes", n_codes}));
+    nd_tell_counts(e, entry, ND_COUNTS({"settings", N_SETTINGS}, {"values", n_codes}));
     if (n_wrong[nearest] > 0) {
         nd_tell_nearest(e, entry, product_names[nearest], n_wrong[nearest]);
         nd_tell_unknown(e, entry);

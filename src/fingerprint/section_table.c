@@ -231,7 +231,7 @@ static void tell(struct nd_experiment *e, const struct table *t, json_t *entries
     json_t *evidence = nd_tell_object(e, entry, "evidence");
     nd_tell(e, evidence, "largest_off", json_real(f.largest_off));
     nd_tell(e, evidence, "mean_off", json_real(f.n_codes > 0 ? f.sum_off / (double)f.n_codes : 0.0));
-    nd_tell_counts(e, entry, ND_COUNTS({"programs_left", f.n_programs}));
+    nd_tell_counts(e, entry, ND_COUNTS({"possible_left", f.n_programs}));
     nd_scalar_tell(e, entry, &f, MAX_PROGRAMS_TOLD);
     nd_tell_text(e, entry, "answers", e->answers.text);
     nd_tell_line(e, entry, "%s",

@@ -298,12 +298,12 @@ static void tell(struct nd_experiment *e, const struct nd_weights *w, json_t *en
         return;
     }
     nd_tell_counts(e, entry,
-                   ND_COUNTS({"codes", w->n_codes}, {"deciding", found->n_deciding}, {"wrong", found->n_wrong},
-                             {"weights_read", w->n_entries}, {"programs_left", found->n_programs},
+                   ND_COUNTS({"values", w->n_codes}, {"deciding", found->n_deciding}, {"wrong", found->n_wrong},
+                             {"weights_read", w->n_entries}, {"possible_left", found->n_programs},
                              {"fresh", e->n_fresh}, {"right", e->n_right}));
-    nd_tell_listed(e, entry, "programs", NULL);
+    nd_tell_listed(e, entry, "possible_arithmetic", NULL);
     for (size_t i = 0; i < found->n_programs && i < MOST_NAMES; i++)
-        nd_tell_listed(e, entry, "programs", nd_weight_name(&found->programs[i], buf));
+        nd_tell_listed(e, entry, "possible_arithmetic", nd_weight_name(&found->programs[i], buf));
     if (found->n_programs == 0)
         nd_tell_unknown(e, entry);
     else if (is_known)

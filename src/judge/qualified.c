@@ -42,9 +42,9 @@ ND_MEMBERS(spread, ND_FIELD("verdict", WORD, spread.verdict), ND_FIELD("best", T
            ND_FIELD_OF("common", PART_IF, spread.common, estimate),
            ND_FIELD_OF("quantised", PART_IF, spread.quantised, estimate),
            ND_FIELD_OF("beyond", PART_IF, spread.beyond, estimate));
-ND_MEMBERS(study, ND_FIELD("probe", WORD, probe), ND_FIELD("edge", WORD, edge),
+ND_MEMBERS(study, ND_FIELD("probe", WORD, probe), ND_FIELD("tensor", WORD, edge),
            ND_FIELD("samples", COUNT, n_samples), ND_FIELD("confidence", REAL, confidence),
-           ND_FIELD_OF("devices", LIST, devices, pairs), ND_FIELD_AROUND("churn", churn),
+           ND_FIELD_OF("devices", LIST, devices, pairs), ND_FIELD_AROUND("changed_predictions", churn),
            ND_FIELD_AROUND("spread", spread), ND_FIELD("baseline", COUNTS, baseline));
 #undef S
 #define S struct nd_qualified_distance
@@ -57,7 +57,7 @@ ND_MEMBERS(distance, ND_FIELD("device", WORD, device), ND_FIELD("reference", WOR
            ND_FIELD_OF("sqnr_db_change", PART, sqnr_db_change, estimate));
 #undef S
 #define S struct nd_qualified_target
-ND_MEMBERS(target, ND_FIELD("probe", WORD, probe), ND_FIELD("edge", WORD, edge),
+ND_MEMBERS(target, ND_FIELD("probe", WORD, probe), ND_FIELD("tensor", WORD, edge),
            ND_FIELD("samples", COUNT, n_samples), ND_FIELD("confidence", REAL, confidence),
            ND_FIELD_OF("against", LIST, against, distance));
 #undef S
@@ -68,9 +68,9 @@ ND_MEMBERS(device, ND_FIELD("device", WORD, label), ND_FIELD("uri", TEXT, uri),
            ND_FIELD("prepared", TEXT, prepared), ND_FIELD("failure", TEXT, failure),
            ND_FIELD("status", WORD, status), ND_FIELD("prepared_sdk", TEXT, prepared_sdk),
            ND_FIELD("prepared_chipset", TEXT, prepared_chipset), ND_FIELD("findings", TEXTS, findings),
-           ND_FIELD("edges", COUNT, n_edges), ND_FIELD("edges_differing", COUNT, n_edges_differing),
+           ND_FIELD("tensors", COUNT, n_edges), ND_FIELD("tensors_differing", COUNT, n_edges_differing),
            ND_FIELD("first_difference", TEXT, first_difference),
-           ND_FIELD("first_op_types", TEXT, first_op_types), ND_FIELD("class", INT, class_id),
+           ND_FIELD("first_op_types", TEXT, first_op_types), ND_FIELD("group", INT, class_id),
            ND_FIELD("broken", TEXT, broken), ND_FIELD("explanation", TEXT, explanation));
 #undef S
 #define S struct nd_qualified_reference
@@ -80,21 +80,21 @@ ND_MEMBERS(reference, ND_FIELD("reference", WORD, label), ND_FIELD("capture", TE
 #define S struct nd_qualified_model
 ND_MEMBERS(model, ND_FIELD("name", WORD, name), ND_FIELD("quantised", WORD, quantised),
            ND_FIELD("sha256", WORD, sha256), ND_FIELD("float", TEXT, float_model),
-           ND_FIELD("classes", TEXT, classes), ND_FIELD("output_classes", TEXT, output_classes),
+           ND_FIELD("groups", TEXT, classes), ND_FIELD("output_groups", TEXT, output_classes),
            ND_FIELD_OF("references", LIST, references, reference),
            ND_FIELD_OF("devices", LIST, devices, device), ND_FIELD_OF("accuracy", LIST, accuracy, study),
            ND_FIELD_OF("targets", LIST, targets, target));
 #undef S
 #define S struct nd_qualified_gate
 ND_MEMBERS(gate, ND_FIELD("gate", WORD, gate), ND_FIELD("text", TEXT, text), ND_FIELD("models", TEXTS, models),
-           ND_FIELD("devices", TEXTS, devices), ND_FIELD("edges", TEXTS, edges),
+           ND_FIELD("devices", TEXTS, devices), ND_FIELD("tensors", TEXTS, edges),
            ND_FIELD("probes", TEXTS, probes), ND_FIELD("reason", TEXT, reason), ND_FIELD("owner", TEXT, owner),
            ND_FIELD("until", TEXT, until), ND_FIELD("line", COUNT, line));
 #undef S
 #define S struct nd_qualified_case
 ND_MEMBERS(one_case, ND_FIELD("model", WORD, model), ND_FIELD("device", WORD, device),
            ND_FIELD("gate", COUNT, gate), ND_FIELD("verdict", WORD, verdict), ND_FIELD("value", REAL_IF, value),
-           ND_FIELD("bound", REAL_IF, bound), ND_FIELD("edge", TEXT, edge), ND_FIELD("probe", TEXT, probe),
+           ND_FIELD("bound", REAL_IF, bound), ND_FIELD("tensor", TEXT, edge), ND_FIELD("probe", TEXT, probe),
            ND_FIELD("checked", COUNT, n_checked), ND_FIELD("failing", COUNT, n_failing),
            ND_FIELD("samples", COUNT, n_samples), ND_FIELD("samples_needed", COUNT, n_samples_needed),
            ND_FIELD("message", WORD, message));
@@ -103,7 +103,7 @@ ND_MEMBERS(one_case, ND_FIELD("model", WORD, model), ND_FIELD("device", WORD, de
 static const struct nd_field suggested_fields[] = {
     ND_FIELD("gate", WORD, gate),           ND_FIELD("max", REAL_IF, max),
     ND_FIELD("margin", REAL_IF, margin),    ND_FIELD("confidence", REAL_IF, confidence),
-    ND_FIELD("edges", TEXT, edges),         ND_FIELD("to", TEXT, to),
+    ND_FIELD("tensors", TEXT, edges),       ND_FIELD("to", TEXT, to),
     ND_FIELD("reference", TEXT, reference), ND_FIELD("models", TEXT, models),
     ND_FIELD("devices", TEXTS, devices),    {.key = NULL},
 };
@@ -144,6 +144,35 @@ const struct nd_members nd_qualified_members = {.bytes = sizeof(S), .fields = qu
 
 /* ---- reading ---- */
 
+/* The members that version 0.1 (format 1) called otherwise, at any depth. Only the keys of "baseline" are names
+ * of devices. */
+static void rename_members(json_t *value)
+{
+    static const char *const names[][2] = {
+        {"edge", "tensor"},
+        {"edges", "tensors"},
+        {"edges_differing", "tensors_differing"},
+        {"class", "group"},
+        {"classes", "groups"},
+        {"output_classes", "output_groups"},
+        {"churn", "changed_predictions"},
+    };
+    const char *key;
+    json_t *item;
+    size_t i;
+    json_array_foreach(value, i, item) rename_members(item);
+    for (i = 0; i < sizeof names / sizeof names[0]; i++)
+        if ((item = json_object_get(value, names[i][0])) != NULL) {
+            json_object_set(value, names[i][1], item);
+            json_object_del(value, names[i][0]);
+        }
+    json_object_foreach(value, key, item)
+    {
+        if (strcmp(key, "baseline") != 0)
+            rename_members(item);
+    }
+}
+
 enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, struct nd_error *err)
 {
     json_error_t problem;
@@ -152,8 +181,10 @@ enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, str
         return nd_fail(err, ND_E_RESULT_FORMAT, NULL, "no result of a campaign: line %d: %s", problem.line,
                        problem.text);
     const char *kind = json_string_value(json_object_get(root, "kind"));
-    bool is_good = kind != NULL && strcmp(kind, ND_RESULT_KIND) == 0 &&
-                   json_integer_value(json_object_get(root, "format")) == ND_RESULT_FORMAT;
+    json_int_t format = json_integer_value(json_object_get(root, "format"));
+    bool is_good = kind != NULL && strcmp(kind, ND_RESULT_KIND) == 0 && format >= 1 && format <= ND_JSON_FORMAT;
+    if (is_good && format == 1)
+        rename_members(root);
     struct nd_arena *arena = nd_arena_create();
     struct nd_qualified made = {.owner = arena};
     enum nd_status status =

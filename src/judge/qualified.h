@@ -6,7 +6,6 @@
 #include "npudiff/judge.h"
 
 #define ND_RESULT_KIND "qualification"
-enum { ND_RESULT_FORMAT = 1 };
 
 /* struct nd_qualified, without "kind" and "format", which come first in the file. */
 extern const struct nd_members nd_qualified_members;

@@ -85,7 +85,7 @@ static void put_edge(struct nd_json *json, const struct nd_comparison *c, const 
     nd_json_text(json, "verdict", nd_verdict_name(edge->verdict));
     nd_json_text(json, "gate", edge->gate);
     nd_json_index(json, "odd_one_out", edge->odd_one_out);
-    nd_json_open_line(json, "classes", '[');
+    nd_json_open_line(json, "groups", '[');
     for (size_t i = 0; i < c->n_devices; i++)
         nd_json_int(json, NULL, edge->devices[i].class_id);
     nd_json_close(json, ']');
@@ -131,13 +131,13 @@ static void put_device(struct nd_json *json, const struct nd_comparison *c,
     nd_json_text(json, "failure", device->failure[0] != '\0' ? device->failure : NULL);
     nd_json_count(json, "samples", device->n_samples);
     nd_json_count(json, "samples_expected", device->n_samples_expected);
-    nd_json_count(json, "unstable_edges", device->n_unstable_edges);
-    nd_json_count(json, "cpu_fallback_edges", device->n_cpu_edges);
+    nd_json_count(json, "unstable_tensors", device->n_unstable_edges);
+    nd_json_count(json, "cpu_fallback_tensors", device->n_cpu_edges);
     put_npu_share(json, device);
     nd_json_index(json, "configured_as", device->configured_as);
     nd_json_text(json, "configuration", device->configuration);
-    nd_json_int(json, "class", device->class_id);
-    nd_json_int(json, "output_class", device->output_class_id);
+    nd_json_int(json, "group", device->class_id);
+    nd_json_int(json, "output_group", device->output_class_id);
     nd_json_text(json, "first_difference", first);
     nd_json_close(json, '}');
 }
@@ -150,8 +150,8 @@ static void put_first_difference(struct nd_json *json, const struct nd_compariso
     }
     const struct nd_compared_edge *edge = &c->edges[c->first_edge];
     nd_json_open(json, "first_difference", '{');
-    nd_json_text(json, "edge", edge->name);
-    nd_json_count(json, "edge_index", c->first_edge);
+    nd_json_text(json, "tensor", edge->name);
+    nd_json_count(json, "tensor_index", c->first_edge);
     nd_json_text(json, "op_types", edge->op_types);
     nd_json_count(json, "ref", 0);
     nd_json_index(json, "test", c->first_test);
@@ -168,7 +168,7 @@ static void put_partings(struct nd_json *json, const struct nd_comparison *c)
     for (size_t i = 0; i < c->n_partings; i++) {
         const struct nd_parting *parting = &c->partings[i];
         nd_json_open_line(json, NULL, '{');
-        nd_json_open(json, "classes", '[');
+        nd_json_open(json, "groups", '[');
         nd_json_int(json, NULL, parting->class_a);
         nd_json_int(json, NULL, parting->class_b);
         nd_json_close(json, ']');
@@ -176,7 +176,7 @@ static void put_partings(struct nd_json *json, const struct nd_comparison *c)
         nd_json_count(json, NULL, parting->device_a);
         nd_json_count(json, NULL, parting->device_b);
         nd_json_close(json, ']');
-        nd_json_text(json, "edge", parting->edge != SIZE_MAX ? c->edges[parting->edge].name : NULL);
+        nd_json_text(json, "tensor", parting->edge != SIZE_MAX ? c->edges[parting->edge].name : NULL);
         nd_json_close(json, '}');
     }
     nd_json_close(json, ']');
@@ -249,7 +249,7 @@ static void put_changed(struct nd_json *json, const struct nd_comparison *c, con
 static void put_top1(struct nd_json *json, const struct nd_comparison *c, const struct nd_top1 *row)
 {
     nd_json_open(json, NULL, '{');
-    nd_json_text(json, "edge", c->edges[row->edge].name);
+    nd_json_text(json, "tensor", c->edges[row->edge].name);
     nd_json_text(json, "probe", c->probes[row->probe].name);
     nd_json_bool(json, "labels", row->has_labels);
     nd_json_text(json, "labels_missing_reason", row->labels_missing_reason);
@@ -282,7 +282,7 @@ static void put_broken(struct nd_json *json, const struct nd_comparison *c)
     }
     const struct nd_top1 *row = &c->top1[c->broken_top1];
     nd_json_open_line(json, "reference_broken", '{');
-    nd_json_text(json, "edge", c->edges[row->edge].name);
+    nd_json_text(json, "tensor", c->edges[row->edge].name);
     nd_json_text(json, "probe", c->probes[row->probe].name);
     nd_json_count(json, "correct", row->devices[0].n_correct);
     nd_json_count(json, "samples", row->devices[0].n_samples);
@@ -296,7 +296,7 @@ static void put_lists(struct nd_json *json, const struct nd_comparison *c)
     for (size_t i = 0; i < c->n_devices; i++)
         put_device(json, c, &c->devices[i]);
     nd_json_close(json, ']');
-    nd_json_open(json, "edges", '[');
+    nd_json_open(json, "tensors", '[');
     for (size_t e = 0; e < c->n_edges; e++)
         put_edge(json, c, &c->edges[e]);
     nd_json_close(json, ']');
@@ -312,12 +312,12 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = {.out = &buf};
-    nd_json_open(&json, NULL, '{');
+    nd_json_open_document(&json, "comparison");
     nd_json_text(&json, "verdict", nd_verdict_name(comparison->verdict));
     nd_json_int(&json, "exit_code", nd_verdict_exit_code(comparison->verdict));
     nd_json_bool(&json, "gated", comparison->has_gates);
     nd_json_bool(&json, "different_models", comparison->different_models);
-    nd_json_int(&json, "edges_left_out", (int64_t)comparison->n_edges_left_out);
+    nd_json_int(&json, "tensors_left_out", (int64_t)comparison->n_edges_left_out);
     nd_json_bool(&json, "unknown_models", comparison->unknown_models);
     nd_json_bool(&json, "unknown_inputs", comparison->unknown_inputs);
     nd_json_text(&json, "ulp_in",
@@ -326,8 +326,8 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
         nd_json_int(&json, "channel_axis", comparison->channel_axis);
     else
         nd_json_null(&json, "channel_axis");
-    nd_json_text(&json, "classes", comparison->classes_text);
-    nd_json_text(&json, "output_classes", comparison->output_classes_text);
+    nd_json_text(&json, "groups", comparison->classes_text);
+    nd_json_text(&json, "output_groups", comparison->output_classes_text);
     nd_json_index(&json, "odd_one_out", comparison->odd_one_out);
     put_partings(&json, comparison);
     nd_json_put_diagnoses(&json, comparison);

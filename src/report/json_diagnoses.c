@@ -7,7 +7,7 @@ static void put_diagnosis(struct nd_json *json, const struct nd_comparison *c,
 {
     nd_json_open_line(json, NULL, '{');
     nd_json_count(json, "device", d->device);
-    nd_json_text(json, "edge", c->edges[d->edge].name);
+    nd_json_text(json, "tensor", c->edges[d->edge].name);
     nd_json_text(json, "kind", d->kind);
     nd_json_bool(json, "fault", !d->is_note);
     nd_json_bool(json, "of_runs", d->is_of_runs);
@@ -32,7 +32,7 @@ static void put_depth(struct nd_json *json, const struct nd_comparison *c, const
     nd_json_real_if(json, "last", !isnan(d->last), d->last);
     nd_json_bool(json, "half_precision", d->is_half);
     nd_json_real_if(json, "largest", has_largest, d->largest);
-    nd_json_text(json, "largest_edge", has_largest ? c->edges[d->largest_edge].name : NULL);
+    nd_json_text(json, "largest_tensor", has_largest ? c->edges[d->largest_edge].name : NULL);
     nd_json_close(json, '}');
 }
 
@@ -41,7 +41,7 @@ static void put_predicate(struct nd_json *json, const struct nd_comparison *c,
 {
     nd_json_open_line(json, NULL, '{');
     nd_json_count(json, "device", p->device);
-    nd_json_text(json, "edge", p->edge != SIZE_MAX ? c->edges[p->edge].name : NULL);
+    nd_json_text(json, "tensor", p->edge != SIZE_MAX ? c->edges[p->edge].name : NULL);
     nd_json_text(json, "of", p->edge != SIZE_MAX ? "samples" : "tensors");
     nd_json_count(json, "wrong", p->n_wrong);
     nd_json_count(json, "compared", p->n);

@@ -12,7 +12,7 @@ static json_t *interval(const struct nd_interval *interval)
 static json_t *part(const struct nd_explained_part *part)
 {
     return json_pack("{s:I, s:o, s:o, s:o}", "differing", (json_int_t)part->n_differing, "max",
-                     nd_tree_real(part->max), "mean", nd_tree_real(part->mean), "energy",
+                     nd_tree_real(part->max), "mean", nd_tree_real(part->mean), "mean_squared_error",
                      nd_tree_real(part->energy));
 }
 
@@ -20,7 +20,7 @@ static json_t *decomposition(const struct nd_decomposition *d)
 {
     if (d->n_codes == 0)
         return json_null();
-    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "codes",
+    return json_pack("{s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "values",
                      (json_int_t)d->n_codes, "signal", nd_tree_real(d->signal), "quantisation",
                      nd_tree_real(d->quantisation), "divergence", nd_tree_real(d->divergence), "interaction",
                      nd_tree_real(d->interaction), "correlation", nd_tree_real(d->correlation), "bias",
@@ -64,19 +64,19 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     const char *unreached = step->unreached_from != SIZE_MAX ? e->steps[step->unreached_from].name : NULL;
     bool is_examined = unit->is_examined;
     uint64_t n = unit->n_codes;
-    json_t *row =
-        json_pack("{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name",
-                  nd_json_string(step->name), "op_type", nd_json_string(step->op_types), "examined",
-                  is_examined, "why_not", is_examined ? json_null() : nd_json_string(unit->why_not), "way", way,
-                  "codes", (json_int_t)n, "local_mismatch", share(unit->local.n_differing, n, is_examined),
-                  "inherited_mismatch", share(unit->inherited.n_differing, n, is_examined && unit->has_total),
-                  "explained_fraction", is_examined ? nd_tree_real(unit->explained_fraction) : json_null(),
-                  "programs", programs(unit), "is_unit", step->is_unit, "is_source", unit->is_source,
-                  "within_one_step_of_double", unit->is_within_step);
+    json_t *row = json_pack(
+        "{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name",
+        nd_json_string(step->name), "op_type", nd_json_string(step->op_types), "examined", is_examined,
+        "why_not", is_examined ? json_null() : nd_json_string(unit->why_not), "way", way, "values",
+        (json_int_t)n, "introduced_mismatch", share(unit->local.n_differing, n, is_examined),
+        "passed_on_mismatch", share(unit->inherited.n_differing, n, is_examined && unit->has_total),
+        "explained_fraction", is_examined ? nd_tree_real(unit->explained_fraction) : json_null(),
+        "possible_arithmetic", programs(unit), "is_layer", step->is_unit, "is_source", unit->is_source,
+        "within_one_step_of_double", unit->is_within_step);
     if (row == NULL)
         return NULL;
     json_object_set_new(row, "inputs", inputs(step));
-    json_object_set_new(row, "program", text_or_null(unit->program));
+    json_object_set_new(row, "arithmetic", text_or_null(unit->program));
     json_object_set_new(row, "is_covered", json_boolean(unit->is_covered));
     json_object_set_new(row, "state", json_string(nd_layer_state_name(unit->state)));
     json_object_set_new(row, "why_follows", text_or_null(unit->why_follows));
@@ -89,14 +89,14 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
     json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
-    json_object_set_new(row, "local", is_examined ? part(&unit->local) : json_null());
-    json_object_set_new(row, "inherited",
+    json_object_set_new(row, "introduced", is_examined ? part(&unit->local) : json_null());
+    json_object_set_new(row, "passed_on",
                         is_examined && unit->has_total ? part(&unit->inherited) : json_null());
     json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
     json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
-    json_object_set_new(row, "gain", nd_tree_real(unit->gain));
-    json_object_set_new(row, "harm", nd_tree_real(unit->harm));
-    json_object_set_new(row, "harmed_share", nd_tree_real(unit->harmed_share));
+    json_object_set_new(row, "amplification", nd_tree_real(unit->gain));
+    json_object_set_new(row, "effect", nd_tree_real(unit->harm));
+    json_object_set_new(row, "affected_share", nd_tree_real(unit->harmed_share));
     json_object_set_new(row, "quality", decomposition(&unit->quality));
     json_object_set_new(row, "no_reference_from", text_or_null(unreached));
     json_object_set_new(row, "lacks_float", json_boolean(step->lacks_float));
@@ -132,7 +132,7 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
 {
     const struct nd_explained_unit *unit = &device->units[step];
     const struct nd_explained_fault *fault = &unit->fault;
-    json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "unit", nd_json_string(e->steps[step].name), "op_type",
+    json_t *row = json_pack("{s:o, s:o, s:I, s:o}", "layer", nd_json_string(e->steps[step].name), "op_type",
                             nd_json_string(e->steps[step].op_types), "unexplained",
                             (json_int_t)unit->n_unexplained, "kind", text_or_null(fault->kind));
     if (row == NULL)
@@ -141,7 +141,7 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
     json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
     json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));
-    json_object_set_new(row, "harm", nd_tree_real(unit->harm));
+    json_object_set_new(row, "effect", nd_tree_real(unit->harm));
     if (fault->kind != NULL)
         add_fault(row, fault);
     return row;
@@ -152,7 +152,7 @@ static json_t *findings_json(const struct nd_explanation *e, const struct nd_exp
     json_t *list = json_array();
     for (size_t i = 0; i < device->n_findings; i++) {
         const struct nd_explained_fault *fault = &device->findings[i].fault;
-        json_t *row = json_pack("{s:o, s:s}", "edge", nd_json_string(e->steps[device->findings[i].step].name),
+        json_t *row = json_pack("{s:o, s:s}", "tensor", nd_json_string(e->steps[device->findings[i].step].name),
                                 "kind", fault->kind);
         if (row != NULL)
             add_fault(row, fault);
@@ -186,18 +186,18 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
                      device->is_refuted, "same_as", (json_int_t)device->same_as, "observer", observer, "uri",
                      nd_json_string(device->uri), "chipset", nd_json_string(device->chipset), "capture",
                      nd_json_string(device->capture), "verdict", nd_health_name(device->health), "failure",
-                     device->failure != NULL ? nd_json_string(device->failure) : json_null(), "program",
-                     text_or_null(device->program), "programs", programs, "losses",
+                     device->failure != NULL ? nd_json_string(device->failure) : json_null(), "arithmetic",
+                     text_or_null(device->program), "possible_arithmetic", programs, "losses",
                      nd_explain_losses_json(e, device), "findings", findings_json(e, device), "faulty", faulty,
-                     "sources", sources, "energy", energy(device), "execution",
+                     "sources", sources, "mean_squared_error", energy(device), "execution",
                      nd_explain_execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
-                     "not_examined", (json_int_t)device->n_not_examined, "units", units);
+                     "not_examined", (json_int_t)device->n_not_examined, "layers", units);
 }
 
 static json_t *vote_json(const struct nd_explained_vote *vote)
 {
     return json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", vote->is_known, "why_not",
-                     text_or_null(vote->why_not), "lineages", (json_int_t)vote->n_lineages, "split_share",
+                     text_or_null(vote->why_not), "groups", (json_int_t)vote->n_lineages, "split_share",
                      nd_tree_real(vote->split_share), "margin", nd_tree_real(vote->margin), "common_divergence",
                      nd_tree_real(vote->common_divergence));
 }
@@ -212,7 +212,7 @@ static json_t *explanation_json(const struct nd_explanation *e)
                      nd_json_string(e->model), "model_sha256", e->model_sha256, "float_model",
                      e->float_model != NULL ? nd_json_string(e->float_model) : json_null(), "probe",
                      e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples",
-                     (json_int_t)e->n_samples, "harm_samples", (json_int_t)e->n_harm_samples, "vote",
+                     (json_int_t)e->n_samples, "effect_samples", (json_int_t)e->n_harm_samples, "vote",
                      vote_json(&e->vote), "differences", nd_explain_differences_json(e), "devices", devices);
 }
 
@@ -226,5 +226,5 @@ enum nd_status nd_report_explanation_json(const struct nd_explanation *explanati
         json_decref(tree);
         tree = NULL;
     }
-    return nd_tree_end(tree, out, err);
+    return nd_tree_end("explanation", tree, out, err);
 }

@@ -26,7 +26,7 @@ static void put_entry_members(struct nd_json *json, const struct nd_golden_entry
     nd_json_text(json, "accepted_by", entry->accepted_by);
     nd_json_text(json, "note", entry->note);
     nd_json_count(json, "probes", entry->n_probes);
-    nd_json_count(json, "edges", entry->n_edges);
+    nd_json_count(json, "tensors", entry->n_edges);
 }
 
 static void put_entry(struct nd_json *json, const char *key, const struct nd_golden_entry *entry)
@@ -89,7 +89,7 @@ static void put_changes(struct nd_json *json, const struct nd_golden_difference 
     for (size_t i = 0; i < d->n_changes; i++) {
         const struct nd_golden_change *change = &d->changes[i];
         nd_json_open(json, NULL, '{');
-        nd_json_text(json, "axis", change->axis);
+        nd_json_text(json, "what", change->axis);
         nd_json_text(json, "key", change->key);
         nd_json_text(json, "ref", change->ref);
         nd_json_text(json, "test", change->test);
@@ -101,13 +101,13 @@ static void put_changes(struct nd_json *json, const struct nd_golden_difference 
 
 static void put_difference(struct nd_json *json, const struct nd_golden_difference *d)
 {
-    nd_json_texts(json, "axes", d->axes, d->n_axes);
+    nd_json_texts(json, "what_changed", d->axes, d->n_axes);
     put_changes(json, d);
     nd_json_bool(json, "same_model", d->is_same_model);
     nd_json_bool(json, "same_chipset", d->is_same_chipset);
     nd_json_bool(json, "same_end", d->is_same_end);
     put_names(json, "probes", &d->probes);
-    nd_json_count(json, "n_edges", d->n_edges);
+    nd_json_count(json, "n_tensors", d->n_edges);
     nd_json_count(json, "n_equal", d->n_equal);
     nd_json_open(json, "different", '[');
     for (size_t i = 0; i < d->n_different; i++)
@@ -160,10 +160,10 @@ static void put_problems(struct nd_json *json, const struct nd_golden *store)
 
 /* ---- documents ---- */
 
-static struct nd_json begin(struct nd_strbuf *buf)
+static struct nd_json begin(struct nd_strbuf *buf, const char *kind)
 {
     struct nd_json json = {.out = buf, .indent = 2};
-    nd_json_open(&json, NULL, '{');
+    nd_json_open_document(&json, kind);
     return json;
 }
 
@@ -177,7 +177,7 @@ static enum nd_status end(struct nd_json *json, char **out, struct nd_error *err
 enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf);
+    struct nd_json json = begin(&buf, "golden_entries");
     enum nd_status status = ND_OK;
     nd_json_open(&json, "entries", '[');
     for (size_t i = 0; status == ND_OK && i < nd_golden_n_entries(store); i++) {
@@ -199,7 +199,7 @@ enum nd_status nd_report_golden_added_json(const struct nd_golden_added *added, 
                                            struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf);
+    struct nd_json json = begin(&buf, "golden_added");
     nd_json_open(&json, "added", '[');
     for (size_t i = 0; i < n; i++) {
         nd_json_open(&json, NULL, '{');
@@ -216,7 +216,7 @@ enum nd_status nd_report_golden_checks_json(const struct nd_golden_check *checks
                                             const struct nd_golden *store, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf);
+    struct nd_json json = begin(&buf, "golden_checks");
     nd_json_open(&json, "checks", '[');
     for (size_t i = 0; i < n; i++)
         put_check(&json, NULL, &checks[i]);
@@ -229,7 +229,7 @@ enum nd_status nd_report_golden_diff_json(const struct nd_golden_check *check, c
                                           char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf);
+    struct nd_json json = begin(&buf, "golden_difference");
     put_check_members(&json, check);
     put_problems(&json, store);
     return end(&json, out, err);
@@ -240,7 +240,7 @@ enum nd_status nd_report_golden_pruning_json(const struct nd_golden_pruning *pru
 {
     static const char *const keys[ND_GOLDEN_N_PARTS] = {"entries", "objects", "leftovers"};
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf);
+    struct nd_json json = begin(&buf, "golden_pruning");
     nd_json_count(&json, "kept", pruning->n_kept);
     nd_json_bool(&json, "dry_run", pruning->dry_run);
     for (int part = 0; part < ND_GOLDEN_N_PARTS; part++) {
@@ -260,7 +260,7 @@ static void put_upgrade(struct nd_json *json, const struct nd_golden_upgrade *up
     nd_json_text(json, "ref", upgrade->check.has_entry ? upgrade->check.entry.sdk : "");
     nd_json_text(json, "test", upgrade->runtime);
     nd_json_text(json, "verdict", upgrade->check.verdict);
-    nd_json_bool(json, "class_changed", upgrade->check.exit_code != ND_EXIT_SAME);
+    nd_json_bool(json, "group_changed", upgrade->check.exit_code != ND_EXIT_SAME);
     nd_json_text(json, "changed", nd_upgrade_changed(upgrade, buf));
     nd_json_text(json, "first", d->n_different > 0 ? d->different[0].name : "");
     nd_json_text(json, "operators", nd_upgrade_operators(upgrade, buf));
@@ -284,7 +284,7 @@ enum nd_status nd_report_golden_upgrades_json(const struct nd_golden_upgrade *up
                                               struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf);
+    struct nd_json json = begin(&buf, "golden_upgrades");
     nd_json_open(&json, "matrix", '[');
     for (size_t i = 0; i < n; i++)
         put_upgrade(&json, &upgrades[i]);
@@ -301,10 +301,10 @@ static void put_standing(struct nd_json *json, const char *key, const struct nd_
     put_entry_members(json, &standing->entry);
     nd_json_bool(json, "same_chipset", d->is_same_chipset);
     nd_json_count(json, "n_equal", d->n_equal);
-    nd_json_count(json, "n_edges", d->n_edges);
+    nd_json_count(json, "n_tensors", d->n_edges);
     nd_json_real_if(json, "share", !isnan(standing->share), standing->share);
     put_first(json, d, false);
-    nd_json_texts(json, "axes", d->axes, d->n_axes);
+    nd_json_texts(json, "what_changed", d->axes, d->n_axes);
     put_names(json, "missing", &d->missing);
     put_names(json, "extra", &d->extra);
     put_names(json, "compared_probes", &d->probes);
@@ -323,7 +323,7 @@ enum nd_status nd_report_triage_json(const struct nd_triage *triage, const char 
                                      const struct nd_golden *store, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf);
+    struct nd_json json = begin(&buf, "triage");
     nd_json_text(&json, "field", field);
     nd_json_bool(&json, "is_bundle", triage->is_bundle);
     nd_json_text(&json, "verdict", triage->verdict);

@@ -62,7 +62,7 @@ static json_t *whole_json(const struct nd_other_tally *whole)
     bool is_good = list != NULL;
     for (size_t p = 0; p < n && is_good; p++)
         if (whole->n[p] > 0)
-            is_good = push(list, json_pack("{s:s, s:I, s:I}", "name", programs[p].name, "codes",
+            is_good = push(list, json_pack("{s:s, s:I, s:I}", "name", programs[p].name, "values",
                                            (json_int_t)whole->n[p], "exceptions", (json_int_t)whole->wrong[p]));
     return checked(list, is_good);
 }
@@ -74,13 +74,13 @@ static bool put_answer(const struct nd_answer *a, json_t *out)
     const struct nd_arithmetic *programs = nd_arithmetics(&(size_t){0});
     bool has_best = r->best != SIZE_MAX, is_none = strcmp(a->verdict, "none") == 0;
     return put(out, "verdict", json_string(a->verdict)) &&
-           put(out, "split", json_boolean(is_none && r->is_split)) && put(out, "classes", classes_json(r)) &&
+           put(out, "split", json_boolean(is_none && r->is_split)) && put(out, "groups", classes_json(r)) &&
            put(out, "nearest",
                has_best ? json_string(nd_arithmetic_name(&programs[r->best], name)) : json_null()) &&
-           put(out, "codes", count(r->n)) && put(out, "open", count(r->n_open)) &&
+           put(out, "values", count(r->n)) && put(out, "open", count(r->n_open)) &&
            put(out, "deciding", count(r->n_deciding)) && put(out, "exceptions", count(a->exceptions)) &&
            put(out, "explained", isnan(a->explained) ? json_null() : json_real(a->explained)) &&
-           put(out, "unit_programs", whole_json(&a->whole));
+           put(out, "layer_arithmetic", whole_json(&a->whole));
 }
 
 /* ---- thresholds ---- */
@@ -156,7 +156,7 @@ static json_t *curve_json(const struct nd_identify_tally *tally)
             is_good =
                 is_good &&
                 push(list, json_pack("{s:f, s:f, s:I, s:f, s:f, s:f}", "from", (double)b / ND_IDENTIFY_BINS,
-                                     "to", (double)(b + 1) / ND_IDENTIFY_BINS, "codes", (json_int_t)point.n,
+                                     "to", (double)(b + 1) / ND_IDENTIFY_BINS, "values", (json_int_t)point.n,
                                      "p", point.p, "low", point.low, "high", point.high));
     }
     return checked(list, is_good);
@@ -179,7 +179,7 @@ static json_t *types_json(const struct nd_identified_device *device)
     bool is_good = list != NULL;
     for (size_t t = 0; t < device->n_types && is_good; t++) {
         const struct nd_identified_type *type = &device->types[t];
-        json_t *row = json_pack("{s:o, s:I}", "op_type", nd_json_string(type->op_types), "units",
+        json_t *row = json_pack("{s:o, s:I}", "op_type", nd_json_string(type->op_types), "layers",
                                 (json_int_t)type->n_units);
         is_good = push(list, checked(row, row != NULL && put_answer(&type->answer, row)));
     }
@@ -229,7 +229,7 @@ static json_t *device_json(const struct nd_identified_device *device)
     bool is_good = out != NULL;
     if (is_good && !is_failed)
         is_good = put(out, "probes", probes_json(device)) && put_answer(device->answer, out) &&
-                  put(out, "types", types_json(device)) && put(out, "units", units_json(device)) &&
+                  put(out, "types", types_json(device)) && put(out, "layers", units_json(device)) &&
                   put(out, "not_identified", rest_json(device));
     return checked(out, is_good);
 }

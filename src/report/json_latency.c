@@ -33,8 +33,9 @@ static json_t *join(const struct nd_latency_series *entry)
     return json_pack("{s:s, s:s, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:o}", "state", states[j->state], "slow_by",
                      slow[l->slow], "slow", (json_int_t)j->n_slow, "slow_other", (json_int_t)j->n_slow_other,
                      "fast", (json_int_t)j->n_fast, "fast_other", (json_int_t)j->n_fast_other, "p",
-                     nd_tree_real(j->p), "edges", (json_int_t)j->n_edges, "edges_tied", (json_int_t)j->n_tied,
-                     "first_tied", entry->first_tied != NULL ? nd_json_string(entry->first_tied) : json_null());
+                     nd_tree_real(j->p), "tensors", (json_int_t)j->n_edges, "tensors_tied",
+                     (json_int_t)j->n_tied, "first_tied",
+                     entry->first_tied != NULL ? nd_json_string(entry->first_tied) : json_null());
 }
 
 static json_t *evidence(const struct nd_latency *l)
@@ -113,5 +114,6 @@ enum nd_status nd_report_latency_json(const struct nd_latency_series *series, si
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++)
         json_array_append_new(list, series_json(&series[i]));
-    return nd_tree_end(json_pack("{s:o, s:o}", "series", list, "rule", rule_json(options)), out, err);
+    return nd_tree_end("latency", json_pack("{s:o, s:o}", "series", list, "rule", rule_json(options)), out,
+                       err);
 }

@@ -115,8 +115,8 @@ static json_t *device_json(const struct nd_placed_device *device)
                      nd_json_string(failure != NULL ? failure : ""), "is_npu",
                      nd_placed_is_unstated(device) ? json_null() : json_boolean(report->is_npu), "npu_provider",
                      nd_json_string(report->wanted_provider), "n_fallen", count(nd_placed_n_fallen(device)),
-                     "npu_share", share_json(&report->share), "nodes", nodes, "edges", edges, "pieces", pieces,
-                     "cuts", cuts, "provider_events", events, "problems", problems);
+                     "npu_share", share_json(&report->share), "nodes", nodes, "tensors", edges, "pieces",
+                     pieces, "cuts", cuts, "provider_events", events, "problems", problems);
 }
 
 /* ---- the matrix ---- */
@@ -205,7 +205,8 @@ enum nd_status nd_report_placement_json(const struct nd_model *model, const stru
     json_t *list = json_array();
     for (size_t d = 0; d < n; d++)
         json_array_append_new(list, device_json(&devices[d]));
-    return nd_tree_end(json_pack("{s:o, s:s, s:o, s:o}", "model", nd_json_string(nd_model_path(model)),
+    return nd_tree_end("placement",
+                       json_pack("{s:o, s:s, s:o, s:o}", "model", nd_json_string(nd_model_path(model)),
                                  "model_sha256", nd_model_sha256(model), "devices", list, "operators",
                                  nd_placement_matrix(devices, n)),
                        out, err);

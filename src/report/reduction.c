@@ -12,7 +12,7 @@ struct shown {
 
 static json_t *difference_json(const struct nd_reduction_difference *difference)
 {
-    return json_pack("{s:o, s:o, s:f}", "edge", nd_json_string(difference->edge), "max_lsb",
+    return json_pack("{s:o, s:o, s:f}", "tensor", nd_json_string(difference->edge), "max_lsb",
                      nd_tree_real(difference->max_lsb), "fraction", difference->fraction);
 }
 
@@ -49,7 +49,7 @@ static json_t *reduction_json(const struct nd_reduction *reduction, const struct
     json_t *counts = json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "same", (json_int_t)reduction->n_same, "failed_otherwise",
         (json_int_t)reduction->n_other, "fine", (json_int_t)reduction->n_fine, "not_cut",
-        (json_int_t)reduction->n_uncut, "units", (json_int_t)reduction->n_units, "units_left",
+        (json_int_t)reduction->n_uncut, "layers", (json_int_t)reduction->n_units, "layers_left",
         (json_int_t)reduction->n_units_left, "operators", (json_int_t)reduction->n_operators, "operators_left",
         (json_int_t)reduction->n_operators_left);
     bool is_whole = json != NULL && counts != NULL && json_object_update(json, counts) == 0;
@@ -155,7 +155,8 @@ static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *redu
 enum nd_status nd_report_reduction_json(const struct nd_reduction *reduction, bool has_difference,
                                         const char *folder, char **out, struct nd_error *err)
 {
-    return nd_tree_end(reduction_json(reduction, &(struct shown){has_difference, folder}), out, err);
+    return nd_tree_end("reduction", reduction_json(reduction, &(struct shown){has_difference, folder}), out,
+                       err);
 }
 
 enum nd_status nd_report_reduction_text(const struct nd_reduction *reduction, bool has_difference,

@@ -29,9 +29,10 @@ json_t *nd_explain_execution_json(const struct nd_explained_execution *execution
                      nd_execution_name(execution->verdict), "contradictory", execution->is_contradictory,
                      "balance", execution->balance, "evidence", evidence_json(execution), "why_unknown",
                      execution->why_unknown, "deciding", (json_int_t)execution->n_deciding, "off",
-                     (json_int_t)execution->n_off, "far", (json_int_t)execution->n_far, "units_npu",
-                     (json_int_t)execution->n_npu, "units_not_npu", (json_int_t)execution->n_not_npu,
-                     "units_unknown", (json_int_t)execution->n_unknown, "called_npu", execution->is_called_npu);
+                     (json_int_t)execution->n_off, "far", (json_int_t)execution->n_far, "layers_npu",
+                     (json_int_t)execution->n_npu, "layers_not_npu", (json_int_t)execution->n_not_npu,
+                     "layers_unknown", (json_int_t)execution->n_unknown, "called_npu",
+                     execution->is_called_npu);
 }
 
 /* ---- text ---- */

@@ -149,11 +149,11 @@ json_t *nd_explain_losses_json(const struct nd_explanation *e, const struct nd_e
     json_t *list = json_array();
     for (size_t i = 0; i < device->n_losses; i++) {
         const struct nd_explained_unit *unit = &device->units[device->losses[i]];
-        json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "unit",
+        json_array_append_new(list, json_pack("{s:o, s:o, s:s, s:f, s:I, s:I}", "layer",
                                               nd_json_string(e->steps[device->losses[i]].name), "op_type",
-                                              nd_json_string(e->steps[device->losses[i]].op_types), "program",
-                                              unit->program, "max", unit->local.max, "differing",
-                                              (json_int_t)unit->local.n_differing, "codes",
+                                              nd_json_string(e->steps[device->losses[i]].op_types),
+                                              "arithmetic", unit->program, "max", unit->local.max, "differing",
+                                              (json_int_t)unit->local.n_differing, "values",
                                               (json_int_t)unit->n_codes));
     }
     return list;
@@ -179,11 +179,11 @@ json_t *nd_explain_differences_json(const struct nd_explanation *e)
         json_array_append_new(
             list,
             json_pack("{s:[I, I], s:[s, s], s:o, s:I, s:o, s:I, s:I}", "devices",
-                      (json_int_t)difference->devices[0], (json_int_t)difference->devices[1], "program",
+                      (json_int_t)difference->devices[0], (json_int_t)difference->devices[1], "arithmetic",
                       difference->programs[0], difference->programs[1], "because", because_json(difference),
-                      "units", (json_int_t)difference->n_units, "op_types",
+                      "layers", (json_int_t)difference->n_units, "op_types",
                       nd_json_string(difference->op_types != NULL ? difference->op_types : ""), "differing",
-                      (json_int_t)difference->n_differing, "codes", (json_int_t)difference->n_codes));
+                      (json_int_t)difference->n_differing, "values", (json_int_t)difference->n_codes));
     }
     return list;
 }

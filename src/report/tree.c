@@ -19,8 +19,9 @@ json_t *nd_tree_real(double value)
     return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
 }
 
-enum nd_status nd_tree_end(json_t *tree, char **out, struct nd_error *err)
+enum nd_status nd_tree_end(const char *kind, json_t *members, char **out, struct nd_error *err)
 {
+    json_t *tree = nd_json_document(kind, members);
     char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
     json_decref(tree);
     if (text == NULL)
@@ -91,9 +92,9 @@ void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_repo
 
 /* ---- what the commands print of their own ---- */
 
-char *nd_report_document(const char *json)
+char *nd_report_document(const char *kind, const char *json)
 {
-    json_t *tree = json_loads(json, JSON_DECODE_ANY, NULL);
+    json_t *tree = nd_json_document(kind, json_loads(json, 0, NULL));
     char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
     json_decref(tree);
     return text;

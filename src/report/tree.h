@@ -14,8 +14,8 @@ json_t *nd_tree_real(double value);
 /* Appends rows (an array of objects with texts, numbers, booleans or null) as a table with these columns. */
 void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_report_column *columns);
 
-/* The text of a tree, which it takes over; NULL gives ND_ERR_MEMORY. */
-enum nd_status nd_tree_end(json_t *tree, char **out, struct nd_error *err);
+/* The text of a document of this kind with these members, which it takes over; NULL gives ND_ERR_MEMORY. */
+enum nd_status nd_tree_end(const char *kind, json_t *members, char **out, struct nd_error *err);
 
 /* The text; ND_ERR_MEMORY where a part of it is lost. */
 enum nd_status nd_text_end(struct nd_strbuf *text, char **out, struct nd_error *err);

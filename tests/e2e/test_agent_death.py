@@ -120,7 +120,7 @@ class Death(Scratch):
         result = compare(self.shared / "whole.h5", out / "x.h5", expect=5)
         self.assertEqual(result["verdict"], "failed")
         self.assertIn("signal 9", result["devices"][1]["failure"])
-        pair = result["edges"][-1]["pairs"][0]
+        pair = result["tensors"][-1]["pairs"][0]
         self.assertEqual((pair["coverage"], pair["differing"]), ("part", 0))
         text = " ".join(npudiff("compare", self.shared / "whole.h5", out / "x.h5", expect=5).split())
         self.assertIn("failed: ", text)

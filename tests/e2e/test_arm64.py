@@ -128,7 +128,7 @@ class Arm64(Scratch):
         a, b = self.open(here), self.open(there)
         apart = {edge for edge in a.edges if not bits_equal(a.values("digits", edge), b.values("digits", edge))}
         self.assertIn("logits", apart)
-        self.assertEqual({e["name"] for e in report["edges"] if e["classes"] == [0, 1]}, apart)
+        self.assertEqual({e["name"] for e in report["tensors"] if e["groups"] == [0, 1]}, apart)
         # Sums in another order, and nothing worse.
         self.assertLess(np.abs(a.values("digits", "logits") - b.values("digits", "logits")).max(), 1e-4)
 

@@ -207,7 +207,7 @@ class File(Scratch):
             self.assert_bits_equal(opened.digests("digits", edge), whole.digests("digits", edge), edge)
         self.assertEqual(compare(cpu, self.path, expect=0)["verdict"], "same")
         result = compare(self.path, gen1)
-        pair = next(e for e in result["edges"] if e["name"] == "logits")["pairs"][0]
+        pair = next(e for e in result["tensors"] if e["name"] == "logits")["pairs"][0]
         self.assertEqual((pair["verdict"], pair["differing"], pair["max_lsb"], pair["elements"]),
                          ("differs", None, None, 7200))
         self.assertGreater(pair["samples_differing"], 600)
@@ -229,7 +229,7 @@ class File(Scratch):
                 self.assertTrue((digests == digests[:, :1]).all(), edge)
                 self.assertEqual(opened.output(probe, edge).shape[0], n)
         self.assertEqual(len({d.tobytes() for d in opened.digests("uniform", "logits")[:, 0]}), 6)
-        self.assertEqual([d["unstable_edges"] for d in compare(path, path, expect=0)["devices"]], [0, 0])
+        self.assertEqual([d["unstable_tensors"] for d in compare(path, path, expect=0)["devices"]], [0, 0])
 
     def test_any_name_can_be_stored(self):
         """Tensors called a/b, a%2Fb, '.', ... are kept apart, on both devices, and found again by name."""
@@ -244,8 +244,8 @@ class File(Scratch):
             self.assertEqual(described_by_npudiff(path), described_by_h5dump(path))
             npudiff("verify", path)
         result = compare(self.folder / "cpu.h5", self.folder / "gen3.h5", expect=None)
-        self.assertEqual([e["name"] for e in result["edges"]], names)
-        self.assertTrue(all(e["comparable"] for e in result["edges"]))
+        self.assertEqual([e["name"] for e in result["tensors"]], names)
+        self.assertTrue(all(e["comparable"] for e in result["tensors"]))
 
     def test_external_data_is_found_and_digested(self):
         """A model whose weights lie in another file: run from another folder, the same codes as the model in one piece, and

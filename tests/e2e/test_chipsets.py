@@ -40,7 +40,7 @@ class Fleet:
         cls.captures = dict(zip(DEVICES, map(Capture, paths)))
         for opened in cls.captures.values():
             cls.addClassCleanup(opened.close)
-        cls.edges = {edge["name"]: edge for edge in cls.comparison["edges"]}
+        cls.edges = {edge["name"]: edge for edge in cls.comparison["tensors"]}
 
     def tensors(self, device):
         """{(probe, edge): codes}, in the order of comparison."""
@@ -50,11 +50,11 @@ class Fleet:
     def test_classes_are_cpu_gen1_and_gen3_to_gen5(self):
         """The equality classes as measured, over all edges and over the output alone."""
         self.assertEqual(self.comparison["verdict"], "differs")
-        self.assertEqual(self.comparison["classes"], "cpu | gen1 | gen3 = gen4 = gen5")
-        self.assertEqual(self.comparison["output_classes"], "cpu | gen1 | gen3 = gen4 = gen5")
+        self.assertEqual(self.comparison["groups"], "cpu | gen1 | gen3 = gen4 = gen5")
+        self.assertEqual(self.comparison["output_groups"], "cpu | gen1 | gen3 = gen4 = gen5")
         for name, edge in self.edges.items():
             expected = [0] * 5 if name == "image" else [0, 1, 2, 2, 2]
-            self.assertEqual(edge["classes"], expected, name)
+            self.assertEqual(edge["groups"], expected, name)
             self.assertTrue(edge["comparable"], name)
 
     def test_codes_are_equal_and_different_by_their_bits(self):
@@ -87,7 +87,7 @@ class Fleet:
                              (probe, flat[0] // per_sample, flat[0] % per_sample))
             self.assertEqual(tuple(first["coordinates"]),
                              np.unravel_index(flat[0] % per_sample, reference[probe, edge].shape[1:]))
-        self.assertEqual(self.comparison["first_difference"]["edge"], self.first_edge)
+        self.assertEqual(self.comparison["first_difference"]["tensor"], self.first_edge)
         self.assertEqual(self.comparison["first_difference"]["test"], 1)
 
     def test_statistics_of_every_edge_equal_numpys(self):
@@ -158,7 +158,7 @@ class Fleet:
             on_cpu = [e for e, provider in zip(opened.edges, opened.column("edges", "provider"))
                       if provider != "QNNExecutionProvider"]
             self.assertEqual(on_cpu, ["image"], device)
-        self.assertEqual([d["cpu_fallback_edges"] for d in self.comparison["devices"]], [0] * 5)
+        self.assertEqual([d["cpu_fallback_tensors"] for d in self.comparison["devices"]], [0] * 5)
 
 
 class Cnn(Fleet, Scratch):
@@ -201,8 +201,8 @@ class Wide(Scratch):
             share = float(np.mean(opened[0].values("digits", edge) != opened[1].values("digits", edge)))
             self.assertGreaterEqual(share, least, edge)
         result = compare(*paths)
-        self.assertEqual(result["classes"], "gen1 | gen3 = gen4 = gen5")
-        self.assertEqual(result["output_classes"], "gen1 | gen3 = gen4 = gen5")
+        self.assertEqual(result["groups"], "gen1 | gen3 = gen4 = gen5")
+        self.assertEqual(result["output_groups"], "gen1 | gen3 = gen4 = gen5")
 
     def test_cnn_differs_nearly_everywhere_between_gen1_and_gen3(self):
         """Measured shares: 0.48 after the first convolution, 0.96 at the logits."""

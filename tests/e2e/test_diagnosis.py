@@ -61,7 +61,7 @@ class Dumps(Scratch):
     def assert_found(self, ref, test, kind, says=(), tensor="y"):
         """Named, and nothing but it accuses the device."""
         found = self.diagnose(ref, test)["diagnoses"]
-        here = [d for d in found if d["edge"] == tensor and d["kind"] == kind]
+        here = [d for d in found if d["tensor"] == tensor and d["kind"] == kind]
         self.assertEqual(len(here), 1, found)
         for part in [says] if isinstance(says, str) else says:
             self.assertIn(part, here[0]["text"])
@@ -147,7 +147,7 @@ class Dumps(Scratch):
         moved = x.copy()
         moved[..., ::5] -= np.float32(2e-5)
         found = self.assert_no_fault({"x": x, "y": np.ceil(x)}, {"x": moved, "y": np.ceil(moved)})
-        self.assertEqual([(d["edge"], d["kind"]) for d in found], [("y", "step")])
+        self.assertEqual([(d["tensor"], d["kind"]) for d in found], [("y", "step")])
         self.assertIn("Ceil amplifies: its input 'x'", found[0]["text"])
 
     def test_step_function_of_codes_and_argmax(self):
@@ -157,7 +157,7 @@ class Dumps(Scratch):
         moved[:, :, :, 0] += 1
         ceil = [np.clip(np.rint(np.ceil(SCALE * (c.astype(float) - 100)) / SCALE) + 100, 0, 255).astype(np.uint8) for c in (x, moved)]
         found = self.assert_no_fault({"x": x, "y": ceil[0]}, {"x": moved, "y": ceil[1]})
-        self.assertEqual([(d["edge"], d["kind"]) for d in found], [("y", "step")])
+        self.assertEqual([(d["tensor"], d["kind"]) for d in found], [("y", "step")])
         logits = self.normal()
         logits[:, 0, 0, :3] = logits[:, 0, 1, :3] + np.float32(1e-5) + 10
         logits[:, 0, 1, :3] += 10
@@ -166,7 +166,7 @@ class Dumps(Scratch):
         index = [np.argmax(values, axis=2).astype(np.int64) for values in (logits, near)]
         self.assertGreater((index[0] != index[1]).sum(), 10)
         found = self.assert_no_fault({"x": logits, "y": index[0]}, {"x": near, "y": index[1]})
-        self.assertEqual([(d["edge"], d["kind"]) for d in found], [("y", "step")])
+        self.assertEqual([(d["tensor"], d["kind"]) for d in found], [("y", "step")])
         self.assertIn("ArgMax amplifies", found[0]["text"])
 
     def test_comparisons(self):
@@ -197,11 +197,11 @@ class Dumps(Scratch):
     def test_signed_statistics(self):
         y = np.abs(self.normal()) + 1
         low = (y * np.float32(1 - 1e-3)).astype(np.float32)
-        pair = self.diagnose({"y": y}, {"y": low})["edges"][0]["pairs"][0]
+        pair = self.diagnose({"y": y}, {"y": low})["tensors"][0]["pairs"][0]
         self.assertEqual((pair["share_below"], pair["share_above"]), (1, 0))
         self.assertAlmostEqual(pair["signed_mean"], float((low.astype(np.float64) - y).mean()), delta=1e-9)
         codes = self.random.integers(20, 200, SHAPE).astype(np.uint8)
-        pair = self.diagnose({"y": codes}, {"y": codes - np.uint8(1)})["edges"][0]["pairs"][0]
+        pair = self.diagnose({"y": codes}, {"y": codes - np.uint8(1)})["tensors"][0]["pairs"][0]
         self.assertEqual((pair["share_below"], pair["signed_mean"]), (1, -SCALE))
 
     def test_ties_of_a_quantiser(self):
@@ -214,7 +214,7 @@ class Dumps(Scratch):
         for rule in ("up", "down", "away from zero"):
             with self.subTest(rule=rule):
                 found = self.assert_no_fault({"x": x, "y": codes["to even"]}, {"x": x, "y": codes[rule]})
-                self.assertEqual([(d["edge"], d["kind"]) for d in found], [("y", "ties")])
+                self.assertEqual([(d["tensor"], d["kind"]) for d in found], [("y", "ties")])
                 self.assertIn(f"the reference rounds half to even, the test half {rule}", found[0]["text"])
         broken = codes["up"].copy()
         broken[quotient % 1 == 0.25] += 1
@@ -277,7 +277,7 @@ class Captures(Scratch):
         seal(self.folder / "late.h5", "residual/relu", codes)
         device = json.loads(npudiff("explain", "--quantised", MODELS / "cnn.w8a8.onnx", self.folder / "late.h5", "--json",
                                     expect=None).stdout)["devices"][0]
-        faulty = {f["unit"]: f for f in device["faulty"]}
+        faulty = {f["layer"]: f for f in device["faulty"]}
         self.assertEqual(faulty["residual/relu"]["kind"], "stale-operand", device["faulty"])
         self.assertIn("'pool' of the previous sample", faulty["residual/relu"]["text"])
 
@@ -303,7 +303,7 @@ class Captures(Scratch):
             probe[f"repeats/{name}"][...] = right[stored[:, 0]]
         seal(path, "pool", right)
         found = self.runs(path)
-        self.assertEqual([(d["edge"], d["kind"]) for d in found], [("pool", "unwritten-window")])
+        self.assertEqual([(d["tensor"], d["kind"]) for d in found], [("pool", "unwritten-window")])
         self.assertIn("elements 20 to 35 differ between the first and all later runs", found[0]["text"])
         self.assertIn("the first run holds", found[0]["text"])
 

@@ -114,8 +114,8 @@ class States(Scratch):
                 self.fail(f"no edge of {model} can be changed so")
             wanted = change(changed)
         found = self.explain(model, changed.path)[0]
-        here = [f for f in found["findings"] if f["edge"] == edge]
-        elsewhere = [f for f in found["findings"] if f["edge"] != edge]
+        here = [f for f in found["findings"] if f["tensor"] == edge]
+        elsewhere = [f for f in found["findings"] if f["tensor"] != edge]
         return wanted, here, elsewhere, found, edge
 
     def assert_named(self, kind, change, may_change=lambda changed: True):
@@ -179,7 +179,7 @@ class States(Scratch):
                     lambda changed: np.ptp(changed.codes[:4].astype(int)) > 0)
                 self.assertEqual([f["kind"] for f in here], ["wrong-type"], edge)
                 self.assertEqual(elsewhere, [])
-                unit = [u for u in device["units"] if u["name"] == edge][0]
+                unit = [u for u in device["layers"] if u["name"] == edge][0]
                 self.assertFalse(unit["examined"])
 
     def test_codes_of_another_type_are_not_called_wrong(self):
@@ -244,14 +244,14 @@ class States(Scratch):
             with self.subTest(number=number, seed=SEED):
                 noise = np.random.default_rng([SEED, number])
                 found = self.floats(lambda x, scale: x + scale * noise.uniform(-0.5, 0.5, x.shape))
-                self.assertEqual([(f["edge"], f["kind"]) for f in found], [("logits", "off-grid")])
+                self.assertEqual([(f["tensor"], f["kind"]) for f in found], [("logits", "off-grid")])
 
     def test_floats_of_the_same_codes(self):
         for number in range(N_VARIANTS):
             with self.subTest(number=number, seed=SEED):
                 factor = 1 + 10 ** self.random.uniform(-6.5, -3.5)
                 found = self.floats(lambda x, scale: x * factor)
-                self.assertEqual([(f["edge"], f["kind"]) for f in found], [("logits", "same-code-other-float")])
+                self.assertEqual([(f["tensor"], f["kind"]) for f in found], [("logits", "same-code-other-float")])
                 self.assertIn("cpu", found[0]["text"])
 
     def test_float_model_in_half_precision(self):
@@ -259,7 +259,7 @@ class States(Scratch):
                                                          ("cpu", "float64", "gen3")), option="--float")
         self.assertEqual(cpu["findings"] + double["findings"], [])
         self.assertEqual({f["kind"] for f in gen3["findings"]}, {"fp16-grid"})
-        self.assertEqual(sorted(f["edge"] for f in gen3["findings"]), sorted(u["name"] for u in gen3["units"]))
+        self.assertEqual(sorted(f["tensor"] for f in gen3["findings"]), sorted(u["name"] for u in gen3["layers"]))
 
     def test_floats_of_a_narrower_type(self):
         """Rounded to half precision; cut to bfloat16, which is found, too."""
@@ -273,7 +273,7 @@ class States(Scratch):
                         changed.choose(edge)
                         changed.store(change(changed.codes))
                     found = self.explain("cnn.float", changed.path, option="--float")[0]["findings"]
-                    self.assertEqual([(f["edge"], f["kind"]) for f in found], [(edge, k) for k in [kind, *others]])
+                    self.assertEqual([(f["tensor"], f["kind"]) for f in found], [(edge, k) for k in [kind, *others]])
 
     def test_text_says_it_first(self):
         with Changed(self.shared / "cnn.w8a8/cpu.h5", self.folder / "changed.h5") as changed:

@@ -106,8 +106,8 @@ class Applied(Scratch):
         told = npudiff("explain", "--float", FLOAT, "--quantised", model, self.folder / "npu" / "gen3.h5", "--json", expect=None)
         self.assertIn(told.returncode, (0, 1), told.stderr)
         (device,) = json.loads(told.stdout)["devices"]
-        self.assertGreaterEqual(len(device["units"]), 9)
-        self.assertGreater(device["energy"]["quantisation"], 0)
+        self.assertGreaterEqual(len(device["layers"]), 9)
+        self.assertGreater(device["mean_squared_error"]["quantisation"], 0)
 
     def test_completed_encodings_are_those_of_version_2(self):
         """What AIMET derives for 2.0.0 (biases, moved tensors) is derived from 0.6.1 and 1.0.0, too; with it the NPU runs all."""

@@ -192,7 +192,7 @@ class Oracle(Scratch):
             paths.append(write_capture(self.folder / f"{side}.h5", side, edges, probes, storage))
         report = json.loads(npudiff("compare", *paths, "--json", "--lsb", 1, "--ulp", 2, "--ulp-in", "float16", "--worst", 3,
                                     expect=1))
-        for edge, (case, expected) in zip(report["edges"], cases):
+        for edge, (case, expected) in zip(report["tensors"], cases):
             with self.subTest(edge=case["name"], types=(case["ref"]["dtype"], case["test"]["dtype"])):
                 self.assertEqual(edge["pairs"][0]["mixed"], case["ref"]["dtype"] != case["test"]["dtype"])
                 self.check_pair(case["name"], edge["pairs"][0], expected)
@@ -243,7 +243,7 @@ class SameBytes(Scratch):
     def test_the_order_of_the_tests_changes_no_pair(self):
         ref, few, many = self.paths
         reports = [json.loads(compare_bytes(*paths, *self.OPTIONS)) for paths in ((ref, few, many), (ref, many, few))]
-        for one, other in zip(reports[0]["edges"], reports[1]["edges"]):
+        for one, other in zip(reports[0]["tensors"], reports[1]["tensors"]):
             self.assertEqual(one["name"], other["name"])
             for uri in DEVICES[1:]:
                 self.assertEqual(pair_of(reports[0], one, DEVICES[0], uri), pair_of(reports[1], other, DEVICES[0], uri))
@@ -252,7 +252,7 @@ class SameBytes(Scratch):
         whole = json.loads(self.expected)
         for i, j in ((0, 1), (0, 2), (1, 2)):
             alone = json.loads(compare_bytes(self.paths[i], self.paths[j], *self.OPTIONS))
-            for one, other in zip(whole["edges"], alone["edges"]):
+            for one, other in zip(whole["tensors"], alone["tensors"]):
                 self.assertEqual(pair_of(whole, one, DEVICES[i], DEVICES[j]), pair_of(alone, other, DEVICES[i], DEVICES[j]))
 
     def test_what_npudiff_writes_compares_the_same(self):
@@ -268,7 +268,7 @@ class SameBytes(Scratch):
                          for n, d, a, b in zip(made.edges, made.column("edges", "dtype"), inputs, outputs)]
                 probes = {p: {n: made.values(p, n) for n in made.edges} for p in made.probes}
             ours.append(write_capture(self.folder / f"h5py{i}.h5", f"d{i}", edges, probes, Chunked(50)))
-        one, other = (json.loads(compare_bytes(*paths, "--json"))["edges"] for paths in (theirs, ours))
+        one, other = (json.loads(compare_bytes(*paths, "--json"))["tensors"] for paths in (theirs, ours))
         self.assertEqual([[e["name"], e["pairs"]] for e in one], [[e["name"], e["pairs"]] for e in other])
 
 
@@ -282,7 +282,7 @@ class Channels(Scratch):
         paths = [write_capture(self.folder / f"{i}.h5", f"d{i}", [edge], {"p": {"x": data}}, Chunked(777))
                  for i, data in enumerate((ref, test))]
         for axis in (0, 2, -1):
-            whole = json.loads(compare_bytes(*paths, "--json", "--per-channel", axis))["edges"][0]["pairs"][0]["channels"]
+            whole = json.loads(compare_bytes(*paths, "--json", "--per-channel", axis))["tensors"][0]["pairs"][0]["channels"]
             at = axis + 1 if axis >= 0 else axis
             self.assertEqual(len(whole), ref.shape[at])
             for c, channel in enumerate(whole):
@@ -290,7 +290,7 @@ class Channels(Scratch):
                 part = Edge("x", "float32", parts[0].shape[1:])
                 alone = [write_capture(self.folder / f"c{i}.h5", f"d{i}", [part], {"p": {"x": data}})
                          for i, data in enumerate(parts)]
-                expected = json.loads(compare_bytes(*alone, "--json"))["edges"][0]["pairs"][0]
+                expected = json.loads(compare_bytes(*alone, "--json"))["tensors"][0]["pairs"][0]
                 self.assertGreater(expected["differing"], 0)
                 shared = set(channel) & set(expected) - {"channel"}
                 self.assertGreater(len(shared), 25)
@@ -313,7 +313,7 @@ class Large(Scratch):
                  for i, (data, storage) in enumerate(((ref, Contiguous()), (test, Chunked(300_001, deflate=1))))]
         texts = {compare_bytes(*paths, "--json", *options, "--threads", n, "--memory", m) for n, m in ((1, 512), (2, 64))}
         self.assertEqual(len(texts), 1)
-        return json.loads(texts.pop())["edges"][0]["pairs"][0]
+        return json.loads(texts.pop())["tensors"][0]["pairs"][0]
 
     def test_codes(self):
         rng = np.random.default_rng(SEED)
@@ -377,7 +377,7 @@ class Structure(Scratch):
             paths = [write_capture(self.folder / f"{i}.h5", f"d{i}", [edge], {"p": {"x": data}}, Chunked(1000))
                      for i, data in enumerate((ref, test))]
             with self.subTest(shape=shape, axes=axes):
-                found = json.loads(compare_bytes(*paths, "--json"))["edges"][0]["pairs"][0]["structure"]
+                found = json.loads(compare_bytes(*paths, "--json"))["tensors"][0]["pairs"][0]["structure"]
                 self.assertEqual((found["pattern"], found["permutation"]), ("permuted axes", list(axes)))
 
 

@@ -39,7 +39,7 @@ class BlindSpots(Scratch):
         return subprocess.run(["h5diff", *map(str, arguments), at, at], capture_output=True, text=True).returncode
 
     def reason(self, report, edge):
-        return next(e["reason"] for e in report["edges"] if e["name"] == edge)
+        return next(e["reason"] for e in report["tensors"] if e["name"] == edge)
 
     def test_a_shape_mismatch(self):
         a = self.write("a", [Edge("x", "float32", [4])])
@@ -48,7 +48,7 @@ class BlindSpots(Scratch):
         for other, text in ((b, "shape 4 against 5"), (c, "shape 4 against 2x2")):
             code, report = self.compare(a, other)
             self.assertEqual((code, self.reason(report, "x")), (3, text))
-            self.assertIsNone(report["edges"][0]["pairs"][0]["differing"])
+            self.assertIsNone(report["tensors"][0]["pairs"][0]["differing"])
             self.assertEqual(self.h5diff(a, other), 0, "h5diff: not comparable, and exit code 0")
 
     def test_nothing_in_common(self):
@@ -88,7 +88,7 @@ class BlindSpots(Scratch):
         for gate in (["--atol", 1e30], ["--rtol", 1e30], ["--ulp", 2**62], []):
             for paths in ((a, b), (b, a)):
                 code, report = self.compare(*paths, *gate)
-                pair = report["edges"][0]["pairs"][0]
+                pair = report["tensors"][0]["pairs"][0]
                 self.assertEqual((code, pair["failing"], pair["nan"], pair["differing"]), (1, 1, 1, 1))
                 self.assertEqual(pair["abs"]["max"], 0, "it is counted apart")
                 self.assertIsNone(pair["tolerance"]["atol"])
@@ -114,14 +114,14 @@ class BlindSpots(Scratch):
         a = self.write("a", [edge], x=np.zeros((1, 2), np.float32))
         b = self.write("b", [edge], x=np.array([[0.0, -0.0]], np.float32))
         code, report = self.compare(a, b)
-        self.assertEqual((code, report["edges"][0]["pairs"][0]["zero_sign"]), (1, 1))
+        self.assertEqual((code, report["tensors"][0]["pairs"][0]["zero_sign"]), (1, 1))
         self.assertEqual(self.compare(a, b, "--ulp", 0)[0], 0)
 
     def test_empty_tensors_are_equal(self):
         edge = Edge("x", "float32", [3, 0])
         a, b = self.write("a", [edge]), self.write("b", [edge])
         code, report = self.compare(a, b)
-        pair = report["edges"][0]["pairs"][0]
+        pair = report["tensors"][0]["pairs"][0]
         self.assertEqual((code, report["verdict"], pair["elements"], pair["share"]), (0, "same", 0, 0))
         code, _ = self.compare(a, self.write("c", [Edge("x", "float32", [3, 1])]))
         self.assertEqual(code, 3)
@@ -134,7 +134,7 @@ class BlindSpots(Scratch):
         self.assertEqual(self.compare(a, b, "--rtol", 7.9)[0], 1)
         self.assertEqual(self.compare(a, b, "--rtol", 8.1)[0], 0)
         self.assertTrue(np.allclose([1e-20], [9e-20], rtol=0.1), "numpy's hidden atol is 1e-8")
-        pair = self.compare(a, b)[1]["edges"][0]["pairs"][0]
+        pair = self.compare(a, b)[1]["tensors"][0]["pairs"][0]
         self.assertAlmostEqual(pair["tolerance"]["rtol"], 8.0)
         self.assertAlmostEqual(pair["rel"]["max"], 8.0)
 
@@ -142,13 +142,13 @@ class BlindSpots(Scratch):
         edge = Edge("x", "float32", [4])
         a, b = self.write("a", [edge]), self.write("b", [edge], samples=1)
         code, report = self.compare(a, b)
-        self.assertEqual((code, report["edges"][0]["pairs"][0]["coverage"]), (3, "part"))
+        self.assertEqual((code, report["tensors"][0]["pairs"][0]["coverage"]), (3, "part"))
 
     def test_integers_beyond_2_to_the_53(self):
         edge = Edge("x", "int64", [3])
         a = self.write("a", [edge], x=np.array([[2**53, 2**63 - 1, -(2**63)]]))
         b = self.write("b", [edge], x=np.array([[2**53 + 1, 2**63 - 2, 2**63 - 1]]))
-        pair = self.compare(a, b)[1]["edges"][0]["pairs"][0]
+        pair = self.compare(a, b)[1]["tensors"][0]["pairs"][0]
         self.assertEqual((pair["differing"], pair["histogram"]["1"], pair["histogram"]["-1"]), (3, 1, 1))
         self.assertEqual(float(pair["max_lsb"]), 2.0**64, "all 64 bits")
 

@@ -22,7 +22,7 @@ def explain(model, *paths, hide=True):
 
 
 def verdicts(device):
-    return {u["name"]: u["execution"]["verdict"] for u in device["units"]}
+    return {u["name"]: u["execution"]["verdict"] for u in device["layers"]}
 
 
 def set_text(item, key, value):

@@ -33,14 +33,14 @@ class Explain(Scratch):
         exact = self.open(self.shared / "exact.h5")
         for name in ("cpu", "gen1", "gen3"):
             test = self.open(self.shared / f"{name}.h5")
-            for unit in self.device(name)["units"]:
+            for unit in self.device(name)["layers"]:
                 self.assertTrue(unit["examined"], unit["name"])
                 self.assertEqual(unit["identity_violations"], 0)
                 a, b = (c.values("digits", unit["name"]).astype(int) for c in (exact, test))
-                self.assertEqual(unit["codes"], a.size)
+                self.assertEqual(unit["values"], a.size)
                 self.assertEqual(unit["total"]["differing"], np.count_nonzero(a != b))
-                self.assertAlmostEqual(unit["total"]["energy"], np.mean((b - a) ** 2.0), places=12)
-                parts = [round(unit[part]["mean"] * a.size) for part in ("total", "local", "inherited")]
+                self.assertAlmostEqual(unit["total"]["mean_squared_error"], np.mean((b - a) ** 2.0), places=12)
+                parts = [round(unit[part]["mean"] * a.size) for part in ("total", "introduced", "passed_on")]
                 self.assertEqual(parts[0], parts[1] + parts[2])
 
     def test_energies_are_those_of_the_references(self):
@@ -52,7 +52,7 @@ class Explain(Scratch):
         q = codes - zero - real.values("digits", "logits") / float(scale)
         for name in ("gen1", "gen3"):
             d = self.open(self.shared / f"{name}.h5").values("digits", "logits").astype(float) - codes
-            energy = self.device(name)["energy"]
+            energy = self.device(name)["mean_squared_error"]
             for key, value in (("quantisation", np.mean(q * q)), ("divergence", np.mean(d * d)),
                                ("interaction", 2 * np.mean(q * d)), ("bias", np.mean(d)),
                                ("own_share", np.mean(d * d) / (np.mean(d * d) + np.mean(q * q)))):
@@ -71,18 +71,18 @@ class Explain(Scratch):
         """Bit for bit, in every unit: none is a suspect, however far it is from exact rounding."""
         for name, program in (("gen1", "htp-v69"), ("gen3", "htp-v73")):
             device = self.device(name)
-            self.assertEqual((device["program"], device["faulty"]), (program, []))
-            self.assertEqual(device["programs"], [program, f"{program}:2.48"])
-            for unit in device["units"]:
-                if unit["is_unit"]:
-                    self.assertEqual((unit["program"], unit["unexplained"], unit["explained_fraction"]), (program, 0, 1), unit["name"])
+            self.assertEqual((device["arithmetic"], device["faulty"]), (program, []))
+            self.assertEqual(device["possible_arithmetic"], [program, f"{program}:2.48"])
+            for unit in device["layers"]:
+                if unit["is_layer"]:
+                    self.assertEqual((unit["arithmetic"], unit["unexplained"], unit["explained_fraction"]), (program, 0, 1), unit["name"])
         for name in ("exact", "cpu"):
-            self.assertEqual((self.device(name)["program"], self.device(name)["programs"]), ("half-even", []))
+            self.assertEqual((self.device(name)["arithmetic"], self.device(name)["possible_arithmetic"]), ("half-even", []))
 
     def test_programs_say_why_chipsets_differ(self):
         """The first unit reads the same on both: its share of the codes on which the programs differ is in the captures."""
         (difference,) = self.report["differences"]
-        self.assertEqual(difference["program"], ["htp-v69", "htp-v73"])
+        self.assertEqual(difference["arithmetic"], ["htp-v69", "htp-v73"])
         texts = {b["property"]: b["text"] for b in difference["because"]}
         self.assertEqual(texts["multiplier-bits"], ["keeps 10 bits of the multiplier", "keeps 11 bits of the multiplier"])
         self.assertIn("zero-point", texts)
@@ -90,7 +90,7 @@ class Explain(Scratch):
         self.assertGreaterEqual(difference["differing"], np.count_nonzero(gen1 != gen3))
         self.assertEqual(difference["op_types"], "Conv, Gemm")
         text = npudiff("explain", "--quantised", QUANTISED, self.shared / "gen1.h5", self.shared / "gen3.h5", "-v", "--width", 400)
-        self.assertIn(f"differ in {difference['differing']} of {difference['codes']} values of layers of Conv, Gemm", text)
+        self.assertIn(f"differ in {difference['differing']} of {difference['values']} values of layers of Conv, Gemm", text)
         self.assertIn("htp-v69 keeps 10 bits of the multiplier, htp-v73 keeps 11 bits of the multiplier", text)
 
     def test_text_has_the_sentence(self):
@@ -124,7 +124,7 @@ class Uncovered(Scratch):
         done = npudiff("explain", "--quantised", self.MODEL, self.shared / f"{name}.h5", "--json", *arguments,
                        expect=expect)
         report = json.loads(done)
-        return report, {u["name"]: u for u in report["devices"][0]["units"]}
+        return report, {u["name"]: u for u in report["devices"][0]["layers"]}
 
     def test_unit_is_not_examined_and_all_others_are(self):
         """Nothing of the CPU's own doing was seen, but not all was looked at."""
@@ -133,14 +133,14 @@ class Uncovered(Scratch):
         self.assertEqual([n for n, u in units.items() if not u["examined"]], ["sample"])
         self.assertRegex(units["sample"]["why_not"], r"^GridSample cannot be evaluated: node 'sample' \(GridSample\)")
         self.assertEqual(list(units), ["x", "front", "sample", "back", "y"])
-        self.assertEqual(units["back"]["local_mismatch"], 0)
+        self.assertEqual(units["back"]["introduced_mismatch"], 0)
 
     def test_unit_that_differs_is_found_before_and_behind(self):
         report, units = self.report("gen1", expect=4)
         self.assertEqual(report["devices"][0]["sources"], ["front"])
         for name in ("front", "back", "y"):
-            self.assertGreater(units[name]["local_mismatch"], 0, name)
-            self.assertLessEqual(units[name]["local"]["max"], 2, name)
+            self.assertGreater(units[name]["introduced_mismatch"], 0, name)
+            self.assertLessEqual(units[name]["introduced"]["max"], 2, name)
 
     def test_behind_it_there_is_no_reference(self):
         for arguments in ((), ("--float", self.FLOAT)):
@@ -148,12 +148,12 @@ class Uncovered(Scratch):
             self.assertEqual({n: u["no_reference_from"] for n, u in units.items()},
                              {"x": None, "front": None, "sample": "sample", "back": "sample", "y": "sample"})
             for name in ("back", "y"):
-                for key in ("total", "inherited", "inherited_mismatch", "quality"):
+                for key in ("total", "passed_on", "passed_on_mismatch", "quality"):
                     self.assertIsNone(units[name][key], (name, key))
-                self.assertEqual((units[name]["harm"], units[name]["gain"]), ("NaN", "NaN"))
-            self.assertEqual(units["front"]["harm"], "NaN")
-            self.assertIsNone(report["devices"][0]["energy"])
-            self.assertGreater(units["front"]["total"]["energy"], 0)
+                self.assertEqual((units[name]["effect"], units[name]["amplification"]), ("NaN", "NaN"))
+            self.assertEqual(units["front"]["effect"], "NaN")
+            self.assertIsNone(report["devices"][0]["mean_squared_error"])
+            self.assertGreater(units["front"]["total"]["mean_squared_error"], 0)
             self.assertEqual(units["front"]["quality"] is None, not arguments)
             self.assertEqual(units["y"]["lacks_float"], bool(arguments))
 
@@ -162,13 +162,13 @@ class Uncovered(Scratch):
         model = CASES / "large.u8.onnx"
         capture(model, ["cpu"], ["uniform:20"], self.folder / "cpu.h5")
         done = npudiff("explain", "--quantised", model, self.folder / "cpu.h5", "--json", expect=4)
-        units = {u["name"]: u for u in json.loads(done)["devices"][0]["units"]}
+        units = {u["name"]: u for u in json.loads(done)["devices"][0]["layers"]}
         self.assertRegex(units["large"]["why_not"], r"cannot be evaluated in sample \d+$")
         self.assertEqual([n for n, u in units.items() if not u["examined"]], ["large"])
         self.assertEqual({n: u["no_reference_from"] for n, u in units.items()},
                          {"x": None, "first": None, "large": "large", "y": "large"})
         self.assertIsNone(units["large"]["total"])
-        self.assertEqual(units["y"]["codes"], 160)
+        self.assertEqual(units["y"]["values"], 160)
 
     def test_text_says_so(self):
         text = npudiff("explain", "--quantised", self.MODEL, self.shared / "gen1.h5", "--float", self.FLOAT, "-v", "--width",

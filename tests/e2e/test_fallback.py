@@ -34,10 +34,10 @@ class Fallback(Scratch):
         self.assertEqual(opened.output("uniform", "erf").attrs["provider"], b"CPUExecutionProvider")
         self.assertEqual(opened.output("uniform", "front").attrs["provider"], b"QNNExecutionProvider")
         result = compare(self.folder / "cpu.h5", self.folder / "gen3.h5", expect=None)
-        marked = {e["name"]: [d["cpu_fallback"] for d in e["devices"]] for e in result["edges"]}
+        marked = {e["name"]: [d["cpu_fallback"] for d in e["devices"]] for e in result["tensors"]}
         self.assertEqual(marked, {"x": [False, False], "front": [False, False], "erf": [False, True],
                                   "y": [False, False]})
-        self.assertEqual([d["cpu_fallback_edges"] for d in result["devices"]], [0, 1])
+        self.assertEqual([d["cpu_fallback_tensors"] for d in result["devices"]], [0, 1])
         said = npudiff("compare", self.folder / "cpu.h5", self.folder / "gen3.h5", "-a", expect=None).stdout
         self.assertIn("computed by the CPU provider, not by the NPU", said)
 
@@ -65,7 +65,7 @@ class Fallback(Scratch):
         self.assertEqual(result["verdict"], "failed")
         self.assertEqual([d["status"] for d in result["devices"]], ["complete", "failed", "complete"])
         self.assertIn("Code: 1002", result["devices"][1]["failure"])
-        logits = next(e for e in result["edges"] if e["name"] == "logits")
+        logits = next(e for e in result["tensors"] if e["name"] == "logits")
         self.assertEqual([p["coverage"] for p in logits["pairs"]], ["none", "full"])
         said = npudiff("compare", *paths, expect=5)
         self.assertIn("SM8350 failed: ", said)

@@ -17,12 +17,12 @@ class Fingerprint(Scratch):
     def test_sections_of_the_simulator(self):
         kept = self.folder / "kept"
         path, sheet = self.take("htp-sim:gen3", "--answers", kept, *SECTIONS)
-        self.assertEqual(sheet["npudiff_datasheet"], 1)
+        self.assertEqual(sheet["npudiff_datasheet"], 2)
         self.assertEqual(list(sheet["sections"]), ["quantise", "normalise"])
         first = sheet["sections"]["quantise"][0]
         self.assertEqual((first["operator"], first["types"], first["verdict"]),
                          ("QuantizeLinear", "f32 -> u8", "identified"))
-        self.assertEqual(first["programs"], ["value:half-reciprocal+rounding:half-away"])
+        self.assertEqual(first["possible_arithmetic"], ["value:half-reciprocal+rounding:half-away"])
         self.assertGreaterEqual(first["evidence"]["fresh"], 100000)
         self.assertEqual(first["evidence"]["right"], first["evidence"]["fresh"])
         for entry in sheet["sections"]["normalise"]:
@@ -50,7 +50,7 @@ class Fingerprint(Scratch):
         good = self.folder / "good.json"
         good.write_text(json.dumps({"npudiff_datasheet": 1, "device": {}, "sections": {}}))
         bad = {"text.json": ("not JSON at all", "is no JSON"), "array.json": ("[]", "not a datasheet"),
-               "version.json": (json.dumps({"npudiff_datasheet": 2, "device": {}, "sections": {}}), "of version 1"),
+               "version.json": (json.dumps({"npudiff_datasheet": 3, "device": {}, "sections": {}}), "of version 1 or 2"),
                "empty.json": ("", "is no JSON")}
         for name, (text, message) in bad.items():
             path = self.folder / name

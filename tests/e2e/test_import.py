@@ -235,9 +235,9 @@ class RealOutputs(Case):
             codes = {n: array.copy() for n, array in self.codes.items()}
             codes[name].reshape(5, -1)[3, -1] ^= 1
             report = self.judge("--model", CNN, code=1, **codes)
-            differing = [e["name"] for e in report["edges"] if e["verdict"] != "same"]
+            differing = [e["name"] for e in report["tensors"] if e["verdict"] != "same"]
             self.assertEqual(differing, [name])
-            pair, = [p for e in report["edges"] if e["name"] == name for p in e["pairs"]]
+            pair, = [p for e in report["tensors"] if e["name"] == name for p in e["pairs"]]
             self.assertIn('"sample": 3', json.dumps(pair))
 
     def test_without_a_model_it_takes_a_map_and_says_so(self):
@@ -252,7 +252,7 @@ class RealOutputs(Case):
         self.assertIn("not every capture says what it was fed", text)
         onnx[2]["zero_point"] += 1
         report = self.judge(*self.map(onnx), code=1)
-        said, = [e["pairs"][0]["label"] for e in report["edges"] if e["verdict"] != "same"]
+        said, = [e["pairs"][0]["label"] for e in report["tensors"] if e["verdict"] != "same"]
         self.assertIn("the same bytes", said)
         self.assertIn("one label is wrong; real values are 1 steps apart", said)
 
@@ -298,7 +298,7 @@ class RealOutputs(Case):
         scale, zero = self.quant["logits"]
         real = {"logits": ((self.codes["logits"].astype(np.int64) - zero) * np.float32(scale)).astype(np.float32)}
         report = self.judge("--model", CNN, code=3, **real)
-        logits, = [e for e in report["edges"] if e["name"] == "logits"]
+        logits, = [e for e in report["tensors"] if e["name"] == "logits"]
         self.assertEqual(logits["verdict"], "same")
         self.assertEqual(outputs_of(self.out)["logits"][1], "uint8")
         real["logits"].flat[7] += np.float32(scale / 3)
@@ -309,12 +309,12 @@ class RealOutputs(Case):
 
     def test_outputs_alone_are_compared_on_request(self):
         report = self.judge("--model", CNN, code=3, logits=self.codes["logits"])
-        self.assertEqual((report["verdict"], report["edges_left_out"]), ("not comparable", 0))
+        self.assertEqual((report["verdict"], report["tensors_left_out"]), ("not comparable", 0))
         self.assertIn("--tensors outputs", npudiff("compare", self.real, self.out, expect=3))
         for which in ("outputs", "logits", "log*"):
             report = support.compare(self.real, self.out, "--tensors", which, expect=0)
-            self.assertEqual(([e["name"] for e in report["edges"]], report["verdict"]), (["logits"], "same"))
-            self.assertEqual(report["edges_left_out"], len(self.codes) - 1)
+            self.assertEqual(([e["name"] for e in report["tensors"]], report["verdict"]), (["logits"], "same"))
+            self.assertEqual(report["tensors_left_out"], len(self.codes) - 1)
         self.assertIn("left out", npudiff("compare", self.real, self.out, "--tensors", "outputs"))
         support.compare(self.real, self.out, "--tensors", "logits,pool", expect=3)
         done = npudiff("compare", self.real, self.out, "--tensors", "logits,lgoits", expect=None)

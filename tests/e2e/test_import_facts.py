@@ -351,9 +351,9 @@ class Tensors(Case):
             self.assertEqual(file["edges/is_model_output"][:].tolist(), [0, 1])
             self.assertEqual([file[f"edges/{c}"][0] for c in ("op_types", "node", "provider")], [b"Conv+Relu", b"n1", b"CPUExecutionProvider"])
         report = support.compare(self.out, self.out, expect=0)
-        self.assertTrue(report["edges"][0]["devices"][0]["cpu_fallback"])
+        self.assertTrue(report["tensors"][0]["devices"][0]["cpu_fallback"])
         self.make("numpy", x, "--map", self.yaml("map.yaml", {"tensors": tensors, "kind": "cpu"}))
-        self.assertFalse(support.compare(self.out, self.out, expect=0)["edges"][0]["devices"][0]["cpu_fallback"])
+        self.assertFalse(support.compare(self.out, self.out, expect=0)["tensors"][0]["devices"][0]["cpu_fallback"])
         self.refuse("numpy", self.npz("l.npz", logits=self.rng.integers(0, 9, (2, 1, 10), dtype=np.uint8)), "--model", CNN, "--map",
                     self.yaml("map.yaml", {"tensors": [{"name": "logits", "op_types": "Conv"}]}), says=["'Conv'", "'Gemm'"])
         self.refuse("numpy", self.npz("l.npz", pool=self.rng.integers(0, 9, (2, 1, 8, 2, 2), dtype=np.uint8)), "--model", CNN,

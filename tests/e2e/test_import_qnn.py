@@ -45,8 +45,8 @@ class Prepared(Scratch):
         run_import(folder, "--model", MODELS / model, "-o", made)
         report = compare(local, made, expect=0)
         self.assertEqual(report["verdict"], "same")
-        self.assertEqual(len(report["edges"]), len(Capture(local).edges))
-        self.assertTrue(all(edge["comparable"] and edge["classes"] == [0, 0] for edge in report["edges"]))
+        self.assertEqual(len(report["tensors"]), len(Capture(local).edges))
+        self.assertTrue(all(edge["comparable"] and edge["groups"] == [0, 0] for edge in report["tensors"]))
         with Capture(local) as expected, Capture(made) as found:
             self.assertEqual(found.probes, expected.probes)
             for probe in expected.probes:

@@ -37,7 +37,7 @@ class Labels(unittest.TestCase):
 
     def pair(self, *made, code):
         report = support.compare(self.ref, self.make("test", *made), expect=code)
-        edge, = [e for e in report["edges"] if e["name"] == "x"]
+        edge, = [e for e in report["tensors"] if e["name"] == "x"]
         return edge["pairs"][0]
 
     def test_signed_and_unsigned(self):
@@ -51,7 +51,7 @@ class Labels(unittest.TestCase):
                 self.assertIn(part, pair["label"])
         zero = self.make("zero", self.codes, SCALE, 0)
         report = support.compare(zero, self.make("test", signed, SCALE, 0), expect=1)
-        self.assertIn("up to 256 steps apart", report["edges"][0]["pairs"][0]["label"])
+        self.assertIn("up to 256 steps apart", report["tensors"][0]["pairs"][0]["label"])
         self.assertIn("the same bytes", self.pair(signed, code=1)["label"])
         text = npudiff("compare", self.ref, self.path / "test.h5", expect=1)
         self.assertIn("wrongly labelled:", text)
@@ -72,7 +72,7 @@ class Labels(unittest.TestCase):
         few = np.full((5, 64), 200, np.uint8)  # one code proves nothing
         constant = self.make("constant", few, SCALE, 128)
         report = support.compare(constant, self.make("test", few.view(np.int8), SCALE, 0), expect=3)
-        self.assertIsNone(report["edges"][0]["pairs"][0]["label"])
+        self.assertIsNone(report["tensors"][0]["pairs"][0]["label"])
 
     def test_scales_and_zero_points(self):
         for scale, zero in ((0.1, 128), (SCALE, 120), (0.1, 120), (SCALE, 129)):
@@ -164,7 +164,7 @@ class Layers(unittest.TestCase):
         done = npudiff("explain", "--quantised", MODELS / model, self.path / "o.h5", "--json", expect=None)
         self.assertIn(done.returncode, (0, 1, 4) if expect is None else (expect,), done.stderr)
         report = json.loads(done.stdout)
-        return {f["unit"]: f for f in report["devices"][0]["faulty"]}
+        return {f["layer"]: f for f in report["devices"][0]["faulty"]}
 
     def changed(self, model, changes):
         """The dump of the model with other bytes for some initializers."""
@@ -203,9 +203,9 @@ class Layers(unittest.TestCase):
         self.explain("cnn.w8a8.onnx", arrays, expect=None)
         self.assertIn("int8, where the model has uint8", support.info(self.path / "o.h5")["attributes"]["import"]["types"])
         report = json.loads(npudiff("explain", "--quantised", MODELS / "cnn.w8a8.onnx", self.path / "o.h5", "--json", expect=None).stdout)
-        self.assertEqual([(f["edge"], f["kind"]) for f in report["devices"][0]["findings"]], [("pointwise/relu", "wrong-type")])
+        self.assertEqual([(f["tensor"], f["kind"]) for f in report["devices"][0]["findings"]], [("pointwise/relu", "wrong-type")])
         self.assertEqual(report["verdict"], "faulty")
-        self.assertEqual([u["name"] for u in report["devices"][0]["units"] if u["state"] == "faulty"][:1], ["pointwise/relu"])
+        self.assertEqual([u["name"] for u in report["devices"][0]["layers"] if u["state"] == "faulty"][:1], ["pointwise/relu"])
         np.savez(self.path / "o.npz", **arrays)
         (self.path / "map.yaml").write_text(json.dumps({"tensors": [{"name": "pointwise/relu", "dtype": "uint8"}]}))
         npudiff("import", "numpy", self.path / "o.npz", "--model", MODELS / "cnn.w8a8.onnx", "--map", self.path / "map.yaml",

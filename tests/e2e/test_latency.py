@@ -43,7 +43,7 @@ class Latency(unittest.TestCase):
             (one,) = self.series(path)[1]
             self.assertIn(one["join"]["state"], ("known", "no slow runs"))
             self.assertEqual(one["join"]["slow_other"] + one["join"]["fast_other"], 0)
-            self.assertEqual(one["join"]["edges_tied"], 0)
+            self.assertEqual(one["join"]["tensors_tied"], 0)
 
     def test_capture_agrees_with_the_same_times_as_a_list(self):
         import h5py

@@ -9,7 +9,7 @@ PROBES = ["uniform:20", "zeros", "ones", "ties:4"]
 
 class References(Scratch):
     def differing(self, report, edge):
-        (pair,) = [e for e in report["edges"] if e["name"] == edge][0]["pairs"]
+        (pair,) = [e for e in report["tensors"] if e["name"] == edge][0]["pairs"]
         return pair
 
     def test_exact_is_what_the_cpu_provider_means(self):
@@ -17,7 +17,7 @@ class References(Scratch):
         lies next to a tie. Input codes are those of ONNX's own operator."""
         capture("cnn.w8a8.onnx", ["exact", "cpu"], PROBES, self.folder)
         report = compare(self.folder / "exact.h5", self.folder / "cpu.h5", expect=None)
-        for edge in report["edges"]:
+        for edge in report["tensors"]:
             self.assertLess(edge["pairs"][0]["share"], 2e-3, edge["name"])
         self.assertEqual(self.differing(report, "image")["differing"], 0)
         with Capture(self.folder / "exact.h5") as opened:
@@ -39,7 +39,7 @@ class References(Scratch):
         """Stored as float64 and compared with float32 by value."""
         capture("vit.float.onnx", ["float64", "cpu"], ["uniform:20"], self.folder)
         report = compare(self.folder / "float64.h5", self.folder / "cpu.h5")
-        for edge in report["edges"]:
+        for edge in report["tensors"]:
             pair = edge["pairs"][0]
             self.assertTrue(pair["mixed"], edge["name"])
             self.assertTrue(pair["sqnr_db"] == "Infinity" or pair["sqnr_db"] > 80, edge["name"])

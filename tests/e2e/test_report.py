@@ -130,7 +130,7 @@ class Digits(Page):
         compare, _ = self.results()
         comparison = json.loads(compare.read_text())
         browser.open(self.page)
-        tensors = comparison["edges"]
+        tensors = comparison["tensors"]
         self.assertEqual(browser.texts(".heat tr[data-t] th a"), [t["name"] for t in tensors])
         for i, tensor in enumerate(tensors):
             cells = browser.texts(f".heat tr[data-t='{i}'] td:nth-child(n+4)")
@@ -169,7 +169,7 @@ class Digits(Page):
 
     def test_details_open_by_click_key_and_link(self):
         compare, _ = self.results()
-        tensor = next(t for t in json.loads(compare.read_text())["edges"] if t["name"] == "residual/relu")
+        tensor = next(t for t in json.loads(compare.read_text())["tensors"] if t["name"] == "residual/relu")
         pair = tensor["pairs"][1]
         browser.open(self.page)
         browser.click(f".heat tr[data-t='6'] td:last-child")
@@ -337,10 +337,10 @@ class Hostile(Page):
     def test_documents_of_strangers_are_errors_or_pages(self):
         page, result = self.path / "report.html", self.path / "result.json"
         for text, expected in (("", 2), ("[]", 2), ("{}", 2), ('{"kind": "other"}', 2),
-                               ('{"partings": 1, "devices": "x", "edges": {"a": 1}, "verdict": []}', 0),
-                               ('{"partings": [], "devices": [{}, 3, {"class": -1}], "edges": [7, {"pairs": [{"ref": 0, '
+                               ('{"partings": 1, "devices": "x", "tensors": {"a": 1}, "verdict": []}', 0),
+                               ('{"partings": [], "devices": [{}, 3, {"group": -1}], "tensors": [7, {"pairs": [{"ref": 0, '
                                 '"test": 1, "share": "NaN", "histogram": 5, "worst": [{}]}]}], "accuracy": [{"labels": true}]}', 0),
-                               ('{"harm_samples": 0, "devices": [{"units": [{"inputs": [0, 9, -1, "x"], "name": "a"}]}]}', 0),
+                               ('{"effect_samples": 0, "devices": [{"layers": [{"inputs": [0, 9, -1, "x"], "name": "a"}]}]}', 0),
                                ('{"operators": [], "devices": [{"cuts": [{"from": 7}], "pieces": [{}]}]}', 0),
                                ('{"series": [{"runs_us": [1, "x", null, 3], "timed": {"p99_us": 2, "max_us": 3}}]}', 0),
                                ('{"kind": "qualification", "cases": [{"gate": 99}], "models": [{}]}', 0),

@@ -60,7 +60,7 @@ class RandomNetworks(Scratch):
             capture(f"{model}.onnx", ["exact", "cpu"], [f"random={MODELS / 'random-probe.npz'}"], folder)
             report = json.loads(npudiff("explain", "--quantised", MODELS / f"{model}.onnx", folder / "exact.h5", folder / "cpu.h5",
                                         "--json", expect=0))  # fmt: skip
-            units = report["devices"][0]["units"]
+            units = report["devices"][0]["layers"]
             self.assertTrue(all(u["examined"] for u in units))
             exact = self.open(folder / "exact.h5")
             computing = [u["name"] for u in units if u["op_type"] not in score_faults.MOVES | {"input"}]

@@ -21,8 +21,8 @@ class Sdk(Scratch):
         self.assertEqual(int(np.count_nonzero(steps)), 52)
         self.assertEqual(set(steps.ravel()), {0, -1})
         result = compare(*paths)
-        self.assertEqual(result["classes"], f"{OLD} | {NEW}")
-        pair = result["edges"][-1]["pairs"][0]
+        self.assertEqual(result["groups"], f"{OLD} | {NEW}")
+        pair = result["tensors"][-1]["pairs"][0]
         self.assertEqual((pair["elements"], pair["differing"], pair["max_lsb"]), (8192, 52, 1))
         self.assertEqual(pair["signed_mean_lsb"], -52 / 8192)
 
@@ -33,7 +33,7 @@ class Sdk(Scratch):
         for edge in old.edges:
             self.assert_bits_equal(old.values("digits", edge), new.values("digits", edge), edge)
         result = compare(*paths, expect=0)
-        self.assertEqual((result["verdict"], result["classes"]), ("same", f"{OLD} = {NEW}"))
+        self.assertEqual((result["verdict"], result["groups"]), ("same", f"{OLD} = {NEW}"))
         said = [info(path)["attributes"]["runtime"] for path in paths]
         self.assertEqual([(s["id"], s["ort_version"], s["provider_version"]) for s in said],
                          [("qairt-2.50.40", "1.29.0", "2.6.0"), ("qairt-2.51.0", "1.31.1", "2.7.0")])

@@ -27,7 +27,7 @@ def explain(model, *captures, expect):
 
 
 def layers(device):
-    return {u["name"]: u for u in device["units"]}
+    return {u["name"]: u for u in device["layers"]}
 
 
 class Verdicts(Scratch):
@@ -48,10 +48,10 @@ class Verdicts(Scratch):
                 device = report["devices"][0]
                 self.assertEqual((report["verdict"], device["verdict"], device["difference"]), ("healthy", "healthy", "differs"))
                 self.assertEqual((device["expected_arithmetic"], device["is_refuted"]), (arch, False))
-                self.assertGreater(device["energy"]["own_share"], 0.05)
+                self.assertGreater(device["mean_squared_error"]["own_share"], 0.05)
                 self.assertEqual((layers(device)[layer]["state"], layers(device)[layer]["why_follows"]), ("follows", "fused"))
             device = explain(model, self.path(model, "cpu"), expect=0)["devices"][0]
-            self.assertEqual((device["verdict"], device["expected_arithmetic"], device["program"]), ("healthy", "float", "half-even"))
+            self.assertEqual((device["verdict"], device["expected_arithmetic"], device["arithmetic"]), ("healthy", "float", "half-even"))
 
     def test_a_handful_of_exact_values_is_no_cpu(self):
         """A squeeze-and-excite block: 9 values that are exact were called a runtime that went to the CPU by itself."""
@@ -89,7 +89,7 @@ class Verdicts(Scratch):
                 copy = self.spoilt("conv_relu.u8", "gen3", layer, fault)
                 device = explain("conv_relu.u8", copy, expect=1)["devices"][0]
                 self.assertEqual(device["verdict"], "faulty", (fault, layer))
-                self.assertEqual([f["unit"] for f in device["faulty"]], [layer], fault)
+                self.assertEqual([f["layer"] for f in device["faulty"]], [layer], fault)
                 if kind is not None:
                     self.assertEqual(device["faulty"][0]["kind"], kind, layer)
                 self.assertRegex(device["faulty"][0]["evidence"], r"of its values are wrong, by up to \d+ LSB; ")
@@ -112,7 +112,7 @@ class Verdicts(Scratch):
             study.seal(file)
         device = explain("conv_relu.u8", copy, expect=1)["devices"][0]
         self.assertEqual((device["expected_arithmetic"], device["verdict"], device["faulty"]), ("v73", "unexplained", []))
-        self.assertNotIn("htp-v69", device["programs"])
+        self.assertNotIn("htp-v69", device["possible_arithmetic"])
 
     def test_single_steps_between_runs_are_noise_and_more_is_a_fault(self):
         model = ROOT / "golden" / "models" / "cnn.w8a8.onnx"
@@ -126,7 +126,7 @@ class Verdicts(Scratch):
             stored[...] = 255 - stored[()]
             study.seal(file)
         device = json.loads(npudiff("explain", "--quantised", model, "--json", path, expect=1))["devices"][0]
-        self.assertEqual([(f["unit"], f["kind"]) for f in device["faulty"]], [("residual/conv", "flips")])
+        self.assertEqual([(f["layer"], f["kind"]) for f in device["faulty"]], [("residual/conv", "flips")])
 
     def test_worst_device_counts(self):
         good, bad = self.path("conv_relu.u8", "gen1"), self.spoilt("conv_relu.u8", "gen3", "Conv_2", "stale")

@@ -257,7 +257,7 @@ static json_t *take(const char *uri, nd_section *section)
 
 static const char *first_program(const json_t *entry)
 {
-    return json_string_value(json_array_get(json_object_get(entry, "programs"), 0));
+    return json_string_value(json_array_get(json_object_get(entry, "possible_arithmetic"), 0));
 }
 
 static json_int_t count_of(const json_t *entry, const char *key)

@@ -246,7 +246,7 @@ static void reference_has_correctly_rounded_tables(void **state)
     size_t i, n_even = 0;
     json_array_foreach(entries, i, entry)
     {
-        const json_t *programs = json_object_get(entry, "programs");
+        const json_t *programs = json_object_get(entry, "possible_arithmetic");
         assert_string_equal(text_of(entry, "verdict"), "identified");
         assert_string_equal(json_string_value(json_array_get(programs, 0)), "value:exact+rounding:half-even");
         assert_int_equal(json_integer_value(json_object_get(json_object_get(entry, "evidence"), "off")), 0);
@@ -270,7 +270,7 @@ static void reference_has_exact_means(void **state)
         size_t p;
         json_t *program;
         assert_string_equal(text_of(entry, "verdict"), "identified");
-        json_array_foreach(json_object_get(entry, "programs"), p, program)
+        json_array_foreach(json_object_get(entry, "possible_arithmetic"), p, program)
         {
             has_exact = has_exact || strcmp(json_string_value(program), "rounding:half-even") == 0;
         }

@@ -207,7 +207,7 @@ static void check_names_the_axis_and_the_edges_in_graph_order(void **state)
     assert_string_equal(text_of(json_array_get(different, 1), "name"), "secret/out");
     json_decref(report);
     report = check(store, &(struct gold){.sdk = "qairt-2"}, false, ND_EXIT_SAME);
-    assert_string_equal(joined(json_object_get(report, "axes")), "sdk");
+    assert_string_equal(joined(json_object_get(report, "what_changed")), "sdk");
     assert_string_equal(joined(json_object_get(report, "blamed")), "");
     json_decref(report);
     nd_golden_close(&store);
@@ -242,7 +242,7 @@ static void check_blames_neither_of_two_axes(void **state)
     const struct gold both = {.sdk = "qairt-2", .kernel = "7.0", .codes = {0, 1}};
     add_quietly(store, &(struct gold){0});
     json_t *report = check(store, &both, false, ND_EXIT_INCONCLUSIVE);
-    assert_string_equal(joined(json_object_get(report, "axes")), "sdk,host");
+    assert_string_equal(joined(json_object_get(report, "what_changed")), "sdk,host");
     assert_string_equal(joined(json_object_get(report, "blamed")), "");
     json_decref(report);
     report = check(store, &both, true, ND_EXIT_DIFFERS);
@@ -258,7 +258,7 @@ static void option_that_follows_from_the_chipset_is_no_second_change(void **stat
     add_quietly(store, &(struct gold){.passes = "1", .fp16 = "1"});
     const struct gold v68 = {.chipset = "SM8350", .passes = "2", .codes = {0, 1}};
     json_t *report = check(store, &v68, false, ND_EXIT_DIFFERS);
-    assert_string_equal(joined(json_object_get(report, "axes")), "chipset");
+    assert_string_equal(joined(json_object_get(report, "what_changed")), "chipset");
     assert_string_equal(joined(json_object_get(report, "blamed")), "chipset");
     size_t i, n_following = 0;
     const json_t *change;
@@ -284,7 +284,7 @@ static void option_that_somebody_chose_is_a_change(void **state)
     add_quietly(store, &(struct gold){.passes = "1", .fp16 = "1"});
     const struct gold chosen = {.chipset = "SM8450", .passes = "1", .fp16 = "0", .codes = {0, 1}};
     json_t *report = check(store, &chosen, false, ND_EXIT_INCONCLUSIVE);
-    assert_string_equal(joined(json_object_get(report, "axes")), "chipset,options");
+    assert_string_equal(joined(json_object_get(report, "what_changed")), "chipset,options");
     json_decref(report);
     const struct gold more_passes = {.passes = "2", .fp16 = "1", .codes = {0, 1}};
     report = check(store, &more_passes, false, ND_EXIT_DIFFERS); /* no other axis that it follows from */
@@ -405,7 +405,7 @@ static void check_blames_no_probe_that_was_not_compared(void **state)
     add_quietly(store, &(struct gold){0});
     json_t *report = check(store, &(struct gold){.with_extra_probe = true, .sdk = "qairt-2", .codes = {0, 1}},
                            false, ND_EXIT_DIFFERS);
-    assert_string_equal(joined(json_object_get(report, "axes")), "sdk,probes");
+    assert_string_equal(joined(json_object_get(report, "what_changed")), "sdk,probes");
     assert_string_equal(joined(json_object_get(report, "blamed")), "sdk");
     assert_string_equal(joined(json_object_get(report, "probes")), "my-photos");
     json_decref(report);

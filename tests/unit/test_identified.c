@@ -49,7 +49,7 @@ static bool holds(const json_t *answer, const char *program)
 {
     size_t i, k;
     const json_t *names, *name;
-    json_array_foreach(json_object_get(answer, "classes"), i, names)
+    json_array_foreach(json_object_get(answer, "groups"), i, names)
         json_array_foreach(names, k, name) if (strcmp(json_string_value(name), program) == 0) return true;
     return false;
 }
@@ -77,11 +77,11 @@ static void programs_are_named(void **state)
     assert_true(holds(conv, "floor") && holds(floor, "floor") && !holds(conv, "half-even"));
     assert_int_equal(number_of(conv, "exceptions"), 0);
     assert_float_equal(json_real_value(json_object_get(conv, "explained")), 1, 0);
-    assert_true(number_of(conv, "deciding") > 0 && number_of(conv, "deciding") <= number_of(conv, "codes"));
+    assert_true(number_of(conv, "deciding") > 0 && number_of(conv, "deciding") <= number_of(conv, "values"));
     /* That one is not in the table. */
     const json_t *other = find_row(device_of(json, 1), "types", "op_type", "Conv");
     assert_string_equal(string_of(other, "verdict"), "none");
-    assert_int_equal(json_array_size(json_object_get(other, "classes")), 0);
+    assert_int_equal(json_array_size(json_object_get(other, "groups")), 0);
     assert_true(strlen(string_of(other, "nearest")) > 0);
     assert_true(json_real_value(json_object_get(other, "explained")) < 0.999);
     assert_true(number_of(other, "exceptions") > 0);
@@ -97,7 +97,7 @@ static void thresholds_and_curves_are_those_of_the_program(void **state)
     add_device(&f, &(struct mc_device){.emulated = "floor"});
     add_device(&f, &(struct mc_device){.emulated = "half-even"});
     json_t *json = identify(&f, NULL);
-    const json_t *unit = find_row(device_of(json, 0), "units", "op_type", "Conv"), *point;
+    const json_t *unit = find_row(device_of(json, 0), "layers", "op_type", "Conv"), *point;
     const json_t *above = json_object_get(json_object_get(unit, "thresholds"), "positive");
     assert_int_equal(number_of(above, "up"), 0);
     assert_true(json_is_null(json_object_get(above, "min_up")));
@@ -109,12 +109,12 @@ static void thresholds_and_curves_are_those_of_the_program(void **state)
         assert_float_equal(json_number_value(json_object_get(point, "p")), 0, 0);
         assert_float_equal(json_number_value(json_object_get(point, "low")), 0, 0);
         /* Clopper and Pearson of none in n: 1 - 0.025^(1/n) */
-        double high = 1 - pow(0.025, 1 / (double)number_of(point, "codes"));
+        double high = 1 - pow(0.025, 1 / (double)number_of(point, "values"));
         assert_float_equal(json_number_value(json_object_get(point, "high")), high, 1e-9);
-        n += number_of(point, "codes");
+        n += number_of(point, "values");
     }
     assert_int_equal(n, number_of(unit, "open"));
-    unit = find_row(device_of(json, 1), "units", "op_type", "Conv");
+    unit = find_row(device_of(json, 1), "layers", "op_type", "Conv");
     above = json_object_get(json_object_get(unit, "thresholds"), "positive");
     assert_true(json_real_value(json_object_get(above, "max_down")) <= 0.5);
     assert_true(json_real_value(json_object_get(above, "min_up")) >= 0.5);
@@ -134,11 +134,11 @@ static void programs_of_units_are_counted_beside(void **state)
     assert_string_equal(string_of(conv, "verdict"), "none");
     json_int_t exceptions[2] = {-1, -1};
     size_t i;
-    json_array_foreach(json_object_get(conv, "unit_programs"), i,
+    json_array_foreach(json_object_get(conv, "layer_arithmetic"), i,
                        row) for (size_t k = 0; k < 2;
                                  k++) if (strcmp(string_of(row, "name"), k == 0 ? "htp-v73" : "htp-v69") == 0)
     {
-        assert_int_equal(number_of(row, "codes"), number_of(conv, "codes"));
+        assert_int_equal(number_of(row, "values"), number_of(conv, "values"));
         exceptions[k] = number_of(row, "exceptions");
     }
     assert_int_equal(exceptions[0], 0);
@@ -157,7 +157,7 @@ static void a_unit_of_its_own_is_told(void **state)
     json_t *json = identify(&f, NULL);
     char items[256], name[128];
     snprintf(name, sizeof name, "%s",
-             string_of(find_row(device_of(json, 0), "units", "op_type", "Conv"), "name"));
+             string_of(find_row(device_of(json, 0), "layers", "op_type", "Conv"), "name"));
     json_decref(json);
     snprintf(items, sizeof items, "half-even,round@%s=floor", name);
     struct nd_emulation probe = {0};
@@ -173,7 +173,7 @@ static void a_unit_of_its_own_is_told(void **state)
     /* A program of chance would have no exceptions. */
     assert_true(strncmp(string_of(conv, "nearest"), "stochastic", 10) != 0);
     assert_true(number_of(conv, "exceptions") > 0);
-    assert_true(holds(find_row(device, "units", "name", name), "floor"));
+    assert_true(holds(find_row(device, "layers", "name", name), "floor"));
     assert_true(holds(find_row(device, "types", "op_type", "Gemm"), "half-even"));
     json_decref(json);
     close_fixture(&f);
@@ -192,7 +192,7 @@ static void what_is_missing_is_listed(void **state)
     const json_t *row = find_row(device_of(json, 0), "not_identified", "name", missing);
     assert_non_null(row);
     assert_string_equal(string_of(row, "why"), "not captured");
-    assert_null(find_row(device_of(json, 0), "units", "name", missing));
+    assert_null(find_row(device_of(json, 0), "layers", "name", missing));
     assert_true(json_array_size(json_object_get(device_of(json, 0), "not_identified")) > 1); /* its readers */
     json_decref(json);
     close_fixture(&f);
@@ -210,7 +210,7 @@ static void few_samples_decide_nothing(void **state)
     const json_t *gemm = find_row(device_of(json, 0), "types", "op_type", "Gemm"); /* ten outputs */
     assert_true(number_of(gemm, "open") < 64);
     assert_string_equal(string_of(gemm, "verdict"), "too-few");
-    assert_int_equal(json_array_size(json_object_get(gemm, "classes")), 0);
+    assert_int_equal(json_array_size(json_object_get(gemm, "groups")), 0);
     json_decref(json);
     close_fixture(&f);
 }

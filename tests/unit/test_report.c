@@ -225,7 +225,7 @@ static json_t *json_of(const struct fleet *fleet)
 
 static json_t *edge_of(const json_t *root, size_t edge)
 {
-    return json_array_get(json_object_get(root, "edges"), edge);
+    return json_array_get(json_object_get(root, "tensors"), edge);
 }
 
 static json_t *pair_of(const json_t *root, size_t edge, size_t test)
@@ -258,13 +258,13 @@ static void json_reads_back_with_the_promised_names(void **state)
     assert_string_equal(string_of(device, "capture"), "gen2");
     assert_string_equal(string_of(device, "chipset"), "SM8550");
     assert_string_equal(string_of(device, "status"), "failed");
-    assert_int_equal(json_array_size(json_object_get(root, "edges")), FLEET_EDGES);
+    assert_int_equal(json_array_size(json_object_get(root, "tensors")), FLEET_EDGES);
     const json_t *edge = edge_of(root, FLEET_CONV);
     assert_string_equal(string_of(edge, "name"), "conv");
     assert_true(json_is_false(json_object_get(edge, "comparable")));
     static const int classes[N] = {0, 1, 0, 2, 2, 2};
     for (size_t i = 0; i < N; i++)
-        assert_int_equal(json_integer_value(json_array_get(json_object_get(edge, "classes"), i)), classes[i]);
+        assert_int_equal(json_integer_value(json_array_get(json_object_get(edge, "groups"), i)), classes[i]);
     const json_t *pair = pair_of(root, FLEET_CONV, 1);
     assert_int_equal(number_of(pair, "ref"), 0);
     assert_int_equal(number_of(pair, "test"), 1);
@@ -279,9 +279,9 @@ static void json_reads_back_with_the_promised_names(void **state)
     assert_int_equal(number_of(scores, "max_ulp"), 1);
     assert_int_equal(number_of(scores, "nan"), 1);
     assert_int_equal(number_of(scores, "inf_mismatch"), 1);
-    assert_string_equal(string_of(json_object_get(root, "first_difference"), "edge"), "conv");
+    assert_string_equal(string_of(json_object_get(root, "first_difference"), "tensor"), "conv");
     const json_t *top1 = json_array_get(json_object_get(root, "accuracy"), 0);
-    assert_string_equal(string_of(top1, "edge"), "logits");
+    assert_string_equal(string_of(top1, "tensor"), "logits");
     assert_int_equal(number_of(json_array_get(json_object_get(top1, "pairs"), 2), "right_to_wrong"), 1);
     json_decref(root);
     stop(&f);

@@ -142,11 +142,11 @@ static void json_of_devices_has_repeats_and_noise(void **state)
                "\"repeats_unequal\": 0, \"unstable_bound\": 1.0, \"noise\": null, \"stuck_output\": false}");
     assert_has(text, "\"within_noise\": true,");
     assert_has(text, "\n \"odd_one_out\": 1,");
-    assert_has(text, "\n   \"odd_one_out\": 2,\n   \"classes\": [0, 0, 0],");
+    assert_has(text, "\n   \"odd_one_out\": 2,\n   \"groups\": [0, 0, 0],");
     assert_has(text, "\n   \"odd_one_out\": null,");
     assert_has(text, "\"partings\": [\n"
-                     "  {\"classes\": [0, 1], \"devices\": [0, 2], \"edge\": \"scores\"},\n"
-                     "  {\"classes\": [1, 2], \"devices\": [1, 2], \"edge\": null}\n ],");
+                     "  {\"groups\": [0, 1], \"devices\": [0, 2], \"tensor\": \"scores\"},\n"
+                     "  {\"groups\": [1, 2], \"devices\": [1, 2], \"tensor\": null}\n ],");
     free(text);
 }
 
@@ -182,13 +182,13 @@ static void json_of_diagnoses_has_every_member(void **state)
     fake.comparison.n_diagnoses = fake.comparison.n_depths = 1;
     text = json_text_of(&fake);
     assert_has(text,
-               "{\"device\": 2, \"edge\": \"conv\", \"kind\": \"wrap\", \"fault\": true, \"of_runs\": false, "
+               "{\"device\": 2, \"tensor\": \"conv\", \"kind\": \"wrap\", \"fault\": true, \"of_runs\": false, "
                "\"text\": \"codes wrap\", \"amount\": 256.0, \"explained\": 1.0, \"log10_chance\": -40.0, "
                "\"later_tensors\": 3}");
     assert_has(text,
                "{\"device\": 2, \"growth\": \"linear\", \"of\": \"share\", \"tensors\": 9, \"factor\": 1.0, "
                "\"first\": 0.01, \"last\": 0.09, \"half_precision\": true, \"largest\": 12.5, "
-               "\"largest_edge\": \"scores\"}");
+               "\"largest_tensor\": \"scores\"}");
     free(text);
 }
 
@@ -198,17 +198,18 @@ static void json_of_diagnoses_has_every_member(void **state)
 static void json_of_a_document_is_as_short_as_it_can_be(void **state)
 {
     (void)state;
-    char *text =
-        nd_report_document("{\"reals\": [0.050000000000000003, 0.33333333333333331, 0.000000000001, 7.0],"
-                           "\"no \\\"object\\\"\": {}, \"no array\": [], \"rest\": [true, null, -3],"
-                           "\"text\": \"a\\n\\u00e9\"}");
+    char *text = nd_report_document(
+        "numbers", "{\"reals\": [0.050000000000000003, 0.33333333333333331, 0.000000000001, 7.0],"
+                   "\"no \\\"object\\\"\": {}, \"no array\": [], \"rest\": [true, null, -3],"
+                   "\"text\": \"a\\n\\u00e9\"}");
     assert_string_equal(text,
-                        "{\n  \"reals\": [\n    0.05,\n    0.3333333333333333,\n    1e-12,\n    7.0\n  ],\n"
+                        "{\n  \"kind\": \"numbers\",\n  \"format\": 2,\n  \"npudiff\": \"" ND_VERSION
+                        "\",\n  \"reals\": [\n    0.05,\n    0.3333333333333333,\n    1e-12,\n    7.0\n  ],\n"
                         "  \"no \\\"object\\\"\": {},\n  \"no array\": [],\n"
                         "  \"rest\": [\n    true,\n    null,\n    -3\n  ],\n"
                         "  \"text\": \"a\\n\xc3\xa9\"\n}\n");
     free(text);
-    assert_null(nd_report_document("{\"cut\": "));
+    assert_null(nd_report_document("numbers", "{\"cut\": "));
 }
 
 static void rows_are_a_table(void **state)

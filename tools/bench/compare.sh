@@ -53,7 +53,7 @@ read_limit() { "$build/tools/bench/read_limit" 5 "$@"; }
 # What the last run found: of each pair with the first capture, in order. Nothing when it failed.
 npudiff_found() {
     /usr/bin/python3 -c 'import json, sys
-for edge in json.load(open(sys.argv[1]))["edges"]:
+for edge in json.load(open(sys.argv[1]))["tensors"]:
     print(*[pair["differing"] for pair in edge["pairs"] if pair["ref"] == 0])' npudiff.json 2>/dev/null || true
 }
 h5diff_found() { awk '/differences? found/ {n = $1} END {print n + 0}' h5diff.txt; }

@@ -52,11 +52,11 @@ def _details(result):
     """The first difference of a comparison, or the faulty layers of an explanation, in words."""
     first = result.get("first_difference")
     if isinstance(first, dict):
-        return f": the first difference is at '{first.get('edge')}'"
+        return f": the first difference is at '{first.get('tensor')}'"
     told = []
     for device in result.get("devices", []):
         if isinstance(device, dict) and "verdict" in device:
-            layers = [layer["unit"] for layer in device.get("faulty", []) + device.get("unexplained", [])]
+            layers = [layer["layer"] for layer in device.get("faulty", []) + device.get("unexplained", [])]
             told.append(f"{device['uri']} is {device['verdict']}" + (f" at {', '.join(layers)}" if layers else ""))
     return ": " + "; ".join(told) if told else ""
 

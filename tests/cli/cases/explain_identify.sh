@@ -19,8 +19,8 @@ def read(name):
     return json.loads("".join(line for line in open(name).readlines()[1:] if not line.startswith("exit ")))
 one, many = read("one.json")["identification"], read("all.json")["identification"]
 device, = many["devices"]
-unit = next(u for u in device["units"] if u["name"] == "residual/conv")
-print(one == many, device["probes"], device["verdict"], device["classes"])
+unit = next(u for u in device["layers"] if u["name"] == "residual/conv")
+print(one == many, device["probes"], device["verdict"], device["groups"])
 print(unit["thresholds"]["positive"], unit["thresholds"]["negative"])
 print([(p["from"], p["p"]) for p in unit["curve"]][12:16])
 END

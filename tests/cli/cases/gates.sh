@@ -5,7 +5,7 @@ capture cnn.float -d cpu -d 'cpu?optimisation=all' -p uniform:40 -o floats
 cat >largest.py <<'END'
 import json, sys
 result = json.load(open(sys.argv[1]))
-values = [(e["pairs"][0][sys.argv[2]] or 0, e["name"]) for e in result["edges"]]
+values = [(e["pairs"][0][sys.argv[2]] or 0, e["name"]) for e in result["tensors"]]
 assert result["verdict"] == "differs" and max(values)[0] > 1
 print(*max(values))
 END
@@ -35,7 +35,7 @@ try "--ulp LARGEST-1" $floats --ulp $((ulp - 1))
 for files in codes floats; do
     read -r distance edge < <(python largest.py $files.json max_abs 2>/dev/null || python - $files.json <<'END'
 import json, sys
-print(*max((e["pairs"][0]["max_abs"] or 0, e["name"]) for e in json.load(open(sys.argv[1]))["edges"]))
+print(*max((e["pairs"][0]["max_abs"] or 0, e["name"]) for e in json.load(open(sys.argv[1]))["tensors"]))
 END
     )
     try "$files: --atol LARGEST" ${!files} --atol "$distance"
@@ -49,6 +49,6 @@ done
 python - <<'END'
 import json
 result = json.load(open("within.json"))
-print(result["verdict"], result["gated"], {e["verdict"] for e in result["edges"]} <= {"same", "within"},
-      sum(e["pairs"][0]["failing"] for e in result["edges"]), sum(e["pairs"][0]["differing"] for e in result["edges"]) > 0)
+print(result["verdict"], result["gated"], {e["verdict"] for e in result["tensors"]} <= {"same", "within"},
+      sum(e["pairs"][0]["failing"] for e in result["tensors"]), sum(e["pairs"][0]["differing"] for e in result["tensors"]) > 0)
 END

@@ -25,12 +25,12 @@ for name in sorted(glob.glob("*.json")):
 
 # What compare promises; these names stay.
 result = json.load(open("compare.json"))
-promised = {"verdict", "devices", "edges", "first_difference", "accuracy"}
+promised = {"verdict", "devices", "tensors", "first_difference", "accuracy"}
 of_device = {"uri", "capture", "chipset"}
-of_edge = {"name", "comparable", "classes", "pairs"}
+of_edge = {"name", "comparable", "groups", "pairs"}
 of_pair = {"ref", "test", "elements", "differing", "max_lsb", "max_ulp", "max_abs", "nan"}
 assert promised <= set(result)
 assert all(of_device <= set(d) for d in result["devices"])
-assert all(of_edge <= set(e) and all(of_pair <= set(p) for p in e["pairs"]) for e in result["edges"])
+assert all(of_edge <= set(e) and all(of_pair <= set(p) for p in e["pairs"]) for e in result["tensors"])
 print("promised names are there")
 END

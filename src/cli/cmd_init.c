@@ -234,9 +234,8 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (exit_code != 0)
         return exit_code;
     if (values.json) {
-        json_t *root = json_pack("{s:s, s:i, s:s, s:o}", "kind", "init", "format", 1, "npudiff", nd_version(),
-                                 "campaign", cli_text(values.output));
-        cli_print_json(root);
+        json_t *root = json_pack("{s:o}", "campaign", cli_text(values.output));
+        cli_print_json("init", root);
         json_decref(root);
     } else if (!values.quiet) {
         printf("%s is written. Edit it, then run: npudiff qualify %s -o results\n", values.output,

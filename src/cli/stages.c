@@ -8,8 +8,6 @@
 
 #include "cli/rows.h"
 
-enum { RUN_FORMAT = 1 };
-
 /* ---- words ---- */
 
 void cli_words_add(struct cli_words *words, const char *word)
@@ -119,10 +117,9 @@ int cli_stages_run(struct cli_stages *stages, const struct cli_command *command,
 int cli_stages_end(struct cli_stages *stages, const char *kind)
 {
     if (stages->is_json && !stages->is_quiet) {
-        json_t *root = json_pack("{s:s, s:i, s:s, s:i}", "kind", kind, "format", RUN_FORMAT, "npudiff",
-                                 nd_version(), "exit_code", stages->exit_code);
+        json_t *root = json_pack("{s:i}", "exit_code", stages->exit_code);
         json_object_update(root, stages->results);
-        cli_print_json(root);
+        cli_print_json(kind, root);
         json_decref(root);
     }
     json_decref(stages->results);

@@ -9,12 +9,6 @@
 #include "base/random.h"
 #include "stats/resample.h"
 
-size_t nd_churn_pair_index(size_t n_devices, size_t ref, size_t test)
-{
-    assert(ref < test && test < n_devices);
-    return ref * n_devices - ref * (ref + 1) / 2 + (test - ref - 1);
-}
-
 static int64_t class_of(const struct nd_predictions *in, size_t device, size_t sample)
 {
     return in->classes[device * in->n_samples + sample];

@@ -40,7 +40,4 @@ enum nd_status nd_churn_measure(const struct nd_predictions *in, double confiden
 /* Accepts a zeroed struct. */
 void nd_churn_deinit(struct nd_churn *churn);
 
-/* Where the pair of two devices is in pairs, ref < test < n_devices. */
-size_t nd_churn_pair_index(size_t n_devices, size_t ref, size_t test);
-
 #endif

@@ -1,6 +1,5 @@
 #include "arith/accumulate.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -242,17 +241,6 @@ bool nd_accumulator_factors(const float *values, size_t n, int64_t *out)
             return false;
     }
     return true;
-}
-
-float nd_accumulate(const struct nd_accumulator *accumulator, const float *x, const float *w, size_t n)
-{
-    struct nd_sum_tree tree;
-    int64_t factors_x[ND_SUM_MAX_TERMS], factors_w[ND_SUM_MAX_TERMS];
-    nd_sum_tree_of(&accumulator->order, n, &tree);
-    bool is_half = nd_accumulator_factors(x, n, factors_x) && nd_accumulator_factors(w, n, factors_w);
-    assert(is_half);
-    (void)is_half;
-    return nd_accumulate_factors(accumulator, &tree, factors_x, factors_w);
 }
 
 static void append(char *buf, size_t *n, const char *format, const char *a, const char *b)

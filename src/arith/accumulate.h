@@ -57,7 +57,4 @@ bool nd_accumulator_factors(const float *values, size_t n, int64_t *out);
 float nd_accumulate_factors(const struct nd_accumulator *accumulator, const struct nd_sum_tree *tree,
                             const int64_t *x, const int64_t *w);
 
-/* The same of half precision values given as float32, n of 1 to ND_SUM_MAX_TERMS; asserted. */
-float nd_accumulate(const struct nd_accumulator *accumulator, const float *x, const float *w, size_t n);
-
 #endif

@@ -18,7 +18,6 @@ static const struct {
     [ND_SUM_FUSED] = {"fused", true},
     [ND_SUM_GIVEN] = {"tree", false},
 };
-enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
 
 const char *nd_sum_order_name(const struct nd_sum_order *order, char buf[ND_SUM_ORDER_NAME_BYTES])
 {
@@ -27,22 +26,6 @@ const char *nd_sum_order_name(const struct nd_sum_order *order, char buf[ND_SUM_
     else
         snprintf(buf, ND_SUM_ORDER_NAME_BYTES, "%s", kinds[order->kind].name);
     return buf;
-}
-
-bool nd_sum_order_from_name(const char *name, struct nd_sum_order *out)
-{
-    for (int k = 0; k < N_KINDS; k++)
-        for (int width = 0; width <= ND_SUM_MAX_TERMS; width++) {
-            char buf[ND_SUM_ORDER_NAME_BYTES];
-            const struct nd_sum_order order = {(enum nd_sum_order_kind)k, width};
-            if (kinds[k].has_width != (width > 0))
-                continue;
-            if (strcmp(name, nd_sum_order_name(&order, buf)) == 0) {
-                *out = order;
-                return true;
-            }
-        }
-    return false;
 }
 
 /* The slot of a new node. */

@@ -26,9 +26,8 @@ struct nd_sum_order {
     int width; /* of LANES, BLOCKS, TREES and FUSED: 1 to ND_SUM_MAX_TERMS; else 0 */
 };
 
-/* "sequential", "lanes:8", "fused:16" ...; from_name is false for anything else. */
+/* "sequential", "lanes:8", "fused:16" ... */
 const char *nd_sum_order_name(const struct nd_sum_order *order, char buf[ND_SUM_ORDER_NAME_BYTES]);
-bool nd_sum_order_from_name(const char *name, struct nd_sum_order *out);
 
 /* Slots 0 to n_terms - 1 are the products, those behind them the nodes, children before parents; the last slot
  * is the sum. The children of node k are children[first[k]] to children[first[k + 1] - 1]. */

@@ -191,13 +191,3 @@ void nd_ort_profile_deinit(struct nd_ort_profile *profile)
     nd_names_deinit(&profile->keys);
     *profile = (struct nd_ort_profile){0};
 }
-
-const struct nd_kernel *nd_ort_profile_find(const struct nd_ort_profile *profile, const char *node,
-                                            const char *unless)
-{
-    for (size_t i = 0; i < profile->n_kernels; i++)
-        if (strcmp(profile->kernels[i].name, node) == 0 &&
-            (unless == NULL || strcmp(profile->kernels[i].provider, unless) != 0))
-            return &profile->kernels[i];
-    return NULL;
-}

@@ -34,8 +34,4 @@ enum nd_status nd_ort_profile_read(const char *name, const char *text, size_t n_
                                    struct nd_ort_profile *out, struct nd_error *err);
 void nd_ort_profile_deinit(struct nd_ort_profile *profile);
 
-/* The kernel of that node on any provider: the first that is not on `unless` (nullable), else NULL. */
-const struct nd_kernel *nd_ort_profile_find(const struct nd_ort_profile *profile, const char *node,
-                                            const char *unless);
-
 #endif

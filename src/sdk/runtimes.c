@@ -6,7 +6,6 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 #include "npudiff/parse.h"
-#include "sdk/elf_facts.h"
 #include "sdk/runtime_manifest.h"
 #include "sdk/sdk.h"
 
@@ -259,17 +258,6 @@ enum nd_status nd_runtime_require(const struct nd_runtime_info *info, enum nd_ru
                        "runtime '%s' (%s) has no qnn-net-run; it comes with a QAIRT SDK ('npudiff runtimes add "
                        "FOLDER')",
                        info->id, info->abi);
-    return ND_OK;
-}
-
-enum nd_status nd_runtime_build_id(const struct nd_runtime_info *info, char **out, struct nd_error *err)
-{
-    if (info->build_id == NULL && info->backend_library != NULL)
-        return nd_elf_find_qnn_build(info->backend_library, out, err);
-    char *copy = nd_strdup(info->build_id);
-    if (info->build_id != NULL && copy == NULL)
-        return nd_fail_memory(err);
-    *out = copy;
     return ND_OK;
 }
 

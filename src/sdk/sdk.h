@@ -28,11 +28,6 @@ enum nd_runtime_need {
 enum nd_status nd_runtime_require(const struct nd_runtime_info *info, enum nd_runtime_need need,
                                   struct nd_error *err);
 
-/* The QNN build id of a runtime, from its manifest or else (those of tools/setup) from its backend's bytes,
- * some 0.1 s: "v2.51.0.260929181845" in new memory, *out NULL when there is none. What a context binary names
- * as its SDK is held against it. */
-enum nd_status nd_runtime_build_id(const struct nd_runtime_info *info, char **out, struct nd_error *err);
-
 /* Whether one of info->files is of use on a device of that Hexagon architecture ("v75"; NULL: not known), for
  * that need: skeletons and stubs are for one architecture each (some 13 MB), and only qnn-net-run loads
  * libQnnHtpNetRunExtensions.so. */

@@ -192,12 +192,12 @@ static void build_id_comes_from_the_manifest_or_the_backend(void **state)
 {
     (void)state;
     static const struct {
-        const char *more, *bytes, *expected;
-    } cases[] = {
-        {", \"backend_library\": \"b.so\", \"build_id\": \"v2.1.0.111111\"", "v2.2.0.222222", "v2.1.0.111111"},
-        {", \"backend_library\": \"b.so\"", "..v2.2.0.222222..", "v2.2.0.222222"},
-        {", \"backend_library\": \"b.so\"", "nothing", NULL},
-        {"", "v2.2.0.222222", NULL}};
+        const char *more, *bytes, *of_manifest, *of_backend;
+    } cases[] = {{", \"backend_library\": \"b.so\", \"build_id\": \"v2.1.0.111111\"", "v2.2.0.222222",
+                  "v2.1.0.111111", "v2.2.0.222222"},
+                 {", \"backend_library\": \"b.so\"", "..v2.2.0.222222..", "none", "v2.2.0.222222"},
+                 {", \"backend_library\": \"b.so\"", "nothing", "none", "none"},
+                 {"", "v2.2.0.222222", "none", NULL}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct nd_runtime_info info;
         struct nd_error err = {0};
@@ -205,9 +205,12 @@ static void build_id_comes_from_the_manifest_or_the_backend(void **state)
         put_runtime("built", "x86_64-linux", cases[i].more);
         put_text("built/b.so", cases[i].bytes);
         expect_ok(nd_runtime_find_abi("built", "x86_64-linux", &info, &err), &err);
-        expect_ok(nd_runtime_build_id(&info, &build, &err), &err);
-        assert_string_equal(build != NULL ? build : "none",
-                            cases[i].expected != NULL ? cases[i].expected : "none");
+        assert_string_equal(info.build_id != NULL ? info.build_id : "none", cases[i].of_manifest);
+        assert_int_equal(info.backend_library != NULL, cases[i].of_backend != NULL);
+        if (info.backend_library != NULL) {
+            expect_ok(nd_elf_find_qnn_build(info.backend_library, &build, &err), &err);
+            assert_string_equal(build != NULL ? build : "none", cases[i].of_backend);
+        }
         free(build);
         nd_runtime_info_deinit(&info);
     }

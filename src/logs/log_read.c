@@ -1,5 +1,5 @@
-/* Bytes to lines, lines to findings. It is longer than 400 lines because every step changes the one state of the
- * reader, which nothing else sees. */
+/* Bytes to lines, lines to findings. It is longer than 400 lines because every step changes the one state of
+ * the reader, which nothing else sees. */
 #include <assert.h>
 #include <errno.h>
 #include <stdint.h>

@@ -1,4 +1,5 @@
-/* Longer than 400 lines because each field of a job is written and read side by side: who adds one sees both. */
+/* Longer than 400 lines because each field of a job is written and read side by side: who adds one sees both.
+ */
 #include "spool/job_file.h"
 
 #include <stdlib.h>

@@ -72,7 +72,7 @@ static void one_id_is_found_for_each_of_its_abis(void **state)
                         "runtime 'mine' is not installed for aarch64-android, only for x86_64-linux, "
                         "aarch64-linux; add its libraries with 'npudiff runtimes add WHEEL...'");
     assert_int_equal(nd_runtime_find_abi("other", "aarch64-android", &info, &err), ND_ERR_NOT_FOUND);
-    assert_string_equal(err.message, "there is no runtime 'other'; 'npudiff runtimes' lists those there are");
+    assert_string_equal(err.message, "there is no runtime 'other'; 'npudiff runtimes' lists all");
 }
 
 static void newest_of_an_abi_is_the_default(void **state)

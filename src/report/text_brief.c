@@ -7,12 +7,11 @@
 #include "report/summary.h"
 #include "report/text_compare.h"
 
-enum { MOST_GROUPS = 8, MOST_CHANGES = 3, MOST_WORDS = 24 };
+enum { MOST_GROUPS = 8, MOST_CHANGES = 3 };
 
 /* ---- groups ---- */
 
-/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
-static bool is_first_of_group(const struct nd_comparison *c, size_t test)
+bool nd_text_is_first_of_group(const struct nd_comparison *c, size_t test)
 {
     int class_id = c->devices[test].class_id;
     for (size_t i = 1; i < test && class_id >= 0; i++)
@@ -289,7 +288,7 @@ static void put_groups(const struct nd_text_report *report, const struct nd_top1
         add_top1(&table, top1, 0);
     }
     for (size_t t = 1; t < c->n_devices; t++)
-        if (is_first_of_group(c, t) && n++ < MOST_GROUPS)
+        if (nd_text_is_first_of_group(c, t) && n++ < MOST_GROUPS)
             add_group(&table, c, top1, t);
     nd_text_put_table(report, &table, 0, 1, "\n");
     if (n > MOST_GROUPS)
@@ -304,11 +303,11 @@ static void put_first(const struct nd_text_report *report)
     size_t n_said = 0;
     for (size_t t = 1; t < c->n_devices; t++) {
         size_t edge = c->devices[t].first_edge, n_differing = 0, n_here = 0;
-        bool is_said = edge == SIZE_MAX || !is_first_of_group(c, t);
+        bool is_said = edge == SIZE_MAX || !nd_text_is_first_of_group(c, t);
         struct nd_strbuf names = {0};
         for (size_t i = 1; i < c->n_devices; i++) {
             is_said = is_said || (i < t && c->devices[i].first_edge == edge);
-            if (c->devices[i].first_edge == SIZE_MAX || !is_first_of_group(c, i))
+            if (c->devices[i].first_edge == SIZE_MAX || !nd_text_is_first_of_group(c, i))
                 continue;
             n_differing++;
             if (c->devices[i].first_edge != edge)
@@ -340,7 +339,7 @@ static void put_changes(const struct nd_text_report *report, const struct nd_top
     for (size_t t = 1; t < c->n_devices; t++) {
         const struct nd_top1_pair *pair = &top1->pairs[t - 1];
         n_pairs += pair->exists;
-        if (!pair->exists || pair->n_agree == pair->n_samples || !is_first_of_group(c, t) ||
+        if (!pair->exists || pair->n_agree == pair->n_samples || !nd_text_is_first_of_group(c, t) ||
             n++ >= MOST_CHANGES || !top1->has_labels)
             continue;
         nd_summary_put(report->out, report->width, 0, 2,
@@ -351,70 +350,6 @@ static void put_changes(const struct nd_text_report *report, const struct nd_top
     }
     if (n == 0 && n_pairs > 0)
         nd_strbuf_puts(report->out, "No predicted class changes.\n");
-}
-
-/* ---- the next command ---- */
-
-struct words {
-    const char *items[MOST_WORDS];
-    size_t n;
-};
-
-static void add_word(struct words *words, const char *word)
-{
-    if (words->n < MOST_WORDS)
-        words->items[words->n++] = word;
-}
-
-/* The reference, and one of every group that differs from it (the others give the same answer): a few. */
-static void add_captures(struct words *words, const struct nd_comparison *c)
-{
-    enum { MOST_CAPTURES = 6 };
-    size_t n = 0;
-    add_word(words, c->devices[0].capture);
-    for (size_t t = 1; t < c->n_devices; t++)
-        if (is_first_of_group(c, t) &&
-            (c->devices[t].class_id != c->devices[0].class_id || c->n_devices == 2) && n++ < MOST_CAPTURES)
-            add_word(words, c->devices[t].capture);
-}
-
-static bool has_codes(const struct nd_comparison *c)
-{
-    size_t e = 0;
-    while (e < c->n_edges && !c->edges[e].is_quantised)
-        e++;
-    return e < c->n_edges;
-}
-
-static void put_next(const struct nd_text_report *report)
-{
-    const struct nd_comparison *c = report->comparison;
-    struct words words = {.items = {"npudiff"}, .n = 1};
-    const char *why = NULL;
-    if (c->verdict == ND_VERDICT_SAME || c->verdict == ND_VERDICT_WITHIN)
-        return;
-    if (c->verdict == ND_VERDICT_FAILED) {
-        size_t i = 0;
-        while (i + 1 < c->n_devices && c->devices[i].status != ND_CAPTURE_FAILED)
-            i++;
-        why = "to see what the device's logs say";
-        add_word(&words, "info");
-        add_word(&words, c->devices[i].capture);
-    } else if (c->verdict == ND_VERDICT_DIFFERS && has_codes(c) && report->model != NULL) {
-        why = "to learn whether the quantisation, the chip or a fault is the cause";
-        add_word(&words, "explain");
-        add_word(&words, "--quantised");
-        add_word(&words, report->model);
-        add_captures(&words, c);
-    } else {
-        why = c->verdict == ND_VERDICT_NOT_COMPARABLE ? "to compare only the outputs" : "to see all tables";
-        add_word(&words, "compare");
-        add_word(&words, c->verdict == ND_VERDICT_NOT_COMPARABLE ? "--tensors" : "-v");
-        if (c->verdict == ND_VERDICT_NOT_COMPARABLE)
-            add_word(&words, "outputs");
-        add_captures(&words, c);
-    }
-    nd_summary_put_next(report->out, report->width, why, words.items, words.n);
 }
 
 /* What is worth knowing beside the table, the most telling first: a long list is cut at its end. */
@@ -442,7 +377,7 @@ void nd_text_brief(const struct nd_text_report *report)
     of_notes.out = &notes;
     of_next.out = &next;
     put_notes(&of_notes, top1);
-    put_next(&of_next);
+    nd_text_next(&of_next);
     put_headline(report);
     put_subject(report);
     if (report->comparison->verdict != ND_VERDICT_SAME) {

@@ -26,6 +26,12 @@ enum { ND_TEXT_NAME_MAX = 32, ND_TEXT_LABEL_MAX = 30 };
 /* text_brief.c: all of the default text, of parts of the sections below. */
 void nd_text_brief(const struct nd_text_report *report);
 
+/* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
+bool nd_text_is_first_of_group(const struct nd_comparison *comparison, size_t test);
+
+/* text_next.c: the command to paste, or nothing. */
+void nd_text_next(const struct nd_text_report *report);
+
 /* text_devices.c: who was compared; what is odd about a device (it ran on the CPU, ...); which failed. */
 void nd_text_devices(const struct nd_text_report *report);
 void nd_text_device_notes(const struct nd_text_report *report);

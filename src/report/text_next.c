@@ -1,0 +1,67 @@
+/* The command that the default text of a comparison ends with. */
+#include "report/summary.h"
+#include "report/text_compare.h"
+
+enum { MOST_WORDS = 24 };
+
+struct words {
+    const char *items[MOST_WORDS];
+    size_t n;
+};
+
+static void add_word(struct words *words, const char *word)
+{
+    if (words->n < MOST_WORDS)
+        words->items[words->n++] = word;
+}
+
+/* The reference, and one of every group that differs from it (the others give the same answer): a few. */
+static void add_captures(struct words *words, const struct nd_comparison *c)
+{
+    enum { MOST_CAPTURES = 6 };
+    size_t n = 0;
+    add_word(words, c->devices[0].capture);
+    for (size_t t = 1; t < c->n_devices; t++)
+        if (nd_text_is_first_of_group(c, t) &&
+            (c->devices[t].class_id != c->devices[0].class_id || c->n_devices == 2) && n++ < MOST_CAPTURES)
+            add_word(words, c->devices[t].capture);
+}
+
+static bool has_codes(const struct nd_comparison *c)
+{
+    size_t e = 0;
+    while (e < c->n_edges && !c->edges[e].is_quantised)
+        e++;
+    return e < c->n_edges;
+}
+
+void nd_text_next(const struct nd_text_report *report)
+{
+    const struct nd_comparison *c = report->comparison;
+    struct words words = {.items = {"npudiff"}, .n = 1};
+    const char *why = NULL;
+    if (c->verdict == ND_VERDICT_SAME || c->verdict == ND_VERDICT_WITHIN)
+        return;
+    if (c->verdict == ND_VERDICT_FAILED) {
+        size_t i = 0;
+        while (i + 1 < c->n_devices && c->devices[i].status != ND_CAPTURE_FAILED)
+            i++;
+        why = "to see what the device's logs say";
+        add_word(&words, "info");
+        add_word(&words, c->devices[i].capture);
+    } else if (c->verdict == ND_VERDICT_DIFFERS && has_codes(c) && report->model != NULL) {
+        why = "to learn whether the quantisation, the chip or a fault is the cause";
+        add_word(&words, "explain");
+        add_word(&words, "--quantised");
+        add_word(&words, report->model);
+        add_captures(&words, c);
+    } else {
+        why = c->verdict == ND_VERDICT_NOT_COMPARABLE ? "to compare only the outputs" : "to see all tables";
+        add_word(&words, "compare");
+        add_word(&words, c->verdict == ND_VERDICT_NOT_COMPARABLE ? "--tensors" : "-v");
+        if (c->verdict == ND_VERDICT_NOT_COMPARABLE)
+            add_word(&words, "outputs");
+        add_captures(&words, c);
+    }
+    nd_summary_put_next(report->out, report->width, why, words.items, words.n);
+}

@@ -323,17 +323,38 @@ static void put_explanation_words(struct nd_page *page, const struct nd_page_par
     nd_html_puts(page, "</ul>\n");
 }
 
-/* Of the first device that is not healthy. */
-static const char *suspect_of(const json_t *explanation)
+/* The first device that has the verdict of all. */
+static const json_t *suspect_of(const json_t *explanation)
 {
     const json_t *device;
     size_t d;
     json_array_foreach(nd_doc_get(explanation, ND_KEY_DEVICES), d, device)
     {
         if (strcmp(nd_doc_text(device, ND_KEY_VERDICT), nd_doc_text(explanation, ND_KEY_VERDICT)) == 0)
-            return nd_doc_text(device, ND_KEY_URI);
+            return device;
     }
-    return "DEVICE";
+    return NULL;
+}
+
+static void put_reduce(struct nd_page *page, const json_t *explanation)
+{
+    const json_t *device = suspect_of(explanation);
+    const json_t *layer = json_array_get(nd_doc_get(device, ND_KEY_FAULTY), 0);
+    if (layer == NULL)
+        layer = json_array_get(nd_doc_get(device, ND_KEY_UNEXPLAINED), 0);
+    nd_html_puts(page, "<p>Next, to make a small reproducer for the vendor: ");
+    nd_html_command_begin(page);
+    nd_html_puts(page, " reduce");
+    nd_html_argument(page, nd_doc_text(explanation, ND_KEY_MODEL));
+    nd_html_puts(page, " -d");
+    nd_html_argument(page, nd_doc_text(device, ND_KEY_URI));
+    nd_html_puts(page, " -o reproducer --differs 1lsb");
+    if (layer != NULL) {
+        nd_html_puts(page, " --tensor");
+        nd_html_argument(page, nd_doc_text(layer, ND_KEY_LAYER));
+    }
+    nd_html_command_end(page);
+    nd_html_puts(page, "</p>\n");
 }
 
 static void put_next(struct nd_page *page, const struct nd_page_part *part)
@@ -354,16 +375,7 @@ static void put_next(struct nd_page *page, const struct nd_page_part *part)
         nd_html_command_end(page);
         nd_html_puts(page, "</p>\n");
     } else if (strcmp(verdict, "faulty") == 0 || strcmp(verdict, "unexplained") == 0) {
-        nd_html_puts(page,
-                     "<p>Next: cut the model down to the smallest part that still differs, for the vendor: ");
-        nd_html_command_begin(page);
-        nd_html_puts(page, " reduce");
-        nd_html_argument(page, nd_doc_text(explanation, ND_KEY_MODEL));
-        nd_html_puts(page, " -d");
-        nd_html_argument(page, suspect_of(explanation));
-        nd_html_puts(page, " --differs 1lsb");
-        nd_html_command_end(page);
-        nd_html_puts(page, "</p>\n");
+        put_reduce(page, explanation);
     }
 }
 

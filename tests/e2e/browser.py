@@ -3,6 +3,7 @@ import base64
 import json
 import os
 import pathlib
+import time
 
 try:
     from selenium import webdriver
@@ -72,6 +73,13 @@ class Browser:
     def visible_texts(self, selector):
         return self.run("return [...document.querySelectorAll(arguments[0])].filter(e => e.checkVisibility())"
                         ".map(e => e.textContent.trim())", selector)
+
+    def wait_for(self, selector, limit_s=30):
+        """The texts of what is visible, once there is any: keys and links work after the call that sends them."""
+        end = time.monotonic() + limit_s
+        while not (found := self.visible_texts(selector)) and time.monotonic() < end:
+            time.sleep(0.02)
+        return found
 
     def click(self, selector):
         self.run("document.querySelector(arguments[0]).click()", selector)

@@ -173,7 +173,7 @@ class Digits(Page):
         pair = tensor["pairs"][1]
         browser.open(self.page)
         browser.click(f".heat tr[data-t='6'] td:last-child")
-        panel = browser.visible_texts(".panel")[0]
+        panel = browser.wait_for(".panel")[0]
         self.assertTrue(panel.startswith("residual/relu"))
         self.assertIn(f"{pair['differing']:,}".replace(",", "\u202f") + " of", panel)
         self.assertIn("4 to 7", panel)
@@ -186,9 +186,9 @@ class Digits(Page):
         browser.press("ArrowUp")
         self.assertEqual(browser.run("return document.activeElement.id"), "tensor-6")
         browser.press("Enter")
-        self.assertTrue(browser.visible_texts(".panel")[0].startswith("residual/conv"))
+        self.assertTrue(browser.wait_for(".panel")[0].startswith("residual/conv"))
         browser.open(self.page, "#tensor-2")
-        self.assertTrue(browser.visible_texts(".panel")[0].startswith("stem/relu"))
+        self.assertTrue(browser.wait_for(".panel")[0].startswith("stem/relu"))
         self.assertEqual(browser.complaints(), [])
 
     def test_tables_are_sorted_by_their_heads(self):
@@ -326,7 +326,7 @@ class Hostile(Page):
         self.assertEqual(browser.run("return document.title"), "</title><script>alert(6)</script> - npudiff report")
         for i in range(len(HOSTILE)):
             browser.open(page, f"#tensor-{i + 1}")
-            self.assertTrue(browser.visible_texts(".panel")[0].startswith(HOSTILE[i]))
+            self.assertTrue(browser.wait_for(".panel")[0].startswith(HOSTILE[i]))
             self.assertEqual(browser.complaints(), [])
         self.check_accessible(page)
         for width in (1400, 400):

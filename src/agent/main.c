@@ -62,7 +62,7 @@ int main(int argc, char **argv)
             stderr,
             "usage: npudiff-agent [--resume] JOB SPOOL\n"
             "Runs the job file and appends what the device produces to the new file SPOOL. With --resume it\n"
-            "goes on behind what an agent that was interrupted had acknowledged in SPOOL, and starts over\n"
+            "continues after what an interrupted agent had acknowledged in SPOOL, and starts over\n"
             "where that is nothing. It is started by npudiff; JOB is written by it.\n"
             "Exit codes: 0 done, 1 the device failed, 2 usage, 3 the spool cannot be written or the job not\n"
             "read, 4 the spool is of another job, damaged, or still being written.\n");

@@ -74,10 +74,10 @@ static const char *find_difference(const struct cli_fleet *fleet, const struct c
     bool is_here = cell->device.transport == ND_TRANSPORT_NONE;
     const char *edges = fleet->options.edges != NULL ? fleet->options.edges : "all";
     if (!is_text(capture, "model", "sha256", nd_model_sha256(fleet->model)))
-        return "another model";
+        return "a different model";
     if (is_here ? !is_text(capture, "device", "uri", cell->device.uri)
                 : !is_text(capture, "device", "label", cell->device.label))
-        return "another device";
+        return "a different device";
     if (!is_text(capture, "model", "edges", edges))
         return "other edges";
     if (nd_capture_n_probes(capture) != fleet->n_probes)

@@ -115,7 +115,7 @@ enum nd_status nd_ask_device(struct nd_bench *bench, const struct nd_ask *ask, c
     if (status == ND_OK && !out->has_failed && out->n != n_samples * nd_ask_elems(&ask->y)) {
         nd_trial_deinit(out);
         status = nd_fail(err, ND_E_EXACT_SHAPE, ask->op_type,
-                         "the device gives '%s' another shape than asked for", ask->op_type);
+                         "the device gives '%s' a different shape than asked for", ask->op_type);
     }
     return status;
 }

@@ -112,7 +112,7 @@ const double *nd_experiment_run(struct nd_experiment *e, struct nd_compose *mode
     if (status == ND_OK && !result.has_failed && result.n != n) {
         nd_trial_deinit(&result);
         status = nd_fail(e->err, ND_E_EXACT_SHAPE, e->operator_name,
-                         "the device gives '%s' another shape than asked for", e->operator_name);
+                         "the device gives '%s' a different shape than asked for", e->operator_name);
     }
     return nd_experiment_check(e, status) ? note(e, &result) : NULL;
 }

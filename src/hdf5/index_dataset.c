@@ -51,7 +51,7 @@ static enum nd_status place_contiguous(const struct nd_index *index, hid_t datas
                                        struct nd_index_object *object, struct nd_error *err)
 {
     if (H5Pget_external_count(creation) != 0)
-        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' keeps its data in another file",
+        return nd_fail(err, ND_E_CAPTURE_SCHEMA, object->path, "'%s' keeps its data in a different file",
                        object->path);
     if (object->n_bytes == 0)
         return ND_OK;

@@ -112,7 +112,7 @@ static enum nd_status read_at(const struct reading *r, uint64_t offset, void *bu
 static enum nd_status read_contiguous(const struct reading *r, hid_t creation, struct nd_error *err)
 {
     if (H5Pget_external_count(creation) != 0)
-        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' keeps its data in another file",
+        return nd_fail(err, ND_E_IMPORT_FORMAT, r->array->path, "%s of '%s' keeps its data in a different file",
                        r->array->what, r->array->path);
     haddr_t offset = H5Dget_offset(r->dataset);
     if (offset == HADDR_UNDEF || H5Dget_storage_size(r->dataset) != r->array->n_bytes) {

@@ -264,7 +264,7 @@ static enum nd_status check_reference(const struct walk *walk, const struct nd_p
     if (!is_float || !nd_policy_is_statistical(rule->gate))
         return fail_at(walk, rule,
                        is_float
-                           ? "cannot be held against the float model; its reference is 'quantised' or a "
+                           ? "cannot be compared with the float model; its reference is 'quantised' or a "
                              "device of the campaign, not"
                            : "has an unknown reference: neither 'quantised' nor a device of the campaign is",
                        rule->to);

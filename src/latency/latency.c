@@ -37,7 +37,7 @@ static enum nd_status check_options(const struct nd_latency_options *o, size_t n
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "a verdict on latencies needs at least 2 runs");
     if (!(o->healthy_cv > 0) || !(o->suspect_cv >= o->healthy_cv) || !(o->min_step >= 0))
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL,
-                       "a healthy CV of %g, a suspect one of %g and a step of %g contradict one another",
+                       "a healthy CV of %g, a suspect one of %g and a step of %g contradict each other",
                        o->healthy_cv, o->suspect_cv, o->min_step);
     return ND_OK;
 }

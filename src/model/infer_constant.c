@@ -3,7 +3,7 @@
 
 #include "model/infer_rules.h"
 
-/* NULL: input i is left out or no constant. What lies in another file has neither raw data nor a list. */
+/* NULL: input i is left out or no constant. What lies in a different file has neither raw data nor a list. */
 static const Onnx__TensorProto *constant_of(const struct nd_infer_view *view, size_t i)
 {
     const struct nd_graph_node *at = &view->graph->nodes[view->node];

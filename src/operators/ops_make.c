@@ -102,7 +102,7 @@ enum nd_status nd_op_tensor(const Onnx__TensorProto *tensor, struct nd_array *ou
         return nd_fail(err, ND_E_EXACT_OPERATOR, name, "constant '%s' has type %d, which is not handled", name,
                        (int)tensor->data_type);
     if (nd_external_is(tensor))
-        return nd_fail(err, ND_E_EXACT_OPERATOR, name, "constant '%s' lies in another file", name);
+        return nd_fail(err, ND_E_EXACT_OPERATOR, name, "constant '%s' lies in a different file", name);
     if (tensor->n_dims > ND_MAX_RANK)
         return nd_fail(err, ND_E_EXACT_OPERATOR, name, "constant '%s' has %zu dimensions", name,
                        tensor->n_dims);

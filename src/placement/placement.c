@@ -219,7 +219,7 @@ static enum nd_status check_model(const struct nd_placing *placing, struct nd_er
     if (placing->model == NULL || sha256 == NULL || strcmp(sha256, nd_model_sha256(placing->model)) == 0)
         return ND_OK;
     return nd_fail(err, ND_E_COMPARE_MODEL, nd_capture_path(placing->capture),
-                   "'%s' is a capture of another model than '%s' (SHA-256 %.12s instead of %.12s)",
+                   "'%s' is a capture of a different model than '%s' (SHA-256 %.12s instead of %.12s)",
                    nd_capture_path(placing->capture), nd_model_path(placing->model), sha256,
                    nd_model_sha256(placing->model));
 }

@@ -131,7 +131,7 @@ enum nd_status nd_source_finish(struct nd_source *source, struct nd_error *err)
     if (n < 0)
         return fail_read(source, reason, err);
     if (n > 0)
-        return nd_fail(err, ND_E_PROBE_FORMAT, source->path, "%s goes on after its data of %zu bytes",
+        return nd_fail(err, ND_E_PROBE_FORMAT, source->path, "%s has more bytes after its data of %zu bytes",
                        source->what, source->n_read);
     return ND_OK;
 }

@@ -92,7 +92,7 @@ static enum nd_status use_manifest(struct nd_qnr *run, struct nd_error *err)
     if (run->options->model != NULL && sha256 != NULL &&
         strcmp(nd_model_sha256(run->options->model), sha256) != 0)
         return nd_fail(err, ND_E_QNN_STATED, run->manifest.path,
-                       "'%s' was prepared of another model: SHA-256 %.16s..., but '%s' has %.16s...",
+                       "'%s' was prepared from a different model: SHA-256 %.16s..., but '%s' has %.16s...",
                        run->manifest.path, sha256, nd_model_path(run->options->model),
                        nd_model_sha256(run->options->model));
     const char *texts[] = {json_string_value(chip), sha256, json_string_value(json_object_get(model, "file"))};

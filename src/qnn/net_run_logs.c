@@ -58,7 +58,7 @@ static enum nd_status use_count(struct nd_qnr *run, struct nd_yaml *yaml, struct
         return nd_yaml_fail(yaml, mark, err, "'inferences_completed' is a whole number, not '%s'", text);
     if (run->n_graphs > 1)
         return nd_qnr_fact(run, "metadata", NULL, err,
-                           "'inferences_completed' is %s, of %zu graphs: not held against the folders", text,
+                           "'inferences_completed' is %s, of %zu graphs: not compared with the folders", text,
                            run->n_graphs);
     if (n > run->n_results)
         return nd_yaml_fail(yaml, mark, err,

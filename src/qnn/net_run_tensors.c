@@ -274,7 +274,7 @@ static enum nd_status check_floats(struct nd_qnr *run, const struct nd_qnr_tenso
         status = nd_qnr_compare_floats(t, &source, floats, codes, n, err);
     else if (status == ND_OK)
         status = nd_qnr_fact(run, "float files", t->file, err,
-                             "not held against the native ones: the scale is not known");
+                             "not compared with the native ones: the scale is not known");
     free(floats);
     nd_source_close(&source);
     return status;

@@ -244,10 +244,10 @@ static void describe_safe(const struct nd_remote_session *session, char *text, s
     const struct nd_watch *watch = &session->watch;
     uint64_t done = watch->samples_before + watch->samples_probe;
     if (session->run->job->n_passes == 1)
-        snprintf(text, size, "; %llu of %zu samples are safe, and '--resume' goes on behind them",
+        snprintf(text, size, "; %llu of %zu samples are kept, and '--resume' continues after them",
                  (unsigned long long)done, watch->samples_total);
     else
-        snprintf(text, size, "; what was acknowledged is safe, and '--resume' goes on behind it");
+        snprintf(text, size, "; the samples that arrived are kept, and '--resume' continues after them");
 }
 
 static void describe_end(const struct nd_remote_session *session, struct nd_agent_exit *exit)
@@ -269,7 +269,8 @@ static void describe_end(const struct nd_remote_session *session, struct nd_agen
     } else if (code == EXIT_CANNOT_RESUME) {
         last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_SPOOL_RESUME, label,
-                "the run on device '%s' cannot be gone on with, and the next one begins anew: %s", label, line);
+                "the run on device '%s' cannot be continued, and the next one starts from the beginning: %s",
+                label, line);
     } else if (code != 0 && session->spool_bytes == 0) {
         last_line(session->out, line, sizeof line);
         nd_fail(&exit->error, ND_E_DEVICE_START, label,

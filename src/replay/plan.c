@@ -27,7 +27,7 @@ static enum nd_status check_model(const struct nd_plan *plan, const struct nd_ca
         return ND_OK;
     const char *path = nd_capture_path(capture);
     return nd_fail(err, ND_E_COMPARE_MODEL, path,
-                   "'%s' is a capture of another model than '%s': sha256 %s and %s", path,
+                   "'%s' is a capture of a different model than '%s': sha256 %s and %s", path,
                    nd_model_path(plan->model), sha != NULL ? sha : "unknown", nd_model_sha256(plan->model));
 }
 
@@ -95,7 +95,7 @@ static enum nd_status match_inputs(struct nd_plan *plan, struct nd_error *err)
         if (k == probe->n_inputs || probe->inputs[k].dtype != io->dtype ||
             !nd_shape_equal(&probe->inputs[k].shape, &io->shape))
             return nd_fail(err, ND_E_COMPARE_NOTHING, io->name,
-                           "'%s' does not hold the model's input '%s', or with another shape or type",
+                           "'%s' does not hold the model's input '%s', or with a different shape or type",
                            nd_capture_path(leader->capture), io->name);
         plan->inputs[i] = k;
     }
@@ -137,7 +137,7 @@ static enum nd_status match_float_inputs(struct nd_plan *plan, struct nd_error *
             !nd_shape_equal(&nd_model_input(plan->model, k)->shape, &io->shape))
             return nd_fail(
                 err, ND_E_COMPARE_MODEL, io->name,
-                "the float model's input '%s' is none of the quantised model's, or has another shape "
+                "the float model's input '%s' is none of the quantised model's, or has a different shape "
                 "or type",
                 io->name);
         plan->float_inputs[i] = k;

@@ -135,8 +135,8 @@ static enum nd_status check_one(const struct nd_runtime_info *info, const char *
                        info->id, abi);
     if (!replace)
         return nd_fail(err, ND_E_RUNTIME_EXISTS, info->id,
-                       "runtime '%s' is there for %s; --force replaces it, --id gives another name", info->id,
-                       abi);
+                       "runtime '%s' is there for %s; --force overwrites it, --id gives it a different name",
+                       info->id, abi);
     return ND_OK;
 }
 
@@ -158,8 +158,8 @@ enum nd_status nd_runtime_store_may_put(const struct nd_runtime_store *store, co
     if (status == ND_OK && manifest == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK && nd_path_exists(place) && !nd_path_exists(manifest))
-        status =
-            nd_fail(err, ND_E_RUNTIME_EXISTS, id, "'%s' is there and no runtime; choose another --id", place);
+        status = nd_fail(err, ND_E_RUNTIME_EXISTS, id,
+                         "'%s' is there and is no runtime; choose a different --id", place);
     free(manifest);
     free(place);
     return status;

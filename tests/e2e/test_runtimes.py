@@ -232,7 +232,7 @@ class Phones(Runtimes):
     def test_what_is_there_is_not_replaced_unasked(self):
         wheel = ort_wheel(self.folder / "a.whl")
         folder = pathlib.Path(self.add(wheel)["aarch64-linux"]["folder"])
-        self.assertIn("is there for aarch64-linux; --force replaces it", self.refused(wheel))
+        self.assertIn("is there for aarch64-linux; --force overwrites it", self.refused(wheel))
         marker = put(folder / "marker", b"")
         self.add(wheel, "--force")
         self.assertFalse(marker.exists())
@@ -243,7 +243,7 @@ class Phones(Runtimes):
         self.assertIn("'npudiff runtimes add' did not make it", self.refused(wheel, "--force"))
         self.assertIn("was not made by", self.run_it("remove", "ort-1.77.0", expect=None).stderr)
         put(self.root / "other.aarch64-linux" / "something", b"")
-        self.assertIn("is there and no runtime", self.refused(wheel, "--id", "other", "--force"))
+        self.assertIn("is there and is no runtime", self.refused(wheel, "--id", "other", "--force"))
 
     def test_ids_that_cannot_be(self):
         wheel = ort_wheel(self.folder / "a.whl")

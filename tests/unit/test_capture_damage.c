@@ -86,7 +86,7 @@ static void bad_file_is_refused_with_its_reason(void **state)
         {"lzf_filter.h5", ND_ERR_FORMAT, 709, "uses filter 32000"},
         {"odd_chunks.h5", ND_ERR_FORMAT, 709, "not blocks of samples"},
         {"missing_chunk.h5", ND_ERR_FORMAT, 709, "chunk 1 of '/probes/p/outputs/conv' is missing"},
-        {"external_data.h5", ND_ERR_FORMAT, 709, "in another file"},
+        {"external_data.h5", ND_ERR_FORMAT, 709, "in a different file"},
         {"virtual_data.h5", ND_ERR_FORMAT, 709, "neither contiguous nor chunked"},
         {"never_written.h5", ND_ERR_FORMAT, 709, "the data of '/probes/p/outputs/conv' is missing"},
         {"soft_link.h5", ND_ERR_FORMAT, 709, "link 'name' in '/edges'"},

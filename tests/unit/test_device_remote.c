@@ -186,23 +186,23 @@ static void bad_remote_uri_is_refused_in_clear_words(void **state)
         {"adb:R5/float64", ND_E_DEVICE_UNKNOWN,
          "device 'adb:R5/float64': references are evaluated on this machine; 'float64' alone is the device"},
         {"adb:R5/emu:floor", ND_E_DEVICE_UNKNOWN,
-         "device 'adb:R5/emu:floor': on another machine runs 'htp[:CHIPSET]', 'cpu' or 'htp-sim[:CHIPSET]', "
+         "device 'adb:R5/emu:floor': a phone or board runs 'htp[:CHIPSET]', 'cpu' or 'htp-sim[:CHIPSET]', "
          "not "
          "'emu:floor'"},
         {"adb:R5/adb:R6", ND_E_DEVICE_UNKNOWN,
-         "device 'adb:R5/adb:R6': on another machine runs 'htp[:CHIPSET]', 'cpu' or 'htp-sim[:CHIPSET]', not "
+         "device 'adb:R5/adb:R6': a phone or board runs 'htp[:CHIPSET]', 'cpu' or 'htp-sim[:CHIPSET]', not "
          "'adb:R6'"},
         {"adb:R5/agents", ND_E_DEVICE_UNKNOWN,
-         "device 'adb:R5/agents': on another machine runs 'htp[:CHIPSET]', 'cpu' or 'htp-sim[:CHIPSET]', not "
+         "device 'adb:R5/agents': a phone or board runs 'htp[:CHIPSET]', 'cpu' or 'htp-sim[:CHIPSET]', not "
          "'agents'"},
         {"adb:R5/htp:", ND_E_DEVICE_UNKNOWN,
-         "device 'adb:R5/htp:': unknown chipset '' ('npudiff devices' lists those there are)"},
+         "device 'adb:R5/htp:': unknown chipset ''; 'npudiff devices' lists all"},
         {"adb:R5/htp-sim:gen9", ND_E_DEVICE_UNKNOWN,
-         "device 'adb:R5/htp-sim:gen9': unknown chipset 'gen9' ('npudiff devices' lists those there are)"},
+         "device 'adb:R5/htp-sim:gen9': unknown chipset 'gen9'; 'npudiff devices' lists all"},
         {"adb:R5/qnn-net-run/cpu", ND_E_DEVICE_UNKNOWN,
          "device 'adb:R5/qnn-net-run/cpu': qnn-net-run runs on 'htp', not on 'cpu', which the agent does"},
         {"adb:R5/cpu@qairt-9", ND_E_RUNTIME_MISSING,
-         "there is no runtime 'qairt-9'; 'npudiff runtimes' lists those there are"},
+         "there is no runtime 'qairt-9'; 'npudiff runtimes' lists all"},
         {"adb:R5/cpu?threads=none", ND_E_DEVICE_UNKNOWN,
          "device 'adb:R5/cpu?threads=none': threads is a number from 1 to 1024, not 'none'"},
         {"adb:R5?soc_model=3", ND_E_DEVICE_UNKNOWN,
@@ -238,7 +238,7 @@ static void own_npu_is_refused_where_there_is_none(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(nd_device_parse(i == 0 ? "htp" : "htp:gen3", &device, &err), ND_ERR_USAGE);
         assert_non_null(
-            strstr(err.message, "this machine (x86_64-linux) has no Hexagon NPU; 'htp-sim:CHIPSET'"));
+            strstr(err.message, "this computer (x86_64-linux) has no Hexagon NPU; 'htp-sim:CHIPSET'"));
     }
 }
 

@@ -164,26 +164,24 @@ static void bad_uri_is_refused_in_clear_words(void **state)
         const char *message;
     } bad[] = {
         {"", ND_E_DEVICE_UNKNOWN,
-         "unknown device '': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
-         "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
+         "unknown device ''; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
+         "'htp', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
         {"CPU", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'CPU': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
-         "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
+         "unknown device 'CPU'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
+         "'htp', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did you mean 'cpu'?"},
         {"cpu:", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'cpu:': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', 'htp', "
-         "'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
+         "unknown device 'cpu:'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
+         "'htp', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them"},
         {"htp-sim", ND_E_DEVICE_UNKNOWN,
-         "unknown device 'htp-sim': expected 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
-         "'htp', 'adb:SERIAL' or 'ssh:HOST' ('npudiff devices' lists them)"},
-        {"htp-sim:", ND_E_DEVICE_UNKNOWN,
-         "device 'htp-sim:': unknown chipset '' ('npudiff devices' lists those there are)"},
+         "unknown device 'htp-sim'; devices are 'cpu', 'exact', 'float64', 'emu:ITEM,...', 'htp-sim:CHIPSET', "
+         "'htp', 'adb:SERIAL' and 'ssh:HOST'; 'npudiff devices' lists them; did you mean 'htp-sim:gen3'?"},
+        {"htp-sim:", ND_E_DEVICE_UNKNOWN, "device 'htp-sim:': unknown chipset ''; 'npudiff devices' lists all"},
         {"htp-sim:gen9", ND_E_DEVICE_UNKNOWN,
-         "device 'htp-sim:gen9': unknown chipset 'gen9' ('npudiff devices' lists those there are)"},
+         "device 'htp-sim:gen9': unknown chipset 'gen9'; 'npudiff devices' lists all"},
         {"htp-sim:gen9@x", ND_E_DEVICE_UNKNOWN,
-         "device 'htp-sim:gen9@x': unknown chipset 'gen9' ('npudiff devices' lists those there are)"},
-        {"cpu@", ND_E_RUNTIME_MISSING, "there is no runtime ''; 'npudiff runtimes' lists those there are"},
-        {"cpu@qairt-1", ND_E_RUNTIME_MISSING,
-         "there is no runtime 'qairt-1'; 'npudiff runtimes' lists those there are"},
+         "device 'htp-sim:gen9@x': unknown chipset 'gen9'; 'npudiff devices' lists all"},
+        {"cpu@", ND_E_RUNTIME_MISSING, "there is no runtime ''; 'npudiff runtimes' lists all"},
+        {"cpu@qairt-1", ND_E_RUNTIME_MISSING, "there is no runtime 'qairt-1'; 'npudiff runtimes' lists all"},
         {"cpu?", ND_E_DEVICE_UNKNOWN, "device 'cpu?': '' is not of the form option=value"},
         {"cpu?threads", ND_E_DEVICE_UNKNOWN, "device 'cpu?threads': 'threads' is not of the form option=value"},
         {"cpu?=1", ND_E_DEVICE_UNKNOWN, "device 'cpu?=1': '=1' is not of the form option=value"},

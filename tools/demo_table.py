@@ -12,7 +12,7 @@ NAMES = {"SM8450": "Gen 1", "SM8650": "Gen 3", "SM8750": "Elite", "SM8850": "Eli
 
 
 def tensors(compared):
-    return compared["tensors"] if "tensors" in compared else compared["edges"]
+    return compared["tensors"]
 
 
 def output(compared):
@@ -39,8 +39,8 @@ def rows_of(model, compared, explained):
     accuracy = next((row for row in compared["accuracy"] if row["labels"]), None)
     devices = compared["devices"]
     for i, device in enumerate(devices):
-        group = [short(d) for d in devices if d["class"] == device["class"]]
-        if device["class"] in [d["class"] for d in devices[:i]]:
+        group = [short(d) for d in devices if d["group"] == device["group"]]
+        if device["group"] in [d["group"] for d in devices[:i]]:
             continue
         pair = next((p for p in output(compared)["pairs"] if (p["ref"], p["test"]) == (0, i)), None)
         differs = "(the reference)" if pair is None else f"{100 * pair['share']:.1f} %, at most {pair['max_lsb']} LSB" if pair["share"] else "none"
@@ -56,7 +56,7 @@ def sentence(model, compared, explained):
     changed = {}
     for row in compared["accuracy"]:
         for pair in row["pairs"] if row["labels"] else ():
-            changed[compared["devices"][pair["test"]]["class"]] = pair["samples"] - pair["agree"]
+            changed[compared["devices"][pair["test"]]["group"]] = pair["samples"] - pair["agree"]
     most = max(changed.values(), default=0)
     matters = "no predicted class changes" if most == 0 else f"at most {most} predicted classes change"
     return f"{model}: {fault}; {matters}; {len({d['class'] for d in compared['devices']})} groups of identical devices."

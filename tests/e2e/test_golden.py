@@ -60,7 +60,7 @@ class Golden(Scratch):
             self.assertEqual([(e["name"], e["op_types"], e["probes"]) for e in check["different"]],
                              [("product", "Mul", ["mul"])])
             ids = [c for c in check["changed"] if c["key"] == "id"]
-            self.assertEqual(ids, [{"axis": "sdk", "key": "id", "ref": OLD, "test": NEW, "follows_from": None}])
+            self.assertEqual(ids, [{"what": "sdk", "key": "id", "ref": OLD, "test": NEW, "follows_from": None}])
         said = npudiff("golden", "check", store, new[0], expect=1)
         self.assertIn("DIFFERS, because of sdk:", said)
         # gen1 and gen3 compute alike: a known class although nobody captured this one.
@@ -76,7 +76,7 @@ class Golden(Scratch):
         golden("add", store, *self.captures("cnn.w8a8.onnx", [some], OLD))
         rows = golden("check", store, "--runtime", NEW, "--model", MODELS / "cnn.w8a8.onnx", "-p", some, "-o",
                       self.folder / "cnn", "-j", "2")["matrix"]
-        self.assertEqual([(r["chipset"], r["verdict"], r["changed"], r["class_changed"]) for r in rows],
+        self.assertEqual([(r["chipset"], r["verdict"], r["changed"], r["group_changed"]) for r in rows],
                          [(c, "same", "0/10", False) for c in ("SM8450", "SM8650")])
         for row in rows:
             self.assertEqual((row["top1"]["samples"], row["top1"]["lost"], row["top1"]["p_value"]), (20, 0, 1.0))

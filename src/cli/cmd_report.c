@@ -94,7 +94,7 @@ static const struct cli_example examples[] = {
      "Compares the captures: heat map, samples, accuracy, latencies."},
     {"npudiff report --quantised model.onnx --float float.onnx captures/*.h5",
      "All views: also which layer introduces a difference, and how much of the error is quantisation."},
-    {"npudiff report release -o release.html",
+    {"npudiff report results -o results.html",
      "The result of 'npudiff qualify', with a comparison of each model."},
     {NULL, NULL},
 };

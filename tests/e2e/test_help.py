@@ -71,7 +71,7 @@ class Examples(unittest.TestCase):
 
             def rank(example):
                 name = example.split()[1]
-                is_late = "--diff" in example or name == "triage"
+                is_late = "--diff" in example or name in ("triage", "report")
                 return (FIRST.index(name) if name in FIRST else len(FIRST) + is_late, EXAMPLES.index(example))
             done = set()
             for example in sorted(examples, key=rank):

@@ -120,7 +120,7 @@ class Bad(Scratch):
         phone = self.phone("gen3")
         for device in ("exact", "float64"):
             self.refused(phone.uri(device), words=["evaluated on this machine"])
-        self.refused(phone.uri("emu:round=half-even"), words=["on another machine runs", "not 'emu:"])
+        self.refused(phone.uri("emu:round=half-even"), words=["a phone or board runs", "not 'emu:"])
 
     # ---- phones that cannot be reached ----
 

@@ -38,7 +38,8 @@ void cli_print_wrapped(const char *text, size_t indent)
         column += word;
         text += word;
         if (*text == '\n') {
-            printf(text[1] != '\0' ? "\n%*s" : "", (int)indent, "");
+            if (text[1] != '\0')
+                printf("\n%*s", (int)indent, "");
             column = indent;
         }
         text += *text != '\0';

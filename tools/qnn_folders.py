@@ -1008,7 +1008,7 @@ def manifest_names_collide(f):
 @kind("prepared")
 def manifest_of_another_model(f):
     f.write_model(["a", "b"], (1, 2))
-    return Named(2, 1270, ["npudiff.json", "another model"])
+    return Named(2, 1270, ["npudiff.json", "a different model"])
 
 
 @kind("prepared")

@@ -52,15 +52,16 @@ class Progress(unittest.TestCase):
         return [line for line in re.split(r"\r|\n|\x1b\[A|\x1b\[J", drawn) if line]
 
     def test_bars_fit_and_go(self):
+        # Long enough for a rate on a fast machine, too: the remaining time is shown after the first seconds.
         for columns in (40, 80):
             with self.subTest(columns=columns):
-                drawn, code = self.on_terminal(columns, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-j", 2, "-p", "uniform:60",
+                drawn, code = self.on_terminal(columns, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-j", 2, "-p", "uniform:400",
                                                "-o", f"out{columns}", "--json")
                 self.assertEqual(code, 0, drawn)
                 lines = self.lines_of(drawn)
                 self.assertLess(max(map(len, lines)), columns)
                 for device in ("exact", "emu:htp-v73"):
-                    self.assertTrue(any(re.match(rf"{device} run \[#+\.+\] \d+/60", line) for line in lines), lines)
+                    self.assertTrue(any(re.match(rf"{device} run \[#+\.+\] \d+/400", line) for line in lines), lines)
                 self.assertTrue(any(re.search(r"\d:\d\d left$", line) for line in lines), lines)
                 self.assertEqual(any(re.search(r"\d/s  ", line) for line in lines), columns == 80, lines)
                 self.assertTrue(drawn.endswith("\x1b[J"), drawn[-200:]) # nothing is left

@@ -57,8 +57,8 @@ struct nd_explain_options {
     /* Reports how many samples are done. Only the calling thread calls it. NULL: no reports. */
     void (*progress)(void *context, size_t n_done, size_t n_samples);
     void *progress_context;
-    /* Captures of the unchanged model (`capture --tensors none`, or outputs only) on the same devices, matched by
-     * URI. They show whether the outputs change when intermediate tensors are made visible. May be none. */
+    /* Captures of the unchanged model (`capture --tensors none`, or outputs only) on the same devices, matched
+     * by URI. They show whether the outputs change when intermediate tensors are made visible. May be none. */
     const struct nd_capture *const *untouched;
     size_t n_untouched;
     size_t n_threads;     /* 0: as many as the process may use; the result does not depend on it */

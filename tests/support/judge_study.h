@@ -7,8 +7,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "base/random.h"
 #include "accuracy/spread.h"
+#include "base/random.h"
 #include "stats/paired.h"
 #include "stats/resample.h"
 #include "stats/sequential.h"

@@ -106,6 +106,14 @@ struct whole_score {
     double low, high, least, most;
 };
 
+/* As many misses as holds_whole() refuses, whatever the elements hold that are not counted yet. */
+static bool is_refused(const struct nd_look *look, const struct whole_score *score)
+{
+    size_t n_unexplained = score->n_far - score->n_explained;
+    return (double)n_unexplained > (1 - least_explained) * (double)look->n_far ||
+           score->n_broken * 100 > look->n_total;
+}
+
 /* False: the fault is hopeless. */
 static bool count_whole(const struct nd_look *look, double predicted, size_t i, struct whole_score *score)
 {
@@ -116,6 +124,8 @@ static bool count_whole(const struct nd_look *look, double predicted, size_t i, 
         return true;
     score->n_far += is_far;
     score->n_explained += is_far && (is_right || off <= look->far / 2);
+    if (is_refused(look, score))
+        return false;
     if (!(apart > look->far)) {
         score->n_beside++;
         score->n_broken += !(off <= look->far);

@@ -51,20 +51,29 @@ class Progress(unittest.TestCase):
     def lines_of(self, drawn):
         return [line for line in re.split(r"\r|\n|\x1b\[A|\x1b\[J", drawn) if line]
 
+    def drawn_with_rate(self, columns):
+        """Lines of a capture that is long enough for the remaining time, which is shown after the first seconds."""
+        for n_samples in (400, 1600, 6400):
+            drawn, code = self.on_terminal(columns, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-j", 2, "-p",
+                                           f"uniform:{n_samples}", "-o", f"out{columns}-{n_samples}", "--json")
+            self.assertEqual(code, 0, drawn)
+            self.assertTrue(drawn.endswith("\x1b[J"), drawn[-200:]) # nothing is left
+            lines = self.lines_of(drawn)
+            if any(re.search(r"\d:\d\d left$", line) for line in lines):
+                return lines
+        return self.fail(f"no remaining time: {lines}")
+
     def test_bars_fit_and_go(self):
-        # Long enough for a rate on a fast machine, too: the remaining time is shown after the first seconds.
+        bar, share = r"run \[#+\.+\] \d+/\d+", r"run \d+% \d:\d\d left$"
         for columns in (40, 80):
             with self.subTest(columns=columns):
-                drawn, code = self.on_terminal(columns, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-j", 2, "-p", "uniform:400",
-                                               "-o", f"out{columns}", "--json")
-                self.assertEqual(code, 0, drawn)
-                lines = self.lines_of(drawn)
+                lines = self.drawn_with_rate(columns)
                 self.assertLess(max(map(len, lines)), columns)
-                for device in ("exact", "emu:htp-v73"):
-                    self.assertTrue(any(re.match(rf"{device} run \[#+\.+\] \d+/400", line) for line in lines), lines)
-                self.assertTrue(any(re.search(r"\d:\d\d left$", line) for line in lines), lines)
+                self.assertTrue(any(re.match(f"exact {bar}", line) for line in lines), lines)
+                # Beside a long name and the remaining time 40 columns have no room for a bar.
+                long = bar if columns == 80 else f"({bar}|{share})"
+                self.assertTrue(any(re.match(f"emu:htp-v73 {long}", line) for line in lines), lines)
                 self.assertEqual(any(re.search(r"\d/s  ", line) for line in lines), columns == 80, lines)
-                self.assertTrue(drawn.endswith("\x1b[J"), drawn[-200:]) # nothing is left
 
     def test_two_devices_have_two_lines(self):
         drawn, _ = self.on_terminal(80, "capture", MODEL, "-d", "exact", "-d", "emu:htp-v73", "-j", 2, "-p", "uniform:60", "-o", "out")

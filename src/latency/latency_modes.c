@@ -230,14 +230,15 @@ static void set_slow(const struct nd_timed *timed, const struct parting *parting
 enum nd_status nd_latency_find_modes(struct nd_timed *timed, const struct nd_latency_options *options,
                                      unsigned char *classes, struct nd_latency *out, struct nd_error *err)
 {
-    struct nd_change changes[ND_LATENCY_MAX_CHANGES];
+    struct nd_change items[ND_LATENCY_MAX_CHANGES];
+    struct nd_changes changes = {.items = items, .most = ND_LATENCY_MAX_CHANGES};
     struct parting parting = {.tail_low = -INFINITY, .tail_high = INFINITY};
     take_logarithms(timed, options, out->tick_us);
-    enum nd_status status = nd_change_find(timed->levels, timed->n, log1p(options->min_step), changes,
-                                           ND_LATENCY_MAX_CHANGES, &out->n_changes, err);
+    enum nd_status status = nd_change_find(timed->levels, timed->n, log1p(options->min_step), &changes, err);
+    out->n_changes = changes.n;
     if (status != ND_OK)
         return status;
-    remove_levels(timed, changes, out);
+    remove_levels(timed, items, out);
     double phi = nd_series_autocorrelation(timed->levels, timed->n);
     out->level_autocorrelation = phi;
     if (phi > correlated)

@@ -21,8 +21,7 @@ struct search {
     double *scratch;
     size_t n;
     double log_step;
-    struct nd_change *changes;
-    size_t max_changes, n_changes;
+    struct nd_changes *changes;
 };
 
 static void clip(struct search *s)
@@ -101,7 +100,7 @@ static bool take(struct search *s, struct stretch part, size_t *at)
     double p = p_of_step(s, part, k);
     if (!(p < level) || fabs(median_of(s, k, part.to) - median_of(s, part.from, k)) < s->log_step)
         return false;
-    s->changes[s->n_changes++] = (struct nd_change){k, p};
+    s->changes->items[s->changes->n++] = (struct nd_change){k, p};
     *at = k;
     return true;
 }
@@ -113,15 +112,15 @@ static int by_place(const void *a, const void *b)
 }
 
 /* The whole first, then its halves, then theirs: what is kept when there are too many is the coarsest. Every
- * stretch that is split leaves two, so there are never more than 2 max_changes + 1. */
+ * stretch that is split leaves two, so there are never more than 2 changes->most + 1. */
 static enum nd_status segment(struct search *s, struct nd_error *err)
 {
-    struct stretch *queue = nd_calloc(2 * s->max_changes + 1, sizeof *queue);
+    struct stretch *queue = nd_calloc(2 * s->changes->most + 1, sizeof *queue);
     if (queue == NULL)
         return nd_fail_memory(err);
     size_t n_queued = 1;
     queue[0] = (struct stretch){0, s->n};
-    for (size_t i = 0; i < n_queued && s->n_changes < s->max_changes; i++) {
+    for (size_t i = 0; i < n_queued && s->changes->n < s->changes->most; i++) {
         size_t at;
         if (!take(s, queue[i], &at))
             continue;
@@ -136,19 +135,21 @@ static enum nd_status segment(struct search *s, struct nd_error *err)
  * that is the smaller one. */
 static void settle(struct search *s)
 {
-    if (s->n_changes == 0)
+    struct nd_change *items = s->changes->items;
+    size_t n = s->changes->n;
+    if (n == 0)
         return;
-    qsort(s->changes, s->n_changes, sizeof *s->changes, by_place);
-    for (size_t i = 0; i < s->n_changes; i++) {
-        struct stretch part = {i > 0 ? s->changes[i - 1].at : 0,
-                               i + 1 < s->n_changes ? s->changes[i + 1].at : s->n};
-        s->changes[i].p = fmin(s->changes[i].p, p_of_step(s, part, s->changes[i].at));
+    qsort(items, n, sizeof *items, by_place);
+    for (size_t i = 0; i < n; i++) {
+        struct stretch part = {i > 0 ? items[i - 1].at : 0, i + 1 < n ? items[i + 1].at : s->n};
+        items[i].p = fmin(items[i].p, p_of_step(s, part, items[i].at));
     }
 }
 
-enum nd_status nd_change_find(const double *values, size_t n, double log_step, struct nd_change *changes,
-                              size_t max_changes, size_t *n_changes, struct nd_error *err)
+enum nd_status nd_change_find(const double *values, size_t n, double log_step, struct nd_changes *changes,
+                              struct nd_error *err)
 {
+    changes->n = 0;
     double *work = nd_calloc(n + 1, 3 * sizeof *work);
     if (work == NULL)
         return nd_fail_memory(err);
@@ -158,8 +159,7 @@ enum nd_status nd_change_find(const double *values, size_t n, double log_step, s
                             .scratch = work + 2 * n + 1,
                             .n = n,
                             .log_step = log_step,
-                            .changes = changes,
-                            .max_changes = max_changes};
+                            .changes = changes};
     enum nd_status status = ND_OK;
     if (n >= 2 * (size_t)ND_CHANGE_MIN_RUNS) {
         clip(&search);
@@ -167,6 +167,5 @@ enum nd_status nd_change_find(const double *values, size_t n, double log_step, s
         settle(&search);
     }
     free(work);
-    *n_changes = search.n_changes;
     return status;
 }

@@ -13,10 +13,17 @@ struct nd_change {
     double p;
 };
 
-/* Finds at most max_changes changes of a series of logarithms, in increasing order of `at`; *n_changes says how
- * many. A change has p < 0.01 and moves the level by log_step or more. docs/science/latency.md#modes. values is
- * not changed. ND_ERR_MEMORY. */
-enum nd_status nd_change_find(const double *values, size_t n, double log_step, struct nd_change *changes,
-                              size_t max_changes, size_t *n_changes, struct nd_error *err);
+/* Room for changes, and how many were found. */
+struct nd_changes {
+    struct nd_change *items;
+    size_t most; /* for which there is room */
+    size_t n;
+};
+
+/* Finds at most changes->most changes of a series of logarithms, in increasing order of `at`. A change has
+ * p < 0.01 and moves the level by log_step or more. docs/science/latency.md#modes. values is not changed.
+ * ND_ERR_MEMORY. */
+enum nd_status nd_change_find(const double *values, size_t n, double log_step, struct nd_changes *changes,
+                              struct nd_error *err);
 
 #endif

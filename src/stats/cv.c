@@ -42,39 +42,47 @@ static void add_powers(double sums[static N_MOMENTS], double value)
     sums[3] += square * square;
 }
 
-/* One draw of n values in circular blocks. */
-static struct estimate draw(const double *relative, size_t n, size_t block, uint64_t *state)
+/* A series of n values that is drawn in circular blocks. */
+struct blocks {
+    const double *values;
+    size_t n, size;
+};
+
+/* One draw of as many values as there are. */
+static struct estimate draw(const struct blocks *blocks, uint64_t *state)
 {
+    size_t n = blocks->n;
     double sums[N_MOMENTS] = {0};
     for (size_t taken = 0; taken < n;) {
         /* Unbiased enough: n is far below 2^32. */
         size_t at = nd_splitmix_below(state, n);
-        for (size_t k = 0; k < block && taken < n; k++, taken++) {
-            add_powers(sums, relative[at]);
+        for (size_t k = 0; k < blocks->size && taken < n; k++, taken++) {
+            add_powers(sums, blocks->values[at]);
             at = at + 1 < n ? at + 1 : 0;
         }
     }
     return estimate_of(sums, (double)n);
 }
 
-static enum nd_status bootstrap(const double *relative, size_t n, size_t block, uint64_t seed,
-                                struct estimate centre, struct nd_series_cv *out, struct nd_error *err)
+/* The interval around out->cv, whose standard error is log_se. */
+static enum nd_status bootstrap(const struct blocks *blocks, uint64_t seed, double log_se,
+                                struct nd_series_cv *out, struct nd_error *err)
 {
     double *t = nd_calloc(ND_CV_DRAWS, sizeof *t);
     if (t == NULL)
         return nd_fail_memory(err);
     size_t n_draws = 0;
     for (size_t i = 0; i < ND_CV_DRAWS; i++) {
-        struct estimate drawn = draw(relative, n, block, &seed);
+        struct estimate drawn = draw(blocks, &seed);
         if (drawn.cv > 0 && drawn.log_se > 0)
-            t[n_draws++] = log(drawn.cv / centre.cv) / drawn.log_se;
+            t[n_draws++] = log(drawn.cv / out->cv) / drawn.log_se;
     }
     nd_series_sort(t, n_draws);
     /* The tails change sides: a draw above its centre says that the centre may be above the truth. */
     double high = n_draws > 0 ? nd_series_quantile(t, n_draws, 0.025) : NAN;
     double low = n_draws > 0 ? nd_series_quantile(t, n_draws, 0.975) : NAN;
-    out->low = centre.cv * exp(-low * centre.log_se);
-    out->high = centre.cv * exp(-high * centre.log_se);
+    out->low = out->cv * exp(-low * log_se);
+    out->high = out->cv * exp(-high * log_se);
     free(t);
     return ND_OK;
 }
@@ -103,7 +111,7 @@ enum nd_status nd_series_cv(const double *values, size_t n, size_t block, uint64
     *out = (struct nd_series_cv){centre.cv, 0, 0};
     enum nd_status status = ND_OK;
     if (centre.cv > 0 && n < ND_CV_MAX_DRAWN) {
-        status = bootstrap(relative, n, block, seed, centre, out, err);
+        status = bootstrap(&(struct blocks){relative, n, block}, seed, centre.log_se, out, err);
     } else if (centre.cv > 0) {
         double wide = z_95 * centre.log_se * sqrt((double)block);
         *out = (struct nd_series_cv){centre.cv, centre.cv * exp(-wide), centre.cv * exp(wide)};

@@ -120,22 +120,24 @@ static void change_is_found_at_its_place(void **state)
 {
     (void)state;
     double logs[300];
-    struct nd_change changes[4];
-    size_t n = 0;
+    struct nd_change items[4];
+    struct nd_changes changes = {.items = items, .most = 4};
     uint64_t random = seed;
     for (size_t i = 0; i < 300; i++)
         logs[i] = 7 + 0.01 * series_normal(&random) + (i >= 100 ? 0.2 : 0) - (i >= 220 ? 0.1 : 0);
-    assert_int_equal(nd_change_find(logs, 300, 0.02, changes, 4, &n, NULL), ND_OK);
-    assert_int_equal(n, 2);
-    assert_int_equal(changes[0].at, 100);
-    assert_int_equal(changes[1].at, 220);
-    assert_true(changes[0].p < 1e-9 && changes[1].p < 1e-9);
-    assert_int_equal(nd_change_find(logs, 300, 0.02, changes, 1, &n, NULL), ND_OK);
-    assert_int_equal(n, 1);
-    assert_int_equal(nd_change_find(logs, 300, 0.3, changes, 4, &n, NULL), ND_OK);
-    assert_int_equal(n, 0);
-    assert_int_equal(nd_change_find(logs, 39, 0.02, changes, 4, &n, NULL), ND_OK);
-    assert_int_equal(n, 0);
+    assert_int_equal(nd_change_find(logs, 300, 0.02, &changes, NULL), ND_OK);
+    assert_int_equal(changes.n, 2);
+    assert_int_equal(items[0].at, 100);
+    assert_int_equal(items[1].at, 220);
+    assert_true(items[0].p < 1e-9 && items[1].p < 1e-9);
+    changes.most = 1;
+    assert_int_equal(nd_change_find(logs, 300, 0.02, &changes, NULL), ND_OK);
+    assert_int_equal(changes.n, 1);
+    changes.most = 4;
+    assert_int_equal(nd_change_find(logs, 300, 0.3, &changes, NULL), ND_OK);
+    assert_int_equal(changes.n, 0);
+    assert_int_equal(nd_change_find(logs, 39, 0.02, &changes, NULL), ND_OK);
+    assert_int_equal(changes.n, 0);
 }
 
 /* ---- examination ---- */

@@ -232,30 +232,33 @@ static enum nd_status read_value(struct nd_yaml *yaml, const yaml_node_t *node, 
 
 /* ---- mappings ---- */
 
-static enum nd_status fail_unknown(struct nd_yaml *yaml, const yaml_node_t *node, const char *what,
-                                   const struct nd_yaml_key *keys, size_t n_keys, struct nd_error *err)
+static enum nd_status fail_unknown(struct nd_yaml *yaml, const yaml_node_t *node,
+                                   const struct nd_yaml_kind *kind, struct nd_error *err)
 {
+    const struct nd_yaml_key *keys = kind->keys;
+    size_t n_keys = kind->n_keys;
     char known[512] = "";
     size_t at = 0;
     for (size_t k = 0; k < n_keys && at < sizeof known; k++)
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", k > 0 ? ", " : "", keys[k].name);
     const char *name = scalar_of(node) != NULL ? scalar_of(node) : "";
-    return nd_yaml_fail(yaml, &node->start_mark, err, "%s has no key '%s' (nearest: '%s'); it has %s%s", what,
-                        name, keys[nd_word_nearest(name, &keys[0].name, n_keys, sizeof *keys)].name, known,
-                        at < sizeof known ? "" : "...");
+    return nd_yaml_fail(yaml, &node->start_mark, err, "%s has no key '%s' (nearest: '%s'); it has %s%s",
+                        kind->what, name, keys[nd_word_nearest(name, &keys[0].name, n_keys, sizeof *keys)].name,
+                        known, at < sizeof known ? "" : "...");
 }
 
-static enum nd_status read_pair(struct nd_yaml *yaml, const yaml_node_pair_t *pair, const char *what,
-                                const struct nd_yaml_key *keys, size_t n_keys, bool *is_there, void *out,
+static enum nd_status read_pair(struct nd_yaml *yaml, const yaml_node_pair_t *pair,
+                                const struct nd_yaml_kind *kind, bool *is_there, void *out,
                                 struct nd_error *err)
 {
+    const struct nd_yaml_key *keys = kind->keys;
     const yaml_node_t *node = yaml_document_get_node(&yaml->document, pair->key);
     const char *name = scalar_of(node);
     size_t k = 0;
-    while (k < n_keys && (name == NULL || strcmp(name, keys[k].name) != 0))
+    while (k < kind->n_keys && (name == NULL || strcmp(name, keys[k].name) != 0))
         k++;
-    if (k == n_keys)
-        return fail_unknown(yaml, node, what, keys, n_keys, err);
+    if (k == kind->n_keys)
+        return fail_unknown(yaml, node, kind, err);
     if (is_there[k])
         return nd_yaml_fail(yaml, &node->start_mark, err, "there is a second '%s'", name);
     is_there[k] = true;
@@ -263,21 +266,22 @@ static enum nd_status read_pair(struct nd_yaml *yaml, const yaml_node_pair_t *pa
                       (char *)out + keys[k].offset, err);
 }
 
-enum nd_status nd_yaml_map(struct nd_yaml *yaml, const yaml_node_t *node, const char *what,
-                           const struct nd_yaml_key *keys, size_t n_keys, void *out, struct nd_error *err)
+enum nd_status nd_yaml_map(struct nd_yaml *yaml, const yaml_node_t *node, const struct nd_yaml_kind *kind,
+                           void *out, struct nd_error *err)
 {
     if (node->type != YAML_MAPPING_NODE)
-        return nd_yaml_fail(yaml, &node->start_mark, err, "%s is a mapping of keys to values", what);
-    bool *is_there = nd_calloc(n_keys, sizeof *is_there);
+        return nd_yaml_fail(yaml, &node->start_mark, err, "%s is a mapping of keys to values", kind->what);
+    bool *is_there = nd_calloc(kind->n_keys, sizeof *is_there);
     if (is_there == NULL)
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
     for (const yaml_node_pair_t *pair = node->data.mapping.pairs.start;
          status == ND_OK && pair < node->data.mapping.pairs.top; pair++)
-        status = read_pair(yaml, pair, what, keys, n_keys, is_there, out, err);
-    for (size_t k = 0; status == ND_OK && k < n_keys; k++)
-        if (keys[k].is_needed && !is_there[k])
-            status = nd_yaml_fail(yaml, &node->start_mark, err, "%s needs the key '%s'", what, keys[k].name);
+        status = read_pair(yaml, pair, kind, is_there, out, err);
+    for (size_t k = 0; status == ND_OK && k < kind->n_keys; k++)
+        if (kind->keys[k].is_needed && !is_there[k])
+            status = nd_yaml_fail(yaml, &node->start_mark, err, "%s needs the key '%s'", kind->what,
+                                  kind->keys[k].name);
     free(is_there);
     return status;
 }

@@ -61,10 +61,17 @@ struct nd_yaml_key {
     bool is_needed;
 };
 
-/* Fills what the mapping names; the rest of out stays. `what` is "a gate", "the campaign". On failure out may
- * be filled in part: its owner frees it as ever. */
-enum nd_status nd_yaml_map(struct nd_yaml *yaml, const yaml_node_t *node, const char *what,
-                           const struct nd_yaml_key *keys, size_t n_keys, void *out, struct nd_error *err);
+/* What a mapping may hold. */
+struct nd_yaml_kind {
+    const char *what; /* "a gate", "the campaign" */
+    const struct nd_yaml_key *keys;
+    size_t n_keys;
+};
+
+/* Fills what the mapping names; the rest of out stays. On failure out may be filled in part: its owner frees it
+ * as ever. */
+enum nd_status nd_yaml_map(struct nd_yaml *yaml, const yaml_node_t *node, const struct nd_yaml_kind *kind,
+                           void *out, struct nd_error *err);
 
 /* The items of a list of at least one: *n of them, each by nd_yaml_item. */
 enum nd_status nd_yaml_list(struct nd_yaml *yaml, const yaml_node_t *node, const char *what, size_t *n,

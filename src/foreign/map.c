@@ -234,7 +234,8 @@ static enum nd_status read_item(struct nd_yaml *yaml, const yaml_node_t *node, s
         {"skip", ND_YAML_FLAG, offsetof(struct raw_item, is_skipped), 0, 0, false},
     };
     struct raw_item raw = {.axis = -1, .batch_axis = -1};
-    enum nd_status status = nd_yaml_map(yaml, node, "a tensor of a map", keys, COUNT(keys), &raw, err);
+    enum nd_status status =
+        nd_yaml_map(yaml, node, &(struct nd_yaml_kind){"a tensor of a map", keys, COUNT(keys)}, &raw, err);
     if (status == ND_OK && raw.axis >= 0 && raw.axis != floor(raw.axis))
         status = nd_yaml_fail(yaml, &node->start_mark, err, "'axis' is a whole number");
     if (status == ND_OK)
@@ -304,7 +305,8 @@ static enum nd_status read_file(const char *path, struct nd_map *map, struct nd_
     struct nd_yaml yaml = {0};
     enum nd_status status = nd_yaml_read(&yaml, &file, err);
     if (status == ND_OK)
-        status = nd_yaml_map(&yaml, nd_yaml_root(&yaml), "a map", keys, COUNT(keys), &root, err);
+        status = nd_yaml_map(&yaml, nd_yaml_root(&yaml), &(struct nd_yaml_kind){"a map", keys, COUNT(keys)},
+                             &root, err);
     if (status == ND_OK)
         status = read_list(&yaml, root.tensors, "tensors", &map->sides[ND_IMPORTED_OUTPUT], err);
     if (status == ND_OK)

@@ -238,7 +238,8 @@ enum nd_status nd_statements_read(struct nd_statements *statements, const char *
     struct nd_yaml yaml = {0};
     enum nd_status status = nd_yaml_read(&yaml, &file, err);
     if (status == ND_OK)
-        status = nd_yaml_map(&yaml, nd_yaml_root(&yaml), file.what, keys, ND_N_STATED + 2, &root, err);
+        status = nd_yaml_map(&yaml, nd_yaml_root(&yaml),
+                             &(struct nd_yaml_kind){file.what, keys, ND_N_STATED + 2}, &root, err);
     const yaml_node_t *tensors = root.tensors != NULL ? root.tensors : root.inputs;
     if (status == ND_OK && tensors != NULL && !is_map)
         status = nd_yaml_fail(&yaml, &tensors->start_mark, err,

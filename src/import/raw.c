@@ -103,8 +103,8 @@ static enum nd_status read_tensor(struct raw_reading *r, struct raw_tensor *tens
         {"files", ND_YAML_TEXTS, offsetof(struct raw_tensor, files), 0, 0, false},
         {"samples", ND_YAML_COUNT, offsetof(struct raw_tensor, n_samples), 1, MAX_SAMPLES, false},
     };
-    enum nd_status status =
-        nd_yaml_map(&r->yaml, r->node, "a tensor of a raw list", keys, COUNT(keys), tensor, err);
+    enum nd_status status = nd_yaml_map(
+        &r->yaml, r->node, &(struct nd_yaml_kind){"a tensor of a raw list", keys, COUNT(keys)}, tensor, err);
     if (status != ND_OK)
         return status;
     tensor->dtype = nd_dtype_from_name(tensor->dtype_name);
@@ -204,7 +204,8 @@ static enum nd_status add_lists(struct raw_reading *r, const char *path, struct 
     const struct nd_yaml_file file = {path, "a raw list", ND_E_IMPORT_FORMAT};
     enum nd_status status = nd_yaml_read(&r->yaml, &file, err);
     if (status == ND_OK)
-        status = nd_yaml_map(&r->yaml, nd_yaml_root(&r->yaml), "a raw list", keys, COUNT(keys), &root, err);
+        status = nd_yaml_map(&r->yaml, nd_yaml_root(&r->yaml),
+                             &(struct nd_yaml_kind){"a raw list", keys, COUNT(keys)}, &root, err);
     if (status == ND_OK)
         status = add_list(r, root.tensors, "tensors", ND_IMPORTED_OUTPUT, err);
     if (status == ND_OK)

@@ -131,8 +131,8 @@ static enum nd_status read_model(struct nd_campaign_reading *reading, const yaml
 #undef AT
     };
     struct nd_campaign_model *model = &reading->campaign->models[i];
-    enum nd_status status =
-        nd_yaml_map(&reading->yaml, node, "a model", keys, COUNT(keys), model, reading->err);
+    enum nd_status status = nd_yaml_map(
+        &reading->yaml, node, &(struct nd_yaml_kind){"a model", keys, COUNT(keys)}, model, reading->err);
     if (status != ND_OK)
         return status;
     if (model->name == NULL)
@@ -205,8 +205,9 @@ static enum nd_status read_root(struct nd_campaign_reading *reading, bool withou
     struct nd_campaign *campaign = reading->campaign;
     struct raw_campaign raw = {.campaign = *campaign};
     const yaml_node_t *root = nd_yaml_root(&reading->yaml);
-    enum nd_status status = nd_yaml_map(&reading->yaml, root, "a campaign", campaign_keys, COUNT(campaign_keys),
-                                        &raw, reading->err);
+    enum nd_status status = nd_yaml_map(
+        &reading->yaml, root, &(struct nd_yaml_kind){"a campaign", campaign_keys, COUNT(campaign_keys)}, &raw,
+        reading->err);
     *campaign = raw.campaign;
     if (status == ND_OK && !fill_defaults(campaign, reading->folder))
         status = nd_fail_memory(reading->err);

@@ -161,8 +161,8 @@ static enum nd_status read_device_mapping(struct nd_campaign_reading *reading, c
 #undef AT
     };
     struct raw_devices raw = {0};
-    enum nd_status status =
-        nd_yaml_map(&reading->yaml, node, "a device", keys, COUNT(keys), &raw, reading->err);
+    enum nd_status status = nd_yaml_map(
+        &reading->yaml, node, &(struct nd_yaml_kind){"a device", keys, COUNT(keys)}, &raw, reading->err);
     bool has_parts = raw.runtimes.n > 0 || raw.options.n > 0;
     if (status == ND_OK && ((raw.uri != NULL) == (raw.chipsets.n > 0) || (raw.uri != NULL && has_parts)))
         status = nd_yaml_fail(&reading->yaml, &node->start_mark, reading->err,

@@ -218,8 +218,9 @@ static enum nd_status read_rule(struct nd_yaml *yaml, const yaml_node_t *node,
                                     .confidence = NAN,
                                     .power = NAN,
                                     .mark = node->start_mark}};
-    enum nd_status status =
-        nd_yaml_map(yaml, node, "a gate", rule_keys, sizeof rule_keys / sizeof rule_keys[0], &raw, err);
+    enum nd_status status = nd_yaml_map(
+        yaml, node, &(struct nd_yaml_kind){"a gate", rule_keys, sizeof rule_keys / sizeof rule_keys[0]}, &raw,
+        err);
     size_t g = 0;
     while (status == ND_OK && g < ND_POLICY_N_GATES && strcmp(gates[g].name, raw.gate) != 0)
         g++;

@@ -32,7 +32,8 @@ static enum nd_status read_policy(const char *text)
     nd_policy_deinit(&policy);
     enum nd_status status = nd_yaml_load(&yaml, &file, text, strlen(text), &err);
     if (status == ND_OK)
-        status = nd_yaml_map(&yaml, nd_yaml_root(&yaml), "a campaign", &key, 1, &node, &err);
+        status =
+            nd_yaml_map(&yaml, nd_yaml_root(&yaml), &(struct nd_yaml_kind){"a campaign", &key, 1}, &node, &err);
     if (status == ND_OK)
         status = nd_policy_read(&yaml, node, &defaults, &policy, &err);
     nd_yaml_deinit(&yaml);

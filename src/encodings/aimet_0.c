@@ -17,16 +17,17 @@ struct entry {
 };
 
 /* true, "True" and "true"; AIMET writes the second. */
-static enum nd_status read_boolean(const struct nd_encodings *encodings, const char *tensor,
-                                   const json_t *object, const char *key, bool *out, struct nd_error *err)
+static enum nd_status read_boolean(const struct nd_described *at, const char *key, bool *out,
+                                   struct nd_error *err)
 {
-    const json_t *value = json_object_get(object, key);
+    const json_t *value = json_object_get(at->object, key);
     const char *text = json_is_string(value) ? json_string_value(value) : "";
     *out = json_is_true(value) || strcmp(text, "True") == 0 || strcmp(text, "true") == 0;
     if (value == NULL || *out || json_is_false(value) || strcmp(text, "False") == 0 ||
         strcmp(text, "false") == 0)
         return ND_OK;
-    return nd_encodings_fail(encodings, tensor, key, err, "is neither a boolean nor \"True\" or \"False\"");
+    return nd_encodings_fail(at->encodings, at->tensor, key, err,
+                             "is neither a boolean nor \"True\" or \"False\"");
 }
 
 /* min and max, where they are given, have to be what scale and offset say, to a step. */
@@ -48,11 +49,12 @@ static enum nd_status check_range(const struct nd_encodings *encodings, const ch
 static enum nd_status read_entry(const struct nd_encodings *encodings, const char *tensor, const json_t *object,
                                  struct entry *entry, struct nd_error *err)
 {
+    const struct nd_described at = {encodings, tensor, object};
     const char *dtype = "int";
     *entry = (struct entry){0};
-    enum nd_status status = nd_encodings_whole(encodings, tensor, object, "bitwidth", 2, 32, &entry->bits, err);
+    enum nd_status status = nd_encodings_whole(&at, "bitwidth", 2, 32, &entry->bits, err);
     if (status == ND_OK && json_object_get(object, "dtype") != NULL)
-        status = nd_encodings_text(encodings, tensor, object, "dtype", &dtype, err);
+        status = nd_encodings_text(&at, "dtype", &dtype, err);
     if (status != ND_OK)
         return status;
     entry->is_float = strcmp(dtype, "float") == 0;
@@ -60,11 +62,11 @@ static enum nd_status read_entry(const struct nd_encodings *encodings, const cha
         return ND_OK;
     if (strcmp(dtype, "int") != 0)
         return nd_encodings_fail(encodings, tensor, "dtype", err, "is '%s', expected 'int' or 'float'", dtype);
-    status = read_boolean(encodings, tensor, object, "is_symmetric", &entry->is_symmetric, err);
+    status = read_boolean(&at, "is_symmetric", &entry->is_symmetric, err);
     if (status == ND_OK)
-        status = nd_encodings_number(encodings, tensor, object, "scale", &entry->scale, err);
+        status = nd_encodings_number(&at, "scale", &entry->scale, err);
     if (status == ND_OK)
-        status = nd_encodings_number(encodings, tensor, object, "offset", &entry->offset, err);
+        status = nd_encodings_number(&at, "offset", &entry->offset, err);
     /* A scale that is none is refused, with its own message, when it is added. */
     bool has_scale = isfinite(entry->scale) && entry->scale > 0;
     return status == ND_OK && has_scale ? check_range(encodings, tensor, object, entry, err) : status;

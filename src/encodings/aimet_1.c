@@ -8,14 +8,15 @@
 static enum nd_status pass_over(struct nd_encodings *encodings, const char *name, enum nd_encoding_role role,
                                 const json_t *item, bool *is_done, struct nd_error *err)
 {
+    const struct nd_described at = {encodings, name, item};
     const char *kind = "PER_TENSOR", *dtype = "INT";
     int bits, block = 0;
     char why[96];
-    enum nd_status status = nd_encodings_text(encodings, name, item, "enc_type", &kind, err);
+    enum nd_status status = nd_encodings_text(&at, "enc_type", &kind, err);
     if (status == ND_OK)
-        status = nd_encodings_text(encodings, name, item, "dtype", &dtype, err);
+        status = nd_encodings_text(&at, "dtype", &dtype, err);
     if (status == ND_OK)
-        status = nd_encodings_whole(encodings, name, item, "bw", 2, 32, &bits, err);
+        status = nd_encodings_whole(&at, "bw", 2, 32, &bits, err);
     if (status != ND_OK)
         return status;
     bool is_float = strcmp(dtype, "FLOAT") == 0;
@@ -28,7 +29,7 @@ static enum nd_status pass_over(struct nd_encodings *encodings, const char *name
                                  "is '%s', expected PER_TENSOR, PER_CHANNEL, PER_BLOCK or LPBQ", kind);
     *is_done = is_float || is_blocks;
     if (is_blocks)
-        status = nd_encodings_whole(encodings, name, item, "block_size", 0, 1 << 30, &block, err);
+        status = nd_encodings_whole(&at, "block_size", 0, 1 << 30, &block, err);
     if (status != ND_OK || !*is_done)
         return status;
     if (is_float)
@@ -57,24 +58,25 @@ static enum nd_status check_counts(const struct nd_encodings *encodings, const c
 static enum nd_status read_item(struct nd_encodings *encodings, enum nd_encoding_role role, const json_t *item,
                                 struct nd_error *err)
 {
-    struct nd_stated stated = {.role = role};
+    struct nd_described at = {encodings, NULL, item};
     double *scales = NULL, *offsets = NULL;
     size_t n_offsets = 0;
     bool is_done = false;
-    enum nd_status status = nd_encodings_text(encodings, NULL, item, "name", &stated.name, err);
+    enum nd_status status = nd_encodings_text(&at, "name", &at.tensor, err);
     if (status == ND_OK)
-        status = pass_over(encodings, stated.name, role, item, &is_done, err);
+        status = pass_over(encodings, at.tensor, role, item, &is_done, err);
     if (status != ND_OK || is_done)
         return status;
+    struct nd_stated stated = {.name = at.tensor, .role = role};
     const json_t *symmetric = json_object_get(item, "is_sym");
     if (!json_is_boolean(symmetric))
         return nd_encodings_fail(encodings, stated.name, "is_sym", err, "is %s, expected a boolean",
                                  symmetric == NULL ? "missing" : "another thing");
     stated.is_symmetric = json_is_true(symmetric);
     stated.bits = (int)json_number_value(json_object_get(item, "bw"));
-    status = nd_encodings_numbers(encodings, stated.name, item, "scale", &scales, &stated.n, err);
+    status = nd_encodings_numbers(&at, "scale", &scales, &stated.n, err);
     if (status == ND_OK)
-        status = nd_encodings_numbers(encodings, stated.name, item, "offset", &offsets, &n_offsets, err);
+        status = nd_encodings_numbers(&at, "offset", &offsets, &n_offsets, err);
     if (status == ND_OK)
         status = check_counts(encodings, stated.name, item, stated.n, n_offsets, err);
     stated.scales = scales;

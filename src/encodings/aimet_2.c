@@ -24,10 +24,11 @@ static bool parse_integer(const char *text, struct nd_stated *out)
 static enum nd_status find_reason(const struct nd_encodings *encodings, const char *name, const json_t *item,
                                   struct nd_stated *stated, char why[96], struct nd_error *err)
 {
+    const struct nd_described at = {encodings, name, item};
     const char *dtype;
     int block;
     why[0] = '\0';
-    enum nd_status status = nd_encodings_text(encodings, name, item, "output_dtype", &dtype, err);
+    enum nd_status status = nd_encodings_text(&at, "output_dtype", &dtype, err);
     if (status != ND_OK)
         return status;
     if (!parse_integer(dtype, stated)) {
@@ -38,7 +39,7 @@ static enum nd_status find_reason(const struct nd_encodings *encodings, const ch
         return ND_OK;
     }
     if (json_is_integer(json_object_get(item, "block_size"))) {
-        status = nd_encodings_whole(encodings, name, item, "block_size", 0, 1 << 30, &block, err);
+        status = nd_encodings_whole(&at, "block_size", 0, 1 << 30, &block, err);
         if (status == ND_OK)
             snprintf(why, 96, "in blocks of %d", block);
         return status;
@@ -52,6 +53,7 @@ static enum nd_status find_reason(const struct nd_encodings *encodings, const ch
 static enum nd_status read_zero_points(const struct nd_encodings *encodings, const json_t *item,
                                        const struct nd_stated *stated, double **out, struct nd_error *err)
 {
+    const struct nd_described at = {encodings, stated->name, item};
     size_t n = stated->n;
     double *zero_points = NULL;
     enum nd_status status = ND_OK;
@@ -60,7 +62,7 @@ static enum nd_status read_zero_points(const struct nd_encodings *encodings, con
         zero_points = nd_calloc(n, sizeof *zero_points);
         status = zero_points != NULL ? ND_OK : nd_fail_memory(err);
     } else {
-        status = nd_encodings_numbers(encodings, stated->name, item, "y_zero_point", &zero_points, &n, err);
+        status = nd_encodings_numbers(&at, "y_zero_point", &zero_points, &n, err);
     }
     if (status == ND_OK && n != stated->n) {
         free(zero_points);
@@ -79,16 +81,16 @@ static enum nd_status read_axis(const struct nd_encodings *encodings, const json
     stated->has_axis = axis != NULL && !json_is_null(axis);
     if (!stated->has_axis)
         return ND_OK;
-    return nd_encodings_whole(encodings, stated->name, item, "axis", -ND_MAX_RANK, ND_MAX_RANK - 1,
-                              &stated->axis, err);
+    return nd_encodings_whole(&(struct nd_described){encodings, stated->name, item}, "axis", -ND_MAX_RANK,
+                              ND_MAX_RANK - 1, &stated->axis, err);
 }
 
 static enum nd_status read_affine(struct nd_encodings *encodings, const json_t *item, struct nd_stated *stated,
                                   struct nd_error *err)
 {
     double *scales = NULL, *zero_points = NULL;
-    enum nd_status status =
-        nd_encodings_numbers(encodings, stated->name, item, "y_scale", &scales, &stated->n, err);
+    enum nd_status status = nd_encodings_numbers(&(struct nd_described){encodings, stated->name, item},
+                                                 "y_scale", &scales, &stated->n, err);
     if (status == ND_OK && stated->n == 0)
         return nd_encodings_add_unhandled(encodings, stated->name, stated->role,
                                           "scales along several dimensions", err);
@@ -121,7 +123,7 @@ static enum nd_status read_list(struct nd_encodings *encodings, const json_t *li
     {
         struct nd_stated stated = {.role = role};
         char why[96];
-        status = nd_encodings_text(encodings, NULL, item, "name", &stated.name, err);
+        status = nd_encodings_text(&(struct nd_described){encodings, NULL, item}, "name", &stated.name, err);
         if (status == ND_OK)
             status = find_reason(encodings, stated.name, item, &stated, why, err);
         if (status == ND_OK && why[0] != '\0')

@@ -44,18 +44,23 @@ enum nd_status nd_encodings_add_unhandled(struct nd_encodings *encodings, const 
 enum nd_status nd_encodings_fail(const struct nd_encodings *encodings, const char *tensor, const char *key,
                                  struct nd_error *err, const char *fmt, ...) ND_PRINTF(5, 6);
 
+/* An object of the file, and the tensor that it describes. */
+struct nd_described {
+    const struct nd_encodings *encodings;
+    const char *tensor; /* for messages; nullable */
+    const json_t *object;
+};
+
 /* The member as a number, a whole number, a text; ND_E_ENCODINGS_FORMAT when it is missing or another thing. */
-enum nd_status nd_encodings_number(const struct nd_encodings *encodings, const char *tensor,
-                                   const json_t *object, const char *key, double *out, struct nd_error *err);
-enum nd_status nd_encodings_whole(const struct nd_encodings *encodings, const char *tensor,
-                                  const json_t *object, const char *key, int low, int high, int *out,
+enum nd_status nd_encodings_number(const struct nd_described *at, const char *key, double *out,
+                                   struct nd_error *err);
+enum nd_status nd_encodings_whole(const struct nd_described *at, const char *key, int low, int high, int *out,
                                   struct nd_error *err);
-enum nd_status nd_encodings_text(const struct nd_encodings *encodings, const char *tensor, const json_t *object,
-                                 const char *key, const char **out, struct nd_error *err);
+enum nd_status nd_encodings_text(const struct nd_described *at, const char *key, const char **out,
+                                 struct nd_error *err);
 
 /* The member as *n numbers in new memory: a number counts as one. It is NULL, and *n 0, for a list of lists. */
-enum nd_status nd_encodings_numbers(const struct nd_encodings *encodings, const char *tensor,
-                                    const json_t *object, const char *key, double **out, size_t *n,
+enum nd_status nd_encodings_numbers(const struct nd_described *at, const char *key, double **out, size_t *n,
                                     struct nd_error *err);
 
 enum nd_status nd_encodings_read_aimet_0(struct nd_encodings *encodings, const json_t *root,

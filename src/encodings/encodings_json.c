@@ -49,53 +49,53 @@ static const char *kind_of(const json_t *value)
     return "unknown";
 }
 
-enum nd_status nd_encodings_number(const struct nd_encodings *encodings, const char *tensor,
-                                   const json_t *object, const char *key, double *out, struct nd_error *err)
+enum nd_status nd_encodings_number(const struct nd_described *at, const char *key, double *out,
+                                   struct nd_error *err)
 {
-    const json_t *value = json_object_get(object, key);
+    const json_t *value = json_object_get(at->object, key);
     if (!json_is_number(value))
-        return nd_encodings_fail(encodings, tensor, key, err, "is %s, expected a number", kind_of(value));
+        return nd_encodings_fail(at->encodings, at->tensor, key, err, "is %s, expected a number",
+                                 kind_of(value));
     *out = json_number_value(value);
     return ND_OK;
 }
 
-enum nd_status nd_encodings_whole(const struct nd_encodings *encodings, const char *tensor,
-                                  const json_t *object, const char *key, int low, int high, int *out,
+enum nd_status nd_encodings_whole(const struct nd_described *at, const char *key, int low, int high, int *out,
                                   struct nd_error *err)
 {
     double value;
-    enum nd_status status = nd_encodings_number(encodings, tensor, object, key, &value, err);
+    enum nd_status status = nd_encodings_number(at, key, &value, err);
     if (status != ND_OK)
         return status;
     if (!(value >= low && value <= high) || value != floor(value))
-        return nd_encodings_fail(encodings, tensor, key, err, "is %.17g, expected a whole number from %d to %d",
-                                 value, low, high);
+        return nd_encodings_fail(at->encodings, at->tensor, key, err,
+                                 "is %.17g, expected a whole number from %d to %d", value, low, high);
     *out = (int)value;
     return ND_OK;
 }
 
-enum nd_status nd_encodings_text(const struct nd_encodings *encodings, const char *tensor, const json_t *object,
-                                 const char *key, const char **out, struct nd_error *err)
+enum nd_status nd_encodings_text(const struct nd_described *at, const char *key, const char **out,
+                                 struct nd_error *err)
 {
-    const json_t *value = json_object_get(object, key);
+    const json_t *value = json_object_get(at->object, key);
     if (!json_is_string(value))
-        return nd_encodings_fail(encodings, tensor, key, err, "is %s, expected a text", kind_of(value));
+        return nd_encodings_fail(at->encodings, at->tensor, key, err, "is %s, expected a text", kind_of(value));
     *out = json_string_value(value);
     return ND_OK;
 }
 
-enum nd_status nd_encodings_numbers(const struct nd_encodings *encodings, const char *tensor,
-                                    const json_t *object, const char *key, double **out, size_t *n,
+enum nd_status nd_encodings_numbers(const struct nd_described *at, const char *key, double **out, size_t *n,
                                     struct nd_error *err)
 {
-    const json_t *value = json_object_get(object, key), *item;
+    const json_t *value = json_object_get(at->object, key), *item;
     size_t n_items = json_is_array(value) ? json_array_size(value) : 1, i;
     *out = NULL;
     *n = 0;
     if (json_is_array(json_array_get(value, 0)))
         return ND_OK;
     if (!json_is_number(value) && (!json_is_array(value) || n_items == 0))
-        return nd_encodings_fail(encodings, tensor, key, err, "is %s, expected a number or a list of numbers",
+        return nd_encodings_fail(at->encodings, at->tensor, key, err,
+                                 "is %s, expected a number or a list of numbers",
                                  json_is_array(value) ? "an empty list" : kind_of(value));
     double *made = nd_calloc(n_items, sizeof *made);
     if (made == NULL)
@@ -106,8 +106,8 @@ enum nd_status nd_encodings_numbers(const struct nd_encodings *encodings, const 
     {
         if (!json_is_number(item)) {
             free(made);
-            return nd_encodings_fail(encodings, tensor, key, err, "has %s as element %zu, expected a number",
-                                     kind_of(item), i);
+            return nd_encodings_fail(at->encodings, at->tensor, key, err,
+                                     "has %s as element %zu, expected a number", kind_of(item), i);
         }
         made[i] = json_number_value(item);
     }

@@ -16,10 +16,11 @@ static const json_t *member(const json_t *object, const char *key, const char *o
 static enum nd_status read_pair(const struct nd_encodings *encodings, const char *name, const json_t *object,
                                 double *scale, double *zero_point, struct nd_error *err)
 {
+    const struct nd_described at = {encodings, name, object};
     double offset = 0;
-    enum nd_status status = nd_encodings_number(encodings, name, object, "scale", scale, err);
+    enum nd_status status = nd_encodings_number(&at, "scale", scale, err);
     if (status == ND_OK)
-        status = nd_encodings_number(encodings, name, object, "offset", &offset, err);
+        status = nd_encodings_number(&at, "offset", &offset, err);
     *zero_point = 0.0 - offset;
     return status;
 }
@@ -32,8 +33,8 @@ static enum nd_status read_axis(struct nd_encodings *encodings, const json_t *ob
     if (n == 0)
         return nd_encodings_fail(encodings, stated->name, "scaleOffset", err,
                                  "is no list of scales and offsets");
-    enum nd_status status =
-        nd_encodings_whole(encodings, stated->name, object, "axis", 0, ND_MAX_RANK - 1, &stated->axis, err);
+    enum nd_status status = nd_encodings_whole(&(struct nd_described){encodings, stated->name, object}, "axis",
+                                               0, ND_MAX_RANK - 1, &stated->axis, err);
     double *scales = nd_calloc(n, sizeof *scales), *zero_points = nd_calloc(n, sizeof *zero_points);
     if (status == ND_OK && (scales == NULL || zero_points == NULL))
         status = nd_fail_memory(err);
@@ -71,7 +72,8 @@ static enum nd_status read_tensor(struct nd_encodings *encodings, const json_t *
     struct nd_stated stated = {.role = ND_ENCODING_ACTIVATION};
     const struct nd_qnn_type *type = nd_qnn_type_read(json_object_get(info, "dataType"));
     const json_t *quant = json_object_get(info, "quantizeParams");
-    enum nd_status status = nd_encodings_text(encodings, NULL, info, "name", &stated.name, err);
+    enum nd_status status =
+        nd_encodings_text(&(struct nd_described){encodings, NULL, info}, "name", &stated.name, err);
     if (status != ND_OK || type == NULL || !type->is_fixed_point)
         return status; /* floats and plain integers */
     const json_t *single = member(quant, "scaleOffset", "scaleOffsetEncoding");

@@ -38,8 +38,7 @@ static enum nd_status append_chunk(struct nd_store_thread *store, size_t edge, s
     }
     size_t encoded_bytes = 0;
     enum nd_status status =
-        nd_chunk_encode(raw, layout->chunk_bytes, layout->elem_bytes, (int)store->job->deflate_level,
-                        store->encoded, &encoded_bytes, err);
+        nd_chunk_encode(layout, raw, (int)store->job->deflate_level, store->encoded, &encoded_bytes, err);
     if (status == ND_OK)
         status = append(store, ND_RECORD_CHUNK, index, store->encoded, encoded_bytes, err);
     return status;

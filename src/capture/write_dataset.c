@@ -210,8 +210,7 @@ enum nd_status nd_writer_dataset_fill(struct nd_capture_dataset *dataset, const 
         if (dataset->level > 0) {
             memcpy(padded, raw, span.n_bytes);
             memset(padded + span.n_bytes, 0, layout->chunk_bytes - span.n_bytes);
-            status = nd_chunk_encode(padded, layout->chunk_bytes, layout->elem_bytes, dataset->level, stored,
-                                     &stored_bytes, err);
+            status = nd_chunk_encode(layout, padded, dataset->level, stored, &stored_bytes, err);
         }
         if (status == ND_OK)
             status = dataset_chunk(dataset, i, dataset->level > 0 ? stored : raw, stored_bytes, err);

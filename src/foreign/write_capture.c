@@ -30,8 +30,7 @@ static enum nd_status put_chunks(const struct nd_matched_tensor *tensor, const s
         size_t n_bytes = layout->chunks_per_sample > 1 ? span.n_bytes : span.n_samples * layout->sample_bytes;
         memcpy(raw, from, n_bytes);
         memset(raw + n_bytes, 0, layout->chunk_bytes - n_bytes);
-        status = nd_chunk_encode(raw, layout->chunk_bytes, layout->elem_bytes, DEFLATE_LEVEL, encoded,
-                                 &n_encoded, err);
+        status = nd_chunk_encode(layout, raw, DEFLATE_LEVEL, encoded, &n_encoded, err);
         if (status == ND_OK)
             status = nd_capture_writer_chunk(dataset, i, encoded, n_encoded, err);
     }

@@ -58,29 +58,37 @@ static enum nd_status decode_chunk(const struct nd_index *index, const struct nd
     return status;
 }
 
-/* The part of chunk i that lies in rows [first, first + n), to its place in buf. */
-static enum nd_status read_chunk(const struct nd_index *index, const struct nd_index_object *object, size_t i,
-                                 size_t first, size_t n, struct scratch *scratch, unsigned char *buf,
-                                 struct nd_error *err)
+/* Rows [first, first + n) of a chunked dataset, and where they go. */
+struct rows {
+    const struct nd_index_object *object;
+    size_t first, n;
+    unsigned char *buf;
+};
+
+/* The part of chunk i that lies in the rows, to its place. */
+static enum nd_status read_chunk(const struct nd_index *index, const struct rows *rows, size_t i,
+                                 struct scratch *scratch, struct nd_error *err)
 {
+    const struct nd_index_object *object = rows->object;
     const struct nd_chunk_layout *layout = &object->layout;
+    size_t first = rows->first, end = rows->first + rows->n;
     struct nd_chunk_span span;
     nd_chunk_span(layout, i, &span);
     size_t skipped = span.first_sample < first ? first - span.first_sample : 0;
-    size_t end =
-        span.first_sample + span.n_samples < first + n ? span.first_sample + span.n_samples : first + n;
-    size_t to = (span.first_sample + skipped - first) * layout->sample_bytes + span.offset_bytes;
-    size_t from = skipped * layout->sample_bytes;
+    if (span.first_sample + span.n_samples < end)
+        end = span.first_sample + span.n_samples;
+    unsigned char *to =
+        rows->buf + (span.first_sample + skipped - first) * layout->sample_bytes + span.offset_bytes;
     size_t n_bytes = layout->chunks_per_sample > 1 || layout->samples_per_chunk == 1
                          ? span.n_bytes
                          : (end - span.first_sample - skipped) * layout->sample_bytes;
     if (n_bytes == layout->chunk_bytes)
-        return decode_chunk(index, object, i, scratch, buf + to, err);
+        return decode_chunk(index, object, i, scratch, to, err);
     if (scratch->raw == NULL && (scratch->raw = nd_calloc(layout->chunk_bytes, 1)) == NULL)
         return nd_fail_memory(err);
     enum nd_status status = decode_chunk(index, object, i, scratch, scratch->raw, err);
     if (status == ND_OK)
-        memcpy(buf + to, scratch->raw + from, n_bytes);
+        memcpy(to, scratch->raw + skipped * layout->sample_bytes, n_bytes);
     return status;
 }
 
@@ -98,10 +106,11 @@ enum nd_status nd_index_read(const struct nd_index *index, const struct nd_index
     const struct nd_chunk_layout *layout = &object->layout;
     size_t first_chunk = first / layout->samples_per_chunk * layout->chunks_per_sample;
     size_t end_chunk = ((first + n - 1) / layout->samples_per_chunk + 1) * layout->chunks_per_sample;
+    const struct rows rows = {object, first, n, buf};
     struct scratch scratch = {0};
     enum nd_status status = ND_OK;
     for (size_t i = first_chunk; i < end_chunk && status == ND_OK; i++)
-        status = read_chunk(index, object, i, first, n, &scratch, buf, err);
+        status = read_chunk(index, &rows, i, &scratch, err);
     free(scratch.stored);
     free(scratch.raw);
     nd_chunk_decoder_deinit(&scratch.decoder);

@@ -84,8 +84,8 @@ static enum nd_status rebuild_chunk(const struct chunk_source *source, size_t ch
         return nd_capture_writer_chunk(dataset, chunk, source->raw, span->n_bytes, err);
     size_t encoded_bytes = 0;
     memset(source->raw + span->n_bytes, 0, layout->chunk_bytes - span->n_bytes);
-    status = nd_chunk_encode(source->raw, layout->chunk_bytes, layout->elem_bytes,
-                             source->output->deflate_level, source->encoded, &encoded_bytes, err);
+    status = nd_chunk_encode(layout, source->raw, source->output->deflate_level, source->encoded,
+                             &encoded_bytes, err);
     return status == ND_OK ? nd_capture_writer_chunk(dataset, chunk, source->encoded, encoded_bytes, err)
                            : status;
 }

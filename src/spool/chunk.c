@@ -184,9 +184,10 @@ static void shuffle(const unsigned char *raw, size_t n_bytes, size_t elem_bytes,
     memcpy(out + n * elem_bytes, raw + n * elem_bytes, n_bytes - n * elem_bytes);
 }
 
-enum nd_status nd_chunk_encode(const void *raw, size_t chunk_bytes, size_t elem_bytes, int level, void *out,
+enum nd_status nd_chunk_encode(const struct nd_chunk_layout *layout, const void *raw, int level, void *out,
                                size_t *out_bytes, struct nd_error *err)
 {
+    size_t chunk_bytes = layout->chunk_bytes, elem_bytes = layout->elem_bytes;
     unsigned char *shuffled = NULL;
     if (elem_bytes > 1 && chunk_bytes > 0) {
         shuffled = malloc(chunk_bytes);

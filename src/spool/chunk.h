@@ -53,8 +53,8 @@ void nd_chunk_span(const struct nd_chunk_layout *layout, size_t index, struct nd
 /* Worst-case size of an encoded chunk. */
 size_t nd_chunk_bound(size_t chunk_bytes);
 
-/* Shuffles (elements of elem_bytes) and deflates raw into out (capacity nd_chunk_bound). level 1..9. */
-enum nd_status nd_chunk_encode(const void *raw, size_t chunk_bytes, size_t elem_bytes, int level, void *out,
+/* Shuffles and deflates one chunk, raw, into out (capacity nd_chunk_bound). level 1..9. */
+enum nd_status nd_chunk_encode(const struct nd_chunk_layout *layout, const void *raw, int level, void *out,
                                size_t *out_bytes, struct nd_error *err);
 
 #endif

@@ -174,9 +174,7 @@ static inline void fix_write_outputs(struct nd_capture_writer *writer, size_t p,
         memset(raw, 0, layout.chunk_bytes);
         memcpy(raw, samples + span.first_sample * layout.sample_bytes + span.offset_bytes, span.n_bytes);
         if (level > 0)
-            fix_ok(
-                nd_chunk_encode(raw, layout.chunk_bytes, layout.elem_bytes, level, stored, &stored_bytes, &err),
-                &err);
+            fix_ok(nd_chunk_encode(&layout, raw, level, stored, &stored_bytes, &err), &err);
         fix_ok(nd_capture_writer_chunk(dataset, i, level > 0 ? stored : raw,
                                        level > 0 ? stored_bytes : span.n_bytes, &err),
                &err);

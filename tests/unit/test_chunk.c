@@ -167,7 +167,9 @@ static void check_round_trip(const unsigned char *raw, size_t n, size_t elem_byt
     unsigned char *stored = malloc(bound), *back = malloc(n + 1);
     assert_non_null(stored);
     assert_non_null(back);
-    assert_int_equal(nd_chunk_encode(raw, n, elem_bytes, level, stored, &stored_bytes, NULL), ND_OK);
+    assert_int_equal(nd_chunk_encode(&(struct nd_chunk_layout){.chunk_bytes = n, .elem_bytes = elem_bytes}, raw,
+                                     level, stored, &stored_bytes, NULL),
+                     ND_OK);
     assert_true(stored_bytes <= bound);
     back[n] = 0xA5;
     assert_int_equal(decode(stored, stored_bytes, elem_bytes, true, true, back, n, NULL), ND_OK);
@@ -235,7 +237,9 @@ static void chunk_damaged_is_nearly_always_refused(void **state)
     size_t stored_bytes = 0;
     unsigned char *stored = malloc(nd_chunk_bound(N));
     assert_non_null(stored);
-    assert_int_equal(nd_chunk_encode(raw, N, 2, 6, stored, &stored_bytes, NULL), ND_OK);
+    assert_int_equal(nd_chunk_encode(&(struct nd_chunk_layout){.chunk_bytes = N, .elem_bytes = 2}, raw, 6,
+                                     stored, &stored_bytes, NULL),
+                     ND_OK);
     size_t n_refused = 0, n_escaped = 0;
     for (int round = 0; round < 20000; round++) {
         size_t at = next_random(&random) % stored_bytes;

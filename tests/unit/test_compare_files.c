@@ -56,8 +56,7 @@ static void put_outputs(struct nd_capture_writer *writer, const struct nd_captur
         nd_chunk_span(&layout, i, &span);
         memcpy(raw, data + span.first_sample * N_ELEMS + span.offset_bytes,
                layout.samples_per_chunk > 1 ? span.n_samples * N_ELEMS : span.n_bytes);
-        assert_int_equal(nd_chunk_encode(raw, layout.chunk_bytes, layout.elem_bytes, 6, stored, &n, NULL),
-                         ND_OK);
+        assert_int_equal(nd_chunk_encode(&layout, raw, 6, stored, &n, NULL), ND_OK);
         assert_int_equal(nd_capture_writer_chunk(dataset, i, stored, n, NULL), ND_OK);
         free(raw);
         free(stored);

@@ -89,8 +89,7 @@ static enum nd_status put_chunks(struct work *work, struct nd_capture_dataset *d
         size_t stored_bytes = span.n_bytes;
         if (work->level > 0) {
             /* n_elems is such that all chunks are whole: no padding. */
-            status = nd_chunk_encode(raw, work->layout.chunk_bytes, work->layout.elem_bytes, (int)work->level,
-                                     work->stored, &stored_bytes, err);
+            status = nd_chunk_encode(&work->layout, raw, (int)work->level, work->stored, &stored_bytes, err);
             raw = work->stored;
         }
         if (status == ND_OK)

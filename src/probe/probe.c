@@ -100,9 +100,10 @@ static char *full_spec(const struct generator *generator, const struct nd_genera
 }
 
 static enum nd_status create_generated(const char *spec, const struct generator *generator,
-                                       const char *parameters, const struct nd_probe_target *targets,
-                                       size_t n_targets, struct nd_probe **out, struct nd_error *err)
+                                       const struct nd_probe_target *targets, size_t n_targets,
+                                       struct nd_probe **out, struct nd_error *err)
 {
+    const char *parameters = spec + strlen(generator->name);
     struct nd_generate_args args = {generator->n_parameters > 0 ? default_samples : 1, default_seed};
     if (!parse_parameters(parameters, generator->n_parameters, &args))
         return fail_parameters(spec, generator, err);
@@ -210,5 +211,5 @@ enum nd_status nd_probe_create(const char *spec, const struct nd_probe_target *t
                        nd_did_you_mean(word, &generators[0].name, sizeof generators / sizeof generators[0],
                                        sizeof generators[0], meant));
     }
-    return create_generated(spec, generator, spec + n, targets, n_targets, out, err);
+    return create_generated(spec, generator, targets, n_targets, out, err);
 }

@@ -186,28 +186,16 @@ static bool is_quantised_as(const struct nd_qnr_stated *stated, const float *flo
     return true;
 }
 
-/* Whether the file of that inference is what the probe gives. */
-static enum nd_status is_fed_by(struct nd_qnr *run, const struct nd_probe_input *input, size_t sample,
-                                size_t result, size_t index, bool *is_same, struct nd_error *err)
+/* Whether bytes, those of a file that was fed, are what the probe gives for one sample. */
+static bool is_fed_by(const struct nd_qnr_stated *stated, const void *bytes, const struct nd_probe_input *input,
+                      const void *data)
 {
-    void *bytes = NULL;
-    bool is_missing = false;
-    const struct nd_qnr_stated *stated = &run->manifest.inputs.items[index];
-    const char *data = (const char *)input->data + sample * input->sample_bytes;
-    enum nd_status status = read_fed(run, result, index, &bytes, &is_missing, err);
     size_t n = 0;
-    if (status == ND_OK)
-        status = nd_shape_n_elems(&stated->shape, &n, err);
-    if (status == ND_OK && is_missing)
-        *is_same = false;
-    else if (status == ND_OK && stated->dtype == input->dtype)
-        *is_same = memcmp(bytes, data, input->sample_bytes) == 0;
-    else if (status == ND_OK)
-        *is_same = input->dtype == ND_DTYPE_F32 && stated->quant.n == 1 &&
-                   nd_dtype_size_bytes(stated->dtype) <= 2 && input->sample_bytes == n * sizeof(float) &&
-                   is_quantised_as(stated, (const float *)(const void *)data, bytes, n);
-    free(bytes);
-    return status;
+    if (stated->dtype == input->dtype)
+        return memcmp(bytes, data, input->sample_bytes) == 0;
+    return input->dtype == ND_DTYPE_F32 && stated->quant.n == 1 && nd_dtype_size_bytes(stated->dtype) <= 2 &&
+           nd_shape_n_elems(&stated->shape, &n, NULL) == ND_OK && input->sample_bytes == n * sizeof(float) &&
+           is_quantised_as(stated, data, bytes, n);
 }
 
 static enum nd_status make_probe(const struct nd_qnr *run, const struct nd_imported_part *part,
@@ -236,14 +224,19 @@ static enum nd_status add_probe_input(struct nd_qnr *run, const struct nd_probe_
         index++;
     *is_same = index < run->manifest.inputs.n;
     for (size_t s = 0; status == ND_OK && *is_same && s < n_samples; s++) {
-        void *data = NULL;
+        void *bytes = NULL, *data = NULL;
+        bool is_missing = false;
+        const char *wanted = (const char *)input->data + s * input->sample_bytes;
         const struct nd_imported_new sample = {ND_IMPORTED_INPUT, input->name,  run->manifest.path,
                                                input->dtype,      input->shape, first + s};
-        status = is_fed_by(run, input, s, first + s, index, is_same, err);
+        status = read_fed(run, first + s, index, &bytes, &is_missing, err);
+        *is_same = status == ND_OK && !is_missing &&
+                   is_fed_by(&run->manifest.inputs.items[index], bytes, input, wanted);
+        free(bytes);
         if (status == ND_OK && *is_same)
             status = nd_imported_add(run->imported, &sample, &data, err);
         if (status == ND_OK && *is_same && input->sample_bytes > 0)
-            memcpy(data, (const char *)input->data + s * input->sample_bytes, input->sample_bytes);
+            memcpy(data, wanted, input->sample_bytes);
     }
     return status;
 }

@@ -218,8 +218,9 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct tri
                                       bool *is_cut, struct nd_error *err)
 {
     size_t n_passes = 1;
-    enum nd_status status = nd_plan_passes(capture->model, capture->selected, capture->n_edges, try_placement,
-                                           trials, capture->pass_of_edge, &n_passes, err);
+    const struct nd_recording recording = {capture->model, capture->selected, capture->n_edges, try_placement,
+                                           trials};
+    enum nd_status status = nd_plan_passes(&recording, capture->pass_of_edge, &n_passes, err);
     bool *with_checks = nd_calloc(n_passes, sizeof *with_checks);
     if (status == ND_OK && with_checks == NULL)
         status = nd_fail_memory(err);

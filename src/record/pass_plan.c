@@ -29,11 +29,7 @@ bool nd_fallen_has(const struct nd_fallen *fallen, const char *node)
 
 /* The edges under work: member[i] tells whether edges[i] is in the pass being made. */
 struct plan {
-    const struct nd_model *model;
-    const size_t *edges;
-    size_t n_edges;
-    nd_placement_trial trial;
-    void *context;
+    const struct nd_recording *of;
     bool *member;
     bool *taken_out; /* of the pass being made, in this pass */
     size_t *scratch;
@@ -50,16 +46,16 @@ static size_t count(const bool *flags, size_t n)
 static enum nd_status try_members(struct plan *plan, struct nd_fallen *fallen, struct nd_error *err)
 {
     size_t n = 0;
-    for (size_t i = 0; i < plan->n_edges; i++)
+    for (size_t i = 0; i < plan->of->n_edges; i++)
         if (plan->member[i])
-            plan->scratch[n++] = plan->edges[i];
-    return plan->trial(plan->context, plan->scratch, n, fallen, err);
+            plan->scratch[n++] = plan->of->edges[i];
+    return plan->of->trial(plan->of->context, plan->scratch, n, fallen, err);
 }
 
 static bool take_out(struct plan *plan, size_t edge)
 {
-    for (size_t i = 0; i < plan->n_edges; i++)
-        if (plan->edges[i] == edge && plan->member[i]) {
+    for (size_t i = 0; i < plan->of->n_edges; i++)
+        if (plan->of->edges[i] == edge && plan->member[i]) {
             plan->member[i] = false;
             plan->taken_out[i] = true;
             return true;
@@ -71,9 +67,9 @@ static bool take_out(struct plan *plan, size_t edge)
 static size_t take_out_around(struct plan *plan, const struct nd_fallen *fallen)
 {
     size_t n = 0;
-    for (size_t u = 0; u < nd_model_n_units(plan->model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(plan->model, u);
-        if (!nd_fallen_has(fallen, nd_model_edge(plan->model, unit->edge)->node))
+    for (size_t u = 0; u < nd_model_n_units(plan->of->model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(plan->of->model, u);
+        if (!nd_fallen_has(fallen, nd_model_edge(plan->of->model, unit->edge)->node))
             continue;
         n += take_out(plan, unit->edge);
         for (size_t i = 0; i < unit->n_inputs; i++)
@@ -86,7 +82,7 @@ static size_t take_out_around(struct plan *plan, const struct nd_fallen *fallen)
 static void keep_one(struct plan *plan)
 {
     size_t i = 0;
-    if (count(plan->member, plan->n_edges) > 0)
+    if (count(plan->member, plan->of->n_edges) > 0)
         return;
     while (!plan->taken_out[i])
         i++;
@@ -103,7 +99,7 @@ static enum nd_status thin_out(struct plan *plan, bool *holds, struct nd_error *
         struct nd_fallen fallen = {0};
         status = try_members(plan, &fallen, err);
         *holds = status == ND_OK && fallen.n == 0;
-        bool goes_on = status == ND_OK && fallen.n > 0 && count(plan->member, plan->n_edges) > 1 &&
+        bool goes_on = status == ND_OK && fallen.n > 0 && count(plan->member, plan->of->n_edges) > 1 &&
                        take_out_around(plan, &fallen) > 0;
         nd_fallen_deinit(&fallen);
         if (goes_on)
@@ -119,7 +115,7 @@ static enum nd_status bring_back(struct plan *plan, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
     int n_tried = 0;
-    for (size_t i = 0; status == ND_OK && i < plan->n_edges && n_tried < MAX_RETURNS; i++) {
+    for (size_t i = 0; status == ND_OK && i < plan->of->n_edges && n_tried < MAX_RETURNS; i++) {
         if (!plan->taken_out[i])
             continue;
         struct nd_fallen fallen = {0};
@@ -136,25 +132,25 @@ static enum nd_status make_passes(struct plan *plan, size_t *pass_of_edge, size_
                                   struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    size_t n_left = plan->n_edges, pass = 0;
+    size_t n_left = plan->of->n_edges, pass = 0;
     while (status == ND_OK && n_left > 0) {
         bool holds;
-        for (size_t i = 0; i < plan->n_edges; i++) {
+        for (size_t i = 0; i < plan->of->n_edges; i++) {
             plan->member[i] = pass_of_edge[i] == SIZE_MAX;
             plan->taken_out[i] = false;
         }
         status = thin_out(plan, &holds, err);
-        if (status == ND_OK && holds && count(plan->member, plan->n_edges) < n_left)
+        if (status == ND_OK && holds && count(plan->member, plan->of->n_edges) < n_left)
             status = bring_back(plan, err);
-        size_t n_members = count(plan->member, plan->n_edges);
+        size_t n_members = count(plan->member, plan->of->n_edges);
         if (status == ND_OK && (!holds || n_members == 0 || pass == MAX_PASSES)) {
             /* Splitting does not help: one pass, whose run tells what falls back. */
-            for (size_t i = 0; i < plan->n_edges; i++)
+            for (size_t i = 0; i < plan->of->n_edges; i++)
                 pass_of_edge[i] = 0;
             *n_passes = 1;
             return ND_OK;
         }
-        for (size_t i = 0; i < plan->n_edges; i++)
+        for (size_t i = 0; i < plan->of->n_edges; i++)
             if (plan->member[i])
                 pass_of_edge[i] = pass;
         n_left -= n_members;
@@ -165,15 +161,11 @@ static enum nd_status make_passes(struct plan *plan, size_t *pass_of_edge, size_
     return status;
 }
 
-enum nd_status nd_plan_passes(const struct nd_model *model, const size_t *edges, size_t n_edges,
-                              nd_placement_trial trial, void *context, size_t *pass_of_edge, size_t *n_passes,
+enum nd_status nd_plan_passes(const struct nd_recording *recording, size_t *pass_of_edge, size_t *n_passes,
                               struct nd_error *err)
 {
-    struct plan plan = {.model = model,
-                        .edges = edges,
-                        .n_edges = n_edges,
-                        .trial = trial,
-                        .context = context,
+    size_t n_edges = recording->n_edges;
+    struct plan plan = {.of = recording,
                         .member = nd_calloc(n_edges, sizeof *plan.member),
                         .taken_out = nd_calloc(n_edges, sizeof *plan.taken_out),
                         .scratch = nd_calloc(n_edges, sizeof *plan.scratch)};

@@ -25,11 +25,18 @@ bool nd_fallen_has(const struct nd_fallen *fallen, const char *node);
 typedef enum nd_status (*nd_placement_trial)(void *context, const size_t *edges, size_t n_edges,
                                              struct nd_fallen *fallen, struct nd_error *err);
 
-/* Assigns each of the edges (indices into the model) to a pass: pass_of_edge[i] for edges[i]; *n_passes is at
- * least 1. Where splitting does not help (the model itself falls back), everything stays in pass 0 and the run
- * will report it. */
-enum nd_status nd_plan_passes(const struct nd_model *model, const size_t *edges, size_t n_edges,
-                              nd_placement_trial trial, void *context, size_t *pass_of_edge, size_t *n_passes,
+/* What is to be recorded, and how to find out where the nodes then go. */
+struct nd_recording {
+    const struct nd_model *model;
+    const size_t *edges; /* indices into the model */
+    size_t n_edges;
+    nd_placement_trial trial;
+    void *context; /* of trial */
+};
+
+/* Assigns each of the edges to a pass: pass_of_edge[i] for edges[i]; *n_passes is at least 1. Where splitting
+ * does not help (the model itself falls back), everything stays in pass 0 and the run will report it. */
+enum nd_status nd_plan_passes(const struct nd_recording *recording, size_t *pass_of_edge, size_t *n_passes,
                               struct nd_error *err);
 
 #endif

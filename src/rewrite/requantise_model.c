@@ -42,13 +42,12 @@ static int reader_axis(const struct nd_graph *graph, size_t tensor, size_t rank)
 }
 
 /* Where the n scales of the item lie in a tensor of these dimensions. */
-static enum nd_status find_axis(const struct nd_requantiser *r, const struct nd_quantised_tensor *item,
-                                size_t tensor, const int64_t *dims, size_t rank, int *out, struct nd_error *err)
+static enum nd_status find_axis(const struct nd_quantised_tensor *item, int axis, const int64_t *dims,
+                                size_t rank, int *out, struct nd_error *err)
 {
     *out = -1;
     if (item->quant->n == 1)
         return ND_OK;
-    int axis = item->has_axis ? item->quant->axis : reader_axis(&r->model->graph, tensor, rank);
     if (item->has_axis && axis < 0)
         axis += (int)rank;
     if (axis < 0 || (size_t)axis >= rank)
@@ -98,8 +97,8 @@ static enum nd_status add_weight(struct nd_requantiser *r, const struct nd_quant
                                  size_t tensor, const struct nd_float_constant *weight, struct nd_error *err)
 {
     char *codes_name, *after;
-    int axis;
-    enum nd_status status = find_axis(r, item, tensor, weight->dims, weight->rank, &axis, err);
+    int axis = item->has_axis ? item->quant->axis : reader_axis(&r->model->graph, tensor, weight->rank);
+    enum nd_status status = find_axis(item, axis, weight->dims, weight->rank, &axis, err);
     if (status == ND_OK)
         status = nd_requantiser_new_name(r, item->tensor, "_quantized", &codes_name, err);
     if (status == ND_OK)
@@ -167,7 +166,7 @@ static enum nd_status activation_axis(const struct nd_requantiser *r, const stru
         return nd_fail(err, ND_E_ENCODINGS_MISMATCH, item->tensor, "activation '%s' has %zu scales, and %s",
                        item->tensor, item->quant->n,
                        shape.rank < 0 ? "the model does not declare its shape" : "the file names no axis");
-    return find_axis(r, item, tensor, shape.dims, (size_t)shape.rank, axis, err);
+    return find_axis(item, item->quant->axis, shape.dims, (size_t)shape.rank, axis, err);
 }
 
 /* Inside, what reads the tensor reads its dequantised codes instead; a graph output, and what a subgraph reads,

@@ -3,8 +3,13 @@
 #include "base/memory.h"
 #include "runtime/ort_runtime.h"
 
+struct rows {
+    struct nd_placement *items;
+    size_t n, capacity;
+};
+
 static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_subgraph *subgraph, size_t number,
-                                struct nd_placement **list, size_t *capacity, size_t *n, struct nd_error *err)
+                                struct rows *rows, struct nd_error *err)
 {
     static const char doing[] = "reading placement";
     const char *provider = NULL;
@@ -14,10 +19,11 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
         nd_ort_check(ort, ort->EpAssignedSubgraph_GetEpName(subgraph, &provider), doing, err);
     if (status == ND_OK)
         status = nd_ort_check(ort, ort->EpAssignedSubgraph_GetNodes(subgraph, &nodes, &n_nodes), doing, err);
-    if (status == ND_OK && !nd_grow((void **)list, capacity, *n + n_nodes, sizeof **list))
+    if (status == ND_OK &&
+        !nd_grow((void **)&rows->items, &rows->capacity, rows->n + n_nodes, sizeof *rows->items))
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n_nodes; i++) {
-        struct nd_placement *row = &(*list)[*n];
+        struct nd_placement *row = &rows->items[rows->n];
         row->provider = provider;
         row->subgraph = number;
         status = nd_ort_check(ort, ort->EpAssignedNode_GetName(nodes[i], &row->name), doing, err);
@@ -27,7 +33,7 @@ static enum nd_status add_nodes(const struct nd_ort *ort, const struct ort_ep_su
             status =
                 nd_ort_check(ort, ort->EpAssignedNode_GetOperatorType(nodes[i], &row->op_type), doing, err);
         if (status == ND_OK)
-            (*n)++;
+            rows->n++;
     }
     return status;
 }
@@ -37,18 +43,18 @@ enum nd_status nd_session_placement(const struct nd_session *session, struct nd_
 {
     const struct nd_ort *ort = &session->runtime->ort;
     const struct ort_ep_subgraph *const *subgraphs = NULL;
-    size_t n_subgraphs = 0, n_rows = 0, capacity = 0;
-    struct nd_placement *list = NULL;
+    size_t n_subgraphs = 0;
+    struct rows rows = {0};
     enum nd_status status =
         nd_ort_check(ort, ort->Session_GetEpGraphAssignmentInfo(session->handle, &subgraphs, &n_subgraphs),
                      "reading placement", err);
     for (size_t i = 0; status == ND_OK && i < n_subgraphs; i++)
-        status = add_nodes(ort, subgraphs[i], i, &list, &capacity, &n_rows, err);
+        status = add_nodes(ort, subgraphs[i], i, &rows, err);
     if (status != ND_OK) {
-        free(list);
+        free(rows.items);
         return status;
     }
-    *out = list;
-    *n = n_rows;
+    *out = rows.items;
+    *n = rows.n;
     return ND_OK;
 }

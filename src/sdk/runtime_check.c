@@ -167,19 +167,17 @@ static json_t *reason_of(const struct nd_error *failure)
 static enum nd_status run_cpu(struct check *check, struct nd_runtime_trial *trial, bool *loads,
                               struct nd_error *err)
 {
-    char version[64] = "";
-    struct nd_error failure = {0};
+    struct nd_runtime_trial_result result;
     const char *said = check->info->ort_version;
     tell(check, "cpu");
-    enum nd_status status =
-        nd_runtime_trial_run(trial, check->info->id, NULL, version, sizeof version, &failure, err);
+    enum nd_status status = nd_runtime_trial_run(trial, check->info->id, NULL, &result, err);
     if (status != ND_OK)
         return status;
-    *loads = failure.id == 0;
+    *loads = result.failure.id == 0;
     if (!*loads)
-        add_problem(check, "a small model does not run on the CPU: %s", failure.message);
-    else if (strcmp(said, "unknown") != 0 && strcmp(said, version) != 0)
-        add_problem(check, "its ONNX Runtime is version %s, not %s", version, said);
+        add_problem(check, "a small model does not run on the CPU: %s", result.failure.message);
+    else if (strcmp(said, "unknown") != 0 && strcmp(said, result.version) != 0)
+        add_problem(check, "its ONNX Runtime is version %s, not %s", result.version, said);
     return ND_OK;
 }
 
@@ -190,16 +188,16 @@ static enum nd_status run_chipsets(struct check *check, struct nd_runtime_trial 
     const struct nd_chipset *chipsets = nd_chipsets(&n);
     enum nd_status status = ND_OK;
     for (size_t i = 0; status == ND_OK && i < n; i++) {
-        struct nd_error failure = {0};
+        struct nd_runtime_trial_result result;
         tell(check, chipsets[i].sm);
-        status = nd_runtime_trial_run(trial, check->info->id, &chipsets[i], NULL, 0, &failure, err);
+        status = nd_runtime_trial_run(trial, check->info->id, &chipsets[i], &result, err);
         if (status != ND_OK)
             break;
-        bool runs = failure.id == 0;
+        bool runs = result.failure.id == 0;
         n_running += runs;
         json_array_append_new(rows, json_pack("{s:s, s:s, s:s, s:o}", "chipset", chipsets[i].sm, "arch",
                                               chipsets[i].arch, "state", runs ? "runs" : "fails", "reason",
-                                              runs ? json_null() : reason_of(&failure)));
+                                              runs ? json_null() : reason_of(&result.failure)));
     }
     if (status == ND_OK && n_running == 0)
         add_problem(check, "no chipset runs on its simulator");

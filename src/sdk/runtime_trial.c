@@ -69,8 +69,7 @@ void nd_runtime_trial_close(struct nd_runtime_trial *trial)
 }
 
 /* Whether the capture holds the sums, and which ONNX Runtime made it. */
-static enum nd_status read_capture(const char *path, char *version, size_t version_bytes,
-                                   struct nd_error *failure, struct nd_error *err)
+static enum nd_status read_capture(const char *path, struct nd_runtime_trial_result *out, struct nd_error *err)
 {
     struct nd_capture *capture = NULL;
     uint8_t codes[N_ELEMENTS] = {0};
@@ -78,16 +77,15 @@ static enum nd_status read_capture(const char *path, char *version, size_t versi
     if (status != ND_OK)
         return status;
     const char *found = nd_capture_string(capture, "runtime", "ort_version");
-    if (version != NULL)
-        snprintf(version, version_bytes, "%s", found != NULL ? found : "unknown");
+    snprintf(out->version, sizeof out->version, "%s", found != NULL ? found : "unknown");
     size_t edge = nd_capture_find_edge(capture, "c");
     if (edge == SIZE_MAX || nd_capture_edge(capture, edge)->dtype != ND_DTYPE_U8)
-        nd_fail(failure, ND_E_DEVICE_OUTPUT, "c", "it did not give the sum of two tensors");
+        nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "it did not give the sum of two tensors");
     else
         status = nd_capture_read_outputs(capture, 0, edge, 0, 1, codes, err);
-    for (size_t i = 0; status == ND_OK && failure->id == 0 && i < N_ELEMENTS; i++)
+    for (size_t i = 0; status == ND_OK && out->failure.id == 0 && i < N_ELEMENTS; i++)
         if (codes[i] != CODE_OF_SUM)
-            nd_fail(failure, ND_E_DEVICE_OUTPUT, "c", "the sum of ones is code %d, not %d", codes[i],
+            nd_fail(&out->failure, ND_E_DEVICE_OUTPUT, "c", "the sum of ones is code %d, not %d", codes[i],
                     CODE_OF_SUM);
     nd_capture_close(&capture);
     return status;
@@ -114,9 +112,10 @@ static enum nd_status run_device(struct nd_runtime_trial *trial, const struct nd
 }
 
 enum nd_status nd_runtime_trial_run(struct nd_runtime_trial *trial, const char *id,
-                                    const struct nd_chipset *chipset, char *version, size_t version_bytes,
-                                    struct nd_error *failure, struct nd_error *err)
+                                    const struct nd_chipset *chipset, struct nd_runtime_trial_result *out,
+                                    struct nd_error *err)
 {
+    *out = (struct nd_runtime_trial_result){0};
     struct nd_strbuf uri = {0};
     struct nd_device device = {0};
     nd_strbuf_printf(&uri, "%s%s@%s", chipset != NULL ? "htp-sim:" : "cpu", chipset != NULL ? chipset->sm : "",
@@ -125,9 +124,9 @@ enum nd_status nd_runtime_trial_run(struct nd_runtime_trial *trial, const char *
     enum nd_status status =
         text != NULL && path != NULL ? nd_device_parse(text, &device, err) : nd_fail_memory(err);
     if (status == ND_OK)
-        status = run_device(trial, &device, path, failure, err);
-    if (status == ND_OK && failure->id == 0)
-        status = read_capture(path, version, version_bytes, failure, err);
+        status = run_device(trial, &device, path, &out->failure, err);
+    if (status == ND_OK && out->failure.id == 0)
+        status = read_capture(path, out, err);
     nd_device_deinit(&device);
     free(text);
     free(path);

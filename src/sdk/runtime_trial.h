@@ -17,11 +17,15 @@ enum nd_status nd_runtime_trial_open(const struct nd_runtime_checking *how, stru
                                      struct nd_error *err);
 void nd_runtime_trial_close(struct nd_runtime_trial *trial);
 
-/* Runs the model in an agent process, on the CPU or, with a chipset, on its simulator. failure->id stays 0 when
- * it ran and gave the sums; otherwise failure says what the device said. version gets ONNX Runtime's own,
- * nullable. Errors are what is not the runtime's fault (no space, cancelled). */
+struct nd_runtime_trial_result {
+    struct nd_error failure; /* what the device said; id 0: it ran and gave the sums */
+    char version[64];        /* of ONNX Runtime, as it says itself */
+};
+
+/* Runs the model in an agent process, on the CPU or, with a chipset, on its simulator. Errors are what is not
+ * the runtime's fault (no space, cancelled). */
 enum nd_status nd_runtime_trial_run(struct nd_runtime_trial *trial, const char *id,
-                                    const struct nd_chipset *chipset, char *version, size_t version_bytes,
-                                    struct nd_error *failure, struct nd_error *err);
+                                    const struct nd_chipset *chipset, struct nd_runtime_trial_result *out,
+                                    struct nd_error *err);
 
 #endif

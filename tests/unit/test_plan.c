@@ -93,10 +93,10 @@ static size_t plan(struct provider *provider, size_t *pass_of_edge)
     struct nd_error err = {0};
     size_t n_passes = 0;
     bool has_edge[16] = {false};
+    const struct nd_recording recording = {model, edges, n_edges, try_exposed, provider};
     provider->fails_at = SIZE_MAX;
     provider->n_trials = 0;
-    enum nd_status status =
-        nd_plan_passes(model, edges, n_edges, try_exposed, provider, pass_of_edge, &n_passes, &err);
+    enum nd_status status = nd_plan_passes(&recording, pass_of_edge, &n_passes, &err);
     assert_int_equal(status, ND_OK);
     assert_in_range(n_passes, 1, 8);
     assert_in_range(provider->n_trials, 1, MAX_TRIALS);
@@ -245,9 +245,8 @@ static void node_of_no_unit_stays_in_one_pass(void **state)
 {
     (void)state;
     size_t n_passes = 0, n_trials = 0, *pass_of_edge = new_plan();
-    assert_int_equal(
-        nd_plan_passes(model, edges, n_edges, always_the_same, &n_trials, pass_of_edge, &n_passes, NULL),
-        ND_OK);
+    const struct nd_recording recording = {model, edges, n_edges, always_the_same, &n_trials};
+    assert_int_equal(nd_plan_passes(&recording, pass_of_edge, &n_passes, NULL), ND_OK);
     assert_int_equal(n_passes, 1);
     assert_int_equal(n_trials, 1);
     for (size_t i = 0; i < n_edges; i++)
@@ -264,15 +263,14 @@ static void failing_trial_is_passed_on(void **state)
     plan(&provider, pass_of_edge);
     size_t n_trials = provider.n_trials;
     assert_true(n_trials > 4);
+    const struct nd_recording recording = {model, edges, n_edges, try_exposed, &provider};
     for (size_t at = 0; at < n_trials; at++) {
         struct nd_error err = {0};
         char expected[64];
         size_t n_passes = 77;
         provider.fails_at = at;
         provider.n_trials = 0;
-        assert_int_equal(
-            nd_plan_passes(model, edges, n_edges, try_exposed, &provider, pass_of_edge, &n_passes, &err),
-            ND_ERR_IO);
+        assert_int_equal(nd_plan_passes(&recording, pass_of_edge, &n_passes, &err), ND_ERR_IO);
         snprintf(expected, sizeof expected, "trial %zu fails", at);
         assert_string_equal(err.message, expected);
         assert_int_equal(provider.n_trials, at + 1);

@@ -171,6 +171,11 @@ static void close_abandoned(struct nd_capture_writer *writer)
     writer->file = H5I_INVALID_HID;
 }
 
+void nd_capture_writer_level(struct nd_capture_writer *writer, int level)
+{
+    writer->level = level;
+}
+
 void nd_capture_writer_destroy(struct nd_capture_writer **writer_at)
 {
     struct nd_capture_writer *writer = *writer_at;

@@ -17,6 +17,10 @@ enum nd_status nd_capture_writer_create(const char *final_path, bool replace, st
 /* Removes what was written unless committed. Accepts NULL and the half-built. */
 void nd_capture_writer_destroy(struct nd_capture_writer **writer);
 
+/* Tensors that are begun from now on are stored in chunks with shuffle and deflate of this level (1 to 9), or
+ * contiguous (0, which a new writer has). */
+void nd_capture_writer_level(struct nd_capture_writer *writer, int level);
+
 /* An attribute of group attr->group ("device", "runtime", "model", "host", "failure", "truth", "import", "" =
  * root), made when missing. ND_ERR_FORMAT for text over 60000 bytes (HDF5's limit), a key given twice and the
  * four root keys that commit writes. */
@@ -37,38 +41,55 @@ enum nd_status nd_capture_writer_nodes(struct nd_capture_writer *writer, const s
 enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                        struct nd_error *err);
 
-/* Input `input` of the probe: all n_samples_expected samples, and their digests. Stored with deflate level (0:
- * contiguous). */
+/* Input `input` of the probe: all n_samples_expected samples, and their digests. */
 enum nd_status nd_capture_writer_input(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                       size_t input, const void *data, int level, struct nd_error *err);
+                                       size_t input, const void *data, struct nd_error *err);
 
 /* Digests [n_samples][n_repeats] of one edge. */
 enum nd_status nd_capture_writer_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                          const struct nd_edge *edge, const struct nd_digest *digests,
                                          struct nd_error *err);
 
-/* Outputs of one edge. begin makes the dataset for layout->dataset (chunked by layout, shuffle + deflate, when
- * level > 0; contiguous when level is 0); chunk stores chunk `index` as it was encoded by nd_chunk_encode
- * (level > 0) or raw, without the padding (level 0); every chunk must come exactly once, in any order; end
- * closes and checks that. layout describes probe->n_samples samples (>= 1). Destroy datasets before their
- * writer. */
+/* How the outputs of an edge are cut: as it would be for all samples asked for, shortened to those there are.
+ */
+enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, const struct nd_edge *edge,
+                                        struct nd_chunk_layout *out, struct nd_error *err);
+
+/* The outputs of an edge in a probe of n_samples >= 1. */
+struct nd_capture_output {
+    const struct nd_capture_probe *probe;
+    const struct nd_edge *edge;
+    const char *provider;                 /* nullable */
+    const struct nd_chunk_layout *layout; /* NULL: nd_capture_output_layout */
+};
+
+/* Writes those that lie in memory. */
+enum nd_status nd_capture_writer_outputs(struct nd_capture_writer *writer,
+                                         const struct nd_capture_output *output, const void *data,
+                                         struct nd_error *err);
+
+/* The same in pieces: chunk stores chunk `index` of the layout as it was encoded by nd_chunk_encode or, at
+ * level 0, raw, without the padding; every chunk must come exactly once, in any order; end closes and checks
+ * that. Destroy datasets before their writer. */
 struct nd_capture_dataset;
 enum nd_status nd_capture_writer_outputs_begin(struct nd_capture_writer *writer,
-                                               const struct nd_capture_probe *probe, const struct nd_edge *edge,
-                                               const char *provider, const struct nd_chunk_layout *layout,
-                                               int level, struct nd_capture_dataset **out,
-                                               struct nd_error *err);
+                                               const struct nd_capture_output *output,
+                                               struct nd_capture_dataset **out, struct nd_error *err);
 enum nd_status nd_capture_writer_chunk(struct nd_capture_dataset *dataset, size_t index, const void *stored,
                                        size_t stored_bytes, struct nd_error *err);
 enum nd_status nd_capture_writer_outputs_end(struct nd_capture_dataset **dataset, struct nd_error *err);
 /* Closes without a check, for clean-up. */
 void nd_capture_dataset_destroy(struct nd_capture_dataset **dataset);
 
-/* Outputs of repeats whose digest differs from repeat 0: n rows of (sample, repeat) and their tensors, back to
- * back. */
+/* Outputs of repeats whose digest differs from repeat 0. */
+struct nd_capture_repeats {
+    const size_t (*sample_repeat)[2]; /* of each row */
+    size_t n;
+    const void *data; /* the rows' tensors, back to back */
+};
 enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                         const struct nd_edge *edge, const size_t (*sample_repeat)[2], size_t n,
-                                         const void *data, int level, struct nd_error *err);
+                                         const struct nd_edge *edge, const struct nd_capture_repeats *repeats,
+                                         struct nd_error *err);
 
 /* /logs/<name>: text, stored as uint8 [bytes] so that any byte survives. */
 enum nd_status nd_capture_writer_log(struct nd_capture_writer *writer, const char *name, const char *text,

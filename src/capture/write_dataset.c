@@ -7,9 +7,9 @@
 #include "hdf5/index.h"
 
 enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path, hid_t type,
-                              const struct nd_shape *shape, const struct nd_shape *chunk, int level, hid_t *out,
-                              struct nd_error *err)
+                              const struct nd_writer_extent *extent, hid_t *out, struct nd_error *err)
 {
+    const struct nd_shape *shape = extent->shape, *chunk = extent->chunk;
     hsize_t dims[ND_MAX_RANK], max_dims[ND_MAX_RANK], chunk_dims[ND_MAX_RANK];
     size_t n_elems, n_bytes = 0;
     enum nd_status status = nd_shape_n_elems(shape, &n_elems, err);
@@ -32,7 +32,7 @@ enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path
                     H5Pset_fill_time(creation, H5D_FILL_TIME_NEVER) >= 0;
     if (is_ready && chunk != NULL)
         is_ready = H5Pset_chunk(creation, shape->rank, chunk_dims) >= 0 && H5Pset_shuffle(creation) >= 0 &&
-                   H5Pset_deflate(creation, (unsigned)level) >= 0;
+                   H5Pset_deflate(creation, (unsigned)writer->level) >= 0;
     else if (is_ready)
         is_ready = H5Pset_layout(creation, H5D_CONTIGUOUS) >= 0 &&
                    H5Pset_alloc_time(creation, H5D_ALLOC_TIME_EARLY) >= 0;
@@ -55,7 +55,7 @@ enum nd_status nd_writer_put(struct nd_capture_writer *writer, char *path, enum 
     hid_t type = nd_hdf5_type_make(dtype), dataset = H5I_INVALID_HID;
     enum nd_status status = nd_shape_size_bytes(shape, dtype, &n_bytes, err);
     if (status == ND_OK)
-        status = nd_writer_make(writer, path, type, shape, NULL, 0, &dataset, err);
+        status = nd_writer_make(writer, path, type, &(struct nd_writer_extent){.shape = shape}, &dataset, err);
     if (status == ND_OK && n_bytes > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data) < 0)
         status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
     if (dataset >= 0 && H5Dclose(dataset) < 0 && status == ND_OK)
@@ -87,37 +87,35 @@ void nd_capture_dataset_destroy(struct nd_capture_dataset **dataset)
     nd_hdf5_unlock();
 }
 
-/* part: "inputs", "outputs" or "repeats". */
-enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer, const char *probe, const char *part,
-                                       const char *name, enum nd_dtype dtype,
-                                       const struct nd_chunk_layout *layout, int level,
-                                       struct nd_capture_dataset **out, struct nd_error *err)
+enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer, const struct nd_writer_tensor *tensor,
+                                       const struct nd_chunk_layout *layout, struct nd_capture_dataset **out,
+                                       struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    char *group = nd_name_probe_path(probe, part, NULL);
+    char *group = nd_name_probe_path(tensor->probe, tensor->part, NULL);
     struct nd_capture_dataset *dataset = nd_calloc(1, sizeof *dataset);
     if (dataset == NULL || group == NULL) {
         free(dataset);
         free(group);
         return nd_fail_memory(err);
     }
-    *dataset =
-        (struct nd_capture_dataset){.writer = writer, .id = H5I_INVALID_HID, .layout = *layout, .level = level};
-    dataset->path = nd_name_probe_path(probe, part, name);
+    *dataset = (struct nd_capture_dataset){
+        .writer = writer, .id = H5I_INVALID_HID, .layout = *layout, .level = writer->level};
+    dataset->path = nd_name_probe_path(tensor->probe, tensor->part, tensor->name);
     dataset->is_stored = nd_calloc(layout->n_chunks, 1);
-    dataset->type = nd_hdf5_type_make(dtype);
+    dataset->type = nd_hdf5_type_make(tensor->dtype);
     if (dataset->path == NULL || dataset->is_stored == NULL)
         status = nd_fail_memory(err);
     else if (dataset->type < 0)
         status = nd_fail(err, ND_E_CAPTURE_SCHEMA, dataset->path, "'%s' has no element type", dataset->path);
     if (status == ND_OK)
         status = nd_writer_group(writer, group, err);
-    bool is_chunked = level > 0 && layout->n_chunks > 0;
+    bool is_chunked = writer->level > 0 && layout->n_chunks > 0;
+    const struct nd_writer_extent extent = {&layout->dataset, is_chunked ? &layout->chunk : NULL};
     if (status == ND_OK)
-        status = nd_writer_make(writer, dataset->path, dataset->type, &layout->dataset,
-                                is_chunked ? &layout->chunk : NULL, level, &dataset->id, err);
-    if (status == ND_OK && nd_index_stored_dtype(dtype) != dtype)
-        status = nd_writer_put_text(dataset->id, dataset->path, "dtype", nd_dtype_name(dtype), err);
+        status = nd_writer_make(writer, dataset->path, dataset->type, &extent, &dataset->id, err);
+    if (status == ND_OK && nd_index_stored_dtype(tensor->dtype) != tensor->dtype)
+        status = nd_writer_put_text(dataset->id, dataset->path, "dtype", nd_dtype_name(tensor->dtype), err);
     free(group);
     if (status == ND_OK)
         *out = dataset;

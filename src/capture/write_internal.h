@@ -14,6 +14,7 @@ struct nd_capture_writer {
     bool is_ours; /* the temporary file exists and was made here */
     int fd;       /* of the temporary file, for syncing */
     hid_t file;
+    int level;               /* of deflate; 0: contiguous */
     uint64_t reserved_bytes; /* of the file, from its start */
     int64_t n_probes;
     bool has_edges;
@@ -42,11 +43,13 @@ enum nd_status nd_writer_put_text(hid_t object, const char *path, const char *ke
 enum nd_status nd_writer_put_i64(hid_t object, const char *path, const char *key, int64_t value,
                                  struct nd_error *err);
 
-/* A new dataset that is open: contiguous, space reserved at once, never filled; or chunked when chunk is not
- * NULL. The caller closes it. type is kept by the caller. */
+/* A new dataset that is open. The caller closes it. type is kept by the caller. */
+struct nd_writer_extent {
+    const struct nd_shape *shape;
+    const struct nd_shape *chunk; /* NULL: contiguous, space reserved at once, never filled */
+};
 enum nd_status nd_writer_make(struct nd_capture_writer *writer, const char *path, hid_t type,
-                              const struct nd_shape *shape, const struct nd_shape *chunk, int level, hid_t *out,
-                              struct nd_error *err);
+                              const struct nd_writer_extent *extent, hid_t *out, struct nd_error *err);
 
 /* A whole contiguous dataset; path is freed (NULL: out of memory). */
 enum nd_status nd_writer_put(struct nd_capture_writer *writer, char *path, enum nd_dtype dtype,
@@ -59,16 +62,21 @@ struct nd_capture_dataset {
     hid_t type;
     char *path;
     struct nd_chunk_layout layout;
-    int level;
+    int level;          /* the writer's when it was begun */
     uint8_t *is_stored; /* per chunk */
     size_t n_stored;
 };
 
-/* The dataset /probes/<probe>/<part>/<name>; part is "inputs", "outputs" or "repeats". */
-enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer, const char *probe, const char *part,
-                                       const char *name, enum nd_dtype dtype,
-                                       const struct nd_chunk_layout *layout, int level,
-                                       struct nd_capture_dataset **out, struct nd_error *err);
+/* The dataset /probes/<probe>/<part>/<name>. */
+struct nd_writer_tensor {
+    const char *probe;
+    const char *part; /* "inputs", "outputs" or "repeats" */
+    const char *name;
+    enum nd_dtype dtype;
+};
+enum nd_status nd_writer_dataset_begin(struct nd_capture_writer *writer, const struct nd_writer_tensor *tensor,
+                                       const struct nd_chunk_layout *layout, struct nd_capture_dataset **out,
+                                       struct nd_error *err);
 /* All chunks of a tensor that lies in memory. */
 enum nd_status nd_writer_dataset_fill(struct nd_capture_dataset *dataset, const unsigned char *data,
                                       struct nd_error *err);

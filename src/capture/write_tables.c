@@ -136,7 +136,8 @@ static enum nd_status put_texts(struct nd_capture_writer *writer, const struct n
         memcpy(texts + i * width, text, strlen(text));
     }
     type = nd_hdf5_text_make(width);
-    status = nd_writer_make(writer, path, type, &column->shape, NULL, 0, &dataset, err);
+    status =
+        nd_writer_make(writer, path, type, &(struct nd_writer_extent){.shape = &column->shape}, &dataset, err);
     if (status == ND_OK && column->n > 0 && H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, texts) < 0)
         status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, path, "cannot write '%s'", path);
 out:

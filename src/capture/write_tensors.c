@@ -81,7 +81,7 @@ enum nd_status nd_capture_writer_probe(struct nd_capture_writer *writer, const s
 }
 
 static enum nd_status put_input(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                size_t input, const void *data, int level, struct nd_error *err)
+                                size_t input, const void *data, struct nd_error *err)
 {
     const struct nd_capture_input *of = &probe->inputs[input];
     struct nd_capture_dataset *dataset = NULL;
@@ -92,8 +92,8 @@ static enum nd_status put_input(struct nd_capture_writer *writer, const struct n
         nd_chunk_layout_make(&of->shape, of->dtype, probe->n_samples_expected, &layout, err);
     if (status != ND_OK)
         goto out;
-    status = nd_writer_dataset_begin(writer, probe->name, "inputs", of->name, of->dtype, &layout, level,
-                                     &dataset, err);
+    const struct nd_writer_tensor tensor = {probe->name, "inputs", of->name, of->dtype};
+    status = nd_writer_dataset_begin(writer, &tensor, &layout, &dataset, err);
     if (status == ND_OK)
         status = nd_writer_put_i64(dataset->id, dataset->path, "index", (int64_t)input, err);
     if (status == ND_OK)
@@ -124,10 +124,10 @@ out:
 }
 
 enum nd_status nd_capture_writer_input(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                       size_t input, const void *data, int level, struct nd_error *err)
+                                       size_t input, const void *data, struct nd_error *err)
 {
     nd_hdf5_lock();
-    enum nd_status status = put_input(writer, probe, input, data, level, err);
+    enum nd_status status = put_input(writer, probe, input, data, err);
     nd_hdf5_unlock();
     return status;
 }
@@ -177,29 +177,71 @@ static enum nd_status put_quant(struct nd_capture_dataset *dataset, const struct
     return status;
 }
 
+enum nd_status nd_capture_output_layout(const struct nd_capture_probe *probe, const struct nd_edge *edge,
+                                        struct nd_chunk_layout *out, struct nd_error *err)
+{
+    enum nd_status status =
+        nd_chunk_layout_make(&edge->shape, edge->dtype, probe->n_samples_expected, out, err);
+    if (status == ND_OK)
+        nd_chunk_layout_shorten(out, probe->n_samples);
+    return status;
+}
+
+static enum nd_status begin_outputs(struct nd_capture_writer *writer, const struct nd_capture_output *output,
+                                    struct nd_capture_dataset **out, struct nd_error *err)
+{
+    const struct nd_edge *edge = output->edge;
+    const struct nd_writer_tensor tensor = {output->probe->name, "outputs", edge->name, edge->dtype};
+    struct nd_chunk_layout layout;
+    enum nd_status status = ND_OK;
+    if (output->layout != NULL)
+        layout = *output->layout;
+    else
+        status = nd_capture_output_layout(output->probe, edge, &layout, err);
+    if (status == ND_OK)
+        status = nd_writer_dataset_begin(writer, &tensor, &layout, out, err);
+    if (status == ND_OK)
+        status = put_quant(*out, edge, output->provider != NULL ? output->provider : "", err);
+    if (status != ND_OK)
+        nd_writer_dataset_destroy(out);
+    return status;
+}
+
 enum nd_status nd_capture_writer_outputs_begin(struct nd_capture_writer *writer,
-                                               const struct nd_capture_probe *probe, const struct nd_edge *edge,
-                                               const char *provider, const struct nd_chunk_layout *layout,
-                                               int level, struct nd_capture_dataset **out, struct nd_error *err)
+                                               const struct nd_capture_output *output,
+                                               struct nd_capture_dataset **out, struct nd_error *err)
 {
     struct nd_capture_dataset *dataset = NULL;
     nd_hdf5_lock();
-    enum nd_status status = nd_writer_dataset_begin(writer, probe->name, "outputs", edge->name, edge->dtype,
-                                                    layout, level, &dataset, err);
-    if (status == ND_OK)
-        status = put_quant(dataset, edge, provider != NULL ? provider : "", err);
+    enum nd_status status = begin_outputs(writer, output, &dataset, err);
+    nd_hdf5_unlock();
     if (status == ND_OK)
         *out = dataset;
-    else
-        nd_writer_dataset_destroy(&dataset);
+    return status;
+}
+
+enum nd_status nd_capture_writer_outputs(struct nd_capture_writer *writer,
+                                         const struct nd_capture_output *output, const void *data,
+                                         struct nd_error *err)
+{
+    struct nd_capture_dataset *dataset = NULL;
+    nd_hdf5_lock();
+    enum nd_status status = begin_outputs(writer, output, &dataset, err);
+    if (status == ND_OK)
+        status = nd_writer_dataset_fill(dataset, data, err);
+    if (status == ND_OK)
+        status = nd_writer_dataset_end(&dataset, err);
+    nd_writer_dataset_destroy(&dataset);
     nd_hdf5_unlock();
     return status;
 }
 
 static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                  const struct nd_edge *edge, const size_t (*sample_repeat)[2], size_t n,
-                                  const void *data, int level, struct nd_error *err)
+                                  const struct nd_edge *edge, const struct nd_capture_repeats *repeats,
+                                  struct nd_error *err)
 {
+    const struct nd_writer_tensor tensor = {probe->name, "repeats", edge->name, edge->dtype};
+    size_t n = repeats->n;
     struct nd_capture_dataset *dataset = NULL;
     struct nd_chunk_layout layout;
     int64_t(*index)[2] = NULL;
@@ -207,10 +249,9 @@ static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct
     enum nd_status status = nd_chunk_layout_make(&edge->shape, edge->dtype, n, &layout, err);
     if (status != ND_OK)
         goto out;
-    status = nd_writer_dataset_begin(writer, probe->name, "repeats", edge->name, edge->dtype, &layout, level,
-                                     &dataset, err);
+    status = nd_writer_dataset_begin(writer, &tensor, &layout, &dataset, err);
     if (status == ND_OK)
-        status = nd_writer_dataset_fill(dataset, data, err);
+        status = nd_writer_dataset_fill(dataset, repeats->data, err);
     if (status == ND_OK)
         status = nd_writer_dataset_end(&dataset, err);
     if (status != ND_OK)
@@ -222,8 +263,8 @@ static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
-        index[i][0] = (int64_t)sample_repeat[i][0];
-        index[i][1] = (int64_t)sample_repeat[i][1];
+        index[i][0] = (int64_t)repeats->sample_repeat[i][0];
+        index[i][1] = (int64_t)repeats->sample_repeat[i][1];
     }
     struct nd_shape shape = {.rank = 2, .dims = {(int64_t)n, 2}};
     status = nd_writer_group(writer, group, err);
@@ -238,13 +279,13 @@ out:
 }
 
 enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
-                                         const struct nd_edge *edge, const size_t (*sample_repeat)[2], size_t n,
-                                         const void *data, int level, struct nd_error *err)
+                                         const struct nd_edge *edge, const struct nd_capture_repeats *repeats,
+                                         struct nd_error *err)
 {
-    if (n == 0)
+    if (repeats->n == 0)
         return ND_OK;
     nd_hdf5_lock();
-    enum nd_status status = put_repeats(writer, probe, edge, sample_repeat, n, data, level, err);
+    enum nd_status status = put_repeats(writer, probe, edge, repeats, err);
     nd_hdf5_unlock();
     return status;
 }

@@ -15,30 +15,6 @@ enum { DEFLATE_LEVEL = 1 };
 
 /* ---- tensors ---- */
 
-static enum nd_status put_chunks(const struct nd_matched_tensor *tensor, const struct nd_chunk_layout *layout,
-                                 struct nd_capture_dataset *dataset, struct nd_error *err)
-{
-    unsigned char *raw = nd_tensor_alloc(layout->chunk_bytes);
-    unsigned char *encoded = malloc(nd_chunk_bound(layout->chunk_bytes));
-    enum nd_status status = raw != NULL && encoded != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; status == ND_OK && i < layout->n_chunks; i++) {
-        struct nd_chunk_span span;
-        size_t n_encoded = 0;
-        nd_chunk_span(layout, i, &span);
-        const unsigned char *from =
-            (const unsigned char *)tensor->data + span.first_sample * layout->sample_bytes + span.offset_bytes;
-        size_t n_bytes = layout->chunks_per_sample > 1 ? span.n_bytes : span.n_samples * layout->sample_bytes;
-        memcpy(raw, from, n_bytes);
-        memset(raw + n_bytes, 0, layout->chunk_bytes - n_bytes);
-        status = nd_chunk_encode(layout, raw, DEFLATE_LEVEL, encoded, &n_encoded, err);
-        if (status == ND_OK)
-            status = nd_capture_writer_chunk(dataset, i, encoded, n_encoded, err);
-    }
-    free(encoded);
-    free(raw);
-    return status;
-}
-
 /* The tensor's data begins at the first sample of the probe in run 0. */
 static const char *sample_at(const struct nd_import_writing *w, const struct nd_matched_tensor *tensor,
                              size_t sample, size_t repeat, size_t sample_bytes)
@@ -46,20 +22,21 @@ static const char *sample_at(const struct nd_import_writing *w, const struct nd_
     return (const char *)tensor->data + (repeat * w->matched->n_samples + sample) * sample_bytes;
 }
 
-/* Rows of (sample, repeat) whose bytes are not those of the first run. */
+/* The rows whose bytes are not those of the first run; their data is gathered here. */
 static enum nd_status put_repeats(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
-                                  const struct nd_matched_tensor *tensor, const size_t (*rows)[2],
-                                  size_t n_rows, size_t sample_bytes, struct nd_error *err)
+                                  const struct nd_matched_tensor *tensor, struct nd_capture_repeats rows,
+                                  size_t sample_bytes, struct nd_error *err)
 {
     size_t n_bytes;
-    char *data = nd_size_mul(n_rows, sample_bytes, &n_bytes) ? nd_tensor_alloc(n_bytes) : NULL;
+    char *data = nd_size_mul(rows.n, sample_bytes, &n_bytes) ? nd_tensor_alloc(n_bytes) : NULL;
     if (data == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < n_rows && sample_bytes > 0; i++)
-        memcpy(data + i * sample_bytes, sample_at(w, tensor, rows[i][0], rows[i][1], sample_bytes),
+    for (size_t i = 0; i < rows.n && sample_bytes > 0; i++)
+        memcpy(data + i * sample_bytes,
+               sample_at(w, tensor, rows.sample_repeat[i][0], rows.sample_repeat[i][1], sample_bytes),
                sample_bytes);
-    enum nd_status status =
-        nd_capture_writer_repeats(w->writer, probe, &tensor->edge, rows, n_rows, data, DEFLATE_LEVEL, err);
+    rows.data = data;
+    enum nd_status status = nd_capture_writer_repeats(w->writer, probe, &tensor->edge, &rows, err);
     free(data);
     return status;
 }
@@ -83,7 +60,9 @@ static enum nd_status put_digests(const struct nd_import_writing *w, const struc
     if (status == ND_OK)
         status = nd_capture_writer_digests(w->writer, probe, &tensor->edge, digests, err);
     if (status == ND_OK && n_rows > 0)
-        status = put_repeats(w, probe, tensor, (const size_t(*)[2])rows, n_rows, sample_bytes, err);
+        status =
+            put_repeats(w, probe, tensor, (struct nd_capture_repeats){(const size_t(*)[2])rows, n_rows, NULL},
+                        sample_bytes, err);
     free(rows);
     free(digests);
     return status;
@@ -92,20 +71,14 @@ static enum nd_status put_digests(const struct nd_import_writing *w, const struc
 static enum nd_status put_output(const struct nd_import_writing *w, const struct nd_capture_probe *probe,
                                  const struct nd_matched_tensor *tensor, struct nd_error *err)
 {
-    struct nd_chunk_layout layout;
-    struct nd_capture_dataset *dataset = NULL;
-    enum nd_status status =
-        nd_chunk_layout_make(&tensor->edge.shape, tensor->edge.dtype, probe->n_samples, &layout, err);
+    size_t sample_bytes;
+    enum nd_status status = nd_shape_size_bytes(&tensor->edge.shape, tensor->edge.dtype, &sample_bytes, err);
     if (status == ND_OK)
-        status = put_digests(w, probe, tensor, layout.sample_bytes, err);
+        status = put_digests(w, probe, tensor, sample_bytes, err);
     if (status == ND_OK)
-        status = nd_capture_writer_outputs_begin(w->writer, probe, &tensor->edge, tensor->provider, &layout,
-                                                 DEFLATE_LEVEL, &dataset, err);
-    if (status == ND_OK)
-        status = put_chunks(tensor, &layout, dataset, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_outputs_end(&dataset, err);
-    nd_capture_dataset_destroy(&dataset);
+        status = nd_capture_writer_outputs(
+            w->writer, &(struct nd_capture_output){probe, &tensor->edge, tensor->provider, NULL}, tensor->data,
+            err);
     if (status != ND_OK)
         nd_error_context(err, "tensor '%s'", tensor->edge.name);
     return status;
@@ -173,7 +146,7 @@ static enum nd_status put_probe(const struct nd_import_writing *w, const struct 
         struct nd_matched_tensor tensor;
         status = tensor_from(&matched->sides[ND_IMPORTED_INPUT][i], first, &tensor, err);
         if (status == ND_OK)
-            status = nd_capture_writer_input(w->writer, &probe, i, tensor.data, DEFLATE_LEVEL, err);
+            status = nd_capture_writer_input(w->writer, &probe, i, tensor.data, err);
     }
     for (size_t i = 0; status == ND_OK && i < matched->n[ND_IMPORTED_OUTPUT] && probe.n_samples > 0; i++) {
         struct nd_matched_tensor tensor;
@@ -334,6 +307,8 @@ enum nd_status nd_imported_write(struct nd_imported *imported, struct nd_importe
         status = nd_facts_sum_up(imported, &result, err);
     if (status == ND_OK)
         status = nd_capture_writer_create(options->output, options->replace, &writer, err);
+    if (status == ND_OK)
+        nd_capture_writer_level(writer, DEFLATE_LEVEL);
     const struct nd_import_writing w = {writer, options, imported, &matched, &result};
     if (status == ND_OK)
         status = put_all(&w, err);

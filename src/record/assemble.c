@@ -215,8 +215,7 @@ static enum nd_status write_probe(struct nd_capture_writer *writer, const struct
             .name = source->inputs[i].name, .dtype = source->inputs[i].dtype, .shape = source->inputs[i].shape};
     enum nd_status status = nd_capture_writer_probe(writer, &probe, err);
     for (size_t i = 0; status == ND_OK && i < source->n_inputs; i++)
-        status =
-            nd_capture_writer_input(writer, &probe, i, source->inputs[i].data, assembly->deflate_level, err);
+        status = nd_capture_writer_input(writer, &probe, i, source->inputs[i].data, err);
     for (size_t e = 0; status == ND_OK && e < assembly->n_edges && run->n_complete > 0; e++) {
         const struct nd_output_source output = {
             .index = index, .probe = p, .edge = e, .deflate_level = assembly->deflate_level};
@@ -269,6 +268,8 @@ static enum nd_status write_capture(const struct nd_assembly *assembly, const st
 {
     struct nd_capture_writer *writer = NULL;
     enum nd_status status = nd_capture_writer_create(assembly->path, assembly->replace, &writer, err);
+    if (status == ND_OK)
+        nd_capture_writer_level(writer, assembly->deflate_level);
     if (status == ND_OK)
         status = write_all(writer, assembly, index, out, err);
     if (status == ND_OK)

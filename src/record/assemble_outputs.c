@@ -135,9 +135,9 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
         rows[n][0] = piece->first;
         rows[n++][1] = piece->second;
     }
-    if (status == ND_OK && n > 0)
-        status = nd_capture_writer_repeats(writer, probe, edge, (const size_t(*)[2])rows, n, data,
-                                           source->deflate_level, err);
+    const struct nd_capture_repeats repeats = {(const size_t(*)[2])rows, n, data};
+    if (status == ND_OK)
+        status = nd_capture_writer_repeats(writer, probe, edge, &repeats, err);
     free(rows);
     free(data);
     return status;
@@ -147,14 +147,14 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
                                    const struct nd_edge *edge, const char *provider,
                                    const struct nd_output_source *source, struct nd_error *err)
 {
-    struct nd_chunk_layout asked;
+    struct nd_chunk_layout asked, layout;
     struct nd_capture_dataset *dataset = NULL;
     enum nd_status status =
         nd_chunk_layout_make(&edge->shape, edge->dtype, probe->n_samples_expected, &asked, err);
+    if (status == ND_OK)
+        status = nd_capture_output_layout(probe, edge, &layout, err);
     if (status != ND_OK)
         return status;
-    struct nd_chunk_layout layout = asked;
-    nd_chunk_layout_shorten(&layout, probe->n_samples);
     const struct chunk_source chunks = {.output = source,
                                         .edge = edge,
                                         .asked = &asked,
@@ -164,8 +164,8 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
     if (chunks.raw == NULL || chunks.encoded == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_capture_writer_outputs_begin(writer, probe, edge, provider, &layout, source->deflate_level,
-                                                 &dataset, err);
+        status = nd_capture_writer_outputs_begin(
+            writer, &(struct nd_capture_output){probe, edge, provider, &layout}, &dataset, err);
     if (status == ND_OK)
         status = write_chunks(&chunks, dataset, err);
     if (status == ND_OK)

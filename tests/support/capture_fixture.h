@@ -154,18 +154,16 @@ static inline void fix_write_outputs(struct nd_capture_writer *writer, size_t p,
     const struct nd_capture_probe *probe = &fix_probes[p];
     struct nd_chunk_layout layout;
     struct nd_capture_dataset *dataset = NULL;
-    fix_ok(
-        nd_chunk_layout_make(&fix_edges[e].shape, fix_edges[e].dtype, probe->n_samples_expected, &layout, &err),
-        &err);
+    fix_ok(nd_capture_output_layout(probe, &fix_edges[e], &layout, &err), &err);
     unsigned char *samples = calloc(probe->n_samples_expected + 1, layout.sample_bytes + 1);
     unsigned char *raw = calloc(1, layout.chunk_bytes + 1),
                   *stored = calloc(1, nd_chunk_bound(layout.chunk_bytes));
     assert_true(samples != NULL && raw != NULL && stored != NULL);
     for (size_t s = 0; s < probe->n_samples; s++)
         fix_output(samples + s * layout.sample_bytes, p, e, s, 0);
-    nd_chunk_layout_shorten(&layout, probe->n_samples);
-    fix_ok(nd_capture_writer_outputs_begin(writer, probe, &fix_edges[e], fix_providers[e], &layout, level,
-                                           &dataset, &err),
+    fix_ok(nd_capture_writer_outputs_begin(
+               writer, &(struct nd_capture_output){probe, &fix_edges[e], fix_providers[e], &layout}, &dataset,
+               &err),
            &err);
     for (size_t i = layout.n_chunks; i-- > 0;) { /* any order will do */
         struct nd_chunk_span span;
@@ -203,7 +201,7 @@ static inline void fix_write_digests(struct nd_capture_writer *writer, size_t p,
     free(digests);
 }
 
-static inline void fix_write_repeats(struct nd_capture_writer *writer, size_t e, int level)
+static inline void fix_write_repeats(struct nd_capture_writer *writer, size_t e)
 {
     struct nd_error err;
     size_t n_bytes = fix_sample_bytes(&fix_edges[e]);
@@ -211,13 +209,12 @@ static inline void fix_write_repeats(struct nd_capture_writer *writer, size_t e,
     assert_non_null(rows);
     for (size_t i = 0; i < 2; i++)
         fix_output(rows + i * n_bytes, 1, e, fix_repeats[i][0], fix_repeats[i][1]);
-    fix_ok(nd_capture_writer_repeats(writer, &fix_probes[1], &fix_edges[e], fix_repeats, 2, rows, level, &err),
-           &err);
+    const struct nd_capture_repeats repeats = {fix_repeats, 2, rows};
+    fix_ok(nd_capture_writer_repeats(writer, &fix_probes[1], &fix_edges[e], &repeats, &err), &err);
     free(rows);
 }
 
-static inline void fix_write_probe(struct nd_capture_writer *writer, size_t p,
-                                   const struct fix_options *options)
+static inline void fix_write_probe(struct nd_capture_writer *writer, size_t p)
 {
     struct nd_error err;
     const struct nd_capture_probe *probe = &fix_probes[p];
@@ -228,7 +225,7 @@ static inline void fix_write_probe(struct nd_capture_writer *writer, size_t p,
         fix_ok(nd_shape_size_bytes(&fix_inputs[i].shape, fix_inputs[i].dtype, &n_bytes, &err), &err);
         for (size_t s = 0; s < probe->n_samples_expected; s++)
             fix_fill(data + s * n_bytes, n_bytes, p, 100 + i, s, 0);
-        fix_ok(nd_capture_writer_input(writer, probe, i, data, options->level, &err), &err);
+        fix_ok(nd_capture_writer_input(writer, probe, i, data, &err), &err);
     }
 }
 
@@ -241,6 +238,7 @@ static inline struct nd_capture_writer *fix_begin(const char *path, bool replace
     /* The big edge trades places with the last one, so that the small capture is the same list but for one. */
     size_t n_edges = options->with_big ? FIX_EDGES : FIX_BIG;
     fix_ok(nd_capture_writer_create(path, replace, &writer, &err), &err);
+    nd_capture_writer_level(writer, options->level);
     for (size_t i = 0; i < sizeof fix_attrs / sizeof fix_attrs[0]; i++)
         fix_ok(nd_capture_writer_attr(writer, &fix_attrs[i], &err), &err);
     fix_ok(nd_capture_writer_edges(writer, fix_edges, fix_providers, n_edges, &err), &err);
@@ -249,14 +247,14 @@ static inline struct nd_capture_writer *fix_begin(const char *path, bool replace
     fix_ok(nd_capture_writer_log(writer, "nothing", NULL, 0, &err), &err);
     fix_ok(nd_capture_writer_findings(writer, fix_findings, 2, &err), &err);
     for (size_t p = 0; p < FIX_PROBES; p++) {
-        fix_write_probe(writer, p, options);
+        fix_write_probe(writer, p);
         for (size_t e = 0; e < n_edges; e++) {
             fix_write_digests(writer, p, e);
             if (options->digests_only)
                 continue;
             fix_write_outputs(writer, p, e, options->level);
             if (p == 1 && fix_sample_bytes(&fix_edges[e]) > 0)
-                fix_write_repeats(writer, e, options->level);
+                fix_write_repeats(writer, e);
         }
     }
     return writer;

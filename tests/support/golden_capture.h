@@ -109,14 +109,10 @@ static inline void gold_edge(struct nd_capture_writer *writer, const struct gold
     gold_ok(nd_capture_writer_digests(writer, probe, edge, digests, &err), &err);
     if (gold->digests_only)
         return;
-    struct nd_chunk_layout layout;
-    struct nd_capture_dataset *dataset = NULL;
-    gold_ok(nd_chunk_layout_make(&edge->shape, edge->dtype, GOLD_SAMPLES, &layout, &err), &err);
-    gold_ok(nd_capture_writer_outputs_begin(writer, probe, edge, "QNN", &layout, 0, &dataset, &err), &err);
-    gold_ok(nd_capture_writer_chunk(dataset, 0, is_float ? (const void *)floats : codes,
-                                    is_float ? sizeof floats : sizeof codes, &err),
-            &err);
-    gold_ok(nd_capture_writer_outputs_end(&dataset, &err), &err);
+    const void *data = is_float ? (const void *)floats : codes;
+    gold_ok(
+        nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, edge, "QNN", NULL}, data, &err),
+        &err);
 }
 
 static inline void gold_write(const char *path, const struct gold *gold)
@@ -156,7 +152,7 @@ static inline void gold_write(const char *path, const struct gold *gold)
     for (int p = 0; p < 1 + gold->with_extra_probe; p++) {
         probe.name = (char *)(uintptr_t)(p == 0 ? "my-photos" : "another");
         gold_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
-        gold_ok(nd_capture_writer_input(writer, &probe, 0, inputs, 0, &err), &err);
+        gold_ok(nd_capture_writer_input(writer, &probe, 0, inputs, &err), &err);
         for (size_t e = 0; e < GOLD_EDGES; e++)
             gold_edge(writer, gold, &probe, &edges[e], e);
     }

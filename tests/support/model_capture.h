@@ -87,23 +87,16 @@ static void mc_write_edge(struct nd_capture_writer *writer, const struct nd_capt
                           const struct nd_edge *edge, const unsigned char *codes, size_t bytes)
 {
     struct nd_error err = {0};
-    struct nd_chunk_layout layout;
-    struct nd_capture_dataset *dataset = NULL;
     struct nd_digest digests[MC_SAMPLES];
     for (size_t i = 0; i < MC_SAMPLES; i++)
         digests[i] = nd_digest_bytes(codes + i * bytes, bytes);
     expect_ok(nd_capture_writer_digests(writer, probe, edge, digests, &err), &err);
-    expect_ok(nd_chunk_layout_make(&edge->shape, edge->dtype, MC_SAMPLES, &layout, &err), &err);
-    assert_int_equal(layout.sample_bytes, bytes);
-    expect_ok(nd_capture_writer_outputs_begin(writer, probe, edge, "exact", &layout, 0, &dataset, &err), &err);
-    for (size_t i = 0; i < layout.n_chunks; i++) {
-        struct nd_chunk_span span;
-        nd_chunk_span(&layout, i, &span);
-        expect_ok(nd_capture_writer_chunk(dataset, i, codes + span.first_sample * bytes + span.offset_bytes,
-                                          span.n_bytes, &err),
-                  &err);
-    }
-    expect_ok(nd_capture_writer_outputs_end(&dataset, &err), &err);
+    size_t sample_bytes;
+    expect_ok(nd_shape_size_bytes(&edge->shape, edge->dtype, &sample_bytes, &err), &err);
+    assert_int_equal(sample_bytes, bytes);
+    expect_ok(
+        nd_capture_writer_outputs(writer, &(struct nd_capture_output){probe, edge, "exact", NULL}, codes, &err),
+        &err);
 }
 
 static void mc_write(const struct mc_run *run, const char *path, const float *inputs)
@@ -145,7 +138,7 @@ static void mc_write(const struct mc_run *run, const char *path, const float *in
         mc_text(writer, "runtime", "sdk_version", run->device->sdk);
     expect_ok(nd_capture_writer_edges(writer, edges, providers, n, &err), &err);
     expect_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
-    expect_ok(nd_capture_writer_input(writer, &probe, 0, inputs, 0, &err), &err);
+    expect_ok(nd_capture_writer_input(writer, &probe, 0, inputs, &err), &err);
     for (size_t i = 0; i < n; i++)
         mc_write_edge(writer, &probe, &edges[i], run->codes[indices[i]], run->bytes[indices[i]]);
     expect_ok(nd_capture_writer_commit(writer, run->device->state, &err), &err);

@@ -292,9 +292,7 @@ static void write_one_edge(const char *path, const struct nd_edge *edge, size_t 
     struct nd_capture_probe probe = {
         .name = "p", .source = "s", .n_samples = n_samples, .n_samples_expected = n_samples, .n_repeats = 1};
     struct nd_digest digests[4];
-    struct nd_chunk_layout layout;
     struct nd_capture_writer *writer = NULL;
-    struct nd_capture_dataset *dataset = NULL;
     const char *provider = "";
     size_t n_bytes = fix_sample_bytes(edge);
     assert_true(n_samples <= 4);
@@ -304,10 +302,8 @@ static void write_one_edge(const char *path, const struct nd_edge *edge, size_t 
     fix_ok(nd_capture_writer_edges(writer, edge, &provider, 1, &err), &err);
     fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
     fix_ok(nd_capture_writer_digests(writer, &probe, edge, digests, &err), &err);
-    fix_ok(nd_chunk_layout_make(&edge->shape, edge->dtype, n_samples, &layout, &err), &err);
-    fix_ok(nd_capture_writer_outputs_begin(writer, &probe, edge, "", &layout, 0, &dataset, &err), &err);
-    fix_ok(nd_capture_writer_chunk(dataset, 0, data, n_samples * n_bytes, &err), &err);
-    fix_ok(nd_capture_writer_outputs_end(&dataset, &err), &err);
+    fix_ok(nd_capture_writer_outputs(writer, &(struct nd_capture_output){&probe, edge, "", NULL}, data, &err),
+           &err);
     fix_ok(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), &err);
     nd_capture_writer_destroy(&writer);
 }

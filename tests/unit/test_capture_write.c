@@ -120,20 +120,21 @@ static void writer_misused_says_so(void **state)
     assert_int_equal(nd_capture_writer_probe(writer, &fix_probes[0], &err), ND_ERR_FORMAT);
     struct nd_capture_probe probe = fix_probes[0];
     probe.name = "third";
-    struct nd_chunk_layout layout;
     struct nd_capture_dataset *dataset = NULL;
+    nd_capture_writer_level(writer, 0);
     fix_ok(nd_capture_writer_probe(writer, &probe, &err), &err);
-    fix_ok(nd_chunk_layout_make(&fix_edges[0].shape, ND_DTYPE_U8, 2, &layout, &err), &err);
-    fix_ok(nd_capture_writer_outputs_begin(writer, &probe, &fix_edges[0], "", &layout, 0, &dataset, &err),
+    fix_ok(nd_capture_writer_outputs_begin(
+               writer, &(struct nd_capture_output){.probe = &probe, .edge = &fix_edges[0]}, &dataset, &err),
            &err);
     assert_int_equal(nd_capture_writer_chunk(dataset, 0, text, 3, &err), ND_ERR_FORMAT);
     assert_int_equal(nd_capture_writer_chunk(dataset, 1, text, 24, &err), ND_ERR_FORMAT);
     assert_int_equal(nd_capture_writer_outputs_end(&dataset, &err), ND_ERR_FORMAT);
     assert_null(dataset);
-    fix_ok(nd_capture_writer_outputs_begin(writer, &probe, &fix_edges[1], "", &layout, 0, &dataset, &err),
+    fix_ok(nd_capture_writer_outputs_begin(
+               writer, &(struct nd_capture_output){.probe = &probe, .edge = &fix_edges[1]}, &dataset, &err),
            &err);
-    fix_ok(nd_capture_writer_chunk(dataset, 0, text, 24, &err), &err);
-    assert_int_equal(nd_capture_writer_chunk(dataset, 0, text, 24, &err), ND_ERR_FORMAT);
+    fix_ok(nd_capture_writer_chunk(dataset, 0, text, 20, &err), &err);
+    assert_int_equal(nd_capture_writer_chunk(dataset, 0, text, 20, &err), ND_ERR_FORMAT);
     nd_capture_dataset_destroy(&dataset);
     /* A capture that could not be read is not published. */
     assert_int_equal(nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err), ND_ERR_FORMAT);
@@ -164,9 +165,11 @@ static int write_with_limit(const char *path, rlim_t limit, int level)
     for (size_t i = 0; data != NULL && i < 1000000; i++) /* does not deflate */
         data[i] = (unsigned char)fix_random(&random);
     if (status == ND_OK)
+        nd_capture_writer_level(writer, level);
+    if (status == ND_OK)
         status = nd_capture_writer_probe(writer, &probe, &err);
     if (status == ND_OK)
-        status = nd_capture_writer_input(writer, &probe, 0, data, level, &err);
+        status = nd_capture_writer_input(writer, &probe, 0, data, &err);
     if (status == ND_OK)
         status = nd_capture_writer_commit(writer, ND_CAPTURE_COMPLETE, &err);
     nd_capture_writer_destroy(&writer);

@@ -38,30 +38,13 @@ static void put_outputs(struct nd_capture_writer *writer, const struct nd_captur
                         const unsigned char *data)
 {
     struct nd_digest digests[N_SAMPLES];
-    struct nd_chunk_layout layout;
-    struct nd_capture_dataset *dataset = NULL;
     for (size_t s = 0; s < probe->n_samples; s++)
         digests[s] = nd_digest_bytes(data + s * N_ELEMS, N_ELEMS);
     assert_int_equal(nd_capture_writer_digests(writer, probe, &edge, digests, NULL), ND_OK);
-    assert_int_equal(nd_chunk_layout_make(&edge.shape, edge.dtype, probe->n_samples, &layout, NULL), ND_OK);
-    assert_int_equal(nd_capture_writer_outputs_begin(writer, probe, &edge, "CPUExecutionProvider", &layout, 6,
-                                                     &dataset, NULL),
-                     ND_OK);
-    for (size_t i = 0; i < layout.n_chunks; i++) {
-        struct nd_chunk_span span;
-        size_t n;
-        unsigned char *raw = nd_tensor_alloc(layout.chunk_bytes);
-        unsigned char *stored = malloc(nd_chunk_bound(layout.chunk_bytes));
-        assert_true(raw != NULL && stored != NULL);
-        nd_chunk_span(&layout, i, &span);
-        memcpy(raw, data + span.first_sample * N_ELEMS + span.offset_bytes,
-               layout.samples_per_chunk > 1 ? span.n_samples * N_ELEMS : span.n_bytes);
-        assert_int_equal(nd_chunk_encode(&layout, raw, 6, stored, &n, NULL), ND_OK);
-        assert_int_equal(nd_capture_writer_chunk(dataset, i, stored, n, NULL), ND_OK);
-        free(raw);
-        free(stored);
-    }
-    assert_int_equal(nd_capture_writer_outputs_end(&dataset, NULL), ND_OK);
+    assert_int_equal(
+        nd_capture_writer_outputs(
+            writer, &(struct nd_capture_output){probe, &edge, "CPUExecutionProvider", NULL}, data, NULL),
+        ND_OK);
 }
 
 /* A capture of n_samples of N_SAMPLES with these outputs, opened again. */
@@ -89,12 +72,13 @@ static struct nd_capture *make_capture(const char *dir, const char *name, const 
     struct nd_capture *capture = NULL;
     struct nd_error err = {0};
     assert_int_equal(nd_capture_writer_create(path, false, &writer, NULL), ND_OK);
+    nd_capture_writer_level(writer, 6);
     put_attr(writer, "device", "uri", name);
     put_attr(writer, "model", "sha256", "00ff");
     assert_int_equal(nd_capture_writer_edges(writer, &edge, &provider, 1, NULL), ND_OK);
     assert_int_equal(nd_capture_writer_nodes(writer, &node, 1, NULL), ND_OK);
     assert_int_equal(nd_capture_writer_probe(writer, &probe, NULL), ND_OK);
-    assert_int_equal(nd_capture_writer_input(writer, &probe, 0, inputs, 6, NULL), ND_OK);
+    assert_int_equal(nd_capture_writer_input(writer, &probe, 0, inputs, NULL), ND_OK);
     put_outputs(writer, &probe, data);
     enum nd_capture_status state = n_samples < N_SAMPLES ? ND_CAPTURE_FAILED : ND_CAPTURE_COMPLETE;
     assert_int_equal(nd_capture_writer_commit(writer, state, NULL), ND_OK);

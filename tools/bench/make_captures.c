@@ -36,7 +36,6 @@ struct work {
     const char **providers;
     struct nd_chunk_layout layout;
     unsigned char *tensor; /* one edge */
-    unsigned char *stored; /* one encoded chunk */
     size_t tensor_bytes;
 };
 
@@ -56,9 +55,7 @@ static enum nd_status describe(struct work *work, struct nd_error *err)
     work->names = nd_calloc(work->n_edges, sizeof *work->names);
     work->providers = nd_calloc(work->n_edges, sizeof *work->providers);
     work->tensor = nd_tensor_alloc(work->tensor_bytes);
-    work->stored = nd_tensor_alloc(nd_chunk_bound(work->layout.chunk_bytes));
-    if (work->edges == NULL || work->names == NULL || work->providers == NULL || work->tensor == NULL ||
-        work->stored == NULL)
+    if (work->edges == NULL || work->names == NULL || work->providers == NULL || work->tensor == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < work->n_edges; i++) {
         snprintf(work->names[i], NAME_BYTES, work->n_edges == 1 ? "t" : "t%zu", i);
@@ -79,39 +76,14 @@ static enum nd_status describe(struct work *work, struct nd_error *err)
     return ND_OK;
 }
 
-static enum nd_status put_chunks(struct work *work, struct nd_capture_dataset *dataset, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; status == ND_OK && i < work->layout.n_chunks; i++) {
-        struct nd_chunk_span span;
-        nd_chunk_span(&work->layout, i, &span);
-        const unsigned char *raw = work->tensor + span.offset_bytes;
-        size_t stored_bytes = span.n_bytes;
-        if (work->level > 0) {
-            /* n_elems is such that all chunks are whole: no padding. */
-            status = nd_chunk_encode(&work->layout, raw, (int)work->level, work->stored, &stored_bytes, err);
-            raw = work->stored;
-        }
-        if (status == ND_OK)
-            status = nd_capture_writer_chunk(dataset, i, raw, stored_bytes, err);
-    }
-    return status;
-}
-
 static enum nd_status put_edge(struct work *work, struct nd_capture_writer *writer, size_t e,
                                struct nd_error *err)
 {
-    struct nd_capture_dataset *dataset = NULL;
+    const struct nd_capture_output output = {&work->probe, &work->edges[e], provider, &work->layout};
     struct nd_digest digest = nd_digest_bytes(work->tensor, work->tensor_bytes);
     enum nd_status status = nd_capture_writer_digests(writer, &work->probe, &work->edges[e], &digest, err);
     if (status == ND_OK)
-        status = nd_capture_writer_outputs_begin(writer, &work->probe, &work->edges[e], provider, &work->layout,
-                                                 (int)work->level, &dataset, err);
-    if (status == ND_OK)
-        status = put_chunks(work, dataset, err);
-    if (status == ND_OK)
-        status = nd_capture_writer_outputs_end(&dataset, err);
-    nd_capture_dataset_destroy(&dataset);
+        status = nd_capture_writer_outputs(writer, &output, work->tensor, err);
     return status;
 }
 
@@ -133,7 +105,7 @@ static enum nd_status begin(struct work *work, size_t file, struct nd_capture_wr
     if (status == ND_OK)
         status = nd_capture_writer_probe(writer, &work->probe, err);
     if (status == ND_OK)
-        status = nd_capture_writer_input(writer, &work->probe, 0, &input, 0, err);
+        status = nd_capture_writer_input(writer, &work->probe, 0, &input, err);
     return status;
 }
 
@@ -146,6 +118,8 @@ static enum nd_status make_file(struct work *work, size_t file, const char *path
     enum nd_status status = nd_capture_writer_create(path, true, &writer, err);
     if (status == ND_OK)
         status = begin(work, file, writer, err);
+    if (status == ND_OK)
+        nd_capture_writer_level(writer, (int)work->level);
     for (size_t e = 0; status == ND_OK && e < work->n_edges; e++) {
         uint64_t seed = work->seed + e;
         bench_fill(work->dtype, is_coarse, seed, work->tensor, work->n_elems);
@@ -197,6 +171,5 @@ int main(int argc, char **argv)
     free(work.names);
     free(work.providers);
     free(work.tensor);
-    free(work.stored);
     return status == ND_OK ? 0 : 2;
 }

@@ -3,7 +3,8 @@
 
 A case is tests/cli/cases/<name>.sh with what it must print beside it: <name>.out (stdout), <name>.err (stderr) and
 <name>.exit (exit code); a missing file means silence, or 0. A case runs in an empty folder, with helpers.sh read in and
-$NPUDIFF, $GOLDEN, $ROOT and $PYTHON set. Its $TMPDIR and $HOME are its own, too, and must be empty again at the end. The
+$NPUDIFF, $BUILT (the folder of the command), $GOLDEN, $ROOT and $PYTHON set. Everything that a case prints with --json
+must be valid against the schema of its kind. Its $TMPDIR and $HOME are its own, too, and must be empty again at the end. The
 values of those, and the version, are written as their names in what is compared.
 
     run.py [--update] [CASE ...]      --update rewrites the expectations
@@ -14,6 +15,7 @@ import os
 import pathlib
 import re
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -22,11 +24,25 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "support"))
 import hermetic # noqa: F401
+import json_documents # noqa: E402
 CASES = HERE / "cases"
 ROOT = HERE.parents[1]
 GOLDEN = ROOT / "golden"
-DEFAULTS = {".out": "", ".err": "", ".exit": "0\n", ".left": ""}
+DEFAULTS = {".out": "", ".err": "", ".exit": "0\n", ".left": "", ".invalid": ""}
 TIME_LIMIT_S = 120
+# They need a phone, a runtime of the vendor's, or minutes; the end-to-end tests make and validate them.
+OF_OTHER_TESTS = {"golden_upgrades", "prepared", "runtimes_added", "runtimes_removed"}
+# Stands in for npudiff: keeps a copy of what is printed with --json. What is written to a device is not copied.
+KEEPER = """#!/bin/sh
+wanted=
+for argument; do case $argument in --json|--option-table) wanted=yes;; esac; done
+if [ -z "$wanted" ] || [ -c /proc/self/fd/1 ]; then exec {npudiff} "$@"; fi
+copy=$(mktemp {folder}/XXXXXXXX)
+code=0
+{npudiff} "$@" >"$copy" || code=$?
+cat "$copy"
+exit $code
+"""
 
 
 def clean(text, names, version):
@@ -45,13 +61,30 @@ def runtimes_folder():
     return os.environ.get("NPUDIFF_RUNTIMES") or f"{cache}/npudiff/runtimes"
 
 
+def check_documents(folder):
+    """({kind}, problems) of the documents that a case printed."""
+    kinds, problems = set(), []
+    for path in sorted(folder.iterdir()):
+        text = path.read_text(errors="replace")
+        if not text:
+            continue # killed, or quiet
+        kind, found = json_documents.check(text)
+        kinds.add(kind)
+        problems += found
+    return kinds, "".join(f"{problem}\n" for problem in problems)
+
+
 def run_case(script, npudiff, version):
     since = time.monotonic()
     with tempfile.TemporaryDirectory() as scratch:
-        work, temporary, home = (pathlib.Path(scratch, name) for name in ("work", "tmp", "home"))
-        for folder in (work, temporary, home):
+        work, temporary, home, documents = (pathlib.Path(scratch, name) for name in ("work", "tmp", "home", "documents"))
+        for folder in (work, temporary, home, documents):
             folder.mkdir()
-        environment = dict(os.environ, NPUDIFF=npudiff, GOLDEN=str(GOLDEN), ROOT=str(ROOT), PYTHON=sys.executable,
+        keeper = pathlib.Path(scratch, "npudiff")
+        keeper.write_text(KEEPER.format(npudiff=shlex.quote(npudiff), folder=shlex.quote(str(documents))))
+        keeper.chmod(0o755)
+        environment = dict(os.environ, NPUDIFF=str(keeper), BUILT=str(pathlib.Path(npudiff).parent),
+                           GOLDEN=str(GOLDEN), ROOT=str(ROOT), PYTHON=sys.executable,
                            TMPDIR=str(temporary), HOME=str(home), XDG_CACHE_HOME="", LC_ALL="C.UTF-8",
                            NPUDIFF_RUNTIMES=runtimes_folder(),
                            NPUDIFF_ADB="/nowhere/adb", NPUDIFF_SSH="/nowhere/ssh",  # cases bring their own
@@ -66,8 +99,9 @@ def run_case(script, npudiff, version):
                  str(ROOT): "$ROOT"}
         left = "".join(f"{path.relative_to(scratch)}\n" for folder in (temporary, home)
                        for path in sorted(folder.rglob("*")) if not path.is_dir())
+        kinds, invalid = check_documents(documents)
         return {".out": clean(out, names, version), ".err": clean(err, names, version), ".exit": f"{code}\n",
-                ".left": left}, time.monotonic() - since
+                ".left": left, ".invalid": invalid}, kinds, time.monotonic() - since
 
 
 def expectation(script, suffix):
@@ -78,8 +112,8 @@ def expectation(script, suffix):
 def update(script, results):
     for suffix, text in results.items():
         path = script.with_suffix(suffix)
-        if suffix == ".left":
-            continue # nothing may ever be left
+        if suffix in (".left", ".invalid"):
+            continue # nothing may ever be left, or be invalid
         if text == DEFAULTS[suffix]:
             path.unlink(missing_ok=True)
         else:
@@ -98,23 +132,30 @@ def main():
     version = subprocess.run([npudiff, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
     wanted = [a for a in sys.argv[1:] if not a.startswith("--")]
     scripts = sorted(s for s in CASES.glob("*.sh") if not wanted or s.stem in wanted)
-    print(f"1..{len(scripts)}")
+    print(f"1..{len(scripts) + (not wanted)}")
     n_failed = 0
     pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     outcomes = pool.map(lambda script: run_case(script, npudiff, version), scripts)
     took = []
-    for number, (script, (results, wall_s)) in enumerate(zip(scripts, outcomes), 1):
+    seen = set()
+    for number, (script, (results, kinds, wall_s)) in enumerate(zip(scripts, outcomes), 1):
         took.append((wall_s, script.stem))
+        seen |= kinds
         if "--update" in sys.argv:
             update(script, results)
         wrong = [suffix for suffix, text in results.items() if text != expectation(script, suffix)]
         n_failed += bool(wrong)
         print(f"{'not ' if wrong else ''}ok {number} - {script.stem}")
         for suffix in wrong:
-            what = "left in $TMPDIR or $HOME" if suffix == ".left" else script.stem + suffix
+            what = {".left": "left in $TMPDIR or $HOME", ".invalid": "invalid JSON documents"}.get(suffix, script.stem + suffix)
             show(f"{what}: expected", expectation(script, suffix))
             show(f"{what}: got", results[suffix])
         sys.stdout.flush()
+    if not wanted:
+        unseen = json_documents.kinds() - seen - OF_OTHER_TESTS
+        n_failed += bool(unseen)
+        print(f"{'not ' if unseen else ''}ok {len(scripts) + 1} - every kind of JSON document was seen")
+        print("".join(f"# not seen: {kind}\n" for kind in sorted(unseen)), end="")
     # For tools/count_tests.py --times. Cases run beside each other, so which used the processors is known of all of them only.
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     for wall_s, name in took:

@@ -17,6 +17,7 @@ import numpy as np
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 import hermetic # noqa: F401
+import json_documents # noqa: E402
 
 NPUDIFF = os.environ["NPUDIFF"]
 GOLDEN = pathlib.Path(__file__).resolve().parents[2] / "golden"
@@ -32,7 +33,16 @@ def npudiff(*arguments, expect=0, **options):
     if expect is not None and done.returncode != expect:
         raise AssertionError(f"npudiff {' '.join(map(str, arguments))}: exit code {done.returncode}, not {expect}\n"
                              f"{done.stdout}{done.stderr}")
+    if "--json" in arguments and done.stdout:
+        check_document(done.stdout, arguments)
     return done if expect is None else done.stdout
+
+
+def check_document(text, arguments):
+    """Fails the test unless what a command printed with --json is valid against the schema of its kind."""
+    _, problems = json_documents.check(text)
+    if problems:
+        raise AssertionError(f"npudiff {' '.join(map(str, arguments))}: {'; '.join(problems)}")
 
 
 def capture_command(model, devices, probes, output, *arguments):

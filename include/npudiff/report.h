@@ -21,6 +21,7 @@
 #define NPUDIFF_REPORT_H
 
 #include "npudiff/compare.h"
+#include "npudiff/document_kinds.h"
 #include "npudiff/evidence.h"
 #include "npudiff/explain.h"
 #include "npudiff/judge.h"
@@ -93,7 +94,7 @@ ND_PUBLIC enum nd_status nd_report_json(const struct nd_comparison *comparison, 
 /* A document of this kind: "kind", "format" and "npudiff" (the version), and the members of a JSON object, in
  * any layout. Indented by 2, numbers the shortest that read back equal, with a final newline. The caller frees
  * it; NULL when memory is out, or the text is no JSON object. */
-ND_PUBLIC char *nd_report_document(const char *kind, const char *json);
+ND_PUBLIC char *nd_report_document(enum nd_document kind, const char *json);
 
 /* "npudiff VERSION" and, one per line, the versions of the libraries that it uses. The caller frees it; NULL
  * when memory is out. */

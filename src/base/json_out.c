@@ -97,18 +97,28 @@ void nd_json_close(struct nd_json *json, char bracket)
     json->has_member = true;
 }
 
-void nd_json_open_document(struct nd_json *json, const char *kind)
+const char *nd_document_word(enum nd_document kind)
+{
+    static const char *const words[] = {
+#define ND_DOCUMENT(name, word) word,
+#include "npudiff/document_kinds.def"
+#undef ND_DOCUMENT
+    };
+    return words[kind];
+}
+
+void nd_json_open_document(struct nd_json *json, enum nd_document kind)
 {
     nd_json_open(json, NULL, '{');
-    nd_json_text(json, "kind", kind);
+    nd_json_text(json, "kind", nd_document_word(kind));
     nd_json_int(json, "format", ND_JSON_FORMAT);
     nd_json_text(json, "npudiff", ND_VERSION);
 }
 
-json_t *nd_json_document(const char *kind, json_t *members)
+json_t *nd_json_document(enum nd_document kind, json_t *members)
 {
-    json_t *document =
-        json_pack("{s:s, s:i, s:s}", "kind", kind, "format", ND_JSON_FORMAT, "npudiff", ND_VERSION);
+    json_t *document = json_pack("{s:s, s:i, s:s}", "kind", nd_document_word(kind), "format", ND_JSON_FORMAT,
+                                 "npudiff", ND_VERSION);
     if (document == NULL || members == NULL || json_object_update(document, members) != 0) {
         json_decref(document);
         document = NULL;

@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/strbuf.h"
+#include "npudiff/document_kinds.h"
 
 struct nd_json {
     struct nd_strbuf *out; /* remembers a failed allocation */
@@ -20,8 +21,11 @@ struct nd_json {
 /* The version of the names of members in all documents. Format 1: npudiff 0.1 (docs/reference/json-0.2.md). */
 enum { ND_JSON_FORMAT = 2 };
 
+/* What the member "kind" of such a document says. */
+const char *nd_document_word(enum nd_document kind);
+
 /* Opens a document: '{' and the members "kind", "format" and "npudiff" (version), which every document has. */
-void nd_json_open_document(struct nd_json *json, const char *kind);
+void nd_json_open_document(struct nd_json *json, enum nd_document kind);
 
 /* bracket: '{' or '['. What nd_json_open_line opens stands in one line with all that is in it. */
 void nd_json_open(struct nd_json *json, const char *key, char bracket);
@@ -56,7 +60,7 @@ void nd_json_tree(struct nd_json *json, const char *key, const json_t *tree);
 
 /* A document: an object with the three members that every document has, and after them those of `members`,
  * which this takes over. NULL when memory is out, or when members is NULL. */
-json_t *nd_json_document(const char *kind, json_t *members);
+json_t *nd_json_document(enum nd_document kind, json_t *members);
 
 /* The tree as text with a final newline, in new memory; NULL when memory is out. */
 char *nd_json_dump(const json_t *tree, size_t indent);

@@ -35,7 +35,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (exit_code == 0 && values->json) {
         json_t *row = json_pack("{s:o, s:o, s:I}", "capture", cli_text(operands[0]), "bundle",
                                 cli_text(values->output), "bytes", (json_int_t)strlen(text));
-        cli_print_json("bundle", row);
+        cli_print_json(ND_DOCUMENT_BUNDLE, row);
         json_decref(row);
     } else if (exit_code == 0) {
         printf("%s: %zu bytes, digests only\n", values->output, strlen(text));

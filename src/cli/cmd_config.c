@@ -26,7 +26,7 @@ static int show(const struct values *values, const struct nd_capture *capture)
                                         cli_text(item->value), "effect", nd_config_effect_name(item->effect)));
     }
     nd_config_deinit(&config);
-    return cli_print_rows("settings", "settings", rows, columns, values->json);
+    return cli_print_rows(ND_DOCUMENT_SETTINGS, "settings", rows, columns, values->json);
 }
 
 /* ---- several ---- */
@@ -85,8 +85,9 @@ static int compare_all(const struct values *values, const struct nd_capture *ref
     for (size_t i = 0; i < n && exit_code != ND_EXIT_TROUBLE; i++)
         exit_code = cli_worse(exit_code, compare(values, ref, paths[i], pairs));
     if (exit_code != ND_EXIT_TROUBLE && values->json)
-        return cli_print_rows("settings_difference", "pairs", pairs, NULL, true) != 0 ? ND_EXIT_TROUBLE
-                                                                                      : exit_code;
+        return cli_print_rows(ND_DOCUMENT_SETTINGS_DIFFERENCE, "pairs", pairs, NULL, true) != 0
+                   ? ND_EXIT_TROUBLE
+                   : exit_code;
     json_decref(pairs);
     return exit_code;
 }

@@ -106,7 +106,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     else if (!values->no_phones)
         json_object_set_new(root, "phones_reason", cli_text(phone_trouble.message));
     if (values->json)
-        cli_print_json("devices", root);
+        cli_print_json(ND_DOCUMENT_DEVICES, root);
     else
         print_tables(root, values->no_phones ? NULL : &phone_trouble, missing);
     json_decref(root);

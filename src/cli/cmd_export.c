@@ -37,7 +37,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->json) {
         json_t *root =
             json_pack("{s:o, s:I}", "dataset", cli_text(values->output), "tensors", (json_int_t)n_tensors);
-        cli_print_json("export", root);
+        cli_print_json(ND_DOCUMENT_EXPORT, root);
         json_decref(root);
     } else if (!values->quiet) {
         printf("%s: %zu %s\n", values->output, n_tensors, n_tensors == 1 ? "tensor" : "tensors");

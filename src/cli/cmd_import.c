@@ -52,7 +52,7 @@ static int print_formats(bool is_json)
                                               "summary", format->summary));
     static const struct nd_report_column columns[] = {
         {"format", "FORMAT"}, {"paths", "PATHS"}, {"summary", "WHAT IS READ"}, {NULL, NULL}};
-    return cli_print_rows("import_formats", "formats", rows, columns, is_json);
+    return cli_print_rows(ND_DOCUMENT_IMPORT_FORMATS, "formats", rows, columns, is_json);
 }
 
 static void print_result(const char *output, const struct nd_import_result *result)
@@ -84,7 +84,7 @@ static void print_json(const char *output, const struct nd_import_result *result
                              : result->is_failed       ? "failed"
                                                        : "partial",
                              "facts", facts);
-    cli_print_json("import", root);
+    cli_print_json(ND_DOCUMENT_IMPORT, root);
     json_decref(root);
 }
 

@@ -232,7 +232,7 @@ static int print_log(const struct nd_capture *capture, const char *name, bool is
         }
         json_t *log = json_pack("{s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "log",
                                 cli_text(name), "text", cli_text(nd_capture_log_text(capture, i)));
-        cli_print_json("log", log);
+        cli_print_json(ND_DOCUMENT_LOG, log);
         json_decref(log);
         return 0;
     }
@@ -254,7 +254,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     } else {
         json_t *info = describe(capture);
         if (values->json)
-            cli_print_json("capture", info);
+            cli_print_json(ND_DOCUMENT_CAPTURE, info);
         else
             print_text(info, values->verbose);
         json_decref(info);

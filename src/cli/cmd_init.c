@@ -235,7 +235,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return exit_code;
     if (values.json) {
         json_t *root = json_pack("{s:o}", "campaign", cli_text(values.output));
-        cli_print_json("init", root);
+        cli_print_json(ND_DOCUMENT_INIT, root);
         json_decref(root);
     } else if (!values.quiet) {
         printf("%s is written. Edit it, then run: npudiff qualify %s -o results\n", values.output,

@@ -309,7 +309,7 @@ static void print_all(struct reading *reading, const json_t *cascade)
         json_t *all =
             json_pack("{s:O, s:O, s:I, s:O}", "logs", reading->logs, "findings", rows, "left_out",
                       (json_int_t)reading->findings.n_left_out, "cascade", (json_t *)(uintptr_t)cascade);
-        cli_print_json("logs", all);
+        cli_print_json(ND_DOCUMENT_LOGS, all);
         json_decref(all);
     } else {
         if (reading->findings.n_left_out > 0)

@@ -87,7 +87,7 @@ static int list_model(const struct values *values, const char *path)
     static const struct nd_report_column columns[] = {{"tensor", "EDGE"},      {"op_types", "OPERATORS"},
                                                       {"type", "TYPE"},        {"quantisation", "QUANTISATION"},
                                                       {"onnx_name", "TENSOR"}, {NULL, NULL}};
-    return cli_print_rows("model", "tensors", rows, columns, values->json);
+    return cli_print_rows(ND_DOCUMENT_MODEL, "tensors", rows, columns, values->json);
 }
 
 /* ---- the command ---- */
@@ -111,7 +111,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     nd_capture_close(&capture);
     static const struct nd_report_column columns[] = {
         {"path", "PATH"}, {"type", "TYPE"}, {"shape", "SHAPE"}, {"stored_bytes", "BYTES"}, {NULL, NULL}};
-    return cli_print_rows("capture_objects", "objects", rows, columns, values->json);
+    return cli_print_rows(ND_DOCUMENT_CAPTURE_OBJECTS, "objects", rows, columns, values->json);
 }
 
 static const struct cli_option options[] = {

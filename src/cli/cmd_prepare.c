@@ -53,7 +53,7 @@ static void report(const struct values *values, const struct nd_device *device,
                                 cli_text(summary->graph), "context_bytes", (json_int_t)summary->context_bytes,
                                 "inputs", (json_int_t)summary->n_inputs, "outputs",
                                 (json_int_t)summary->n_outputs, "inferences", (json_int_t)summary->n_results);
-        cli_print_json("prepared", row);
+        cli_print_json(ND_DOCUMENT_PREPARED, row);
         json_decref(row);
     } else if (!values->quiet) {
         printf("%s: context of %llu bytes for %s (soc_model %d, %s) by SDK %s\n"

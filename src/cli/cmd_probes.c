@@ -20,7 +20,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                         "your own: a .npy, a .npz, a folder of them, or a text list of files; with "
                         "an array 'labels', accuracy is counted"));
     static const struct nd_report_column columns[] = {{"syntax", "PROBE"}, {"summary", "FEEDS"}, {NULL, NULL}};
-    return cli_print_rows("probes", "probes", rows, columns, values->json);
+    return cli_print_rows(ND_DOCUMENT_PROBES, "probes", rows, columns, values->json);
 }
 
 static const struct cli_option options[] = {

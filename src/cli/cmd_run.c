@@ -137,7 +137,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (run_capture(values, operands[0], folder, &stages) != ND_EXIT_TROUBLE)
         judge(values, operands[0], can_explain, &paths, &stages);
     cli_words_deinit(&paths);
-    return cli_stages_end(&stages, "run");
+    return cli_stages_end(&stages, ND_DOCUMENT_RUN);
 }
 
 static const struct cli_option options[] = {

@@ -88,7 +88,7 @@ static int run_list(const struct values *values)
     for (size_t i = 0; i < list.n; i++)
         json_array_append_new(rows, list_row(&list.items[i]));
     nd_runtimes_deinit(&list);
-    return cli_print_rows("runtimes", "runtimes", rows, columns, values->json);
+    return cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, columns, values->json);
 }
 
 /* ---- add, remove ---- */
@@ -138,7 +138,7 @@ static int run_add(const struct values *values, const char *const *sources, size
     if (report == NULL)
         return ND_EXIT_TROUBLE;
     if (values->json)
-        cli_print_json("runtimes_added", report);
+        cli_print_json(ND_DOCUMENT_RUNTIMES_ADDED, report);
     else
         print_added(report);
     json_decref(report);
@@ -156,7 +156,7 @@ static int run_remove(const struct values *values, const char *id)
     if (removed == NULL)
         return ND_EXIT_TROUBLE;
     if (values->json)
-        return cli_print_rows("runtimes_removed", "removed", removed, NULL, true);
+        return cli_print_rows(ND_DOCUMENT_RUNTIMES_REMOVED, "removed", removed, NULL, true);
     json_array_foreach(removed, i, folder)
     {
         printf("removed %s\n", json_string_value(folder));
@@ -246,7 +246,7 @@ static int run_check(const struct values *values, const char *id)
     if (report == NULL)
         return ND_EXIT_TROUBLE;
     if (values->json) {
-        cli_print_json("runtimes_check", report);
+        cli_print_json(ND_DOCUMENT_RUNTIMES_CHECK, report);
     } else {
         json_array_foreach(json_object_get(report, "runtimes"), i, row)
         {

@@ -65,7 +65,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     }
     if (!values->json)
         put_headline(rows);
-    int printed = cli_print_rows("verification", "captures", rows, columns, values->json);
+    int printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, values->json);
     return printed != 0 ? printed : exit_code;
 }
 

@@ -152,7 +152,7 @@ static void print_document(void)
 {
     json_t *members = json_pack("{s:o}", "error", cli_errors_first());
     char *json = members != NULL ? json_dumps(members, JSON_COMPACT) : NULL;
-    char *text = json != NULL ? nd_report_document("error", json) : NULL;
+    char *text = json != NULL ? nd_report_document(ND_DOCUMENT_ERROR, json) : NULL;
     if (text != NULL)
         fputs(text, stdout);
     else /* no memory even for that */

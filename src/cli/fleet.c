@@ -193,7 +193,8 @@ static int tell(const struct cli_fleet *fleet)
         json_decref(rows);
         return exit_code;
     }
-    int printed = cli_print_rows("captures", "captures", rows, is_elsewhere ? elsewhere : here, fleet->is_json);
+    int printed =
+        cli_print_rows(ND_DOCUMENT_CAPTURES, "captures", rows, is_elsewhere ? elsewhere : here, fleet->is_json);
     return printed != 0 ? printed : exit_code;
 }
 

@@ -71,5 +71,5 @@ int cli_print_option_table(const struct cli_command *const *commands, size_t n)
                                         "actions", action_rows(commands[i]), "operand",
                                         value_name(commands[i]->operand), "options", options));
     }
-    return cli_print_rows("commands", "commands", rows, NULL, true);
+    return cli_print_rows(ND_DOCUMENT_COMMANDS, "commands", rows, NULL, true);
 }

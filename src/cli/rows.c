@@ -34,7 +34,7 @@ void cli_print_table(const json_t *rows, const struct nd_report_column *columns)
     free(json);
 }
 
-void cli_print_json(const char *kind, const json_t *members)
+void cli_print_json(enum nd_document kind, const json_t *members)
 {
     char *json = json_dumps(members, JSON_COMPACT);
     char *text = json != NULL ? nd_report_document(kind, json) : NULL;
@@ -88,8 +88,8 @@ int cli_print_made(enum nd_status status, char *text, bool is_json, const struct
     return 0;
 }
 
-int cli_print_rows(const char *kind, const char *name, json_t *rows, const struct nd_report_column *columns,
-                   bool is_json)
+int cli_print_rows(enum nd_document kind, const char *name, json_t *rows,
+                   const struct nd_report_column *columns, bool is_json)
 {
     if (rows == NULL)
         return cli_fail_memory();

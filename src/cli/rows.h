@@ -13,7 +13,7 @@ void cli_print_table(const json_t *rows, const struct nd_report_column *columns)
 
 /* Prints a JSON document of this kind with these members, indented, doubles round-tripping, with a final
  * newline. A document that is printed after an error was reported holds it as "error". */
-void cli_print_json(const char *kind, const json_t *members);
+void cli_print_json(enum nd_document kind, const json_t *members);
 
 /* Prints JSON that the library made; nothing where a part of it was lost for want of memory. */
 void cli_print_document(const char *json);
@@ -25,8 +25,8 @@ int cli_print_made(enum nd_status status, char *text, bool is_json, const struct
 
 /* A document with the member "name": rows as JSON, or the rows as a table. Takes over the reference to rows; 0,
  * or exit code 2 when memory is out. */
-int cli_print_rows(const char *kind, const char *name, json_t *rows, const struct nd_report_column *columns,
-                   bool is_json);
+int cli_print_rows(enum nd_document kind, const char *name, json_t *rows,
+                   const struct nd_report_column *columns, bool is_json);
 
 /* A string with bytes that are not UTF-8 made harmless; never NULL but when memory is out. */
 json_t *cli_text(const char *text);

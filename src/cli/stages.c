@@ -114,7 +114,7 @@ int cli_stages_run(struct cli_stages *stages, const struct cli_command *command,
     return exit_code;
 }
 
-int cli_stages_end(struct cli_stages *stages, const char *kind)
+int cli_stages_end(struct cli_stages *stages, enum nd_document kind)
 {
     if (stages->is_json && !stages->is_quiet) {
         json_t *root = json_pack("{s:i}", "exit_code", stages->exit_code);

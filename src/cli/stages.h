@@ -4,6 +4,7 @@
 #define ND_CLI_STAGES_H
 
 #include "cli/command_options.h"
+#include "npudiff/document_kinds.h"
 
 /* The words of a call. Out of memory is remembered. */
 struct cli_words {
@@ -32,6 +33,6 @@ int cli_stages_run(struct cli_stages *stages, const struct cli_command *command,
                    struct cli_words *words);
 
 /* Prints the one document with --json, and frees the results. The worst exit code. */
-int cli_stages_end(struct cli_stages *stages, const char *kind);
+int cli_stages_end(struct cli_stages *stages, enum nd_document kind);
 
 #endif

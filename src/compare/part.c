@@ -87,8 +87,8 @@ enum nd_status nd_compare_part_format(const struct nd_comparison *comparison, ch
     if (comparison->cut == ND_CUT_NONE)
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "this comparison is whole, not a part");
     struct writer w = {.comparison = comparison};
-    json_t *root = nd_json_document("part", json_object()), *captures = json_array(), *probes = json_array(),
-           *edges = json_array(), *top1 = json_array();
+    json_t *root = nd_json_document(ND_DOCUMENT_PART, json_object()), *captures = json_array(),
+           *probes = json_array(), *edges = json_array(), *top1 = json_array();
     for (size_t c = 0; c < comparison->n_devices; c++)
         push(&w, captures, json_string(comparison->devices[c].content_digest));
     for (size_t p = 0; p < comparison->n_probes; p++)

@@ -160,9 +160,9 @@ static enum nd_status take_sections(struct nd_bench *bench, const struct nd_fing
 static enum nd_status make_sheet(struct nd_bench *bench, const struct nd_fingerprint_options *options,
                                  char **json, struct nd_error *err)
 {
-    json_t *sheet =
-        nd_json_document("datasheet", json_pack("{s:i, s:o?}", "npudiff_datasheet", ND_DATASHEET_VERSION,
-                                                "device", describe_device(bench->device)));
+    json_t *sheet = nd_json_document(ND_DOCUMENT_DATASHEET,
+                                     json_pack("{s:i, s:o?}", "npudiff_datasheet", ND_DATASHEET_VERSION,
+                                               "device", describe_device(bench->device)));
     enum nd_status status = sheet != NULL ? take_sections(bench, options, sheet, err) : nd_fail_memory(err);
     char *text = status == ND_OK ? json_dumps(sheet, JSON_INDENT(1) | JSON_REAL_PRECISION(17)) : NULL;
     struct nd_strbuf out = {0};

@@ -123,7 +123,7 @@ static enum nd_status write_result(const struct diff *diff, const json_t *a, con
                                 diff->name_a, "device", json_object_get(a, "device"), "b", "file", diff->name_b,
                                 "device", json_object_get(b, "device"), "n_same", (json_int_t)diff->n_same,
                                 "differences", diff->differences, "not_known", diff->unknown);
-    json_t *out = nd_json_document("datasheet_difference", members);
+    json_t *out = nd_json_document(ND_DOCUMENT_DATASHEET_DIFFERENCE, members);
     char *text = out != NULL ? json_dumps(out, JSON_INDENT(1)) : NULL;
     struct nd_strbuf buf = {0};
     json_decref(out);

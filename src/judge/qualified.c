@@ -182,7 +182,8 @@ enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, str
                        problem.text);
     const char *kind = json_string_value(json_object_get(root, "kind"));
     json_int_t format = json_integer_value(json_object_get(root, "format"));
-    bool is_good = kind != NULL && strcmp(kind, ND_RESULT_KIND) == 0 && format >= 1 && format <= ND_JSON_FORMAT;
+    bool is_good = kind != NULL && strcmp(kind, nd_document_word(ND_DOCUMENT_QUALIFICATION)) == 0 &&
+                   format >= 1 && format <= ND_JSON_FORMAT;
     if (is_good && format == 1)
         rename_members(root);
     struct nd_arena *arena = nd_arena_create();

@@ -5,8 +5,6 @@
 #include "base/json_fields.h"
 #include "npudiff/judge.h"
 
-#define ND_RESULT_KIND "qualification"
-
 /* struct nd_qualified, without "kind" and "format", which come first in the file. */
 extern const struct nd_members nd_qualified_members;
 

@@ -312,7 +312,7 @@ enum nd_status nd_report_json(const struct nd_comparison *comparison, char **out
 {
     struct nd_strbuf buf = {0};
     struct nd_json json = {.out = &buf};
-    nd_json_open_document(&json, "comparison");
+    nd_json_open_document(&json, ND_DOCUMENT_COMPARISON);
     nd_json_text(&json, "verdict", nd_verdict_name(comparison->verdict));
     nd_json_int(&json, "exit_code", nd_verdict_exit_code(comparison->verdict));
     nd_json_bool(&json, "gated", comparison->has_gates);

@@ -70,7 +70,7 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
         "why_not", is_examined ? json_null() : nd_json_string(unit->why_not), "way", way, "values",
         (json_int_t)n, "introduced_mismatch", share(unit->local.n_differing, n, is_examined),
         "passed_on_mismatch", share(unit->inherited.n_differing, n, is_examined && unit->has_total),
-        "explained_fraction", is_examined ? nd_tree_real(unit->explained_fraction) : json_null(),
+        "explained_fraction", is_examined ? nd_tree_known(unit->explained_fraction) : json_null(),
         "possible_arithmetic", programs(unit), "is_layer", step->is_unit, "is_source", unit->is_source,
         "within_one_step_of_double", unit->is_within_step);
     if (row == NULL)
@@ -94,9 +94,9 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
                         is_examined && unit->has_total ? part(&unit->inherited) : json_null());
     json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
     json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
-    json_object_set_new(row, "amplification", nd_tree_real(unit->gain));
-    json_object_set_new(row, "effect", nd_tree_real(unit->harm));
-    json_object_set_new(row, "affected_share", nd_tree_real(unit->harmed_share));
+    json_object_set_new(row, "amplification", nd_tree_known(unit->gain));
+    json_object_set_new(row, "effect", nd_tree_known(unit->harm));
+    json_object_set_new(row, "affected_share", nd_tree_known(unit->harmed_share));
     json_object_set_new(row, "quality", decomposition(&unit->quality));
     json_object_set_new(row, "no_reference_from", text_or_null(unreached));
     json_object_set_new(row, "lacks_float", json_boolean(step->lacks_float));
@@ -109,7 +109,7 @@ static json_t *energy(const struct nd_explained_device *device)
     if (device->output.n_codes == 0)
         return json_null();
     json_t *energy = decomposition(&device->output);
-    json_object_set_new(energy, "own_share", nd_tree_real(device->own_share));
+    json_object_set_new(energy, "own_share", nd_tree_known(device->own_share));
     json_object_set_new(energy, "own_share_interval", interval(&device->own_share_interval));
     json_object_set_new(energy, "quantisation_interval", interval(&device->quantisation_interval));
     json_object_set_new(energy, "divergence_interval", interval(&device->divergence_interval));
@@ -122,8 +122,8 @@ static void add_fault(json_t *row, const struct nd_explained_fault *fault)
     json_object_set_new(row, "text", nd_json_string(fault->text));
     json_object_set_new(row, "channel",
                         fault->channel != SIZE_MAX ? json_integer((json_int_t)fault->channel) : json_null());
-    json_object_set_new(row, "amount", nd_tree_real(fault->amount));
-    json_object_set_new(row, "explained_fraction", nd_tree_real(fault->explained));
+    json_object_set_new(row, "amount", nd_tree_known(fault->amount));
+    json_object_set_new(row, "explained_fraction", nd_tree_known(fault->explained));
     json_object_set_new(row, "rival", text_or_null(fault->rival));
 }
 
@@ -141,7 +141,7 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
     json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
     json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));
-    json_object_set_new(row, "effect", nd_tree_real(unit->harm));
+    json_object_set_new(row, "effect", nd_tree_known(unit->harm));
     if (fault->kind != NULL)
         add_fault(row, fault);
     return row;
@@ -198,8 +198,8 @@ static json_t *vote_json(const struct nd_explained_vote *vote)
 {
     return json_pack("{s:b, s:o, s:I, s:o, s:o, s:o}", "known", vote->is_known, "why_not",
                      text_or_null(vote->why_not), "groups", (json_int_t)vote->n_lineages, "split_share",
-                     nd_tree_real(vote->split_share), "margin", nd_tree_real(vote->margin), "common_divergence",
-                     nd_tree_real(vote->common_divergence));
+                     nd_tree_known(vote->split_share), "margin", nd_tree_known(vote->margin),
+                     "common_divergence", nd_tree_known(vote->common_divergence));
 }
 
 static json_t *explanation_json(const struct nd_explanation *e)
@@ -226,5 +226,5 @@ enum nd_status nd_report_explanation_json(const struct nd_explanation *explanati
         json_decref(tree);
         tree = NULL;
     }
-    return nd_tree_end("explanation", tree, out, err);
+    return nd_tree_end(ND_DOCUMENT_EXPLANATION, tree, out, err);
 }

@@ -160,7 +160,7 @@ static void put_problems(struct nd_json *json, const struct nd_golden *store)
 
 /* ---- documents ---- */
 
-static struct nd_json begin(struct nd_strbuf *buf, const char *kind)
+static struct nd_json begin(struct nd_strbuf *buf, enum nd_document kind)
 {
     struct nd_json json = {.out = buf, .indent = 2};
     nd_json_open_document(&json, kind);
@@ -177,7 +177,7 @@ static enum nd_status end(struct nd_json *json, char **out, struct nd_error *err
 enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf, "golden_entries");
+    struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_ENTRIES);
     enum nd_status status = ND_OK;
     nd_json_open(&json, "entries", '[');
     for (size_t i = 0; status == ND_OK && i < nd_golden_n_entries(store); i++) {
@@ -199,7 +199,7 @@ enum nd_status nd_report_golden_added_json(const struct nd_golden_added *added, 
                                            struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf, "golden_added");
+    struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_ADDED);
     nd_json_open(&json, "added", '[');
     for (size_t i = 0; i < n; i++) {
         nd_json_open(&json, NULL, '{');
@@ -216,7 +216,7 @@ enum nd_status nd_report_golden_checks_json(const struct nd_golden_check *checks
                                             const struct nd_golden *store, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf, "golden_checks");
+    struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_CHECKS);
     nd_json_open(&json, "checks", '[');
     for (size_t i = 0; i < n; i++)
         put_check(&json, NULL, &checks[i]);
@@ -229,7 +229,7 @@ enum nd_status nd_report_golden_diff_json(const struct nd_golden_check *check, c
                                           char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf, "golden_difference");
+    struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_DIFFERENCE);
     put_check_members(&json, check);
     put_problems(&json, store);
     return end(&json, out, err);
@@ -240,7 +240,7 @@ enum nd_status nd_report_golden_pruning_json(const struct nd_golden_pruning *pru
 {
     static const char *const keys[ND_GOLDEN_N_PARTS] = {"entries", "objects", "leftovers"};
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf, "golden_pruning");
+    struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_PRUNING);
     nd_json_count(&json, "kept", pruning->n_kept);
     nd_json_bool(&json, "dry_run", pruning->dry_run);
     for (int part = 0; part < ND_GOLDEN_N_PARTS; part++) {
@@ -284,7 +284,7 @@ enum nd_status nd_report_golden_upgrades_json(const struct nd_golden_upgrade *up
                                               struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf, "golden_upgrades");
+    struct nd_json json = begin(&buf, ND_DOCUMENT_GOLDEN_UPGRADES);
     nd_json_open(&json, "matrix", '[');
     for (size_t i = 0; i < n; i++)
         put_upgrade(&json, &upgrades[i]);
@@ -323,7 +323,7 @@ enum nd_status nd_report_triage_json(const struct nd_triage *triage, const char 
                                      const struct nd_golden *store, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf, "triage");
+    struct nd_json json = begin(&buf, ND_DOCUMENT_TRIAGE);
     nd_json_text(&json, "field", field);
     nd_json_bool(&json, "is_bundle", triage->is_bundle);
     nd_json_text(&json, "verdict", triage->verdict);

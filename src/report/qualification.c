@@ -24,11 +24,11 @@ bool nd_qualified_is_about(const struct nd_qualified_case *one, const struct nd_
 /* ---- JSON ---- */
 
 /* An object that begins with what it is. The version is that which made the result. */
-static struct nd_json begin(struct nd_strbuf *buf, size_t indent, const char *kind)
+static struct nd_json begin(struct nd_strbuf *buf, size_t indent, enum nd_document kind)
 {
     struct nd_json json = {.out = buf, .indent = indent};
     nd_json_open(&json, NULL, '{');
-    nd_json_text(&json, "kind", kind);
+    nd_json_text(&json, "kind", nd_document_word(kind));
     nd_json_int(&json, "format", ND_JSON_FORMAT);
     return json;
 }
@@ -43,7 +43,7 @@ static enum nd_status end(struct nd_json *json, char **out, struct nd_error *err
 enum nd_status nd_report_qualification_json(const struct nd_qualified *result, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf, 1, ND_RESULT_KIND);
+    struct nd_json json = begin(&buf, 1, ND_DOCUMENT_QUALIFICATION);
     nd_json_put_members(&json, &nd_qualified_members, result);
     return end(&json, out, err);
 }
@@ -51,7 +51,7 @@ enum nd_status nd_report_qualification_json(const struct nd_qualified *result, c
 enum nd_status nd_report_suggestion_json(const struct nd_qualified *result, char **out, struct nd_error *err)
 {
     struct nd_strbuf buf = {0};
-    struct nd_json json = begin(&buf, 2, "suggestion");
+    struct nd_json json = begin(&buf, 2, ND_DOCUMENT_SUGGESTION);
     nd_json_text(&json, "npudiff", result->version);
     nd_json_text(&json, "campaign", result->campaign);
     nd_json_text(&json, "yaml", result->suggestion);

@@ -155,8 +155,8 @@ static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *redu
 enum nd_status nd_report_reduction_json(const struct nd_reduction *reduction, bool has_difference,
                                         const char *folder, char **out, struct nd_error *err)
 {
-    return nd_tree_end("reduction", reduction_json(reduction, &(struct shown){has_difference, folder}), out,
-                       err);
+    return nd_tree_end(ND_DOCUMENT_REDUCTION,
+                       reduction_json(reduction, &(struct shown){has_difference, folder}), out, err);
 }
 
 enum nd_status nd_report_reduction_text(const struct nd_reduction *reduction, bool has_difference,

@@ -74,7 +74,7 @@ static json_t *rows_of(const struct nd_encodings *encodings)
 
 enum nd_status nd_report_encodings_json(const struct nd_encodings *encodings, char **out, struct nd_error *err)
 {
-    return nd_tree_end("encodings",
+    return nd_tree_end(ND_DOCUMENT_ENCODINGS,
                        json_pack("{s:o, s:s, s:o}", "path", nd_json_string(nd_encodings_path(encodings)),
                                  "source", nd_encodings_source(encodings), "encodings", rows_of(encodings)),
                        out, err);
@@ -107,7 +107,7 @@ enum nd_status nd_report_encodings_applied_json(const struct nd_encodings_match 
                               json_pack("{s:o, s:o, s:b}", "tensor", nd_json_string(omission->name), "why",
                                         nd_json_string(omission->why), "unknown", omission->is_unknown));
     }
-    return nd_tree_end("encodings_applied",
+    return nd_tree_end(ND_DOCUMENT_ENCODINGS_APPLIED,
                        json_pack("{s:o, s:s, s:I, s:o}", "output",
                                  output != NULL ? nd_json_string(output) : json_null(), "source",
                                  nd_encodings_source(encodings), "applied",
@@ -159,7 +159,7 @@ enum nd_status nd_report_encodings_diff_json(const struct nd_encodings_diff *dif
     for (size_t i = 0; i < diff->n_items; i++)
         json_array_append_new(rows, difference_row(&diff->items[i]));
     return nd_tree_end(
-        "encodings_difference",
+        ND_DOCUMENT_ENCODINGS_DIFFERENCE,
         json_pack("{s:s, s:o, s:o, s:I, s:I, s:I, s:I, s:o}", "verdict",
                   diff->n_same == diff->n_items ? "same" : "differs", "ref",
                   nd_json_string(nd_encodings_path(ref)), "test", nd_json_string(nd_encodings_path(test)),
@@ -240,7 +240,7 @@ enum nd_status nd_report_encodings_check_json(const struct nd_encodings_check *c
     json_t *without = json_array();
     for (size_t i = 0; i < check->n_without; i++)
         json_array_append_new(without, nd_json_string(nd_capture_edge(capture, check->without[i])->name));
-    return nd_tree_end("encodings_check",
+    return nd_tree_end(ND_DOCUMENT_ENCODINGS_CHECK,
                        json_pack("{s:o, s:o, s:o, s:o}", "encodings",
                                  nd_json_string(nd_encodings_path(encodings)), "capture",
                                  nd_json_string(nd_capture_path(capture)), "tensors", use_rows(check, capture),

@@ -19,7 +19,12 @@ json_t *nd_tree_real(double value)
     return json_string(isnan(value) ? "NaN" : value > 0 ? "Infinity" : "-Infinity");
 }
 
-enum nd_status nd_tree_end(const char *kind, json_t *members, char **out, struct nd_error *err)
+json_t *nd_tree_known(double value)
+{
+    return isnan(value) ? json_null() : nd_tree_real(value);
+}
+
+enum nd_status nd_tree_end(enum nd_document kind, json_t *members, char **out, struct nd_error *err)
 {
     json_t *tree = nd_json_document(kind, members);
     char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;
@@ -92,7 +97,7 @@ void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_repo
 
 /* ---- what the commands print of their own ---- */
 
-char *nd_report_document(const char *kind, const char *json)
+char *nd_report_document(enum nd_document kind, const char *json)
 {
     json_t *tree = nd_json_document(kind, json_loads(json, 0, NULL));
     char *text = tree != NULL ? nd_json_dump(tree, 2) : NULL;

@@ -11,11 +11,14 @@
 /* A number; what JSON has no number for is "NaN", "Infinity" or "-Infinity". */
 json_t *nd_tree_real(double value);
 
+/* The same where NaN stands for what is not known: null. */
+json_t *nd_tree_known(double value);
+
 /* Appends rows (an array of objects with texts, numbers, booleans or null) as a table with these columns. */
 void nd_rows_put(struct nd_strbuf *out, const json_t *rows, const struct nd_report_column *columns);
 
 /* The text of a document of this kind with these members, which it takes over; NULL gives ND_ERR_MEMORY. */
-enum nd_status nd_tree_end(const char *kind, json_t *members, char **out, struct nd_error *err);
+enum nd_status nd_tree_end(enum nd_document kind, json_t *members, char **out, struct nd_error *err);
 
 /* The text; ND_ERR_MEMORY where a part of it is lost. */
 enum nd_status nd_text_end(struct nd_strbuf *text, char **out, struct nd_error *err);

@@ -150,8 +150,8 @@ class Uncovered(Scratch):
             for name in ("back", "y"):
                 for key in ("total", "passed_on", "passed_on_mismatch", "quality"):
                     self.assertIsNone(units[name][key], (name, key))
-                self.assertEqual((units[name]["effect"], units[name]["amplification"]), ("NaN", "NaN"))
-            self.assertEqual(units["front"]["effect"], "NaN")
+                self.assertEqual((units[name]["effect"], units[name]["amplification"]), (None, None))
+            self.assertEqual(units["front"]["effect"], None)
             self.assertIsNone(report["devices"][0]["mean_squared_error"])
             self.assertGreater(units["front"]["total"]["mean_squared_error"], 0)
             self.assertEqual(units["front"]["quality"] is None, not arguments)

@@ -199,17 +199,17 @@ static void json_of_a_document_is_as_short_as_it_can_be(void **state)
 {
     (void)state;
     char *text = nd_report_document(
-        "numbers", "{\"reals\": [0.050000000000000003, 0.33333333333333331, 0.000000000001, 7.0],"
-                   "\"no \\\"object\\\"\": {}, \"no array\": [], \"rest\": [true, null, -3],"
-                   "\"text\": \"a\\n\\u00e9\"}");
+        ND_DOCUMENT_PROBES, "{\"reals\": [0.050000000000000003, 0.33333333333333331, 0.000000000001, 7.0],"
+                            "\"no \\\"object\\\"\": {}, \"no array\": [], \"rest\": [true, null, -3],"
+                            "\"text\": \"a\\n\\u00e9\"}");
     assert_string_equal(text,
-                        "{\n  \"kind\": \"numbers\",\n  \"format\": 2,\n  \"npudiff\": \"" ND_VERSION
+                        "{\n  \"kind\": \"probes\",\n  \"format\": 2,\n  \"npudiff\": \"" ND_VERSION
                         "\",\n  \"reals\": [\n    0.05,\n    0.3333333333333333,\n    1e-12,\n    7.0\n  ],\n"
                         "  \"no \\\"object\\\"\": {},\n  \"no array\": [],\n"
                         "  \"rest\": [\n    true,\n    null,\n    -3\n  ],\n"
                         "  \"text\": \"a\\n\xc3\xa9\"\n}\n");
     free(text);
-    assert_null(nd_report_document("numbers", "{\"cut\": "));
+    assert_null(nd_report_document(ND_DOCUMENT_PROBES, "{\"cut\": "));
 }
 
 static void rows_are_a_table(void **state)

@@ -7,7 +7,8 @@ $NPUDIFF, $BUILT (the folder of the command), $GOLDEN, $ROOT and $PYTHON set. Ev
 must be valid against the schema of its kind. Its $TMPDIR and $HOME are its own, too, and must be empty again at the end. The
 values of those, and the version, are written as their names in what is compared.
 
-    run.py [--update] [CASE ...]      --update rewrites the expectations
+    run.py [--update] [CASE ...]      --update rewrites the expectations, as long as the program starts and
+                                      is not replaced (while it is linked it prints nonsense)
 """
 import concurrent.futures
 import importlib.util
@@ -76,6 +77,7 @@ def check_documents(folder):
 
 def run_case(script, npudiff, version):
     since = time.monotonic()
+    state = state_of(npudiff) if updates() else ()
     with tempfile.TemporaryDirectory() as scratch:
         work, temporary, home, documents = (pathlib.Path(scratch, name) for name in ("work", "tmp", "home", "documents"))
         for folder in (work, temporary, home, documents):
@@ -100,8 +102,23 @@ def run_case(script, npudiff, version):
         left = "".join(f"{path.relative_to(scratch)}\n" for folder in (temporary, home)
                        for path in sorted(folder.rglob("*")) if not path.is_dir())
         kinds, invalid = check_documents(documents)
+        is_same = not updates() or (state is not None and state == state_of(npudiff))
         return {".out": clean(out, names, version), ".err": clean(err, names, version), ".exit": f"{code}\n",
-                ".left": left, ".invalid": invalid}, kinds, time.monotonic() - since
+                ".left": left, ".invalid": invalid}, kinds, is_same, time.monotonic() - since
+
+
+def updates():
+    return "--update" in sys.argv
+
+
+def state_of(npudiff):
+    """What changes when the program, or the library that it loads, is linked anew; None while it does not start."""
+    paths = [pathlib.Path(npudiff), *sorted(pathlib.Path(npudiff).parent.parent.glob("libnpudiff.so*"))]
+    try:
+        subprocess.run([npudiff, "--version"], capture_output=True, check=True)
+        return [(path.name, found.st_ino, found.st_size, found.st_mtime_ns) for path in paths for found in (path.stat(),)]
+    except (OSError, subprocess.CalledProcessError):
+        return None
 
 
 def expectation(script, suffix):
@@ -138,10 +155,12 @@ def main():
     outcomes = pool.map(lambda script: run_case(script, npudiff, version), scripts)
     took = []
     seen = set()
-    for number, (script, (results, kinds, wall_s)) in enumerate(zip(scripts, outcomes), 1):
+    for number, (script, (results, kinds, is_same, wall_s)) in enumerate(zip(scripts, outcomes), 1):
         took.append((wall_s, script.stem))
         seen |= kinds
-        if "--update" in sys.argv:
+        if updates():
+            if not is_same: # what it printed is not what npudiff prints
+                sys.exit(f"Bail out! {script.stem}: {npudiff} does not start, or it was replaced. Nothing more is updated.")
             update(script, results)
         wrong = [suffix for suffix, text in results.items() if text != expectation(script, suffix)]
         n_failed += bool(wrong)

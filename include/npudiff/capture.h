@@ -144,33 +144,38 @@ ND_PUBLIC struct nd_digest nd_capture_input_digest(const struct nd_capture *capt
 /* Whether the tensors themselves are stored (false with --store digest). */
 ND_PUBLIC bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size_t edge);
 
+/* The tensor of one edge in one probe. */
+struct nd_capture_tensor {
+    const struct nd_capture *capture;
+    size_t probe;
+    size_t edge;
+};
+
 /* Reads samples [first, first + n) of the first repeat into buf, n times the edge's sample size, in C order.
  * ND_ERR_NOT_FOUND when only digests are stored or the range is outside; ND_ERR_FORMAT for chunks that cannot
  * be decoded; ND_ERR_IO when the file cannot be read. */
-ND_PUBLIC enum nd_status nd_capture_read_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
-                                                 size_t first, size_t n, void *buf, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_capture_read_outputs(const struct nd_capture_tensor *tensor, size_t first, size_t n,
+                                                 void *buf, struct nd_error *err);
 
 /* The same for the output of one repeat > 0 of one sample: where its digest differs from repeat 0 it is stored
  * apart. */
-ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t probe, size_t edge,
-                                                size_t sample, size_t repeat, void *buf, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_capture_read_repeat(const struct nd_capture_tensor *tensor, size_t sample,
+                                                size_t repeat, void *buf, struct nd_error *err);
 
 /* Switches checks off: from now on nd_capture_read_verified, nd_capture_read_repeat_verified and
  * nd_capture_check_content do not check this capture. */
 ND_PUBLIC void nd_capture_trust(struct nd_capture *capture);
-
 /* Like nd_capture_read_outputs and nd_capture_read_repeat, but every sample is checked: one that does not have
  * the digest that the capture states is ND_ERR_FORMAT (ND_E_CAPTURE_DIGEST). */
-ND_PUBLIC enum nd_status nd_capture_read_verified(const struct nd_capture *capture, size_t probe, size_t edge,
-                                                  size_t first, size_t n, void *buf, struct nd_error *err);
-ND_PUBLIC enum nd_status nd_capture_read_repeat_verified(const struct nd_capture *capture, size_t probe,
-                                                         size_t edge, size_t sample, size_t repeat, void *buf,
-                                                         struct nd_error *err);
+ND_PUBLIC enum nd_status nd_capture_read_verified(const struct nd_capture_tensor *tensor, size_t first,
+                                                  size_t n, void *buf, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_capture_read_repeat_verified(const struct nd_capture_tensor *tensor, size_t sample,
+                                                         size_t repeat, void *buf, struct nd_error *err);
 
-/* The same for an input of a probe (input indexes nd_capture_probe.inputs); [first, first + n) <
- * n_samples_expected. */
-ND_PUBLIC enum nd_status nd_capture_read_inputs(const struct nd_capture *capture, size_t probe, size_t input,
-                                                size_t first, size_t n, void *buf, struct nd_error *err);
+/* Like nd_capture_read_outputs for an input of a probe: input->edge indexes nd_capture_probe.inputs, and
+ * first + n may be up to n_samples_expected. */
+ND_PUBLIC enum nd_status nd_capture_read_inputs(const struct nd_capture_tensor *input, size_t first, size_t n,
+                                                void *buf, struct nd_error *err);
 
 /* One stored dataset, for `npudiff ls`. */
 struct nd_capture_object {

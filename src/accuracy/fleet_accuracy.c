@@ -28,7 +28,7 @@ enum nd_status nd_top1_read(const struct nd_capture *capture, size_t probe, size
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         struct nd_best best = {.index = -1};
-        status = nd_capture_read_verified(capture, probe, edge, i, 1, sample, err);
+        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, i, 1, sample, err);
         if (status == ND_OK)
             nd_best_offer(&best, &layout, kernels, sample, 0, layout.n_elems);
         found[i] = best.index;

@@ -15,12 +15,6 @@
 #include "hdf5/chunk_decode.h"
 #include "npudiff/capture.h"
 
-/* The outputs of one edge in one probe: /probes/<probe>/outputs/<edge>. */
-struct nd_capture_tensor {
-    const struct nd_capture *capture;
-    size_t probe, edge;
-};
-
 /* Memory that views are made in where they cannot be shown in place, kept from call to call. Zeroed to begin
  * with; one per thread and view that is in use at a time. May go from capture to capture. */
 struct nd_view_scratch {

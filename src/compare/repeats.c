@@ -77,8 +77,7 @@ static enum nd_status add_sample(struct work *w, size_t p, size_t sample, size_t
             status = nd_aligned_read(&tensor, sample, 1, w->first, err);
         is_read = is_read || differs;
         if (differs && status == ND_OK)
-            status = nd_capture_read_repeat_verified(tensor.capture, tensor.probe, tensor.edge, sample, r,
-                                                     w->repeat, err);
+            status = nd_capture_read_repeat_verified(&tensor, sample, r, w->repeat, err);
         if (status == ND_OK)
             status = nd_sample_compare(w->state, &w->context, differs, w->first, w->repeat, p, sample, err);
     }

@@ -107,7 +107,7 @@ static enum nd_status look_at_probe(struct tally *tally, const struct nd_capture
     if (buf == NULL)
         return nd_fail_memory(err);
     for (size_t s = 0; s < n_samples && status == ND_OK; s++) {
-        status = nd_capture_read_verified(capture, probe, edge, s, 1, buf, err);
+        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, s, 1, buf, err);
         if (status == ND_OK)
             look(tally, buf, n);
     }

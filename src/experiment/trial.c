@@ -146,7 +146,8 @@ static enum nd_status read_output(const struct nd_bench *bench, const struct nd_
     if (bytes == NULL || out->x == NULL)
         status = nd_fail_memory(err);
     if (status == ND_OK)
-        status = nd_capture_read_verified(capture, 0, edge, 0, n_samples, bytes, err);
+        status =
+            nd_capture_read_verified(&(struct nd_capture_tensor){capture, 0, edge}, 0, n_samples, bytes, err);
     if (status == ND_OK)
         nd_array_load(e->dtype, bytes, out->n, out->x);
     free(bytes);

@@ -132,9 +132,11 @@ static enum nd_status count_edge(const struct nd_capture *const sides[2], const 
         if (nd_digest_equal(nd_capture_digest(sides[0], probe[0], edge[0], s, 0),
                             nd_capture_digest(sides[1], probe[1], edge[1], s, 0)))
             continue;
-        status = nd_capture_read_verified(sides[0], probe[0], edge[0], s, 1, counted->ref, err);
+        status = nd_capture_read_verified(&(struct nd_capture_tensor){sides[0], probe[0], edge[0]}, s, 1,
+                                          counted->ref, err);
         if (status == ND_OK)
-            status = nd_capture_read_verified(sides[1], probe[1], edge[1], s, 1, counted->test, err);
+            status = nd_capture_read_verified(&(struct nd_capture_tensor){sides[1], probe[1], edge[1]}, s, 1,
+                                              counted->test, err);
         if (status == ND_OK)
             counted->n_differing += (double)count_differing(counted->ref, counted->test, n_bytes, elem_bytes);
     }

@@ -146,7 +146,8 @@ static enum nd_status read_values(const struct album *album, size_t sample, doub
     unsigned char *bytes = nd_calloc(1, layout->sample_bytes + 64);
     if (bytes == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_capture_read_inputs(album->capture, album->probe, 0, sample, 1, bytes, err);
+    enum nd_status status = nd_capture_read_inputs(&(struct nd_capture_tensor){album->capture, album->probe, 0},
+                                                   sample, 1, bytes, err);
     for (size_t at = 0; status == ND_OK && at < layout->n_elems; at += ND_BLOCK) {
         double x[ND_BLOCK];
         size_t n = layout->n_elems - at < ND_BLOCK ? layout->n_elems - at : ND_BLOCK;

@@ -130,9 +130,9 @@ static enum nd_status put_batch(const struct hub_file *hub, hid_t group, const s
 static enum nd_status read_sample(const struct hub_file *hub, const struct hub_tensor *tensor, size_t sample,
                                   void *data, struct nd_error *err)
 {
-    if (hub->inputs)
-        return nd_capture_read_inputs(hub->capture, hub->probe, tensor->index, sample, 1, data, err);
-    return nd_capture_read_verified(hub->capture, hub->probe, tensor->index, sample, 1, data, err);
+    const struct nd_capture_tensor place = {hub->capture, hub->probe, tensor->index};
+    return hub->inputs ? nd_capture_read_inputs(&place, sample, 1, data, err)
+                       : nd_capture_read_verified(&place, sample, 1, data, err);
 }
 
 static enum nd_status put_samples(struct hub_file *hub, hid_t group, const struct hub_tensor *tensor,

@@ -42,7 +42,7 @@ static enum nd_status measure(const struct nd_capture *capture, size_t probe, si
     if (bytes == NULL || values == NULL || sums == NULL)
         status = nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < goal->n_samples; i++) {
-        status = nd_capture_read_verified(capture, probe, edge, i, 1, bytes, err);
+        status = nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, i, 1, bytes, err);
         if (status != ND_OK)
             break;
         load(&layout, kernels, bytes, values);

@@ -111,7 +111,7 @@ enum nd_status nd_difference_of_edge(const struct nd_recorded *recorded, const s
         status = nd_recorded_read(recorded, &wanted, &is_known, err);
         if (status != ND_OK || !is_known)
             break;
-        status = nd_capture_read_verified(test, probe, edge, sample, 1, got, err);
+        status = nd_capture_read_verified(&(struct nd_capture_tensor){test, probe, edge}, sample, 1, got, err);
         nd_difference_of(known->dtype, known->quant.n > 0, ref, got, n, &one);
         if (status == ND_OK && (s == 0 || nd_difference_is_worse(&one, out)))
             *out = one;

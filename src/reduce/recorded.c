@@ -79,7 +79,8 @@ static enum nd_status read_narrowed(const struct nd_capture *capture, size_t pro
     double *wide = nd_calloc(n, sizeof *wide);
     if (wide == NULL)
         return nd_fail_memory(err);
-    enum nd_status status = nd_capture_read_verified(capture, probe, edge, sample, 1, wide, err);
+    enum nd_status status =
+        nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, sample, 1, wide, err);
     for (size_t i = 0; status == ND_OK && i < n; i++)
         out[i] = (float)wide[i];
     free(wide);
@@ -103,7 +104,8 @@ static enum nd_status read_capture(const struct nd_recorded *recorded, size_t c,
         (known->dtype != wanted->dtype && !is_narrowed))
         return status;
     status = is_narrowed ? read_narrowed(capture, probe, edge, sample, wanted, err)
-                         : nd_capture_read_verified(capture, probe, edge, sample, 1, wanted->out, err);
+                         : nd_capture_read_verified(&(struct nd_capture_tensor){capture, probe, edge}, sample,
+                                                    1, wanted->out, err);
     *is_found = status == ND_OK;
     return status;
 }

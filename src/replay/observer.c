@@ -30,21 +30,21 @@ static bool has_same_inputs(const struct nd_plan_source *source, const struct nd
 
 /* One output of one sample, as the device with intermediates and the witness have it. */
 struct pair {
-    struct nd_tensor_place places[2];
+    struct nd_capture_tensor places[2];
     const struct nd_quant *quant;
 };
 
-static const struct nd_edge *edge_of(const struct nd_tensor_place *place)
+static const struct nd_edge *edge_of(const struct nd_capture_tensor *place)
 {
     return nd_capture_edge(place->capture, place->edge);
 }
 
-static bool has_values(const struct nd_tensor_place *place)
+static bool has_values(const struct nd_capture_tensor *place)
 {
     return nd_capture_has_outputs(place->capture, place->probe, place->edge);
 }
 
-static struct nd_digest digest_of(const struct nd_tensor_place *place, size_t sample)
+static struct nd_digest digest_of(const struct nd_capture_tensor *place, size_t sample)
 {
     return nd_capture_digest(place->capture, place->probe, place->edge, sample, 0);
 }
@@ -73,7 +73,7 @@ static enum nd_status compare_codes(const struct pair *pair, size_t sample, bool
 static enum nd_status compare_output(const struct pair *pair, size_t sample, bool *is_compared,
                                      bool *is_changed, struct nd_error *err)
 {
-    const struct nd_tensor_place *places = pair->places;
+    const struct nd_capture_tensor *places = pair->places;
     const struct nd_edge *a = edge_of(&places[0]), *b = edge_of(&places[1]);
     bool is_equal = true, is_read = has_values(&places[0]) && has_values(&places[1]);
     enum nd_status status = ND_OK;

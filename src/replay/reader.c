@@ -113,14 +113,16 @@ enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, stru
     const struct nd_plan_source *leader = &plan->sources[plan->leader];
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < nd_model_n_inputs(plan->model) && status == ND_OK; i++)
-        status = nd_capture_read_inputs(leader->capture, leader->probe, plan->inputs[i], first, n,
-                                        r->raw_inputs[i], err);
+        status =
+            nd_capture_read_inputs(&(struct nd_capture_tensor){leader->capture, leader->probe, plan->inputs[i]},
+                                   first, n, r->raw_inputs[i], err);
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
             if (plan->sources[d].edges[s] != SIZE_MAX)
-                status = nd_capture_read_verified(plan->sources[d].capture, plan->sources[d].probe,
-                                                  plan->sources[d].edges[s], first, n,
-                                                  r->raw[d * plan->n_steps + s], err);
+                status = nd_capture_read_verified(&(struct nd_capture_tensor){plan->sources[d].capture,
+                                                                              plan->sources[d].probe,
+                                                                              plan->sources[d].edges[s]},
+                                                  first, n, r->raw[d * plan->n_steps + s], err);
     return status;
 }
 

@@ -53,12 +53,11 @@ enum nd_status nd_diagnose_read_as(const struct nd_diagnose_side *side, enum nd_
     unsigned char *bytes = nd_tensor_alloc(n_bytes);
     if (bytes == NULL)
         return nd_fail_memory(err);
+    const struct nd_capture_tensor tensor = {side->capture, side->probe, side->edge};
     if (range->repeat == 0)
-        status = nd_capture_read_verified(side->capture, side->probe, side->edge, range->first, range->n, bytes,
-                                          err);
+        status = nd_capture_read_verified(&tensor, range->first, range->n, bytes, err);
     else
-        status = nd_capture_read_repeat(side->capture, side->probe, side->edge, range->first, range->repeat,
-                                        bytes, err);
+        status = nd_capture_read_repeat(&tensor, range->first, range->repeat, bytes, err);
     if (status == ND_OK)
         load(e, dtype, n_elems * range->n, bytes, x);
     free(bytes);
@@ -143,8 +142,9 @@ static enum nd_status add_input(struct exam *exam, size_t input, struct nd_error
     unsigned char *bytes = nd_tensor_alloc(size_bytes * exam->range.n);
     double *x = bytes != NULL ? make_values(exam) : NULL;
     enum nd_status status = x != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && nd_capture_read_inputs(exam->ref, exam->ref_probe, input, exam->range.first,
-                                                  exam->range.n, bytes, NULL) == ND_OK) {
+    if (status == ND_OK &&
+        nd_capture_read_inputs(&(struct nd_capture_tensor){exam->ref, exam->ref_probe, input},
+                               exam->range.first, exam->range.n, bytes, NULL) == ND_OK) {
         load(&as_edge, in->dtype, n * exam->range.n, bytes, x);
         exam->others[exam->n_others++] = (struct nd_other){in->name, x, x};
     }

@@ -286,7 +286,7 @@ static inline enum nd_status fix_dump_tensors(const struct nd_capture *capture, 
                 nd_strbuf_append(out, (const char *)&digest, sizeof digest);
                 if (!nd_capture_has_outputs(capture, p, e))
                     continue;
-                status = nd_capture_read_repeat(capture, p, e, s, r, buf, err);
+                status = nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, s, r, buf, err);
                 nd_strbuf_append(out, buf, n_bytes);
             }
         free(buf);
@@ -296,7 +296,8 @@ static inline enum nd_status fix_dump_tensors(const struct nd_capture *capture, 
         status = nd_shape_size_bytes(&probe->inputs[i].shape, probe->inputs[i].dtype, &n_bytes, err);
         char *buf = nd_tensor_alloc(n_bytes * probe->n_samples_expected);
         if (status == ND_OK && buf != NULL)
-            status = nd_capture_read_inputs(capture, p, i, 0, probe->n_samples_expected, buf, err);
+            status = nd_capture_read_inputs(&(struct nd_capture_tensor){capture, p, i}, 0,
+                                            probe->n_samples_expected, buf, err);
         nd_strbuf_append(out, buf, n_bytes * probe->n_samples_expected);
         free(buf);
     }

@@ -211,9 +211,11 @@ bool nd_capture_has_outputs(const struct nd_capture *capture, size_t probe, size
     return !capture->digest_only;
 }
 
-enum nd_status nd_capture_read_outputs(const struct nd_capture *capture, size_t probe, size_t edge,
-                                       size_t first, size_t n, void *buf, struct nd_error *err)
+enum nd_status nd_capture_read_outputs(const struct nd_capture_tensor *tensor, size_t first, size_t n,
+                                       void *buf, struct nd_error *err)
 {
+    const struct nd_capture *capture = tensor->capture;
+    size_t probe = tensor->probe, edge = tensor->edge;
     size_t bytes = fake_sample_bytes(capture, edge);
     if (capture->digest_only || first + n > capture->probes[probe].n_samples)
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, NULL, "no such outputs");
@@ -222,11 +224,11 @@ enum nd_status nd_capture_read_outputs(const struct nd_capture *capture, size_t 
     return ND_OK;
 }
 
-enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t probe, size_t edge,
-                                      size_t sample, size_t repeat, void *buf, struct nd_error *err)
+enum nd_status nd_capture_read_repeat(const struct nd_capture_tensor *tensor, size_t sample, size_t repeat,
+                                      void *buf, struct nd_error *err)
 {
-    enum nd_status status = nd_capture_read_outputs(capture, probe, edge, sample, 1, buf, err);
-    if (status == ND_OK && repeat > 0 && capture->unstable[edge])
+    enum nd_status status = nd_capture_read_outputs(tensor, sample, 1, buf, err);
+    if (status == ND_OK && repeat > 0 && tensor->capture->unstable[tensor->edge])
         *(unsigned char *)buf ^= 1;
     return status;
 }
@@ -234,16 +236,16 @@ enum nd_status nd_capture_read_repeat(const struct nd_capture *capture, size_t p
 /* Chunked data is given in memory of exactly its size, new at every call, so that sanitizers see who reads
  * beyond a view or keeps one for too long. */
 /* Fakes may lie. */
-enum nd_status nd_capture_read_verified(const struct nd_capture *capture, size_t probe, size_t edge,
-                                        size_t first, size_t n, void *buf, struct nd_error *err)
+enum nd_status nd_capture_read_verified(const struct nd_capture_tensor *tensor, size_t first, size_t n,
+                                        void *buf, struct nd_error *err)
 {
-    return nd_capture_read_outputs(capture, probe, edge, first, n, buf, err);
+    return nd_capture_read_outputs(tensor, first, n, buf, err);
 }
 
-enum nd_status nd_capture_read_repeat_verified(const struct nd_capture *capture, size_t probe, size_t edge,
-                                               size_t sample, size_t repeat, void *buf, struct nd_error *err)
+enum nd_status nd_capture_read_repeat_verified(const struct nd_capture_tensor *tensor, size_t sample,
+                                               size_t repeat, void *buf, struct nd_error *err)
 {
-    return nd_capture_read_repeat(capture, probe, edge, sample, repeat, buf, err);
+    return nd_capture_read_repeat(tensor, sample, repeat, buf, err);
 }
 
 enum nd_status nd_capture_fail_damaged(const struct nd_capture *capture, size_t probe, size_t edge,
@@ -312,12 +314,11 @@ enum nd_status nd_capture_check_unchanged(const struct nd_capture *capture, stru
                : ND_OK;
 }
 
-enum nd_status nd_capture_read_inputs(const struct nd_capture *capture, size_t probe, size_t input,
-                                      size_t first, size_t n, void *buf, struct nd_error *err)
+enum nd_status nd_capture_read_inputs(const struct nd_capture_tensor *input, size_t first, size_t n, void *buf,
+                                      struct nd_error *err)
 {
     (void)err;
-    (void)input;
-    memcpy(buf, capture->inputs[probe] + first, n);
+    memcpy(buf, input->capture->inputs[input->probe] + first, n);
     return ND_OK;
 }
 

@@ -161,7 +161,8 @@ static void check_sample(const struct nd_capture *capture, size_t config, size_t
         if (configs[config].digests_only)
             continue;
         memset(found, 0xa5, n);
-        enum nd_status status = nd_capture_read_repeat(capture, p, e, s, r, found, &err);
+        enum nd_status status =
+            nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, s, r, found, &err);
         if (status != ND_OK || (n > 0 && memcmp(found, expected, n) != 0))
             fail_msg("config %zu, probe %zu, edge %zu, sample %zu, repeat %zu: %s", config, p, e, s, r,
                      status != ND_OK ? err.message : "other bytes");
@@ -179,7 +180,9 @@ static void check_probe(const struct nd_capture *capture, size_t config, size_t 
     assert_int_equal(probe->n_samples, n_complete);
     assert_int_equal(probe->n_samples_expected, fake_samples[p]);
     assert_int_equal(probe->n_repeats, configs[config].n_repeats);
-    assert_int_equal(nd_capture_read_inputs(capture, p, 0, 0, fake_samples[p], inputs, NULL), ND_OK);
+    assert_int_equal(
+        nd_capture_read_inputs(&(struct nd_capture_tensor){capture, p, 0}, 0, fake_samples[p], inputs, NULL),
+        ND_OK);
     assert_memory_equal(inputs, input_data + p, 6 * fake_samples[p]);
     assert_true(p == 1 ? probe->labels[4] == 0 && probe->labels[0] == 4 : probe->labels == NULL);
     for (size_t s = 0; s < n_complete; s++)

@@ -126,22 +126,28 @@ static void check_outputs(const struct nd_capture *capture, size_t p, size_t e)
     for (size_t first = 0; first <= n; first++)
         for (size_t count = 0; count <= n - first; count++) {
             memset(got, 0xEE, n * n_bytes + 1);
-            fix_ok(nd_capture_read_outputs(capture, p, e, first, count, got, &err), &err);
+            fix_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, p, e}, first, count, got, &err),
+                   &err);
             assert_memory_equal(got, want + first * n_bytes, count * n_bytes);
             assert_int_equal(got[count * n_bytes], 0xEE);
         }
-    assert_int_equal(nd_capture_read_outputs(capture, p, e, 0, n + 1, got, &err), ND_ERR_NOT_FOUND);
-    assert_int_equal(nd_capture_read_outputs(capture, p, e, SIZE_MAX, 2, got, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, p, e}, 0, n + 1, got, &err),
+                     ND_ERR_NOT_FOUND);
+    assert_int_equal(
+        nd_capture_read_outputs(&(struct nd_capture_tensor){capture, p, e}, SIZE_MAX, 2, got, &err),
+        ND_ERR_NOT_FOUND);
     for (size_t s = 0; s < n; s++)
         for (size_t r = 0; r < fix_probes[p].n_repeats; r++) {
             fix_output(want, p, e, s, r);
-            fix_ok(nd_capture_read_repeat(capture, p, e, s, r, got, &err), &err);
+            fix_ok(nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, s, r, got, &err), &err);
             assert_memory_equal(got, want, n_bytes);
             assert_true(
                 nd_digest_equal(nd_capture_digest(capture, p, e, s, r), nd_digest_bytes(want, n_bytes)));
         }
-    assert_int_equal(nd_capture_read_repeat(capture, p, e, n, 0, got, &err), ND_ERR_NOT_FOUND);
-    assert_int_equal(nd_capture_read_repeat(capture, p, e, 0, 3, got, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, n, 0, got, &err),
+                     ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_read_repeat(&(struct nd_capture_tensor){capture, p, e}, 0, 3, got, &err),
+                     ND_ERR_NOT_FOUND);
     free(want);
     free(got);
 }
@@ -155,12 +161,13 @@ static void check_inputs(const struct nd_capture *capture, size_t p)
             size_t n_bytes = 0;
             fix_ok(nd_shape_size_bytes(&fix_inputs[i].shape, fix_inputs[i].dtype, &n_bytes, &err), &err);
             fix_fill(want, n_bytes, p, 100 + i, s, 0);
-            fix_ok(nd_capture_read_inputs(capture, p, i, s, 1, got, &err), &err);
+            fix_ok(nd_capture_read_inputs(&(struct nd_capture_tensor){capture, p, i}, s, 1, got, &err), &err);
             assert_memory_equal(got, want, n_bytes);
             assert_true(
                 nd_digest_equal(nd_capture_input_digest(capture, p, i, s), nd_digest_bytes(want, n_bytes)));
         }
-    assert_int_equal(nd_capture_read_inputs(capture, p, 0, 0, 7, got, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_read_inputs(&(struct nd_capture_tensor){capture, p, 0}, 0, 7, got, &err),
+                     ND_ERR_NOT_FOUND);
 }
 
 static void check_round_trip(const struct fix_options *options)
@@ -212,9 +219,11 @@ static void capture_of_digests_only_has_no_outputs(void **state)
     fix_write(path, &(struct fix_options){.level = 6, .digests_only = true});
     struct nd_capture *capture = open_ok(path);
     assert_false(nd_capture_has_outputs(capture, 0, 0));
-    assert_int_equal(nd_capture_read_outputs(capture, 0, 0, 0, 1, buf, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 0}, 0, 1, buf, &err),
+                     ND_ERR_NOT_FOUND);
     assert_non_null(strstr(err.message, "a/b%c"));
-    assert_int_equal(nd_capture_read_repeat(capture, 1, 0, 1, 2, buf, &err), ND_ERR_NOT_FOUND);
+    assert_int_equal(nd_capture_read_repeat(&(struct nd_capture_tensor){capture, 1, 0}, 1, 2, buf, &err),
+                     ND_ERR_NOT_FOUND);
     fix_output(buf, 1, 0, 1, 2);
     assert_true(nd_digest_equal(nd_capture_digest(capture, 1, 0, 1, 2), nd_digest_bytes(buf, 12)));
     nd_capture_close(&capture);
@@ -353,7 +362,7 @@ static void nibble_outside_its_type_is_counted_as_wrong(void **state)
         assert_true(found.content_matches);
         assert_int_equal(found.n_wrong, !cases[i].is_right[0] + !cases[i].is_right[1]);
         unsigned char read[8];
-        fix_ok(nd_capture_read_outputs(capture, 0, 0, 0, 2, read, &err), &err);
+        fix_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 0}, 0, 2, read, &err), &err);
         assert_memory_equal(read, cases[i].bytes, 8);
         nd_capture_close(&capture);
         free(path);

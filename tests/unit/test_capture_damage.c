@@ -37,10 +37,10 @@ static void capture_made_by_h5py_is_read(void **state)
     assert_string_equal(nd_capture_string(capture, "device", "uri"), "cpu");
     assert_int_equal(nd_capture_edge(capture, 0)->quant.n, 3);
     assert_f32_bits(nd_capture_edge(capture, 0)->quant.scale[2], 0.125f);
-    fix_ok(nd_capture_read_outputs(capture, 0, 0, 0, 2, codes, &err), &err);
+    fix_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 0}, 0, 2, codes, &err), &err);
     for (size_t i = 0; i < 24; i++)
         assert_int_equal(codes[i], i * 7 % 13);
-    fix_ok(nd_capture_read_outputs(capture, 0, 1, 0, 2, halves, &err), &err);
+    fix_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 1}, 0, 2, halves, &err), &err);
     assert_int_equal(halves[0], 0xbc00); /* -1 and 1 as IEEE halves */
     assert_int_equal(halves[9], 0x3c00);
     /* It has neither true digests nor a content digest, and verifying says so. */
@@ -180,7 +180,8 @@ static bool do_views_agree(const struct nd_capture *capture)
             if (nd_shape_size_bytes(&edge->shape, edge->dtype, &n_bytes, &err) != ND_OK)
                 continue;
             unsigned char *read = malloc(n * n_bytes + 1);
-            bool is_read = read != NULL && nd_capture_read_outputs(capture, p, e, 0, n, read, &err) == ND_OK;
+            bool is_read = read != NULL && nd_capture_read_outputs(&(struct nd_capture_tensor){capture, p, e},
+                                                                   0, n, read, &err) == ND_OK;
             bool is_seen = nd_capture_view_outputs(&tensor, 0, n * n_bytes, &scratch, &view, &err) == ND_OK;
             do_agree = do_agree && is_read == is_seen && (!is_read || memcmp(read, view, n * n_bytes) == 0);
             free(read);

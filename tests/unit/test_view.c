@@ -250,7 +250,9 @@ static void view_of_random_storage_shows_every_range(void **state)
                          object->chunks != NULL ? object->layout.chunk_bytes : 0);
         unsigned char *read = malloc(stored.n_bytes);
         assert_non_null(read);
-        expect_ok(nd_capture_read_outputs(capture, 0, 0, 0, (size_t)stored.dataset.dims[0], read, NULL), NULL);
+        expect_ok(nd_capture_read_outputs(&(struct nd_capture_tensor){capture, 0, 0}, 0,
+                                          (size_t)stored.dataset.dims[0], read, NULL),
+                  NULL);
         assert_memory_equal(read, stored.data, stored.n_bytes);
         check_ranges(capture, &stored, &random, &scratch);
         drop_map(capture);

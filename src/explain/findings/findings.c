@@ -42,7 +42,7 @@ static void find_look(const struct nd_examination *x, size_t device, size_t step
     const struct nd_plan_source *source = &x->plan->sources[device];
     const struct nd_edge *wanted = nd_plan_edge(x->plan, step);
     struct nd_look *look = nd_look_of(x, device, step);
-    look->place = (struct nd_tensor_place){
+    look->place = (struct nd_capture_tensor){
         source->capture, source->probe,
         source->is_failed ? SIZE_MAX : nd_capture_find_edge(source->capture, wanted->name)};
     if (look->place.edge == SIZE_MAX)
@@ -103,7 +103,7 @@ static enum nd_status look_beside_reference(struct nd_examination *x, struct nd_
         status = nd_make_inputs(plan->model, inputs, err);
     for (x->sample = 0; x->sample < x->n_samples && status == ND_OK; x->sample++) {
         for (size_t i = 0; i < n_inputs && status == ND_OK; i++)
-            status = nd_read_input(&(struct nd_tensor_place){leader->capture, leader->probe, plan->inputs[i]},
+            status = nd_read_input(&(struct nd_capture_tensor){leader->capture, leader->probe, plan->inputs[i]},
                                    x->sample, nd_model_input(plan->model, i)->dtype, &inputs[i], err);
         if (status == ND_OK)
             status = nd_exact_graph_run(plan->graph, inputs, &options, found, x, err);

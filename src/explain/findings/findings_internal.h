@@ -81,7 +81,7 @@ enum nd_look_kind {
 
 struct nd_look {
     enum nd_look_kind kind;
-    struct nd_tensor_place place; /* its edge is SIZE_MAX where the capture has none */
+    struct nd_capture_tensor place; /* its edge is SIZE_MAX where the capture has none */
     struct nd_code_look codes;
     struct nd_float_look floats;
 };

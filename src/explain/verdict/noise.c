@@ -19,11 +19,10 @@ struct reader {
 static enum nd_status read_run(const struct reader *r, size_t sample, size_t repeat, double *to,
                                struct nd_error *err)
 {
-    enum nd_status status =
-        repeat == 0
-            ? nd_capture_read_verified(r->source->capture, r->source->probe, r->edge, sample, 1, r->bytes, err)
-            : nd_capture_read_repeat_verified(r->source->capture, r->source->probe, r->edge, sample, repeat,
-                                              r->bytes, err);
+    const struct nd_capture_tensor tensor = {r->source->capture, r->source->probe, r->edge};
+    enum nd_status status = repeat == 0
+                                ? nd_capture_read_verified(&tensor, sample, 1, r->bytes, err)
+                                : nd_capture_read_repeat_verified(&tensor, sample, repeat, r->bytes, err);
     if (status == ND_OK)
         nd_array_load(r->dtype, r->bytes, r->n, to);
     return status;

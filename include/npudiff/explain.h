@@ -372,6 +372,7 @@ struct nd_explanation {
     char *model_sha256;
     char *float_model; /* NULL without one */
     char *probe;
+    char *probe_source; /* as a command takes it: "uniform:8:1", "digits=test.npz"; NULL: not known */
     size_t n_samples;
     size_t n_harm_samples; /* samples in which harm was measured */
     struct nd_explained_vote vote;

@@ -108,6 +108,34 @@ struct nd_report_column {
 };
 ND_PUBLIC char *nd_report_rows(const char *json, const struct nd_report_column *columns);
 
+/* ---- one screen ----
+ *
+ * What a command prints by default: sentences, tables, and the next command, within the width and 24 lines.
+ * Tables get the lines that the sentences leave, and say how many rows are left out. NULL as a screen (memory
+ * is out) is accepted; nd_report_screen_end reports it. */
+
+struct nd_report_screen;
+ND_PUBLIC struct nd_report_screen *nd_report_screen_create(size_t width); /* columns; 0: 80 */
+
+/* Sentences, one per line, with the indentation that they have; lines that are too long are wrapped. */
+ND_PUBLIC void nd_report_screen_put(struct nd_report_screen *screen, const char *fmt, ...) ND_PRINTF(2, 3);
+
+/* Rows as for nd_report_rows. The columns are read at the end. more: what shows the rows that are left out,
+ * such as "-v shows all". */
+ND_PUBLIC void nd_report_screen_rows(struct nd_report_screen *screen, const char *json,
+                                     const struct nd_report_column *columns, const char *more);
+
+/* "Next, WHY:" and the words of a command, quoted for a shell. */
+ND_PUBLIC void nd_report_screen_next(struct nd_report_screen *screen, const char *why, const char *const *words,
+                                     size_t n_words);
+
+/* A command as a shell takes it, indented; where it is too long for a line it continues after a backslash. */
+ND_PUBLIC void nd_report_screen_command(struct nd_report_screen *screen, const char *command);
+
+/* Frees the screen. The caller frees *out. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_report_screen_end(struct nd_report_screen **screen, char **out,
+                                              struct nd_error *err);
+
 /* ---- explanations ----
  *
  * identification: what nd_identify_captures gave, or NULL. The caller frees *out. ND_ERR_MEMORY. In JSON it is
@@ -208,6 +236,17 @@ ND_PUBLIC enum nd_status nd_report_log_finding(const struct nd_log_finding *find
 
 ND_PUBLIC enum nd_status nd_report_encodings_json(const struct nd_encodings *encodings, char **out,
                                                   struct nd_error *err);
+/* The brief texts are those of one screen; width: columns, 0: 80. */
+ND_PUBLIC enum nd_status nd_report_encodings_brief(const struct nd_encodings *encodings, size_t width,
+                                                   char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_encodings_diff_brief(const struct nd_encodings_diff *diff,
+                                                        const struct nd_encodings *ref,
+                                                        const struct nd_encodings *test, size_t width,
+                                                        char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_encodings_check_brief(const struct nd_encodings_check *check,
+                                                         const struct nd_encodings *encodings,
+                                                         const struct nd_capture *capture, size_t width,
+                                                         char **out, struct nd_error *err);
 ND_PUBLIC enum nd_status nd_report_encodings_text(const struct nd_encodings *encodings, char **out,
                                                   struct nd_error *err);
 
@@ -266,6 +305,9 @@ ND_PUBLIC enum nd_status nd_report_placement_text(const struct nd_placed_device 
  * frees *out. ND_ERR_MEMORY. */
 ND_PUBLIC enum nd_status nd_report_reduction_json(const struct nd_reduction *reduction, bool has_difference,
                                                   const char *folder, char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_reduction_brief(const struct nd_reduction *reduction, bool has_difference,
+                                                   const char *folder, size_t width, char **out,
+                                                   struct nd_error *err); /* one screen; width 0: 80 columns */
 ND_PUBLIC enum nd_status nd_report_reduction_text(const struct nd_reduction *reduction, bool has_difference,
                                                   const char *folder, char **out, struct nd_error *err);
 

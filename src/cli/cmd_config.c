@@ -1,14 +1,37 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "cli/output.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/evidence.h"
 
 struct values {
+    bool verbose;
     bool json;
+    bool quiet;
 };
 
 /* ---- one capture ---- */
+
+/* Those that can change bits; `rows` are theirs. */
+static int print_settings(const struct values *values, const struct nd_capture *capture, json_t *rows, size_t n,
+                          size_t n_bits)
+{
+    static const struct nd_report_column columns[] = {{"key", "SETTING"}, {"value", "VALUE"}, {NULL, NULL}};
+    const char *next[] = {"npudiff", "config", nd_capture_path(capture), "OTHER.h5"};
+    if (values->quiet) {
+        json_decref(rows);
+        return 0;
+    }
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    nd_report_screen_put(screen, "%s: %zu settings; these %zu can change values (-v lists all)\n\n",
+                         cli_file_name(nd_capture_path(capture)), n, n_bits);
+    cli_screen_rows(screen, rows, columns, "-v lists all");
+    nd_report_screen_next(screen, "to see what differs from a different capture", next,
+                          sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
+}
 
 static int show(const struct values *values, const struct nd_capture *capture)
 {
@@ -19,13 +42,20 @@ static int show(const struct values *values, const struct nd_capture *capture)
     if (nd_config_of_capture(capture, &config, &err) != ND_OK)
         return cli_report_error(&err);
     json_t *rows = json_array();
+    bool is_full = values->json || values->verbose;
+    size_t n = config.n, n_bits = 0;
     for (size_t i = 0; i < config.n; i++) {
         const struct nd_config_item *item = &config.items[i];
+        n_bits += item->effect == ND_CONFIG_BITS;
+        if (!is_full && item->effect != ND_CONFIG_BITS)
+            continue;
         json_array_append_new(rows,
                               json_pack("{s:o, s:o, s:s}", "key", cli_text(item->key), "value",
                                         cli_text(item->value), "effect", nd_config_effect_name(item->effect)));
     }
     nd_config_deinit(&config);
+    if (!is_full)
+        return print_settings(values, capture, rows, n, n_bits);
     return cli_print_rows(ND_DOCUMENT_SETTINGS, "settings", rows, columns, values->json);
 }
 
@@ -44,15 +74,50 @@ static json_t *change_rows(const struct nd_config_diff *diff)
     return rows;
 }
 
-static void print_pair(const struct nd_capture *ref, const struct nd_capture *test,
+/* The rows of the settings that can change bits; of all where there are none. */
+static json_t *rows_that_change_bits(const json_t *rows, const struct nd_config_diff *diff)
+{
+    json_t *chosen = json_array(), *row;
+    size_t i;
+    json_array_foreach(rows, i, row)
+    {
+        if (diff->n_bits == 0 || diff->changes[i].effect == ND_CONFIG_BITS)
+            json_array_append(chosen, row);
+    }
+    return chosen;
+}
+
+static void print_pair(const struct values *values, const struct nd_capture *ref, const struct nd_capture *test,
                        const struct nd_config_diff *diff, json_t *rows)
 {
     static const struct nd_report_column columns[] = {
         {"key", "SETTING"}, {"ref", "REF"}, {"test", "TEST"}, {"effect", "EFFECT"}, {NULL, NULL}};
-    printf("%s against %s: %zu settings differ, %zu of them can change bits\n", nd_capture_path(test),
-           nd_capture_path(ref), diff->n, diff->n_bits);
-    if (json_array_size(rows) > 0)
-        cli_print_table(rows, columns);
+    static const struct nd_report_column brief_columns[] = {
+        {"key", "SETTING"}, {"ref", "REF"}, {"test", "TEST"}, {NULL, NULL}};
+    if (values->verbose) {
+        printf("%s against %s: %zu settings differ, %zu of them can change values\n", nd_capture_path(test),
+               nd_capture_path(ref), diff->n, diff->n_bits);
+        if (json_array_size(rows) > 0)
+            cli_print_table(rows, columns);
+        return;
+    }
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    size_t n_others = diff->n - diff->n_bits;
+    if (diff->n == 0)
+        nd_report_screen_put(screen, "SAME: all settings of '%s' and '%s' are equal\n", nd_capture_path(test),
+                             nd_capture_path(ref));
+    else
+        nd_report_screen_put(screen, "DIFFERS: %zu settings of '%s' are not those of '%s' (REF)\n", diff->n,
+                             nd_capture_path(test), nd_capture_path(ref));
+    if (diff->n > 0)
+        nd_report_screen_put(screen, "%zu of them can change values%s.\n\n", diff->n_bits,
+                             n_others > 0 ? "; -v also lists those that cannot, or of which nobody knows" : "");
+    json_t *shown = rows_that_change_bits(rows, diff);
+    if (json_array_size(shown) > 0)
+        cli_screen_rows(screen, shown, brief_columns, "-v lists all");
+    else
+        json_decref(shown);
+    cli_print_screen(screen, NULL);
 }
 
 /* The exit code; adds the pair to `pairs`. */
@@ -66,8 +131,8 @@ static int compare(const struct values *values, const struct nd_capture *ref, co
         return cli_report_error(&err);
     }
     json_t *rows = change_rows(&diff);
-    if (!values->json)
-        print_pair(ref, test, &diff, rows);
+    if (!values->json && !values->quiet)
+        print_pair(values, ref, test, &diff, rows);
     json_array_append_new(pairs, json_pack("{s:o, s:o, s:I, s:o}", "ref", cli_text(nd_capture_path(ref)),
                                            "test", cli_text(path), "can_change_bits", (json_int_t)diff.n_bits,
                                            "settings", rows));
@@ -108,7 +173,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 }
 
 static const struct cli_option options[] = {
+    OPT_VERBOSE(struct values, "print all settings in full, with their effects"),
     OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 
 struct values {
     const char *output;
@@ -12,7 +13,9 @@ struct values {
     bool complete;
     bool allow_unknown;
     bool force;
+    bool verbose;
     bool json;
+    bool quiet;
 };
 
 /* ---- what can state encodings ---- */
@@ -53,6 +56,16 @@ static enum nd_status read_any(const char *path, struct nd_encodings **out, stru
 
 /* ---- subcommands ---- */
 
+/* Prints the text that a writer made with this status, and frees it. */
+static int print(const struct values *values, enum nd_status status, char *text, const struct nd_error *err)
+{
+    if (status == ND_OK && values->quiet && !values->json) {
+        free(text);
+        return 0;
+    }
+    return cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, err);
+}
+
 static int run_list(const struct values *values, const char *const *paths)
 {
     struct nd_error err = {0};
@@ -60,9 +73,14 @@ static int run_list(const struct values *values, const char *const *paths)
     if (read_any(paths[0], &encodings, &err) != ND_OK)
         return cli_report_error(&err);
     char *text = NULL;
-    enum nd_status status =
-        (values->json ? nd_report_encodings_json : nd_report_encodings_text)(encodings, &text, &err);
-    int exit_code = cli_print_made(status, text, values->json, &err);
+    enum nd_status status = ND_OK;
+    if (values->json)
+        status = nd_report_encodings_json(encodings, &text, &err);
+    else if (values->verbose)
+        status = nd_report_encodings_text(encodings, &text, &err);
+    else
+        status = nd_report_encodings_brief(encodings, cli_text_width(0), &text, &err);
+    int exit_code = print(values, status, text, &err);
     nd_encodings_destroy(&encodings);
     return exit_code;
 }
@@ -80,10 +98,15 @@ static int print_applied(const struct values *values, const struct nd_encodings_
         enum nd_status status = nd_report_encodings_applied_json(match, encodings, output, &text, &err);
         return cli_print_made(status, text, true, &err);
     }
-    if (output != NULL)
-        printf("%s: %zu tensor%s quantised as %s says\n", output, match->n_applicable,
-               match->n_applicable == 1 ? "" : "s", nd_encodings_source(encodings));
-    return 0;
+    if (output == NULL || values->quiet)
+        return 0;
+    const char *next[] = {"npudiff", "capture", output, "-d", "exact", "-o", "reference.h5"};
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    nd_report_screen_put(screen, "%s: %zu tensor%s quantised with the encodings of %s\n", output,
+                         match->n_applicable, match->n_applicable == 1 ? " is" : "s are",
+                         nd_encodings_path(encodings));
+    nd_report_screen_next(screen, "to compute the quantised reference", next, sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
 }
 
 static size_t count_unknown(const struct nd_encodings_match *match)
@@ -159,9 +182,14 @@ static int run_diff(const struct values *values, const char *const *paths)
         exit_code = cli_report_error(&err);
     } else {
         char *text = NULL;
-        enum nd_status status = (values->json ? nd_report_encodings_diff_json
-                                              : nd_report_encodings_diff_text)(&diff, ref, test, &text, &err);
-        exit_code = cli_print_made(status, text, values->json, &err);
+        enum nd_status status = ND_OK;
+        if (values->json)
+            status = nd_report_encodings_diff_json(&diff, ref, test, &text, &err);
+        else if (values->verbose)
+            status = nd_report_encodings_diff_text(&diff, ref, test, &text, &err);
+        else
+            status = nd_report_encodings_diff_brief(&diff, ref, test, cli_text_width(0), &text, &err);
+        exit_code = print(values, status, text, &err);
         if (exit_code == 0 && diff.n_same < diff.n_items)
             exit_code = ND_EXIT_DIFFERS;
     }
@@ -194,10 +222,15 @@ static int run_check(const struct values *values, const char *const *paths)
         exit_code = cli_report_error(&err);
     } else {
         char *text = NULL;
-        enum nd_status status =
-            (values->json ? nd_report_encodings_check_json
-                          : nd_report_encodings_check_text)(&check, encodings, capture, &text, &err);
-        exit_code = cli_print_made(status, text, values->json, &err);
+        enum nd_status status = ND_OK;
+        if (values->json)
+            status = nd_report_encodings_check_json(&check, encodings, capture, &text, &err);
+        else if (values->verbose)
+            status = nd_report_encodings_check_text(&check, encodings, capture, &text, &err);
+        else
+            status =
+                nd_report_encodings_check_brief(&check, encodings, capture, cli_text_width(0), &text, &err);
+        exit_code = print(values, status, text, &err);
         if (exit_code == 0 && has_difference(&check, capture))
             exit_code = ND_EXIT_DIFFERS;
     }
@@ -244,7 +277,9 @@ static const struct cli_option options[] = {
              "operators that only move values. An NPU needs them to run every node"),
     OPT_REAL(0, "rtol", struct values, rtol, "R", 0, 1,
              "diff: scales may differ by this share of A's scale (0: they must be the same float32)"),
+    OPT_VERBOSE(struct values, "list, diff, check: print the table of all tensors, with all digits"),
     OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 

@@ -4,13 +4,14 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/logs_brief.h"
 #include "cli/output.h"
 #include "cli/rows.h"
 #include "npudiff/capture.h"
 #include "npudiff/logs.h"
 #include "npudiff/model.h"
 
-enum { MAX_KEPT = 100000, MAX_REASONS = 20 };
+enum { MAX_KEPT = 100000 };
 
 struct values {
     const char *kind;
@@ -18,6 +19,7 @@ struct values {
     bool unknown;
     bool json;
     bool verbose;
+    bool quiet;
 };
 
 struct reading {
@@ -199,33 +201,6 @@ static json_t *failure_row(const struct nd_log_finding *findings, const struct n
                      (json_int_t)n_followers, "root_line", (json_int_t)findings[root->finding].line);
 }
 
-static void print_cascade(const json_t *cascade)
-{
-    size_t i, n_said = 0;
-    json_t *failure;
-    const json_t *failures = json_object_get(cascade, "failures");
-    if (json_array_size(failures) == 0)
-        return;
-    printf("\noperators that could not be constructed: %zu\n", json_array_size(failures));
-    json_array_foreach(failures, i, failure)
-    {
-        const char *role = json_string_value(json_object_get(failure, "role"));
-        const char *node = json_string_value(json_object_get(failure, "node"));
-        const char *log_node = json_string_value(json_object_get(failure, "log_node"));
-        if (strcmp(role, "follower") == 0 || n_said++ >= MAX_REASONS)
-            continue;
-        printf("  %s: %s", role, json_string_value(json_object_get(failure, "operator")));
-        if (*node != '\0' || *log_node != '\0')
-            printf(" at %s '%s'", *node != '\0' ? "node" : "what the log calls",
-                   *node != '\0' ? node : log_node);
-        printf(", line %" JSON_INTEGER_FORMAT "; followers: %" JSON_INTEGER_FORMAT "\n",
-               json_integer_value(json_object_get(failure, "line")),
-               json_integer_value(json_object_get(failure, "followers")));
-    }
-    if (n_said > MAX_REASONS)
-        printf("  and %zu more\n", n_said - MAX_REASONS);
-}
-
 static void count_more(json_t *counts, const char *key, size_t n)
 {
     json_object_set_new(counts, key,
@@ -297,6 +272,13 @@ static void print_summary(const struct reading *reading)
 
 static void print_all(struct reading *reading, const json_t *cascade)
 {
+    const struct values *values = reading->values;
+    if (!values->json && !values->verbose && !values->unknown) {
+        const struct logs_shown shown = {&reading->findings, reading->logs, cascade, values->kind};
+        if (!values->quiet)
+            logs_print_brief(&shown);
+        return;
+    }
     json_t *rows = json_array();
     for (size_t i = 0; i < reading->findings.n; i++) {
         const struct nd_log_finding *finding = &reading->findings.items[i];
@@ -314,7 +296,7 @@ static void print_all(struct reading *reading, const json_t *cascade)
     } else {
         if (reading->findings.n_left_out > 0)
             printf("%zu findings more are left out\n", reading->findings.n_left_out);
-        print_cascade(cascade);
+        logs_print_cascade(cascade);
         if (reading->findings.n > 0)
             putchar('\n');
         print_summary(reading);
@@ -362,8 +344,10 @@ static const struct cli_option options[] = {
     OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
              "the model that failed: helps to find the operator that failed first"),
     OPT_FLAG(0, "unknown", struct values, unknown, "also print the lines that npudiff does not know"),
-    OPT_VERBOSE(struct values, "also print notes: lines that are harmless or only inform"),
+    OPT_VERBOSE(struct values,
+                "print every finding in full, and notes: lines that are harmless or only inform"),
     OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 

@@ -3,12 +3,14 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/capture.h"
 #include "npudiff/model.h"
 
 struct values {
     bool json;
     bool all;
+    bool verbose;
 };
 
 /* Without --all only what somebody recorded: inputs, outputs, labels, latencies. */
@@ -74,6 +76,33 @@ static json_t *edge_row(const struct nd_edge *edge)
                      "zero_point", zero_points(&edge->quant), "axis", edge->quant.axis, "role", role);
 }
 
+/* Of one scale the digits that a person reads. */
+static void add_texts(json_t *rows)
+{
+    size_t i;
+    json_t *row;
+    json_array_foreach(rows, i, row)
+    {
+        const json_t *list = json_object_get(row, "scale"), *zeros = json_object_get(row, "zero_point");
+        bool is_one = json_array_size(list) == 1;
+        json_object_set_new(row, "scale_text",
+                            is_one ? json_sprintf("%.7g", json_real_value(json_array_get(list, 0)))
+                                   : json_incref(json_object_get(row, "quantisation")));
+        json_object_set(row, "zero_text", is_one ? json_array_get(zeros, 0) : json_null());
+    }
+}
+
+static size_t count_quantised(const json_t *rows)
+{
+    size_t n = 0, i;
+    const json_t *row;
+    json_array_foreach(rows, i, row)
+    {
+        n += json_array_size(json_object_get(row, "scale")) > 0;
+    }
+    return n;
+}
+
 static int list_model(const struct values *values, const char *path)
 {
     struct nd_error err = {0};
@@ -84,13 +113,51 @@ static int list_model(const struct values *values, const char *path)
     for (size_t i = 0; i < nd_model_n_edges(model); i++)
         json_array_append_new(rows, edge_row(nd_model_edge(model, i)));
     nd_model_destroy(&model);
-    static const struct nd_report_column columns[] = {{"tensor", "EDGE"},      {"op_types", "OPERATORS"},
-                                                      {"type", "TYPE"},        {"quantisation", "QUANTISATION"},
-                                                      {"onnx_name", "TENSOR"}, {NULL, NULL}};
-    return cli_print_rows(ND_DOCUMENT_MODEL, "tensors", rows, columns, values->json);
+    static const struct nd_report_column columns[] = {{"tensor", "TENSOR"},
+                                                      {"op_types", "OPERATORS"},
+                                                      {"type", "TYPE"},
+                                                      {"scale_text", "SCALE"},
+                                                      {"zero_text", "ZERO POINT"},
+                                                      {NULL, NULL}},
+                                         all_columns[] = {{"tensor", "TENSOR"},
+                                                          {"op_types", "OPERATORS"},
+                                                          {"type", "TYPE"},
+                                                          {"quantisation", "QUANTISATION"},
+                                                          {"onnx_name", "ONNX TENSOR"},
+                                                          {NULL, NULL}};
+    if (values->json || values->verbose)
+        return cli_print_rows(ND_DOCUMENT_MODEL, "tensors", rows, all_columns, values->json);
+    add_texts(rows);
+    const char *next[] = {"npudiff", "capture", path, "-d", "cpu", "-o", "captures"};
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    size_t n = json_array_size(rows), n_quantised = count_quantised(rows);
+    nd_report_screen_put(screen, "%s: a capture records %zu tensor%s, %zu of them quantised\n\n",
+                         cli_file_name(path), n, n == 1 ? "" : "s", n_quantised);
+    cli_screen_rows(screen, rows, columns, "-v lists all");
+    nd_report_screen_next(screen, "to record them on a device", next, sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
 }
 
 /* ---- the command ---- */
+
+static int print_capture(const struct nd_capture *capture, const char *path, json_t *rows,
+                         const struct nd_report_column *columns)
+{
+    const char *next[] = {"npudiff", "info", path};
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    size_t n_samples = 0, n_tensors = nd_capture_n_edges(capture), n_probes = nd_capture_n_probes(capture);
+    double n_bytes = 0;
+    for (size_t p = 0; p < n_probes; p++)
+        n_samples += nd_capture_probe(capture, p)->n_samples;
+    for (size_t i = 0; i < nd_capture_n_objects(capture); i++)
+        n_bytes += (double)nd_capture_object(capture, i)->stored_bytes;
+    nd_report_screen_put(screen, "%s: %zu tensor%s, %zu sample%s in %zu probe%s, %.3g MiB of data\n\n",
+                         cli_file_name(path), n_tensors, n_tensors == 1 ? "" : "s", n_samples,
+                         n_samples == 1 ? "" : "s", n_probes, n_probes == 1 ? "" : "s", n_bytes / (1 << 20));
+    cli_screen_rows(screen, rows, columns, "-v lists all");
+    nd_report_screen_next(screen, "to see the device and the runtime", next, sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
+}
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
@@ -108,14 +175,18 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         if (values->all || values->json || is_tensor(object->path))
             json_array_append_new(rows, object_row(object));
     }
-    nd_capture_close(&capture);
     static const struct nd_report_column columns[] = {
         {"path", "PATH"}, {"type", "TYPE"}, {"shape", "SHAPE"}, {"stored_bytes", "BYTES"}, {NULL, NULL}};
-    return cli_print_rows(ND_DOCUMENT_CAPTURE_OBJECTS, "objects", rows, columns, values->json);
+    int exit_code = values->json || values->verbose || values->all
+                        ? cli_print_rows(ND_DOCUMENT_CAPTURE_OBJECTS, "objects", rows, columns, values->json)
+                        : print_capture(capture, operands[0], rows, columns);
+    nd_capture_close(&capture);
+    return exit_code;
 }
 
 static const struct cli_option options[] = {
     OPT_FLAG('a', "all", struct values, all, "also list tables, digests and logs"),
+    OPT_VERBOSE(struct values, "list everything in full, however long; of a model also the ONNX tensors"),
     OPT_JSON(struct values),
     {.name = NULL},
 };

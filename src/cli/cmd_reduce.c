@@ -10,6 +10,7 @@
 #include "cli/rows.h"
 #include "cli/signals.h"
 #include "cli/stopped.h"
+#include "cli/terminal.h"
 #include "npudiff/parse.h"
 #include "npudiff/reduce.h"
 #include "npudiff/report.h"
@@ -29,6 +30,7 @@ struct values {
     bool allow_fallback;
     bool allow_nonfinite;
     bool force;
+    bool verbose;
     bool json;
     bool quiet;
 };
@@ -81,9 +83,16 @@ static int report(const struct values *values, const struct nd_reduction *reduct
     int exit_code = exit_codes[reduction->end];
     if (values->quiet && !values->json)
         return exit_code;
-    enum nd_status status = (values->json ? nd_report_reduction_json : nd_report_reduction_text)(
-        reduction, has_difference, values->output, &text, &err);
-    return cli_worse(exit_code, cli_print_made(status, text, values->json, &err));
+    enum nd_status status = ND_OK;
+    if (values->json)
+        status = nd_report_reduction_json(reduction, has_difference, values->output, &text, &err);
+    else if (values->verbose)
+        status = nd_report_reduction_text(reduction, has_difference, values->output, &text, &err);
+    else
+        status = nd_report_reduction_brief(reduction, has_difference, values->output, cli_text_width(0), &text,
+                                           &err);
+    return cli_worse(exit_code,
+                     cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
 }
 
 static int reduce(const struct values *values, const struct nd_model *model, struct nd_reduce_options *options)
@@ -193,8 +202,9 @@ static const struct cli_option options[] = {
              "do not count it as a failure when nodes of an NPU device run on the CPU"),
     OPT_TIME_LIMIT(struct values, "a session that takes longer than S seconds has failed (300)"),
     OPT_AGENT(struct values),
+    OPT_VERBOSE(struct values, "print the counts of the parts, too: the same failure, a different one, none"),
     OPT_JSON(struct values),
-    OPT_QUIET(struct values),
+    OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 

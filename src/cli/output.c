@@ -73,3 +73,9 @@ int cli_check_output(const char *path, bool is_forced, const char *remedy)
         return cli_fail(CLI_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
     return cli_check_output_folder(path, is_forced, remedy);
 }
+
+const char *cli_file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}

@@ -26,4 +26,7 @@ bool cli_is_hdf5(const char *path);
 /* Whether text ends in `end`, such as ".h5". */
 bool cli_ends_with(const char *text, const char *end);
 
+/* The path without its folders. */
+const char *cli_file_name(const char *path);
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "cli/errors.h"
+#include "cli/terminal.h"
 #include "npudiff/report.h"
 
 json_t *cli_text(const char *text)
@@ -104,6 +105,25 @@ int cli_print_rows(enum nd_document kind, const char *name, json_t *rows,
     cli_print_json(kind, members);
     json_decref(members);
     return 0;
+}
+
+void cli_screen_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns,
+                     const char *more)
+{
+    char *json = json_dumps(rows, JSON_COMPACT);
+    if (json == NULL)
+        cli_errors_lost_memory();
+    nd_report_screen_rows(screen, json != NULL ? json : "[]", columns, more);
+    free(json);
+    json_decref(rows);
+}
+
+int cli_print_screen(struct nd_report_screen *screen, const char *color)
+{
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = nd_report_screen_end(&screen, &text, &err);
+    return cli_print_answer(status, text, &(struct cli_style){.color = color}, &err);
 }
 
 const char *cli_text_of(const json_t *object, const char *key)

@@ -28,6 +28,14 @@ int cli_print_made(enum nd_status status, char *text, bool is_json, const struct
 int cli_print_rows(enum nd_document kind, const char *name, json_t *rows,
                    const struct nd_report_column *columns, bool is_json);
 
+/* The same as a part of a text of one screen (npudiff/report.h); takes over the reference to rows. */
+void cli_screen_rows(struct nd_report_screen *screen, json_t *rows, const struct nd_report_column *columns,
+                     const char *more);
+
+/* Ends the screen and prints it, with colours where `color` (terminal.h) and the terminal want them: 0, or exit
+ * code 2 when memory is out. */
+int cli_print_screen(struct nd_report_screen *screen, const char *color);
+
 /* A string with bytes that are not UTF-8 made harmless; never NULL but when memory is out. */
 json_t *cli_text(const char *text);
 

@@ -1,8 +1,10 @@
 /* The explanation as an object: what it says before anything is evaluated, and how it is freed. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/strbuf.h"
 #include "explain/stages.h"
 
 /* ---- what the plan says ---- */
@@ -64,6 +66,21 @@ static enum nd_status describe_steps(const struct nd_plan *plan, struct nd_expla
     return ND_OK;
 }
 
+/* The option --probe that gives these inputs again: a built-in probe is its own source, others are files. */
+static char *probe_option(const struct nd_plan *plan)
+{
+    size_t d = 0;
+    while (d + 1 < plan->n_devices && plan->sources[d].is_failed)
+        d++;
+    const struct nd_capture_probe *probe = nd_capture_probe(plan->sources[d].capture, plan->sources[d].probe);
+    size_t n = strlen(probe->name);
+    bool is_built_in =
+        strncmp(probe->source, probe->name, n) == 0 && (probe->source[n] == '\0' || probe->source[n] == ':');
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "%s%s%s", is_built_in ? "" : probe->name, is_built_in ? "" : "=", probe->source);
+    return nd_strbuf_take(&text);
+}
+
 enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd_explanation *out,
                                     struct nd_error *err)
 {
@@ -73,8 +90,10 @@ enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd_explan
     out->model_sha256 = nd_strdup(nd_model_sha256(plan->model));
     out->float_model = has_float ? nd_strdup(nd_model_path(plan->float_model)) : NULL;
     out->probe = plan->probe != NULL ? nd_strdup(plan->probe) : NULL;
+    out->probe_source = plan->probe != NULL ? probe_option(plan) : NULL;
     if (out->devices == NULL || out->model == NULL || out->model_sha256 == NULL ||
-        (has_float && out->float_model == NULL) || (plan->probe != NULL && out->probe == NULL))
+        (has_float && out->float_model == NULL) ||
+        (plan->probe != NULL && (out->probe == NULL || out->probe_source == NULL)))
         return nd_fail_memory(err);
     out->n_devices = plan->n_devices;
     out->n_samples = plan->n_samples;
@@ -160,6 +179,7 @@ void nd_explanation_destroy(struct nd_explanation **explanation)
     free(e->model_sha256);
     free(e->float_model);
     free(e->probe);
+    free(e->probe_source);
     free(e->vote.why_not);
     free(e);
     *explanation = NULL;

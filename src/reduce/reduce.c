@@ -119,11 +119,13 @@ static enum nd_status find_wanted(struct nd_reducer *reducer, struct nd_error *e
 
 static enum nd_status parse_references(struct nd_reducer *reducer, struct nd_error *err)
 {
-    const char *runtime = reducer->device->runtime.id;
+    const struct nd_runtime_info *runtime = &reducer->device->runtime;
     struct nd_strbuf text = {0};
     nd_strbuf_puts(&text, "cpu");
-    if (runtime != NULL && runtime[0] != '\0')
-        nd_strbuf_printf(&text, "@%s", runtime);
+    /* An emulated device has npudiff's own version there, which is no runtime that a CPU could have. */
+    if (runtime->id != NULL && runtime->id[0] != '\0' && runtime->ort_library != NULL &&
+        runtime->ort_library[0] != '\0')
+        nd_strbuf_printf(&text, "@%s", runtime->id);
     char *uri = nd_strbuf_take(&text);
     enum nd_status status = uri != NULL ? nd_device_parse(uri, &reducer->cpu, err) : nd_fail_memory(err);
     if (status == ND_OK)

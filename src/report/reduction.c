@@ -1,5 +1,7 @@
 /* What `npudiff reduce` found, as JSON and as text. */
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 
 #include "base/json_out.h"
 #include "report/tree.h"
@@ -100,7 +102,7 @@ static void put_failure(struct nd_strbuf *out, const struct nd_reduction_failure
 
 static void put_found(struct nd_strbuf *out, const struct nd_reduction *reduction, const struct shown *shown)
 {
-    nd_strbuf_printf(out, "  left: %zu of %zu operators, %zu of %zu units\n", reduction->n_operators_left,
+    nd_strbuf_printf(out, "  remaining: %zu of %zu operators, %zu of %zu layers\n", reduction->n_operators_left,
                      reduction->n_operators, reduction->n_units_left, reduction->n_units);
     for (size_t i = 0; i < reduction->n_operators_left; i++)
         nd_strbuf_printf(out, "    %s\n", reduction->operators[i]);
@@ -131,7 +133,7 @@ static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *redu
         put_found(out, reduction, shown);
         break;
     case ND_REDUCTION_WHOLE:
-        nd_strbuf_printf(out, "  no part that was tried %s\n",
+        nd_strbuf_printf(out, "  no part that npudiff tried %s\n",
                          shown->has_difference ? "differs as much" : "fails like this");
         break;
     case ND_REDUCTION_NOTHING:
@@ -151,6 +153,122 @@ static void put_reduction(struct nd_strbuf *out, const struct nd_reduction *redu
         reduction->n_sessions, reduction->session_limit, reduction->n_same, reduction->n_other,
         reduction->n_fine, reduction->n_uncut);
 }
+
+/* ---- the answer in one screen ---- */
+
+static void say_difference(struct nd_report_screen *screen, const char *what,
+                           const struct nd_reduction_difference *difference)
+{
+    char lsb[64] = "";
+    if (difference->edge[0] == '\0')
+        return;
+    if (!isnan(difference->max_lsb))
+        snprintf(lsb, sizeof lsb, ", by at most %.0f LSB", difference->max_lsb);
+    nd_report_screen_put(screen, "%s: %.4g%% of the values of '%s' differ%s.\n", what,
+                         100 * difference->fraction, difference->edge, lsb);
+}
+
+static void say_whole_model(struct nd_report_screen *screen, const struct nd_reduction *reduction,
+                            const struct shown *shown)
+{
+    const struct nd_reduction_failure *failure = &reduction->failure;
+    if (failure->id != 0)
+        nd_report_screen_put(screen, "It fails at stage '%s': %s [ND-%d]\n", failure->stage, failure->message,
+                             failure->id);
+    if (failure->cause[0] != '\0')
+        nd_report_screen_put(screen, "The log says: %s\n", failure->cause);
+    if (shown->has_difference)
+        say_difference(screen, "In the whole model", &reduction->difference);
+}
+
+static void say_found(struct nd_report_screen *screen, const struct nd_reduction *reduction,
+                      const struct shown *shown)
+{
+    static const struct nd_report_column columns[] = {{"operator", "REMAINING OPERATOR"}, {NULL, NULL}};
+    json_t *rows = json_array();
+    for (size_t i = 0; i < reduction->n_operators_left; i++)
+        json_array_append_new(rows, json_pack("{s:o}", "operator", nd_json_string(reduction->operators[i])));
+    if (shown->has_difference)
+        say_difference(screen, "In this part", &reduction->left_difference);
+    if (!reduction->is_confirm_known)
+        nd_report_screen_put(screen, "It was not run a second time, because all sessions are used up.\n");
+    else if (!reduction->is_confirmed)
+        nd_report_screen_put(screen,
+                             "Run a second time it did NOT do the same: it does not happen every time.\n");
+    if (!reduction->is_minimal)
+        nd_report_screen_put(
+            screen, "A smaller part may exist: all %zu sessions are used up (--sessions allows more).\n",
+            reduction->session_limit);
+    nd_report_screen_put(screen, "\n");
+    char *json = json_dumps(rows, JSON_COMPACT);
+    nd_report_screen_rows(screen, json != NULL ? json : "", columns, "--json lists all");
+    free(json);
+    json_decref(rows);
+    if (shown->folder == NULL)
+        return;
+    nd_report_screen_put(screen, "\nThe small model and its inputs are in '%s'. Next, to see it again there:\n",
+                         shown->folder);
+    nd_report_screen_command(screen, reduction->command);
+}
+
+static void say_headline(struct nd_report_screen *screen, const struct nd_reduction *reduction,
+                         const struct shown *shown)
+{
+    const char *does = shown->has_difference ? "differs" : "fails";
+    const char *not = shown->has_difference ? "does not differ by more than the limit" : "does not fail";
+    switch (reduction->end) {
+    case ND_REDUCTION_REDUCED:
+        nd_report_screen_put(screen, "REDUCED to %zu of %zu operators: this part still %s on %s\n",
+                             reduction->n_operators_left, reduction->n_operators, does, reduction->device);
+        break;
+    case ND_REDUCTION_WHOLE:
+        nd_report_screen_put(screen, "NOT REDUCED: the whole model %s on %s, but no part that npudiff tried\n",
+                             does, reduction->device);
+        break;
+    case ND_REDUCTION_NOTHING:
+        nd_report_screen_put(screen, "NOTHING TO REDUCE: the whole model %s on %s\n", not, reduction->device);
+        break;
+    case ND_REDUCTION_NO_MODEL:
+        nd_report_screen_put(screen, "FAILED: %s failed before it got the model\n", reduction->device);
+        break;
+    }
+}
+
+/* What else can be tried where nothing was found. */
+static void say_advice(struct nd_report_screen *screen, const struct nd_reduction *reduction,
+                       const struct shown *shown)
+{
+    if (reduction->end == ND_REDUCTION_NOTHING && shown->has_difference) {
+        say_difference(screen, "Inside the model", &reduction->left_difference);
+        nd_report_screen_put(screen, "\nOther inputs (--probe), a lower limit (--differs) or an inner tensor "
+                                     "(--tensor) may show a difference.\n");
+    } else if (reduction->end == ND_REDUCTION_NOTHING) {
+        nd_report_screen_put(screen,
+                             "\nOther inputs (--probe) may make it fail; --differs 1lsb looks for wrong "
+                             "values instead.\n");
+    } else if (reduction->end == ND_REDUCTION_WHOLE && reduction->n_uncut > 0) {
+        nd_report_screen_put(screen, "%zu parts could not be cut out of the model.\n", reduction->n_uncut);
+    }
+}
+
+enum nd_status nd_report_reduction_brief(const struct nd_reduction *reduction, bool has_difference,
+                                         const char *folder, size_t width, char **out, struct nd_error *err)
+{
+    const struct shown shown = {has_difference, folder};
+    struct nd_report_screen *screen = nd_report_screen_create(width);
+    say_headline(screen, reduction, &shown);
+    nd_report_screen_put(screen, "%zu of at most %zu sessions; the inputs of the parts are those of %s\n",
+                         reduction->n_sessions, reduction->session_limit,
+                         reduction->inputs[0] != '\0' ? reduction->inputs : "the probe");
+    say_whole_model(screen, reduction, &shown);
+    if (reduction->end == ND_REDUCTION_REDUCED)
+        say_found(screen, reduction, &shown);
+    else
+        say_advice(screen, reduction, &shown);
+    return nd_report_screen_end(&screen, out, err);
+}
+
+/* ---- everything ---- */
 
 enum nd_status nd_report_reduction_json(const struct nd_reduction *reduction, bool has_difference,
                                         const char *folder, char **out, struct nd_error *err)

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/json_out.h"
+#include "report/encoding_rows.h"
 #include "report/tree.h"
 
 static json_t *scales_of(const struct nd_quant *quant)
@@ -64,11 +65,25 @@ static json_t *encoding_row(const struct nd_encoding *item)
     return row;
 }
 
-static json_t *rows_of(const struct nd_encodings *encodings)
+/* Seven digits for people: a float32 has no more that matter. */
+static void add_texts(json_t *row, const struct nd_encoding *item)
+{
+    const struct nd_quant *quant = &item->quant;
+    bool is_one = item->unhandled == NULL && quant->n == 1;
+    json_object_set_new(row, "scale_text",
+                        is_one ? json_sprintf("%.7g", (double)quant->scale[0]) : quantisation_text(item));
+    json_object_set_new(row, "zero_point_text", is_one ? json_integer(quant->zero_point[0]) : json_null());
+}
+
+json_t *nd_encoding_rows(const struct nd_encodings *encodings, bool has_texts)
 {
     json_t *rows = json_array();
-    for (size_t i = 0; i < nd_encodings_n(encodings); i++)
-        json_array_append_new(rows, encoding_row(nd_encodings_at(encodings, i)));
+    for (size_t i = 0; i < nd_encodings_n(encodings); i++) {
+        json_t *row = encoding_row(nd_encodings_at(encodings, i));
+        if (has_texts)
+            add_texts(row, nd_encodings_at(encodings, i));
+        json_array_append_new(rows, row);
+    }
     return rows;
 }
 
@@ -76,7 +91,8 @@ enum nd_status nd_report_encodings_json(const struct nd_encodings *encodings, ch
 {
     return nd_tree_end(ND_DOCUMENT_ENCODINGS,
                        json_pack("{s:o, s:s, s:o}", "path", nd_json_string(nd_encodings_path(encodings)),
-                                 "source", nd_encodings_source(encodings), "encodings", rows_of(encodings)),
+                                 "source", nd_encodings_source(encodings), "encodings",
+                                 nd_encoding_rows(encodings, false)),
                        out, err);
 }
 
@@ -87,7 +103,7 @@ enum nd_status nd_report_encodings_text(const struct nd_encodings *encodings, ch
                                                       {"type", "TYPE"},
                                                       {"quantisation", "QUANTISATION"},
                                                       {NULL, NULL}};
-    json_t *rows = rows_of(encodings);
+    json_t *rows = nd_encoding_rows(encodings, false);
     struct nd_strbuf text = {0};
     nd_rows_put(&text, rows, columns);
     json_decref(rows);
@@ -151,6 +167,39 @@ static json_t *difference_row(const struct nd_encoding_difference *item)
     return row;
 }
 
+/* Four digits of the ratios, and the type as one text. */
+static void add_difference_texts(json_t *row, const struct nd_encoding_difference *item)
+{
+    const char *ref = json_string_value(json_object_get(row, "ref_type"));
+    const char *test = json_string_value(json_object_get(row, "test_type"));
+    bool is_changed = ref != NULL && test != NULL && strcmp(ref, test) != 0;
+    json_object_set_new(row, "what",
+                        json_string(item->test == NULL  ? "only in A"
+                                    : item->ref == NULL ? "only in B"
+                                                        : "differs"));
+    json_object_set_new(row, "type",
+                        is_changed ? json_sprintf("%s, %s", ref, test) : json_string(ref != NULL ? ref : test));
+    if (item->is_comparable)
+        json_object_set_new(row, "ratio_text",
+                            item->least_ratio == item->largest_ratio
+                                ? json_sprintf("%.4g", item->least_ratio)
+                                : json_sprintf("%.4g to %.4g", item->least_ratio, item->largest_ratio));
+}
+
+json_t *nd_encoding_difference_rows(const struct nd_encodings_diff *diff, bool has_texts)
+{
+    json_t *rows = json_array();
+    for (size_t i = 0; i < diff->n_items; i++) {
+        if (diff->items[i].is_same)
+            continue;
+        json_t *row = difference_row(&diff->items[i]);
+        if (has_texts)
+            add_difference_texts(row, &diff->items[i]);
+        json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
 enum nd_status nd_report_encodings_diff_json(const struct nd_encodings_diff *diff,
                                              const struct nd_encodings *ref, const struct nd_encodings *test,
                                              char **out, struct nd_error *err)
@@ -176,11 +225,8 @@ enum nd_status nd_report_encodings_diff_text(const struct nd_encodings_diff *dif
         {"tensor", "TENSOR"},  {"verdict", "VERDICT"},   {"ref_type", "REF"},
         {"test_type", "TEST"}, {"ratio", "SCALE RATIO"}, {"zero_point_difference", "ZERO POINT"},
         {NULL, NULL}};
-    json_t *rows = json_array();
+    json_t *rows = nd_encoding_difference_rows(diff, false);
     struct nd_strbuf text = {0};
-    for (size_t i = 0; i < diff->n_items; i++)
-        if (!diff->items[i].is_same)
-            json_array_append_new(rows, difference_row(&diff->items[i]));
     if (json_array_size(rows) > 0)
         nd_rows_put(&text, rows, columns);
     json_decref(rows);
@@ -224,7 +270,7 @@ static json_t *use_row(const struct nd_encoding_use *use, const struct nd_captur
     return row;
 }
 
-static json_t *use_rows(const struct nd_encodings_check *check, const struct nd_capture *capture)
+json_t *nd_encoding_use_rows(const struct nd_encodings_check *check, const struct nd_capture *capture)
 {
     json_t *rows = json_array();
     for (size_t i = 0; i < check->n_used; i++)
@@ -243,8 +289,8 @@ enum nd_status nd_report_encodings_check_json(const struct nd_encodings_check *c
     return nd_tree_end(ND_DOCUMENT_ENCODINGS_CHECK,
                        json_pack("{s:o, s:o, s:o, s:o}", "encodings",
                                  nd_json_string(nd_encodings_path(encodings)), "capture",
-                                 nd_json_string(nd_capture_path(capture)), "tensors", use_rows(check, capture),
-                                 "without_encoding", without),
+                                 nd_json_string(nd_capture_path(capture)), "tensors",
+                                 nd_encoding_use_rows(check, capture), "without_encoding", without),
                        out, err);
 }
 
@@ -257,12 +303,12 @@ enum nd_status nd_report_encodings_check_text(const struct nd_encodings_check *c
         {"tensor", "TENSOR"},   {"verdict", "STATED"},  {"span", "VALUES"}, {"low", "AT LOWEST"},
         {"high", "AT HIGHEST"}, {"used", "RANGE USED"}, {NULL, NULL}};
     (void)encodings;
-    json_t *rows = use_rows(check, capture);
+    json_t *rows = nd_encoding_use_rows(check, capture);
     struct nd_strbuf text = {0};
     nd_rows_put(&text, rows, columns);
     json_decref(rows);
     for (size_t i = 0; i < check->n_without; i++)
-        nd_strbuf_printf(&text, "edge '%s' is quantised and has no encoding\n",
+        nd_strbuf_printf(&text, "tensor '%s' is quantised and has no encoding\n",
                          nd_capture_edge(capture, check->without[i])->name);
     return nd_text_end(&text, out, err);
 }

@@ -245,7 +245,7 @@ static size_t first_with(const struct nd_explanation *e, enum nd_health health)
 static void put_next(const struct brief *b)
 {
     const struct nd_explanation *e = b->e;
-    const char *words[12 + MOST_CAPTURES] = {"npudiff"}, *why;
+    const char *words[14 + MOST_CAPTURES] = {"npudiff"}, *why;
     size_t n = 1, d = first_with(e, e->health);
     const struct nd_explained_device *device = &e->devices[d];
     bool can_run = device->uri[0] != '?' && strncmp(device->uri, "import", 6) != 0;
@@ -259,6 +259,10 @@ static void put_next(const struct brief *b)
                               "reproducer", "--differs", "1lsb", "--tensor",  e->steps[device->faulty[0]].name};
         for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
             words[n++] = rest[i];
+        if (e->probe_source != NULL) {
+            words[n++] = "-p";
+            words[n++] = e->probe_source;
+        }
     } else if (e->health == ND_HEALTH_FAILED) {
         why = "to see what the device's logs say";
         words[n++] = "info";

@@ -318,6 +318,8 @@ ND_PUBLIC enum nd_status nd_report_reduction_text(const struct nd_reduction *red
 
 ND_PUBLIC enum nd_status nd_report_golden_list_json(const struct nd_golden *store, char **out,
                                                     struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_golden_list_brief(const struct nd_golden *store, const char *path,
+                                                     size_t width, char **out, struct nd_error *err);
 ND_PUBLIC enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **out,
                                                     struct nd_error *err);
 ND_PUBLIC enum nd_status nd_report_golden_added_json(const struct nd_golden_added *added, size_t n, char **out,

@@ -6,12 +6,14 @@
 #include "cli/golden.h"
 #include "cli/output.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/judge.h"
 
 struct values {
     const char *output;
     bool force;
     bool json;
+    bool quiet;
 };
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -37,8 +39,13 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                 cli_text(values->output), "bytes", (json_int_t)strlen(text));
         cli_print_json(ND_DOCUMENT_BUNDLE, row);
         json_decref(row);
-    } else if (exit_code == 0) {
-        printf("%s: %zu bytes, digests only\n", values->output, strlen(text));
+    } else if (exit_code == 0 && !values->quiet) {
+        const char *next[] = {"npudiff", "triage", values->output, "--against", "STORE"};
+        struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+        nd_report_screen_put(screen, "%s: %zu bytes, digests only\n", values->output, strlen(text));
+        nd_report_screen_next(screen, "for whoever has the accepted captures", next,
+                              sizeof next / sizeof next[0]);
+        exit_code = cli_print_screen(screen, NULL);
     }
     free(text);
     return exit_code;
@@ -48,6 +55,7 @@ static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("FILE.json"), "the bundle to write"),
     OPT_FORCE(struct values, "overwrite an existing file"),
     OPT_JSON(struct values),
+    OPT_QUIET(struct values),
     {.name = NULL},
 };
 

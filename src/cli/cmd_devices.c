@@ -1,9 +1,14 @@
+#include <stdio.h>
+#include <string.h>
+
 #include "cli/commands.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/device.h"
 
 struct values {
     bool json;
+    bool verbose;
     bool no_phones;
 };
 
@@ -89,6 +94,71 @@ static void print_tables(const json_t *root, const struct nd_error *phone_troubl
         print_phones(json_object_get(root, "phones"), phone_trouble);
 }
 
+/* ---- the answer in one screen ---- */
+
+static json_t *brief_rows(void)
+{
+    static const char *const rows[][2] = {
+        {"cpu", "ONNX Runtime's CPU provider"},
+        {"htp-sim:gen3", "Qualcomm's HTP simulator, here as a Snapdragon 8 Gen 3"},
+        {"htp", "the NPU of this machine, where it has one"},
+        {"adb:SERIAL", "a phone; adb:* is every phone that is attached"},
+        {"ssh:HOST", "a board or laptop that runs Linux"},
+        {"exact", "the quantised reference: every layer exact, rounded once"},
+        {"float64", "the float reference, for a float model"},
+        {"emu:htp-v73", "an emulated chip; emu:htp-v73,stale@TENSOR has a fault"},
+    };
+    json_t *list = json_array();
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s}", "device", rows[i][0], "runs", rows[i][1]));
+    return list;
+}
+
+static void say_phones(struct nd_report_screen *screen, const json_t *phones, const struct nd_error *trouble)
+{
+    size_t i;
+    const json_t *phone;
+    if (phones == NULL)
+        nd_report_screen_put(screen, "Phones: %s\n", trouble->message);
+    else if (json_array_size(phones) == 0)
+        nd_report_screen_put(screen, "Phones: none is attached\n");
+    json_array_foreach(phones, i, phone)
+    {
+        const char *reason = cli_text_of(phone, "reason");
+        nd_report_screen_put(screen, "Phone: %s, %s, chipset %s%s%s\n", cli_text_of(phone, "device"),
+                             cli_text_of(phone, "model"), cli_text_of(phone, "soc"),
+                             reason[0] != '\0' ? ": " : "", reason);
+    }
+}
+
+static int print_brief(const json_t *root, const struct nd_error *phone_trouble, const char *missing)
+{
+    static const struct nd_report_column columns[] = {{"device", "DEVICE"}, {"runs", "RUNS"}, {NULL, NULL}};
+    const char *next[] = {"npudiff", "run", "MODEL.onnx", "-d", "cpu", "-d", "htp-sim:gen3"};
+    const json_t *chipsets = json_object_get(root, "chipsets"), *chipset;
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    char names[128] = "";
+    size_t used = 0, i;
+    json_array_foreach(chipsets, i, chipset)
+    {
+        const char *alias = cli_text_of(chipset, "alias");
+        if (alias[0] != '\0' && used + strlen(alias) + 3 < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used > 0 ? ", " : "", alias);
+    }
+    cli_screen_rows(screen, brief_rows(), columns, "-v lists all");
+    nd_report_screen_put(
+        screen, "\nThe simulator knows %zu chipsets: %s and, by their numbers, others (-v lists them).\n",
+        json_array_size(chipsets), names);
+    if (missing != NULL)
+        nd_report_screen_put(screen, "cpu and htp-sim cannot run here: %s\n", missing);
+    if (phone_trouble != NULL)
+        say_phones(screen, json_object_get(root, "phones"), phone_trouble);
+    nd_report_screen_next(screen, "to compare a model on two devices", next, sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
+}
+
+/* ---- the command ---- */
+
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     (void)operands;
@@ -105,16 +175,20 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         json_object_set_new(root, "phones", phones);
     else if (!values->no_phones)
         json_object_set_new(root, "phones_reason", cli_text(phone_trouble.message));
+    int exit_code = 0;
     if (values->json)
         cli_print_json(ND_DOCUMENT_DEVICES, root);
+    else if (!values->verbose)
+        exit_code = print_brief(root, values->no_phones ? NULL : &phone_trouble, missing);
     else
         print_tables(root, values->no_phones ? NULL : &phone_trouble, missing);
     json_decref(root);
-    return 0;
+    return exit_code;
 }
 
 static const struct cli_option options[] = {
     OPT_FLAG(0, "no-phones", struct values, no_phones, "do not ask adb for phones; asking starts adb's server"),
+    OPT_VERBOSE(struct values, "print all chipsets, and all forms of a device"),
     OPT_JSON(struct values),
     {.name = NULL},
 };

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/fingerprint_brief.h"
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/rows.h"
@@ -18,7 +19,7 @@ struct values {
     const char *agent;
     struct cli_list sections;
     double time_limit_s;
-    bool diff, force, json, quiet;
+    bool diff, force, verbose, json, quiet;
 };
 
 static void show_progress(void *context, const struct nd_fingerprint_progress *progress)
@@ -42,8 +43,8 @@ static void print_programs(const json_t *entry)
         printf("      %s %s\n", i == 0 ? "program" : "     or", json_string_value(program));
     }
     if (json_array_size(programs) == 0 && cli_text_of(entry, "nearest")[0] != '\0')
-        printf("      nearest %s, %" JSON_INTEGER_FORMAT " codes are others\n", cli_text_of(entry, "nearest"),
-               json_integer_value(json_object_get(entry, "nearest_wrong")));
+        printf("      nearest %s, which %" JSON_INTEGER_FORMAT " values do not follow\n",
+               cli_text_of(entry, "nearest"), json_integer_value(json_object_get(entry, "nearest_wrong")));
 }
 
 static void print_evidence(const json_t *entry)
@@ -137,8 +138,10 @@ static int finish(const struct values *values, const char *text)
         return cli_fail_memory();
     if (values->json)
         cli_print_document(text);
-    else if (!values->quiet)
+    else if (values->verbose)
         print_sheet(sheet);
+    else if (!values->quiet)
+        fingerprint_print_sheet(sheet, values->output);
     int exit_code = judge_sheet(sheet, values->device);
     json_decref(sheet);
     return exit_code;
@@ -216,7 +219,7 @@ static void print_diff(const json_t *diff, const char *a, const char *b)
 {
     const json_t *row;
     size_t i;
-    printf("%s: %" JSON_INTEGER_FORMAT " operators alike, %zu differ, %zu not known on either side\n",
+    printf("%s: %" JSON_INTEGER_FORMAT " operators alike, %zu differ, %zu not known on one side or both\n",
            cli_text_of(diff, "verdict"), json_integer_value(json_object_get(diff, "n_same")),
            json_array_size(json_object_get(diff, "differences")),
            json_array_size(json_object_get(diff, "not_known")));
@@ -244,8 +247,10 @@ static int compare(const struct values *values, const char *a, const char *b)
     json_t *diff = json != NULL ? json_loads(json, 0, NULL) : NULL;
     if (diff != NULL && values->json)
         cli_print_document(json);
-    else if (diff != NULL)
+    else if (diff != NULL && values->verbose)
         print_diff(diff, a, b);
+    else if (diff != NULL && !values->quiet)
+        fingerprint_print_difference(diff, a, b);
     json_decref(diff);
     free(json);
     free(text_a);
@@ -281,8 +286,9 @@ static const struct cli_option options[] = {
     OPT_FLAG(0, "diff", struct values, diff, "compare two datasheets, for example of two chipsets or SDKs"),
     OPT_TIME_LIMIT(struct values, "stop a model after S seconds (600)"),
     OPT_AGENT(struct values),
+    OPT_VERBOSE(struct values, "print every operator with its evidence, and what could not be decided"),
     OPT_JSON(struct values),
-    OPT_QUIET(struct values),
+    OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
 };
 
@@ -302,7 +308,7 @@ const struct cli_command cmd_fingerprint = {
     .details = "Runs small models of one operator on the device and finds out how it turns exact sums into "
                "quantised values: the bits of its multiplier, the width of its accumulator, where it adds the "
                "zero point, how it rounds. Each result was checked with 100 000 new random values. What could "
-               "not be decided is printed with the probe that would decide it.\n"
+               "not be decided is printed by -v with the probe that would decide it.\n"
                "Exit code 0: done, or no difference; 1: the datasheets differ; 2: wrong usage or a file "
                "problem; 5: the device failed in every operator.",
     .examples = examples,

@@ -47,7 +47,7 @@ static int run_add(const struct golden_values *values, const char *path, const c
             continue;
         }
         n_added++;
-        if (!values->json)
+        if (!values->json && !values->quiet)
             printf("%s: %s %.12s (%s)\n", captures[i], one->is_new ? "added as" : "is already there as",
                    one->entry.id, one->entry.kept);
     }
@@ -69,8 +69,15 @@ static int run_list(const struct golden_values *values, const char *path, const 
     struct nd_error err = {0};
     char *text = NULL;
     int problems = golden_tell_problems(path, store);
-    enum nd_status status =
-        (values->json ? nd_report_golden_list_json : nd_report_golden_list_text)(store, &text, &err);
+    enum nd_status status = ND_OK;
+    if (values->json)
+        status = nd_report_golden_list_json(store, &text, &err);
+    else if (values->verbose)
+        status = nd_report_golden_list_text(store, &text, &err);
+    else if (!values->quiet)
+        status = nd_report_golden_list_brief(store, path, cli_text_width(0), &text, &err);
+    else
+        return problems;
     return cli_worse(problems, cli_print_made(status, text, values->json, &err));
 }
 
@@ -79,12 +86,16 @@ static int run_prune(const struct golden_values *values, const char *path, struc
     struct nd_error err = {0};
     struct nd_golden_pruning pruning;
     char *text = NULL;
+    bool is_silent = values->quiet && !values->json;
     if (nd_golden_prune(store, values->keep, values->dry_run, &pruning, &err) != ND_OK)
         return cli_report_error(&err);
     int problems = golden_tell_problems(path, store);
     enum nd_status status = values->json ? nd_report_golden_pruning_json(&pruning, store, &text, &err)
+                            : is_silent  ? ND_OK
                                          : nd_report_golden_pruning_text(&pruning, &text, &err);
     nd_golden_pruning_deinit(&pruning);
+    if (is_silent)
+        return problems;
     return cli_worse(problems, cli_print_made(status, text, values->json, &err));
 }
 
@@ -101,6 +112,10 @@ static int run_diff(const struct golden_values *values, const char *path, const 
         enum nd_status made = nd_report_golden_diff_json(&check, store, &text, &err);
         exit_code = cli_worse(exit_code, cli_report_write_one(values->report, "golden diff", made, text, &err));
         text = NULL;
+    }
+    if (values->quiet && !values->json) {
+        nd_golden_check_deinit(&check);
+        return exit_code;
     }
     enum nd_status status =
         values->json ? nd_report_golden_diff_json(&check, store, &text, &err)
@@ -121,7 +136,7 @@ static int check_one(const struct golden_values *values, const struct nd_golden 
     if (nd_golden_check(store, path, values->blame, check, &err) != ND_OK)
         return cli_report_error(&err);
     int exit_code = (int)check->exit_code;
-    if (values->json)
+    if (values->json || values->quiet)
         return exit_code;
     enum nd_status status = nd_report_golden_check_text(check, path, cli_text_width(0), most, &text, &err);
     return cli_worse(exit_code,
@@ -281,10 +296,12 @@ static const struct cli_option options[] = {
                "N (all)"),
     OPT_FLAG(0, "dry-run", struct golden_values, dry_run,
              "prune: print what would be removed, and remove nothing"),
-    OPT_VERBOSE(struct golden_values, "check, diff: list every tensor that differs"),
+    OPT_VERBOSE(struct golden_values,
+                "check, diff: list every tensor that differs; list: all entries with their notes"),
     OPT_TEXT(0, "report", struct golden_values, report, CLI_A_FILE("FILE.html"),
              "check, diff: also write the result as a page for a browser; overwrites an older report"),
     OPT_JSON(struct golden_values),
+    OPT_QUIET_ANSWER(struct golden_values),
     OPT_COLOR(struct golden_values),
     {.name = NULL},
 };

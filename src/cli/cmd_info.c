@@ -9,12 +9,11 @@
 #include "cli/rows.h"
 #include "npudiff/capture.h"
 
-enum { MAX_FINDINGS = 8 };
-
 struct values {
     bool json;
     bool verbose;
     const char *log;
+    bool quiet;
 };
 
 static json_t *attr_value(const struct nd_attr *attr)
@@ -164,9 +163,9 @@ static void print_truth(const json_t *truth)
 }
 
 /* What failed; 'npudiff logs' has the rest. */
-static void print_findings(const json_t *findings, bool is_verbose)
+static void print_findings(const json_t *findings)
 {
-    size_t n_shown = 0, n_failures = 0, i;
+    size_t n_failures = 0, i;
     json_t *finding;
     json_array_foreach(findings, i, finding)
     {
@@ -174,16 +173,11 @@ static void print_findings(const json_t *findings, bool is_verbose)
             continue;
         if (n_failures++ == 0)
             printf("\nthe logs say\n");
-        if (!is_verbose && n_shown >= MAX_FINDINGS)
-            continue;
-        n_shown++;
         printf("  %s:%" JSON_INTEGER_FORMAT ": %s: %s\n", json_string_value(json_object_get(finding, "log")),
                json_integer_value(json_object_get(finding, "line")),
                json_string_value(json_object_get(finding, "kind")),
                json_string_value(json_object_get(finding, "text")));
     }
-    if (n_failures > n_shown)
-        printf("  and %zu failures more; 'npudiff logs' shows all\n", n_failures - n_shown);
 }
 
 /* All groups of attributes. */
@@ -200,7 +194,7 @@ static void print_groups(const json_t *info)
         else
             print_group(group, members);
     }
-    printf("edges: %" JSON_INTEGER_FORMAT "\nnodes: %" JSON_INTEGER_FORMAT,
+    printf("tensors: %" JSON_INTEGER_FORMAT "\nnodes: %" JSON_INTEGER_FORMAT,
            json_integer_value(json_object_get(info, "tensors")),
            json_integer_value(json_object_get(info, "nodes")));
     json_object_foreach(json_object_get(info, "placement"), provider, count)
@@ -208,17 +202,14 @@ static void print_groups(const json_t *info)
     printf("\n\n");
 }
 
-static void print_text(const json_t *info, bool is_verbose)
+static void print_text(const json_t *info)
 {
-    if (is_verbose)
-        print_groups(info);
-    else
-        info_print_brief(info);
     static const struct nd_report_column columns[] = {
         {"probe", "PROBE"},     {"source", "SOURCE"}, {"samples", "SAMPLES"},     {"expected", "ASKED"},
         {"repeats", "REPEATS"}, {"labels", "LABELS"}, {"median_us", "MEDIAN_US"}, {NULL, NULL}};
+    print_groups(info);
     cli_print_table(json_object_get(info, "probes"), columns);
-    print_findings(json_object_get(info, "findings"), is_verbose);
+    print_findings(json_object_get(info, "findings"));
 }
 
 static int print_log(const struct nd_capture *capture, const char *name, bool is_json)
@@ -255,8 +246,10 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         json_t *info = describe(capture);
         if (values->json)
             cli_print_json(ND_DOCUMENT_CAPTURE, info);
-        else
-            print_text(info, values->verbose);
+        else if (values->verbose)
+            print_text(info);
+        else if (!values->quiet)
+            exit_code = info_print_brief(info);
         json_decref(info);
     }
     nd_capture_close(&capture);
@@ -267,6 +260,7 @@ static const struct cli_option options[] = {
     OPT_JSON(struct values),
     OPT_TEXT(0, "log", struct values, log, CLI_A_TEXT("NAME"),
              "print one stored log instead: 'onnxruntime', 'stdout' or 'profile'"),
+    OPT_QUIET(struct values),
     OPT_VERBOSE(struct values, "print all attributes that the capture states"),
     {.name = NULL},
 };

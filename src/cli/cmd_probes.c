@@ -1,5 +1,6 @@
 #include "cli/commands.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/probe.h"
 
 struct values {
@@ -18,9 +19,17 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     json_array_append_new(
         rows, json_pack("{s:s, s:s, s:s}", "name", "NAME", "syntax", "NAME=PATH[,labels=PATH]", "summary",
                         "your own: a .npy, a .npz, a folder of them, or a text list of files; with "
-                        "an array 'labels', accuracy is counted"));
+                        "an array 'labels' npudiff also gives the accuracy"));
     static const struct nd_report_column columns[] = {{"syntax", "PROBE"}, {"summary", "FEEDS"}, {NULL, NULL}};
-    return cli_print_rows(ND_DOCUMENT_PROBES, "probes", rows, columns, values->json);
+    if (values->json)
+        return cli_print_rows(ND_DOCUMENT_PROBES, "probes", rows, columns, true);
+    const char *next[] = {"npudiff", "capture", "MODEL.onnx", "-d", "cpu",     "-p",
+                          "zeros",   "-p",      "uniform:64", "-o", "captures"};
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    nd_report_screen_put(screen, "A probe is a set of fixed inputs, the same for every device.\n\n");
+    cli_screen_rows(screen, rows, columns, "--json lists all");
+    nd_report_screen_next(screen, "to run a model with some of them", next, sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
 }
 
 static const struct cli_option options[] = {

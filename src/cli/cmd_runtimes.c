@@ -7,6 +7,7 @@
 #include "cli/progress.h"
 #include "cli/rows.h"
 #include "cli/signals.h"
+#include "cli/terminal.h"
 #include "npudiff/device.h"
 
 struct values {
@@ -15,6 +16,7 @@ struct values {
     const char *abi;
     bool force;
     bool files_only;
+    bool verbose;
     bool json;
 };
 
@@ -70,14 +72,52 @@ static json_t *list_row(const struct nd_runtime_info *info)
                      (json_int_t)info->n_files);
 }
 
+/* A row for each runtime that is there, and the ids of those that tools/setup can install. */
+static int print_list(json_t *rows)
+{
+    static const struct nd_report_column columns[] = {{"runtime", "RUNTIME"},
+                                                      {"abi", "ABI"},
+                                                      {"onnxruntime", "ORT"},
+                                                      {"onnxruntime_qnn", "QNN PROVIDER"},
+                                                      {"use", "FOR"},
+                                                      {"state", "STATE"},
+                                                      {NULL, NULL}};
+    const char *next[] = {"npudiff", "runtimes", "check"};
+    json_t *there = json_array(), *row;
+    char missing[256] = "";
+    size_t used = 0, n_installed = 0, i;
+    json_array_foreach(rows, i, row)
+    {
+        n_installed += json_is_true(json_object_get(row, "installed"));
+        if (strncmp(cli_text_of(row, "state"), "not installed", 13) != 0)
+            json_array_append(there, row);
+        else if (used + strlen(cli_text_of(row, "runtime")) + 3 < sizeof missing)
+            used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%s", used > 0 ? ", " : "",
+                                     cli_text_of(row, "runtime"));
+    }
+    json_decref(rows);
+    struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+    nd_report_screen_put(screen, "%zu runtime%s installed\n", n_installed, n_installed == 1 ? " is" : "s are");
+    if (used > 0)
+        nd_report_screen_put(screen, "Not installed: %s. 'tools/setup --runtime ID' installs one.\n", missing);
+    if (json_array_size(there) > 0) {
+        nd_report_screen_put(screen, "\n");
+        cli_screen_rows(screen, there, columns, "-v lists all");
+    } else {
+        json_decref(there);
+    }
+    if (n_installed > 0)
+        nd_report_screen_next(screen, "to try whether they work", next, sizeof next / sizeof next[0]);
+    return cli_print_screen(screen, NULL);
+}
+
 static int run_list(const struct values *values)
 {
     static const struct nd_report_column columns[] = {{"runtime", "RUNTIME"},
                                                       {"abi", "ABI"},
-                                                      {"onnxruntime", "ONNXRUNTIME"},
-                                                      {"onnxruntime_qnn", "ONNXRUNTIME-QNN"},
+                                                      {"onnxruntime", "ORT"},
+                                                      {"onnxruntime_qnn", "QNN PROVIDER"},
                                                       {"use", "FOR"},
-                                                      {"archs", "HEXAGON"},
                                                       {"state", "STATE"},
                                                       {NULL, NULL}};
     struct nd_error err = {0};
@@ -88,7 +128,9 @@ static int run_list(const struct values *values)
     for (size_t i = 0; i < list.n; i++)
         json_array_append_new(rows, list_row(&list.items[i]));
     nd_runtimes_deinit(&list);
-    return cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, columns, values->json);
+    if (values->json || values->verbose)
+        return cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, columns, values->json);
+    return print_list(rows);
 }
 
 /* ---- add, remove ---- */
@@ -330,6 +372,7 @@ static const struct cli_option options[] = {
     OPT_CHOICE(0, "abi", struct values, abi, "ABI", abis,
                "remove: only the files for x86_64-linux, aarch64-linux or aarch64-android"),
     OPT_FLAG(0, "files-only", struct values, files_only, "check: look at the files and run nothing"),
+    OPT_VERBOSE(struct values, "list: print also the runtimes that are not installed"),
     OPT_JSON(struct values),
     {.name = NULL},
 };

@@ -8,6 +8,7 @@ struct values {
     const char *against;
     const char *color;
     bool json;
+    bool quiet;
 };
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -27,6 +28,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_report_error(&err);
     }
     int exit_code = cli_worse((int)triage.exit_code, golden_tell_problems(values->against, store));
+    if (values->quiet && !values->json) {
+        nd_triage_deinit(&triage);
+        nd_golden_close(&store);
+        return exit_code;
+    }
     enum nd_status status = values->json
                                 ? nd_report_triage_json(&triage, operands[0], store, &text, &err)
                                 : nd_report_triage_text(&triage, operands[0], cli_text_width(0), &text, &err);
@@ -40,6 +46,7 @@ static const struct cli_option options[] = {
     OPT_TEXT(0, "against", struct values, against, CLI_A_FOLDER("STORE"),
              "the golden store to search; see 'npudiff golden'"),
     OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
     OPT_COLOR(struct values),
     {.name = NULL},
 };

@@ -3,6 +3,7 @@
 
 #include "cli/commands.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 #include "npudiff/capture.h"
 
 struct values {
@@ -37,15 +38,29 @@ static int verify_one(const char *path, json_t *rows)
     return is_sound ? ND_EXIT_SAME : ND_EXIT_DIFFERS;
 }
 
-static void put_headline(const json_t *rows)
+static json_t *rows_bad_first(const json_t *rows)
+{
+    json_t *sorted = json_array(), *row;
+    size_t i;
+    for (int is_sound = 0; is_sound < 2; is_sound++) {
+        json_array_foreach(rows, i, row)
+        {
+            if ((strcmp(cli_text_of(row, "verdict"), "sound") == 0) == is_sound)
+                json_array_append(sorted, row);
+        }
+    }
+    return sorted;
+}
+
+static void put_headline(struct nd_report_screen *screen, const json_t *rows)
 {
     size_t n = json_array_size(rows), n_bad = 0, i;
     const json_t *row;
     json_array_foreach(rows, i, row) n_bad += strcmp(cli_text_of(row, "verdict"), "sound") != 0;
     if (n_bad > 0)
-        printf("DAMAGED: %zu of %zu captures\n\n", n_bad, n);
+        nd_report_screen_put(screen, "DAMAGED: %zu of %zu captures\n\n", n_bad, n);
     else
-        printf("OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
+        nd_report_screen_put(screen, "OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -63,9 +78,16 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         json_decref(rows);
         return exit_code;
     }
-    if (!values->json)
-        put_headline(rows);
-    int printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, values->json);
+    int printed;
+    if (values->json) {
+        printed = cli_print_rows(ND_DOCUMENT_VERIFICATION, "captures", rows, columns, true);
+    } else {
+        struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+        put_headline(screen, rows);
+        cli_screen_rows(screen, rows_bad_first(rows), columns, "--json lists all");
+        printed = cli_print_screen(screen, NULL);
+        json_decref(rows);
+    }
     return printed != 0 ? printed : exit_code;
 }
 

@@ -24,6 +24,7 @@ struct golden_values {
     const char *color;
     const char *report;
     bool json;
+    bool quiet;
 };
 
 /* Tells damaged entries on stderr; ND_EXIT_TROUBLE when there are any, else 0. */

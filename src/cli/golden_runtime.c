@@ -95,7 +95,7 @@ static int capture_alike(struct regression *regression, size_t first)
                               .n_probes = values->probes.n,
                               .cells = calloc(plan->n, sizeof *fleet.cells),
                               .n_threads = values->jobs,
-                              .is_quiet = isatty(STDERR_FILENO) != 1,
+                              .is_quiet = values->quiet || isatty(STDERR_FILENO) != 1,
                               .has_no_table = true, /* stdout is for the matrix */
                               .is_resumable = true};
     nd_capture_options_init(&fleet.options);

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-/* Prints what the JSON of `npudiff info` says, but for probes and findings. */
-void info_print_brief(const json_t *info);
+/* The default text of `npudiff info`. 0, or the exit code of an error. */
+int info_print_brief(const json_t *info);
 
 #endif

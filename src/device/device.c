@@ -23,11 +23,11 @@ const struct nd_device_syntax *nd_device_syntaxes(void)
         {"htp[:CHIPSET][@RUNTIME][?OPTION=VALUE&...]",
          "the NPU of this machine, a Snapdragon that runs Linux; CHIPSET where the machine does not say it"},
         {"exact[?rounding=ROUNDING]",
-         "the quantised reference: exact units, rounded once; half-even unless asked (half-away, floor, ...)"},
+         "the quantised reference: every layer computed exactly and rounded once; half-even unless asked "
+         "(half-away, floor, ...)"},
         {"float64", "the float reference: a float model in double precision"},
         {"emu:ITEM[,ITEM...] or emu:PROFILE.yaml",
-         "an emulated device with known faults: exact units with other rounding (round=double:8) and faults of "
-         "edges (stale@EDGE)"},
+         "an emulated device: the arithmetic of a chip (htp-v73), and faults of tensors (stale@TENSOR)"},
         {"adb:[SERIAL][/DEVICE] or adb:*[/DEVICE]",
          "a phone, through adb: what runs there is htp, cpu or htp-sim[:CHIPSET] with its @RUNTIME and "
          "options, "

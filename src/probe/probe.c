@@ -29,14 +29,13 @@ static const struct generator {
 const struct nd_probe_kind *nd_probe_kinds(void)
 {
     static const struct nd_probe_kind kinds[] = {
-        {"zeros", "zeros", "one sample of zeros; code 0 where the model takes codes"},
-        {"ones", "ones", "one sample of ones; code 1 where the model takes codes"},
+        {"zeros", "zeros", "one sample of zeros; of a quantised input the value 0"},
+        {"ones", "ones", "one sample of ones; of a quantised input the value 1"},
         {"ramp", "ramp",
-         "one sample rising through the whole range of the input's quantiser, else from -1 to 1; rising codes"},
+         "one sample that rises through the range of the input's quantiser, or from -1 to 1 without one"},
         {"uniform", "uniform[:SAMPLES[:SEED]]",
-         "uniform over the range of the input's quantiser, else [0, 1); all codes (default 8 samples, seed 1)"},
-        {"ties", "ties[:SAMPLES]",
-         "values half-way between two codes of the input's quantiser (default 8 samples)"},
+         "random values in the range of the input's quantiser, or in [0, 1) without one (8 samples, seed 1)"},
+        {"ties", "ties[:SAMPLES]", "values half-way between two steps of the input's quantiser (8 samples)"},
         {NULL, NULL, NULL},
     };
     return kinds;

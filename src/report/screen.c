@@ -17,7 +17,7 @@
 
 enum {
     MOST_PARTS = 32,
-    MIN_CUT = 14,  /* columns that are left of a cell that is too long for the line */
+    MIN_CUT = 10,  /* columns that are left of a cell that is too long for the line */
     MIN_LAST = 30, /* columns of a last cell that is wrapped */
     MIN_LINES = 4, /* of a table, however long the sentences are */
 };

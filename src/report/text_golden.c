@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/json_out.h"
 #include "base/strbuf.h"
 #include "npudiff/report.h"
 #include "report/report_golden.h"
@@ -272,6 +273,56 @@ enum nd_status nd_report_golden_list_text(const struct nd_golden *store, char **
         return nd_text_end(&buf, out, err);
     nd_strbuf_deinit(&buf);
     return status;
+}
+
+static json_t *entry_row(const struct nd_golden_entry *entry)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "entry", json_sprintf("%.12s", entry->id), "label",
+                     nd_json_string(entry->label), "chipset", nd_json_string(entry->chipset), "sdk",
+                     nd_json_string(entry->sdk), "model", nd_json_string(entry->model), "date",
+                     json_sprintf("%.10s", entry->date), "status", nd_json_string(entry->status));
+}
+
+enum nd_status nd_report_golden_list_brief(const struct nd_golden *store, const char *path, size_t width,
+                                           char **out, struct nd_error *err)
+{
+    static const struct nd_report_column columns[] = {
+        {"entry", "ENTRY"}, {"label", "LABEL"}, {"chipset", "CHIPSET"}, {"sdk", "SDK"}, {"model", "MODEL"},
+        {"date", "DATE"},   {NULL, NULL}};
+    const char *const next[] = {"npudiff", "golden", "check", path, "CAPTURE.h5"};
+    struct nd_report_screen *screen = nd_report_screen_create(width);
+    size_t n = nd_golden_n_entries(store), n_failed = 0;
+    json_t *rows = json_array();
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        struct nd_golden_entry entry = {0};
+        status = nd_golden_entry(store, i, &entry, err);
+        if (status != ND_OK)
+            break;
+        n_failed += strcmp(entry.status, "complete") != 0;
+        json_array_append_new(rows, entry_row(&entry));
+        nd_golden_entry_deinit(&entry);
+    }
+    nd_report_screen_put(screen, "%s: %zu accepted capture%s\n", path, n, n == 1 ? "" : "s");
+    if (n_failed > 0)
+        nd_report_screen_put(screen, "%zu of them %s of a device that failed (-v shows which).\n", n_failed,
+                             n_failed == 1 ? "is" : "are");
+    if (n > 0) {
+        char *json = json_dumps(rows, JSON_COMPACT);
+        nd_report_screen_put(screen, "\n");
+        nd_report_screen_rows(screen, json != NULL ? json : "", columns, "-v lists all, with the notes");
+        free(json);
+        nd_report_screen_next(screen, "to compare a capture with what was accepted", next,
+                              sizeof next / sizeof next[0]);
+    }
+    json_decref(rows);
+    char *text = NULL;
+    enum nd_status ended = nd_report_screen_end(&screen, &text, status == ND_OK ? err : NULL);
+    if (status == ND_OK && ended == ND_OK)
+        *out = text;
+    else
+        free(text);
+    return status != ND_OK ? status : ended;
 }
 
 enum nd_status nd_report_golden_pruning_text(const struct nd_golden_pruning *pruning, char **out,

@@ -20,9 +20,9 @@ newer = second.read_bytes().replace(b'"npudiff_entry":1', b'"npudiff_entry":2')
 (second.parent / f"{hashlib.sha256(newer).hexdigest()}.json").write_bytes(newer)
 (second.parent / "notes.txt").write_bytes(b"")
 PY
-code_of golden list store
-tell golden list store | grep skipped | sort
-"$NPUDIFF" golden list store 2>/dev/null | wc -l
+code_of golden list -v store
+tell golden list -v store | grep skipped | sort
+"$NPUDIFF" golden list -v store 2>/dev/null | wc -l
 tell golden prune store --keep 1 | grep -v skipped
 ls store/entries | wc -l
 tell golden
@@ -30,4 +30,4 @@ tell golden frob store
 tell golden check store
 tell golden check store a.h5 --keep 2
 tell golden check store --runtime qairt-2.51.0
-tell golden list store extra
+tell golden list -v store extra

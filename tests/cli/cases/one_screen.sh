@@ -17,23 +17,23 @@ python - <<'END'
 import glob
 import os
 import re
+import shutil
 import subprocess
 
-def check(name, *arguments):
+def check(name, *arguments, columns="80", most_lines=24):
     """Runs a command in a pipe."""
-    for columns, most_lines in (("80", 24),):
-        done = subprocess.run([os.environ["NPUDIFF"], *arguments], capture_output=True, text=True, env={**os.environ, "COLUMNS": columns})
-        lines = done.stdout.splitlines()
-        wide = [line for line in lines if len(line) > int(columns)]
-        first = [i for i, line in enumerate(lines) if re.match(verdict, line)]
-        print(name, columns, "columns: exit", done.returncode, "; ".join(
-            [f"{len(lines)} lines"] * (len(lines) > most_lines) + [f"wide: {line}" for line in wide] + ["no verdict"] * (not first or first[0] > 2)) or "fits")
+    done = subprocess.run([os.environ["NPUDIFF"], *arguments], capture_output=True, text=True, env={**os.environ, "COLUMNS": columns})
+    lines = done.stdout.splitlines()
+    wide = [line for line in lines if len(line) > int(columns)]
+    first = [i for i, line in enumerate(lines) if re.match(verdict, line)]
+    print(name, columns, "columns: exit", done.returncode, "; ".join(
+        [f"{len(lines)} lines"] * (len(lines) > most_lines) + [f"wide: {line}" for line in wide] + ["no verdict"] * (not first or first[0] > 2)) or "fits")
 
 verdict = r"(SAME|OK|DIFFERS|HEALTHY|FAULTY|UNEXPLAINED|INCONCLUSIVE|READY|NOT READY|NOT COMPARABLE|NEW|KNOWN|UNSTEADY|TOO FEW)\b"
 for model in ("cnn.w8a8", "cnn.w8a16", "vit.w8a8"):
     captures = sorted(glob.glob(f"{model}/*.h5"))
     check(f"compare {model}", "compare", *captures)
-    check(f"explain {model}", "explain", "--quantised", f"{model}.onnx", "--float", f"{model.partition('.')[0]}.float.onnx", "--samples", "4", "--harm-samples", "2", *captures)
+    check(f"explain {model}", "explain", "--quantised", f"{model}.onnx", "--float", f"{model.partition('.')[0]}.float.onnx", "--samples", "4", "--effect-samples", "2", *captures)
     check(f"placement {model}", "placement", f"{model}.onnx", *captures)
     check(f"latency {model}", "latency", *captures)
 for model in ("cnn.w8a8", "vit.w8a8"):
@@ -41,4 +41,23 @@ for model in ("cnn.w8a8", "vit.w8a8"):
         check(f"golden check {capture}", "golden", "check", "store", capture)
         check(f"triage {capture}", "triage", capture, "--against", "store")
 check("qualify", "qualify", "campaign.yaml")
+
+# Those that list something have it in the first lines: what it is, and how many. In 40 columns a command to paste may be
+# wider, because a path stays whole.
+verdict = "."
+encodings = os.environ["GOLDEN"] + "/encodings"
+shutil.copy(f"{encodings}/cnn.per-tensor.1.0.0.encodings", "a.encodings")
+shutil.copy(f"{encodings}/cnn.per-channel.1.0.0.encodings", "b.encodings")
+shutil.copy("vit.w8a8/cpu.h5", "c.h5")
+for program, *words in (("fingerprint", "-d", "emu:htp-v69", "--section", "linear-u8", "-o", "a.json", "-q"),
+                        ("fingerprint", "-d", "emu:htp-v73", "--section", "linear-u8", "-o", "b.json", "-q")):
+    subprocess.run([os.environ["NPUDIFF"], program, *words], check=True, stderr=subprocess.DEVNULL)
+for columns in ("40", "80"):
+    for command in (["ls", "c.h5"], ["ls", "vit.w8a8.onnx"], ["config", "c.h5"], ["config", "c.h5", "cnn.w8a8/exact.h5"],
+                    ["logs", "c.h5"], ["info", "c.h5"], ["encodings", "list", "vit.w8a8.onnx"],
+                    ["encodings", "diff", "a.encodings", "b.encodings"], ["encodings", "check", "a.encodings", "cnn.w8a8/cpu.h5"],
+                    ["golden", "list", "store"], ["golden", "prune", "store"], ["probes"], ["runtimes"],
+                    ["devices", "--no-phones"], ["verify", "c.h5"], ["fingerprint", "--diff", "a.json", "b.json"],
+                    ["reduce", "cnn.w8a8.onnx", "-d", "emu:htp-v69", "--differs", "0lsb"]):
+        check(" ".join(command), *command, columns=columns)
 END

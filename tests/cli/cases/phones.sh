@@ -7,8 +7,8 @@ try adb:R5CX10ABCDE
 try adb:
 try 'adb:*'
 try ssh:board
-run devices --no-phones | tail -1
-run devices | tail -1
+run devices -v --no-phones | tail -1
+run devices -v | tail -1
 
 stand_in() {
     printf '#!/bin/sh\n# A stand-in for adb.\n[ "$1" = devices ] && printf "List of devices attached\\n%s" || echo SM8650\n' "$1" > adb
@@ -19,14 +19,14 @@ echo '# none'
 stand_in '\\n'
 try adb:
 try 'adb:*'
-run devices | tail -1
+run devices -v | tail -1
 printf 'models: [{quantised: %s, probes: zeros}]\ndevices:\n  - "adb:*/cpu"\npolicy: [{gate: finalize}]\n' "$model" > campaign.yaml
 run qualify campaign.yaml -o x
 rm campaign.yaml
 echo '# several, and no serial'
 stand_in 'R5CX10ABCDE device product:e3q model:SM_S928B transport_id:1\\nemulator-5554 device\\n0123 unauthorized usb:1-1\\n'
 try adb:
-run devices | tail -4
+run devices -v | tail -4
 "$NPUDIFF" devices --json | python -c '
 import json, sys
 for phone in json.load(sys.stdin)["phones"]:

@@ -223,6 +223,7 @@ struct nd_explained_fault {
  *     saturation                       at least 1 % of the codes are at one end of the type although the
  *                                      reference is well inside, and 5 times as many as in the reference [the
  * end] constant, all-zero               all codes are equal, but the reference's are not [that code]
+ *     not-a-number                     exact values that are not numbers: they are not judged [their share]
  *     truncation, stale, wrap, ...     further faults of floats: docs/reference/diagnoses.md
  *
  * The reference is that of the first 4 samples. fault.explained is NaN where no other reading of the values
@@ -259,6 +260,8 @@ struct nd_explained_unit {
                            known defect of QAIRT 2.51.0 ...: ..."; else NULL */
     const char *remedy; /* what to do about the known defect, a sentence. Static */
     uint64_t n_codes;
+    uint64_t n_nan; /* exact values that are not numbers (0 / 0, the root of a negative number): what a device makes
+                       of them is not defined, and is not judged */
     struct nd_explained_part local, inherited, total;
     uint64_t n_violations; /* elements where total is not local + inherited; always 0 */
     /* The programs that give all of its codes (docs/science/theory.md#programs: half-even, floor, double:8 ...;

@@ -74,7 +74,7 @@ static struct nd_arithmetic_outcome run(const struct nd_arithmetic_ready *ready,
         whole = rint(to_float(v, 10, -14));
     else
         whole = rint(to_float(v, 7, -126));
-    return nd_arithmetic_surely(nd_arithmetic_code(ready, isnan(whole) ? 0 : whole));
+    return nd_arithmetic_surely(nd_arithmetic_code(ready, isnan(whole) ? -HUGE_VAL : whole));
 }
 
 const struct nd_arithmetic_family nd_family_float = {.name = "float",

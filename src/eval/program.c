@@ -103,6 +103,8 @@ double nd_program_code(const struct nd_program *program, const struct nd_ratio *
 {
     double low, high;
     nd_code_range(dtype, &low, &high);
+    if (nd_ratio_is_nan(ratio))
+        return low;
     const struct nd_place place = nd_place_of(ratio);
     return fmin(fmax(nd_program_round(program, ratio, &place) + zero_point, low), high);
 }

@@ -32,6 +32,11 @@ struct nd_ratio nd_ratio_of(double numerator, double denominator)
     return (struct nd_ratio){nd_wide_from(numerator), nd_wide_from(denominator)};
 }
 
+bool nd_ratio_is_nan(const struct nd_ratio *ratio)
+{
+    return isnan(ratio->numerator.parts[0] / ratio->denominator.parts[0]);
+}
+
 /* numerator - factor * denominator. */
 static struct nd_wide remainder_of(const struct nd_ratio *ratio, double factor)
 {
@@ -158,5 +163,5 @@ double nd_code_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd
 {
     double low, high;
     nd_code_range(dtype, &low, &high);
-    return fmin(fmax(nd_round_ratio(ratio, rounding) + zero_point, low), high);
+    return nd_ratio_is_nan(ratio) ? low : fmin(fmax(nd_round_ratio(ratio, rounding) + zero_point, low), high);
 }

@@ -1,8 +1,10 @@
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/strbuf.h"
 #include "explain/stages.h"
 #include "explain/unit_programs.h"
 
@@ -132,6 +134,38 @@ static bool is_within_step(const struct nd_explained_step *step, const struct nd
            (double)unit->local.n_differing < most_beside_ties * (double)unit->n_codes;
 }
 
+/* Says of a step that some of its exact values are no numbers. */
+static enum nd_status tell_of_nan(size_t s, const struct nd_explained_unit *unit,
+                                  struct nd_explained_device *device, struct nd_error *err)
+{
+    double share = (double)unit->n_nan / (double)unit->n_codes;
+    struct nd_strbuf text = {0};
+    struct nd_explained_finding *findings =
+        nd_calloc(device->n_findings + 1, sizeof *findings), *old = device->findings;
+    nd_strbuf_printf(&text,
+                     "%.2g %% of its exact values are not numbers (0 / 0, or the root, logarithm or power of a "
+                     "negative number). ONNX does not say which code they have, so npudiff does not judge them",
+                     100 * share);
+    char *taken = nd_strbuf_take(&text);
+    if (findings == NULL || taken == NULL) {
+        free(findings);
+        free(taken);
+        return nd_fail_memory(err);
+    }
+    if (device->n_findings > 0)
+        memcpy(findings, old, device->n_findings * sizeof *findings);
+    free(old);
+    findings[device->n_findings++] = (struct nd_explained_finding){
+        .step = s,
+        .fault = {.kind = "not-a-number",
+                  .text = taken,
+                  .channel = SIZE_MAX,
+                  .amount = share,
+                  .explained = (double)NAN}};
+    device->findings = findings;
+    return ND_OK;
+}
+
 /* What is asked of each step of the device. */
 static void begin_habits(const struct nd_evaluation *evaluation, size_t d,
                          const struct nd_explained_device *device, struct nd_habit *units)
@@ -176,6 +210,9 @@ static enum nd_status identify_device(const struct nd_evaluation *evaluation, si
                                                : judge_by_unit_program(&units[s], *unit_program, unit, err);
         if (units[s].is_counted && is_lossy(&units[s], unit))
             device->losses[device->n_losses++] = s;
+        unit->n_nan = unit->is_examined && units[s].tally != NULL ? units[s].tally->n_nan : 0;
+        if (status == ND_OK && unit->n_nan > 0)
+            status = tell_of_nan(s, unit, device, err);
         unit->is_within_step = unit->is_examined && is_within_step(&out->steps[s], unit, &units[s]);
     }
     return status;

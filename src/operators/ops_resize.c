@@ -44,29 +44,43 @@ struct taps {
     double weight[MAX_TAPS];
 };
 
+/* The nearest element is chosen by a coordinate in float32, as ONNX Runtime has it: in double another one would be
+ * the nearest where the coordinate is whole but for an error of rounding. Weights are in double. */
+static double step(const struct resize *resize, double x)
+{
+    return resize->mode == RESIZE_NEAREST ? (double)(float)x : x;
+}
+
+/* (i + 1/2) / scale. */
+static double middle(const struct resize *resize, const struct resized_axis *axis, double i)
+{
+    return step(resize, step(resize, i + 0.5) / axis->scale);
+}
+
 /* Where element i of the output lies on the input. */
 static double coordinate(const struct resize *resize, const struct resized_axis *axis, double i)
 {
     double in = (double)axis->in, out = (double)axis->out;
     switch (resize->coordinates) {
     case HALF_PIXEL_SYMMETRIC: {
-        double exact_out = axis->scale * in; /* not always whole */
-        return in / 2 * (1 - out / exact_out) + (i + 0.5) / axis->scale - 0.5;
+        double exact_out = step(resize, axis->scale * in); /* not always whole */
+        double offset = step(resize, in / 2 * step(resize, 1 - step(resize, out / exact_out)));
+        return step(resize, step(resize, offset + middle(resize, axis, i)) - 0.5);
     }
     case PYTORCH_HALF_PIXEL:
-        return axis->out > 1 ? (i + 0.5) / axis->scale - 0.5 : 0;
+        return axis->out > 1 ? step(resize, middle(resize, axis, i) - 0.5) : 0;
     case ALIGN_CORNERS:
-        return axis->out > 1 ? i * (in - 1) / (out - 1) : 0;
+        return axis->out > 1 ? step(resize, i * (in - 1) / (out - 1)) : 0;
     case ASYMMETRIC:
-        return i / axis->scale;
+        return step(resize, i / axis->scale);
     case TF_HALF_PIXEL_FOR_NN:
-        return (i + 0.5) / axis->scale;
+        return middle(resize, axis, i);
     case TF_CROP_AND_RESIZE:
         if (axis->out == 1)
             return 0.5 * (axis->from + axis->to) * (in - 1);
         return axis->from * (in - 1) + i * (axis->to - axis->from) * (in - 1) / (out - 1);
     default:
-        return (i + 0.5) / axis->scale - 0.5;
+        return step(resize, middle(resize, axis, i) - 0.5);
     }
 }
 

@@ -77,7 +77,7 @@ FUNCTION(reciprocal, 1 / x)
 FUNCTION(relu, above(x, 0))
 FUNCTION(round, rint(x))
 FUNCTION(selu, x > 0 ? a[1] * x : a[1] * (a[0] * expm1(x)))
-FUNCTION(shrink, x<-a[1] ? x + a[0] : x> a[1] ? x - a[0] : isnan(x) ? x : 0)
+FUNCTION(shrink, x<-a[1] ? x + a[0] : x> a[1] ? x - a[0] : 0)
 FUNCTION(sigmoid, sigmoid(x))
 FUNCTION(sign, x > 0 ? 1 : x < 0 ? -1 : x)
 FUNCTION(sin, sin(x))
@@ -87,7 +87,7 @@ FUNCTION(softsign, x / (1 + fabs(x)))
 FUNCTION(sqrt, sqrt(x))
 FUNCTION(tan, tan(x))
 FUNCTION(tanh, tanh(x))
-FUNCTION(thresholded_relu, x > a[0] || isnan(x) ? x : 0)
+FUNCTION(thresholded_relu, x > a[0] ? x : 0)
 
 static const struct unary {
     const char *op_type;

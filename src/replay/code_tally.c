@@ -66,6 +66,10 @@ static void count_code(struct nd_code_tally *tally, const struct nd_ratio *v, co
 {
     size_t n;
     const struct nd_program *programs = nd_programs(&n);
+    if (nd_ratio_is_nan(v)) {
+        tally->n_nan++;
+        return;
+    }
     const struct nd_place place = nd_place_of(v);
     double low = clip(bounds, place.floor), high = clip(bounds, place.floor + 1);
     if (place.is_whole || low == high) {
@@ -102,6 +106,7 @@ void nd_code_tally_add(struct nd_code_tally *tally, const struct nd_exact_values
 
 void nd_code_tally_merge(const struct nd_code_tally *from, struct nd_code_tally *to)
 {
+    to->n_nan += from->n_nan;
     to->n_open += from->n_open;
     to->all_wrong += from->all_wrong;
     for (size_t p = 0; p < ND_MAX_PROGRAMS; p++) {

@@ -8,6 +8,7 @@ enum { ND_MAX_PROGRAMS = 24 };
 
 /* Over the codes of one unit. The order is that of nd_programs. */
 struct nd_code_tally {
+    uint64_t n_nan;                  /* exact values that are not numbers: they speak neither for nor against */
     uint64_t n_open;                 /* codes on which programs can differ: not whole, not clipped */
     uint64_t wrong[ND_MAX_PROGRAMS]; /* codes that the program does not give */
     uint64_t far[ND_MAX_PROGRAMS];   /* of those, not within float32 arithmetic of a threshold */

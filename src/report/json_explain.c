@@ -88,6 +88,7 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
     json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
+    json_object_set_new(row, "not_a_number", is_examined ? json_integer((json_int_t)unit->n_nan) : json_null());
     json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
     json_object_set_new(row, "introduced", is_examined ? part(&unit->local) : json_null());
     json_object_set_new(row, "passed_on",

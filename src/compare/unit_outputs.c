@@ -6,7 +6,8 @@
 #include "base/memory.h"
 #include "compare/unit_internal.h"
 
-/* The largest value of a sample, or of the part of it that is here, and what is no number. */
+/* What is no number in a sample, or in the part of it that is here; of a model output also its largest value.
+ */
 static void find_best(struct nd_worker *w, struct nd_job *job, const struct nd_unit_range *range, size_t sample)
 {
     size_t n_samples = job->end_sample - job->first_sample;
@@ -14,9 +15,13 @@ static void find_best(struct nd_worker *w, struct nd_job *job, const struct nd_u
         const struct nd_stream *s = &job->streams[i];
         if (!s->is_scanned || !w->is_needed[i])
             continue;
-        struct nd_best best = {.index = -1};
-        nd_best_offer(&best, &s->layout, job->kernels, nd_unit_bytes(w, job, range, i, sample, range->first),
-                      range->first, range->end - range->first);
+        struct nd_best best = {.index = -1, .specials = {w->sides[i].n_nan, w->sides[i].n_inf}};
+        if (job->is_output) {
+            best.specials = (struct nd_specials){0};
+            nd_best_offer(&best, &s->layout, job->kernels,
+                          nd_unit_bytes(w, job, range, i, sample, range->first), range->first,
+                          range->end - range->first);
+        }
         pthread_mutex_lock(&job->lock);
         nd_best_merge(&job->best[i * n_samples + sample - job->first_sample], &best);
         pthread_mutex_unlock(&job->lock);

@@ -60,6 +60,27 @@ void nd_side_merge(struct nd_side_state *side, const struct nd_side_state *other
     nd_fields_merge(side_fields, N_SIDE_FIELDS, side, other, NULL); /* these kinds cannot fail */
 }
 
+/* Of the elements whose difference is a number: the others have a line of their own. */
+static uint64_t count_saturation(const struct nd_pair_context *context, const struct nd_pair_block *block)
+{
+    const struct nd_layout *layout = &context->ref;
+    uint64_t n = 0;
+    if (layout->is_real || context->is_mixed) {
+        for (size_t k = 0; k < block->n_measured; k++) {
+            size_t i = block->measured[k];
+            n += nd_layout_is_saturated(layout, block->first + i, block->ref.x[i]) !=
+                 nd_layout_is_saturated(&context->test, block->first + i, block->test.x[i]);
+        }
+        return n;
+    }
+    double low = layout->low - layout->zero, high = layout->high - layout->zero;
+    for (size_t k = 0; k < block->n_measured; k++) {
+        double r = block->ref.x[block->measured[k]], t = block->test.x[block->measured[k]];
+        n += ((r == low) | (r == high)) != ((t == low) | (t == high));
+    }
+    return n;
+}
+
 static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
                    const struct nd_pair_block *block)
 {
@@ -71,19 +92,15 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
         account->n_nan_mismatch += ref_nan != test_nan;
         account->n_inf_mismatch += !ref_nan && !test_nan;
     }
-    if (context->ref.is_float && !context->is_mixed)
+    if (context->ref.is_float && !context->is_mixed && block->ref.block->n_zero > 0 &&
+        block->test.block->n_zero > 0)
         for (size_t k = 0; k < block->n_measured; k++) {
             size_t i = block->measured[k];
             account->n_zero_sign += block->ref.x[i] == 0 && block->test.x[i] == 0;
         }
     if (block->ref.block->n_saturated + block->test.block->n_saturated == 0)
         return;
-    for (size_t k = 0; k < block->n_measured; k++) { /* the others have a line of their own */
-        size_t i = block->measured[k];
-        account->n_saturation_mismatch +=
-            nd_layout_is_saturated(&context->ref, block->first + i, block->ref.x[i]) !=
-            nd_layout_is_saturated(&context->test, block->first + i, block->test.x[i]);
-    }
+    account->n_saturation_mismatch += count_saturation(context, block);
 }
 
 static struct nd_side describe(const struct nd_side_state *state, double unit)

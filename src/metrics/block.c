@@ -138,15 +138,20 @@ static size_t mask_block(const struct nd_pair_context *context, struct nd_block_
     return context->kernels->mask[log2_bytes](block->ref.bytes, block->test.bytes, block->n, mask);
 }
 
-/* The offsets of the ones among n bytes of 0 and 1, ascending; eight zeros are passed over at once. */
+/* The offsets of the ones among n bytes of 0 and 1, ascending; eight zeros are passed over at once. What is
+ * written where there is no one is written over: no branch depends on a single byte. */
 static size_t list_set(const uint8_t *mask, size_t n, uint16_t *out)
 {
     size_t n_set = 0, i = 0;
     for (; i + 8 <= n; i += 8) {
         uint64_t word;
-        memcpy(&word, mask + i, sizeof word); /* little endian: the first byte is the lowest */
-        for (; word != 0; word &= word - 1)
-            out[n_set++] = (uint16_t)(i + (size_t)__builtin_ctzll(word) / 8);
+        memcpy(&word, mask + i, sizeof word);
+        if (word == 0)
+            continue;
+        for (size_t k = i; k < i + 8; k++) {
+            out[n_set] = (uint16_t)k;
+            n_set += mask[k];
+        }
     }
     for (; i < n; i++)
         if (mask[i])
@@ -158,6 +163,7 @@ static void list_elements(struct nd_block_scratch *scratch, struct nd_pair_block
 {
     size_t n_differing = list_set(scratch->mask, block->n, scratch->differing), n_measured = 0,
            n_unmeasured = 0;
+    block->mask = scratch->mask;
     block->differing = block->measured = scratch->differing;
     block->n_differing = block->n_measured = n_differing;
     block->unmeasured = scratch->unmeasured;
@@ -205,15 +211,19 @@ static void equalise(struct nd_block_scratch *scratch, struct nd_pair_block *blo
 static void measure_distances(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
                               struct nd_pair_block *block)
 {
-    block->distance = scratch->distance;
-    if (!context->is_mixed) {
-        context->kernels->distance[context->ref.kind](block->ref.bytes, block->test.bytes, block->n,
-                                                      scratch->distance);
+    uint64_t *distance = scratch->distance;
+    block->distance = distance;
+    if (!context->is_mixed)
+        block->max_distance = context->kernels->distance[context->ref.kind](block->ref.bytes, block->test.bytes,
+                                                                            block->n, distance);
+    if (!context->is_mixed && block->is_clean)
         return;
-    }
+    block->max_distance = 0;
     for (size_t k = 0; k < block->n_measured; k++) {
         size_t i = block->measured[k];
-        scratch->distance[i] = nd_float_distance_in(context->ulp_format, block->ref.x[i], block->test.x[i]);
+        if (context->is_mixed)
+            distance[i] = nd_float_distance_in(context->ulp_format, block->ref.x[i], block->test.x[i]);
+        block->max_distance = distance[i] > block->max_distance ? distance[i] : block->max_distance;
     }
 }
 
@@ -234,7 +244,10 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
     if (block->dequantised.n > 0)
         equalise(scratch, block);
     measure_distances(context, scratch, block);
-    context->kernels->diff_sums(block->is_clean ? block->ref.x : scratch->ref_clean,
-                                block->is_clean ? block->test.x : scratch->test_clean, block->n, &block->sums);
+    block->ref_clean = block->is_clean ? block->ref.x : scratch->ref_clean;
+    block->test_clean = block->is_clean ? block->test.x : scratch->test_clean;
+    context->kernels->diff_sums(block->ref_clean, block->test_clean, block->n, &block->sums);
+    context->kernels->errors(block->ref_clean, block->test_clean, block->n, &scratch->errors);
+    block->errors = &scratch->errors;
     return n_differing;
 }

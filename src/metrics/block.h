@@ -39,25 +39,30 @@ struct nd_dequantised {
 struct nd_pair_block {
     size_t probe, sample, first, n; /* elements [first, first + n) of the sample */
     struct nd_side_view ref, test;
+    const uint8_t *mask;       /* [n]: 1 where the element differs, else 0 */
     const uint16_t *differing; /* offsets of the elements that differ, ascending */
     size_t n_differing;
     const uint16_t *measured; /* those of them whose difference is a number */
     size_t n_measured;
     const uint16_t *unmeasured; /* NaN or infinity mismatches, and NaNs of other bits */
     size_t n_unmeasured;
-    const uint64_t *distance; /* [n]: steps or ULPs; only those of `measured` mean anything */
-    struct nd_diff_sums sums; /* of d, over the elements that are finite on both sides */
-    bool is_clean;            /* every element of both sides is finite; else the sums that follow leave out */
+    const uint64_t *distance;             /* [n]: steps or ULPs; only those of `measured` mean anything */
+    uint64_t max_distance;                /* of `measured` */
+    const struct nd_error_values *errors; /* as the sums: 0 where a side is not finite */
+    const double *ref_clean, *test_clean; /* x, with +0 on both sides where one is not finite */
+    struct nd_diff_sums sums;             /* of d, over the elements that are finite on both sides */
+    bool is_clean; /* every element of both sides is finite; else the sums that follow leave out */
     struct nd_self_sums ref_both, test_both; /* the elements of which one side is not finite */
     size_t n_test_only;                      /* elements that are finite in the reference only */
     struct nd_dequantised dequantised;       /* they do not differ: test.x is ref.x there */
 };
 
-/* Memory for one block; one per thread. About 60 KB. */
+/* Memory for one block; one per thread. About 75 KB. */
 struct nd_block_scratch {
     uint8_t mask[ND_BLOCK];
     uint16_t differing[ND_BLOCK], measured[ND_BLOCK], unmeasured[ND_BLOCK];
     uint64_t distance[ND_BLOCK];
+    struct nd_error_values errors;
     double ref_clean[ND_BLOCK], test_clean[ND_BLOCK], test_equal[ND_BLOCK];
 };
 

@@ -19,48 +19,29 @@ static const struct nd_field fields[] = {
     {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, relative), 0},
 };
 
-/* Section 2: lanes combined by neighbours. */
-static double combine_lanes(double *lanes)
-{
-    for (int width = ND_LANES / 2; width > 0; width /= 2)
-        for (int i = 0; i < width; i++)
-            lanes[i] = lanes[2 * i] + lanes[2 * i + 1];
-    return lanes[0];
-}
-
+/* Of elements that do not differ every sum takes up a 0. Section 2 is about their order. */
 static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
                    const struct nd_pair_block *block)
 {
     (void)context;
     struct nd_error_state *error = &state->error;
-    double lanes[ND_LANES] = {0}, signed_lanes[ND_LANES] = {0};
-    for (size_t k = 0; k < block->n_measured; k++) {
-        size_t i = block->measured[k];
-        double rise = block->test.x[i] - block->ref.x[i], absolute = fabs(rise), size = fabs(block->ref.x[i]);
-        error->n_above += rise > 0;
-        error->n_below += rise < 0;
-        signed_lanes[i % ND_LANES] += rise;
-        nd_log_histogram_add(&error->absolute, absolute);
-        if (size == 0) {
-            error->n_undefined += absolute > 0;
-            error->n_relative += absolute == 0; /* another zero: no error at all */
-            if (absolute == 0)
-                nd_log_histogram_add(&error->relative, 0);
-            continue;
-        }
-        double relative = absolute / size;
-        nd_log_histogram_add(&error->relative, relative);
-        error->max_relative = relative > error->max_relative ? relative : error->max_relative;
-        error->n_relative++;
-        lanes[i % ND_LANES] += relative;
-    }
+    const struct nd_error_values *values = block->errors;
+    nd_log_histogram_add_listed(&error->absolute, values->absolute, block->measured, block->n_measured);
+    nd_log_histogram_add_listed(&error->relative, values->relative, block->measured, block->n_measured);
+    if (values->n_undefined > 0) /* they were added: they are taken out again */
+        nd_log_histogram_add_many(&error->relative, ND_UNDEFINED_RATIO, 0 - values->n_undefined);
+    error->n_above += block->sums.n_above;
+    error->n_below += block->sums.n_below;
     error->n_absolute += block->n_measured;
-    error->max_absolute = block->n_measured > 0 && block->sums.max_abs > error->max_absolute
-                              ? block->sums.max_abs
-                              : error->max_absolute;
+    error->n_relative += block->n_measured - values->n_undefined;
+    error->n_undefined += values->n_undefined;
+    if (block->n_measured > 0 && block->sums.max_abs > error->max_absolute)
+        error->max_absolute = block->sums.max_abs;
+    if (values->max_relative > 0 && values->max_relative > error->max_relative)
+        error->max_relative = values->max_relative;
     nd_exact_add(&error->sum_absolute, block->sums.sum_abs);
-    nd_exact_add(&error->sum_relative, combine_lanes(lanes));
-    nd_exact_add(&error->sum_signed, combine_lanes(signed_lanes));
+    nd_exact_add(&error->sum_relative, values->sum_relative);
+    nd_exact_add(&error->sum_signed, block->sums.sum_signed);
 }
 
 /* Of n elements, those in the histogram and equal ones. */

@@ -17,53 +17,67 @@ static bool applies(const struct nd_pair_context *context)
     return !context->ref.is_float && !context->is_mixed;
 }
 
-/* Whole numbers below 2^53 have no rounding to fear; larger ones go in two halves. */
-static void add_exactly(struct nd_exact_sum *sum, uint64_t steps, double sign)
+/* n elements off by `distance`, which is not 0. Bucket k of the tail holds 2^(k + 2) up to 2^(k + 3) - 1. */
+static void add_distance(struct nd_steps_state *steps, uint64_t distance, bool is_above, uint64_t n)
 {
-    nd_exact_add(sum, sign * (double)(steps >> 32) * 0x1p32);
-    nd_exact_add(sum, sign * (double)(steps & UINT32_MAX));
+    size_t bucket = distance > 3 ? 4 : (size_t)distance;
+    steps->histogram[is_above ? 4 + bucket : 4 - bucket] += n;
+    if (bucket < 4)
+        return;
+    size_t power = 61 - (size_t)__builtin_clzll(distance);
+    steps->tail[is_above][power < ND_LSB_TAIL ? power : ND_LSB_TAIL - 1] += n;
 }
 
-/* distance: 4 or more; bucket k holds 2^(k + 2) up to 2^(k + 3) - 1. */
-static void add_to_tail(struct nd_steps_state *steps, uint64_t distance, bool is_above)
-{
-    size_t bucket = 0;
-    while (bucket + 1 < ND_LSB_TAIL && distance >> (bucket + 3) != 0)
-        bucket++;
-    steps->tail[is_above][bucket]++;
-}
+/* Whole numbers by sign, exponent and highest fraction bit: what tells 1, 2, 3 and the powers of two apart.
+ * Four counters of each take turns, since adding to one waits for the addition before. */
+enum { SIZES = 2 * 64, FIRST_SIZE = 2 * 1023, WAYS = 4 };
 
 /* Types of up to 32 bits: x is the code less its zero point, d and the sums of a block are whole numbers below
  * 2^53, and so exact. */
 static void add_narrow(struct nd_steps_state *steps, const struct nd_pair_block *block)
 {
+    uint16_t counts[2][SIZES][WAYS] = {0};
     for (size_t k = 0; k < block->n_differing; k++) {
         size_t i = block->differing[k];
         double d = block->test.x[i] - block->ref.x[i];
-        steps->histogram[4 + (int)(d < -4 ? -4 : d > 4 ? 4 : d)]++;
-        if (d <= -4 || d >= 4)
-            add_to_tail(steps, (uint64_t)fabs(d), d > 0);
+        uint64_t bits;
+        memcpy(&bits, &d, sizeof bits);
+        counts[bits >> 63 == 0][((bits >> 51 & 0xfff) - FIRST_SIZE) % SIZES][k % WAYS]++;
     }
+    for (int is_above = 0; is_above < 2; is_above++)
+        for (uint64_t size = 0; size < SIZES; size++) {
+            uint64_t distance = size < 2 ? 1 : (2 + size % 2) << (size / 2 - 1), n = 0;
+            for (size_t way = 0; way < WAYS; way++)
+                n += counts[is_above][size][way];
+            if (n > 0)
+                add_distance(steps, distance, is_above, n);
+        }
     uint64_t max = (uint64_t)block->sums.max_abs;
     steps->max = max > steps->max ? max : steps->max;
     nd_exact_add(&steps->sum, block->sums.sum_abs);
     nd_exact_add(&steps->sum_signed, block->sums.sum_signed);
 }
 
+/* Distances of up to 64 bits are added up in two halves: of a block each sum is below 2^43. */
 static void add_bits(struct nd_steps_state *steps, const struct nd_layout *layout,
                      const struct nd_pair_block *block)
 {
+    uint64_t high[2] = {0}, low[2] = {0}; /* sums of the halves of the distances, below and above */
     for (size_t k = 0; k < block->n_differing; k++) {
         size_t i = block->differing[k];
         uint64_t distance = block->distance[i];
         bool is_negative = nd_layout_is_less(layout, block->test.bytes, block->ref.bytes, i);
-        size_t bucket = distance > 3 ? 4 : (size_t)distance;
-        steps->histogram[is_negative ? 4 - bucket : 4 + bucket]++;
-        if (bucket == 4)
-            add_to_tail(steps, distance, !is_negative);
+        add_distance(steps, distance, !is_negative, 1);
         steps->max = distance > steps->max ? distance : steps->max;
-        add_exactly(&steps->sum, distance, 1);
-        add_exactly(&steps->sum_signed, distance, is_negative ? -1 : 1);
+        high[!is_negative] += distance >> 32;
+        low[!is_negative] += distance & UINT32_MAX;
+    }
+    for (int is_above = 0; is_above < 2; is_above++) {
+        double sign = is_above ? 1 : -1;
+        nd_exact_add(&steps->sum, (double)high[is_above] * 0x1p32);
+        nd_exact_add(&steps->sum, (double)low[is_above]);
+        nd_exact_add(&steps->sum_signed, sign * (double)high[is_above] * 0x1p32);
+        nd_exact_add(&steps->sum_signed, sign * (double)low[is_above]);
     }
 }
 

@@ -1,4 +1,6 @@
 /* Where the differing elements are. docs/reference/metrics.md#structure. */
+#include <string.h>
+
 #include "base/error.h"
 #include "metrics/permutation.h"
 #include "metrics/states.h"
@@ -31,15 +33,62 @@ static enum nd_status init(struct nd_pair_state *state, const struct nd_pair_con
     return ND_OK;
 }
 
+/* The elements of a block as bits: 1 where they differ. */
+enum { BLOCK_WORDS = ND_BLOCK / 64 };
+
+static void gather_bits(const uint8_t *mask, size_t n, uint64_t *bits)
+{
+    size_t i = 0;
+    memset(bits, 0, BLOCK_WORDS * sizeof *bits);
+    for (; i + 8 <= n; i += 8) {
+        uint64_t bytes;
+        memcpy(&bytes, mask + i, sizeof bytes);
+        bits[i / 64] |= (bytes * 0x0102040810204080u >> 56) << i % 64; /* the lowest bits of eight bytes */
+    }
+    for (; i < n; i++)
+        bits[i / 64] |= (uint64_t)mask[i] << i % 64;
+}
+
+/* Leaves the bits that are followed by one `step` further on; false when none is left. */
+static bool keep_followed(uint64_t *bits, size_t step)
+{
+    uint64_t any = 0;
+    size_t words = step / 64, shift = step % 64;
+    for (size_t w = 0; w < BLOCK_WORDS; w++) {
+        uint64_t low = w + words < BLOCK_WORDS ? bits[w + words] : 0;
+        uint64_t high = w + words + 1 < BLOCK_WORDS ? bits[w + words + 1] : 0;
+        bits[w] &= low >> shift | high << 1 << (63 - shift);
+        any |= bits[w];
+    }
+    return any != 0;
+}
+
+/* Bits that begin `length` ones become bits that begin more of them, in steps that double, until the longest
+ * run that is known is surpassed, or none is left. */
+static uint64_t lengthen(uint64_t *bits, uint64_t longest)
+{
+    uint64_t length = 1, wanted = longest + 1;
+    while (length < wanted) {
+        uint64_t step = length < wanted - length ? length : wanted - length;
+        if (!keep_followed(bits, step))
+            return longest;
+        length += step;
+    }
+    while (keep_followed(bits, 1))
+        length++;
+    return length;
+}
+
 static void add_runs(struct nd_structure_state *structure, const struct nd_pair_block *block)
 {
-    uint64_t run = 0;
-    for (size_t k = 0; k < block->n_differing; k++) {
-        bool goes_on = k > 0 && block->differing[k] == block->differing[k - 1] + 1;
-        run = goes_on ? run + 1 : 1;
-        structure->n_runs += !goes_on;
-        structure->longest_run = run > structure->longest_run ? run : structure->longest_run;
+    uint64_t bits[BLOCK_WORDS], before = 0;
+    gather_bits(block->mask, block->n, bits);
+    for (size_t w = 0; w < BLOCK_WORDS; w++) {
+        structure->n_runs += (uint64_t)__builtin_popcountll(bits[w] & ~(bits[w] << 1 | before));
+        before = bits[w] >> 63;
     }
+    if (block->n_differing > structure->longest_run)
+        structure->longest_run = lengthen(bits, structure->longest_run);
 }
 
 static bool are_axes_full(const struct nd_structure_state *structure, const struct nd_shape *shape)
@@ -65,15 +114,23 @@ static void add_coordinates(struct nd_structure_state *structure, const struct n
 {
     if (shape->rank == 0 || are_axes_full(structure, shape))
         return;
-    size_t width = (size_t)shape->dims[shape->rank - 1], last_row = SIZE_MAX;
+    size_t width = (size_t)shape->dims[shape->rank - 1];
+    size_t row = block->first / width, end = (row + 1) * width;
+    size_t n = block->n_differing, k = 0;
     struct nd_bitset *columns = &structure->axes[shape->rank - 1];
-    for (size_t k = 0; k < block->n_differing; k++) {
-        size_t index = block->first + block->differing[k], row = index / width;
-        if (columns->n_bits > 0)
-            nd_bitset_add(columns, index - row * width);
-        if (row != last_row)
-            add_row(structure, shape, row);
-        last_row = row;
+    while (k < n) {
+        size_t index = block->first + block->differing[k];
+        if (index >= end) {
+            row = index / width;
+            end = (row + 1) * width;
+        }
+        add_row(structure, shape, row);
+        if (columns->n_set < columns->n_bits)
+            for (; k < n && block->first + block->differing[k] < end; k++)
+                nd_bitset_add(columns, block->first + block->differing[k] - (end - width));
+        k = end >= block->first + block->n ? n : k;
+        while (k < n && block->first + block->differing[k] < end)
+            k++;
     }
 }
 

@@ -67,7 +67,9 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     double largest =
         unit * block->sums.max_abs; /* rounding keeps the order: it is the largest of the products */
     tolerance->atol = largest > tolerance->atol ? largest : tolerance->atol;
-    for (size_t k = 0; k < block->n_measured; k++) {
+    bool is_more =
+        rtol < INFINITY && context->kernels->exceeds(block->ref_clean, block->test_clean, block->n, unit, rtol);
+    for (size_t k = 0; k < block->n_measured && is_more; k++) {
         size_t i = block->measured[k];
         double error = unit * fabs(block->test.x[i] - block->ref.x[i]), size = fabs(unit * block->ref.x[i]);
         if (error >

@@ -11,11 +11,8 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
                    const struct nd_pair_block *block)
 {
     struct nd_ulp_state *ulp = &state->ulp;
-    if (context->ulp_format != NULL)
-        for (size_t k = 0; k < block->n_measured; k++) {
-            uint64_t distance = block->distance[block->measured[k]];
-            ulp->max = distance > ulp->max ? distance : ulp->max;
-        }
+    if (context->ulp_format != NULL && block->max_distance > ulp->max)
+        ulp->max = block->max_distance;
     if (context->ulp_in == NULL)
         return;
     for (size_t k = 0; k < block->n_measured; k++) {

@@ -262,11 +262,13 @@ static inline bool check_distance(const struct element_check *c, size_t n, bool 
                                   const void *test)
 {
     uint64_t *out = guarded_place(&c->out_memory, at_end, n * sizeof *out, 0);
-    c->kernels->distance[c->elem_kind](ref, test, n, out);
-    for (size_t i = 0; i < n; i++)
+    uint64_t most = c->kernels->distance[c->elem_kind](ref, test, n, out), expected = 0;
+    for (size_t i = 0; i < n; i++) {
+        expected = out[i] > expected ? out[i] : expected;
         if (c->has_distance[i] && out[i] != c->distance[i])
             return wrong(c->kernels, "distance", c->kind->name, n, i);
-    return true;
+    }
+    return most == expected || wrong(c->kernels, "largest distance", c->kind->name, n, n);
 }
 
 static inline bool check_mask(const struct element_check *c, size_t n, bool at_end, const void *ref,
@@ -405,16 +407,52 @@ static inline bool check_diff(const struct nd_kernels *k, const double *ref, con
 {
     struct nd_diff_sums got;
     double d[ND_BLOCK], size[ND_BLOCK], max = 0;
+    uint64_t n_above = 0, n_below = 0;
     for (size_t i = 0; i < n; i++) {
         d[i] = test[i] - ref[i];
         size[i] = fabs(d[i]);
         max = fmax(max, size[i]);
+        n_above += d[i] > 0;
+        n_below += d[i] < 0;
     }
     k->diff_sums(ref, test, n, &got);
     if (!is_same(got.sum_abs, lane_sum(size, NULL, n)) || !is_same(got.sum_signed, lane_sum(d, NULL, n)) ||
         !is_same(got.sum_squares, lane_sum(d, d, n)) || !is_same(got.sum_ref_signed, lane_sum(ref, d, n)))
         return wrong(k, "a sum", "diff_sums", n, n);
+    if (got.n_above != n_above || got.n_below != n_below)
+        return wrong(k, "a count", "diff_sums", n, n);
     return is_same(got.max_abs, max) || wrong(k, "max_abs", "diff_sums", n, n);
+}
+
+/* Relative errors, and what no tolerance below a limit lets pass: at each limit around the largest ratio. */
+static inline bool check_errors(const struct nd_kernels *k, const double *ref, const double *test, size_t n)
+{
+    static struct nd_error_values got;
+    double ratio[ND_BLOCK], max = 0;
+    uint64_t n_undefined = 0;
+    k->errors(ref, test, n, &got);
+    for (size_t i = 0; i < n; i++) {
+        double size = fabs(test[i] - ref[i]);
+        bool is_undefined = ref[i] == 0 && size > 0;
+        ratio[i] = ref[i] == 0 ? 0 : size / fabs(ref[i]);
+        max = fmax(max, ratio[i]);
+        n_undefined += is_undefined;
+        if (!is_same(got.absolute[i], size) ||
+            !is_same(got.relative[i], is_undefined ? ND_UNDEFINED_RATIO : ratio[i]))
+            return wrong(k, "an error", "errors", n, i);
+    }
+    if (!is_same(got.sum_relative, lane_sum(ratio, NULL, n)) || !is_same(got.max_relative, max) ||
+        got.n_undefined != n_undefined)
+        return wrong(k, "a sum", "errors", n, n);
+    const double limits[] = {0, nextafter(max, 0), max, nextafter(max, HUGE_VAL), 0x1p-1000, HUGE_VAL};
+    for (size_t l = 0; l < sizeof limits / sizeof limits[0]; l++) {
+        bool expected = false;
+        for (size_t i = 0; i < n; i++)
+            expected = expected || 0.3 * fabs(test[i] - ref[i]) > limits[l] * fabs(0.3 * ref[i]);
+        if (k->exceeds(ref, test, n, 0.3, limits[l]) != expected)
+            return wrong(k, "the limit", "exceeds", n, l);
+    }
+    return true;
 }
 
 /* Infinities and NaN at every place of a short block. */
@@ -512,7 +550,7 @@ static inline bool check_sums(const struct nd_kernels *k, uint64_t seed)
                 test[i] = check_random(&seed) % 3 == 0 ? ref[i] : random_double(&seed, is_wild);
             }
             fine = check_self(k, ref, n, tinies[n % 4]) && check_diff(k, ref, test, n) &&
-                   (shift != 0 || n > 80 || check_self_not_finite(k, ref, n));
+                   check_errors(k, ref, test, n) && (shift != 0 || n > 80 || check_self_not_finite(k, ref, n));
         }
     guarded_free(&ref_memory);
     guarded_free(&test_memory);

@@ -54,9 +54,15 @@ static uint8_t make_code(uint64_t random)
     return (uint8_t)(code > BENCH_ZERO_POINT ? code : BENCH_ZERO_POINT);
 }
 
+static uint16_t make_code16(uint64_t random)
+{
+    int32_t code = bell(random, 14);
+    return (uint16_t)(code > BENCH_ZERO_POINT ? code : BENCH_ZERO_POINT);
+}
+
 bool bench_is_known(enum nd_dtype dtype)
 {
-    return dtype == ND_DTYPE_F32 || dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_U8;
+    return dtype == ND_DTYPE_F32 || dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_U8 || dtype == ND_DTYPE_U16;
 }
 
 void bench_fill(enum nd_dtype dtype, bool is_coarse, uint64_t seed, void *data, size_t n_elems)
@@ -68,6 +74,9 @@ void bench_fill(enum nd_dtype dtype, bool is_coarse, uint64_t seed, void *data, 
     else if (dtype == ND_DTYPE_F16)
         for (size_t i = 0; i < n_elems; i++)
             ((uint16_t *)data)[i] = make_half(next_random(&state));
+    else if (dtype == ND_DTYPE_U16)
+        for (size_t i = 0; i < n_elems; i++)
+            ((uint16_t *)data)[i] = make_code16(next_random(&state));
     else
         for (size_t i = 0; i < n_elems; i++)
             ((uint8_t *)data)[i] = make_code(next_random(&state));
@@ -79,7 +88,7 @@ static void change(enum nd_dtype dtype, uint64_t random, void *data, size_t i)
     uint8_t *code = (uint8_t *)data + i;
     if (dtype == ND_DTYPE_F32)
         ((uint32_t *)data)[i] ^= last_bits;
-    else if (dtype == ND_DTYPE_F16)
+    else if (dtype == ND_DTYPE_F16 || dtype == ND_DTYPE_U16)
         ((uint16_t *)data)[i] ^= last_bits;
     else
         *code = (uint8_t)(random % 2 == 0 ? *code + 1 : *code - 1); /* codes are far from 0 and 255 */

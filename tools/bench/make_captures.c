@@ -4,9 +4,9 @@
  *
  * usage: make_captures DTYPE ELEMENTS EDGES LEVEL SEED FILE:FRACTION...
  *
- * DTYPE is float32, float16 or uint8; ELEMENTS of one edge are a multiple of 1024; LEVEL 0 is contiguous, 1 to
- * 9 deflates in chunks of 1 MiB; FRACTION of the elements are changed. For each file prints "FILE CHANGED
- * BYTES STORED": changed elements, bytes of the tensors, bytes of the file. */
+ * DTYPE is float32, float16, uint8 or uint16; ELEMENTS of one edge are a multiple of 1024; LEVEL 0 is
+ * contiguous, 1 to 9 deflates in chunks of 1 MiB; FRACTION of the elements are changed. For each file prints
+ * "FILE CHANGED BYTES STORED": changed elements, bytes of the tensors, bytes of the file. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static enum nd_status describe(struct work *work, struct nd_error *err)
     const int64_t chunk_rows = (int64_t)(CHUNK_BYTES / (ROW_ELEMS * elem_bytes));
     const struct nd_shape dataset = {3, {1, n_rows, ROW_ELEMS}};
     const struct nd_shape chunk = {3, {1, chunk_rows < n_rows ? chunk_rows : n_rows, ROW_ELEMS}};
-    const bool is_code = work->dtype == ND_DTYPE_U8;
+    const bool is_code = !nd_dtype_is_float(work->dtype);
     enum nd_status status = nd_chunk_layout_from_dims(&dataset, &chunk, elem_bytes, &work->layout, err);
     if (status != ND_OK)
         return status;
@@ -158,7 +158,7 @@ int main(int argc, char **argv)
     for (int i = 6; status == ND_OK && i < argc; i++) {
         char *colon = strrchr(argv[i], ':');
         double fraction;
-        if (colon == NULL || !nd_parse_double(colon + 1, &fraction) || fraction < 0 || fraction >= 1) {
+        if (colon == NULL || !nd_parse_double(colon + 1, &fraction) || fraction < 0 || fraction > 1) {
             fprintf(stderr, "make_captures: '%s' is not FILE:FRACTION\n", argv[i]);
             return 2;
         }

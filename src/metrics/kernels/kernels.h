@@ -48,6 +48,19 @@ struct nd_diff_sums {
     double sum_squares;    /* of d * d */
     double sum_ref_signed; /* of ref * d */
     double max_abs;
+    uint64_t n_above, n_below; /* d > 0, d < 0 */
+};
+
+/* Stands for the relative error of an element whose ref is 0 and whose d is not. */
+enum { ND_UNDEFINED_RATIO = 1 };
+
+/* The errors of one block of pairs of finite values; the arrays are written up to whole lanes. */
+struct nd_error_values {
+    double absolute[ND_BLOCK]; /* |d| */
+    double relative[ND_BLOCK]; /* |d| / |ref|; 0 where d is 0 */
+    double sum_relative;       /* of those that are defined */
+    double max_relative;       /* >= 0 */
+    uint64_t n_undefined;      /* ref is 0, d is not */
 };
 
 struct nd_kernels {
@@ -60,8 +73,8 @@ struct nd_kernels {
     /* Integers: |test - ref|, exact. Floats: how many floats of that type apart, as
      * docs/reference/metrics.md#ulp has it
      * (+0 and -0 are 0 apart; infinities are the neighbours of the largest finite values; of NaNs any number).
-     */
-    void (*distance[ND_N_ELEM_KINDS])(const void *ref, const void *test, size_t n, uint64_t *out);
+     * Returns the largest of them. */
+    uint64_t (*distance[ND_N_ELEM_KINDS])(const void *ref, const void *test, size_t n, uint64_t *out);
     void (*self_sums)(const double *x, size_t n, double tiny, struct nd_self_sums *out);
     /* self_sums of what load gives, without loading; the same bits. NULL for kinds that have none. uint8, int8:
      * tiny is the least positive double and zero a whole number, |zero| <= 2^15, so that every sum is exact and
@@ -69,6 +82,9 @@ struct nd_kernels {
     void (*self_elems[ND_N_ELEM_KINDS])(const void *elems, size_t n, double zero, double tiny,
                                         struct nd_self_sums *out);
     void (*diff_sums)(const double *ref, const double *test, size_t n, struct nd_diff_sums *out);
+    void (*errors)(const double *ref, const double *test, size_t n, struct nd_error_values *out);
+    /* Whether unit * |d| > rtol * |unit * ref| for any element. */
+    bool (*exceeds)(const double *ref, const double *test, size_t n, double unit, double rtol);
 };
 
 /* The best kernels that this processor runs and that `cap` allows ("scalar", "avx2", "avx512", "neon"; NULL or

@@ -190,14 +190,18 @@ MASK(uint64_t)
 /* Distances. `wide` holds every distance of the type: what is wrapped in it on the way does not matter. */
 
 #define STEPS(name, type, wide)                                                                                \
-    static void distance_##name(const void *ref, const void *test, size_t n, uint64_t *restrict out)           \
+    static uint64_t distance_##name(const void *ref, const void *test, size_t n, uint64_t *restrict out)       \
     {                                                                                                          \
         assert(n <= ND_BLOCK);                                                                                 \
         const struct at_##type *r = ref, *t = test;                                                            \
+        wide most = 0;                                                                                         \
         for (size_t i = 0; i < n; i++) {                                                                       \
             wide up = (wide)((wide)t[i].value - (wide)r[i].value);                                             \
-            out[i] = t[i].value >= r[i].value ? up : (wide)(0 - up);                                           \
+            wide apart = t[i].value >= r[i].value ? up : (wide)(0 - up);                                       \
+            most = apart > most ? apart : most;                                                                \
+            out[i] = apart;                                                                                    \
         }                                                                                                      \
+        return most;                                                                                           \
     }
 STEPS(u8, uint8_t, uint32_t)
 STEPS(i8, int8_t, uint32_t)
@@ -210,15 +214,19 @@ STEPS(i64, int64_t, uint64_t)
 
 /* Magnitudes on two sides of zero add, on one side they subtract. */
 #define FLOATS_APART(name, type, wide, sign)                                                                   \
-    static void distance_##name(const void *ref, const void *test, size_t n, uint64_t *restrict out)           \
+    static uint64_t distance_##name(const void *ref, const void *test, size_t n, uint64_t *restrict out)       \
     {                                                                                                          \
         assert(n <= ND_BLOCK);                                                                                 \
         const struct at_##type *r = ref, *t = test;                                                            \
+        wide most = 0;                                                                                         \
         for (size_t i = 0; i < n; i++) {                                                                       \
             wide a = r[i].value & ((sign)-1), b = t[i].value & ((sign)-1);                                     \
-            wide apart = a > b ? a - b : b - a;                                                                \
-            out[i] = (r[i].value ^ t[i].value) & (sign) ? a + b : apart;                                       \
+            wide same_side = a > b ? a - b : b - a;                                                            \
+            wide apart = (r[i].value ^ t[i].value) & (sign) ? a + b : same_side;                               \
+            most = apart > most ? apart : most;                                                                \
+            out[i] = apart;                                                                                    \
         }                                                                                                      \
+        return most;                                                                                           \
     }
 FLOATS_APART(f8, uint8_t, uint32_t, 0x80u)
 FLOATS_APART(f16, uint16_t, uint32_t, 0x8000u)
@@ -542,26 +550,47 @@ static void sum_sizes(const double *ref, const double *test, size_t n, struct nd
     out->max_abs = greatest_lane(&max);
 }
 
-static inline void add_signed(const double *ref, const double *test, struct lanes *sum, struct lanes *sum_ref)
+struct counts {
+    VECTOR(int64_t) part[N_VECTORS];
+};
+
+/* A comparison that holds is -1. */
+static uint64_t add_counts(const struct counts *counts)
+{
+    int64_t count[ND_LANES], total = 0;
+    memcpy(count, counts, sizeof count);
+    for (size_t lane = 0; lane < ND_LANES; lane++)
+        total -= count[lane];
+    return (uint64_t)total;
+}
+
+static inline void add_signed(const double *ref, const double *test, struct lanes *sum, struct lanes *sum_ref,
+                              struct counts *above, struct counts *below)
 {
     for (size_t k = 0; k < N_VECTORS; k++) {
         VECTOR(double) r = take(ref + k * PER_VECTOR), d = take(test + k * PER_VECTOR) - r;
         sum->part[k] += d;
         sum_ref->part[k] += r * d;
+        above->part[k] += d > 0;
+        below->part[k] += d < 0;
     }
 }
 
 static void sum_signed(const double *ref, const double *test, size_t n, struct nd_diff_sums *out)
 {
     struct lanes sum = all_lanes(0), sum_ref = all_lanes(0);
+    struct counts above = {0}, below = {0};
     double rest_ref[ND_LANES], rest_test[ND_LANES];
     size_t i = 0;
     for (; i + ND_LANES <= n; i += ND_LANES)
-        add_signed(ref + i, test + i, &sum, &sum_ref);
+        add_signed(ref + i, test + i, &sum, &sum_ref, &above, &below);
     if (i < n)
-        add_signed(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &sum, &sum_ref);
+        add_signed(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &sum, &sum_ref, &above,
+                   &below);
     out->sum_signed = add_lanes(&sum);
     out->sum_ref_signed = add_lanes(&sum_ref);
+    out->n_above = add_counts(&above);
+    out->n_below = add_counts(&below);
 }
 
 static void diff_sums(const double *ref, const double *test, size_t n, struct nd_diff_sums *out)
@@ -569,6 +598,53 @@ static void diff_sums(const double *ref, const double *test, size_t n, struct nd
     assert(n <= ND_BLOCK);
     sum_sizes(ref, test, n, out);
     sum_signed(ref, test, n, out);
+}
+
+/* Relative errors: a quotient for every element, also where nothing differs (0 / 1). */
+struct ratio_lanes {
+    struct lanes sum, max;
+    struct counts undefined;
+};
+
+static inline void add_ratios(const double *ref, const double *test, struct ratio_lanes *lanes,
+                              struct nd_error_values *out, size_t at)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        VECTOR(double) r = take(ref + k * PER_VECTOR), none = {0};
+        VECTOR(double) absolute = size_of(take(test + k * PER_VECTOR) - r), size = size_of(r);
+        VECTOR(int64_t) is_zero = size == 0, is_undefined = is_zero & (absolute > 0);
+        VECTOR(double) ratio = absolute / choose_lanes(is_zero, none + 1, size);
+        ratio = choose_lanes(is_zero, none, ratio);
+        lanes->sum.part[k] += ratio;
+        lanes->max.part[k] = greater(ratio, lanes->max.part[k]);
+        lanes->undefined.part[k] += is_undefined;
+        ratio = choose_lanes(is_undefined, none + ND_UNDEFINED_RATIO, ratio);
+        memcpy(out->absolute + at + k * PER_VECTOR, &absolute, sizeof absolute);
+        memcpy(out->relative + at + k * PER_VECTOR, &ratio, sizeof ratio);
+    }
+}
+
+static void errors(const double *ref, const double *test, size_t n, struct nd_error_values *out)
+{
+    assert(n <= ND_BLOCK);
+    struct ratio_lanes lanes = {all_lanes(0), all_lanes(0), {{{0}}}};
+    double rest_ref[ND_LANES], rest_test[ND_LANES];
+    size_t i = 0;
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        add_ratios(ref + i, test + i, &lanes, out, i);
+    if (i < n)
+        add_ratios(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &lanes, out, i);
+    out->sum_relative = add_lanes(&lanes.sum);
+    out->max_relative = greatest_lane(&lanes.max);
+    out->n_undefined = add_counts(&lanes.undefined);
+}
+
+static bool exceeds(const double *ref, const double *test, size_t n, double unit, double rtol)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        count += unit * fabs(test[i] - ref[i]) > rtol * fabs(unit * ref[i]);
+    return count > 0;
 }
 
 extern const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA);
@@ -606,4 +682,6 @@ const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA) = {
     .self_sums = self_sums,
     .self_elems = {[ND_ELEM_U8] = self_u8, [ND_ELEM_I8] = self_i8, [ND_ELEM_F32] = self_f32},
     .diff_sums = diff_sums,
+    .errors = errors,
+    .exceeds = exceeds,
 };

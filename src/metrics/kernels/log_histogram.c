@@ -49,7 +49,9 @@ static uint32_t next_bin(const struct nd_log_histogram *h, uint32_t bin, uint64_
             bin = (bin / ND_LOG_BINS + 1) * ND_LOG_BINS;
             continue;
         }
-        *n = page->n[bin % ND_LOG_BINS];
+        *n = 0;
+        for (size_t way = 0; way < ND_LOG_WAYS; way++)
+            *n += page->n[bin % ND_LOG_BINS][way];
         if (*n > 0)
             return bin;
         bin++;
@@ -62,7 +64,22 @@ static void add_to_bin(struct nd_log_histogram *h, uint32_t bin, uint64_t n)
 {
     struct nd_log_page *page = nd_log_histogram_make_page(h, (uint64_t)bin << 46);
     if (page != NULL)
-        page->n[bin % ND_LOG_BINS] += n;
+        page->n[bin % ND_LOG_BINS][0] += n;
+}
+
+void nd_log_histogram_add_listed(struct nd_log_histogram *h, const double *values, const uint16_t *list,
+                                 size_t n)
+{
+    for (size_t k = 0; k < n; k++) {
+        uint64_t bits;
+        memcpy(&bits, &values[list[k]], sizeof bits);
+        const struct nd_log_folder *folder = h->folder[bits >> 58 & (ND_LOG_FOLDERS - 1)];
+        struct nd_log_page *page = folder != NULL ? folder->page[bits >> 52 & (ND_LOG_PAGES - 1)] : NULL;
+        if (page != NULL && bits << 1 != 0)
+            page->n[bits >> 46 & (ND_LOG_BINS - 1)][k % ND_LOG_WAYS]++;
+        else /* a new page, a zero or an infinity */
+            nd_log_histogram_add(h, values[list[k]]);
+    }
 }
 
 void nd_log_histogram_merge(struct nd_log_histogram *h, const struct nd_log_histogram *other)

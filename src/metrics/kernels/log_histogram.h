@@ -9,13 +9,16 @@
 
 #include <assert.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
-enum { ND_LOG_BINS = 64, ND_LOG_PAGES = 64, ND_LOG_FOLDERS = 32 };
+enum { ND_LOG_BINS = 64, ND_LOG_PAGES = 64, ND_LOG_FOLDERS = 32, ND_LOG_WAYS = 4 };
 
 struct nd_log_page {
-    uint64_t n[ND_LOG_BINS]; /* by the six highest fraction bits */
+    /* By the six highest fraction bits. A bin is the sum of its ways: adding to one counter again and again
+     * would wait for the addition before. */
+    uint64_t n[ND_LOG_BINS][ND_LOG_WAYS];
 };
 
 struct nd_log_folder {
@@ -31,7 +34,8 @@ struct nd_log_histogram {
 /* Makes the page of these bits; NULL, and h->failed, when out of memory. For the functions below. */
 struct nd_log_page *nd_log_histogram_make_page(struct nd_log_histogram *h, uint64_t bits);
 
-/* n elements of one value, which must be non-negative (-0 is 0) and no NaN. */
+/* n elements of one value (or, with 0 - n, as many of those that were added taken out), which must be
+ * non-negative (-0 is 0) and no NaN. */
 static inline void nd_log_histogram_add_many(struct nd_log_histogram *h, double value, uint64_t n)
 {
     assert(value >= 0);
@@ -51,13 +55,17 @@ static inline void nd_log_histogram_add_many(struct nd_log_histogram *h, double 
     if (page == NULL && n > 0)
         page = nd_log_histogram_make_page(h, bits);
     if (page != NULL)
-        page->n[bits >> 46 & (ND_LOG_BINS - 1)] += n;
+        page->n[bits >> 46 & (ND_LOG_BINS - 1)][0] += n;
 }
 
 static inline void nd_log_histogram_add(struct nd_log_histogram *h, double value)
 {
     nd_log_histogram_add_many(h, value, 1);
 }
+
+/* Adds values[list[k]], k < n, which must be as `value` above. */
+void nd_log_histogram_add_listed(struct nd_log_histogram *h, const double *values, const uint16_t *list,
+                                 size_t n);
 
 /* Adds all that is in other, which is not h. A failed other makes h failed. */
 void nd_log_histogram_merge(struct nd_log_histogram *h, const struct nd_log_histogram *other);

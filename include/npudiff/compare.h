@@ -111,6 +111,9 @@ struct nd_compare_options {
     size_t part, n_parts; /* with a cut only; 0 <= part < n_parts */
     const struct nd_parts *merge; /* borrowed: take the statistics from these parts; tensors are read only
                                       for channels and repeats */
+    const char *const
+        *probes; /* borrowed: only the probes of these names or patterns; all when n_probes is 0 */
+    size_t n_probes;
 };
 
 /* The defaults: everything off, n_worst 5. */
@@ -298,10 +301,13 @@ struct nd_compared_pair {
     bool is_unrecorded_input; /* a model input that one of the two did not record: not comparable, and no part
                                  of the verdict of the whole */
     bool within_noise;        /* it differs by no more than repeats of one of the two devices do. Section 17 */
+    /* Over all probes, but that has_signal and what it holds for are of the probe with the lowest SQNR: inputs
+     * of unlike scales have no signal in common. Section 7. */
     struct nd_compared_part total;
     struct nd_compared_part *probes; /* [nd_comparison.n_probes] */
-    size_t n_channels;               /* with per_channel, where the edge has that axis */
-    struct nd_difference *channels;  /* [n_channels], over all probes */
+    size_t signal_probe; /* that the signal of `total` is of; SIZE_MAX: no probe has one that differs */
+    size_t n_channels;   /* with per_channel, where the edge has that axis */
+    struct nd_difference *channels; /* [n_channels], over all probes */
 };
 
 /* What one device says about one edge. */

@@ -145,6 +145,8 @@ static const struct cli_option options[] = {
     OPT_TENSORS(struct compare_values,
                 "compare only these tensors: outputs (of the model), or name patterns separated by commas "
                 "(all). Without this option a tensor that one capture lacks makes the result 'not comparable'"),
+    OPT_LIST('p', "probe", struct compare_values, probes, CLI_A_PROBE_NAME,
+             "compare only this probe of the captures, a name or a pattern; may be repeated (all)"),
     OPT_FLAG(0, "allow-different-models", struct compare_values, different_models,
              "compare captures of different model files"),
     OPT_FLAG(0, "all-pairs", struct compare_values, all_pairs,

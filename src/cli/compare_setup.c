@@ -76,6 +76,8 @@ static void fill_options(const struct compare_values *values, struct nd_compare_
 {
     const char *cpu_cap = getenv("NPUDIFF_CPU");
     options->edges = values->tensors;
+    options->probes = values->probes.items;
+    options->n_probes = values->probes.n;
     options->allow_different_models = values->different_models;
     options->all_pairs = values->all_pairs || values->matrices.n > 0;
     options->verify_digests = values->verify_digests;

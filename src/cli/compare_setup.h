@@ -9,6 +9,7 @@
 struct compare_values {
     struct cli_list bitwise, lsb, ulp, atol, rtol;
     const char *tensors;
+    struct cli_list probes;
     bool different_models;
     bool all_pairs;
     struct cli_list matrices;

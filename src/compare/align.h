@@ -32,6 +32,10 @@ enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_
  * patterns with commas between them; NULL and "all" leave every edge. ND_ERR_USAGE (ND_E_OPTION_VALUE): a
  * pattern matches no edge. */
 enum nd_status nd_alignment_select(struct nd_alignment *alignment, const char *spec, struct nd_error *err);
+/* Leaves only the probes of these names or patterns; n = 0 leaves every probe. ND_ERR_USAGE
+ * (ND_E_OPTION_VALUE): one matches no probe. */
+enum nd_status nd_alignment_select_probes(struct nd_alignment *alignment, const char *const *patterns, size_t n,
+                                          struct nd_error *err);
 void nd_alignment_deinit(struct nd_alignment *alignment);
 
 /* The edge or probe of one capture, NULL where it has none. */

@@ -1,5 +1,6 @@
 #include "compare/channels.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,9 +109,19 @@ static void widen(const struct work *w, size_t c, struct nd_difference_place *pl
     place->coordinates[w->axis] = (int64_t)c;
 }
 
+/* The samples of several probes have no signal in common: section 7. */
+static void leave_out_signal(struct nd_difference *d)
+{
+    d->has_signal = d->has_gain = false;
+    d->sqnr_db = d->cosine = d->norm_ratio = d->pearson = d->gain = d->offset = NAN;
+}
+
 static enum nd_status finish(struct work *w, struct nd_compared_pair *pair, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
+    size_t n_differing = 0;
+    for (size_t p = 0; p < w->alignment->n_probes; p++)
+        n_differing += pair->probes[p].difference.n_samples_differing > 0;
     pair->channels = nd_calloc(w->n_channels, sizeof *pair->channels);
     if (pair->channels == NULL)
         return nd_fail_memory(err);
@@ -118,6 +129,8 @@ static enum nd_status finish(struct work *w, struct nd_compared_pair *pair, stru
     for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
         struct nd_difference *d = &pair->channels[c];
         status = nd_pair_state_finish(w->states[c], &w->contexts[c], d, err);
+        if (status == ND_OK && n_differing > 1)
+            leave_out_signal(d);
         widen(w, c, &d->first);
         for (size_t i = 0; i < d->n_worst; i++)
             widen(w, c, &d->worst[i].place);

@@ -164,6 +164,8 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
         status = nd_capture_check_content(captures[c], err);
     if (status == ND_OK)
         status = nd_alignment_select(&alignment, options->edges, err);
+    if (status == ND_OK)
+        status = nd_alignment_select_probes(&alignment, options->probes, options->n_probes, err);
     comparison->n_edges_left_out = alignment.n_left_out;
     comparison->unknown_models = alignment.unknown_models;
     comparison->unknown_inputs = alignment.unknown_inputs;

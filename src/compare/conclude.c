@@ -1,4 +1,5 @@
 /* From differences to verdicts. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -74,6 +75,39 @@ static size_t find_odd(const struct nd_comparison *comparison, const struct nd_c
     return odd;
 }
 
+static bool has_own_signal(const struct nd_compared_part *part)
+{
+    return part->coverage != ND_COVERAGE_NONE && part->difference.has_values && part->difference.has_signal &&
+           part->difference.n_samples_differing > 0;
+}
+
+/* Section 7: what is said of all probes is said of the one with the lowest SQNR. A NaN (an energy that
+ * overflowed) counts as lower than every number. */
+static void choose_signal(struct nd_compared_pair *pair, size_t n_probes)
+{
+    struct nd_difference *total = &pair->total.difference;
+    pair->signal_probe = SIZE_MAX;
+    for (size_t p = 0; p < n_probes; p++) {
+        const struct nd_difference *d = &pair->probes[p].difference;
+        if (!has_own_signal(&pair->probes[p]))
+            continue;
+        bool is_first = pair->signal_probe == SIZE_MAX;
+        double lowest = is_first ? INFINITY : pair->probes[pair->signal_probe].difference.sqnr_db;
+        if (is_first || d->sqnr_db < lowest || (isnan(d->sqnr_db) && !isnan(lowest)))
+            pair->signal_probe = p;
+    }
+    if (pair->signal_probe == SIZE_MAX)
+        return;
+    const struct nd_difference *d = &pair->probes[pair->signal_probe].difference;
+    total->sqnr_db = d->sqnr_db;
+    total->cosine = d->cosine;
+    total->norm_ratio = d->norm_ratio;
+    total->pearson = d->pearson;
+    total->has_gain = d->has_gain;
+    total->gain = d->gain;
+    total->offset = d->offset;
+}
+
 /* Coverage and verdicts of all pairs; those of two tests have a verdict that counts for nothing else. */
 static enum nd_status judge_edge(struct nd_comparison *comparison, size_t e, const struct nd_gates *gates,
                                  struct nd_error *err)
@@ -84,6 +118,7 @@ static enum nd_status judge_edge(struct nd_comparison *comparison, size_t e, con
     for (size_t p = 0; p < comparison->n_pairs && status == ND_OK; p++) {
         struct nd_compared_pair *pair = &edge->pairs[p];
         status = sum_up_coverage(pair, comparison->n_probes, err);
+        choose_signal(pair, comparison->n_probes);
         pair->is_unrecorded_input =
             edge->is_model_input && (!edge->devices[pair->ref].exists || !edge->devices[pair->test].exists);
         pair->verdict = judge_pair(pair, gate.bitwise);

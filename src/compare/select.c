@@ -90,3 +90,61 @@ enum nd_status nd_alignment_select(struct nd_alignment *a, const char *spec, str
     a->n_edges = n;
     return ND_OK;
 }
+
+static size_t mark_probes(const struct nd_alignment *a, const char *pattern, bool *chosen)
+{
+    size_t n = 0;
+    for (size_t p = 0; p < a->n_probes; p++)
+        if (strcmp(pattern, a->probe_names[p]) == 0 || fnmatch(pattern, a->probe_names[p], 0) == 0) {
+            chosen[p] = true;
+            n++;
+        }
+    return n;
+}
+
+static enum nd_status fail_no_probe(const struct nd_alignment *a, const char *pattern, struct nd_error *err)
+{
+    struct nd_strbuf names = {0};
+    for (size_t p = 0; p < a->n_probes && p < 5; p++)
+        nd_strbuf_printf(&names, "%s'%s'", p > 0 ? ", " : "", a->probe_names[p]);
+    char *list = nd_strbuf_take(&names);
+    enum nd_status status =
+        list == NULL ? nd_fail_memory(err)
+                     : nd_fail(err, ND_E_OPTION_VALUE, pattern,
+                               "no probe of the captures matches '%s'; their probes: %.400s", pattern, list);
+    free(list);
+    return status;
+}
+
+/* Of the tables of probes only the rows that are chosen. */
+static void keep_probes(struct nd_alignment *a, const bool *chosen)
+{
+    size_t n = 0, width = a->n_captures;
+    for (size_t p = 0; p < a->n_probes; p++) {
+        for (size_t c = 0; c < width && !chosen[p]; c++)
+            free(a->inputs[p * width + c]);
+        if (!chosen[p])
+            continue;
+        a->probe_names[n] = a->probe_names[p];
+        memmove(a->probes + n * width, a->probes + p * width, width * sizeof *a->probes);
+        memmove(a->inputs + n * width, a->inputs + p * width, width * sizeof *a->inputs);
+        n++;
+    }
+    a->n_probes = n;
+}
+
+enum nd_status nd_alignment_select_probes(struct nd_alignment *a, const char *const *patterns, size_t n,
+                                          struct nd_error *err)
+{
+    if (n == 0)
+        return ND_OK;
+    bool *chosen = nd_calloc(a->n_probes, sizeof *chosen);
+    enum nd_status status = chosen != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < n && status == ND_OK; i++)
+        if (mark_probes(a, patterns[i], chosen) == 0)
+            status = fail_no_probe(a, patterns[i], err);
+    if (status == ND_OK)
+        keep_probes(a, chosen);
+    free(chosen);
+    return status;
+}

@@ -16,6 +16,8 @@ static void put_pair(struct nd_json *json, const struct nd_comparison *c, const 
     nd_json_bool(json, "within_noise", pair->within_noise);
     nd_json_text(json, "label", pair->label);
     nd_json_put_part(json, c, edge, &pair->total);
+    nd_json_text(json, "signal_probe",
+                 pair->signal_probe < c->n_probes ? c->probes[pair->signal_probe].name : NULL);
     nd_json_open(json, "probes", '[');
     for (size_t p = 0; p < c->n_probes; p++) {
         nd_json_open_line(json, NULL, '{');

@@ -147,8 +147,10 @@ static void put_matrix(const struct nd_text_report *report, const struct nd_comp
     const struct nd_comparison *c = report->comparison;
     struct nd_strbuf title = {0};
     bool is_marked = false;
-    nd_strbuf_printf(&title, "\n%s at %s%s (row: reference, column: test):", metrics[matrix->metric].title,
-                     edge->name,
+    bool is_signal = matrix->metric == ND_MATRIX_SQNR || matrix->metric == ND_MATRIX_COSINE ||
+                     matrix->metric == ND_MATRIX_NORM_RATIO || matrix->metric == ND_MATRIX_PEARSON;
+    nd_strbuf_printf(&title, "\n%s%s at %s%s (row: reference, column: test):", metrics[matrix->metric].title,
+                     is_signal && c->n_probes > 1 ? " in the probe with the lowest SQNR" : "", edge->name,
                      metrics[matrix->metric].is_of_differing ? ", over the samples that differ" : "");
     for (size_t from = 0; from < c->n_devices;) {
         size_t rest = c->n_devices - from,

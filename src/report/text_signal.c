@@ -1,23 +1,28 @@
 #include "report/format.h"
 #include "report/text_compare.h"
 
+static bool has_differing_values(const struct nd_compared_part *part)
+{
+    return part->coverage != ND_COVERAGE_NONE && part->difference.has_values &&
+           part->difference.n_differing > 0;
+}
+
 /* A pair of values at a model output that differ. */
 static bool has_signal(const struct nd_compared_edge *edge, const struct nd_compared_pair *pair)
 {
-    const struct nd_compared_part *total = &pair->total;
-    return edge->is_model_output && total->coverage != ND_COVERAGE_NONE && total->difference.has_values &&
-           total->difference.n_differing > 0;
+    return edge->is_model_output && has_differing_values(&pair->total);
 }
 
 /* What the rows of the table need columns for. */
 struct columns {
     bool has_pairs;        /* of tests with one another */
+    bool has_probes;       /* several of them: each has a signal of its own */
     bool has_distribution; /* at any output */
 };
 
 static struct columns needed_columns(const struct nd_comparison *c)
 {
-    struct columns columns = {.has_pairs = c->n_pairs > c->n_devices - 1};
+    struct columns columns = {.has_pairs = c->n_pairs > c->n_devices - 1, .has_probes = c->n_probes > 1};
     for (size_t e = 0; e < c->n_edges; e++)
         for (size_t i = 0; i < c->n_pairs; i++)
             columns.has_distribution =
@@ -46,13 +51,15 @@ static void add_distribution(struct nd_table *table, const struct nd_distributio
 }
 
 static void add_row(struct nd_table *table, const struct nd_comparison *c, const struct columns *columns,
-                    const struct nd_compared_edge *edge, const struct nd_compared_pair *pair)
+                    const struct nd_compared_edge *edge, const struct nd_compared_pair *pair, size_t probe)
 {
-    const struct nd_difference *d = &pair->total.difference;
+    const struct nd_difference *d = &pair->probes[probe].difference;
     nd_table_add(table, edge->name);
     if (columns->has_pairs)
         nd_table_add(table, c->devices[pair->ref].label);
     nd_table_add(table, c->devices[pair->test].label);
+    if (columns->has_probes)
+        nd_table_add(table, c->probes[probe].name);
     nd_text_add_short_if(table, d->has_signal, d->sqnr_db);
     nd_text_add_near_one_if(table, d->has_signal, d->cosine);
     nd_text_add_near_one_if(table, d->has_signal, d->norm_ratio);
@@ -72,6 +79,8 @@ static void add_signal_titles(struct nd_table *table, const struct columns *colu
     if (columns->has_pairs)
         nd_table_add(table, "against");
     nd_table_add(table, "device");
+    if (columns->has_probes)
+        nd_table_add(table, "probe");
     for (size_t i = 0; i < sizeof titles / sizeof titles[0]; i++)
         nd_table_add(table, titles[i]);
     if (columns->has_distribution) {
@@ -85,9 +94,9 @@ static void put_signal(const struct nd_text_report *report)
     enum { MEASURES = 7, DISTRIBUTION = 2 };
     const struct nd_comparison *c = report->comparison;
     const struct columns columns = needed_columns(c);
-    size_t n_keys = columns.has_pairs ? 3 : 2, n = 0;
+    size_t n_keys = 2u + columns.has_pairs + columns.has_probes, n = 0;
     struct nd_table table = {.n_columns = n_keys + MEASURES + (columns.has_distribution ? DISTRIBUTION : 0),
-                             .is_left = {true, true, columns.has_pairs}};
+                             .is_left = {true, true, n_keys > 2, n_keys > 3}};
     table.max_width[0] = columns.has_pairs ? report->width / 4 : ND_TEXT_NAME_MAX;
     for (size_t i = 1; i < n_keys; i++)
         table.max_width[i] = columns.has_pairs ? report->width / 8 : ND_TEXT_LABEL_MAX;
@@ -98,8 +107,11 @@ static void put_signal(const struct nd_text_report *report)
             if (!has_signal(&c->edges[e], pair))
                 continue;
             /* All tests, but of the pairs among them only so many as a list has. */
-            if (pair->ref == 0 || n++ < nd_text_list_limit(report))
-                add_row(&table, c, &columns, &c->edges[e], pair);
+            if (pair->ref != 0 && n++ >= nd_text_list_limit(report))
+                continue;
+            for (size_t p = 0; p < c->n_probes; p++)
+                if (has_differing_values(&pair->probes[p]))
+                    add_row(&table, c, &columns, &c->edges[e], pair, p);
         }
     const char *title = columns.has_distribution
                             ? "\nsignal at the model outputs (|e|: absolute error in real units; KL in nats):"

@@ -1,7 +1,12 @@
 /* Convolution and its transpose. */
-#include "operators/window.h"
-
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "operators/conv_blocks.h"
+#include "operators/window.h"
 
 /* out += weight * in along a row: the innermost loop of both. */
 static void add_row(double *restrict out, ptrdiff_t out_step, const double *restrict in, ptrdiff_t in_step,
@@ -96,6 +101,52 @@ static enum nd_status check_weight(const struct nd_op_call *call, struct nd_erro
     return ND_OK;
 }
 
+/* One tap after the other: weights that are no numbers do not meet the padding. */
+static void add_taps(const struct nd_op_call *call, const struct nd_window *window, int64_t n_groups)
+{
+    const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
+    int64_t n_out = weight->shape.dims[0], n_in = weight->shape.dims[1];
+    struct nd_window w = *window;
+    merge_pointwise(&w);
+    for (int64_t n = 0; n < x->shape.dims[0]; n++)
+        for (int64_t m = 0; m < n_out; m++) {
+            const double *kernels = weight->x + m * n_in * w.n_kernel;
+            double *in = x->x + (n * n_in * n_groups + m / (n_out / n_groups) * n_in) * w.n_in;
+            for (int64_t c = 0; c < n_in; c++)
+                add_kernel(&w, kernels + c * w.n_kernel, false, y->x + (n * n_out + m) * w.n_out,
+                           in + c * w.n_in);
+        }
+}
+
+static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_window *w, int64_t n_groups,
+                                 struct nd_error *err)
+{
+    const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
+    int64_t n_out = weight->shape.dims[0] / n_groups, n_in = weight->shape.dims[1];
+    double *room = nd_conv_blocks_room();
+    if (room == NULL)
+        return nd_fail_memory(err);
+    for (int64_t i = 0; i < x->shape.dims[0] * n_groups; i++) {
+        const struct nd_conv_group group = {.w = w,
+                                            .n_in = (size_t)n_in,
+                                            .n_out = (size_t)n_out,
+                                            .weight = weight->x + i % n_groups * n_out * n_in * w->n_kernel,
+                                            .in = x->x + i * n_in * w->n_in,
+                                            .out = y->x + i * n_out * w->n_out};
+        nd_conv_blocks_add(&group, room);
+    }
+    free(room);
+    return ND_OK;
+}
+
+static bool is_finite(const struct nd_array *array)
+{
+    size_t n_broken = 0;
+    for (size_t i = 0; i < array->n; i++)
+        n_broken += !(fabs(array->x[i]) < HUGE_VAL);
+    return n_broken == 0;
+}
+
 enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *bias = nd_op_in(call, 2);
@@ -118,15 +169,13 @@ enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
     status = nd_op_make(call, 0, x->dtype, &shape, err);
     if (status != ND_OK || y->n == 0 || x->n == 0)
         return status;
-    merge_pointwise(&w);
-    for (int64_t n = 0; n < x->shape.dims[0]; n++)
-        for (int64_t m = 0; m < n_out; m++) {
-            const double *kernels = weight->x + m * n_in * w.n_kernel;
-            double *in = x->x + (n * n_in * n_groups + m / (n_out / n_groups) * n_in) * w.n_in;
-            for (int64_t c = 0; c < n_in; c++)
-                add_kernel(&w, kernels + c * w.n_kernel, false, y->x + (n * n_out + m) * w.n_out,
-                           in + c * w.n_in);
-        }
+    if (is_finite(weight)) {
+        status = add_groups(call, &w, n_groups, err);
+        if (status != ND_OK)
+            return status;
+    } else {
+        add_taps(call, &w, n_groups);
+    }
     add_bias(bias, y);
     return nd_op_wrap(call, y, err);
 }

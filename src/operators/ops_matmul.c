@@ -2,22 +2,31 @@
 #include "operators/ops_shared.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
+#include "operators/gemm_kernels.h"
 
 void nd_matrix_product(const double *a, const double *b, double *c, size_t n, size_t inner, size_t m)
 {
-    for (size_t i = 0; i < n; i++) {
-        double *restrict row = c + i * m;
-        for (size_t j = 0; j < m; j++)
-            row[j] = 0;
-        for (size_t k = 0; k < inner; k++) {
-            double factor = a[i * inner + k];
-            const double *restrict other = b + k * m;
-            for (size_t j = 0; j < m; j++)
-                row[j] += factor * other[j];
+    /* As many columns of as many rows of b as stay in the second-level cache: 256 KiB; chosen. */
+    enum { MOST_COLUMNS = 192, MOST_TERMS = 170 };
+    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
+    if (n * m > 0)
+        memset(c, 0, n * m * sizeof *c);
+    for (size_t j = 0; j < m; j += MOST_COLUMNS)
+        for (size_t k = 0; k < inner; k += MOST_TERMS) {
+            const struct nd_gemm gemm = {.n = n,
+                                         .n_k = inner - k < MOST_TERMS ? inner - k : MOST_TERMS,
+                                         .m = m - j < MOST_COLUMNS ? m - j : MOST_COLUMNS,
+                                         .a = a + k,
+                                         .b = b + k * m + j,
+                                         .c = c + j,
+                                         .a_row = inner,
+                                         .b_row = m,
+                                         .c_row = m};
+            kernels->add(&gemm);
         }
-    }
 }
 
 /* A matrix n x m of its transpose. */

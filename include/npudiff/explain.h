@@ -62,6 +62,8 @@ struct nd_explain_options {
     const struct nd_capture *const *untouched;
     size_t n_untouched;
     size_t n_threads;     /* 0: as many as the process may use; the result does not depend on it */
+    size_t memory_bytes;  /* threads, and samples at a time, are as many as fit; one sample is always held. 0: 1
+                             GiB. The result does not depend on it */
     bool hides_placement; /* do not use the placement that the captures state: judge by values and times where
                              each unit ran */
 };

@@ -41,10 +41,16 @@ struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job);
 
 /* ---- htp_memory.c ---- */
 
+struct nd_htp_weights;
+
 /* What an edge is as signed 8-bit numbers, NULL where it is not known; and telling it, which takes the array.
  */
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i);
 const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge);
+/* The weights of the unit, if they are constant and were kept; and keeping them, which takes them over and
+ * gives where they are now. */
+const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job);
+const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, struct nd_htp_weights *weights);
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
 
 /* ---- htp_arithmetic.c ---- */
@@ -59,7 +65,9 @@ double nd_htp_scale(const struct nd_htp_scaling *scaling, double a, const struct
 
 /* The second operand of a product as signed 8-bit weights, by column: all that goes into one output channel. */
 struct nd_htp_weights {
-    struct nd_array w8;
+    const struct nd_array *from;       /* nd_linear_input.wholes that they were made of, or NULL */
+    struct nd_array view;              /* of w8, which is the one or the other: */
+    struct nd_array w8;                /* owned; empty where the wholes fit as they are */
     size_t n_columns, n_rows, n_inner; /* column of element i: see nd_htp_column */
     double *r;                         /* [n_columns] what the weights were divided by; 1 where they fit */
     double *sums;                      /* [n_columns] of w8 */

@@ -1,14 +1,19 @@
 /* Conv, Gemm and MatMul of 8-bit weights, constant or calculated.
  * docs/science/htp-arithmetic.md#products-conv-gemm-matmul. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "arith/htp_internal.h"
+#include "base/error.h"
+#include "base/memory.h"
 
 struct product {
     const struct nd_htp_job *job;
-    struct nd_htp_weights weights;
-    struct nd_array x, sums;              /* codes less zero point; the operator on them and the weights */
+    const struct nd_htp_weights *weights; /* those that were kept, or the following */
+    struct nd_htp_weights own_weights;
+    struct nd_array own[2];               /* of the following, where they are not borrowed */
+    const struct nd_array *x, *sums;      /* codes less zero point; the operator on them and the weights */
     size_t n_channels, n_inner, n_matrix; /* of the output, see column_of */
     struct nd_htp_column common;
 };
@@ -80,14 +85,14 @@ static bool is_known_unit(const struct nd_htp_job *job)
 /* The operator's attributes mean the same for weights and for what they were made of. */
 static enum nd_status add_up(struct product *p, struct nd_error *err)
 {
-    const struct nd_array *inputs[] = {&p->x, &p->weights.w8};
     double largest;
-    enum nd_status status = nd_linear_wholes(p->job->call, 0, &p->x, &largest, err);
+    enum nd_status status = nd_linear_borrow_wholes(p->job->call, 0, &p->own[0], &p->x, &largest, err);
+    const struct nd_array *inputs[] = {p->x, &p->weights->view};
     if (status == ND_OK)
-        status = nd_linear_run(p->job->call, p->job->call->node, inputs, 2, &p->sums, err);
+        status = nd_linear_add_up(p->job->call, p->job->call->node, inputs, &p->own[1], &p->sums, err);
     if (status != ND_OK)
         return status;
-    const struct nd_shape *shape = &p->sums.shape;
+    const struct nd_shape *shape = &p->sums->shape;
     bool is_conv = is_op(p->job, "Conv");
     p->n_channels = (size_t)shape->dims[is_conv ? 1 : shape->rank - 1];
     p->n_inner = is_conv ? nd_dims_product(shape, 2, shape->rank) : 1;
@@ -99,15 +104,15 @@ static enum nd_status add_up(struct product *p, struct nd_error *err)
 static size_t column_of(const struct product *p, size_t i)
 {
     size_t channel = i / p->n_inner % p->n_channels;
-    if (p->weights.n_columns == p->n_channels)
+    if (p->weights->n_columns == p->n_channels)
         return channel;
     return i / p->n_matrix * p->n_channels + channel; /* a matrix each */
 }
 
 static bool has_a_column_each(const struct product *p)
 {
-    return p->weights.n_columns == p->n_channels ||
-           (p->n_matrix > 0 && p->sums.n / p->n_matrix * p->n_channels == p->weights.n_columns);
+    return p->weights->n_columns == p->n_channels ||
+           (p->n_matrix > 0 && p->sums->n / p->n_matrix * p->n_channels == p->weights->n_columns);
 }
 
 /* What all columns share. False: weights per channel that do not fit 8 bits, on which there is no evidence. */
@@ -123,8 +128,8 @@ static bool find_common(struct product *p)
                                      .is_per_channel = w->quant->n > 1};
     for (size_t c = 0; c < w->quant->n; c++)
         common->largest_scale_w = fmax(common->largest_scale_w, (double)w->quant->scale[c]);
-    for (size_t c = 0; c < p->weights.n_columns && common->is_per_channel; c++)
-        if (p->weights.r[c] != 1)
+    for (size_t c = 0; c < p->weights->n_columns && common->is_per_channel; c++)
+        if (p->weights->r[c] != 1)
             return false;
     if (!nd_linear_has(call, 2))
         return true;
@@ -142,11 +147,11 @@ static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
 {
     const struct nd_linear_call *call = p->job->call;
     struct nd_htp_column column = p->common;
-    column.scale_w = p->weights.scale > 0 ? p->weights.scale : nd_linear_scale(&call->inputs[1], c);
-    if (p->weights.scale > 0)
-        column.largest_scale_w = p->weights.scale;
-    column.r = p->weights.r[c];
-    column.sum = p->weights.sums[c];
+    column.scale_w = p->weights->scale > 0 ? p->weights->scale : nd_linear_scale(&call->inputs[1], c);
+    if (p->weights->scale > 0)
+        column.largest_scale_w = p->weights->scale;
+    column.r = p->weights->r[c];
+    column.sum = p->weights->sums[c];
     if (nd_linear_has(call, 2)) {
         column.bias = call->inputs[2].values->x[c];
         column.bias_scale = nd_linear_scale(&call->inputs[2], c);
@@ -156,27 +161,112 @@ static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
                                               : nd_htp_scaling16(arch, &column);
 }
 
-/* uint16: the sums of products with codes, not with what is left of them, lose 8 bits. */
-static double shorten(const struct product *p, size_t column, double sum)
+/* floor(x) of |x| < 2^51, without a call. */
+static inline double floor_of(double x)
 {
-    double correction = p->common.zero_x * p->weights.sums[column];
-    return floor((sum + correction) * 0x1p-8) - floor((correction + 128) * 0x1p-8);
+    const double shift = 0x1.8p52;
+    double whole = (x + shift) - shift;
+    return whole - (whole > x ? 1 : 0);
 }
 
-static void requantise(struct product *p)
+/* Scalings of all columns, one array for each part of nd_htp_scaling, and what `shorten` corrects by. */
+struct columns {
+    double *beta, *inverse, *c, *half, *zero, *correction; /* [n] */
+};
+
+/* nd_htp_scale of n sums; column[i] is i / n_inner, from the first of the columns on. The same in the same
+ * order, without a call for each. False: a number without room for a fraction. */
+static bool scale_run(const struct columns *s, size_t column, size_t step, const double *sums, size_t n,
+                      const struct nd_htp_bounds *bounds, double *codes)
+{
+    const double most = 0x1p50, low = bounds->low, high = bounds->high;
+    size_t n_large = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t k = column + i * step;
+        double x = (sums[i] + s->beta[k]) * s->inverse[k];
+        double z = s->c[k] * (floor_of(x) + s->half[k]) + 0.5, y = floor_of(z) + s->zero[k];
+        n_large += !(fabs(x) < most) | !(fabs(z) < most);
+        y = y < low ? low : y;
+        codes[i] = y > high ? high : y;
+    }
+    return n_large == 0;
+}
+
+static enum nd_status make_columns(const struct product *p, struct columns *columns, struct nd_error *err)
+{
+    size_t n = p->weights->n_columns;
+    double *room = nd_calloc(n, 6 * sizeof *room);
+    if (room == NULL)
+        return nd_fail_memory(err);
+    *columns = (struct columns){room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n};
+    for (size_t c = 0; c < n; c++) {
+        struct nd_htp_scaling s = scaling_of(p, c);
+        columns->beta[c] = s.beta;
+        columns->inverse[c] = 1 / s.step; /* a power of two */
+        columns->c[c] = s.c * s.step;
+        columns->half[c] = s.half;
+        columns->zero[c] = s.zero;
+        columns->correction[c] = p->common.zero_x * p->weights->sums[c];
+    }
+    return ND_OK;
+}
+
+/* uint16: the sums of products with codes, not with what is left of them, lose 8 bits. */
+static void shorten(const struct columns *columns, size_t column, size_t step, const double *sums, size_t n,
+                    double *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        double correction = columns->correction[column + i * step];
+        out[i] = floor_of((sums[i] + correction) * 0x1p-8) - floor_of((correction + 128) * 0x1p-8);
+    }
+}
+
+/* n elements of the output from `first` on, in one column, or (step 1) in a column each. */
+static void requantise_run(const struct product *p, const struct columns *columns, size_t first, size_t n,
+                           const struct nd_htp_bounds *bounds)
+{
+    enum { RUN = 512 };
+    double short_sums[RUN], *codes = p->job->codes->x;
+    size_t step = p->n_inner > 1 ? 0 : 1, column = column_of(p, first);
+    for (size_t i = 0; i < n; i += RUN) {
+        size_t m = n - i < RUN ? n - i : RUN, k = column + i * step;
+        const double *sums = p->sums->x + first + i;
+        if (p->job->unit->dtype == ND_DTYPE_U16) {
+            shorten(columns, k, step, sums, m, short_sums);
+            sums = short_sums;
+        }
+        if (scale_run(columns, k, step, sums, m, bounds, codes + first + i))
+            continue;
+        for (size_t j = 0; j < m; j++) {
+            struct nd_htp_scaling scaling = scaling_of(p, k + j * step);
+            codes[first + i + j] = nd_htp_scale(&scaling, sums[j], bounds);
+        }
+    }
+}
+
+static enum nd_status requantise(const struct product *p, struct nd_error *err)
 {
     struct nd_htp_bounds bounds = nd_htp_bounds_of(p->job);
-    struct nd_htp_scaling scaling = {0};
-    size_t known = SIZE_MAX;
-    bool is_short = p->job->unit->dtype == ND_DTYPE_U16;
-    for (size_t i = 0; i < p->sums.n; i++) {
-        size_t column = column_of(p, i);
-        if (column != known)
-            scaling = scaling_of(p, column);
-        known = column;
-        double sum = is_short ? shorten(p, column, p->sums.x[i]) : p->sums.x[i];
-        p->job->codes->x[i] = nd_htp_scale(&scaling, sum, &bounds);
-    }
+    struct columns columns = {0};
+    enum nd_status status = make_columns(p, &columns, err);
+    size_t run = p->n_inner > 1 ? p->n_inner : p->n_channels;
+    if (status != ND_OK)
+        return status;
+    for (size_t first = 0; first < p->sums->n; first += run)
+        requantise_run(p, &columns, first, run, &bounds);
+    free(columns.beta);
+    return ND_OK;
+}
+
+static enum nd_status find_weights(struct product *p, struct nd_error *err)
+{
+    p->weights = nd_htp_recall_weights(p->job);
+    if (p->weights != NULL)
+        return ND_OK;
+    enum nd_status status = nd_htp_weights_init(&p->own_weights, p->job, err);
+    if (status == ND_OK)
+        p->weights = nd_htp_keep_weights(p->job, &p->own_weights);
+    return status;
 }
 
 enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
@@ -184,18 +274,18 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
     struct product p = {.job = job};
     if (!is_known_unit(job))
         return ND_OK;
-    enum nd_status status = nd_htp_weights_init(&p.weights, job, err);
+    enum nd_status status = find_weights(&p, err);
     if (status == ND_OK)
         status = add_up(&p, err);
     bool is_covered =
-        status == ND_OK && has_a_column_each(&p) && is_known_bias(job, p.weights.n_columns) && find_common(&p);
+        status == ND_OK && has_a_column_each(&p) && is_known_bias(job, p.weights->n_columns) && find_common(&p);
     if (is_covered)
-        status = nd_array_make(job->codes, job->unit->dtype, &p.sums.shape, err);
+        status = nd_array_make(job->codes, job->unit->dtype, &p.sums->shape, err);
     if (is_covered && status == ND_OK)
-        requantise(&p);
+        status = requantise(&p, err);
     *job->is_covered = is_covered && status == ND_OK;
-    nd_htp_weights_deinit(&p.weights);
-    nd_array_deinit(&p.x);
-    nd_array_deinit(&p.sums);
+    nd_htp_weights_deinit(&p.own_weights);
+    nd_array_deinit(&p.own[0]);
+    nd_array_deinit(&p.own[1]);
     return status;
 }

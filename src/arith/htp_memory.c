@@ -7,6 +7,8 @@
 struct nd_unit_memory {
     size_t n_edges;
     struct nd_array *bytes; /* [n_edges], without elements where nothing is known */
+    struct nd_htp_weights
+        *weights; /* [n_edges] constant ones of the unit that makes the edge, for all samples */
 };
 
 enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out, struct nd_error *err)
@@ -15,7 +17,10 @@ enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out
     if (memory == NULL)
         return nd_fail_memory(err);
     memory->bytes = nd_calloc(n_edges, sizeof *memory->bytes);
-    if (memory->bytes == NULL) {
+    memory->weights = nd_calloc(n_edges, sizeof *memory->weights);
+    if (memory->bytes == NULL || memory->weights == NULL) {
+        free(memory->bytes);
+        free(memory->weights);
         free(memory);
         return nd_fail_memory(err);
     }
@@ -41,7 +46,10 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory)
     if (*memory == NULL)
         return;
     nd_unit_memory_forget(*memory);
+    for (size_t e = 0; e < (*memory)->n_edges; e++)
+        nd_htp_weights_deinit(&(*memory)->weights[e]);
     free((*memory)->bytes);
+    free((*memory)->weights);
     free(*memory);
     *memory = NULL;
 }
@@ -56,6 +64,29 @@ const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, s
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
 {
     return job->memory != NULL ? nd_htp_recall_edge(job->memory, job->unit->input_edges[i]) : NULL;
+}
+
+static struct nd_htp_weights *place_of(const struct nd_htp_job *job)
+{
+    bool has_place = job->memory != NULL && job->unit->edge < job->memory->n_edges;
+    return has_place && job->call->inputs[1].wholes != NULL ? &job->memory->weights[job->unit->edge] : NULL;
+}
+
+const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job)
+{
+    const struct nd_htp_weights *place = place_of(job);
+    return place != NULL && place->from == job->call->inputs[1].wholes ? place : NULL;
+}
+
+const struct nd_htp_weights *nd_htp_keep_weights(const struct nd_htp_job *job, struct nd_htp_weights *weights)
+{
+    struct nd_htp_weights *place = weights->from != NULL ? place_of(job) : NULL;
+    if (place == NULL)
+        return weights;
+    nd_htp_weights_deinit(place);
+    *place = *weights;
+    *weights = (struct nd_htp_weights){0};
+    return place;
 }
 
 void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes)

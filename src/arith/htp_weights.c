@@ -32,6 +32,10 @@ static enum nd_status read_weights(struct nd_htp_weights *weights, const struct 
     const struct nd_linear_input *input = &job->call->inputs[1];
     bool is_word = input->values->dtype == ND_DTYPE_U16;
     double largest;
+    if (input->wholes != NULL && !is_word && job->unit->origins[1] == ND_EXACT_FROM_CONSTANT) {
+        weights->from = input->wholes;
+        return input->largest > GREATEST_WEIGHT ? nd_array_copy(input->wholes, &weights->w8, err) : ND_OK;
+    }
     if (!is_word) {
         enum nd_status status = nd_linear_wholes(job->call, 1, &weights->w8, &largest, err);
         bool is_calculated = job->unit->origins[1] == ND_EXACT_FROM_UNIT;
@@ -53,7 +57,7 @@ static enum nd_status read_weights(struct nd_htp_weights *weights, const struct 
 static void find_columns(struct nd_htp_weights *weights, const struct nd_htp_job *job)
 {
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
-    const struct nd_shape *shape = &weights->w8.shape;
+    const struct nd_shape *shape = &weights->view.shape;
     const char *op_type = job->call->node->op_type;
     bool is_first =
         strcmp(op_type, "Conv") == 0 || (strcmp(op_type, "Gemm") == 0 && nd_op_i(&op_call, "transB", 0) != 0);
@@ -73,10 +77,10 @@ static void fit_column(struct nd_htp_weights *weights, size_t column)
 {
     double most = 0, least = 0, sum = 0;
     size_t n_inner = weights->n_inner, n_rows = weights->n_rows;
-    double *w = weights->w8.x + column / n_inner * n_inner * n_rows + column % n_inner;
+    double *w = weights->view.x + column / n_inner * n_inner * n_rows + column % n_inner;
     for (size_t row = 0; row < n_rows; row++) {
-        most = fmax(most, w[row * n_inner]);
-        least = fmin(least, w[row * n_inner]);
+        most = w[row * n_inner] > most ? w[row * n_inner] : most;
+        least = w[row * n_inner] < least ? w[row * n_inner] : least;
     }
     double r = 1;
     if (most > GREATEST_WEIGHT || least < LEAST_WEIGHT) {
@@ -98,6 +102,7 @@ enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct 
     enum nd_status status = read_weights(weights, job, err);
     if (status != ND_OK)
         return status;
+    weights->view = weights->w8.n > 0 || weights->from == NULL ? weights->w8 : *weights->from;
     find_columns(weights, job);
     weights->r = nd_calloc(weights->n_columns, sizeof *weights->r);
     weights->sums = nd_calloc(weights->n_columns, sizeof *weights->sums);

@@ -71,6 +71,8 @@ enum nd_status nd_unit_other_axis(const struct nd_exact_unit *unit, const struct
     struct nd_quant quant = *inputs[WEIGHTS].quant;
     quant.axis = *other;
     inputs[WEIGHTS].quant = &quant;
+    inputs[WEIGHTS].wholes = NULL;
+    call.shared = NULL;
     call.inputs = inputs;
     enum nd_status status = make_reals(&call, reals, &n, &problem);
     for (size_t i = 0; i < n; i++)

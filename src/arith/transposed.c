@@ -70,6 +70,8 @@ enum nd_status nd_unit_transposed(const struct nd_exact_unit *unit, const struct
     struct nd_linear_call call = *unit->call;
     memcpy(inputs, call.inputs, call.n_inputs * sizeof *inputs);
     inputs[WEIGHTS].values = &turned;
+    inputs[WEIGHTS].wholes = NULL;
+    call.shared = NULL;
     call.inputs = inputs;
     struct nd_exact_unit changed = *unit;
     changed.call = &call;

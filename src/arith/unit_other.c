@@ -22,8 +22,11 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
         return ND_OK;
     for (size_t i = 0; i < call.n_inputs; i++) {
         inputs[i] = call.inputs[i];
-        if (encodings->inputs[i] != NULL && inputs[i].quant != NULL)
-            inputs[i].quant = encodings->inputs[i];
+        if (encodings->inputs[i] == NULL || inputs[i].quant == NULL)
+            continue;
+        inputs[i].quant = encodings->inputs[i];
+        inputs[i].wholes = NULL;
+        call.shared = NULL;
     }
     call.inputs = inputs;
     other.call = &call;

@@ -24,6 +24,7 @@ struct values {
     bool identify;
     const char *report;
     bool json;
+    size_t memory_mib;
     bool quiet;
 };
 
@@ -93,6 +94,7 @@ static int explain(const struct values *values, const struct nd_model *model,
                                                .untouched = (const struct nd_capture *const *)untouched,
                                                .n_untouched = values->untouched.n,
                                                .n_threads = values->n_threads,
+                                               .memory_bytes = values->memory_mib << 20,
                                                .hides_placement = values->hide_placement,
                                                .progress = show_progress,
                                                .progress_context = progress};
@@ -166,6 +168,8 @@ static const struct cli_option options[] = {
                 "measure each layer's own effect on the outputs with N samples; each sample is one run of the "
                 "model per layer; 0 skips it (16)"),
     OPT_THREADS(struct values),
+    OPT_NUMBER(0, "memory", struct values, memory_mib, "MIB", 16, 1 << 20,
+               "hold as many samples at a time as fit into this much memory, at least one (1024)"),
     OPT_WIDTH(struct values),
     OPT_COLOR(struct values),
     OPT_FORMAT(struct values),

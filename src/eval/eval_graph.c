@@ -207,7 +207,10 @@ enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exa
     g->constants = nd_calloc(graph->n_tensors, sizeof *g->constants);
     g->quants = nd_calloc(graph->n_nodes, sizeof *g->quants);
     g->last_use = nd_calloc(graph->n_tensors, sizeof *g->last_use);
-    if (g->constants == NULL || g->quants == NULL || g->last_use == NULL)
+    g->wholes = nd_calloc(graph->n_tensors, sizeof *g->wholes);
+    g->largest = nd_calloc(graph->n_tensors, sizeof *g->largest);
+    if (g->wholes == NULL || g->largest == NULL || g->constants == NULL || g->quants == NULL ||
+        g->last_use == NULL)
         status = nd_fail_memory(err);
     for (size_t t = 0; g->constants != NULL && t < graph->n_tensors; t++)
         g->constants[t] = nd_exact_none();
@@ -223,6 +226,8 @@ enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exa
         status = read_nibble_quants(g, err);
     if (status == ND_OK)
         status = find_last_uses(g, err);
+    if (status == ND_OK)
+        status = nd_exact_prepare_wholes(g, err);
     if (status == ND_OK) {
         *out = g;
         return ND_OK;
@@ -238,6 +243,7 @@ void nd_exact_graph_destroy(struct nd_exact_graph **graph)
     if (g == NULL)
         return;
     const struct nd_graph *shape = &g->model->graph;
+    nd_exact_forget_wholes(g);
     for (size_t t = 0; g->constants != NULL && t < shape->n_tensors; t++)
         if (g->constants[t].shape.rank >= 0)
             nd_array_deinit(&g->constants[t]);

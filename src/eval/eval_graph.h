@@ -14,6 +14,7 @@
 
 struct nd_exact_graph;
 struct nd_linear_call;
+struct nd_quick;
 
 /* The channel of element i where scales are per channel, else 0. */
 size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *shape, size_t i);
@@ -30,7 +31,8 @@ struct nd_exact_values {
     size_t edge;
     const struct nd_shape *shape;
     size_t n;
-    const struct nd_ratio *v;     /* [n] */
+    const struct nd_ratio *v;     /* [n]; NULL where quick has them */
+    const struct nd_quick *quick; /* eval/quick.h; NULL where v has them, and always without takes_quick */
     const struct nd_quant *quant; /* of the output */
     enum nd_dtype dtype;          /* of the codes */
     enum nd_exact_way way;
@@ -71,14 +73,17 @@ struct nd_exact_options {
     size_t struct_size;
     enum nd_rounding rounding; /* of every unit */
     nd_exact_round *round;     /* takes the place of rounding; called with the context of the run. NULL: none */
+    bool takes_quick;          /* `round` takes values that were left quick */
     nd_exact_make *make;       /* asked first, for every unit that reads codes; called with the context of the
                                   run. NULL: none */
     const struct nd_array *given; /* [n_edges] or NULL: codes (or floats) that are read in place of computed
                                      ones; n = 0 with shape.rank < 0: none for that edge. Borrowed. */
     const bool *is_skipped;       /* [n_edges] or NULL: units that are given and need not be computed: neither
                                      round nor found nor missed is called for them */
-    nd_exact_missed *missed;      /* called in the place of found; then the edge has the values that are given,
-                                     or else is not known, nor is what reads it. NULL: such an edge ends the run */
+    const bool *is_ignored;  /* [n_edges] or NULL: units that nobody reads in this run: neither computed nor
+                                told of. Only where nd_exact_graph_is_pure */
+    nd_exact_missed *missed; /* called in the place of found; then the edge has the values that are given,
+                                or else is not known, nor is what reads it. NULL: such an edge ends the run */
 };
 
 /* Prepares a model: constants are decoded, and what is computed from constants only is computed. All dimensions
@@ -88,6 +93,9 @@ struct nd_exact_options {
 enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exact_graph **out,
                                      struct nd_error *err);
 void nd_exact_graph_destroy(struct nd_exact_graph **graph);
+
+/* Whether all that is computed from the inputs is units and their quantisers: no floats lie between units. */
+bool nd_exact_graph_is_pure(const struct nd_exact_graph *graph);
 
 /* What a step of the integer accumulator of a unit is worth, sum (x - zero) (w - zero) + bias of a Conv, Gemm
  * or MatMul: the product of the two scales. *out[*n], by output channel (Conv: axis 1, else the last) or one

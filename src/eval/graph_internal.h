@@ -12,6 +12,8 @@ struct nd_exact_graph {
     const struct nd_model *model;
     size_t *unit_of_node;         /* the QuantizeLinear into whose unit a node falls, or ND_NO_INDEX */
     struct nd_array *constants;   /* [n_tensors]: rank < 0 where a tensor is none */
+    struct nd_array *wholes;      /* [n_tensors]: of constants that products read: codes less zero point */
+    double *largest;              /* [n_tensors]: of their magnitudes */
     struct nd_node_quant *quants; /* [n_nodes]: of Q and DQ nodes */
     size_t *last_use;             /* [n_tensors]: the node after which nobody reads the tensor */
 };
@@ -39,6 +41,10 @@ size_t nd_exact_made(const struct nd_graph *graph, size_t node, size_t i);
 
 /* The tensor's values, computed or constant; NULL while there are none. */
 const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t tensor);
+
+/* graph_wholes.c: fills `wholes` and `largest`, which share the constants' values where zero points are 0. */
+enum nd_status nd_exact_prepare_wholes(struct nd_exact_graph *g, struct nd_error *err);
+void nd_exact_forget_wholes(struct nd_exact_graph *g);
 
 /* Runs one node, and before it what its inputs need; a unit's inner operators are run only when the unit is not
  * linear. */

@@ -177,6 +177,10 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
         return nd_exact_run_quantize(run, node, err);
     if (run->g->unit_of_node[node] != ND_NO_INDEX)
         return ND_OK; /* its unit decides */
+    /* Units look at the codes before it; who wants its numbers asks for them. */
+    if (n->kind == ND_NODE_DEQUANTIZE && n->n_made == 1 &&
+        edge_of(run, nd_exact_made(run->graph, node, 0)) == ND_NO_INDEX)
+        return ND_OK;
     enum nd_status status = ND_OK;
     bool is_made = n->n_made > 0;
     for (size_t i = 0; i < n->n_made; i++)

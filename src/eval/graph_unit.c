@@ -19,6 +19,11 @@ static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct n
         run->g->quants[producer].quant.n > 0) {
         out->values = nd_exact_value(run, nd_exact_used(run->graph, producer, 0));
         out->quant = &run->g->quants[producer].quant;
+        size_t codes = nd_exact_used(run->graph, producer, 0);
+        if (codes != ND_NO_INDEX && run->g->wholes[codes].x != NULL) {
+            out->wholes = &run->g->wholes[codes];
+            out->largest = run->g->largest[codes];
+        }
         return out->values != NULL;
     }
     out->values = nd_exact_value(run, tensor);
@@ -76,6 +81,8 @@ static size_t output_number(const struct nd_graph *graph, size_t node, size_t te
 struct unit_call {
     struct nd_linear_call call;
     struct nd_linear_input inputs[ND_EXACT_MAX_OPERANDS];
+    struct nd_linear_shared shared;
+    bool is_known; /* all that it reads is there as codes or numbers */
     size_t node;   /* ND_NO_INDEX: requantise */
     size_t tensor; /* what the QuantizeLinear reads, past Relu and Clip */
 };
@@ -87,7 +94,9 @@ static bool describe_call(const struct nd_exact_run *run, size_t quantize, struc
     *call = (struct nd_linear_call){.opset = run->g->model->opset,
                                     .out_quant = &run->g->quants[quantize].quant,
                                     .inputs = unit->inputs,
+                                    .shared = &unit->shared,
                                     .n_inputs = 1};
+    unit->shared = (struct nd_linear_shared){0};
     unit->node = find_operator(run, quantize, &unit->tensor, &call->low, &call->high);
     if (call->out_quant->n == 0)
         return false;
@@ -104,13 +113,14 @@ static bool describe_call(const struct nd_exact_run *run, size_t quantize, struc
 }
 
 /* ND_ERR_UNSUPPORTED: the unit is not linear, or something that it reads is not there as codes. */
-static enum nd_status linear_ratios(struct nd_exact_run *run, size_t quantize, struct nd_linear_result *result,
-                                    struct nd_error *err)
+static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct unit_call *unit,
+                                    struct nd_linear_result *result, struct nd_error *err)
 {
-    struct unit_call unit;
-    if (!describe_call(run, quantize, &unit))
+    if (!unit->is_known)
         return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the unit does not read codes only");
-    return nd_linear_unit(&unit.call, result, err);
+    if (run->options->round == NULL ? run->options->rounding == ND_ROUND_HALF_EVEN : run->options->takes_quick)
+        return nd_linear_unit_quick(&unit->call, result, err);
+    return nd_linear_unit(&unit->call, result, err);
 }
 
 static bool only_moves(const Onnx__NodeProto *node)
@@ -139,23 +149,22 @@ static enum nd_exact_origin origin_of(const struct nd_exact_run *run, size_t ten
 }
 
 /* The codes of the unit by options.make, which may leave *is_made false. */
-static enum nd_status make_codes(struct nd_exact_run *run, size_t quantize, struct nd_array *codes,
-                                 bool *is_made, struct nd_error *err)
+static enum nd_status make_codes(struct nd_exact_run *run, size_t quantize, const struct unit_call *unit,
+                                 struct nd_array *codes, bool *is_made, struct nd_error *err)
 {
-    struct unit_call unit;
     enum nd_exact_origin origins[ND_EXACT_MAX_OPERANDS];
     size_t edges[ND_EXACT_MAX_OPERANDS];
     *is_made = false;
-    if (run->options->make == NULL || !describe_call(run, quantize, &unit))
+    if (run->options->make == NULL || !unit->is_known)
         return ND_OK;
-    for (size_t i = 0; i < unit.call.n_inputs; i++) {
-        size_t tensor = unit.node != ND_NO_INDEX ? nd_exact_used(run->graph, unit.node, i) : unit.tensor;
+    for (size_t i = 0; i < unit->call.n_inputs; i++) {
+        size_t tensor = unit->node != ND_NO_INDEX ? nd_exact_used(run->graph, unit->node, i) : unit->tensor;
         origins[i] = origin_of(run, tensor);
         edges[i] = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
     }
     const struct nd_exact_unit asked = {.edge =
                                             run->g->model->tensor_edge[nd_exact_made(run->graph, quantize, 0)],
-                                        .call = &unit.call,
+                                        .call = &unit->call,
                                         .origins = origins,
                                         .input_edges = edges,
                                         .dtype = run->g->quants[quantize].dtype};
@@ -178,6 +187,12 @@ size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *sha
 static enum nd_status round_plainly(const struct nd_exact_run *run, const struct nd_exact_values *values,
                                     struct nd_array *codes)
 {
+    double low, high;
+    if (values->quick != NULL) {
+        nd_code_range(values->dtype, &low, &high);
+        nd_quick_round(values->quick, (double)values->quant->zero_point[0], low, high, codes->x);
+        return ND_OK;
+    }
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
         codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,
@@ -196,6 +211,7 @@ static enum nd_status round_ratios(struct nd_exact_run *run, size_t quantize,
                                            .shape = &result->shape,
                                            .n = result->n,
                                            .v = result->v,
+                                           .quick = result->quick,
                                            .quant = &quant->quant,
                                            .dtype = quant->dtype,
                                            .way = way};
@@ -254,12 +270,12 @@ static enum nd_status quantise_input(struct nd_exact_run *run, size_t node, stru
 }
 
 /* By exact values, or in doubles where there are none. */
-static enum nd_status evaluate(struct nd_exact_run *run, size_t node, struct nd_array *codes,
-                               enum nd_exact_way *way, struct nd_error *err)
+static enum nd_status evaluate(struct nd_exact_run *run, size_t node, const struct unit_call *unit,
+                               struct nd_array *codes, enum nd_exact_way *way, struct nd_error *err)
 {
     struct nd_linear_result result;
     struct nd_error ignored = {0};
-    enum nd_status status = linear_ratios(run, node, &result, &ignored);
+    enum nd_status status = linear_ratios(run, unit, &result, &ignored);
     *way = status == ND_ERR_UNSUPPORTED ? ND_EXACT_AS_DOUBLE : ND_EXACT_AS_RATIO;
     if (status == ND_ERR_UNSUPPORTED)
         return round_values(run, node, codes, err);
@@ -276,20 +292,27 @@ enum nd_status nd_exact_run_quantize(struct nd_exact_run *run, size_t node, stru
 {
     size_t tensor = nd_exact_made(run->graph, node, 0);
     struct nd_array codes = {0};
+    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+    if (run->options->is_ignored != NULL && edge != ND_NO_INDEX && run->options->is_ignored[edge])
+        return ND_OK;
     if (nd_exact_is_skipped(run, tensor))
         return nd_exact_take_given(run, tensor, err);
     bool is_unit = run->g->unit_of_node[node] != ND_NO_INDEX, is_made = false;
     enum nd_exact_way way = is_unit ? ND_EXACT_AS_MADE : ND_EXACT_AS_DOUBLE;
     enum nd_status status;
+    struct unit_call unit;
+    unit.shared = (struct nd_linear_shared){0};
+    unit.is_known = describe_call(run, node, &unit);
     if (is_unit) {
-        status = make_codes(run, node, &codes, &is_made, err);
+        status = make_codes(run, node, &unit, &codes, &is_made, err);
     } else {
         status = quantise_input(run, node, &codes, err);
         is_made = status != ND_ERR_UNSUPPORTED;
         status = is_made ? status : ND_OK;
     }
     if (status == ND_OK && !is_made)
-        status = evaluate(run, node, &codes, &way, err);
+        status = evaluate(run, node, &unit, &codes, &way, err);
+    nd_linear_shared_deinit(&unit.shared);
     if (status != ND_OK) {
         nd_array_deinit(&codes);
         return status;

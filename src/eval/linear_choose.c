@@ -55,9 +55,7 @@ enum nd_status nd_linear_choose(const struct nd_linear_call *call, struct nd_lin
     else
         status = nd_linear_unsupported(call, err, "interpolation");
     if (status == ND_OK)
-        status = nd_linear_make(result, &real.shape, err);
-    for (size_t i = 0; status == ND_OK && i < real.n; i++)
-        result->v[i].numerator = nd_wide_from(real.x[i]);
+        status = nd_linear_make_line(result, &real, 1, err);
     nd_array_deinit(&real);
     return status;
 }

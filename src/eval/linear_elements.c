@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/memory.h"
+
 static bool is_op(const struct nd_linear_call *call, const char *op_type)
 {
     return strcmp(call->node->op_type, op_type) == 0;
@@ -38,12 +40,77 @@ static void add_operand(const struct nd_array *operand, double sign, struct nd_l
                 nd_wide_add(v->numerator, nd_wide_from(sign * operand->x[walk.at[0] + i * walk.step[0]]));
 }
 
+/* Repeated to the shape; what needs no repetition is taken over. */
+static enum nd_status expand(struct nd_array *operand, const struct nd_shape *shape, struct nd_error *err)
+{
+    struct nd_array whole = {0};
+    if (nd_shape_equal(&operand->shape, shape))
+        return ND_OK;
+    enum nd_status status = nd_array_make(&whole, operand->dtype, shape, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_walk walk = {0};
+    for (int axis = 0; axis < shape->rank; axis++)
+        nd_walk_axis(&walk, shape->dims[axis], nd_broadcast_stride(operand, shape, axis), 0, 0);
+    double *to = whole.x;
+    for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
+        for (ptrdiff_t i = 0; i < walk.n; i++)
+            *to++ = operand->x[walk.at[0] + i * walk.step[0]];
+    nd_array_deinit(operand);
+    *operand = whole;
+    return ND_OK;
+}
+
+static double largest_of(const struct nd_array *array)
+{
+    double largest = 0;
+    for (size_t i = 0; i < array->n; i++)
+        largest = fabs(array->x[i]) > largest ? fabs(array->x[i]) : largest;
+    return largest;
+}
+
+/* Two operands, left quick. The arrays go over to the result. */
+static enum nd_status make_pair(struct nd_linear_result *result, enum nd_quick_kind kind, struct nd_array *a,
+                                struct nd_array *b, const struct nd_shape *shape, struct nd_error *err)
+{
+    enum nd_status status = expand(a, shape, err);
+    if (status == ND_OK)
+        status = expand(b, shape, err);
+    if (status == ND_OK)
+        status = nd_linear_make_quick(result, shape, kind, err);
+    if (status != ND_OK)
+        return status;
+    result->quick->largest = largest_of(a) + largest_of(b);
+    result->quick->x = result->quick->own_x = a->x;
+    result->quick->y = result->quick->own_y = b->x;
+    *a = *b = (struct nd_array){0};
+    return ND_OK;
+}
+
+static enum nd_status sum_of_two(const struct nd_linear_call *call, const struct nd_shape *shape,
+                                 struct nd_linear_result *result, struct nd_error *err)
+{
+    struct nd_array a = {0}, b = {0};
+    enum nd_status status = nd_linear_reals(call, 0, &a, err);
+    if (status == ND_OK)
+        status = nd_linear_reals(call, 1, &b, err);
+    if (status == ND_OK)
+        status = make_pair(result, ND_QUICK_SUM, &a, &b, shape, err);
+    if (status == ND_OK)
+        result->quick->sign = is_op(call, "Sub") ? -1 : 1;
+    nd_array_deinit(&a);
+    nd_array_deinit(&b);
+    return status;
+}
+
 enum nd_status nd_linear_sum(const struct nd_linear_call *call, struct nd_linear_result *result,
                              struct nd_error *err)
 {
     struct nd_shape shape;
     struct nd_array operand = {0};
     enum nd_status status = common_shape(call, &shape, err);
+    if (status == ND_OK && call->n_inputs == 2)
+        return sum_of_two(call, &shape, result, err);
     if (status == ND_OK)
         status = nd_linear_make(result, &shape, err);
     for (size_t i = 0; i < call->n_inputs && status == ND_OK; i++) {
@@ -55,6 +122,7 @@ enum nd_status nd_linear_sum(const struct nd_linear_call *call, struct nd_linear
     return status;
 }
 
+/* Of what is left of a slope. */
 static struct nd_ratio product_of(double a, double b)
 {
     return (struct nd_ratio){nd_wide_product(a, b), nd_wide_from(1)};
@@ -95,10 +163,13 @@ enum nd_status nd_linear_pair(const struct nd_linear_call *call, struct nd_linea
         status = nd_linear_reals(call, 0, &a, err);
     if (status == ND_OK)
         status = nd_linear_reals(call, 1, &b, err);
-    if (status == ND_OK)
+    if (status == ND_OK && is_op(call, "Mul")) {
+        status = make_pair(result, ND_QUICK_PRODUCT, &a, &b, &shape, err);
+    } else if (status == ND_OK) {
         status = nd_linear_make(result, &shape, err);
-    if (status == ND_OK)
-        combine(is_op(call, "Mul") ? product_of : is_op(call, "Div") ? quotient_of : prelu_of, &a, &b, result);
+        if (status == ND_OK)
+            combine(is_op(call, "Div") ? quotient_of : prelu_of, &a, &b, result);
+    }
     nd_array_deinit(&a);
     nd_array_deinit(&b);
     return status;
@@ -119,6 +190,53 @@ static struct nd_ratio hard_swish_of(double x)
     return (struct nd_ratio){nd_wide_add(nd_wide_product(x, x), nd_wide_product(3, x)), nd_wide_from(6)};
 }
 
+enum { N_CODES = 256, LEAST_FOR_TABLE = 512 /* chosen: twice what the table costs */ };
+
+/* Codes that a table has: those that were moved, to see how far an error reaches, may lie outside. */
+static bool has_entries(const struct nd_array *codes)
+{
+    for (size_t i = 0; i < codes->n; i++)
+        if (!(codes->x[i] >= 0 && codes->x[i] < N_CODES && codes->x[i] == (double)(int)codes->x[i]))
+            return false;
+    return codes->dtype == ND_DTYPE_U8 && codes->n >= LEAST_FOR_TABLE;
+}
+
+/* The family's values of all codes, and which of them each element has. */
+static enum nd_status look_up(const struct nd_linear_call *call, struct nd_linear_result *result,
+                              struct nd_error *err)
+{
+    const struct nd_shape shape = {.rank = 1, .dims = {N_CODES}};
+    struct nd_array all = {0}, codes = {0};
+    struct nd_linear_result table = {0};
+    enum nd_status status = nd_array_make(&all, ND_DTYPE_U8, &shape, err);
+    for (size_t i = 0; i < all.n; i++)
+        all.x[i] = (double)i;
+    const struct nd_linear_input input = {.values = &all, .quant = call->inputs[0].quant};
+    struct nd_linear_call of_all = *call;
+    of_all.inputs = &input;
+    of_all.n_inputs = 1;
+    of_all.shared = NULL;
+    if (status == ND_OK)
+        status = nd_linear_unary(&of_all, &table, err);
+    if (status == ND_OK)
+        status = nd_array_copy(call->inputs[0].values, &codes, err);
+    if (status == ND_OK)
+        status = nd_linear_make_quick(result, &codes.shape, ND_QUICK_TABLE, err);
+    if (status == ND_OK) {
+        result->quick->x = result->quick->own_x = codes.x;
+        codes = (struct nd_array){0};
+        result->quick->table = table.v;
+        table.v = NULL;
+        result->quick->n_table = N_CODES;
+        result->quick->near_table = nd_calloc(N_CODES, sizeof *result->quick->near_table);
+        status = result->quick->near_table != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    nd_array_deinit(&all);
+    nd_array_deinit(&codes);
+    nd_linear_deinit(&table);
+    return status;
+}
+
 enum nd_status nd_linear_unary(const struct nd_linear_call *call, struct nd_linear_result *result,
                                struct nd_error *err)
 {
@@ -127,6 +245,9 @@ enum nd_status nd_linear_unary(const struct nd_linear_call *call, struct nd_line
     double alpha = nd_op_f(&op_call, "alpha", (double)(is_sigmoid ? 0.2f : 0.01f));
     double beta = nd_op_f(&op_call, "beta", 0.5);
     struct nd_array x = {0};
+    const struct nd_linear_input *input = &call->inputs[0];
+    if (call->n_inputs == 1 && input->quant != NULL && input->quant->n == 1 && has_entries(input->values))
+        return look_up(call, result, err);
     enum nd_status status = nd_linear_reals(call, 0, &x, err);
     if (status == ND_OK)
         status = nd_linear_make(result, &x.shape, err);

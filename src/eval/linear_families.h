@@ -19,6 +19,12 @@ nd_linear_family nd_linear_mean, nd_linear_pool;                 /* linear_mean.
 
 enum nd_status nd_linear_unsupported(const struct nd_linear_call *call, struct nd_error *err, const char *text);
 
+/* The values are left quick: the caller fills `quick`, whose divisor and sign are 1. */
+enum nd_status nd_linear_make_quick(struct nd_linear_result *result, const struct nd_shape *shape,
+                                    enum nd_quick_kind kind, struct nd_error *err);
+/* One line without a bias. The values of x go over to the result. */
+enum nd_status nd_linear_make_line(struct nd_linear_result *result, struct nd_array *x, double factor,
+                                   struct nd_error *err);
 /* Room for the values of an output of that shape: all are 0 / 1. */
 enum nd_status nd_linear_make(struct nd_linear_result *result, const struct nd_shape *shape,
                               struct nd_error *err);
@@ -40,6 +46,16 @@ enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, stru
  * *largest is the largest magnitude. */
 enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *out,
                                 double *largest, struct nd_error *err);
+
+/* The same without a copy where there is one already: *out is borrowed, or else `own`, which the caller frees.
+ */
+enum nd_status nd_linear_borrow_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *own,
+                                       const struct nd_array **out, double *largest, struct nd_error *err);
+/* Of a Conv, Gemm or MatMul: the sums of x and the weights, both of nd_linear_borrow_wholes; node: without what
+ * scales sums. Shared where they can be. */
+enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__NodeProto *node,
+                                const struct nd_array *const operands[2], struct nd_array *own,
+                                const struct nd_array **out, struct nd_error *err);
 
 /* Runs an operator (the node of the call, or what is made of it) for one output. */
 enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__NodeProto *node,

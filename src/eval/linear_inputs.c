@@ -73,26 +73,53 @@ static enum nd_status dequantise(const struct nd_linear_input *input, bool is_sc
     return ND_OK;
 }
 
+/* Codes less the zero point that all of them have. False: some have a fraction. */
+static bool take_zero(const double *codes, size_t n, double zero, double *out, double *largest)
+{
+    const double shift = 0x1.8p52;
+    double most = 0;
+    size_t n_broken = 0;
+    for (size_t i = 0; i < n; i++) {
+        double x = codes[i] - zero, size = fabs(x);
+        out[i] = x;
+        most = size > most ? size : most;
+        n_broken += !((x + shift) - shift == x) & !(size >= 0x1p51);
+    }
+    *largest = most;
+    return n_broken == 0;
+}
+
 static double largest_of(const struct nd_array *array)
 {
     double largest = 0;
     for (size_t i = 0; i < array->n; i++)
-        largest = fmax(largest, fabs(array->x[i]));
+        largest = fabs(array->x[i]) > largest ? fabs(array->x[i]) : largest;
     return largest;
 }
 
 static bool is_whole(const struct nd_array *array)
 {
-    for (size_t i = 0; i < array->n; i++)
-        if (array->x[i] != rint(array->x[i])) /* NaN, too */
-            return false;
-    return true;
+    const double shift = 0x1.8p52;
+    uint64_t n_broken = 0;
+    for (size_t i = 0; i < array->n; i++) { /* larger ones have no room for a fraction; NaN is broken, too */
+        double x = array->x[i];
+        n_broken += !((x + shift) - shift == x) & !(fabs(x) >= 0x1p51);
+    }
+    return n_broken == 0;
 }
 
 enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *out,
                                 double *largest, struct nd_error *err)
 {
     const struct nd_linear_input *input = &call->inputs[i];
+    if (input->quant != NULL && input->quant->n == 1) {
+        enum nd_status made = nd_array_make(out, ND_DTYPE_F32, &input->values->shape, err);
+        if (made != ND_OK)
+            return made;
+        return take_zero(input->values->x, out->n, (double)input->quant->zero_point[0], out->x, largest)
+                   ? ND_OK
+                   : nd_linear_unsupported(call, err, "an input that is neither codes nor whole numbers");
+    }
     enum nd_status status =
         input->quant != NULL ? dequantise(input, false, out, err) : nd_array_copy(input->values, out, err);
     if (status != ND_OK)
@@ -102,6 +129,43 @@ enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, str
     out->dtype = ND_DTYPE_F32; /* operators make integers of integers wrap around */
     *largest = largest_of(out);
     return ND_OK;
+}
+
+enum nd_status nd_linear_borrow_wholes(const struct nd_linear_call *call, size_t i, struct nd_array *own,
+                                       const struct nd_array **out, double *largest, struct nd_error *err)
+{
+    struct nd_linear_shared *shared = i == 0 ? call->shared : NULL;
+    if (call->inputs[i].wholes != NULL) {
+        *out = call->inputs[i].wholes;
+        *largest = call->inputs[i].largest;
+        return ND_OK;
+    }
+    if (shared != NULL && shared->x.n > 0) {
+        *out = &shared->x;
+        *largest = shared->largest;
+        return ND_OK;
+    }
+    enum nd_status status = nd_linear_wholes(call, i, own, largest, err);
+    *out = own;
+    if (status == ND_OK && shared != NULL) {
+        shared->x = *own;
+        shared->largest = *largest;
+        *own = (struct nd_array){0};
+        *out = &shared->x;
+    }
+    return status;
+}
+
+enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__NodeProto *node,
+                                const struct nd_array *const operands[2], struct nd_array *own,
+                                const struct nd_array **out, struct nd_error *err)
+{
+    struct nd_linear_shared *shared = call->shared;
+    bool is_shared = shared != NULL && operands[0] == &shared->x && call->inputs[1].wholes != NULL &&
+                     operands[1]->x == call->inputs[1].wholes->x;
+    struct nd_array *made = is_shared ? &shared->sums : own;
+    *out = made;
+    return is_shared && made->n > 0 ? ND_OK : nd_linear_run(call, node, operands, 2, made, err);
 }
 
 enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, struct nd_array *out,

@@ -31,15 +31,14 @@ enum nd_status nd_linear_mean(const struct nd_linear_call *call, struct nd_linea
     const struct nd_array *inputs[] = {&x, call->n_inputs > 1 ? call->inputs[1].values : NULL};
     if (status == ND_OK)
         status = nd_linear_run(call, call->node, inputs, call->n_inputs, &mean, err);
-    if (status == ND_OK)
-        status = nd_linear_make(result, &mean.shape, err);
     if (status == ND_OK) {
         bool is_sum = strcmp(call->node->op_type, "ReduceSum") == 0;
         double count = is_sum ? 1 : (double)(x.n / mean.n), scale = nd_linear_scale(&call->inputs[0], 0);
-        for (size_t i = 0; i < mean.n; i++) {
-            result->v[i].numerator = nd_wide_product(rint(mean.x[i] * count), scale);
-            result->v[i].denominator = nd_wide_from(count);
-        }
+        for (size_t i = 0; i < mean.n; i++)
+            mean.x[i] = rint(mean.x[i] * count);
+        status = nd_linear_make_line(result, &mean, scale, err);
+        if (status == ND_OK)
+            result->quick->divisor = count;
     }
     nd_array_deinit(&x);
     nd_array_deinit(&mean);

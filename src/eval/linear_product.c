@@ -8,7 +8,8 @@
 #include "base/memory.h"
 
 struct product {
-    struct nd_array left, right, sums;
+    struct nd_array own[3]; /* of the following, where they are not borrowed */
+    const struct nd_array *left, *right, *sums;
     int channel_axis;  /* of the right operand: what its scales may belong to; -1: nothing */
     size_t n_terms;    /* of each sum, at most */
     size_t n_inner;    /* elements of the output that follow each other in one channel */
@@ -52,9 +53,9 @@ static enum nd_status read_operands(const struct nd_linear_call *call, struct pr
     double left = 0, right = 0;
     int axis;
     size_t n_inner;
-    enum nd_status status = nd_linear_wholes(call, 0, &product->left, &left, err);
+    enum nd_status status = nd_linear_borrow_wholes(call, 0, &product->own[0], &product->left, &left, err);
     if (status == ND_OK)
-        status = nd_linear_wholes(call, 1, &product->right, &right, err);
+        status = nd_linear_borrow_wholes(call, 1, &product->own[1], &product->right, &right, err);
     if (status == ND_OK)
         status = nd_linear_layout(call->inputs[1].quant, &call->inputs[1].values->shape, &axis, &n_inner, err);
     if (status != ND_OK)
@@ -81,8 +82,8 @@ static enum nd_status add_up(const struct nd_linear_call *call, struct product *
         if (strcmp(name, "alpha") != 0 && strcmp(name, "beta") != 0)
             kept[node.n_attribute++] = call->node->attribute[i];
     }
-    const struct nd_array *inputs[] = {&product->left, &product->right};
-    return nd_linear_run(call, &node, inputs, 2, &product->sums, err);
+    const struct nd_array *inputs[] = {product->left, product->right};
+    return nd_linear_add_up(call, &node, inputs, &product->own[2], &product->sums, err);
 }
 
 static enum nd_status make_factors(const struct nd_linear_call *call, struct product *product,
@@ -129,7 +130,7 @@ static enum nd_status describe_output(const struct nd_linear_call *call, struct 
                                       struct nd_error *err)
 {
     const struct nd_op_call op_call = {.node = call->node, .opset = call->opset};
-    const struct nd_shape *shape = &product->sums.shape;
+    const struct nd_shape *shape = &product->sums->shape;
     bool is_conv = strncmp(call->node->op_type, "Conv", 4) == 0;
     int channel_axis = is_conv ? 1 : shape->rank - 1;
     product->n_channels = channel_axis >= 0 ? (size_t)shape->dims[channel_axis] : 1;
@@ -154,15 +155,37 @@ static enum nd_status describe_output(const struct nd_linear_call *call, struct 
 
 static void fill(const struct product *product, struct nd_ratio *v)
 {
-    for (size_t start = 0, block = 0; start < product->sums.n; start += product->n_inner, block++) {
+    for (size_t start = 0, block = 0; start < product->sums->n; start += product->n_inner, block++) {
         size_t channel = block % product->n_channels, row = block / product->n_channels;
         struct nd_wide factor = product->factors[channel % product->n_factors], bias = {{0}};
         if (product->bias != NULL)
             bias =
                 product->bias[(ptrdiff_t)row * product->bias_row + (ptrdiff_t)channel * product->bias_channel];
         for (size_t i = start; i < start + product->n_inner; i++)
-            v[i].numerator = nd_wide_add(nd_wide_scale(factor, product->sums.x[i]), bias);
+            v[i].numerator = nd_wide_add(nd_wide_scale(factor, product->sums->x[i]), bias);
     }
+}
+
+/* One line for each channel. */
+static enum nd_status fill_lines(struct product *product, struct nd_linear_result *result, struct nd_error *err)
+{
+    enum nd_status status = nd_linear_make_quick(result, &product->sums->shape, ND_QUICK_LINE, err);
+    if (status == ND_OK)
+        status = nd_quick_make_lines(result->quick, product->n_channels, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t c = 0; c < product->n_channels; c++) {
+        result->quick->lines[c].factor = product->factors[c % product->n_factors];
+        if (product->bias != NULL)
+            result->quick->lines[c].bias = product->bias[(ptrdiff_t)c * product->bias_channel];
+    }
+    result->quick->n_inner = product->n_inner;
+    result->quick->x = product->sums->x;
+    if (product->sums == &product->own[2]) {
+        result->quick->own_x = product->own[2].x;
+        product->own[2] = (struct nd_array){0};
+    }
+    return ND_OK;
 }
 
 enum nd_status nd_linear_product(const struct nd_linear_call *call, struct nd_linear_result *result,
@@ -181,13 +204,15 @@ enum nd_status nd_linear_product(const struct nd_linear_call *call, struct nd_li
         status = make_bias(call, &product, err);
     if (status == ND_OK)
         status = describe_output(call, &product, err);
-    if (status == ND_OK)
-        status = nd_linear_make(result, &product.sums.shape, err);
-    if (status == ND_OK)
+    bool has_lines = status == ND_OK && product.bias_row == 0 && product.n_channels > 0 && product.sums->n > 0;
+    if (has_lines)
+        status = fill_lines(&product, result, err);
+    else if (status == ND_OK)
+        status = nd_linear_make(result, &product.sums->shape, err);
+    if (status == ND_OK && !has_lines)
         fill(&product, result->v);
-    nd_array_deinit(&product.left);
-    nd_array_deinit(&product.right);
-    nd_array_deinit(&product.sums);
+    for (size_t i = 0; i < sizeof product.own / sizeof product.own[0]; i++)
+        nd_array_deinit(&product.own[i]);
     free(product.factors);
     free(product.bias);
     return status;

@@ -78,8 +78,60 @@ enum nd_status nd_linear_make(struct nd_linear_result *result, const struct nd_s
     return ND_OK;
 }
 
+enum nd_status nd_linear_make_quick(struct nd_linear_result *result, const struct nd_shape *shape,
+                                    enum nd_quick_kind kind, struct nd_error *err)
+{
+    size_t n;
+    enum nd_status status = nd_shape_n_elems(shape, &n, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_quick *quick = nd_calloc(1, sizeof *quick);
+    if (quick == NULL)
+        return nd_fail_memory(err);
+    *quick = (struct nd_quick){.kind = kind, .n = n, .n_inner = n > 0 ? n : 1, .sign = 1, .divisor = 1};
+    *result = (struct nd_linear_result){.shape = *shape, .n = n, .quick = quick};
+    return ND_OK;
+}
+
+enum nd_status nd_linear_make_line(struct nd_linear_result *result, struct nd_array *x, double factor,
+                                   struct nd_error *err)
+{
+    enum nd_status status = nd_linear_make_quick(result, &x->shape, ND_QUICK_LINE, err);
+    if (status == ND_OK)
+        status = nd_quick_make_lines(result->quick, 1, err);
+    if (status != ND_OK)
+        return status;
+    result->quick->lines[0].factor = nd_wide_from(factor);
+    result->quick->x = result->quick->own_x = x->x;
+    *x = (struct nd_array){0};
+    return ND_OK;
+}
+
+/* All values as quotients. */
+static enum nd_status spread(struct nd_linear_result *result, struct nd_error *err)
+{
+    struct nd_linear_result made;
+    enum nd_status status = nd_linear_make(&made, &result->shape, err);
+    if (status != ND_OK)
+        return status;
+    for (size_t i = 0; i < made.n; i++)
+        made.v[i] = nd_quick_exact(result->quick, i);
+    nd_linear_deinit(result);
+    *result = made;
+    return ND_OK;
+}
+
+void nd_linear_shared_deinit(struct nd_linear_shared *shared)
+{
+    nd_array_deinit(&shared->x);
+    nd_array_deinit(&shared->sums);
+}
+
 void nd_linear_deinit(struct nd_linear_result *result)
 {
+    if (result->quick != NULL)
+        nd_quick_deinit(result->quick);
+    free(result->quick);
     free(result->v);
     *result = (struct nd_linear_result){0};
 }
@@ -129,6 +181,15 @@ static void finish(const struct nd_linear_call *call, struct nd_ratio *v, double
     v->denominator = nd_wide_product(divisor, scale);
 }
 
+/* Without bounds and scale: those of each channel come behind. */
+static enum nd_status spread_reals(struct nd_linear_result *result, struct nd_error *err)
+{
+    result->quick->low = -HUGE_VAL;
+    result->quick->high = HUGE_VAL;
+    result->quick->scale = 1;
+    return spread(result, err);
+}
+
 static enum nd_status finish_all(const struct nd_linear_call *call, struct nd_linear_result *result,
                                  struct nd_error *err)
 {
@@ -138,6 +199,18 @@ static enum nd_status finish_all(const struct nd_linear_call *call, struct nd_li
     enum nd_status status = nd_linear_layout(quant, &result->shape, &axis, &n_inner, err);
     if (status != ND_OK)
         return status;
+    if (result->quick != NULL) {
+        result->quick->low = call->low;
+        result->quick->high = call->high;
+        result->quick->scale = (double)quant->scale[0];
+        for (size_t i = 0; quant->n == 1 && i < result->quick->n_table; i++)
+            finish(call, &result->quick->table[i], (double)quant->scale[0]);
+        if (quant->n == 1 && nd_quick_finish(result->quick))
+            return ND_OK;
+        status = spread_reals(result, err);
+        if (status != ND_OK)
+            return status;
+    }
     for (size_t start = 0; start < result->n; start += n_inner, channel = (channel + 1) % quant->n)
         for (size_t i = start; i < start + n_inner; i++)
             finish(call, &result->v[i], (double)quant->scale[channel]);
@@ -146,6 +219,20 @@ static enum nd_status finish_all(const struct nd_linear_call *call, struct nd_li
 
 enum nd_status nd_linear_unit(const struct nd_linear_call *call, struct nd_linear_result *result,
                               struct nd_error *err)
+{
+    struct nd_linear_result made = {0};
+    enum nd_status status = nd_linear_unit_quick(call, &made, err);
+    if (status == ND_OK && made.quick != NULL)
+        status = spread(&made, err);
+    if (status == ND_OK)
+        *result = made;
+    else
+        nd_linear_deinit(&made);
+    return status;
+}
+
+enum nd_status nd_linear_unit_quick(const struct nd_linear_call *call, struct nd_linear_result *result,
+                                    struct nd_error *err)
 {
     nd_linear_family *family = find_family(call->node);
     struct nd_linear_result made = {0};

@@ -25,6 +25,7 @@
 #ifndef ND_EVAL_LINEAR_UNIT_H
 #define ND_EVAL_LINEAR_UNIT_H
 
+#include "eval/quick.h"
 #include "eval/rounding.h"
 #include "model/onnx.h"
 #include "operators/array.h"
@@ -33,7 +34,19 @@ struct nd_linear_input {
     /* Codes where quant is given, real numbers otherwise (floats, axes, shapes). NULL: an omitted input. */
     const struct nd_array *values;
     const struct nd_quant *quant;
+    /* Of constants, where somebody has prepared them: what nd_linear_wholes makes of the two. NULL: nobody has.
+     */
+    const struct nd_array *wholes;
+    double largest;
 };
+
+/* What those who look at one unit share, so that it is made once: input 0 in whole numbers, and of products the
+ * sums of input 0 and input 1, both in whole numbers. Zeroed before; deinit behind. */
+struct nd_linear_shared {
+    struct nd_array x, sums; /* n = 0: not made yet */
+    double largest;
+};
+void nd_linear_shared_deinit(struct nd_linear_shared *shared);
 
 struct nd_linear_call {
     const Onnx__NodeProto *node; /* the operator; NULL: the output is inputs[0] with another quantisation */
@@ -43,12 +56,14 @@ struct nd_linear_call {
     size_t output;    /* which output of the node is meant (Split) */
     double low, high; /* bounds of the real value behind the operator, -HUGE_VAL and HUGE_VAL without */
     const struct nd_quant *out_quant; /* only its scales matter */
+    struct nd_linear_shared *shared;  /* of these inputs; NULL: nothing is shared */
 };
 
 struct nd_linear_result {
     struct nd_shape shape;
     size_t n;
-    struct nd_ratio *v; /* [n] in C order, owned */
+    struct nd_ratio *v;     /* [n] in C order, owned; NULL where they were left quick */
+    struct nd_quick *quick; /* the same values, owned; NULL where v has them */
 };
 
 /* ND_ERR_UNSUPPORTED (ND_E_EXACT_OPERATOR), when the unit is to be evaluated in plain double instead: another
@@ -63,6 +78,9 @@ struct nd_linear_result {
  * the zero point, or where constants are: nd_round_ratio says what becomes of it. */
 enum nd_status nd_linear_unit(const struct nd_linear_call *call, struct nd_linear_result *result,
                               struct nd_error *err);
+/* The same, but the values may be left quick; they borrow call->shared. */
+enum nd_status nd_linear_unit_quick(const struct nd_linear_call *call, struct nd_linear_result *result,
+                                    struct nd_error *err);
 void nd_linear_deinit(struct nd_linear_result *result);
 
 /* Narrows bounds by a Relu or Clip that follows; inputs are those of the node (the first is not looked at and

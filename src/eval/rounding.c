@@ -43,6 +43,21 @@ static struct nd_wide remainder_of(const struct nd_ratio *ratio, double factor)
     return nd_wide_add(ratio->numerator, nd_wide_scale(ratio->denominator, -factor));
 }
 
+/* Whether no double is nearer, by what is left of the quotient in double precision. False: perhaps. */
+static bool is_surely_nearest(const struct nd_ratio *ratio, double value)
+{
+    const struct nd_wide *n = &ratio->numerator;
+    double d = ratio->denominator.parts[0], product = value * d, power;
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (ratio->denominator.parts[1] != 0 || (bits << 12) == 0 || !(fabs(value) > 0x1p-900))
+        return false;
+    bits &= (uint64_t)0x7ff << 52;
+    memcpy(&power, &bits, sizeof power); /* half a unit in the last place: power 2^-53 */
+    double rest = (n->parts[0] - product) - fma(value, d, -product) + n->parts[1];
+    return fabs(rest) < power * d * (0x1p-53 * 0.999);
+}
+
 /* Whether v is beyond the midpoint between value and the next double in direction, or at it and value is odd.
  */
 static bool is_next_nearer(const struct nd_ratio *ratio, double value, double direction)
@@ -61,7 +76,7 @@ double nd_ratio_value(const struct nd_ratio *ratio)
 {
     double value = ratio->numerator.parts[0] / ratio->denominator.parts[0];
     bool is_plain = ratio->numerator.parts[1] == 0 && ratio->denominator.parts[1] == 0;
-    if (is_plain || value == 0 || !isfinite(value))
+    if (is_plain || value == 0 || !isfinite(value) || is_surely_nearest(ratio, value))
         return value;
     while (is_next_nearer(ratio, value, 1))
         value = nextafter(value, HUGE_VAL);
@@ -70,9 +85,26 @@ double nd_ratio_value(const struct nd_ratio *ratio)
     return value;
 }
 
+/* Of two doubles, where the remainder is a double, too: most moves of codes. False: it takes wide numbers. */
+static bool place_plainly(const struct nd_ratio *ratio, struct nd_place *place)
+{
+    double n = ratio->numerator.parts[0], d = ratio->denominator.parts[0];
+    double product = place->floor * d, above = n - product, t = above - n;
+    double lost = (n - (above - t)) + (-product - t); /* by the subtraction; 0: nothing */
+    if (ratio->numerator.parts[1] != 0 || ratio->denominator.parts[1] != 0 || lost != 0 ||
+        fma(place->floor, d, -product) != 0 || !(above >= 0 && above < d) || !(d > 0x1p-900))
+        return false;
+    place->fraction = above / d;
+    place->is_whole = above == 0;
+    place->half = (above > d / 2) - (above < d / 2);
+    return true;
+}
+
 static struct nd_place place_exactly(const struct nd_ratio *ratio, double floor_guess)
 {
     struct nd_place place = {.floor = floor_guess};
+    if (place_plainly(ratio, &place))
+        return place;
     struct nd_wide rest = remainder_of(ratio, place.floor);
     while (nd_wide_sign(rest) < 0)
         rest = remainder_of(ratio, --place.floor);

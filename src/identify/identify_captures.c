@@ -159,12 +159,11 @@ static enum nd_status note_units(const struct nd_plan *plan, struct nd_identifie
     return ND_OK;
 }
 
-static enum nd_status count_probe(const struct nd_plan *plan, size_t n_threads,
-                                  struct nd_identified_device *device, struct nd_error *err)
+static enum nd_status count_probe(const struct nd_plan *plan, struct nd_identified_device *device,
+                                  struct nd_error *err)
 {
     struct count count = {plan, device};
     const struct nd_replay replay = {.plan = plan,
-                                     .n_threads = n_threads,
                                      .state_bytes = sizeof(struct counter),
                                      .context = &count,
                                      .begin = begin,
@@ -208,6 +207,7 @@ static enum nd_status identify_probe(const struct nd_model *model, const struct 
     const struct nd_question question = {model, NULL, &capture, 1};
     const struct nd_explain_options asked = {.struct_size = sizeof asked,
                                              .probe = name,
+                                             .n_threads = options->n_threads,
                                              .n_samples =
                                                  options->n_samples > 0 ? options->n_samples : DEFAULT_SAMPLES};
     struct nd_plan plan = {0};
@@ -219,7 +219,7 @@ static enum nd_status identify_probe(const struct nd_model *model, const struct 
         if (status == ND_OK)
             status = note_units(&plan, device, err);
         if (status == ND_OK)
-            status = count_probe(&plan, options->n_threads, device, err);
+            status = count_probe(&plan, device, err);
         if (status == ND_OK)
             status = add_probe(&plan, device, err);
     }

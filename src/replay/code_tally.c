@@ -2,7 +2,7 @@
  * nothing is to be counted for the programs that round to the nearest. */
 #include <math.h>
 
-#include "replay/code_tally.h"
+#include "replay/code_cells.h"
 
 size_t nd_half_even_program(void)
 {
@@ -17,13 +17,9 @@ size_t nd_half_even_program(void)
  * rounding with 1 bit and more, and what float32 loses of values below 2^15. */
 static const double nearest_low = 0.24, nearest_high = 0.76, largest_safe = 0x1p15;
 
-struct bounds {
-    double zero, low, high;
-};
-
 /* What arithmetic in float32 may move v by, in steps: it cannot be told from exact arithmetic there. Sums pass
  * through values of the order of the type's range. */
-static double float_doubt(const struct bounds *bounds)
+double nd_code_float_doubt(const struct nd_code_bounds *bounds)
 {
     return 0x1p-16 + (bounds->high - bounds->low) * 0x1p-18;
 }
@@ -35,7 +31,7 @@ static bool is_nearest(const struct nd_program *program)
 
 /* The fraction from which on the program rounds up; 0 for those whose thresholds are whole numbers. Rounding
  * twice goes away from zero. */
-static double threshold_of(const struct nd_program *program, const struct nd_place *place)
+double nd_code_threshold(const struct nd_program *program, const struct nd_place *place)
 {
     double step = ldexp(1, -program->n_bits - 1);
     if (program->kind == ND_PROGRAM_DOUBLE)
@@ -43,12 +39,11 @@ static double threshold_of(const struct nd_program *program, const struct nd_pla
     return is_nearest(program) ? 0.5 : 0;
 }
 
-/* Whether v moved a little gives the whole number. */
-static bool is_close(const struct nd_program *program, const struct nd_place *place,
-                     const struct bounds *bounds, double given)
+bool nd_code_is_close(const struct nd_program *program, const struct nd_place *place,
+                      const struct nd_code_bounds *bounds, double given)
 {
-    double doubt = float_doubt(bounds), whole = given - bounds->zero;
-    double threshold = threshold_of(program, place);
+    double doubt = nd_code_float_doubt(bounds), whole = given - bounds->zero;
+    double threshold = nd_code_threshold(program, place);
     if (threshold > 0)
         return fabs(place->fraction - threshold) <= doubt &&
                (whole == place->floor || whole == place->floor + 1);
@@ -56,13 +51,13 @@ static bool is_close(const struct nd_program *program, const struct nd_place *pl
     return fmin(place->fraction, 1 - place->fraction) <= doubt && fabs(whole - nearest) <= 1;
 }
 
-static double clip(const struct bounds *bounds, double whole)
+static double clip(const struct nd_code_bounds *bounds, double whole)
 {
     return fmin(fmax(whole + bounds->zero, bounds->low), bounds->high);
 }
 
-static void count_code(struct nd_code_tally *tally, const struct nd_ratio *v, const struct bounds *bounds,
-                       double given)
+void nd_code_tally_one(struct nd_code_tally *tally, const struct nd_ratio *v, const struct nd_place *at,
+                       const struct nd_code_bounds *bounds, double given)
 {
     size_t n;
     const struct nd_program *programs = nd_programs(&n);
@@ -70,7 +65,7 @@ static void count_code(struct nd_code_tally *tally, const struct nd_ratio *v, co
         tally->n_nan++;
         return;
     }
-    const struct nd_place place = nd_place_of(v);
+    const struct nd_place place = *at;
     double low = clip(bounds, place.floor), high = clip(bounds, place.floor + 1);
     if (place.is_whole || low == high) {
         tally->all_wrong += given != low;
@@ -89,18 +84,24 @@ static void count_code(struct nd_code_tally *tally, const struct nd_ratio *v, co
         if (is_given || clip(bounds, nd_program_round(&programs[p], v, &place)) == given)
             continue;
         tally->wrong[p]++;
-        tally->far[p] += !is_close(&programs[p], &place, bounds, given);
+        tally->far[p] += !nd_code_is_close(&programs[p], &place, bounds, given);
     }
 }
 
 void nd_code_tally_add(struct nd_code_tally *tally, const struct nd_exact_values *values, const double *given)
 {
-    struct bounds bounds;
+    struct nd_code_bounds bounds;
     nd_code_range(values->dtype, &bounds.low, &bounds.high);
+    if (values->quick != NULL) {
+        bounds.zero = (double)values->quant->zero_point[0];
+        nd_code_cells_add(tally, values->quick, &bounds, given);
+        return;
+    }
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
         bounds.zero = (double)values->quant->zero_point[channel];
-        count_code(tally, &values->v[i], &bounds, given[i]);
+        const struct nd_place place = nd_place_of(&values->v[i]);
+        nd_code_tally_one(tally, &values->v[i], &place, &bounds, given[i]);
     }
 }
 

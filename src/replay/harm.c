@@ -27,6 +27,20 @@ static bool has_reference(const struct nd_evaluator *w, size_t step)
     return !nd_reference_sums_of(w->evaluation, w->reader.sample, step)->is_missed;
 }
 
+/* Of what is given, only what something below reads is needed. */
+static void ignore_unread(struct nd_evaluator *w)
+{
+    const struct nd_plan *plan = w->reader.plan;
+    bool *is_ignored = w->reader.is_ignored;
+    for (size_t s = 0; s < plan->n_steps; s++)
+        is_ignored[plan->steps[s].edge] = w->reader.is_skipped[plan->steps[s].edge];
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        const struct nd_model_unit *unit = nd_unit_of_edge(plan->model, plan->steps[s].edge);
+        for (size_t i = 0; unit != NULL && w->is_below[plan->steps[s].edge] && i < unit->n_inputs; i++)
+            is_ignored[unit->inputs[i]] = false;
+    }
+}
+
 /* Gives the reference's codes of all that does not depend on the step, and the rest is computed. Whether an
  * output is among the rest; *is_known: whether every such output has a reference. */
 static bool give_reference(struct nd_evaluator *w, size_t step, bool *is_known)
@@ -45,6 +59,7 @@ static bool give_reference(struct nd_evaluator *w, size_t step, bool *is_known)
         reaches_output = true;
         *is_known = *is_known && has_reference(w, s);
     }
+    ignore_unread(w);
     return reaches_output;
 }
 
@@ -104,10 +119,12 @@ static void add_local_error(struct nd_evaluator *w, size_t step, struct nd_array
 static enum nd_status measure_step(struct nd_evaluator *w, size_t step, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
-    const struct nd_exact_options options = {.struct_size = sizeof options,
-                                             .given = w->reader.chain,
-                                             .is_skipped = w->reader.is_skipped,
-                                             .missed = missed_harmed};
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options,
+        .given = w->reader.chain,
+        .is_skipped = w->reader.is_skipped,
+        .is_ignored = nd_exact_graph_is_pure(plan->graph) ? w->reader.is_ignored : NULL,
+        .missed = missed_harmed};
     struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
     sums->is_harm_missed = sums->is_missed || !has_reference(w, step);
     for (size_t s = 0; s < plan->n_steps; s++)

@@ -209,6 +209,8 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
                              .float_model = question->float_model,
                              .n_devices = question->n_captures,
                              .leader = SIZE_MAX,
+                             .block = 1,
+                             .n_threads = 1,
                              .sources = nd_calloc(question->n_captures, sizeof *plan->sources)};
     if (plan->sources == NULL)
         return nd_fail_memory(err);
@@ -237,6 +239,8 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
         status = nd_plan_observe(plan, options->untouched, options->n_untouched, err);
     if (status == ND_OK)
         find_lineages(plan);
+    if (status == ND_OK)
+        nd_plan_fit(plan, options);
     return status;
 }
 

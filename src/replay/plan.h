@@ -4,6 +4,7 @@
  *
  *     plan.c         which captures and samples, whether they can be explained together, the graphs
  *     plan_steps.c   the steps, and what each device has of them
+ *     plan_memory.c  how much of it is held at once
  *     observer.c     whether making intermediates visible changed the outputs */
 #ifndef ND_REPLAY_PLAN_H
 #define ND_REPLAY_PLAN_H
@@ -53,7 +54,8 @@ struct nd_plan {
     char **not_covered; /* [n_steps] why the step cannot be evaluated, whatever it reads; NULL: it can */
     struct nd_alternatives alternatives;
     size_t n_steps, n_devices, n_samples, n_harm_samples;
-    size_t leader; /* the device whose inputs are read: that of the first capture that did not fail */
+    size_t leader;           /* the device whose inputs are read: that of the first capture that did not fail */
+    size_t block, n_threads; /* samples that are read at once, and by how many threads: plan_memory.c */
     struct nd_plan_source *sources; /* [n_devices] */
 };
 
@@ -86,6 +88,8 @@ enum nd_status nd_plan_failure(const struct nd_capture *capture, char **out, str
 enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err);
 /* Which step can be examined on that device, and why others cannot. */
 enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct nd_error *err);
+/* Fills block and n_threads: as many threads as are asked for, as far as they fit. */
+void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options);
 /* Fills `observer` of the devices. */
 enum nd_status nd_plan_observe(struct nd_plan *plan, const struct nd_capture *const *witnesses,
                                size_t n_witnesses, struct nd_error *err);

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "eval/quick.h"
 #include "eval/rounding.h"
 
 struct nd_array nd_no_array(void)
@@ -32,10 +33,10 @@ enum nd_status nd_exact_let_go(void *context, size_t edge, const struct nd_error
 
 /* ---- room ---- */
 
-static enum nd_status make_block(size_t sample_bytes, unsigned char **out, struct nd_error *err)
+static enum nd_status make_block(size_t n, size_t sample_bytes, unsigned char **out, struct nd_error *err)
 {
     size_t bytes;
-    if (!nd_size_mul(sample_bytes, ND_READER_BLOCK, &bytes))
+    if (!nd_size_mul(sample_bytes, n, &bytes))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "a tensor is too large");
     *out = nd_tensor_alloc(bytes);
     return *out != NULL ? ND_OK : nd_fail_memory(err);
@@ -49,12 +50,13 @@ static enum nd_status make_blocks(struct nd_reader *r, struct nd_error *err)
         const struct nd_model_io *io = nd_model_input(plan->model, i);
         status = nd_shape_size_bytes(&io->shape, io->dtype, &r->input_bytes[i], err);
         if (status == ND_OK)
-            status = make_block(r->input_bytes[i], &r->raw_inputs[i], err);
+            status = make_block(plan->block, r->input_bytes[i], &r->raw_inputs[i], err);
     }
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
             if (plan->sources[d].edges[s] != SIZE_MAX)
-                status = make_block(plan->sources[d].sample_bytes[s], &r->raw[d * plan->n_steps + s], err);
+                status = make_block(plan->block, plan->sources[d].sample_bytes[s],
+                                    &r->raw[d * plan->n_steps + s], err);
     return status;
 }
 
@@ -68,9 +70,10 @@ enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, s
                             .given = nd_calloc(n_edges, sizeof *r->given),
                             .chain = nd_calloc(n_edges, sizeof *r->chain),
                             .is_skipped = nd_calloc(n_edges, sizeof *r->is_skipped),
+                            .is_ignored = nd_calloc(n_edges, sizeof *r->is_ignored),
                             .raw = nd_calloc(plan->n_devices * plan->n_steps, sizeof *r->raw)};
     if (r->inputs == NULL || r->raw_inputs == NULL || r->input_bytes == NULL || r->given == NULL ||
-        r->chain == NULL || r->is_skipped == NULL || r->raw == NULL)
+        r->chain == NULL || r->is_skipped == NULL || r->is_ignored == NULL || r->raw == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n_edges; e++)
         r->given[e] = nd_no_array();
@@ -100,6 +103,7 @@ void nd_reader_deinit(struct nd_reader *r)
     free(r->given);
     free(r->chain);
     free(r->is_skipped);
+    free(r->is_ignored);
     free(r->raw);
     nd_unit_trial_deinit(&r->trial);
     r->plan = NULL;
@@ -118,7 +122,8 @@ enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, stru
                                    first, n, r->raw_inputs[i], err);
     for (size_t d = 0; d < plan->n_devices; d++)
         for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-            if (plan->sources[d].edges[s] != SIZE_MAX)
+            if (plan->sources[d].edges[s] != SIZE_MAX &&
+                (r->is_wanted == NULL || (r->is_wanted[s] && d == r->device)))
                 status = nd_capture_read_verified(&(struct nd_capture_tensor){plan->sources[d].capture,
                                                                               plan->sources[d].probe,
                                                                               plan->sources[d].edges[s]},
@@ -130,7 +135,7 @@ void nd_reader_inputs(struct nd_reader *r, size_t sample)
 {
     const struct nd_model *model = r->plan->model;
     r->sample = sample;
-    r->in_block = sample % ND_READER_BLOCK;
+    r->in_block = sample % r->plan->block;
     for (size_t i = 0; i < nd_model_n_inputs(model); i++)
         nd_array_load(nd_model_input(model, i)->dtype, r->raw_inputs[i] + r->in_block * r->input_bytes[i],
                       r->inputs[i].n, r->inputs[i].x);
@@ -152,7 +157,7 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
         if (given->shape.rank >= 0)
             nd_array_deinit(given);
         *given = nd_no_array();
-        if (source->edges[s] == SIZE_MAX)
+        if (source->edges[s] == SIZE_MAX || (r->is_wanted != NULL && !r->is_wanted[s]))
             continue;
         enum nd_dtype dtype = nd_capture_edge(source->capture, source->edges[s])->dtype;
         *given = (struct nd_array){0};
@@ -168,8 +173,9 @@ enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sampl
 {
     size_t left = n - sample;
     enum nd_status status = ND_OK;
-    if (sample % ND_READER_BLOCK == 0)
-        status = nd_reader_block(r, sample, left < ND_READER_BLOCK ? left : ND_READER_BLOCK, err);
+    r->device = device;
+    if (sample % r->plan->block == 0)
+        status = nd_reader_block(r, sample, left < r->plan->block ? left : r->plan->block, err);
     if (status != ND_OK)
         return status;
     nd_reader_inputs(r, sample);
@@ -187,6 +193,12 @@ enum nd_status nd_reader_try_unit(void *context, const struct nd_exact_unit *uni
 
 void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *codes)
 {
+    double low, high;
+    if (values->quick != NULL) {
+        nd_code_range(values->dtype, &low, &high);
+        nd_quick_round(values->quick, (double)values->quant->zero_point[0], low, high, codes->x);
+        return;
+    }
     for (size_t i = 0; i < values->n; i++) {
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
         codes->x[i] = nd_code_of_ratio(&values->v[i], (double)values->quant->zero_point[channel], values->dtype,

@@ -7,7 +7,7 @@
 #include "replay/unit_trial.h"
 
 /* Samples that are read together: a chunk of a capture holds several. */
-enum { ND_READER_BLOCK = 8 };
+enum { ND_READER_BLOCK = 8 }; /* at most; nd_plan.block says how many */
 
 struct nd_reader {
     const struct nd_plan *plan; /* NULL: the reader is not made */
@@ -15,6 +15,9 @@ struct nd_reader {
     struct nd_array *given;     /* [n_edges]: the device's codes; rank < 0 where nothing was captured */
     struct nd_array *chain;     /* [n_edges]: views, for runs that are given something else than `given` */
     bool *is_skipped;           /* [n_edges], for the same */
+    bool *is_ignored;           /* [n_edges], for the same, where the graph is pure */
+    const bool
+        *is_wanted; /* [n_steps], of whoever reads few steps of one device; NULL: all steps, all devices */
     struct nd_unit_trial trial;
     size_t sample, device; /* at hand */
     /* ---- of the reader alone ---- */
@@ -28,7 +31,7 @@ struct nd_reader {
 enum nd_status nd_reader_init(struct nd_reader *r, const struct nd_plan *plan, struct nd_error *err);
 void nd_reader_deinit(struct nd_reader *r);
 
-/* Reads a block of n <= ND_READER_BLOCK samples of the inputs and of all devices' codes. */
+/* Reads a block of n <= nd_plan.block samples of the inputs and of all devices' codes. */
 enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, struct nd_error *err);
 /* Fills inputs with those of the sample, which is in the block. */
 void nd_reader_inputs(struct nd_reader *r, size_t sample);
@@ -61,7 +64,6 @@ enum nd_status nd_make_inputs(const struct nd_model *model, struct nd_array *inp
 /* Each thread has a state of its own, which begins with a struct nd_reader. */
 struct nd_replay {
     const struct nd_plan *plan;
-    size_t n_threads; /* 0: as many as the process may use */
     size_t state_bytes;
     void *context; /* handed to the functions */
     /* Makes a zeroed state but for its reader. */

@@ -23,9 +23,9 @@ static enum nd_status run_block(void *context, size_t worker, size_t task, struc
     struct team *team = context;
     const struct nd_replay *replay = team->replay;
     struct nd_reader *r = state_of(team, worker);
-    size_t first = task * ND_READER_BLOCK, n = replay->plan->n_samples - first;
+    size_t block = replay->plan->block, first = task * block, n = replay->plan->n_samples - first;
     enum nd_status status = ND_OK;
-    n = n < ND_READER_BLOCK ? n : ND_READER_BLOCK;
+    n = n < block ? n : block;
     if (r->plan == NULL) {
         status = nd_reader_init(r, replay->plan, err);
         if (status == ND_OK)
@@ -45,8 +45,8 @@ static enum nd_status run_block(void *context, size_t worker, size_t task, struc
 
 enum nd_status nd_replay_run(const struct nd_replay *replay, struct nd_error *err)
 {
-    size_t n_workers = replay->n_threads > 0 ? replay->n_threads : nd_parallel_n_threads();
-    size_t n_blocks = (replay->plan->n_samples + ND_READER_BLOCK - 1) / ND_READER_BLOCK;
+    size_t n_workers = replay->plan->n_threads;
+    size_t n_blocks = (replay->plan->n_samples + replay->plan->block - 1) / replay->plan->block;
     struct team team = {.replay = replay, .states = nd_calloc(n_workers, replay->state_bytes)};
     struct nd_error local = {0};
     if (team.states == NULL)

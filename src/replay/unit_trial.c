@@ -191,18 +191,25 @@ enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_ex
     return status;
 }
 
-static void count_code(struct nd_unit_tally *tally, size_t p, double given, double made, double exact)
+/* How codes lie to what one program makes. */
+struct comparison {
+    uint64_t wrong, apart, apart_as_made, apart_as_exact;
+    double max;
+};
+
+static struct comparison compare_codes(const double *given, const double *made, const double *exact, size_t n)
 {
-    tally->n[p]++;
-    if (given != made) {
-        tally->wrong[p]++;
-        tally->max[p] = fmax(tally->max[p], fabs(given - made));
+    struct comparison all = {.max = 0};
+    for (size_t i = 0; i < n; i++) {
+        double off = given[i] - made[i], size = off < 0 ? -off : off;
+        bool is_apart = made[i] != exact[i];
+        all.wrong += off != 0;
+        all.max = size > all.max ? size : all.max;
+        all.apart += is_apart;
+        all.apart_as_made += is_apart & (off == 0);
+        all.apart_as_exact += is_apart & (given[i] == exact[i]);
     }
-    if (made == exact)
-        return;
-    tally->apart[p]++;
-    tally->apart_as_made[p] += given == made;
-    tally->apart_as_exact[p] += given == exact;
+    return all;
 }
 
 static void count_others(const struct nd_unit_trial *trial, const double *given, size_t n,
@@ -218,7 +225,7 @@ static void count_others(const struct nd_unit_trial *trial, const double *given,
             for (size_t i = 0; i < n; i++) {
                 double off = fabs(given[i] - made->x[i]);
                 other->wrong[p] += off != 0;
-                other->max[p] = fmax(other->max[p], off);
+                other->max[p] = off > other->max[p] ? off : other->max[p];
             }
         }
 }
@@ -229,13 +236,19 @@ void nd_unit_trial_count(const struct nd_unit_trial *trial, const double *given,
     count_others(trial, given, n, tally);
     if (trial->known_defect != NULL)
         tally->known_defect = trial->known_defect;
+    struct comparison found[ND_MAX_UNIT_PROGRAMS];
     for (size_t p = 0; p < ND_MAX_UNIT_PROGRAMS; p++) {
         const struct nd_array *made = &trial->made[trial->alike[p]];
         if (!trial->is_covered[p] || made->n != n)
             continue;
         tally->doubt[p] = fmax(tally->doubt[p], trial->doubt[p]);
-        for (size_t i = 0; i < n; i++)
-            count_code(tally, p, given[i], made->x[i], exact[i]);
+        found[p] = trial->alike[p] < p ? found[trial->alike[p]] : compare_codes(given, made->x, exact, n);
+        tally->n[p] += n;
+        tally->wrong[p] += found[p].wrong;
+        tally->max[p] = fmax(tally->max[p], found[p].max);
+        tally->apart[p] += found[p].apart;
+        tally->apart_as_made[p] += found[p].apart_as_made;
+        tally->apart_as_exact[p] += found[p].apart_as_exact;
     }
 }
 

@@ -98,6 +98,38 @@ static enum nd_status find_accumulator(struct nd_exam *exam, struct nd_error *er
     return exam->steps != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+static void want(struct nd_exam *exam, size_t edge)
+{
+    const struct nd_plan *plan = exam->job->plan;
+    const struct nd_model_unit *unit = nd_unit_of_edge(plan->model, edge);
+    if (edge != SIZE_MAX && plan->step_of_edge[edge] != SIZE_MAX)
+        exam->is_wanted[plan->step_of_edge[edge]] = true;
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++)
+        if (plan->step_of_edge[unit->inputs[i]] != SIZE_MAX)
+            exam->is_wanted[plan->step_of_edge[unit->inputs[i]]] = true;
+}
+
+/* Only what is worked out, and what that reads, is read from the capture. */
+static enum nd_status choose_steps(struct nd_exam *exam, struct nd_error *err)
+{
+    const struct nd_plan *plan = exam->job->plan;
+    if (!nd_exact_graph_is_pure(plan->graph))
+        return ND_OK;
+    exam->is_wanted = nd_calloc(plan->n_steps, sizeof *exam->is_wanted);
+    if (exam->is_wanted == NULL)
+        return nd_fail_memory(err);
+    want(exam, exam->edge);
+    if (exam->helper != SIZE_MAX)
+        want(exam, exam->helper);
+    for (size_t k = 0; k < exam->n_fusions; k++)
+        want(exam, exam->fused[k]);
+    for (size_t e = 0; e < nd_model_n_edges(plan->model); e++)
+        exam->reader->is_ignored[e] =
+            plan->step_of_edge[e] == SIZE_MAX || !exam->is_wanted[plan->step_of_edge[e]];
+    exam->reader->is_wanted = exam->is_wanted;
+    return ND_OK;
+}
+
 enum nd_status nd_exam_size(struct nd_exam *exam, struct nd_error *err)
 {
     const struct nd_plan *plan = exam->job->plan;
@@ -118,6 +150,9 @@ enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err)
     choose_programs(exam);
     choose_fusions(exam);
     choose_operands(exam);
+    status = choose_steps(exam, err);
+    if (status != ND_OK)
+        return status;
     double **const arrays[] = {&exam->codes, &exam->values, &exam->expected, &exam->others};
     bool is_made = true;
     for (size_t k = 0; k < sizeof arrays / sizeof arrays[0]; k++) {
@@ -151,6 +186,9 @@ void nd_exam_deinit(struct nd_exam *exam)
         nd_array_deinit(&exam->before[k]);
     }
     free(exam->steps);
+    if (exam->is_wanted != NULL)
+        exam->reader->is_wanted = NULL;
+    free(exam->is_wanted);
     nd_array_deinit(&exam->made);
 }
 

@@ -39,6 +39,7 @@ struct nd_exam {
                              axis is as long */
     int own_axis, other_axis;
     struct nd_explain_pairs pairs; /* made with sums of pairs in 16 bits */
+    bool *is_wanted;               /* [n_steps] of the plan: what runs read; NULL: everything */
     double *steps;                 /* of the accumulator, in steps of the output; NULL for other operators */
     size_t n_steps;
     /* of the run at hand */

@@ -203,6 +203,7 @@ enum nd_status nd_exam_run(struct nd_exam *exam, size_t fusing, double *to, stru
                                              .make = make_exam_codes,
                                              .given = r->chain,
                                              .is_skipped = r->is_skipped,
+                                             .is_ignored = exam->is_wanted != NULL ? r->is_ignored : NULL,
                                              .missed = nd_exact_let_go};
     for (size_t e = 0; e < nd_model_n_edges(job->plan->model); e++) {
         bool is_computed = e == exam->edge || e == fusing;

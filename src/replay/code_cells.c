@@ -1,0 +1,248 @@
+#include "replay/code_cells.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <string.h>
+
+/* Most values lie between two thresholds of programs, and not beside one: all values between the same two are
+ * one case, and are counted together. A cell is a range of fractions, small enough that few hold a threshold.
+ */
+enum {
+    N_CELLS = 1 << 14, /* chosen: about 60 of them hold a threshold */
+    IN_DOUBT = 255,
+    MOST_CLASSES = 128,
+    N_OUTCOMES = 4 /* floor - 1, floor, floor + 1, floor + 2 */
+};
+
+struct cells {
+    unsigned char class_of[2][N_CELLS + 1]; /* by whether v is negative */
+    double middle[2][MOST_CLASSES];         /* a fraction of the class */
+};
+
+struct thresholds {
+    size_t n;
+    double x[MOST_CLASSES];
+};
+
+/* In order, each once. */
+static void add_threshold(struct thresholds *t, double x)
+{
+    size_t at = 0;
+    while (at < t->n && t->x[at] < x)
+        at++;
+    if (x < 0 || x > 1 || t->n == MOST_CLASSES || (at < t->n && t->x[at] == x))
+        return;
+    memmove(t->x + at + 1, t->x + at, (t->n - at) * sizeof *t->x);
+    t->x[at] = x;
+    t->n++;
+}
+
+static void add_around(struct thresholds *t, double x, double doubt)
+{
+    add_threshold(t, x - doubt);
+    add_threshold(t, x);
+    add_threshold(t, x + doubt);
+}
+
+static void make_side(struct cells *cells, int is_negative, const struct nd_code_bounds *bounds)
+{
+    size_t n, k = 0;
+    const struct nd_program *programs = nd_programs(&n);
+    const struct nd_place place = {.floor = is_negative ? -1 : 0};
+    struct thresholds t = {.n = 0};
+    double doubt = nd_code_float_doubt(bounds);
+    add_around(&t, 0, doubt);
+    add_around(&t, 0.5, doubt);
+    add_around(&t, 1, doubt);
+    for (size_t p = 0; p < n; p++)
+        add_around(&t, nd_code_threshold(&programs[p], &place), doubt);
+    for (size_t c = 0; c + 1 < t.n; c++)
+        cells->middle[is_negative][c] = (t.x[c] + t.x[c + 1]) / 2;
+    for (size_t cell = 0; cell <= N_CELLS; cell++) {
+        double low = (double)cell / N_CELLS - ND_QUICK_DOUBT,
+               high = (double)(cell + 1) / N_CELLS + ND_QUICK_DOUBT;
+        while (k + 1 < t.n && t.x[k + 1] < low)
+            k++;
+        bool is_clear = low > t.x[k] && k + 1 < t.n && high < t.x[k + 1];
+        cells->class_of[is_negative][cell] = (unsigned char)(is_clear ? k : IN_DOUBT);
+    }
+}
+
+/* By the width of codes: 8 and 16 bits. */
+static struct {
+    pthread_once_t once;
+    struct cells cells[2];
+} all = {.once = PTHREAD_ONCE_INIT};
+
+static void make_all(void)
+{
+    const struct nd_code_bounds bounds[] = {{0, 0, UINT8_MAX}, {0, 0, UINT16_MAX}};
+    for (size_t i = 0; i < 2; i++)
+        for (int is_negative = 0; is_negative < 2; is_negative++)
+            make_side(&all.cells[i], is_negative, &bounds[i]);
+}
+
+/* NULL: codes of another width. */
+static const struct cells *cells_of(const struct nd_code_bounds *bounds)
+{
+    double range = bounds->high - bounds->low;
+    if (range != UINT8_MAX && range != UINT16_MAX)
+        return NULL;
+    pthread_once(&all.once, make_all);
+    return &all.cells[range != UINT8_MAX];
+}
+
+/* ---- those in doubt ---- */
+
+/* Values of which there are few different ones are worked out once. */
+enum { N_REMEMBERED = 1 << 10 };
+
+struct remembered {
+    bool is_known;
+    double x;
+    struct nd_ratio v;
+    struct nd_place place;
+};
+
+/* The codes of one unit at work. */
+struct work {
+    struct nd_code_tally *tally;
+    const struct nd_quick *quick;
+    const struct nd_code_bounds *bounds;
+    const struct cells *cells;
+    double low, high;        /* bounds of the unit, in steps of the output */
+    struct nd_ratio ends[2]; /* the same, exactly */
+    struct nd_place places[2];
+    uint32_t counts[2][MOST_CLASSES][N_OUTCOMES];
+    uint64_t n_wild; /* open, and not even near */
+    struct remembered remembered[N_REMEMBERED];
+};
+
+static void count_exactly(struct work *w, size_t i, double given)
+{
+    const struct nd_quick *quick = w->quick;
+    bool is_of_x = quick->kind == ND_QUICK_TABLE || (quick->kind == ND_QUICK_LINE && quick->n_lines == 1);
+    if (!is_of_x) {
+        struct nd_ratio v = nd_quick_exact(quick, i);
+        const struct nd_place place = nd_place_of(&v);
+        nd_code_tally_one(w->tally, &v, &place, w->bounds, given);
+        return;
+    }
+    uint64_t bits;
+    memcpy(&bits, &quick->x[i], sizeof bits);
+    struct remembered *r = &w->remembered[(bits * 0x9e3779b97f4a7c15) >> 54];
+    if (!r->is_known || memcmp(&r->x, &bits, sizeof bits) != 0) {
+        r->is_known = true;
+        r->x = quick->x[i];
+        r->v = nd_quick_exact(quick, i);
+        r->place = nd_place_of(&r->v);
+    }
+    nd_code_tally_one(w->tally, &r->v, &r->place, w->bounds, given);
+}
+
+/* ---- many at once ---- */
+
+static inline double floor_of(double x)
+{
+    const double shift = 0x1.8p52;
+    double whole = (x + shift) - shift;
+    return whole - (whole > x ? 1 : 0);
+}
+
+/* float32 moves large values across a half from further off than a cell. */
+static inline bool is_float32_in_doubt(double floor, double fraction)
+{
+    return fabs(floor) >= 256 && fabs(fraction - 0.5) < 0x1p-6;
+}
+
+/* False: only the exact value decides. */
+static inline bool count_near(struct work *w, double v, double given)
+{
+    if (!(fabs(v) < ND_QUICK_LARGEST) || fabs(v - w->low) < ND_QUICK_DOUBT ||
+        fabs(v - w->high) < ND_QUICK_DOUBT)
+        return false;
+    if (v < w->low || v > w->high) {
+        size_t end = v > w->high;
+        if (w->places[end].is_whole) {
+            nd_code_tally_one(w->tally, &w->ends[end], &w->places[end], w->bounds, given);
+            return true;
+        }
+        v = end == 1 ? w->high : w->low;
+    }
+    double floor = floor_of(v), fraction = v - floor, code = floor + w->bounds->zero;
+    int is_negative = floor < 0;
+    size_t class = w->cells->class_of[is_negative][(size_t)(fraction * N_CELLS)];
+    if (class == IN_DOUBT || is_float32_in_doubt(floor, fraction))
+        return false;
+    if (code < w->bounds->low || code + 1 > w->bounds->high) {
+        if (code + 1 > w->bounds->low && code < w->bounds->high)
+            return false; /* at the end of the range */
+        double end = code < w->bounds->low ? w->bounds->low : w->bounds->high;
+        w->tally->all_wrong += given != end;
+        return true;
+    }
+    double outcome = given - code + 1;
+    if (outcome >= 0 && outcome < N_OUTCOMES)
+        w->counts[is_negative][class][(size_t)outcome]++;
+    else
+        w->n_wild++;
+    return true;
+}
+
+/* Codes of one case, as nd_code_tally_one counts each. */
+static void add_case(struct nd_code_tally *tally, const struct nd_code_bounds *bounds,
+                     const struct nd_place *place, size_t outcome, uint64_t count)
+{
+    size_t n;
+    const struct nd_program *programs = nd_programs(&n);
+    double whole = place->floor + (double)outcome - 1;
+    tally->n_open += count;
+    for (size_t p = 0; p < n; p++) {
+        bool is_up = place->fraction > nd_code_threshold(&programs[p], place);
+        double by_program = programs[p].kind == ND_PROGRAM_SINGLE ? nd_round_place(place, programs[p].rounding)
+                                                                  : place->floor + (is_up ? 1 : 0);
+        if (by_program == whole)
+            continue;
+        tally->wrong[p] += count;
+        tally->far[p] += nd_code_is_close(&programs[p], place, bounds, whole) ? 0 : count;
+    }
+}
+
+static void add_cases(struct work *w)
+{
+    struct nd_code_bounds bounds = *w->bounds;
+    bounds.zero = 0;
+    for (int is_negative = 0; is_negative < 2; is_negative++)
+        for (size_t class = 0; class < MOST_CLASSES; class ++)
+            for (size_t outcome = 0; outcome < N_OUTCOMES; outcome++) {
+                double fraction = w->cells->middle[is_negative][class];
+                const struct nd_place place = {
+                    .floor = is_negative ? -1 : 0, .fraction = fraction, .half = fraction > 0.5 ? 1 : -1};
+                if (w->counts[is_negative][class][outcome] > 0)
+                    add_case(w->tally, &bounds, &place, outcome, w->counts[is_negative][class][outcome]);
+            }
+    w->tally->n_open += w->n_wild;
+    w->tally->all_wrong += w->n_wild;
+}
+
+void nd_code_cells_add(struct nd_code_tally *tally, const struct nd_quick *quick,
+                       const struct nd_code_bounds *bounds, const double *given)
+{
+    double near[ND_QUICK_BLOCK];
+    struct work w = {.tally = tally, .quick = quick, .bounds = bounds, .cells = cells_of(bounds)};
+    w.low = quick->kind == ND_QUICK_TABLE ? -HUGE_VAL : quick->low / quick->scale;
+    w.high = quick->kind == ND_QUICK_TABLE ? HUGE_VAL : quick->high / quick->scale;
+    for (size_t k = 0; k < 2; k++) {
+        w.ends[k] = nd_ratio_of(k == 0 ? quick->low : quick->high, quick->scale);
+        w.places[k] = nd_place_of(&w.ends[k]);
+    }
+    for (size_t first = 0; first < quick->n; first += ND_QUICK_BLOCK) {
+        size_t n = quick->n - first < ND_QUICK_BLOCK ? quick->n - first : ND_QUICK_BLOCK;
+        nd_quick_near_unbounded(quick, first, n, near);
+        for (size_t i = 0; i < n; i++)
+            if (w.cells == NULL || !count_near(&w, near[i], given[first + i]))
+                count_exactly(&w, first + i, given[first + i]);
+    }
+    if (w.cells != NULL)
+        add_cases(&w);
+}

@@ -1,0 +1,51 @@
+/* How many samples are read at once, and by how many threads, so that the evaluation stays within its memory.
+ */
+#include "base/parallel.h"
+#include "replay/plan.h"
+#include "replay/reader.h"
+
+/* What one thread keeps of the sample at hand, and of each sample of a block that it reads. */
+struct need {
+    double thread_bytes, sample_bytes;
+};
+
+static struct need need_of(const struct nd_plan *plan)
+{
+    /* Arrays of doubles: the reference, the device's own inputs, and what comes out of them. Those of the step
+     * at hand (the values of the graph, of programs) are as large as some steps together; chosen: the largest
+     * eightfold. */
+    enum { OF_ALL = 3, OF_LARGEST = 8 };
+    struct need need = {.thread_bytes = 0};
+    double largest = 0;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t n = 0;
+        if (nd_shape_n_elems(&plan->shapes[s], &n, NULL) != ND_OK)
+            continue;
+        double bytes = (double)n * sizeof(double);
+        need.thread_bytes += bytes * (OF_ALL + (plan->steps[s].has_float ? 1 : 0));
+        largest = bytes > largest ? bytes : largest;
+        for (size_t d = 0; d < plan->n_devices; d++)
+            if (plan->sources[d].edges != NULL && plan->sources[d].edges[s] != SIZE_MAX)
+                need.sample_bytes += (double)plan->sources[d].sample_bytes[s];
+    }
+    need.thread_bytes += OF_LARGEST * largest;
+    return need;
+}
+
+void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
+{
+    const size_t default_bytes = (size_t)1 << 30;
+    double limit = (double)(options->memory_bytes > 0 ? options->memory_bytes : default_bytes);
+    size_t n = options->n_threads > 0 ? options->n_threads : nd_parallel_n_threads();
+    const struct need need = need_of(plan);
+    n = n > plan->n_samples ? plan->n_samples : n;
+    n = n > 0 ? n : 1;
+    size_t block = (plan->n_samples + n - 1) / n; /* every thread gets some */
+    block = block < 1 ? 1 : block > ND_READER_BLOCK ? ND_READER_BLOCK : block;
+    while (n > 1 && (double)n * (need.thread_bytes + need.sample_bytes) > limit)
+        n--;
+    while (block > 1 && (double)n * (need.thread_bytes + (double)block * need.sample_bytes) > limit)
+        block--;
+    plan->block = block;
+    plan->n_threads = n;
+}

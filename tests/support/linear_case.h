@@ -216,13 +216,14 @@ static inline void unit_begin(struct unit_case *unit, const struct node *node, i
 static inline void unit_add(struct unit_case *unit, const struct tensor *tensor)
 {
     assert_true(unit->call.n_inputs < MAX_INPUTS);
-    unit->inputs[unit->call.n_inputs++] = (struct nd_linear_input){&tensor->codes, &tensor->quant};
+    unit->inputs[unit->call.n_inputs++] =
+        (struct nd_linear_input){.values = &tensor->codes, .quant = &tensor->quant};
 }
 
 static inline void unit_add_real(struct unit_case *unit, const struct nd_array *values)
 {
     assert_true(unit->call.n_inputs < MAX_INPUTS);
-    unit->inputs[unit->call.n_inputs++] = (struct nd_linear_input){values, NULL};
+    unit->inputs[unit->call.n_inputs++] = (struct nd_linear_input){.values = values};
 }
 
 /* An output with a scale per index of that axis. */

@@ -265,7 +265,7 @@ static void ask(struct asked *a, const char *op_type, enum nd_dtype dtype)
             (struct nd_quant){.n = 1, .axis = -1, .scale = &a->scales[i], .zero_point = &a->zeros[i]};
     for (size_t i = 0; i < 2; i++) {
         assert_int_equal(nd_array_make(&a->values[i], dtype, &shape, NULL), ND_OK);
-        a->inputs[i] = (struct nd_linear_input){&a->values[i], &a->quants[i]};
+        a->inputs[i] = (struct nd_linear_input){.values = &a->values[i], .quant = &a->quants[i]};
         a->origins[i] = ND_EXACT_FROM_INPUT;
     }
     a->call = (struct nd_linear_call){.node = &a->node,

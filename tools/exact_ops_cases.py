@@ -466,7 +466,8 @@ def resizes(c):
     for target, where in itertools.product(targets, modes):
         for rule in ["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]:
             if (where, target.get("scales", [1])[-1]) != ("align_corners", 0.625):  # 3.125 elements there, 3 here
-                resize(x, target, mode="nearest", nearest_mode=rule, coordinate_transformation_mode=where)
+                want = formulas.resize_nearest_symmetric(x, target, rule) if where == "half_pixel_symmetric" else None
+                resize(x, target, want=want, mode="nearest", nearest_mode=rule, coordinate_transformation_mode=where)
         if (where, target.get("scales", [1])[-1]) != ("align_corners", 0.625):
             resize(x, target, mode="linear", coordinate_transformation_mode=where)
         cubic(x, target, coordinate_transformation_mode=where)

@@ -225,3 +225,18 @@ def resize_cubic(x, targets, where, a=-0.75, exclude_outside=0, roi=None, extrap
         x = np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
         x[(slice(None),) * axis + (outside,)] = extrapolation
     return x
+
+
+def resize_nearest_symmetric(x, target, rule):
+    """half_pixel_symmetric by a coordinate in float32, as ONNX Runtime's CPU provider has it; onnx.reference has it in double, where
+    an error of rounding decides which element is the nearest to a whole coordinate."""
+    f4 = np.float32
+    rules = {"round_prefer_floor": lambda v: np.ceil(v - 0.5), "round_prefer_ceil": lambda v: np.floor(v + 0.5), "floor": np.floor,
+             "ceil": np.ceil}
+    for axis, n in enumerate(x.shape):
+        scale = f4(target["scales"][axis]) if "scales" in target else f4(target["sizes"][axis] / n)
+        out = int(np.floor(float(scale) * n)) if "scales" in target else target["sizes"][axis]
+        offset = f4(f4(n / 2) * f4(1 - f4(f4(out) / f4(scale * f4(n)))))
+        at = np.array([f4(float(offset) + (i + 0.5) / float(scale) - 0.5) for i in range(out)], np.float64)
+        x = np.take(x, np.clip(rules[rule](at), 0, n - 1).astype(int), axis)
+    return x

@@ -54,7 +54,7 @@ static double step(const struct resize *resize, double x)
 /* (i + 1/2) / scale. */
 static double middle(const struct resize *resize, const struct resized_axis *axis, double i)
 {
-    return step(resize, step(resize, i + 0.5) / axis->scale);
+    return step(resize, step(resize, i + 0.5) / step(resize, axis->scale));
 }
 
 /* Where element i of the output lies on the input. */
@@ -63,16 +63,17 @@ static double coordinate(const struct resize *resize, const struct resized_axis 
     double in = (double)axis->in, out = (double)axis->out;
     switch (resize->coordinates) {
     case HALF_PIXEL_SYMMETRIC: {
-        double exact_out = step(resize, axis->scale * in); /* not always whole */
+        double exact_out = step(resize, step(resize, axis->scale) * in); /* not always whole */
         double offset = step(resize, in / 2 * step(resize, 1 - step(resize, out / exact_out)));
-        return step(resize, step(resize, offset + middle(resize, axis, i)) - 0.5);
+        /* The one expression that ONNX Runtime has in double, of a scale in float32. */
+        return step(resize, offset + (i + 0.5) / step(resize, axis->scale) - 0.5);
     }
     case PYTORCH_HALF_PIXEL:
         return axis->out > 1 ? step(resize, middle(resize, axis, i) - 0.5) : 0;
     case ALIGN_CORNERS:
         return axis->out > 1 ? step(resize, i * (in - 1) / (out - 1)) : 0;
     case ASYMMETRIC:
-        return step(resize, i / axis->scale);
+        return step(resize, i / step(resize, axis->scale));
     case TF_HALF_PIXEL_FOR_NN:
         return middle(resize, axis, i);
     case TF_CROP_AND_RESIZE:

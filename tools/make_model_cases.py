@@ -445,7 +445,7 @@ def make_bad():
         "graph_twice": good + good[good.index(b"\x3a"):],
         "nul_in_name": good.replace(b"relu", b"re\0u"),
         "missing_input": Model([x], [y], [node("Add", "x ghost", "y", "add")]).proto,
-        "unsorted": Model([x], [y], [node("Relu", "late", "y", "first"), node("Neg", "x", "late", "second")]).proto,
+        "circle": Model([x], [y], [node("Add", "x late", "y", "first"), node("Neg", "y", "late", "second")]).proto,
         "made_twice": Model([x], [y], [node("Relu", "x", "y", "one"), node("Neg", "x", "y", "two")]).proto,
         "makes_input": Model([x], [y], [node("Neg", "x", "x", "neg"), node("Relu", "x", "y", "relu")]).proto,
         "output_twice": Model([x], [y, y], [node("Relu", "x", "y", "relu")]).proto,

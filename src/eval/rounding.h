@@ -67,8 +67,8 @@ double nd_round_value(double v, enum nd_rounding rounding);
  * asserted. */
 void nd_code_range(enum nd_dtype dtype, double *low, double *high);
 
-/* round(v) + zero_point, clipped to the type. NaN, of which ONNX's specification says nothing, gives the least code,
- * as ONNX Runtime's CPU provider has it on x86-64 (tools/studies/hold_exact). */
+/* round(v) + zero_point, clipped to the type. NaN, of which ONNX's specification says nothing, gives the least
+ * code, as ONNX Runtime's CPU provider has it on x86-64 (tools/studies/hold_exact). */
 double nd_code_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd_dtype dtype,
                         enum nd_rounding rounding);
 

@@ -140,8 +140,8 @@ static enum nd_status tell_of_nan(size_t s, const struct nd_explained_unit *unit
 {
     double share = (double)unit->n_nan / (double)unit->n_codes;
     struct nd_strbuf text = {0};
-    struct nd_explained_finding *findings =
-        nd_calloc(device->n_findings + 1, sizeof *findings), *old = device->findings;
+    struct nd_explained_finding *findings = nd_calloc(device->n_findings + 1, sizeof *findings),
+                                *old = device->findings;
     nd_strbuf_printf(&text,
                      "%.2g %% of its exact values are not numbers (0 / 0, or the root, logarithm or power of a "
                      "negative number). ONNX does not say which code they have, so npudiff does not judge them",
@@ -155,13 +155,12 @@ static enum nd_status tell_of_nan(size_t s, const struct nd_explained_unit *unit
     if (device->n_findings > 0)
         memcpy(findings, old, device->n_findings * sizeof *findings);
     free(old);
-    findings[device->n_findings++] = (struct nd_explained_finding){
-        .step = s,
-        .fault = {.kind = "not-a-number",
-                  .text = taken,
-                  .channel = SIZE_MAX,
-                  .amount = share,
-                  .explained = (double)NAN}};
+    findings[device->n_findings++] = (struct nd_explained_finding){.step = s,
+                                                                   .fault = {.kind = "not-a-number",
+                                                                             .text = taken,
+                                                                             .channel = SIZE_MAX,
+                                                                             .amount = share,
+                                                                             .explained = (double)NAN}};
     device->findings = findings;
     return ND_OK;
 }

@@ -144,22 +144,6 @@ static enum nd_status add_captures(struct nd_graph *graph, const Onnx__GraphProt
     return status;
 }
 
-/* A name that is not known yet: nothing makes it, or a later node does. */
-static enum nd_status fail_unknown_input(const struct nd_graph *graph, size_t reader, const char *name,
-                                         struct nd_error *err)
-{
-    const Onnx__NodeProto *node = graph->proto->node[reader];
-    for (size_t later = reader; later < graph->proto->n_node; later++)
-        for (size_t k = 0; k < graph->proto->node[later]->n_output; k++)
-            if (strcmp(graph->proto->node[later]->output[k], name) == 0)
-                return nd_fail(err, ND_E_MODEL_GRAPH, name,
-                               "node '%s' (%s) reads tensor '%s' before node '%s' makes it",
-                               nd_graph_node_name(node), node->op_type, name,
-                               nd_graph_node_name(graph->proto->node[later]));
-    return nd_fail(err, ND_E_MODEL_GRAPH, name, "node '%s' (%s) reads tensor '%s', which nothing makes",
-                   nd_graph_node_name(node), node->op_type, name);
-}
-
 static enum nd_status add_uses(struct nd_graph *graph, size_t index, struct nd_error *err)
 {
     const Onnx__NodeProto *proto = graph->proto->node[index];
@@ -169,7 +153,9 @@ static enum nd_status add_uses(struct nd_graph *graph, size_t index, struct nd_e
     for (size_t i = 0; i < proto->n_input; i++) {
         size_t tensor = nd_names_find(&graph->names, proto->input[i]);
         if (tensor == ND_NO_INDEX && proto->input[i][0] != '\0')
-            return fail_unknown_input(graph, index, proto->input[i], err);
+            return nd_fail(err, ND_E_MODEL_GRAPH, proto->input[i],
+                           "node '%s' (%s) reads tensor '%s', which nothing makes", nd_graph_node_name(proto),
+                           proto->op_type, proto->input[i]);
         if (!append(&graph->uses, &graph->n_uses, &graph->uses_capacity, tensor))
             return nd_fail_memory(err);
     }

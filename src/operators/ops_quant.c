@@ -83,8 +83,8 @@ static double quantize(double x, double scale, double zero_point, enum nd_dtype 
     return code < low ? low : code > high ? high : code;
 }
 
-/* The float32 that ONNX's operator makes, not the product: 255 times the float32 next to 2/255 is 2, and a power of
- * that exponent has a value for negative numbers, too. Types that are wider keep the product. */
+/* The float32 that ONNX's operator makes, not the product: 255 times the float32 next to 2/255 is 2, and a
+ * power of that exponent has a value for negative numbers, too. Types that are wider keep the product. */
 static double dequantize(double x, double scale, double zero_point, enum nd_dtype dtype)
 {
     double steps = x - zero_point;

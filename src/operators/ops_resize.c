@@ -44,8 +44,8 @@ struct taps {
     double weight[MAX_TAPS];
 };
 
-/* The nearest element is chosen by a coordinate in float32, as ONNX Runtime has it: in double another one would be
- * the nearest where the coordinate is whole but for an error of rounding. Weights are in double. */
+/* The nearest element is chosen by a coordinate in float32, as ONNX Runtime has it: in double another one would
+ * be the nearest where the coordinate is whole but for an error of rounding. Weights are in double. */
 static double step(const struct resize *resize, double x)
 {
     return resize->mode == RESIZE_NEAREST ? (double)(float)x : x;

@@ -34,7 +34,7 @@ static void bad_model_is_refused_and_named(void **state)
         {"graph_twice", ND_E_MODEL_PARSE, "is there twice"},
         {"nul_in_name", ND_E_MODEL_PARSE, "holds a NUL"},
         {"missing_input", ND_E_MODEL_GRAPH, "node 'add' (Add) reads tensor 'ghost', which nothing makes"},
-        {"unsorted", ND_E_MODEL_GRAPH, "node 'first' (Relu) reads tensor 'late' before node 'second' makes it"},
+        {"circle", ND_E_MODEL_GRAPH, "node 'first' (Add) needs what is made of its own output, through node 'second' (Neg)"},
         {"made_twice", ND_E_MODEL_GRAPH, "node 'two' (Neg): node output 'y'"},
         {"makes_input", ND_E_MODEL_GRAPH, "node 'neg' (Neg): node output 'x'"},
         {"output_twice", ND_E_MODEL_GRAPH, "graph output 'y' is listed twice"},

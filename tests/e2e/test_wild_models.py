@@ -1,0 +1,56 @@
+#!/usr/bin/env python3
+"""Models as other tools write them: nodes in any order, dimensions without names, operators that are not evaluated."""
+import json
+import pathlib
+import random
+import sys
+
+import numpy as np
+
+from support import MODELS, Capture, Scratch, bits_equal, capture, main, npudiff
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import onnx_bytes  # noqa: E402
+import onnx_write as ow  # noqa: E402
+
+SEED = 20261123
+
+
+def shuffled(data, seed):
+    """The bytes of a model with the nodes of its graph in another order."""
+    begin, end = next(value for number, _, value in onnx_bytes._fields(data, 0, len(data)) if number == 7)
+    fields = [(number, data[value[0]:value[1]]) for number, _, value in onnx_bytes._fields(data, begin, end)]
+    nodes = [piece for number, piece in fields if number == 1]
+    random.Random(seed).shuffle(nodes)
+    graph = b"".join(ow.piece(1, n) for n in nodes) + b"".join(ow.piece(number, p) for number, p in fields if number != 1)
+    head = begin - len(ow.varint(end - begin)) - 1
+    return data[:head] + ow.piece(7, graph) + data[end:]
+
+
+class NodesInAnyOrder(Scratch):
+    def explained(self, model, name, devices):
+        capture(model, devices, ["uniform:2"], self.folder / name)
+        files = sorted((self.folder / name).glob("*.h5"))
+        done = npudiff("explain", "--quantised", MODELS / model, *files, "--json", expect=None)
+        self.assertIn(done.returncode, (0, 1, 4), done.stderr)
+        return files, json.loads(done.stdout)
+
+    def test_it_changes_nothing(self):
+        print(f"# seed {SEED}")
+        for model, devices in (("cnn.w8a8.onnx", ["cpu", "exact", "htp-sim:gen3"]), ("vit.w8a8.onnx", ["cpu", "exact"])):
+            other = self.folder / "shuffled.onnx"
+            other.write_bytes(shuffled((MODELS / model).read_bytes(), SEED))
+            ordered, first = self.explained(model, "ordered" + model, devices)
+            mixed, second = self.explained(other, "mixed" + model, devices)
+            for a, b in zip(ordered, mixed):
+                with Capture(a) as x, Capture(b) as y:
+                    self.assertEqual(sorted(x.edges), sorted(y.edges))
+                    for edge in x.edges:
+                        self.assertTrue(bits_equal(x.values("uniform", edge), y.values("uniform", edge)), (a.name, edge))
+            for a, b in zip(first["devices"], second["devices"]):
+                self.assertEqual((a["verdict"], a["mean_squared_error"]), (b["verdict"], b["mean_squared_error"]))
+                self.assertEqual({u["name"]: u["state"] for u in a["layers"]}, {u["name"]: u["state"] for u in b["layers"]})
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "cli/commands.h"
+#include "cli/dim_options.h"
 #include "cli/progress.h"
 #include "cli/report_file.h"
 #include "cli/rows.h"
@@ -12,6 +13,7 @@ struct values {
     const char *float_model;
     const char *probe;
     struct cli_list untouched;
+    struct cli_list dims;
     size_t n_samples;
     struct cli_integer n_effect_samples;
     size_t n_threads;
@@ -118,6 +120,20 @@ static int explain(const struct values *values, const struct nd_model *model,
     return printed != ND_EXIT_SAME ? printed : exit_code;
 }
 
+/* The float model has the same inputs, so it gets the same dimensions. */
+static enum nd_status load_models(const struct values *values, const char *captured, struct nd_model **model,
+                                  struct nd_model **float_model, int *usage, struct nd_error *err)
+{
+    enum nd_status status = nd_model_load(captured, model, err);
+    if (status == ND_OK && values->quantised != NULL && values->float_model != NULL)
+        status = nd_model_load(values->float_model, float_model, err);
+    if (status == ND_OK)
+        status = cli_set_dims("explain", *model, &values->dims, usage, err);
+    if (status == ND_OK && *float_model != NULL)
+        status = cli_set_dims("explain", *float_model, &values->dims, usage, err);
+    return status;
+}
+
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
@@ -134,16 +150,16 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_capture **captures = calloc(n_all, sizeof *captures);
     if (captures == NULL)
         return cli_fail_memory();
-    enum nd_status status = nd_model_load(captured, &model, &err);
-    if (status == ND_OK && values->quantised != NULL && values->float_model != NULL)
-        status = nd_model_load(values->float_model, &float_model, &err);
+    int usage = 0;
+    enum nd_status status = load_models(values, captured, &model, &float_model, &usage, &err);
     if (status == ND_OK)
         status = open_captures(operands, n_operands, captures, &err);
     if (status == ND_OK)
         status = open_captures(values->untouched.items, values->untouched.n, captures + n_operands, &err);
     int exit_code = status == ND_OK
                         ? explain(values, model, float_model, captures, n_operands, captures + n_operands)
-                        : cli_report_error(&err);
+                    : usage != 0 ? usage
+                                 : cli_report_error(&err);
     for (size_t i = 0; i < n_all; i++)
         nd_capture_close(&captures[i]);
     free(captures);
@@ -163,6 +179,7 @@ static const struct cli_option options[] = {
     OPT_LIST(0, "untouched", struct values, untouched, CLI_A_CAPTURE,
              "a capture of the same device with --tensors none or outputs: shows whether recording inner "
              "tensors changes the outputs; may be repeated, once per device"),
+    OPT_DIM(struct values),
     OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9, "examine the first N samples (all)"),
     OPT_INTEGER(0, "effect-samples", struct values, n_effect_samples, "N", 0, 1e9,
                 "measure each layer's own effect on the outputs with N samples; each sample is one run of the "

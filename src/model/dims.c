@@ -1,4 +1,5 @@
 /* Inputs and outputs, their shapes, and dimensions that are only known when the model is used. */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +10,15 @@
 
 typedef Onnx__TensorShapeProto__Dimension dimension;
 
+/* A name has a letter: tools write "?" on every axis that is open, and they are not the same dimension. */
 static bool is_named(const dimension *dim)
 {
-    return dim->value_case == ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM &&
-           nd_onnx_text(dim->dim_param)[0] != '\0';
+    if (dim->value_case != ONNX__TENSOR_SHAPE_PROTO__DIMENSION__VALUE_DIM_PARAM)
+        return false;
+    const char *name = nd_onnx_text(dim->dim_param);
+    while (*name != '\0' && (unsigned char)*name < 128 && !isalpha((unsigned char)*name))
+        name++;
+    return *name != '\0';
 }
 
 static enum nd_status fill_shape(struct nd_model_io *io, const Onnx__ValueInfoProto *value,

@@ -147,21 +147,11 @@ static enum nd_status match_float_inputs(struct nd_plan *plan, struct nd_error *
 
 /* ---- all of it ---- */
 
-static enum nd_status check_fixed(const struct nd_model *model, struct nd_error *err)
-{
-    const char *path = nd_model_path(model);
-    if (nd_model_check_static(model, NULL) == ND_OK)
-        return ND_OK;
-    return nd_fail(
-        err, ND_E_MODEL_DYNAMIC, path,
-        "'%s' has inputs with dynamic dimensions: only models whose shapes are fixed can be explained", path);
-}
-
 static enum nd_status plan_graphs(struct nd_plan *plan, struct nd_error *err)
 {
-    enum nd_status status = check_fixed(plan->model, err);
+    enum nd_status status = nd_model_check_static(plan->model, err);
     if (status == ND_OK && plan->float_model != NULL)
-        status = check_fixed(plan->float_model, err);
+        status = nd_model_check_static(plan->float_model, err);
     if (status == ND_OK)
         status = nd_exact_graph_create(plan->model, &plan->graph, err);
     if (status == ND_OK && plan->float_model != NULL)

@@ -21,12 +21,9 @@
  *         status = nd_probes_for_model(model, specs, 1, &probe, err);
  *         const struct nd_probe *const probes[] = {probe};
  *         if (status == ND_OK)
- *             status = nd_capture_run(model, &device, probes, 1, path, &options, &outcome, err);
- *         if (status == ND_OK && outcome.has_failed)
- *             fprintf(stderr, "%s: %s\n", device.label, outcome.failure.message);
- *         nd_probe_destroy(&probe);
- *         nd_device_deinit(&device);
- *         return status;
+ *             status = nd_capture_run(&(struct nd_workload){model, &device, probes, 1}, path, &options,
+ * &outcome, err); if (status == ND_OK && outcome.has_failed) fprintf(stderr, "%s: %s\n", device.label,
+ * outcome.failure.message); nd_probe_destroy(&probe); nd_device_deinit(&device); return status;
  *     }
  *
  * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
@@ -301,6 +298,14 @@ static inline void nd_capture_options_init(struct nd_capture_options *options)
     nd_capture_options_init_sized(options, sizeof *options);
 }
 
+/* A model, its inputs, and the device that runs it; all borrowed. */
+struct nd_workload {
+    const struct nd_model *model;
+    const struct nd_device *device;
+    const struct nd_probe *const *probes;
+    size_t n_probes;
+};
+
 /* How a capture ended. The capture file states the same. */
 struct nd_capture_outcome {
     bool has_failed;
@@ -311,8 +316,7 @@ struct nd_capture_outcome {
     struct nd_error failure;
 };
 
-/* Runs the model on the device with these probes in an agent process of its own and writes the capture to
- * `path`.
+/* Runs the workload in an agent process of its own and writes the capture to `path`.
  *
  * With options->prefixes each edge is recorded in a session of the model cut behind that edge, so that nothing
  * but it is visible there: what the capture holds cannot come from looking at several tensors at once. Sessions
@@ -325,8 +329,7 @@ struct nd_capture_outcome {
  * failed, with the reason and every complete sample; the function then returns ND_OK and outcome->has_failed is
  * true. Errors are what prevents a capture: ND_ERR_NOT_FOUND for edge patterns, ND_ERR_IO when path cannot be
  * written (nothing is left half-written). Thread safe: several devices may be captured at once. */
-ND_PUBLIC enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_device *device,
-                                        const struct nd_probe *const *probes, size_t n_probes, const char *path,
+ND_PUBLIC enum nd_status nd_capture_run(const struct nd_workload *workload, const char *path,
                                         const struct nd_capture_options *options,
                                         struct nd_capture_outcome *outcome, struct nd_error *err);
 

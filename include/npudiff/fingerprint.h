@@ -68,12 +68,16 @@ ND_PUBLIC enum nd_status nd_fingerprint_take(const struct nd_device *device,
                                              const struct nd_fingerprint_options *options, char **json,
                                              struct nd_error *err);
 
-/* What two datasheets (their texts) say differently, as JSON, freed by the caller: sections and operators with
- * both sides. *is_same: nothing that both know differs. ND_ERR_FORMAT: not a datasheet; name_a and name_b are
- * for messages and the result. */
-ND_PUBLIC enum nd_status nd_fingerprint_diff(const char *a, const char *name_a, const char *b,
-                                             const char *name_b, char **json, bool *is_same,
-                                             struct nd_error *err);
+/* A datasheet as nd_fingerprint_take gave it. */
+struct nd_datasheet {
+    const char *text;
+    const char *name; /* for messages and results: its file */
+};
+
+/* What two datasheets say differently, as JSON, freed by the caller: sections and operators with both sides.
+ * *is_same: nothing that both know differs. ND_ERR_FORMAT: not a datasheet. */
+ND_PUBLIC enum nd_status nd_fingerprint_diff(const struct nd_datasheet *a, const struct nd_datasheet *b,
+                                             char **json, bool *is_same, struct nd_error *err);
 
 #ifdef __cplusplus
 }

@@ -14,7 +14,7 @@
  *         enum nd_status status = nd_device_parse("htp-sim:gen3", &device, err);
  *         if (status != ND_OK)
  *             return status;
- *         status = nd_prepare(model, &device, &probe, 1, "folder", NULL, &summary, err);
+ *         status = nd_prepare(&(struct nd_workload){model, &device, &probe, 1}, "folder", NULL, &summary, err);
  *         if (status == ND_OK)
  *             printf("%llu bytes of context\n", (unsigned long long)summary.context_bytes);
  *         nd_device_deinit(&device);
@@ -70,8 +70,7 @@ struct nd_prepared_summary {
  * two tensors would have one name there; ND_E_PREPARE_CONTEXT: the model came out as several graphs, or the
  * context contradicts the model; ND_E_PREPARE_INPUT: an input that cannot be quantised here;
  * ND_E_OPTION_CONFLICT: two probes of one name; ND_E_CANCELLED; and what makes a session fail. Thread safe. */
-ND_PUBLIC enum nd_status nd_prepare(const struct nd_model *model, const struct nd_device *device,
-                                    const struct nd_probe *const *probes, size_t n_probes, const char *folder,
+ND_PUBLIC enum nd_status nd_prepare(const struct nd_workload *workload, const char *folder,
                                     const struct nd_prepare_options *options,
                                     struct nd_prepared_summary *summary, struct nd_error *err);
 

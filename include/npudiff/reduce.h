@@ -13,11 +13,10 @@
  *         struct nd_reduction *reduction = NULL;
  *         nd_reduce_options_init(&options);
  *         options.folder = "reproducer";
- *         enum nd_status status = nd_reduce(model, device, NULL, 0, &options, &reduction, err);
- *         if (status == ND_OK && reduction->end == ND_REDUCTION_REDUCED)
- *             printf("%zu of %zu operators are enough\n", reduction->n_operators_left, reduction->n_operators);
- *         nd_reduction_destroy(&reduction);
- *         return status;
+ *         enum nd_status status = nd_reduce(&(struct nd_workload){model, device, NULL, 0}, &options,
+ * &reduction, err); if (status == ND_OK && reduction->end == ND_REDUCTION_REDUCED) printf("%zu of %zu operators
+ * are enough\n", reduction->n_operators_left, reduction->n_operators); nd_reduction_destroy(&reduction); return
+ * status;
  *     }
  *
  * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs
@@ -122,16 +121,14 @@ struct nd_reduction {
     double elapsed_s;
 };
 
-/* Reduces the model. probes: NULL with n_probes 0 stands for one sample of zeros. The caller destroys *out.
+/* Reduces the model. No probes stand for one sample of zeros. The caller destroys *out.
  *
  * ND_ERR_USAGE: options that contradict each other, an unknown edge; ND_ERR_IO: the folder cannot be written or
  * exists, an agent cannot be started; ND_ERR_UNSUPPORTED: dynamic dimensions, or a difference where the
  * reference cannot be evaluated; and what nd_capture_run returns. Nothing is left half-written. Not more than
  * one session runs at a time. Thread-safe. */
-ND_PUBLIC enum nd_status nd_reduce(const struct nd_model *model, const struct nd_device *device,
-                                   const struct nd_probe *const *probes, size_t n_probes,
-                                   const struct nd_reduce_options *options, struct nd_reduction **out,
-                                   struct nd_error *err);
+ND_PUBLIC enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_reduce_options *options,
+                                   struct nd_reduction **out, struct nd_error *err);
 
 /* NULL in *reduction is accepted. */
 ND_PUBLIC void nd_reduction_destroy(struct nd_reduction **reduction);

@@ -239,7 +239,8 @@ static int compare(const struct values *values, const char *a, const char *b)
     bool is_same = false;
     int exit_code = ND_EXIT_TROUBLE;
     if (text_a != NULL && text_b != NULL) {
-        if (nd_fingerprint_diff(text_a, a, text_b, b, &json, &is_same, &err) != ND_OK)
+        const struct nd_datasheet sheet_a = {text_a, a}, sheet_b = {text_b, b};
+        if (nd_fingerprint_diff(&sheet_a, &sheet_b, &json, &is_same, &err) != ND_OK)
             exit_code = cli_report_error(&err);
         else
             exit_code = is_same ? ND_EXIT_SAME : ND_EXIT_DIFFERS;

@@ -91,8 +91,9 @@ static enum nd_status prepare(const struct values *values, const struct nd_model
                                           : nd_probes_for_model)(model, specs.items, specs.n, probes, err);
     if (status == ND_OK) {
         cli_signals_catch();
-        status = nd_prepare(model, &device, (const struct nd_probe *const *)probes, specs.n, values->output,
-                            &options, &summary, err);
+        status =
+            nd_prepare(&(struct nd_workload){model, &device, (const struct nd_probe *const *)probes, specs.n},
+                       values->output, &options, &summary, err);
     }
     if (status == ND_OK)
         report(values, &device, &summary);

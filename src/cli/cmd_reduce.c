@@ -120,8 +120,9 @@ static int reduce(const struct values *values, const struct nd_model *model, str
     options->is_cancelled = cli_signals_came;
     cli_signals_catch();
     if (status == ND_OK)
-        status = nd_reduce(model, &device, (const struct nd_probe *const *)probes, values->probes.n, options,
-                           &reduction, &err);
+        status = nd_reduce(
+            &(struct nd_workload){model, &device, (const struct nd_probe *const *)probes, values->probes.n},
+            options, &reduction, &err);
     cli_progress_destroy(progress);
     if (cli_signals_came(NULL))
         cli_stopped_tell("nothing is kept", NULL);

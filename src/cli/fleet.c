@@ -86,8 +86,8 @@ static enum nd_status run_cell(void *context, size_t i, struct nd_error *err)
     options.progress = cli_progress_update;
     options.progress_context = cli_progress_context(work->progress, i);
     options.is_cancelled = cli_signals_came;
-    cell->status = nd_capture_run(fleet->model, &cell->device, fleet->probes, fleet->n_probes, cell->path,
-                                  &options, &cell->outcome, &cell->error);
+    const struct nd_workload workload = {fleet->model, &cell->device, fleet->probes, fleet->n_probes};
+    cell->status = nd_capture_run(&workload, cell->path, &options, &cell->outcome, &cell->error);
     cli_progress_done(work->progress, i);
     return ND_OK;
 }

@@ -104,7 +104,8 @@ static enum nd_status run_model(const struct nd_bench *bench, const struct nd_tr
     if (status == ND_OK)
         status = fill_probe(trial, inputs, err);
     if (status == ND_OK && !refuse(bench, model, out))
-        status = nd_capture_run(model, bench->device, probes, 1, capture_path, &options, &outcome, err);
+        status = nd_capture_run(&(struct nd_workload){model, bench->device, probes, 1}, capture_path, &options,
+                                &outcome, err);
     for (size_t i = 0; i < MAX_INPUTS; i++) {
         free(inputs[i].name);
         free(inputs[i].data);

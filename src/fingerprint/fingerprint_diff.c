@@ -8,10 +8,11 @@
 #include "fingerprint/section.h"
 #include "npudiff/fingerprint.h"
 
-static enum nd_status read_sheet(const char *text, const char *name, json_t **out, struct nd_error *err)
+static enum nd_status read_sheet(const struct nd_datasheet *from, json_t **out, struct nd_error *err)
 {
+    const char *name = from->name;
     json_error_t where;
-    json_t *sheet = json_loads(text, JSON_REJECT_DUPLICATES, &where);
+    json_t *sheet = json_loads(from->text, JSON_REJECT_DUPLICATES, &where);
     if (sheet == NULL)
         return nd_fail(err, ND_E_RESULT_FORMAT, name, "'%s' is no JSON: %s (line %d)", name, where.text,
                        where.line);
@@ -138,20 +139,20 @@ static enum nd_status write_result(const struct diff *diff, const json_t *a, con
     return nd_fail_memory(err);
 }
 
-enum nd_status nd_fingerprint_diff(const char *a, const char *name_a, const char *b, const char *name_b,
-                                   char **json, bool *is_same, struct nd_error *err)
+enum nd_status nd_fingerprint_diff(const struct nd_datasheet *a, const struct nd_datasheet *b, char **json,
+                                   bool *is_same, struct nd_error *err)
 {
     json_t *sheet_a = NULL, *sheet_b = NULL;
-    struct diff diff = {.name_a = name_a,
-                        .name_b = name_b,
+    struct diff diff = {.name_a = a->name,
+                        .name_b = b->name,
                         .differences = json_array(),
                         .unknown = json_array(),
                         .is_whole = true};
     enum nd_status status = diff.differences != NULL && diff.unknown != NULL ? ND_OK : nd_fail_memory(err);
     if (status == ND_OK)
-        status = read_sheet(a, name_a, &sheet_a, err);
+        status = read_sheet(a, &sheet_a, err);
     if (status == ND_OK)
-        status = read_sheet(b, name_b, &sheet_b, err);
+        status = read_sheet(b, &sheet_b, err);
     if (status == ND_OK) {
         compare_sections(&diff, sheet_a, sheet_b);
         status = diff.is_whole ? write_result(&diff, sheet_a, sheet_b, json, err) : nd_fail_memory(err);

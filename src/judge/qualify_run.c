@@ -57,8 +57,8 @@ static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
     options.is_cancelled = asked->is_cancelled;
     options.cancel_context = asked->cancel_context;
     say(work, "capturing '%s' on %s", model->campaign->name, cell->label);
-    enum nd_status status = nd_capture_run(cell->model, &cell->device, cell->probes, model->n_probes,
-                                           cell->path, &options, &outcome, err);
+    const struct nd_workload workload = {cell->model, &cell->device, cell->probes, model->n_probes};
+    enum nd_status status = nd_capture_run(&workload, cell->path, &options, &outcome, err);
     /* A phone that was not there may be there the next time: that is asked again. */
     if (status == ND_OK)
         status = nd_qualify_write_key(cell, !is_elsewhere || !outcome.has_failed, err);

@@ -232,8 +232,7 @@ enum nd_status nd_prepare_folder(struct nd_prepare_work *work, const char *folde
     return status;
 }
 
-enum nd_status nd_prepare(const struct nd_model *model, const struct nd_device *device,
-                          const struct nd_probe *const *probes, size_t n_probes, const char *folder,
+enum nd_status nd_prepare(const struct nd_workload *workload, const char *folder,
                           const struct nd_prepare_options *options, struct nd_prepared_summary *summary,
                           struct nd_error *err)
 {
@@ -243,8 +242,11 @@ enum nd_status nd_prepare(const struct nd_model *model, const struct nd_device *
     if (status != ND_OK)
         return status;
     options = &own;
-    struct nd_prepare_work work = {
-        .model = model, .device = device, .probes = probes, .n_probes = n_probes, .options = options};
+    struct nd_prepare_work work = {.model = workload->model,
+                                   .device = workload->device,
+                                   .probes = workload->probes,
+                                   .n_probes = workload->n_probes,
+                                   .options = options};
     status = nd_prepare_folder(&work, folder, err);
     if (status == ND_OK && summary != NULL)
         summarise(&work, summary);

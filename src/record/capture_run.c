@@ -169,11 +169,11 @@ static enum nd_status check_target(const char *path, bool replace, struct nd_err
     return status;
 }
 
-static enum nd_status check_request(const struct nd_model *model, const struct nd_probe *const *probes,
-                                    size_t n_probes, const char *path, const struct nd_capture_options *options,
-                                    struct nd_error *err)
+static enum nd_status check_request(const struct nd_workload *workload, const char *path,
+                                    const struct nd_capture_options *options, struct nd_error *err)
 {
-    for (size_t i = 0; i < n_probes; i++)
+    const struct nd_probe *const *probes = workload->probes;
+    for (size_t i = 0; i < workload->n_probes; i++)
         for (size_t k = 0; k < i; k++)
             if (strcmp(probes[i]->name, probes[k]->name) == 0)
                 return nd_fail(err, ND_E_OPTION_CONFLICT, probes[i]->name,
@@ -186,7 +186,7 @@ static enum nd_status check_request(const struct nd_model *model, const struct n
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "the deflate level is %d; 0 to 9 are possible",
                        options->deflate_level);
     enum nd_status status = check_target(path, options->replace, err);
-    return status == ND_OK ? nd_model_check_static(model, err) : status;
+    return status == ND_OK ? nd_model_check_static(workload->model, err) : status;
 }
 
 /* A temporary folder by its full path: the agent works in another folder than the host. */
@@ -261,8 +261,7 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
     snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
 }
 
-enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_device *device,
-                              const struct nd_probe *const *probes, size_t n_probes, const char *path,
+enum nd_status nd_capture_run(const struct nd_workload *workload, const char *path,
                               const struct nd_capture_options *options, struct nd_capture_outcome *outcome,
                               struct nd_error *err)
 {
@@ -272,10 +271,10 @@ enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_devi
     if (status != ND_OK)
         return status;
     options = &own;
-    struct nd_capture_job capture = {.model = model,
-                                     .device = device,
-                                     .probes = probes,
-                                     .n_probes = n_probes,
+    struct nd_capture_job capture = {.model = workload->model,
+                                     .device = workload->device,
+                                     .probes = workload->probes,
+                                     .n_probes = workload->n_probes,
                                      .options = options,
                                      .begun_ns = nd_clock_ns()};
     struct nd_agent_exit exit = {0};
@@ -283,7 +282,7 @@ enum nd_status nd_capture_run(const struct nd_model *model, const struct nd_devi
     struct nd_remote remote = {0};
     struct nd_device resolved = {0};
     char *folder = NULL, *run_folder = NULL;
-    status = check_request(model, probes, n_probes, path, options, err);
+    status = check_request(workload, path, options, err);
     if (status == ND_OK)
         status = make_folder(&folder, err);
     capture.folder = folder;

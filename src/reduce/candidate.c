@@ -54,8 +54,8 @@ enum nd_status nd_reducer_run(struct nd_reducer *reducer, const struct nd_sessio
         return nd_fail_memory(err);
     tell(reducer);
     reducer->out->n_sessions++;
-    enum nd_status status = nd_capture_run(session->model, session->device, session->probes, session->n_probes,
-                                           path, &options, &run->outcome, err);
+    const struct nd_workload workload = {session->model, session->device, session->probes, session->n_probes};
+    enum nd_status status = nd_capture_run(&workload, path, &options, &run->outcome, err);
     if (status == ND_OK)
         status = nd_capture_open(path, &run->capture, err);
     free(path);

@@ -197,10 +197,8 @@ static void deinit(struct nd_reducer *reducer)
     free(reducer->staging);
 }
 
-enum nd_status nd_reduce(const struct nd_model *model, const struct nd_device *device,
-                         const struct nd_probe *const *probes, size_t n_probes,
-                         const struct nd_reduce_options *options, struct nd_reduction **out,
-                         struct nd_error *err)
+enum nd_status nd_reduce(const struct nd_workload *workload, const struct nd_reduce_options *options,
+                         struct nd_reduction **out, struct nd_error *err)
 {
     struct nd_reduce_options own;
     nd_reduce_options_init(&own);
@@ -208,11 +206,11 @@ enum nd_status nd_reduce(const struct nd_model *model, const struct nd_device *d
     if (status != ND_OK)
         return status;
     options = &own;
-    struct nd_reducer reducer = {.model = model,
-                                 .device = device,
+    struct nd_reducer reducer = {.model = workload->model,
+                                 .device = workload->device,
                                  .options = options,
                                  .out = nd_calloc(1, sizeof *reducer.out),
-                                 .recorded = {.probes = probes, .n_probes = n_probes},
+                                 .recorded = {.probes = workload->probes, .n_probes = workload->n_probes},
                                  .start_ns = nd_clock_ns()};
     const char *zeros[] = {"zeros"};
     struct nd_probe *default_probe = NULL;
@@ -220,9 +218,9 @@ enum nd_status nd_reduce(const struct nd_model *model, const struct nd_device *d
         return nd_fail_memory(err);
     status = check_options(options, err);
     if (status == ND_OK)
-        status = nd_model_check_static(model, err);
-    if (status == ND_OK && n_probes == 0) {
-        status = nd_probes_for_model(model, zeros, 1, &default_probe, err);
+        status = nd_model_check_static(workload->model, err);
+    if (status == ND_OK && workload->n_probes == 0) {
+        status = nd_probes_for_model(workload->model, zeros, 1, &default_probe, err);
         reducer.recorded.probes = (const struct nd_probe *const *)&default_probe;
         reducer.recorded.n_probes = 1;
     }

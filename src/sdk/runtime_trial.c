@@ -103,7 +103,8 @@ static enum nd_status run_device(struct nd_runtime_trial *trial, const struct nd
     options.replace = true;
     options.is_cancelled = trial->how->is_cancelled;
     options.cancel_context = trial->how->cancel_context;
-    enum nd_status status = nd_capture_run(trial->model, device, probes, 1, path, &options, &outcome, err);
+    enum nd_status status =
+        nd_capture_run(&(struct nd_workload){trial->model, device, probes, 1}, path, &options, &outcome, err);
     if (status == ND_OK && outcome.has_failed)
         *failure = outcome.failure;
     if (status == ND_OK && outcome.has_failed && failure->id == 0)

@@ -48,8 +48,8 @@ static void bench_open(struct bench *bench, const char *model, const char *probe
 static enum nd_status bench_run(struct bench *bench, struct nd_error *err)
 {
     const struct nd_probe *probes[] = {bench->probe};
-    return nd_capture_run(bench->model, &bench->device, probes, 1, bench->path, &bench->options,
-                          &bench->outcome, err);
+    return nd_capture_run(&(struct nd_workload){bench->model, &bench->device, probes, 1}, bench->path,
+                          &bench->options, &bench->outcome, err);
 }
 
 static size_t n_entries(const char *path)
@@ -302,9 +302,8 @@ static void two_probes_of_one_name_are_refused(void **state)
     struct bench bench;
     bench_open(&bench, "models/cnn.w8a8.onnx", "zeros");
     const struct nd_probe *probes[] = {bench.probe, bench.probe};
-    assert_int_equal(
-        nd_capture_run(bench.model, &bench.device, probes, 2, bench.path, &bench.options, &bench.outcome, &err),
-        ND_ERR_USAGE);
+    const struct nd_workload workload = {bench.model, &bench.device, probes, 2};
+    assert_int_equal(nd_capture_run(&workload, bench.path, &bench.options, &bench.outcome, &err), ND_ERR_USAGE);
     assert_int_equal(err.id, ND_E_OPTION_CONFLICT);
     assert_string_equal(err.message, "two probes are called 'zeros' ('zeros' and 'zeros')");
     assert_false(nd_path_exists(bench.path));

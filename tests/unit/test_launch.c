@@ -285,8 +285,8 @@ static enum nd_status capture(struct bench *bench, const char *uri, const char *
     assert_int_equal(nd_probe_create("uniform:200", &target, 1, &probe, NULL), ND_OK);
     bench->options.agent = bench->agent;
     const struct nd_probe *probes[] = {probe};
-    enum nd_status status =
-        nd_capture_run(model, &device, probes, 1, path, &bench->options, outcome, &bench->err);
+    enum nd_status status = nd_capture_run(&(struct nd_workload){model, &device, probes, 1}, path,
+                                           &bench->options, outcome, &bench->err);
     nd_probe_destroy(&probe);
     nd_device_deinit(&device);
     nd_model_destroy(&model);

@@ -100,11 +100,11 @@ static enum nd_status call(size_t i, const void *o, struct nd_error *err)
     size_t n;
     switch (i) {
     case 0:
-        return nd_capture_run(NULL, NULL, NULL, 0, NULL, o, NULL, err);
+        return nd_capture_run(NULL, NULL, o, NULL, err);
     case 1:
-        return nd_prepare(NULL, NULL, NULL, 0, NULL, o, NULL, err);
+        return nd_prepare(NULL, NULL, o, NULL, err);
     case 2:
-        return nd_reduce(NULL, NULL, NULL, 0, o, NULL, err);
+        return nd_reduce(NULL, o, NULL, err);
     case 3:
         return nd_fingerprint_take(NULL, o, &text, err);
     case 4:

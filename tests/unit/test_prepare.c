@@ -267,7 +267,8 @@ static enum nd_status try_prepare(const struct nd_model *model, const struct nd_
     struct nd_probe *probe = NULL;
     expect_ok(nd_probes_for_model(model, &spec, 1, &probe, err), err);
     const struct nd_probe *probes[] = {probe, probe};
-    enum nd_status status = nd_prepare(model, device, probes, 1, target, options, NULL, err);
+    enum nd_status status =
+        nd_prepare(&(struct nd_workload){model, device, probes, 1}, target, options, NULL, err);
     nd_probe_destroy(&probe);
     return status;
 }

@@ -7,7 +7,7 @@
 #include "cli/commands.h"
 #include "cli/output.h"
 #include "cli/rows.h"
-#include "cli/stages.h"
+#include "cli/run_stages.h"
 #include "npudiff/model.h"
 
 struct values {

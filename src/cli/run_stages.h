@@ -1,7 +1,7 @@
 /* Commands that a command runs one after the other. Each prints what it prints by itself; with --json their
  * documents become members of one. */
-#ifndef ND_CLI_STAGES_H
-#define ND_CLI_STAGES_H
+#ifndef ND_CLI_RUN_STAGES_H
+#define ND_CLI_RUN_STAGES_H
 
 #include "cli/command_options.h"
 #include "npudiff/document_kinds.h"

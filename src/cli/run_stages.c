@@ -1,4 +1,4 @@
-#include "cli/stages.h"
+#include "cli/run_stages.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -28,13 +28,6 @@
 extern "C" {
 #endif
 
-/* One section of a datasheet, such as "linear-u8". The table ends with a NULL name; static. */
-struct nd_fingerprint_section {
-    const char *name;
-    const char *summary;
-};
-ND_PUBLIC const struct nd_fingerprint_section *nd_fingerprint_sections(void);
-
 struct nd_fingerprint_progress {
     const char *section;
     size_t section_index, n_sections;

@@ -12,43 +12,20 @@
 #include "fingerprint/section.h"
 #include "npudiff/parse.h"
 
-/* In the order in which they are taken: those on which most models depend come first. */
+/* docs/reference/datasheet.md says what each holds. In the order in which they are taken: those on which most
+ * models depend come first. */
 static const struct section {
-    struct nd_fingerprint_section about;
+    const char *name;
     nd_section *take;
 } sections[] = {
-    {{"linear-u8", "Conv, Gemm and MatMul of uint8 codes: multiplier, granule, zero point, rounding"},
-     nd_section_linear_u8},
-    {{"elementwise-u8", "Add, Mul and Sub of uint8 codes: multipliers, shifts, rounding constants, offset"},
-     nd_section_elementwise_u8},
-    {{"weights", "uint8 weights of any zero point: ratio, factor and rounding that make 8 bits of them"},
-     nd_section_weights},
-    {{"bias", "int32 biases of Conv of any scale: precision, rounding, a step that all have in common"},
-     nd_section_bias},
-    {{"linear-u16", "Conv and MatMul of uint16 codes: bits dropped, multiplier, granule, zero point, rounding"},
-     nd_section_linear_u16},
-    {{"accumulator-f16",
-      "MatMul and Conv in half precision: order, width and rounding of sums; width of integer sums"},
-     nd_section_accumulator_f16},
-    {{"table-u8", "functions of one uint8 code: every entry of the table, and how it is rounded"},
-     nd_section_table_u8},
-    {{"table-u16", "Sigmoid, Tanh and Gelu of uint16 codes: all 65 536 entries"}, nd_section_table_u16},
-    {{"pool-u8", "means and largest codes of windows: multiplier, first shift, stages"}, nd_section_pool_u8},
-    {{"quantise", "QuantizeLinear and DequantizeLinear where the device does them itself"},
-     nd_section_quantise},
-    {{"normalise", "Softmax, LayerNormalization and InstanceNormalization: how far from the exact function"},
-     nd_section_normalise},
+    {"linear-u8", nd_section_linear_u8},   {"elementwise-u8", nd_section_elementwise_u8},
+    {"weights", nd_section_weights},       {"bias", nd_section_bias},
+    {"linear-u16", nd_section_linear_u16}, {"accumulator-f16", nd_section_accumulator_f16},
+    {"table-u8", nd_section_table_u8},     {"table-u16", nd_section_table_u16},
+    {"pool-u8", nd_section_pool_u8},       {"quantise", nd_section_quantise},
+    {"normalise", nd_section_normalise},
 };
 enum { N_SECTIONS = sizeof sections / sizeof sections[0] };
-
-const struct nd_fingerprint_section *nd_fingerprint_sections(void)
-{
-    static struct nd_fingerprint_section
-        list[N_SECTIONS + 1]; /* written with the same values by whoever asks */
-    for (size_t i = 0; i < N_SECTIONS; i++)
-        list[i] = sections[i].about;
-    return list;
-}
 
 void nd_fingerprint_options_init_sized(struct nd_fingerprint_options *options, size_t struct_size)
 {
@@ -69,12 +46,12 @@ static enum nd_status check_sections(const struct nd_fingerprint_options *option
     for (size_t i = 0; options->sections != NULL && i < options->n_sections; i++) {
         bool is_there = false;
         for (size_t s = 0; s < N_SECTIONS; s++)
-            is_there = is_there || strcmp(sections[s].about.name, options->sections[i]) == 0;
+            is_there = is_there || strcmp(sections[s].name, options->sections[i]) == 0;
         char meant[ND_DID_YOU_MEAN_BYTES];
         if (!is_there)
             return nd_fail(err, ND_E_OPTION_VALUE, options->sections[i], "a datasheet has no section '%s'%s",
                            options->sections[i],
-                           nd_did_you_mean(options->sections[i], &sections[0].about.name, N_SECTIONS,
+                           nd_did_you_mean(options->sections[i], &sections[0].name, N_SECTIONS,
                                            sizeof sections[0], meant));
     }
     return ND_OK;
@@ -97,7 +74,7 @@ static void report(const struct nd_fingerprint_options *options, const struct nd
 {
     if (options->progress == NULL)
         return;
-    const struct nd_fingerprint_progress progress = {.section = sections[section].about.name,
+    const struct nd_fingerprint_progress progress = {.section = sections[section].name,
                                                      .section_index = section,
                                                      .n_sections = N_SECTIONS,
                                                      .n_trials = bench->n_run + bench->n_kept};
@@ -141,11 +118,11 @@ static enum nd_status take_sections(struct nd_bench *bench, const struct nd_fing
     json_t *list = json_object();
     enum nd_status status = set(sheet, "sections", list) ? ND_OK : nd_fail_memory(err);
     for (size_t s = 0; status == ND_OK && s < N_SECTIONS; s++) {
-        if (!is_wanted(options, sections[s].about.name))
+        if (!is_wanted(options, sections[s].name))
             continue;
         json_t *entries = json_array();
         report(options, bench, s);
-        if (!set(list, sections[s].about.name, entries))
+        if (!set(list, sections[s].name, entries))
             status = nd_fail_memory(err);
         if (status == ND_OK)
             status = take_section(bench, s, entries, err);

@@ -21,9 +21,6 @@ struct nd_known_defect {
     size_t n_kinds;
 };
 
-/* All of them. */
-const struct nd_known_defect *nd_known_defects(size_t *n);
-
 /* The one that the layer may have, or NULL. Any thread. */
 const struct nd_known_defect *nd_known_defect_of(const struct nd_model *model,
                                                  const struct nd_exact_unit *unit);

@@ -11,16 +11,6 @@
 
 enum { DEFAULT_WIDTH = 120, MIN_WIDTH = 80 };
 
-void nd_text_put_clean(struct nd_strbuf *out, const char *text)
-{
-    char *clean = nd_clean_text(text);
-    if (clean == NULL)
-        out->failed = true;
-    else
-        nd_strbuf_puts(out, clean);
-    free(clean);
-}
-
 size_t nd_text_list_limit(const struct nd_text_report *report)
 {
     return report->all_edges ? SIZE_MAX : report->is_brief ? ND_TEXT_BRIEF_LINES : ND_TEXT_LIST_LINES;

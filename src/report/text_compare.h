@@ -110,7 +110,4 @@ void nd_text_add_short(struct nd_table *table, double value);
 void nd_text_add_short_if(struct nd_table *table, bool exists, double value);
 void nd_text_add_near_one_if(struct nd_table *table, bool exists, double value);
 
-/* Appends text with nd_clean_text. */
-void nd_text_put_clean(struct nd_strbuf *out, const char *text);
-
 #endif

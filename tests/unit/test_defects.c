@@ -53,14 +53,13 @@ static void begin(struct layer *l, const char *op_type, enum nd_dtype dtype, con
 
 static bool is(const struct layer *l, enum nd_unit_condition condition)
 {
-    size_t n, n_held = 0;
+    size_t n_held = 0;
     for (int c = 0; c < ND_N_UNIT_CONDITIONS; c++)
         n_held += nd_unit_is(NULL, &l->unit, (enum nd_unit_condition)c);
-    const struct nd_known_defect *found = nd_known_defect_of(NULL, &l->unit), *all = nd_known_defects(&n);
+    const struct nd_known_defect *found = nd_known_defect_of(NULL, &l->unit);
     bool is_held = nd_unit_is(NULL, &l->unit, condition);
-    assert_int_equal(n, ND_N_UNIT_CONDITIONS);
     assert_int_equal(n_held, is_held);
-    assert_true(is_held ? found >= all && found < all + n && found->condition == condition : found == NULL);
+    assert_true(is_held ? found != NULL && found->condition == condition : found == NULL);
     return is_held;
 }
 

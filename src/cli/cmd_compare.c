@@ -109,7 +109,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                      &comparison, &err);
     if (status == ND_OK && comparison->cut == ND_CUT_NONE && (!values->quiet || values->report != NULL))
         status = nd_diagnose_comparison(comparison, (const struct nd_capture *const *)captures, &err);
-    if (status == ND_OK && comparison->cut == ND_CUT_NONE && (values->json || values->report != NULL))
+    if (status == ND_OK && comparison->cut == ND_CUT_NONE && (!values->quiet || values->report != NULL))
         status = nd_find_changed_samples(comparison, (const struct nd_capture *const *)captures,
                                          CLI_REPORT_SAMPLES, &err);
     if (status == ND_OK)

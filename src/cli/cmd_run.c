@@ -6,6 +6,8 @@
 #include "cli/capture_paths.h"
 #include "cli/commands.h"
 #include "cli/output.h"
+#include "cli/report_documents.h"
+#include "cli/report_file.h"
 #include "cli/rows.h"
 #include "cli/run_stages.h"
 #include "npudiff/model.h"
@@ -18,6 +20,7 @@ struct values {
     const char *output;
     const char *float_model;
     const char *tensors;
+    const char *report;
     size_t repeats;
     size_t jobs;
     size_t n_threads;
@@ -93,19 +96,43 @@ static bool is_quantised(const struct nd_model *model)
     return false;
 }
 
+/* The page of --report: what `npudiff report` makes of the captures. */
+static int report(const struct values *values, const char *model, const struct cli_words *paths)
+{
+    struct nd_error err = {0};
+    const struct report_sources sources = {.quantised = model,
+                                           .float_model = model != NULL ? values->float_model : NULL,
+                                           .n_threads = values->n_threads,
+                                           .quiet = values->quiet};
+    if (values->report == NULL)
+        return 0;
+    struct report_documents *documents = calloc(1, sizeof *documents);
+    if (documents == NULL)
+        return cli_fail_memory();
+    enum nd_status status =
+        report_documents_of_captures(documents, (const char *const *)paths->items, paths->n, &sources, &err);
+    int exit_code = status == ND_OK ? cli_report_write(values->report, documents->items, documents->n, NULL)
+                                    : cli_report_error(&err);
+    report_documents_deinit(documents);
+    free(documents);
+    return exit_code;
+}
+
 /* What there is to compare and explain: inner tensors are needed for the latter. */
 static void judge(const struct values *values, const char *path, bool can_explain,
                   const struct cli_words *paths, struct cli_stages *stages)
 {
     bool has_outputs_only = values->tensors != NULL &&
                             (strcmp(values->tensors, "outputs") == 0 || strcmp(values->tensors, "none") == 0);
+    bool is_explained = can_explain && !has_outputs_only;
     if (paths->n > 1)
         run_compare(values, paths, stages);
-    if (can_explain && !has_outputs_only)
+    if (is_explained)
         run_explain(values, path, paths, stages);
     else if (!values->quiet)
         fprintf(stderr, "npudiff: nothing to explain: %s\n",
                 can_explain ? "only outputs were recorded" : "the model is not quantised");
+    stages->exit_code = cli_worse(stages->exit_code, report(values, is_explained ? path : NULL, paths));
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -121,6 +148,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("run", "-d DEVICE is missing; give two devices to compare them");
     if (cli_ends_with(folder, ".h5"))
         return cli_usage_error("run", "-o takes a folder, not the file '%s'", folder);
+    int checked = cli_report_check(values->report);
+    if (checked != 0)
+        return checked;
     if (values->resume && values->force)
         return cli_usage_error(
             "run", "--resume keeps existing captures and --force overwrites them: give one of them");
@@ -168,6 +198,7 @@ static const struct cli_option options[] = {
     OPT_JOBS(struct values, "run N devices of this computer at the same time (1)"),
     OPT_THREADS(struct values),
     OPT_VERBOSE(struct values, "print the details of the comparison, and a table of all layers"),
+    OPT_REPORT(struct values),
     OPT_JSON(struct values),
     OPT_QUIET_ANSWER(struct values),
     {.name = NULL},
@@ -178,8 +209,8 @@ static const struct cli_example examples[] = {
      "Says where the two devices differ, and whether the chip is healthy."},
     {"npudiff run model.onnx -d exact -d emu:htp-v69 -p digits=test.npz --float float.onnx -o run-digits",
      "With your own samples, and with the part of the error that is quantisation."},
-    {"npudiff run model.onnx -d cpu -d htp-sim:gen3 -o run-captures --resume --json",
-     "Uses the captures that are there, and prints all answers for a program."},
+    {"npudiff run model.onnx -d cpu -d htp-sim:gen3 -o run-captures --resume --report run.html",
+     "Uses the captures that are there, and also writes a page for a browser."},
     {NULL, NULL},
 };
 

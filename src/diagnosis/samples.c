@@ -149,17 +149,23 @@ void nd_try_samples(const struct nd_look *look)
     for (size_t k = 1; k < n_samples; k++) {
         f.shift = (ptrdiff_t)k;
         f.amount = (double)k;
-        nd_try(look, &f, "every sample holds what the sample %zu before it should have", k);
+        if (k == 1)
+            nd_try(look, &f, "every sample holds the result of the sample before it");
+        else
+            nd_try(look, &f, "every sample holds the result of the sample %zu before it", k);
     }
     f.predict = predict_first_sample;
     f.amount = 0;
     if (n_samples > 1)
-        nd_try(look, &f, "every sample holds what the first should have");
+        nd_try(look, &f, "every sample holds the result of the first one");
     f = nd_fault_of(ND_FAULT_SHIFTED, 0, predict_other_sample);
     for (size_t k = 1; k < n_samples; k++) {
         f.shift = -(ptrdiff_t)k;
         f.amount = -(double)k;
-        nd_try(look, &f, "every sample holds what the sample %zu after it should have", k);
+        if (k == 1)
+            nd_try(look, &f, "every sample holds the result of the sample after it");
+        else
+            nd_try(look, &f, "every sample holds the result of the sample %zu after it", k);
     }
     /* Exact codes come to these as a whole tensor. */
     if (n_samples > 1 && !nd_is_exact(look) && look->out->n == n_before && !try_constant_samples(look))

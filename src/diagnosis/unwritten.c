@@ -80,7 +80,7 @@ void nd_try_window(const struct nd_look *look)
                last))
         return;
     f.mode = OF_THE_SAMPLE_BEFORE;
-    nd_try(look, &f, "elements %zu to %zu are the sample's before", f.first, last);
+    nd_try(look, &f, "elements %zu to %zu hold the values of the sample before", f.first, last);
 }
 
 /* ---- the beginning or the end of every sample, when it holds one value and nothing else ---- */

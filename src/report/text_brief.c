@@ -357,6 +357,7 @@ static void put_notes(const struct nd_text_report *report, const struct nd_top1 
 {
     nd_text_failures(report);
     put_changes(report, top1);
+    nd_text_samples(report, top1);
     put_first(report);
     nd_text_numbers(report);
     nd_text_diagnoses(report);

@@ -52,6 +52,9 @@ void nd_text_edges(const struct nd_text_report *report);
 /* text_repeats.c: what repeats of a device say, and outputs that do not depend on the input. */
 void nd_text_repeats(const struct nd_text_report *report);
 
+/* Of a summary: the samples whose class changed, else how many samples differ and which one most. */
+void nd_text_samples(const struct nd_text_report *report, const struct nd_top1 *top1);
+
 /* text_problems.c: what fails its gate, and what could not be compared. */
 void nd_text_gates(const struct nd_text_report *report);
 void nd_text_problems(const struct nd_text_report *report);

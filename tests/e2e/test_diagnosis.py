@@ -105,7 +105,7 @@ class Dumps(Scratch):
         window[:, 0, 2, 3:6] = window[:1, 0, 2, 3:6]
         rows[..., 4:] = rows[..., :8]
         rows[..., 8:] = rows[..., :4]
-        cases = {"stale": (late, "what the sample 1 before it should have"),
+        cases = {"stale": (late, "the result of the sample before it"),
                  "passed-through": (x, "equal to 'x'"),
                  "saturation": (np.clip(1.5 * y, -2, 2), "clamped at both ends, to -2..2, values between are 1.5"),
                  "wrap": (y - 2 * np.rint(y / 2), "off by multiples of 2"),

@@ -1,6 +1,6 @@
 # What a capture says of itself, and its logs.
 capture cnn.w8a8 -d cpu -p zeros -p ones -o a.h5 --profile --repeats 2
-"$NPUDIFF" info -v a.h5 | grep -E '^(a.h5|capture|device|runtime|model|host|edges|nodes)|  (kind|label|is_simulator|edges|file|sha256|opset|optimisation|threads|fallback_allowed|status|npudiff_format|npudiff_version) '
+"$NPUDIFF" info -v a.h5 | grep -E '^(a.h5|capture|device|runtime|model|host|tensors|nodes)|  (kind|label|is_simulator|edges|file|sha256|opset|optimisation|threads|fallback_allowed|status|npudiff_format|npudiff_version) '
 "$NPUDIFF" info a.h5 --json | python -c '
 import json, sys
 info = json.load(sys.stdin)

@@ -31,3 +31,8 @@ run run "$cnn" $devices -p uniform:3 -o a --json --no
 run run "$cnn"
 run run "$cnn" -d cpu -o x.h5
 run run missing.onnx -d cpu
+# One page of all, and a file in the way that is no report.
+code_of run "$cnn" $devices -p uniform:3 -o a --resume -q --report run.html
+python -c 'import re; print(sorted(set(re.findall(r"<section id=\"(\w+)\"", open("run.html").read()))))'
+echo mine >notes.html
+run run "$cnn" $devices -p uniform:3 -o a --resume --report notes.html

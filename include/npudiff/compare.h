@@ -246,6 +246,10 @@ struct nd_difference {
     uint64_t max_lsb;                  /* max |test - ref| in steps */
     double mean_lsb;                   /* mean |test - ref| over all elements */
     double signed_mean_lsb;            /* mean of test - ref over all elements */
+    /* Codes against floats: the largest difference in steps (LSB) of the code, and no ULP that means anything.
+     * Section 12. */
+    bool has_steps;
+    double max_steps;
     uint64_t max_ulp;        /* over pairs of finite values or equal infinities; +0 and -0 are 0 apart */
     bool has_ulp_in;         /* asked for */
     uint64_t max_ulp_in;     /* in the given compute type; also of codes */

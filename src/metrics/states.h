@@ -20,6 +20,7 @@ struct nd_steps_state {
 
 struct nd_ulp_state {
     uint64_t max, max_in;
+    double max_steps; /* of codes against floats */
 };
 
 /* In units of x; the histograms too. */

@@ -88,7 +88,8 @@ static enum nd_status finish(const struct nd_pair_state *state, const struct nd_
     out->tolerance = (struct nd_tolerance){
         .is_possible = state->account.n_nan_mismatch + state->account.n_inf_mismatch == 0,
         .has_lsb = !context->ref.is_float && !context->is_mixed,
-        .has_ulp = context->ulp_format != NULL,
+        .has_ulp = context->ulp_format != NULL &&
+                   (!context->is_mixed || context->ref.is_float == context->test.is_float),
         .lsb = state->steps.max,
         .ulp = state->ulp.max,
         .atol = tolerance->atol > 0 ? tolerance->atol : 0,

@@ -19,7 +19,7 @@ static struct known what_is_known(bool is_compared, const struct nd_difference *
     return (struct known){.is_compared = is_compared,
                           .has_values = has_values,
                           .has_steps = has_values && d->is_integer,
-                          .has_ulps = has_values && !d->is_integer && d->has_errors,
+                          .has_ulps = has_values && !d->is_integer && !d->has_steps && d->has_errors,
                           .has_errors = has_values && d->has_errors,
                           .has_signal = has_values && d->has_signal};
 }
@@ -312,6 +312,7 @@ void nd_json_put_part(struct nd_json *json, const struct nd_comparison *comparis
     else
         nd_json_null(json, "mixed");
     nd_json_count_if(json, "dequantised", known.has_values && d->is_mixed, d->n_dequantised);
+    nd_json_real_if(json, "max_steps", known.has_errors && d->has_steps, d->max_steps);
     nd_json_real_if(json, "dequantised_steps", known.has_values && d->n_dequantised > 0, d->dequantised_steps);
     put_signal(json, known, d);
     put_structure(json, edge, known.has_values, &d->structure);

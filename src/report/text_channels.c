@@ -42,6 +42,8 @@ static void add_channel(struct nd_table *table, const struct nd_difference *d, s
     nd_table_add(table, nd_format_share(d->n_differing, d->n_elems, text));
     if (d->is_integer)
         nd_table_addf(table, "±%s", nd_format_count(d->max_lsb, text));
+    else if (d->has_steps)
+        nd_table_addf(table, "±%s", nd_format_short(d->max_steps, text));
     else
         nd_table_addf(table, "%sulp", nd_format_count(d->max_ulp, text));
     nd_text_add_short_if(table, d->has_errors, d->abs.max);

@@ -22,7 +22,10 @@ static void add_float_row(struct nd_table *table, const struct nd_difference *d)
 {
     char number[ND_NUMBER_BYTES];
     nd_text_add_count(table, d->n_differing);
-    nd_table_add(table, d->has_errors ? nd_format_count(d->max_ulp, number) : "-");
+    if (d->has_errors && d->has_steps)
+        nd_table_addf(table, "%s LSB", nd_format_short(d->max_steps, number));
+    else
+        nd_table_add(table, d->has_errors ? nd_format_count(d->max_ulp, number) : "-");
     nd_text_add_short_if(table, d->has_errors, d->abs.max);
     nd_text_add_short_if(table, d->has_errors, d->abs.mean);
     nd_text_add_count(table, d->n_nan_mismatch + d->n_nan_payload);

@@ -21,6 +21,8 @@ static void format_size(const struct nd_difference *d, char buf[static CELL_BYTE
     char number[ND_NUMBER_BYTES];
     if (d->is_integer)
         snprintf(buf, CELL_BYTES, "±%s", nd_format_count(d->max_lsb, number));
+    else if (d->has_steps)
+        snprintf(buf, CELL_BYTES, "±%s", nd_format_short(d->max_steps, number));
     else
         snprintf(buf, CELL_BYTES, "%sulp", nd_format_count(d->max_ulp, number));
 }

@@ -80,7 +80,7 @@ static const char *format_value(enum nd_matrix_metric metric, const struct nd_di
     case ND_MATRIX_MAX_LSB:
         return format_count(d->is_integer, d->max_lsb, buf);
     case ND_MATRIX_MAX_ULP:
-        return format_count(!d->is_integer && d->has_errors, d->max_ulp, buf);
+        return format_count(!d->is_integer && !d->has_steps && d->has_errors, d->max_ulp, buf);
     case ND_MATRIX_MEAN_LSB:
         return d->is_integer ? nd_format_short(d->mean_lsb, buf) : "-";
     case ND_MATRIX_MAX_ABS:

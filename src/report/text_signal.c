@@ -53,7 +53,8 @@ static void add_distribution(struct nd_table *table, const struct nd_distributio
 static void add_row(struct nd_table *table, const struct nd_comparison *c, const struct columns *columns,
                     const struct nd_compared_edge *edge, const struct nd_compared_pair *pair, size_t probe)
 {
-    const struct nd_difference *d = &pair->probes[probe].difference;
+    const struct nd_difference *d =
+        columns->has_probes ? &pair->probes[probe].difference : &pair->total.difference;
     nd_table_add(table, edge->name);
     if (columns->has_pairs)
         nd_table_add(table, c->devices[pair->ref].label);
@@ -110,7 +111,7 @@ static void put_signal(const struct nd_text_report *report)
             if (pair->ref != 0 && n++ >= nd_text_list_limit(report))
                 continue;
             for (size_t p = 0; p < c->n_probes; p++)
-                if (has_differing_values(&pair->probes[p]))
+                if (!columns.has_probes || has_differing_values(&pair->probes[p]))
                     add_row(&table, c, &columns, &c->edges[e], pair, p);
         }
     const char *title = columns.has_distribution

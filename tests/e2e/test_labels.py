@@ -62,6 +62,19 @@ class Labels(unittest.TestCase):
         pair = self.pair(shifted, SCALE, 0, code=0)
         self.assertEqual((pair["verdict"], pair["label"], pair["coverage"], pair["mixed"]), ("within", None, "full", True))
 
+    def test_codes_against_floats_are_steps_apart(self):
+        for dtype in np.float64, np.float32:
+            values = ((self.codes.astype(np.int64) - 128) * float(np.float32(SCALE))).astype(dtype)
+            values[1, 3] += 2.5 * SCALE
+            pair = self.pair(values, code=1)
+            self.assertEqual((pair["differing"], pair["max_ulp"], pair["mixed"]), (1, None, True))
+            self.assertAlmostEqual(pair["max_steps"], 2.5, 4)
+            self.assertIsNone(pair["tolerance"]["ulp"])
+            text = npudiff("compare", self.ref, self.path / "test.h5", "-v", expect=1)
+            self.assertIn("±2.5", text)
+            self.assertIn("2.5 LSB", text)
+            self.assertNotIn("ulp ", text.replace("max ulp ", "").replace("--ulp ", ""))
+
     def test_other_values_have_no_wrong_label(self):
         pair = self.pair(self.random, SCALE, 0, code=3)
         self.assertEqual((pair["label"], pair["reason"]), (None, "uint8 against int8"))

@@ -178,7 +178,15 @@ static void check_mixed(const struct nd_edge *ref_edge, const struct nd_edge *te
     assert_f64_bits(d.abs.max, e.max);
     assert_f64_bits(d.tolerance.atol, e.max);
     assert_false(d.tolerance.has_lsb);
-    assert_true(d.tolerance.has_ulp);
+    /* Codes against floats are steps apart, and no ULPs. */
+    bool has_codes = nd_dtype_is_float(ref_edge->dtype) != nd_dtype_is_float(test_edge->dtype);
+    assert_int_equal(d.has_steps, has_codes);
+    assert_int_equal(d.tolerance.has_ulp, !has_codes);
+    if (has_codes) {
+        const struct nd_edge *coded = nd_dtype_is_float(ref_edge->dtype) ? test_edge : ref_edge;
+        assert_true(coded->quant.n != 1 ||
+                    fabs(d.max_steps - d.abs.max / fabs((double)coded->quant.scale[0])) <= 1e-9 * d.max_steps);
+    }
     assert_int_equal(d.has_first ? d.first.index : SIZE_MAX, e.first);
     if (ladder != NULL)
         assert_int_equal(d.max_ulp, e.max_ulp);

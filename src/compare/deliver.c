@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "compare/part.h"
+#include "metrics/joint.h"
 
 enum nd_status nd_delivery_init(struct nd_delivery *delivery, struct nd_job *const *jobs, size_t n_jobs,
                                 struct nd_error *err)
@@ -57,6 +58,8 @@ static enum nd_status gather(struct nd_job *job, struct nd_error *err)
         if (job->states[w] == NULL)
             continue;
         for (size_t p = 0; p < job->n_pairs; p++) {
+            if (job->states[w][p] != NULL)
+                nd_joint_settle(job->states[w][p], &job->pairs[p].context);
             if (status == ND_OK && job->states[w][p] != NULL)
                 status = nd_pair_state_merge(job->pairs[p].state, job->states[w][p], err);
             nd_pair_state_destroy(&job->states[w][p]);

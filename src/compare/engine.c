@@ -10,7 +10,7 @@
 #include "compare/part.h"
 #include "compare/unit.h"
 
-enum { DEFAULT_MEMORY = 512 << 20, WORKER_MEMORY = 1 << 20 };
+enum { DEFAULT_MEMORY = 512 << 20, WORKER_MEMORY = 3 << 20 };
 
 struct engine {
     const struct nd_alignment *alignment;

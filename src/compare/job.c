@@ -6,10 +6,15 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "capture/view.h"
+#include "metrics/joint.h"
 
 /* Work is handed out in pieces of about this size. A sample up to it is never split, so that what needs a whole
  * sample does not depend on how the file is laid out. */
 enum { UNIT_BYTES = 2 << 20 };
+
+/* Counting pairs of codes costs as much as some ten thousand elements, and half a MiB for each pair and thread
+ * (chosen). */
+enum { JOINT_ELEMS = 1 << 20, JOINT_PAIRS = 4 };
 
 static size_t n_job_samples(const struct nd_job *job)
 {
@@ -213,6 +218,10 @@ enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_option
     if (status != ND_OK || options->merge != NULL || !must_read(job))
         return status;
     cut_units(job);
+    for (size_t i = 0; i < job->n_pairs; i++)
+        job->pairs[i].context.may_join = job->n_pairs <= JOINT_PAIRS && job->n_elems > 0 &&
+                                         n_samples >= JOINT_ELEMS / job->n_elems &&
+                                         nd_joint_fits(&job->pairs[i].context);
     if (job->is_scanned)
         job->best = nd_calloc(n_cells, sizeof *job->best);
     if (job->units_per_sample > 1)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "metrics/account.h"
+#include "metrics/joint.h"
 #include "metrics/permutation.h"
 
 struct nd_worker *nd_worker_create(size_t index, size_t n_streams, size_t n_pairs, struct nd_error *err)
@@ -261,11 +262,13 @@ static void compare_block(struct nd_worker *w, struct nd_job *job, const struct 
         struct nd_pair_block block = {.probe = job->probe, .sample = sample, .first = first, .n = n};
         block.ref = view_side(w, job, range, pair->ref, &block);
         block.test = view_side(w, job, range, pair->test, &block);
+        struct nd_pair_state *state = job->states[w->index][w->wanted[k]];
+        block.joint = nd_joint_of(state, &pair->context);
         size_t n_differing = nd_pair_block_make(&pair->context, &w->scratch, &block);
-        nd_dequantised_note(job->states[w->index][w->wanted[k]], &block);
+        nd_dequantised_note(state, &block);
         if (n_differing == 0)
             continue;
-        nd_pair_state_update(job->states[w->index][w->wanted[k]], &pair->context, &block);
+        nd_pair_state_update(state, &pair->context, &block);
         atomic_store_explicit(&pair->seen[sample - job->first_sample], 1, memory_order_relaxed);
     }
 }

@@ -98,9 +98,17 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
             size_t i = block->measured[k];
             account->n_zero_sign += block->ref.x[i] == 0 && block->test.x[i] == 0;
         }
-    if (block->ref.block->n_saturated + block->test.block->n_saturated == 0)
+    if (block->joint != NULL || block->ref.block->n_saturated + block->test.block->n_saturated == 0)
         return;
     account->n_saturation_mismatch += count_saturation(context, block);
+}
+
+static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                     const struct nd_cell *cell)
+{
+    if (nd_layout_is_saturated(&context->ref, 0, cell->ref) !=
+        nd_layout_is_saturated(&context->test, 0, cell->test))
+        state->account.n_saturation_mismatch += cell->n;
 }
 
 static struct nd_side describe(const struct nd_side_state *state, double unit)
@@ -142,5 +150,6 @@ const struct nd_metric nd_metric_account = {
     .fields = fields,
     .n_fields = sizeof fields / sizeof fields[0],
     .update = update,
+    .add_cell = add_cell,
     .finish = finish,
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "metrics/dequantise.h"
+#include "metrics/joint.h"
 #include "metrics/kernels/float_format.h"
 
 static const struct nd_float_format *narrower(const struct nd_layout *a, const struct nd_layout *b)
@@ -243,11 +244,16 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
         clean_sides(context, scratch, block);
     if (block->dequantised.n > 0)
         equalise(scratch, block);
-    measure_distances(context, scratch, block);
+    if (block->joint == NULL)
+        measure_distances(context, scratch, block);
     block->ref_clean = block->is_clean ? block->ref.x : scratch->ref_clean;
     block->test_clean = block->is_clean ? block->test.x : scratch->test_clean;
-    context->kernels->diff_sums(block->ref_clean, block->test_clean, block->n, &block->sums);
     context->kernels->errors(block->ref_clean, block->test_clean, block->n, &scratch->errors);
     block->errors = &scratch->errors;
+    block->sums = (struct nd_diff_sums){.max_abs = scratch->errors.max_absolute};
+    if (block->joint == NULL)
+        context->kernels->diff_sums(block->ref_clean, block->test_clean, block->n, &block->sums);
+    else
+        nd_joint_add(block->joint, block->ref.bytes, block->test.bytes, block->n);
     return n_differing;
 }

@@ -6,6 +6,8 @@
 #include "metrics/gates.h"
 #include "metrics/layout.h"
 
+struct nd_joint;
+
 /* What the two tensors of a pair have in common. */
 struct nd_pair_context {
     const struct nd_kernels *kernels;
@@ -15,6 +17,7 @@ struct nd_pair_context {
     const struct nd_float_format *ulp_in;     /* NULL: not asked for */
     struct nd_gate_values gate;
     size_t n_worst;
+    bool may_join; /* enough of it, and it fits: joint.h */
 };
 
 /* One side's block alone. Sums are over its finite elements, as if the others were +0. */
@@ -54,7 +57,9 @@ struct nd_pair_block {
     bool is_clean; /* every element of both sides is finite; else the sums that follow leave out */
     struct nd_self_sums ref_both, test_both; /* the elements of which one side is not finite */
     size_t n_test_only;                      /* elements that are finite in the reference only */
-    struct nd_dequantised dequantised;       /* they do not differ: test.x is ref.x there */
+    struct nd_joint *joint; /* given: that of the state, or NULL. Then there are no distances, and of the sums
+                               only max_abs */
+    struct nd_dequantised dequantised; /* they do not differ: test.x is ref.x there */
 };
 
 /* Memory for one block; one per thread. About 75 KB. */

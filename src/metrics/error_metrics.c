@@ -26,6 +26,9 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     (void)context;
     struct nd_error_state *error = &state->error;
     const struct nd_error_values *values = block->errors;
+    nd_exact_add(&error->sum_relative, values->sum_relative); /* rounded: its order is that of the elements */
+    if (block->joint != NULL)
+        return;
     nd_log_histogram_add_listed(&error->absolute, values->absolute, block->measured, block->n_measured);
     nd_log_histogram_add_listed(&error->relative, values->relative, block->measured, block->n_measured);
     if (values->n_undefined > 0) /* they were added: they are taken out again */
@@ -40,8 +43,29 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     if (values->max_relative > 0 && values->max_relative > error->max_relative)
         error->max_relative = values->max_relative;
     nd_exact_add(&error->sum_absolute, block->sums.sum_abs);
-    nd_exact_add(&error->sum_relative, values->sum_relative);
     nd_exact_add(&error->sum_signed, block->sums.sum_signed);
+}
+
+static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                     const struct nd_cell *cell)
+{
+    (void)context;
+    struct nd_error_state *error = &state->error;
+    double d = cell->test - cell->ref, absolute = fabs(d), size = fabs(cell->ref);
+    error->n_absolute += cell->n;
+    error->n_above += d > 0 ? cell->n : 0;
+    error->n_below += d < 0 ? cell->n : 0;
+    error->max_absolute = absolute > error->max_absolute ? absolute : error->max_absolute;
+    nd_exact_add(&error->sum_absolute, absolute * (double)cell->n);
+    nd_exact_add(&error->sum_signed, d * (double)cell->n);
+    nd_log_histogram_add_many(&error->absolute, absolute, cell->n);
+    if (size == 0) {
+        error->n_undefined += cell->n;
+        return;
+    }
+    error->n_relative += cell->n;
+    error->max_relative = absolute / size > error->max_relative ? absolute / size : error->max_relative;
+    nd_log_histogram_add_many(&error->relative, absolute / size, cell->n);
 }
 
 /* Of n elements, those in the histogram and equal ones. */
@@ -105,5 +129,6 @@ const struct nd_metric nd_metric_error = {
     .fields = fields,
     .n_fields = sizeof fields / sizeof fields[0],
     .update = update,
+    .add_cell = add_cell,
     .finish = finish,
 };

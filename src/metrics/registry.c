@@ -1,5 +1,6 @@
 /* The list of metrics, and what is done with all of them. A metric is a file, a line here, a state in states.h
  * and a section of docs/reference/metrics.md. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,6 +48,8 @@ void nd_pair_state_destroy(struct nd_pair_state **state)
 {
     for (size_t m = 0; *state != NULL && m < N_METRICS; m++)
         nd_fields_deinit(metrics[m]->fields, metrics[m]->n_fields, state_of(*state, m));
+    if (*state != NULL)
+        free((*state)->joint);
     free(*state);
     *state = NULL;
 }
@@ -55,6 +58,7 @@ enum nd_status nd_pair_state_merge(struct nd_pair_state *state, const struct nd_
                                    struct nd_error *err)
 {
     enum nd_status status = ND_OK;
+    assert(state->joint == NULL && other->joint == NULL);
     for (size_t m = 0; m < N_METRICS && status == ND_OK; m++)
         status = nd_fields_merge(metrics[m]->fields, metrics[m]->n_fields, state_of(state, m),
                                  const_state_of(other, m), err);
@@ -67,6 +71,14 @@ void nd_pair_state_update(struct nd_pair_state *state, const struct nd_pair_cont
     for (size_t m = 0; m < N_METRICS; m++)
         if (metrics[m]->update != NULL)
             metrics[m]->update(state, context, block);
+}
+
+void nd_pair_state_add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                            const struct nd_cell *cell)
+{
+    for (size_t m = 0; m < N_METRICS; m++)
+        if (metrics[m]->add_cell != NULL)
+            metrics[m]->add_cell(state, context, cell);
 }
 
 char *nd_pair_state_format(const struct nd_pair_state *state)

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "metrics/account.h"
+#include "metrics/joint.h"
 
 struct buffers {
     double ref[ND_BLOCK], test[ND_BLOCK];
@@ -52,6 +53,7 @@ enum nd_status nd_sample_compare(struct nd_pair_state *state, const struct nd_pa
                               b->ref, &ref_block, &b->ref_side);
         block.test = load_side(&context->test, context->kernels, test + first * context->test.elem_bytes,
                                &block, b->test, &test_block, &b->test_side);
+        block.joint = nd_joint_of(state, context);
         size_t n_differing = nd_pair_block_make(context, &b->scratch, &block);
         nd_dequantised_note(state, &block);
         if (n_differing == 0)
@@ -59,6 +61,7 @@ enum nd_status nd_sample_compare(struct nd_pair_state *state, const struct nd_pa
         nd_pair_state_update(state, context, &block);
         is_found = true;
     }
+    nd_joint_settle(state, context);
     state->bits.n_samples_differing += context->is_mixed && is_found;
     b->ref_side.n_stuck_samples = is_stuck(&b->ref_side);
     b->test_side.n_stuck_samples = is_stuck(&b->test_side);

@@ -37,6 +37,8 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
                    const struct nd_pair_block *block)
 {
     (void)context;
+    if (block->joint != NULL)
+        return;
     nd_exact_add(&state->signal.sum_squares, block->sums.sum_squares);
     nd_exact_add(&state->signal.sum_ref_signed, block->sums.sum_ref_signed);
     if (block->is_clean)
@@ -44,6 +46,15 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     state->signal.n_test_only += block->n_test_only;
     correct_side(&state->account.ref, &block->ref.block->sums, &block->ref_both);
     correct_side(&state->account.test, &block->test.block->sums, &block->test_both);
+}
+
+static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                     const struct nd_cell *cell)
+{
+    (void)context;
+    double d = cell->test - cell->ref, n = (double)cell->n; /* the products are below 2^53: exact */
+    nd_exact_add(&state->signal.sum_squares, d * d * n);
+    nd_exact_add(&state->signal.sum_ref_signed, cell->ref * d * n);
 }
 
 struct energies {
@@ -133,5 +144,6 @@ const struct nd_metric nd_metric_signal = {
     .fields = fields,
     .n_fields = sizeof fields / sizeof fields[0],
     .update = update,
+    .add_cell = add_cell,
     .finish = finish,
 };

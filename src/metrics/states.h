@@ -92,6 +92,13 @@ struct nd_pair_state {
     struct nd_worst_state worst;
     struct nd_tolerance_state tolerance;
     struct nd_distribution_state distribution;
+    struct nd_joint *joint; /* what is not yet in the others; NULL: nothing */
+};
+
+/* So many elements that differ, of one pair of values. */
+struct nd_cell {
+    double ref, test; /* x */
+    uint64_t n;
 };
 
 struct nd_metric {
@@ -105,6 +112,9 @@ struct nd_metric {
                            struct nd_error *err);
     void (*update)(struct nd_pair_state *state, const struct nd_pair_context *context,
                    const struct nd_pair_block *block);
+    /* What update leaves out of a block that is counted in pairs. */
+    void (*add_cell)(struct nd_pair_state *state, const struct nd_pair_context *context,
+                     const struct nd_cell *cell);
     enum nd_status (*finish)(const struct nd_pair_state *state, const struct nd_pair_context *context,
                              struct nd_difference *out, struct nd_error *err);
 };
@@ -120,6 +130,8 @@ enum nd_status nd_pair_state_merge(struct nd_pair_state *state, const struct nd_
                                    struct nd_error *err);
 void nd_pair_state_update(struct nd_pair_state *state, const struct nd_pair_context *context,
                           const struct nd_pair_block *block);
+void nd_pair_state_add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                            const struct nd_cell *cell);
 /* New text, NULL when out of memory; and back (ND_ERR_FORMAT when malformed) into an empty state. */
 char *nd_pair_state_format(const struct nd_pair_state *state);
 enum nd_status nd_pair_state_parse(struct nd_pair_state *state, const char *text, struct nd_error *err);

@@ -85,12 +85,25 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
                    const struct nd_pair_block *block)
 {
     const struct nd_layout *layout = &context->ref;
-    if (!applies(context))
+    if (!applies(context) || block->joint != NULL)
         return;
     if (layout->elem_bytes < 8 && !layout->is_real && fabs(layout->zero) <= 0x1p31)
         add_narrow(&state->steps, block);
     else
         add_bits(&state->steps, layout, block);
+}
+
+static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                     const struct nd_cell *cell)
+{
+    (void)context;
+    struct nd_steps_state *steps = &state->steps;
+    double d = cell->test - cell->ref;
+    uint64_t distance = (uint64_t)fabs(d);
+    add_distance(steps, distance, d > 0, cell->n);
+    steps->max = distance > steps->max ? distance : steps->max;
+    nd_exact_add(&steps->sum, (double)(distance * cell->n)); /* exact: below 2^53, and so below */
+    nd_exact_add(&steps->sum_signed, d * (double)cell->n);
 }
 
 static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
@@ -117,5 +130,6 @@ const struct nd_metric nd_metric_steps = {
     .fields = fields,
     .n_fields = sizeof fields / sizeof fields[0],
     .update = update,
+    .add_cell = add_cell,
     .finish = finish,
 };

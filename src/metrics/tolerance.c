@@ -61,6 +61,8 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
 {
     struct nd_tolerance_state *tolerance = &state->tolerance;
     double unit = fabs(context->ref.unit), rtol = tolerance->rtol > 0 ? tolerance->rtol : 0;
+    if (block->joint != NULL)
+        return;
     tolerance->n_failing += count_failing(&context->gate, unit, block);
     if (block->n_measured == 0)
         return;
@@ -77,6 +79,18 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
             rtol = least_ratio(error, size);
     }
     tolerance->rtol = rtol;
+}
+
+static void add_cell(struct nd_pair_state *state, const struct nd_pair_context *context,
+                     const struct nd_cell *cell)
+{
+    struct nd_tolerance_state *tolerance = &state->tolerance;
+    double unit = fabs(context->ref.unit), d = fabs(cell->test - cell->ref);
+    double error = unit * d, size = fabs(unit * cell->ref), rtol = tolerance->rtol > 0 ? tolerance->rtol : 0;
+    if (context->gate.bitwise || !passes(&context->gate, (uint64_t)d, error, size))
+        tolerance->n_failing += cell->n;
+    tolerance->atol = error > tolerance->atol ? error : tolerance->atol;
+    tolerance->rtol = error > rtol * size ? least_ratio(error, size) : rtol;
 }
 
 static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,
@@ -104,5 +118,6 @@ const struct nd_metric nd_metric_tolerance = {
     .fields = fields,
     .n_fields = sizeof fields / sizeof fields[0],
     .update = update,
+    .add_cell = add_cell,
     .finish = finish,
 };

@@ -428,7 +428,7 @@ static inline bool check_diff(const struct nd_kernels *k, const double *ref, con
 static inline bool check_errors(const struct nd_kernels *k, const double *ref, const double *test, size_t n)
 {
     static struct nd_error_values got;
-    double ratio[ND_BLOCK], max = 0;
+    double ratio[ND_BLOCK], max = 0, largest = 0;
     uint64_t n_undefined = 0;
     k->errors(ref, test, n, &got);
     for (size_t i = 0; i < n; i++) {
@@ -436,13 +436,14 @@ static inline bool check_errors(const struct nd_kernels *k, const double *ref, c
         bool is_undefined = ref[i] == 0 && size > 0;
         ratio[i] = ref[i] == 0 ? 0 : size / fabs(ref[i]);
         max = fmax(max, ratio[i]);
+        largest = fmax(largest, size);
         n_undefined += is_undefined;
         if (!is_same(got.absolute[i], size) ||
             !is_same(got.relative[i], is_undefined ? ND_UNDEFINED_RATIO : ratio[i]))
             return wrong(k, "an error", "errors", n, i);
     }
     if (!is_same(got.sum_relative, lane_sum(ratio, NULL, n)) || !is_same(got.max_relative, max) ||
-        got.n_undefined != n_undefined)
+        !is_same(got.max_absolute, largest) || got.n_undefined != n_undefined)
         return wrong(k, "a sum", "errors", n, n);
     const double limits[] = {0, nextafter(max, 0), max, nextafter(max, HUGE_VAL), 0x1p-1000, HUGE_VAL};
     for (size_t l = 0; l < sizeof limits / sizeof limits[0]; l++) {

@@ -1,7 +1,7 @@
 /* What the kernels and the metrics find in pairs of which nothing, little, half or everything differs, against
  * plain loops over the elements: every statistic to the bit, for every type, at odd sizes, in one state and in
- * several that are merged, with every set of kernels. The order of sums is that of
- * docs/reference/metrics.md#sums. */
+ * several that are merged, with and without counting pairs of codes, with every set of kernels. The order of
+ * sums is that of docs/reference/metrics.md#sums. */
 #include "support/main.h"
 
 #include <math.h>
@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "metrics/joint.h"
 #include "metrics/kernels/exact_sum.h"
 #include "metrics/kernels/float_format.h"
 #include "metrics/kernels/log_histogram.h"
@@ -276,9 +277,10 @@ static void check_pair(struct pair *pair, struct nd_edge *edge)
                 add_sample(pair, &plain, s);
             else
                 plain.n_elems += pair->n;
-        for (int is_split = 0; is_split < 2; is_split++) {
+        for (int mode = 0; mode < 4; mode++) {
             struct nd_difference d;
-            compare(pair, is_split, &d);
+            pair->context.may_join = mode >= 2 && nd_joint_fits(&pair->context);
+            compare(pair, mode % 2 == 1, &d);
             check(&plain, &pair->context, &d);
             free(d.worst);
         }

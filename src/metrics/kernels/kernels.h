@@ -56,11 +56,11 @@ enum { ND_UNDEFINED_RATIO = 1 };
 
 /* The errors of one block of pairs of finite values; the arrays are written up to whole lanes. */
 struct nd_error_values {
-    double absolute[ND_BLOCK]; /* |d| */
-    double relative[ND_BLOCK]; /* |d| / |ref|; 0 where d is 0 */
-    double sum_relative;       /* of those that are defined */
-    double max_relative;       /* >= 0 */
-    uint64_t n_undefined;      /* ref is 0, d is not */
+    double absolute[ND_BLOCK];         /* |d| */
+    double relative[ND_BLOCK];         /* |d| / |ref|; 0 where d is 0 */
+    double sum_relative;               /* of those that are defined */
+    double max_absolute, max_relative; /* >= 0 */
+    uint64_t n_undefined;              /* ref is 0, d is not */
 };
 
 struct nd_kernels {

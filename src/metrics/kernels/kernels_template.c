@@ -602,7 +602,7 @@ static void diff_sums(const double *ref, const double *test, size_t n, struct nd
 
 /* Relative errors: a quotient for every element, also where nothing differs (0 / 1). */
 struct ratio_lanes {
-    struct lanes sum, max;
+    struct lanes sum, max, max_absolute;
     struct counts undefined;
 };
 
@@ -617,6 +617,7 @@ static inline void add_ratios(const double *ref, const double *test, struct rati
         ratio = choose_lanes(is_zero, none, ratio);
         lanes->sum.part[k] += ratio;
         lanes->max.part[k] = greater(ratio, lanes->max.part[k]);
+        lanes->max_absolute.part[k] = greater(absolute, lanes->max_absolute.part[k]);
         lanes->undefined.part[k] += is_undefined;
         ratio = choose_lanes(is_undefined, none + ND_UNDEFINED_RATIO, ratio);
         memcpy(out->absolute + at + k * PER_VECTOR, &absolute, sizeof absolute);
@@ -627,7 +628,7 @@ static inline void add_ratios(const double *ref, const double *test, struct rati
 static void errors(const double *ref, const double *test, size_t n, struct nd_error_values *out)
 {
     assert(n <= ND_BLOCK);
-    struct ratio_lanes lanes = {all_lanes(0), all_lanes(0), {{{0}}}};
+    struct ratio_lanes lanes = {all_lanes(0), all_lanes(0), all_lanes(0), {{{0}}}};
     double rest_ref[ND_LANES], rest_test[ND_LANES];
     size_t i = 0;
     for (; i + ND_LANES <= n; i += ND_LANES)
@@ -636,6 +637,7 @@ static void errors(const double *ref, const double *test, size_t n, struct nd_er
         add_ratios(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &lanes, out, i);
     out->sum_relative = add_lanes(&lanes.sum);
     out->max_relative = greatest_lane(&lanes.max);
+    out->max_absolute = greatest_lane(&lanes.max_absolute);
     out->n_undefined = add_counts(&lanes.undefined);
 }
 

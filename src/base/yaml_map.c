@@ -232,6 +232,15 @@ static enum nd_status read_value(struct nd_yaml *yaml, const yaml_node_t *node, 
 
 /* ---- mappings ---- */
 
+/* Its index, or that of the key of which it is an old name. */
+static size_t current_key(const struct nd_yaml_key *keys, size_t k)
+{
+    size_t first = 0;
+    while (keys[first].offset != keys[k].offset)
+        first++;
+    return first;
+}
+
 static enum nd_status fail_unknown(struct nd_yaml *yaml, const yaml_node_t *node,
                                    const struct nd_yaml_kind *kind, struct nd_error *err)
 {
@@ -240,11 +249,12 @@ static enum nd_status fail_unknown(struct nd_yaml *yaml, const yaml_node_t *node
     char known[512] = "";
     size_t at = 0;
     for (size_t k = 0; k < n_keys && at < sizeof known; k++)
-        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", k > 0 ? ", " : "", keys[k].name);
+        if (current_key(keys, k) == k)
+            at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", k > 0 ? ", " : "", keys[k].name);
     const char *name = scalar_of(node) != NULL ? scalar_of(node) : "";
+    size_t nearest = current_key(keys, nd_word_nearest(name, &keys[0].name, n_keys, sizeof *keys));
     return nd_yaml_fail(yaml, &node->start_mark, err, "%s has no key '%s' (nearest: '%s'); it has %s%s",
-                        kind->what, name, keys[nd_word_nearest(name, &keys[0].name, n_keys, sizeof *keys)].name,
-                        known, at < sizeof known ? "" : "...");
+                        kind->what, name, keys[nearest].name, known, at < sizeof known ? "" : "...");
 }
 
 static enum nd_status read_pair(struct nd_yaml *yaml, const yaml_node_pair_t *pair,
@@ -259,8 +269,13 @@ static enum nd_status read_pair(struct nd_yaml *yaml, const yaml_node_pair_t *pa
         k++;
     if (k == kind->n_keys)
         return fail_unknown(yaml, node, kind, err);
+    size_t current = current_key(keys, k);
     if (is_there[k])
         return nd_yaml_fail(yaml, &node->start_mark, err, "there is a second '%s'", name);
+    for (size_t other = 0; other < kind->n_keys; other++)
+        if (is_there[other] && current_key(keys, other) == current)
+            return nd_yaml_fail(yaml, &node->start_mark, err, "'%s' and '%s' are one key: give only '%s'",
+                                keys[current].name, keys[current != k ? k : other].name, keys[current].name);
     is_there[k] = true;
     return read_value(yaml, yaml_document_get_node(&yaml->document, pair->value), &keys[k],
                       (char *)out + keys[k].offset, err);

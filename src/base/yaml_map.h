@@ -53,6 +53,7 @@ enum nd_yaml_type {
     ND_YAML_NODE,  /* const yaml_node_t *: whatever it is */
 };
 
+/* A later key with the same offset is an old name of the earlier one: it is read, and nothing names it. */
 struct nd_yaml_key {
     const char *name;
     enum nd_yaml_type type;

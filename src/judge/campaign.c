@@ -167,7 +167,7 @@ static const struct nd_yaml_key campaign_keys[] = {
     {"models", ND_YAML_NODE, AT(models), 0, 0, true},
     {"devices", ND_YAML_NODE, AT(devices), 0, 0, true},
     {"policy", ND_YAML_NODE, AT(policy), 0, 0, false},
-    {"edges", ND_YAML_TEXT, AT(campaign.edges), 0, 0, false},
+    {"tensors", ND_YAML_TEXT, AT(campaign.edges), 0, 0, false},
     {"repeats", ND_YAML_COUNT, AT(campaign.n_repeats), 1, 10000, false},
     {"reference", ND_YAML_TEXT, AT(campaign.reference), 0, 0, false},
     {"margin", ND_YAML_REAL, AT(campaign.margin), 1e-6, 0.999999, false},
@@ -175,6 +175,7 @@ static const struct nd_yaml_key campaign_keys[] = {
     {"power", ND_YAML_REAL, AT(campaign.power), 0.5, 0.999999, false},
     {"explain", ND_YAML_FLAG, AT(campaign.explain), 0, 0, false},
     {"output", ND_YAML_TEXT, AT(campaign.output), 0, 0, false},
+    {"edges", ND_YAML_TEXT, AT(campaign.edges), 0, 0, false}, /* the name in version 0.1 */
 #undef AT
 };
 
@@ -213,7 +214,7 @@ static enum nd_status read_root(struct nd_campaign_reading *reading, bool withou
         status = nd_fail_memory(reading->err);
     if (status == ND_OK && strcmp(campaign->edges, "none") == 0)
         status = nd_yaml_fail(&reading->yaml, &root->start_mark, reading->err,
-                              "'edges' is all, outputs or patterns: with none there is nothing to judge");
+                              "'tensors' is all, outputs or patterns: with none there is nothing to judge");
     if (status == ND_OK)
         status = read_models(reading, raw.models);
     if (status == ND_OK)

@@ -75,7 +75,7 @@ static const struct nd_yaml_key rule_keys[] = {
     {"gate", ND_YAML_TEXT, AT(gate), 0, 0, true},
     {"models", ND_YAML_TEXTS, AT(rule.models), 0, 0, false},
     {"devices", ND_YAML_TEXTS, AT(rule.devices), 0, 0, false},
-    {"edges", ND_YAML_TEXTS, AT(rule.edges), 0, 0, false},
+    {"tensors", ND_YAML_TEXTS, AT(rule.edges), 0, 0, false},
     {"probes", ND_YAML_TEXTS, AT(rule.probes), 0, 0, false},
     {"to", ND_YAML_TEXT, AT(rule.to), 0, 0, false},
     {"reference", ND_YAML_TEXT, AT(reference), 0, 0, false},
@@ -91,6 +91,7 @@ static const struct nd_yaml_key rule_keys[] = {
     {"reason", ND_YAML_TEXT, AT(rule.reason), 0, 0, false},
     {"owner", ND_YAML_TEXT, AT(rule.owner), 0, 0, false},
     {"until", ND_YAML_TEXT, AT(rule.until), 0, 0, false},
+    {"edges", ND_YAML_TEXTS, AT(rule.edges), 0, 0, false}, /* the name in version 0.1 */
 #undef AT
 };
 
@@ -116,7 +117,7 @@ static enum nd_status check_keys(const struct nd_yaml *yaml, const struct raw_ru
         bool is_given;
         unsigned allowed_by, needed_by;
     } keys[] = {
-        {"edges", rule->edges.n > 0, HAS_EDGES, 0},
+        {"tensors", rule->edges.n > 0, HAS_EDGES, 0},
         {"probes", rule->probes.n > 0, HAS_PROBES, 0},
         {"to", rule->to != NULL, HAS_TO, 0},
         {"reference", raw->reference != NULL, HAS_QUESTION | HAS_METRIC, 0},

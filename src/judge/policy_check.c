@@ -242,7 +242,7 @@ static enum nd_status check_patterns(const struct walk *walk, const struct nd_po
         {&rule->models, matches_model, "matches nothing: there is no model"},
         {&rule->devices, matches_device, "matches nothing: there is no device"},
         {&rule->probes, matches_probe, "matches nothing: there is no probe"},
-        {&rule->edges, matches_edge, "matches nothing: there is no edge"},
+        {&rule->edges, matches_edge, "matches nothing: there is no tensor"},
     };
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
         for (size_t k = 0; k < lists[i].patterns->n; k++) {

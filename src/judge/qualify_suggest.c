@@ -149,7 +149,7 @@ static void add_gate(struct suggestion *to, const struct nd_qualified_suggestion
     put_number(to, "margin", gate->margin);
     put_number(to, "confidence", gate->confidence);
     if (gate->edges[0] != '\0')
-        put_text(to, "edges", gate->edges);
+        put_text(to, "tensors", gate->edges);
     if (gate->to[0] != '\0')
         put_text(to, "to", gate->to);
     if (gate->reference[0] != '\0')

@@ -107,8 +107,8 @@ class Qualify(Scratch):
 
     def test_numbers_are_those_of_the_captures(self):
         """Worst step, share, SQNR, agreement and flips, recomputed from the HDF5 files."""
-        policy = ("policy:\n- {gate: lsb, max: 255, edges: residual/conv}\n- {gate: differing-share, max: 1, edges: residual/conv}\n"
-                  "- {gate: sqnr, min: -100, edges: residual/conv}\n- {gate: agreement, min: 0}\n- {gate: accuracy-drop, margin: 0.5}\n")
+        policy = ("policy:\n- {gate: lsb, max: 255, tensors: residual/conv}\n- {gate: differing-share, max: 1, tensors: residual/conv}\n"
+                  "- {gate: sqnr, min: -100, tensors: residual/conv}\n- {gate: agreement, min: 0}\n- {gate: accuracy-drop, margin: 0.5}\n")
         result, _ = self.qualify(self.campaign("'emu:flip@residual/conv=0.05,seed=3'", policy, n=300))
         with Capture(self.folder / "out/captures/cnn/quantised.h5") as ref, \
                 Capture(next((self.folder / "out/captures/cnn").glob("emu*.h5"))) as test:

@@ -51,6 +51,23 @@ static void campaign_without_words_has_defaults(void **state)
     assert_string_equal(campaign.policy.rules[0].to, "quantised");
 }
 
+/* As files for version 0.1 have them, in the campaign and in gates; but not beside the new name. */
+static void old_name_of_tensors_is_read(void **state)
+{
+    (void)state;
+    expect_ok(
+        read_campaign(MODEL "devices: [cpu]\nedges: outputs\npolicy: [{gate: lsb, max: 1, edges: [a, b]}]\n"),
+        &err);
+    assert_string_equal(campaign.edges, "outputs");
+    assert_int_equal(campaign.policy.rules[0].edges.n, 2);
+    expect_bad(MODEL "devices: [cpu]\nedges: all\ntensors: all\n" POLICY,
+               "c.yaml:4:1: 'tensors' and 'edges' are one key");
+    expect_bad(MODEL "devices: [cpu]\ntensors: all\nedges: all\n" POLICY,
+               "c.yaml:4:1: 'tensors' and 'edges' are one key");
+    expect_bad(MODEL "devices: [cpu]\nedges: all\nedges: all\n" POLICY, "there is a second 'edges'");
+    expect_bad(MODEL "devices: [cpu]\nedge: all\n" POLICY, "nearest: 'tensors'");
+}
+
 static void campaign_paths_are_relative_to_it(void **state)
 {
     (void)state;
@@ -124,7 +141,7 @@ static void campaign_that_is_wrong_is_refused(void **state)
     expect_bad(MODEL "devices: [{runtimes: r1}]\n" POLICY, "a device is named by");
     expect_bad(MODEL "devices: [{device: cpu, prepared: {n: a.onnx}}]\n" POLICY, "there is no model 'n'");
     expect_bad(MODEL "devices: [{device: cpu, prepared: {m: a.onnx, m: b.onnx}}]\n" POLICY, "a second 'm'");
-    expect_bad(MODEL "devices: [cpu]\nedges: none\n" POLICY, "nothing to judge");
+    expect_bad(MODEL "devices: [cpu]\ntensors: none\n" POLICY, "nothing to judge");
     expect_bad(MODEL "devices: [cpu]\nmargin: 2\n" POLICY, "'margin' is a number");
     expect_bad(MODEL "devices: [cpu]\nrepeats: 0\n" POLICY, "'repeats' is a whole number");
     expect_bad(MODEL "devices: [cpu]\n? [a]\n: b\n" POLICY, "has no key ''");
@@ -148,7 +165,7 @@ static void campaign_cut_off_anywhere_is_no_crash(void **state)
     static const char text[] =
         "models:\n- {name: a, quantised: q.onnx, float: f.onnx, probes: ['d=x.npz,labels=l']}\n"
         "devices: ['emu:p.yaml', {device: cpu, prepared: {a: c.onnx}}, {chipsets: [cpu, gen3], "
-        "runtimes: [r1, r2]}]\nexplain: yes\npolicy:\n- {gate: lsb, max: 1, edges: [a, b], "
+        "runtimes: [r1, r2]}]\nexplain: yes\npolicy:\n- {gate: lsb, max: 1, tensors: [a, b], "
         "reason: r, owner: o, until: 2026-06-30}\n";
     for (size_t n = 0; n < sizeof text; n++)
         (void)read_text(text, n, false);
@@ -163,6 +180,7 @@ static int leave(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(old_name_of_tensors_is_read),
         cmocka_unit_test(campaign_without_words_has_defaults),
         cmocka_unit_test(campaign_paths_are_relative_to_it),
         cmocka_unit_test(campaign_devices_are_all_combinations),

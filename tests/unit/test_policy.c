@@ -62,7 +62,7 @@ static void policy_words_are_told(void **state)
         const char *text, *words;
     } cases[] = {
         {"bit-equal-to", "bit-equal to quantised"},
-        {"lsb, max: 2, edges: [stem*, pool]", "lsb <= 2 on 'stem*', 'pool'"},
+        {"lsb, max: 2, tensors: [stem*, pool]", "lsb <= 2 on 'stem*', 'pool'"},
         {"ulp, max: 3, to: cpu", "ulp <= 3 against cpu"},
         {"differing-share, max: 0.25, probes: ties", "differing-share <= 0.25 with 'ties'"},
         {"sqnr, min: 20", "sqnr >= 20 dB"},
@@ -93,18 +93,18 @@ static void policy_words_are_told(void **state)
 static void policy_that_matches_nothing_is_refused(void **state)
 {
     (void)state;
-    expect_bad("policy: [{gate: lsb, max: 1, edges: conv*}]",
-               "p.yaml:1:10: gate 'lsb' matches nothing: there is no edge 'conv*'");
+    expect_bad("policy: [{gate: lsb, max: 1, tensors: conv*}]",
+               "p.yaml:1:10: gate 'lsb' matches nothing: there is no tensor 'conv*'");
     expect_bad("policy: [{gate: finalize, devices: [cpu, gen9]}]", "there is no device 'gen9'");
     expect_bad("policy: [{gate: finalize, models: [cn?, a]}]", "there is no model 'a'");
     expect_bad("policy: [{gate: bit-equal-to, probes: [digits, zeros]}]", "there is no probe 'zeros'");
     /* Every pattern matches something, but never together. */
-    expect_bad("policy: [{gate: lsb, max: 1, edges: logits}]", "matches nothing");
-    expect_bad("policy: [{gate: ulp, max: 1, edges: pool}]", "matches nothing");
-    expect_bad("policy: [{gate: lsb, max: 1, models: mul, edges: pool}]", "matches nothing");
+    expect_bad("policy: [{gate: lsb, max: 1, tensors: logits}]", "matches nothing");
+    expect_bad("policy: [{gate: ulp, max: 1, tensors: pool}]", "matches nothing");
+    expect_bad("policy: [{gate: lsb, max: 1, models: mul, tensors: pool}]", "matches nothing");
     expect_bad("policy: [{gate: accuracy-drop, probes: ties}]", "no probe with labels");
     expect_bad("policy: [{gate: target-error, max: 1, probes: ties}]", "no probe with a target");
-    expect_bad("policy: [{gate: target-error, max: 1, edges: pool}]", "no probe with a target");
+    expect_bad("policy: [{gate: target-error, max: 1, tensors: pool}]", "no probe with a target");
     expect_bad("policy: [{gate: target-error, max: 1, metric: rmse}]", "'metric' is mean-error or sqnr");
     expect_bad("policy: [{gate: target-error}]", "needs the key 'max'");
     expect_bad("policy: [{gate: target-error, max: 1, margin: 0.1}]", "has no key 'margin'");
@@ -122,9 +122,9 @@ static void policy_loosening_needs_its_reasons(void **state)
         bool is_looser;
     } cases[] = {
         {"lsb, max: 0", "lsb, max: 1", true},
-        {"lsb, max: 1", "lsb, max: 1, edges: pool", false},
-        {"lsb, max: 1", "lsb, max: 0, edges: pool", false},
-        {"lsb, max: 0, edges: pool", "lsb, max: 1, edges: stem*", false},
+        {"lsb, max: 1", "lsb, max: 1, tensors: pool", false},
+        {"lsb, max: 1", "lsb, max: 0, tensors: pool", false},
+        {"lsb, max: 0, tensors: pool", "lsb, max: 1, tensors: stem*", false},
         {"lsb, max: 0, devices: cpu", "lsb, max: 1, devices: gen*", false},
         {"lsb, max: 0, devices: gen1", "lsb, max: 1, devices: gen*", true},
         {"lsb, max: 0, probes: ties", "lsb, max: 1, probes: digits", false},
@@ -169,7 +169,7 @@ static void policy_later_looser_gate_takes_over(void **state)
 {
     (void)state;
     expect_good("policy:\n- {gate: lsb, max: 0}\n- {gate: lsb, max: 2, devices: gen*" LOOSE "}\n"
-                "- {gate: lsb, max: 1, devices: gen3, edges: pool}\n- {gate: finalize}");
+                "- {gate: lsb, max: 1, devices: gen3, tensors: pool}\n- {gate: finalize}");
     const struct {
         const char *device;
         size_t edge;

@@ -7,7 +7,7 @@ models:
     float: models/cnn.float.onnx
     probes: [digits=models/digits-test.npz]
 devices: [exact, 'emu:floor']
-edges: outputs
+tensors: outputs
 output: out
 policy:
   - gate: finalize
@@ -50,7 +50,7 @@ ls out out/captures/cnn
 cat >three.yaml <<END
 models: [{name: cnn, quantised: models/cnn.w8a8.onnx, probes: [digits=models/digits-test.npz]}]
 devices: [exact, 'emu:floor']
-edges: outputs
+tensors: outputs
 output: three
 policy: [{gate: lsb, max: 0}, {gate: accuracy-drop, margin: 0.001}]
 END

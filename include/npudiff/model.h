@@ -49,7 +49,8 @@ struct nd_model_io {
 
 /* A node of the graph, in topological order as stored. */
 struct nd_model_node {
-    const char *name; /* never "": a node without a name gets the name of its first output */
+    const char *name;  /* never "": a node without a name gets the name of its first output */
+    bool has_own_name; /* the file has the name */
     const char *op_type;
     const char *domain;      /* "" is the default ONNX domain */
     bool is_io_quantisation; /* QuantizeLinear of a graph input or DequantizeLinear to a graph output: may run
@@ -82,6 +83,9 @@ ND_PUBLIC const char *nd_model_path(const struct nd_model *model);
 /* SHA-256 (hexadecimal) of the file; with external data, of "<sha of file>\n" and then "<location> <sha>\n" of
  * every external file in order of location. Computed on loading. Borrowed. */
 ND_PUBLIC const char *nd_model_sha256(const struct nd_model *model);
+
+/* The name of the graph; "" without one. Borrowed. */
+ND_PUBLIC const char *nd_model_graph_name(const struct nd_model *model);
 
 /* Version of the default operator set; 0 when none is declared. */
 ND_PUBLIC int64_t nd_model_opset(const struct nd_model *model);
@@ -116,6 +120,10 @@ ND_PUBLIC const struct nd_model_node *nd_model_node(const struct nd_model *model
  */
 ND_PUBLIC size_t nd_model_n_edges(const struct nd_model *model);
 ND_PUBLIC const struct nd_edge *nd_model_edge(const struct nd_model *model, size_t i);
+
+/* The node whose output is quantised to the edge of this index: the last operator of its layer. NULL where none
+ * is before its QuantizeLinear, or the edge is not made by one. */
+ND_PUBLIC const struct nd_model_node *nd_model_edge_operator(const struct nd_model *model, size_t i);
 
 /* Units in graph order. An operator belongs to a unit if it depends on a dequantised tensor and everything that
  * is computed from its outputs goes into this unit. The operator right before the QuantizeLinear always belongs

@@ -418,6 +418,31 @@ struct nd_report_document {
     const char *model; /* the model of a campaign that it is about; NULL or "": the page is about one model */
 };
 
+/* Node data for Google's Model Explorer: a value by node of the model, and how values are coloured. */
+struct nd_node_data_file {
+    char *name; /* of the file, such as "gen3.share.json": the device is named after its capture's file */
+    char *json; /* its text, as Model Explorer reads it */
+    const char *measure; /* what the values are. Static */
+    size_t n_nodes;      /* nodes that have a value */
+};
+
+struct nd_node_data {
+    char *graph; /* the id of the graph in Model Explorer */
+    struct nd_node_data_file *files;
+    size_t n;
+};
+
+/* A file for each device and measure of what compare, explain and run printed. Of a comparison, for each device
+ * against the first: the verdict, the share of values that differ, and the largest difference; of an
+ * explanation, for each device: the state of the layer, the share of values that differ because of it, and its
+ * effect on the outputs. Nodes of which nothing is known have no value. Other documents are passed over. The
+ * caller frees *out with nd_node_data_deinit. ND_ERR_FORMAT (ND_E_REPORT_DOCUMENT): nothing is said of any node
+ * of the model. ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_report_node_data(const struct nd_model *model,
+                                             const struct nd_report_document *documents, size_t n,
+                                             struct nd_node_data *out, struct nd_error *err);
+ND_PUBLIC void nd_node_data_deinit(struct nd_node_data *data);
+
 /* One HTML page of the results of compare, explain, placement, latency, golden check, golden diff and qualify:
  * at most one of each for a model, at most 64 models. The page loads nothing and is complete without
  * JavaScript. Every text of a document is escaped. title NULL: the model's name. SOURCE_DATE_EPOCH is the date

@@ -73,6 +73,7 @@ static enum nd_status list_nodes(struct nd_model *model, struct nd_error *err)
             (struct nd_model_node){.name = nd_graph_node_name(proto),
                                    .op_type = proto->op_type,
                                    .domain = nd_onnx_domain(proto->domain),
+                                   .has_own_name = nd_onnx_text(graph->nodes[i].proto->name)[0] != '\0',
                                    .is_io_quantisation = is_io_quantisation(graph, &graph->nodes[i])};
     }
     return ND_OK;

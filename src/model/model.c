@@ -24,6 +24,11 @@ const char *nd_model_external(const struct nd_model *model, size_t i)
     return model->external.files[i].location;
 }
 
+const char *nd_model_graph_name(const struct nd_model *model)
+{
+    return nd_onnx_text(model->proto->graph->name);
+}
+
 int64_t nd_model_opset(const struct nd_model *model)
 {
     return model->opset;
@@ -71,6 +76,18 @@ const struct nd_edge *nd_model_edge(const struct nd_model *model, size_t i)
 {
     assert(i < model->n_edges);
     return &model->edges[i];
+}
+
+const struct nd_model_node *nd_model_edge_operator(const struct nd_model *model, size_t i)
+{
+    const struct nd_graph *graph = &model->graph;
+    size_t codes = nd_names_find(&graph->names, nd_model_edge(model, i)->onnx_name);
+    size_t quantizer = codes != ND_NO_INDEX ? graph->tensors[codes].producer : ND_NO_INDEX;
+    if (quantizer == ND_NO_INDEX || graph->nodes[quantizer].kind != ND_NODE_QUANTIZE)
+        return NULL;
+    size_t input = graph->uses[graph->nodes[quantizer].first_use];
+    size_t last = input != ND_NO_INDEX ? graph->tensors[input].producer : ND_NO_INDEX;
+    return last != ND_NO_INDEX ? &model->nodes[last] : NULL;
 }
 
 size_t nd_model_n_units(const struct nd_model *model)

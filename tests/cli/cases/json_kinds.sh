@@ -17,6 +17,7 @@ kind_of golden diff store $ids
 kind_of golden prune store --dry-run
 kind_of placement "$model" $a $b
 kind_of export aihub $a -o dataset.h5
+kind_of export model-explorer "$model" $a $b -o overlays
 kind_of import --formats
 python -c 'import numpy; numpy.savez("outputs.npz", product=numpy.zeros((1, 256), "uint8"))'
 kind_of import numpy outputs.npz --model "$model" -o imported.h5

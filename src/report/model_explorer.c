@@ -166,9 +166,10 @@ static enum nd_status add_file(struct maker *maker, const struct measure *measur
     struct nd_node_data_file *grown = realloc(out->files, (out->n + 1) * sizeof *grown);
     out->files = grown != NULL ? grown : out->files;
     char *device = device_name(capture);
-    json_t *tree = json_pack("{s:{s:o, s:o, s:o}}", out->graph, "name",
+    /* A sum of shares is nothing. */
+    json_t *tree = json_pack("{s:{s:o, s:o, s:o, s:[s]}}", out->graph, "name",
                              json_sprintf("%s: %s", device != NULL ? device : "", measure->title), "results",
-                             results, "thresholds", thresholds_of(measure));
+                             results, "thresholds", thresholds_of(measure), "hideAggregatedStats", "sum");
     struct nd_node_data_file file = {.name = device != NULL ? file_name(out, device, measure->file) : NULL,
                                      .json = tree != NULL ? nd_json_dump(tree, 1) : NULL,
                                      .measure = measure->title,

@@ -114,6 +114,13 @@ struct nd_compare_options {
     const char *const
         *probes; /* borrowed: only the probes of these names or patterns; all when n_probes is 0 */
     size_t n_probes;
+    /* Told how far a stage is ("compare": blocks of values; "look where": devices), by any thread; several may
+     * call at once. NULL: nobody. */
+    void (*progress)(void *context, const char *stage, size_t n_done, size_t n_total);
+    void *progress_context;
+    /* Asked before each block; true stops (ND_E_CANCELLED). NULL: never. */
+    bool (*is_cancelled)(void *context);
+    void *cancel_context;
 };
 
 /* The defaults: everything off, n_worst 5. */

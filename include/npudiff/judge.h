@@ -258,6 +258,15 @@ ND_PUBLIC enum nd_status nd_bundle_make(const struct nd_capture *capture, char *
 
 /* ---- campaigns ---- */
 
+/* How far one of the steps that run at the same time is. Texts live as long as the call. */
+struct nd_qualify_progress {
+    size_t index, n;    /* which of the captures that are made; explaining is 0 of 1 */
+    const char *label;  /* device, and the model where there are several */
+    const char *stage;  /* "load", "run", ... */
+    size_t done, total; /* samples; total 0: nothing is counted */
+    bool is_done;       /* this one has ended */
+};
+
 struct nd_qualify_options {
     size_t struct_size;  /* sizeof(struct nd_qualify_options) */
     const char *folder;  /* of captures and results; NULL: the one that the campaign names */
@@ -272,6 +281,9 @@ struct nd_qualify_options {
     /* Asked every 50 ms or so while capturing; true stops (ND_E_CANCELLED). Captures made so far stay. */
     bool (*is_cancelled)(void *context);
     void *cancel_context;
+    /* Called by any thread; several may call at once. NULL: nobody. */
+    void (*progress)(void *context, const struct nd_qualify_progress *progress);
+    void *progress_context;
 };
 
 /* The result of a campaign: docs/reference/campaign.md describes it. Texts that are not known are "", real

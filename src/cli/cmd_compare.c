@@ -1,11 +1,15 @@
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/compare_setup.h"
+#include "cli/progress.h"
 #include "cli/report_documents.h"
 #include "cli/report_file.h"
 #include "cli/rows.h"
+#include "cli/signals.h"
+#include "cli/stopped.h"
 #include "cli/terminal.h"
 #include "npudiff/explain.h"
 
@@ -76,6 +80,38 @@ static int report(const struct compare_values *values, struct nd_comparison *com
     return exit_code;
 }
 
+static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
+{
+    bool is_counted = strcmp(stage, "compare") == 0;
+    cli_progress_show(context, 0,
+                      &(struct cli_progress_state){.label = "compare",
+                                                   .stage = is_counted ? "values" : "patterns",
+                                                   .unit = is_counted ? "blocks" : "devices",
+                                                   .done = n_done,
+                                                   .total = n_total});
+}
+
+/* With a bar; Ctrl-C stops it. */
+static enum nd_status compare(const struct compare_values *values, struct compare_setup *setup,
+                              const struct nd_capture *const *captures, size_t n, struct nd_comparison **out,
+                              struct nd_error *err)
+{
+    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    setup->options.progress = show_progress;
+    setup->options.progress_context = progress;
+    setup->options.is_cancelled = cli_signals_came;
+    cli_signals_catch();
+    enum nd_status status = nd_compare_captures(captures, n, &setup->options, out, err);
+    if (status == ND_OK && (*out)->cut == ND_CUT_NONE && (!values->quiet || values->report != NULL)) {
+        cli_progress_show(progress, 0, &(struct cli_progress_state){.label = "compare", .stage = "diagnosis"});
+        status = nd_diagnose_comparison(*out, captures, err);
+        if (status == ND_OK)
+            status = nd_find_changed_samples(*out, captures, CLI_REPORT_SAMPLES, err);
+    }
+    cli_progress_destroy(progress);
+    return status;
+}
+
 /* A part is no verdict: those who merge it have one. */
 static int exit_code_of(const struct nd_comparison *comparison)
 {
@@ -105,13 +141,13 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     for (size_t i = 0; status == ND_OK && values->trust_digests && i < n_operands; i++)
         nd_capture_trust(captures[i]);
     if (status == ND_OK)
-        status = nd_compare_captures((const struct nd_capture *const *)captures, n_operands, &setup.options,
-                                     &comparison, &err);
-    if (status == ND_OK && comparison->cut == ND_CUT_NONE && (!values->quiet || values->report != NULL))
-        status = nd_diagnose_comparison(comparison, (const struct nd_capture *const *)captures, &err);
-    if (status == ND_OK && comparison->cut == ND_CUT_NONE && (!values->quiet || values->report != NULL))
-        status = nd_find_changed_samples(comparison, (const struct nd_capture *const *)captures,
-                                         CLI_REPORT_SAMPLES, &err);
+        status =
+            compare(values, &setup, (const struct nd_capture *const *)captures, n_operands, &comparison, &err);
+    if (cli_signals_came(NULL)) {
+        cli_stopped_tell("the captures are as they were, and no result is kept", "");
+        exit_code = ND_EXIT_TROUBLE;
+        goto end;
+    }
     if (status == ND_OK)
         status = check_matrices(&setup, values->matrices.n, comparison, &err);
     if (status == ND_OK && !values->quiet)
@@ -120,11 +156,13 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (status == ND_OK)
         exit_code =
             cli_worse(exit_code, report(values, comparison, (const struct nd_capture *const *)captures));
+end:
     nd_comparison_destroy(&comparison);
     for (size_t i = 0; i < n_operands; i++)
         nd_capture_close(&captures[i]);
     free(captures);
     compare_setup_deinit(&setup);
+    cli_signals_end_if_came(); /* only now that everything is cleaned up */
     return exit_code;
 }
 

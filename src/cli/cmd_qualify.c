@@ -1,7 +1,10 @@
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "cli/commands.h"
+#include "cli/progress.h"
 #include "cli/report_documents.h"
 #include "cli/report_file.h"
 #include "cli/rows.h"
@@ -26,10 +29,41 @@ struct values {
     bool quiet;
 };
 
+/* Lines for a log; on a terminal bars under them, made when the number of captures is known. */
+struct shown {
+    pthread_mutex_t lock;
+    struct cli_progress *progress;
+    bool has_bars;
+};
+
 static void say(void *context, const char *text)
 {
-    (void)context;
+    struct shown *shown = context;
+    pthread_mutex_lock(&shown->lock);
+    cli_progress_clear(shown->progress);
+    pthread_mutex_unlock(&shown->lock);
     fprintf(stderr, "npudiff: %s\n", text);
+}
+
+static void show_progress(void *context, const struct nd_qualify_progress *state)
+{
+    struct shown *shown = context;
+    if (!shown->has_bars)
+        return;
+    pthread_mutex_lock(&shown->lock);
+    if (shown->progress == NULL)
+        shown->progress = cli_progress_create(state->n, 1, false);
+    struct cli_progress *progress = shown->progress;
+    pthread_mutex_unlock(&shown->lock);
+    if (state->is_done)
+        cli_progress_done(progress, state->index);
+    else
+        cli_progress_show(progress, state->index,
+                          &(struct cli_progress_state){.label = state->label,
+                                                       .stage = state->stage,
+                                                       .unit = "samples",
+                                                       .done = state->done,
+                                                       .total = state->total});
 }
 
 /* What was asked for: the policy, or the result. */
@@ -79,6 +113,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     const struct values *values = context;
     struct nd_error err = {0};
     struct nd_qualify_result result = {0};
+    /* Elsewhere the lines are enough: one for each capture that begins or ends. */
+    struct shown shown = {.lock = PTHREAD_MUTEX_INITIALIZER,
+                          .has_bars = !values->quiet && isatty(STDERR_FILENO) == 1};
     const struct nd_qualify_options options = {.struct_size = sizeof options,
                                                .folder = values->output,
                                                .force = values->force,
@@ -86,12 +123,16 @@ static int run(const void *context, const char *const *operands, size_t n_operan
                                                .n_jobs = values->jobs,
                                                .n_threads = values->n_threads,
                                                .say = values->quiet ? NULL : say,
+                                               .say_context = &shown,
+                                               .progress = show_progress,
+                                               .progress_context = &shown,
                                                .is_cancelled = cli_signals_came};
     int checked = cli_report_check(values->report);
     if (checked != 0)
         return checked;
     cli_signals_catch();
     enum nd_status status = nd_qualify(operands[0], &options, &result, &err);
+    cli_progress_destroy(shown.progress);
     /* Written again where nothing has changed, too: one of the files may have been lost. */
     if (status == ND_OK)
         status = nd_report_qualification_write(&result, &err);

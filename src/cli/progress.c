@@ -1,6 +1,7 @@
 #include "cli/progress.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,10 @@ struct cli_progress {
     size_t n_drawn; /* lines that stand on the terminal */
     size_t n;
     struct device_line *devices;
+    /* Shows a stage that tells nothing for a while, too. */
+    pthread_t ticker;
+    pthread_cond_t ended;
+    bool has_ticker, is_ended;
 };
 
 static const double redraw_s = 0.1;      /* chosen: no more than ten times a second */
@@ -49,6 +54,30 @@ static bool has_terminal(void)
     return isatty(STDERR_FILENO) == 1 && (kind == NULL || strcmp(kind, "dumb") != 0);
 }
 
+static void *tick(void *context);
+
+/* Signals are for the other threads. Without a thread a stage is shown when it tells how far it is. */
+static void start_ticker(struct cli_progress *progress)
+{
+    sigset_t all, before;
+    pthread_cond_init(&progress->ended, NULL);
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    progress->has_ticker = pthread_create(&progress->ticker, NULL, tick, progress) == 0;
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void stop_ticker(struct cli_progress *progress)
+{
+    pthread_mutex_lock(&progress->lock);
+    progress->is_ended = true;
+    if (progress->has_ticker)
+        pthread_cond_signal(&progress->ended);
+    pthread_mutex_unlock(&progress->lock);
+    if (progress->has_ticker)
+        pthread_join(progress->ticker, NULL);
+}
+
 struct cli_progress *cli_progress_create(size_t n_devices, double delay_s, bool is_quiet)
 {
     struct cli_progress *progress = calloc(1, sizeof *progress);
@@ -67,6 +96,8 @@ struct cli_progress *cli_progress_create(size_t n_devices, double delay_s, bool 
     progress->devices = devices;
     for (size_t i = 0; i < n_devices; i++)
         devices[i].progress = progress;
+    if (!is_quiet)
+        start_ticker(progress);
     return progress;
 }
 
@@ -172,6 +203,30 @@ static void print_line(struct device_line *device, double now)
 
 /* ---- both ---- */
 
+static void *tick(void *context)
+{
+    enum { EVERY_S = 1 };
+    struct cli_progress *progress = context;
+    struct timespec next;
+    clock_gettime(CLOCK_REALTIME, &next);
+    pthread_mutex_lock(&progress->lock);
+    while (!progress->is_ended) {
+        next.tv_sec += EVERY_S;
+        while (!progress->is_ended && pthread_cond_timedwait(&progress->ended, &progress->lock, &next) == 0)
+            ;
+        double now = now_s();
+        if (progress->is_ended || now - progress->begin_s < progress->delay_s)
+            continue;
+        if (progress->is_terminal && now - progress->drawn_s >= redraw_s)
+            redraw(progress, now);
+        for (size_t i = 0; i < progress->n && !progress->is_terminal; i++)
+            if (progress->devices[i].is_running && !progress->devices[i].is_printed)
+                print_line(&progress->devices[i], now);
+    }
+    pthread_mutex_unlock(&progress->lock);
+    return NULL;
+}
+
 void cli_progress_show(struct cli_progress *progress, size_t index, const struct cli_progress_state *state)
 {
     if (progress == NULL || progress->is_quiet)
@@ -238,6 +293,7 @@ void cli_progress_destroy(struct cli_progress *progress)
 {
     if (progress == NULL)
         return;
+    stop_ticker(progress);
     cli_progress_clear(progress);
     pthread_mutex_destroy(&progress->lock);
     free(progress->devices);

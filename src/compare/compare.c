@@ -182,7 +182,7 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     if (status == ND_OK)
         status = check_common(comparison, err);
     if (status == ND_OK && options->cut == ND_CUT_NONE)
-        status = nd_predicates_find(&alignment, comparison, err);
+        status = nd_predicates_find(&alignment, options, comparison, err);
     if (status == ND_OK) {
         *out = comparison;
         comparison = NULL;

@@ -1,5 +1,6 @@
 #include "compare/engine.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -22,6 +23,7 @@ struct engine {
     size_t n_jobs, jobs_capacity;
     size_t *first_unit; /* [n_jobs + 1]: units are numbered over all jobs */
     pthread_mutex_t lock;
+    atomic_size_t n_done; /* units */
     struct nd_delivery delivery;
 };
 
@@ -126,7 +128,13 @@ static enum nd_status run_task(void *context, size_t worker, size_t task, struct
     struct engine *engine = context;
     size_t j = find_job(engine, task);
     struct nd_job *job = engine->jobs[j];
+    const struct nd_compare_options *options = engine->options;
+    if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
+        return nd_fail(err, ND_E_CANCELLED, NULL, "the comparison was stopped on request");
     enum nd_status status = nd_unit_run(engine->workers[worker], job, task - engine->first_unit[j], err);
+    if (options->progress != NULL)
+        options->progress(options->progress_context, "compare", atomic_fetch_add(&engine->n_done, 1) + 1,
+                          engine->first_unit[engine->n_jobs]);
     if (status != ND_OK || atomic_fetch_sub(&job->n_units_left, 1) > 1)
         return status;
     pthread_mutex_lock(&engine->lock);

@@ -265,13 +265,20 @@ static enum nd_status search_all_samples(const struct nd_alignment *alignment, s
     return status;
 }
 
-enum nd_status nd_predicates_find(const struct nd_alignment *alignment, struct nd_comparison *comparison,
+enum nd_status nd_predicates_find(const struct nd_alignment *alignment,
+                                  const struct nd_compare_options *options, struct nd_comparison *comparison,
                                   struct nd_error *err)
 {
     bool *is_wrong = nd_calloc(comparison->n_edges, sizeof *is_wrong);
     enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t t = 1; t < comparison->n_devices && status == ND_OK; t++) {
         size_t n_before = comparison->n_predicates;
+        if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context)) {
+            status = nd_fail(err, ND_E_CANCELLED, NULL, "the comparison was stopped on request");
+            break;
+        }
+        if (options->progress != NULL)
+            options->progress(options->progress_context, "look where", t - 1, comparison->n_devices - 1);
         status = search_tensors(alignment, comparison, t, is_wrong, err);
         if (status == ND_OK && comparison->n_predicates == n_before)
             status = search_all_samples(alignment, comparison, t, err);

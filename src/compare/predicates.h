@@ -5,7 +5,8 @@
 #include "compare/align.h"
 
 /* Fills comparison->predicates; verdicts are known. ND_ERR_MEMORY. */
-enum nd_status nd_predicates_find(const struct nd_alignment *alignment, struct nd_comparison *comparison,
+enum nd_status nd_predicates_find(const struct nd_alignment *alignment,
+                                  const struct nd_compare_options *options, struct nd_comparison *comparison,
                                   struct nd_error *err);
 
 /* Whether a pair is grossly wrong: it fails its gate, or without gates differs by more than any rounding. */

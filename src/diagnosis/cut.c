@@ -302,7 +302,7 @@ static void try_codes(const struct nd_look *look)
         struct nd_finding f = nd_finding_of(look, ND_FAULT_ONE_SIDED, share, (double)n_step / (double)n,
                                             (double)n_side[d] * log10(0.5));
         nd_add(look, &f,
-               "as if cut %s to a code, not rounded: %.0f %% of the values inside the range differ, %zu of %zu "
+               "as if cut %s, not rounded: %.0f %% of the values inside the range differ, %zu of %zu "
                "by one step to that side",
                direction_names[d], 100 * share, n_side[d], n_side[NEAREST]);
         return;

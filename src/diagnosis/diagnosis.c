@@ -214,7 +214,7 @@ static void try_unexplained(const struct nd_look *look)
     double share = (double)look->n_wrong / (double)look->n_known;
     struct nd_finding f = nd_finding_of(look, ND_FAULT_UNEXPLAINED, share, 0, 0);
     bool is_random = look->e->repeats_differ && look->e->inputs_repeat_same;
-    nd_add(look, &f, "%zu of %zu codes are wrong and no known fault fits%s", look->n_wrong, look->n_known,
+    nd_add(look, &f, "%zu of %zu values are wrong and no known fault fits%s", look->n_wrong, look->n_known,
            is_random ? "; runs differ" : "");
 }
 

@@ -23,9 +23,9 @@ void nd_try_type(const struct nd_look *look)
 {
     struct nd_fault f = nd_fault_of(ND_FAULT_WRONG_TYPE, 0, predict_type);
     const char *other = look->lowest < 0 ? "unsigned" : "signed";
-    nd_try(look, &f, "%s codes are read as %s ones", nd_dtype_name(look->e->dtype), other);
+    nd_try(look, &f, "%s values are read as %s", nd_dtype_name(look->e->dtype), other);
     f.mode = 1;
-    nd_try(look, &f, "%s codes are read as %s", other, nd_dtype_name(look->e->dtype));
+    nd_try(look, &f, "%s values are read as %s", other, nd_dtype_name(look->e->dtype));
 }
 
 /* ---- floats, without exact values ---- */

@@ -176,8 +176,8 @@ static void try_channels(const struct nd_look *look, const struct nd_axis *axis,
     if (n_alike > 0)
         snprintf(alike, sizeof alike, "; %zu of them fit several equal channels", n_alike);
     if (n_moved > 0)
-        nd_try(look, &f, "%zu channels hold others' codes: channel %zu that of %zu%s%s", n_moved, first,
-               map[first], alike, room > 0 ? "; single steps besides" : "");
+        nd_try(look, &f, "%zu channels hold the values of other channels: channel %zu those of channel %zu%s%s",
+               n_moved, first, map[first], alike, room > 0 ? "; single steps besides" : "");
 }
 
 static void try_all_channels(const struct nd_look *look, double room)

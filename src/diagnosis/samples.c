@@ -29,7 +29,7 @@ void nd_try_constant(const struct nd_look *look)
     enum nd_fault_kind kind = nd_is_zero(look, look->low) ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT;
     struct nd_finding f = nd_finding_of(look, kind, look->low, 1, 0);
     if (nd_is_exact(look))
-        nd_add(look, &f, "every code is %g", look->low);
+        nd_add(look, &f, "every value is %g", look->low);
     else
         nd_add(look, &f, "every value is %.6g; the reference's are not", look->low);
 }

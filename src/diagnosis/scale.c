@@ -97,7 +97,7 @@ static void try_whole_shift(const struct nd_look *look, double shift, const stru
     bool is_one = look->e->quant != NULL && look->e->quant->n == 1;
     struct nd_fault f = fault_of(ND_FAULT_OFFSET_SIGN, part, shift, predict_shift);
     if (is_one && twice != 0 && fabs(shift) == fabs(twice))
-        nd_try(look, &f, "the offset has the other sign: codes are off by 2 x %g", twice / 2);
+        nd_try(look, &f, "the offset has the other sign: values are off by 2 x %g", twice / 2);
     f.kind = ND_FAULT_OFFSET_256;
     if (fabs(shift) == 256)
         nd_try(look, &f, "the offset is off by %+g", shift);
@@ -277,7 +277,7 @@ static bool say_encoding(const struct nd_look *look, const struct part *part, do
                      "scale and zero point%s are wrong together: %.5g times as large, and off by %+g%s", where,
                      factor, shift, besides)
         : is_scale
-            ? nd_try(look, &f, "codes%s are as of another scale, %.5g times as large%s", where, factor, besides)
+            ? nd_try(look, &f, "values%s fit a different scale, %.5g times as large%s", where, factor, besides)
             : nd_try(look, &f, "the zero point%s is off by %+g%s", where, shift, besides);
     if (holds && !is_scale && look->out->items[0].kind == kind)
         look->out->items[0].amount = shift;
@@ -310,9 +310,9 @@ static void try_part(const struct nd_look *look, const struct part *part)
     f = fault_of(is_whole ? ND_FAULT_SCALE : ND_FAULT_CHANNEL_SCALE, part, factor, predict_scale);
     bool is_scale = factor != 1 && factor > 0;
     if (is_scale && is_whole)
-        nd_try(look, &f, "codes are as of another scale, %.5g times as large", factor);
+        nd_try(look, &f, "the values fit a different scale, %.5g times as large", factor);
     else if (is_scale)
-        nd_try(look, &f, "codes of channel %zu are as of another scale, %.5g times as large", part->channel,
+        nd_try(look, &f, "the values of channel %zu fit a different scale, %.5g times as large", part->channel,
                factor);
     if (!nd_is_found(look))
         try_encoding(look, part); /* each alone is a special case */

@@ -21,7 +21,7 @@ void nd_try_lost_clip(const struct nd_look *look)
 {
     struct nd_fault f = nd_fault_of(ND_FAULT_OFFSET_256, 0, predict_lost_clip);
     if (look->highest - look->lowest == 255)
-        nd_try(look, &f, "codes wrap modulo 256 where they should clip");
+        nd_try(look, &f, "values wrap modulo 256 where they should clip");
 }
 
 /* ---- any period ---- */
@@ -115,7 +115,7 @@ static bool try_low_bits(const struct nd_look *look, int n_bits)
     double chance = (double)n_beyond * log10(0.25);
     struct nd_finding f =
         nd_finding_of(look, ND_FAULT_WRAP, period / e->step, (double)n_right / (double)look->n_known, chance);
-    nd_add(look, &f, "codes wrap around modulo 2^%d", n_bits);
+    nd_add(look, &f, "values wrap around modulo 2^%d", n_bits);
     return true;
 }
 
@@ -200,7 +200,7 @@ static bool try_noisy_low_bits(const struct nd_look *look, int n_bits)
     double spread = sqrt(-2 * log(length)) * period / (2 * acos(-1)) / e->step;
     struct nd_finding f =
         nd_finding_of(look, ND_FAULT_WRAP, period / e->step, nd_share_of_far(look, n_near), chance);
-    nd_add(look, &f, "codes wrap around modulo 2^%d, besides differences of about %.0f steps", n_bits, spread);
+    nd_add(look, &f, "values wrap around modulo 2^%d, besides differences of about %.0f steps", n_bits, spread);
     return true;
 }
 

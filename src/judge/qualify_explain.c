@@ -1,5 +1,6 @@
 /* One sentence for each device that differs from the reference: where it begins, what does it, whose it is. */
 #include <math.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +75,17 @@ static bool put_all(struct nd_qualify_model *model, const size_t *devices, size_
     return is_whole;
 }
 
+static void show_samples(void *context, size_t n_done, size_t n_samples)
+{
+    const struct nd_qualify_options *options = context;
+    options->progress(options->progress_context, &(struct nd_qualify_progress){.n = 1,
+                                                                               .label = "explain",
+                                                                               .stage = "run",
+                                                                               .done = n_done,
+                                                                               .total = n_samples,
+                                                                               .is_done = n_done == n_samples});
+}
+
 enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_model *model,
                                   struct nd_error *err)
 {
@@ -87,7 +99,9 @@ enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_
             captures[n++] = model->cells[d].capture;
         }
     const struct nd_explain_options options = {.struct_size = sizeof options,
-                                               .n_threads = q->options->n_threads};
+                                               .n_threads = q->options->n_threads,
+                                               .progress = q->options->progress != NULL ? show_samples : NULL,
+                                               .progress_context = (void *)(uintptr_t)q->options};
     if (status == ND_OK && n > 0 && q->options->say != NULL)
         q->options->say(q->options->say_context, "explaining");
     if (status == ND_OK && n > 0)

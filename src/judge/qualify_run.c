@@ -16,6 +16,7 @@ struct work {
     struct task {
         const struct nd_qualify_model *model;
         struct nd_qualify_cell *cell;
+        struct work *work;
     } * tasks;
     const struct nd_device **devices; /* [n], of the tasks */
 };
@@ -37,6 +38,32 @@ static void say(struct work *work, const char *fmt, ...)
     pthread_mutex_unlock(&work->lock);
 }
 
+static void tell_progress(const struct task *task, const struct nd_capture_progress *state)
+{
+    char label[256];
+    const struct work *work = task->work;
+    const struct nd_qualify_options *options = work->q->options;
+    bool has_models = work->q->campaign.n_models > 1,
+         is_run = state != NULL && strcmp(state->stage, "run") == 0;
+    if (options->progress == NULL)
+        return;
+    snprintf(label, sizeof label, "%s%s%s", has_models ? task->model->campaign->name : "",
+             has_models ? " on " : "", task->cell->label);
+    options->progress(options->progress_context,
+                      &(struct nd_qualify_progress){.index = (size_t)(task - work->tasks),
+                                                    .n = work->n,
+                                                    .label = label,
+                                                    .stage = state != NULL ? state->stage : "",
+                                                    .done = is_run ? state->samples_done : 0,
+                                                    .total = is_run ? state->samples_total : 0,
+                                                    .is_done = state == NULL});
+}
+
+static void show_capture(void *context, const struct nd_capture_progress *state)
+{
+    tell_progress(context, state);
+}
+
 static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
 {
     struct work *work = context;
@@ -56,9 +83,12 @@ static enum nd_status run_task(void *context, size_t i, struct nd_error *err)
     options.resume = is_elsewhere && cell->device.way == ND_REMOTE_AGENT && !asked->force;
     options.is_cancelled = asked->is_cancelled;
     options.cancel_context = asked->cancel_context;
+    options.progress = show_capture;
+    options.progress_context = &work->tasks[i];
     say(work, "capturing '%s' on %s", model->campaign->name, cell->label);
     const struct nd_workload workload = {cell->model, &cell->device, cell->probes, model->n_probes};
     enum nd_status status = nd_capture_run(&workload, cell->path, &options, &outcome, err);
+    tell_progress(task, NULL);
     /* A phone that was not there may be there the next time: that is asked again. */
     if (status == ND_OK)
         status = nd_qualify_write_key(cell, !is_elsewhere || !outcome.has_failed, err);
@@ -97,7 +127,7 @@ static enum nd_status collect(struct work *work, struct nd_error *err)
             if (cell->is_fresh)
                 continue;
             work->devices[work->n] = &cell->device;
-            work->tasks[work->n++] = (struct task){.model = &work->q->models[m], .cell = cell};
+            work->tasks[work->n++] = (struct task){.model = &work->q->models[m], .cell = cell, .work = work};
         }
     return ND_OK;
 }

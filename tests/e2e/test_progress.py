@@ -5,6 +5,7 @@ import pathlib
 import pty
 import re
 import shlex
+import shutil
 import signal
 import struct
 import subprocess
@@ -110,6 +111,28 @@ class Progress(unittest.TestCase):
         subprocess.run([NPUDIFF, *words[1:], "-q"], check=True, cwd=self.folder)
         self.assertEqual(sorted(os.listdir(self.folder / name)), ["emu-htp-v73.h5", "exact.h5"])
         self.assertEqual((self.folder / name / "exact.h5").stat().st_mtime, since)
+
+    def test_compare_has_a_bar_and_stops(self):
+        """The bar comes although the stage that takes longest tells nothing while it works."""
+        support.capture("vit.w8a8.onnx", ["cpu", "cpu?optimisation=all"], ["uniform:300"], self.folder)
+        first, second = sorted(p.name for p in self.folder.iterdir())
+        copies = [f"copy{i}.h5" for i in range(6)]
+        for copy in copies:
+            shutil.copy(self.folder / second, self.folder / copy)
+        drawn, code = self.on_terminal(40, "compare", first, second, *copies, "--threads", 1, enough=r"compare (values|patterns|diagnosis)")
+        self.assertEqual(code, -signal.SIGINT)
+        self.assertLess(max(len(line) for line in self.lines_of(drawn) if line.startswith("compare")), 40)
+        self.assertIn("npudiff: stopped; the captures are as they were, and no result is kept\r\n", drawn)
+        self.assertIn(f"npudiff: to continue, run: npudiff compare {first} {second} copy0.h5", drawn.replace("'", ""))
+
+    def test_qualify_has_a_bar_for_each_capture(self):
+        (self.folder / "campaign.yaml").write_text(f"models: [{{quantised: {MODEL}, probes: 'uniform:40'}}]\ndevices: [exact, 'emu:htp-v73']\n"
+                                                   "output: out\npolicy: [{gate: finalize}]\n")
+        drawn, code = self.on_terminal(80, "qualify", "campaign.yaml", enough=r"emu:htp-v73 run")
+        self.assertEqual(code, -signal.SIGINT)
+        self.assertRegex(drawn, r"exact run \[")
+        self.assertIn("npudiff: stopped; complete captures are kept\r\n", drawn)
+        self.assertIn("npudiff: to continue, run: npudiff qualify campaign.yaml", drawn)
 
 
 if __name__ == "__main__":

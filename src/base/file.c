@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +15,32 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 
-enum { MAX_TEMPORARIES = 1000 }; /* chosen: writers of one file at once */
+enum {
+    MAX_TEMPORARIES = 1000, /* chosen: writers of one file at once */
+    PIPE_WAIT_MS = 3000,    /* chosen: for somebody who writes a named pipe */
+};
 
 static enum nd_status fail_large(const char *path, size_t max_bytes, struct nd_error *err)
 {
     return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s' is larger than the %zu bytes accepted here", path,
                    max_bytes);
+}
+
+/* read of a descriptor that does not block: waits for whoever writes a pipe. */
+static ssize_t read_some(int fd, void *to, size_t n)
+{
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    ssize_t got;
+    while ((got = read(fd, to, n)) < 0 && (errno == EINTR || errno == EAGAIN))
+        if (errno == EAGAIN)
+            poll(&polled, 1, -1);
+    return got;
+}
+
+static bool is_silent(int fd)
+{
+    struct pollfd polled = {.fd = fd, .events = POLLIN};
+    return poll(&polled, 1, PIPE_WAIT_MS) == 0;
 }
 
 static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes, void **data,
@@ -33,6 +54,7 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
     if (S_ISREG(info.st_mode) && (uint64_t)info.st_size > max_bytes)
         return fail_large(path, max_bytes, err);
     /* A pipe has no size: then read until it ends, growing, and never more than one byte over the limit. */
+    bool has_no_writer = S_ISFIFO(info.st_mode) && is_silent(fd); /* unless reading has to wait for one */
     size_t capacity = info.st_size > 0 ? (size_t)info.st_size + 1 : 65536;
     size_t n = 0;
     char *buffer = nd_calloc(capacity, 1);
@@ -40,12 +62,12 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
         return nd_fail_memory(err);
     for (;;) {
         size_t room = capacity - n - 1;
-        ssize_t got = read(fd, buffer + n, room - 1 < max_bytes - n ? room : max_bytes - n + 1);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0) {
+        ssize_t got = read_some(fd, buffer + n, room - 1 < max_bytes - n ? room : max_bytes - n + 1);
+        if (got < 0 || (got == 0 && n == 0 && has_no_writer)) {
             free(buffer);
-            return nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+            return got < 0 ? nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno))
+                           : nd_fail(err, ND_E_FILE_TIME, path,
+                                     "cannot read '%s': it is a pipe that nobody writes", path);
         }
         n += (size_t)got;
         if (n > max_bytes) {
@@ -68,7 +90,8 @@ static enum nd_status read_open_file(int fd, const char *path, size_t max_bytes,
 enum nd_status nd_file_read(const char *path, size_t max_bytes, void **data, size_t *size_bytes,
                             struct nd_error *err)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Without O_NONBLOCK opening a named pipe would wait for its writer, without end. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
     enum nd_status status = read_open_file(fd, path, max_bytes, data, size_bytes, err);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -83,6 +84,28 @@ static enum nd_status count_bytes(struct nd_imported *imported, const char *wher
     return ND_OK;
 }
 
+/* Chosen. A file of one sample takes some 50 us, so that this is for more than a million of them. What is read
+ * comes at 200 MB/s and more. Files that name each other again and again could keep a reader busy for days. */
+static const double usual_base_limit_s = 120, limit_bytes_per_s = 10 * 1024 * 1024;
+
+/* Every reader comes here for each sample: processor time, so that a slow disk does not count. */
+static enum nd_status check_time(struct nd_imported *imported, const char *where, struct nd_error *err)
+{
+    struct timespec used = {0};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+    double now_s = (double)used.tv_sec + (double)used.tv_nsec * 1e-9;
+    double base_s = imported->base_limit_s > 0 ? imported->base_limit_s : usual_base_limit_s;
+    double limit_s = base_s + (double)imported->total_bytes / limit_bytes_per_s;
+    if (!imported->has_begun)
+        imported->begun_s = now_s;
+    imported->has_begun = true;
+    if (now_s - imported->begun_s <= limit_s)
+        return ND_OK;
+    return nd_fail(err, ND_E_FILE_TIME, NULL,
+                   "%s: reading was stopped at the limit of %.3g s of processor time for %zu bytes of values",
+                   where, limit_s, imported->total_bytes);
+}
+
 /* A new tensor without data at the end of its list. */
 static enum nd_status add_tensor(struct nd_imported_list *list, const struct nd_imported_new *added,
                                  size_t sample_bytes, struct nd_error *err)
@@ -152,7 +175,9 @@ enum nd_status nd_imported_add(struct nd_imported *imported, const struct nd_imp
     struct nd_imported_list *list = &imported->sides[added->side];
     struct nd_imported_tensor *tensor = nd_imported_find(imported, added->side, added->name);
     size_t sample_bytes = 0;
-    enum nd_status status = ND_OK;
+    enum nd_status status = check_time(imported, added->where, err);
+    if (status != ND_OK)
+        return status;
     if (added->dtype != ND_DTYPE_NONE)
         status = nd_shape_size_bytes(&added->shape, added->dtype, &sample_bytes, err);
     if (status != ND_OK) {

@@ -71,6 +71,9 @@ struct nd_imported_list {
 struct nd_imported {
     struct nd_imported_list sides[2]; /* by enum nd_imported_side */
     size_t total_bytes;               /* of all data */
+    double base_limit_s;              /* of processor time for no bytes; 0: the usual one */
+    double begun_s;                   /* processor time of the thread when the first sample was added */
+    bool has_begun;
     bool has_sanitised_names; /* the tool writes '_' for all but letters and digits: set by its reader */
     size_t n_facts;
     size_t facts_capacity;

@@ -135,6 +135,8 @@ enum nd_status nd_aihub_add(struct nd_imported *imported, enum nd_imported_side 
         return nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
     if (fstat(fd, &info) != 0)
         status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': %s", path, strerror(errno));
+    if (status == ND_OK && !S_ISREG(info.st_mode))
+        status = nd_fail(err, ND_E_FILE_READ, path, "cannot read '%s': it is not a regular file", path);
     if (status == ND_OK) {
         receiver.reading.file_bytes = (uint64_t)info.st_size;
         status = nd_reading_begin(&receiver.reading, send_samples, &fd, err);

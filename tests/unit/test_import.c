@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -17,11 +18,13 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "foreign/edge_names.h"
 #include "foreign/facts.h"
 #include "foreign/map.h"
 #include "foreign/sample_layout.h"
 #include "hdf5/confine.h"
+#include "import/formats.h"
 #include "import/tensorproto.h"
 
 static struct nd_error err;
@@ -324,6 +327,87 @@ static void very_many_tensors_are_added_in_seconds(void **state)
     nd_imported_deinit(&imported);
 }
 
+/* ---- files that would take very long ---- */
+
+static enum nd_status read_by(const char *format, const char *path, struct nd_imported *imported,
+                              struct nd_error *error)
+{
+    const char *paths[] = {path};
+    const struct nd_import_options options = {
+        .struct_size = sizeof options, .format = format, .paths = paths, .n_paths = 1};
+    return nd_import_reader_find(format)->read(&options, imported, error);
+}
+
+/* 20000 tensors of the same 1000 files: 20 million files to open, of no bytes. */
+static void list_that_names_the_same_files_again_is_stopped(void **state)
+{
+    (void)state;
+    struct nd_imported imported = {.base_limit_s = 0.05};
+    char *path = in_folder("again.yaml"), *empty = in_folder("none.raw");
+    FILE *list = fopen(path, "w"), *none = fopen(empty, "w");
+    assert_true(list != NULL && none != NULL);
+    fprintf(list, "tensors:\n  - {name: t, dtype: uint8, shape: [0], files: &all [none.raw");
+    for (int i = 1; i < 1000; i++)
+        fprintf(list, ", none.raw");
+    fprintf(list, "]}\n");
+    for (int i = 0; i < 20000; i++)
+        fprintf(list, "  - {name: t%d, dtype: uint8, shape: [0], files: *all}\n", i);
+    fclose(list);
+    fclose(none);
+    uint64_t begun_ns = nd_clock_ns();
+    assert_int_equal(read_by("raw", path, &imported, &err), ND_ERR_IO);
+    print_message("# %.1f s: %s\n", (double)(nd_clock_ns() - begun_ns) / 1e9, err.message);
+    assert_int_equal(err.id, ND_E_FILE_TIME);
+    nd_imported_deinit(&imported);
+    free(path);
+    free(empty);
+}
+
+static enum nd_status read_pipe(void *context, size_t worker, size_t task, struct nd_error *error)
+{
+    (void)worker;
+    static const char *const formats[] = {"numpy", "raw", "onnx-pb", "aihub", "polygraphy"};
+    struct nd_imported imported = {0};
+    enum nd_status status = read_by(formats[task], context, &imported, error);
+    print_message("# %s: %s\n", formats[task], error->message);
+    bool is_refused = status == ND_ERR_IO && (error->id == ND_E_FILE_TIME || error->id == ND_E_FILE_READ);
+    nd_imported_deinit(&imported);
+    return is_refused ? ND_OK : nd_fail(error, ND_E_INTERNAL, formats[task], "%s reads a pipe", formats[task]);
+}
+
+static void pipe_that_nobody_writes_ends_in_every_format(void **state)
+{
+    (void)state;
+    char *path = in_folder("pipe.npy");
+    alarm(60);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    expect_ok(nd_parallel_for(5, 5, read_pipe, path, &err), &err);
+    alarm(0);
+    free(path);
+}
+
+/* As the shell's <(...) gives one. */
+static void pipe_with_a_slow_writer_is_read(void **state)
+{
+    (void)state;
+    void *bytes = NULL;
+    size_t n = 0;
+    char *path = in_folder("slow");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        int fd = open(path, O_WRONLY);
+        sleep(1);
+        _exit(fd >= 0 && write(fd, "later", 5) == 5 ? 0 : 1);
+    }
+    expect_ok(nd_file_read(path, 100, &bytes, &n, &err), &err);
+    assert_int_equal(n, 5);
+    assert_memory_equal(bytes, "later", 5);
+    free(bytes);
+    free(path);
+    waitpid(child, NULL, 0);
+}
+
 /* ---- the confined child ---- */
 
 static void a_confined_process_reads_and_writes_only_what_is_open(void **state)
@@ -364,6 +448,11 @@ int main(void)
         cmocka_unit_test_setup_teardown(short_forms_add_to_the_file, make_folder, remove_folder),
         cmocka_unit_test(four_bit_integers_are_unpacked_low_half_first),
         cmocka_unit_test(very_many_tensors_are_added_in_seconds),
+        cmocka_unit_test_setup_teardown(list_that_names_the_same_files_again_is_stopped, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(pipe_that_nobody_writes_ends_in_every_format, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(pipe_with_a_slow_writer_is_read, make_folder, remove_folder),
         cmocka_unit_test(a_confined_process_reads_and_writes_only_what_is_open),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

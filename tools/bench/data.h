@@ -10,14 +10,14 @@
 
 enum { BENCH_ZERO_POINT = 62 };
 
-/* Whether these functions know the type: float32, float16, uint8. */
+/* Whether these functions know the type: float32, float16, uint8, uint16. */
 bool bench_is_known(enum nd_dtype dtype);
 
 /* n_elems elements into data. The same arguments give the same bytes. */
 void bench_fill(enum nd_dtype dtype, bool is_coarse, uint64_t seed, void *data, size_t n_elems);
 
-/* Changes elements, each with probability `fraction` (0 to below 1): codes by one step up or down, floats by 1
- * to 7 in their last bits, never into a NaN or between the two zeros. Returns how many. */
+/* Changes elements, each with probability `fraction` (0 to 1): codes of 8 bits by one step up or down, the
+ * others by up to 7 in their last three bits, never into a NaN or between the two zeros. Returns how many. */
 size_t bench_plant(enum nd_dtype dtype, double fraction, uint64_t seed, void *data, size_t n_elems);
 
 #endif

@@ -79,3 +79,28 @@ void nd_explain_put_wrapped(struct nd_strbuf *out, size_t width, size_t indent, 
     nd_strbuf_puts(out, "\n");
     free(text);
 }
+
+/* The sum over the layers whose effect was measured. */
+static double all_effects(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    double sum = 0;
+    for (size_t s = 0; s < e->n_steps; s++)
+        sum += isnan(device->units[s].harm) ? 0 : device->units[s].harm;
+    return sum;
+}
+
+double nd_explain_effect_share(const struct nd_explanation *e, const struct nd_explained_device *device,
+                               size_t step)
+{
+    double sum = all_effects(e, device);
+    return sum > 0 ? device->units[step].harm / sum : (double)NAN;
+}
+
+size_t nd_explain_greatest(const struct nd_explanation *e, const struct nd_explained_device *device)
+{
+    size_t greatest = SIZE_MAX;
+    for (size_t s = 0; s < e->n_steps; s++)
+        if (device->units[s].harm > (greatest == SIZE_MAX ? 0 : device->units[greatest].harm)) /* not NaN */
+            greatest = s;
+    return greatest;
+}

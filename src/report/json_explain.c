@@ -2,6 +2,7 @@
 
 #include "base/json_out.h"
 #include "report/explain.h"
+#include "report/explain_words.h"
 #include "report/tree.h"
 
 static json_t *interval(const struct nd_interval *interval)
@@ -57,8 +58,9 @@ static json_t *inputs(const struct nd_explained_step *step)
     return list;
 }
 
-static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct nd_explained_unit *unit)
+static json_t *unit_json(const struct nd_explanation *e, const struct nd_explained_device *device, size_t s)
 {
+    const struct nd_explained_unit *unit = &device->units[s];
     const struct nd_explained_step *step = &e->steps[s];
     const char *way = step->is_double ? "double" : step->unreached_from != s ? "exact ratio" : NULL;
     const char *unreached = step->unreached_from != SIZE_MAX ? e->steps[step->unreached_from].name : NULL;
@@ -97,6 +99,7 @@ static json_t *unit_json(const struct nd_explanation *e, size_t s, const struct 
     json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
     json_object_set_new(row, "amplification", nd_tree_known(unit->gain));
     json_object_set_new(row, "effect", nd_tree_known(unit->harm));
+    json_object_set_new(row, "effect_share", nd_tree_known(nd_explain_effect_share(e, device, s)));
     json_object_set_new(row, "affected_share", nd_tree_known(unit->harmed_share));
     json_object_set_new(row, "quality", decomposition(&unit->quality));
     json_object_set_new(row, "no_reference_from", text_or_null(unreached));
@@ -175,7 +178,7 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
     for (size_t i = 0; i < device->n_sources; i++)
         json_array_append_new(sources, nd_json_string(e->steps[device->sources[i]].name));
     for (size_t s = 0; s < e->n_steps; s++)
-        json_array_append_new(units, unit_json(e, s, &device->units[s]));
+        json_array_append_new(units, unit_json(e, device, s));
     json_t *observer = device->observer.n_samples == 0
                            ? json_null()
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,

@@ -163,11 +163,30 @@ static void put_faulty(const struct brief *b, const struct nd_explained_device *
 
 /* ---- devices ---- */
 
+/* Which layer matters most at the outputs: the first that differs is often off by a step, and a later one makes
+ * the error. */
+static void put_greatest(const struct brief *b, const struct nd_explained_device *device)
+{
+    size_t step = nd_explain_greatest(b->e, device);
+    if (step == SIZE_MAX || step == device->sources[0])
+        return;
+    const struct nd_explained_unit *unit = &device->units[step];
+    char share[32], max[32];
+    nd_summary_put(
+        b->out, b->width, 2, 4,
+        "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; it introduces "
+        "errors "
+        "in %s of its values, of at most %s LSB",
+        b->e->steps[step].name, b->e->steps[step].op_types, 100 * nd_explain_effect_share(b->e, device, step),
+        nd_explain_share(unit->local.n_differing, unit->n_codes, share), nd_explain_real(unit->local.max, max));
+}
+
 /* Where a device that is not faulty leaves exact rounding, and how far. */
 static void put_begin(const struct brief *b, const struct nd_explained_device *device)
 {
     if (device->n_sources == 0 || device->n_faulty > 0)
         return;
+    put_greatest(b, device);
     size_t step = device->sources[0];
     const struct nd_explained_unit *unit = &device->units[step];
     char share[32], max[32];

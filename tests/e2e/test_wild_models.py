@@ -52,5 +52,21 @@ class NodesInAnyOrder(Scratch):
                 self.assertEqual({u["name"]: u["state"] for u in a["layers"]}, {u["name"]: u["state"] for u in b["layers"]})
 
 
+class GreatestEffect(Scratch):
+    def test_the_layer_that_matters_most_is_named_first(self):
+        """Another layer than the first that differs makes most of what is seen at the outputs."""
+        capture("cnn.w8a16.onnx", ["htp-sim:gen1"], ["uniform:4"], self.folder)
+        arguments = ["explain", "--quantised", MODELS / "cnn.w8a16.onnx", *self.folder.glob("*.h5")]
+        device = json.loads(npudiff(*arguments, "--json", expect=None).stdout)["devices"][0]
+        layers = [u for u in device["layers"] if u["effect"]]
+        greatest = max(layers, key=lambda u: u["effect"])
+        self.assertAlmostEqual(sum(u["effect_share"] for u in layers), 1)
+        self.assertNotEqual([greatest["name"]], device["sources"][:1])
+        text = " ".join(npudiff(*arguments, "--width", "200", expect=None).stdout.split())
+        said = f"greatest effect: '{greatest['name']}' ({greatest['op_type']}) makes {100 * greatest['effect_share']:.3g}%"
+        self.assertIn(said, text)
+        self.assertLess(text.index(said), text.index(f"from '{device['sources'][0]}'"))
+
+
 if __name__ == "__main__":
     main()

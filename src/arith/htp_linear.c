@@ -166,7 +166,14 @@ static inline double floor_of(double x)
 {
     const double shift = 0x1.8p52;
     double whole = (x + shift) - shift;
-    return whole - (whole > x ? 1 : 0);
+    return whole - (0.5 - copysign(0.5, x - whole)); /* no branch, so that loops take several at once */
+}
+
+static inline int64_t bits_of(double x)
+{
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
 }
 
 /* Scalings of all columns, one array for each part of nd_htp_scaling, and what `shorten` corrects by. */
@@ -175,21 +182,34 @@ struct columns {
 };
 
 /* nd_htp_scale of n sums; column[i] is i / n_inner, from the first of the columns on. The same in the same
- * order, without a call for each. False: a number without room for a fraction. */
-static bool scale_run(const struct columns *s, size_t column, size_t step, const double *sums, size_t n,
-                      const struct nd_htp_bounds *bounds, double *codes)
+ * order, without a call for each. step is a constant where this is called. False: a number without room for a
+ * fraction.
+ */
+static inline __attribute__((always_inline)) bool scale_each(const struct columns *s, size_t column,
+                                                             size_t step, const double *restrict sums, size_t n,
+                                                             const struct nd_htp_bounds *bounds,
+                                                             double *restrict codes)
 {
     const double most = 0x1p50, low = bounds->low, high = bounds->high;
-    size_t n_large = 0;
+    const double *beta = s->beta + column, *inverse = s->inverse + column, *c = s->c + column,
+                 *half = s->half + column, *zero = s->zero + column;
+    int64_t signs = -1; /* of differences that must be negative */
     for (size_t i = 0; i < n; i++) {
-        size_t k = column + i * step;
-        double x = (sums[i] + s->beta[k]) * s->inverse[k];
-        double z = s->c[k] * (floor_of(x) + s->half[k]) + 0.5, y = floor_of(z) + s->zero[k];
-        n_large += !(fabs(x) < most) | !(fabs(z) < most);
+        size_t k = i * step;
+        double x = (sums[i] + beta[k]) * inverse[k];
+        double z = c[k] * (floor_of(x) + half[k]) + 0.5, y = floor_of(z) + zero[k];
+        signs &= bits_of(fabs(x) - most) & bits_of(fabs(z) - most);
         y = y < low ? low : y;
         codes[i] = y > high ? high : y;
     }
-    return n_large == 0;
+    return signs < 0;
+}
+
+static bool scale_run(const struct columns *s, size_t column, size_t step, const double *sums, size_t n,
+                      const struct nd_htp_bounds *bounds, double *codes)
+{
+    return step == 0 ? scale_each(s, column, 0, sums, n, bounds, codes)
+                     : scale_each(s, column, 1, sums, n, bounds, codes);
 }
 
 static enum nd_status make_columns(const struct product *p, struct columns *columns, struct nd_error *err)

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/error.h"
 #include "base/memory.h"
@@ -135,21 +136,28 @@ static inline double nearest(double x)
     return (x + shift) - shift;
 }
 
+static inline int64_t bits_of(double x)
+{
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 void nd_quick_round(const struct nd_quick *q, double zero, double low, double high, double *codes)
 {
     double near[ND_QUICK_BLOCK];
     const double most = 0.5 - ND_QUICK_DOUBT;
     for (size_t first = 0; first < q->n; first += ND_QUICK_BLOCK) {
         size_t n = q->n - first < ND_QUICK_BLOCK ? q->n - first : ND_QUICK_BLOCK;
-        int64_t n_sure = 0;
+        int64_t signs = -1; /* of differences that must be negative */
         nd_quick_near(q, first, n, near);
         for (size_t i = 0; i < n; i++) {
             double whole = nearest(near[i]), off = near[i] - whole, code = whole + zero;
-            n_sure += (off < most) & (off > -most) & (fabs(near[i]) < ND_QUICK_LARGEST);
+            signs &= bits_of(fabs(off) - most) & bits_of(fabs(near[i]) - ND_QUICK_LARGEST);
             code = code < low ? low : code;
             codes[first + i] = code > high ? high : code;
         }
-        for (size_t i = 0; i < n && n_sure < (int64_t)n; i++) {
+        for (size_t i = 0; i < n && signs >= 0; i++) {
             if (fabs(near[i] - nearest(near[i])) < most && fabs(near[i]) < ND_QUICK_LARGEST)
                 continue;
             struct nd_ratio v = nd_quick_exact(q, first + i);

@@ -134,9 +134,27 @@ static double load_small(enum nd_dtype dtype, const unsigned char *from, size_t 
     return small_load(small_float_of(dtype), bits);
 }
 
+/* The codes that captures mostly hold. False: another type. */
+static bool load_codes(enum nd_dtype dtype, const unsigned char *from, size_t n, double *restrict x)
+{
+    if (dtype == ND_DTYPE_U8) {
+        for (size_t i = 0; i < n; i++)
+            x[i] = (double)from[i];
+        return true;
+    }
+    for (size_t i = 0; i < n && dtype == ND_DTYPE_U16; i++) {
+        uint16_t code;
+        memcpy(&code, from + i * sizeof code, sizeof code);
+        x[i] = (double)code;
+    }
+    return dtype == ND_DTYPE_U16;
+}
+
 void nd_array_load(enum nd_dtype dtype, const void *bytes, size_t n, double *x)
 {
     const unsigned char *from = bytes;
+    if (load_codes(dtype, from, n, x))
+        return;
     for (size_t i = 0; i < n; i++) {
         switch (dtype) {
         case ND_DTYPE_F32:

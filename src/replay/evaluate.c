@@ -144,25 +144,24 @@ static bool are_exact(const struct nd_array *values)
 static void add_differences(struct nd_part_sums *part, const double *a, const double *b, size_t n)
 {
     enum { LANES = 4 };
-    double sum[LANES] = {0}, energy[LANES] = {0}, max[LANES] = {0};
-    uint64_t n_differing = 0;
+    double sum[LANES] = {0}, energy[LANES] = {0}, max[LANES] = {0}, n_differing = 0;
     size_t i = 0;
     for (; i + LANES <= n; i += LANES)
         for (size_t k = 0; k < LANES; k++) {
-            double d = a[i + k] - b[i + k], size = d < 0 ? -d : d;
-            n_differing += d != 0;
+            double d = a[i + k] - b[i + k], size = fabs(d);
+            n_differing += d != 0 ? 1.0 : 0.0;
             max[k] = size > max[k] ? size : max[k];
             sum[k] += d;
             energy[k] += d * d;
         }
     for (; i < n; i++) {
         double d = a[i] - b[i];
-        n_differing += d != 0;
+        n_differing += d != 0 ? 1.0 : 0.0;
         max[0] = fabs(d) > max[0] ? fabs(d) : max[0];
         sum[0] += d;
         energy[0] += d * d;
     }
-    part->n_differing += n_differing;
+    part->n_differing += (uint64_t)n_differing;
     for (size_t k = 0; k < LANES; k++) {
         part->max = max[k] > part->max ? max[k] : part->max;
         part->sum += sum[k];

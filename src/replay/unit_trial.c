@@ -199,17 +199,17 @@ struct comparison {
 
 static struct comparison compare_codes(const double *given, const double *made, const double *exact, size_t n)
 {
-    struct comparison all = {.max = 0};
+    double wrong = 0, apart = 0, apart_as_made = 0, apart_as_exact = 0, max = 0; /* as registers take them */
     for (size_t i = 0; i < n; i++) {
-        double off = given[i] - made[i], size = off < 0 ? -off : off;
-        bool is_apart = made[i] != exact[i];
-        all.wrong += off != 0;
-        all.max = size > all.max ? size : all.max;
-        all.apart += is_apart;
-        all.apart_as_made += is_apart & (off == 0);
-        all.apart_as_exact += is_apart & (given[i] == exact[i]);
+        double off = fabs(given[i] - made[i]), own = made[i] == exact[i] ? 0.0 : 1.0;
+        wrong += off != 0 ? 1.0 : 0.0;
+        max = off > max ? off : max;
+        apart += own;
+        apart_as_made += off == 0 ? own : 0.0;
+        apart_as_exact += given[i] == exact[i] ? own : 0.0;
     }
-    return all;
+    return (struct comparison){(uint64_t)wrong, (uint64_t)apart, (uint64_t)apart_as_made,
+                               (uint64_t)apart_as_exact, max};
 }
 
 static void count_others(const struct nd_unit_trial *trial, const double *given, size_t n,

@@ -65,8 +65,8 @@ class ExplainMemory(Scratch):
     def test_more_samples_need_no_more(self):
         few, many = self.peak(4, "--threads", 1), self.peak(256, "--threads", 1)
         print(f"# {few / MIB:.1f} MiB for 4 samples, {many / MIB:.1f} for 256")
-        # A block of 8 samples is read at once, of 0.5 MiB each.
-        self.assertLess(many, few * 1.05 + 4 * 0.5 * MIB)
+        # The values of 252 samples are 116 MiB as they are stored. A block of 8 samples is read at once, of 4 here.
+        self.assertLess(many, few + 8 * MIB)
 
     def test_memory_bounds_threads(self):
         bounded, free = self.peak(16, "--threads", 4, "--memory", 32), self.peak(16, "--threads", 4)

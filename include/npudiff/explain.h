@@ -262,8 +262,8 @@ struct nd_explained_unit {
                            known defect of QAIRT 2.51.0 ...: ..."; else NULL */
     const char *remedy; /* what to do about the known defect, a sentence. Static */
     uint64_t n_codes;
-    uint64_t n_nan; /* exact values that are not numbers (0 / 0, the root of a negative number): what a device makes
-                       of them is not defined, and is not judged */
+    uint64_t n_nan; /* exact values that are not numbers (0 / 0, the root of a negative number): what a device
+                       makes of them is not defined, and is not judged */
     struct nd_explained_part local, inherited, total;
     uint64_t n_violations; /* elements where total is not local + inherited; always 0 */
     /* The programs that give all of its codes (docs/science/theory.md#programs: half-even, floor, double:8 ...;

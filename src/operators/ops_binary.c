@@ -18,6 +18,20 @@ typedef void row_function(double *y, const double *a, ptrdiff_t step_a, const do
         }                                                                                                      \
     }
 
+/* A function that jumps takes the float32 that ONNX makes of its operands: 255 times the float32 next to 2/255
+ * is 2, not the double below it, and a negative number has a power of that exponent. Others take the exact
+ * operands. */
+#define ROW_OF_FLOATS(name, formula)                                                                           \
+    ROW(name, formula)                                                                                         \
+    static void floats_##name(double *y, const double *a, ptrdiff_t step_a, const double *b, ptrdiff_t step_b, \
+                              ptrdiff_t n)                                                                     \
+    {                                                                                                          \
+        for (ptrdiff_t i = 0; i < n; i++) {                                                                    \
+            double u = (double)(float)a[i * step_a], v = (double)(float)b[i * step_b];                         \
+            y[i] = formula;                                                                                    \
+        }                                                                                                      \
+    }
+
 /* The remainder with the sign of the divisor. */
 static double modulo(double u, double v)
 {
@@ -30,16 +44,16 @@ ROW(sub, u - v)
 ROW(mul, u *v)
 ROW(div, u / v)
 ROW(div_integer, trunc(u / v))
-ROW(pow, pow(u, v))
-ROW(mod, modulo(u, v))
-ROW(fmod, fmod(u, v))
+ROW_OF_FLOATS(pow, pow(u, v))
+ROW_OF_FLOATS(mod, modulo(u, v))
+ROW_OF_FLOATS(fmod, fmod(u, v))
 ROW(min, u < v || isnan(u) ? u : v)
 ROW(max, u > v || isnan(u) ? u : v)
-ROW(equal, u == v ? 1 : 0)
-ROW(less, u < v ? 1 : 0)
-ROW(less_equal, u <= v ? 1 : 0)
-ROW(greater, u > v ? 1 : 0)
-ROW(greater_equal, u >= v ? 1 : 0)
+ROW_OF_FLOATS(equal, u == v ? 1 : 0)
+ROW_OF_FLOATS(less, u < v ? 1 : 0)
+ROW_OF_FLOATS(less_equal, u <= v ? 1 : 0)
+ROW_OF_FLOATS(greater, u > v ? 1 : 0)
+ROW_OF_FLOATS(greater_equal, u >= v ? 1 : 0)
 ROW(and, u != 0 && v != 0 ? 1 : 0)
 ROW(or, u != 0 || v != 0 ? 1 : 0)
 ROW(xor, (u != 0) != (v != 0) ? 1 : 0)
@@ -48,18 +62,28 @@ ROW(prelu, u < 0 ? u * v : u)
 static const struct binary {
     const char *op_type;
     row_function *row;
-    bool is_test; /* it gives a truth value */
+    row_function *floats; /* of float32, where the function jumps */
+    bool is_test;         /* it gives a truth value */
 } binaries[] = {
-    {"Add", row_add, false},        {"Sum", row_add, false},
-    {"Mean", row_add, false},       {"Sub", row_sub, false},
-    {"Mul", row_mul, false},        {"Div", row_div, false},
-    {"Pow", row_pow, false},        {"Mod", row_mod, false},
-    {"Min", row_min, false},        {"Max", row_max, false},
-    {"PRelu", row_prelu, false},    {"Equal", row_equal, true},
-    {"Less", row_less, true},       {"LessOrEqual", row_less_equal, true},
-    {"Greater", row_greater, true}, {"GreaterOrEqual", row_greater_equal, true},
-    {"And", row_and, true},         {"Or", row_or, true},
-    {"Xor", row_xor, true},
+    {"Add", row_add, NULL, false},
+    {"Sum", row_add, NULL, false},
+    {"Mean", row_add, NULL, false},
+    {"Sub", row_sub, NULL, false},
+    {"Mul", row_mul, NULL, false},
+    {"Div", row_div, NULL, false},
+    {"Pow", row_pow, floats_pow, false},
+    {"Mod", row_mod, floats_mod, false},
+    {"Min", row_min, NULL, false},
+    {"Max", row_max, NULL, false},
+    {"PRelu", row_prelu, NULL, false},
+    {"Equal", row_equal, floats_equal, true},
+    {"Less", row_less, floats_less, true},
+    {"LessOrEqual", row_less_equal, floats_less_equal, true},
+    {"Greater", row_greater, floats_greater, true},
+    {"GreaterOrEqual", row_greater_equal, floats_greater_equal, true},
+    {"And", row_and, NULL, true},
+    {"Or", row_or, NULL, true},
+    {"Xor", row_xor, NULL, true},
 };
 
 static const struct binary *find_binary(const char *op_type)
@@ -87,9 +111,10 @@ static row_function *choose_row(const struct nd_op_call *call, const struct bina
 {
     if (nd_op_is(call, "Div") && nd_dtype_is_integer(call->inputs[0]->dtype))
         return row_div_integer;
+    bool is_float32 = call->inputs[0]->dtype == ND_DTYPE_F32;
     if (nd_op_is(call, "Mod") && nd_op_i(call, "fmod", 0) != 0)
-        return row_fmod;
-    return binary->row;
+        return is_float32 ? floats_fmod : row_fmod;
+    return is_float32 && binary->floats != NULL ? binary->floats : binary->row;
 }
 
 /* Before opset 7 the second operand was laid over given axes of the first. */

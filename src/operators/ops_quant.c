@@ -83,14 +83,6 @@ static double quantize(double x, double scale, double zero_point, enum nd_dtype 
     return code < low ? low : code > high ? high : code;
 }
 
-/* The float32 that ONNX's operator makes, not the product: 255 times the float32 next to 2/255 is 2, and a
- * power of that exponent has a value for negative numbers, too. Types that are wider keep the product. */
-static double dequantize(double x, double scale, double zero_point, enum nd_dtype dtype)
-{
-    double steps = x - zero_point;
-    return dtype == ND_DTYPE_F32 ? (double)((float)steps * (float)scale) : scale * steps;
-}
-
 /* y of x; dtype is that of the codes where y are codes, ND_DTYPE_NONE where x are. */
 static void convert(const struct scales *s, enum nd_dtype dtype, const double *x, double *y)
 {
@@ -99,8 +91,8 @@ static void convert(const struct scales *s, enum nd_dtype dtype, const double *x
             for (size_t inner = 0; inner < s->n_inner; inner++) {
                 size_t at = outer * s->outer_stride + a / s->block * s->axis_stride + inner * s->inner_stride;
                 double scale = s->scale->x[at], zero_point = s->zero_point != NULL ? s->zero_point->x[at] : 0;
-                *y++ = dtype != ND_DTYPE_NONE ? quantize(*x, scale, zero_point, dtype)
-                                              : dequantize(*x, scale, zero_point, s->scale->dtype);
+                *y++ =
+                    dtype != ND_DTYPE_NONE ? quantize(*x, scale, zero_point, dtype) : scale * (*x - zero_point);
                 x++;
             }
 }

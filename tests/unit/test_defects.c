@@ -41,7 +41,7 @@ static void begin(struct layer *l, const char *op_type, enum nd_dtype dtype, con
     for (size_t i = 0; i < 64; i++)
         l->x[i] = 1000 + (double)i;
     for (size_t i = 0; i < 2; i++)
-        l->inputs[i] = (struct nd_linear_input){&l->arrays[i], &l->quant};
+        l->inputs[i] = (struct nd_linear_input){.values = &l->arrays[i], .quant = &l->quant};
     node_begin(&l->node, op_type, 1);
     l->call = (struct nd_linear_call){.node = &l->node.proto,
                                       .opset = 21,

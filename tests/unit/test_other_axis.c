@@ -44,8 +44,8 @@ static void prepare(struct product *p, const char *op_type, const struct nd_shap
         (struct nd_quant){.n = N, .axis = axis, .scale = (float *)scales, .zero_point = (int64_t *)zeros};
     p->arrays[0] = (struct nd_array){.dtype = ND_DTYPE_U8, .shape = *x, .n = ROWS * N, .x = p->x};
     p->arrays[1] = (struct nd_array){.dtype = ND_DTYPE_I8, .shape = *w, .n = N * N, .x = p->w};
-    p->inputs[0] = (struct nd_linear_input){&p->arrays[0], &p->x_quant};
-    p->inputs[1] = (struct nd_linear_input){&p->arrays[1], &p->w_quant};
+    p->inputs[0] = (struct nd_linear_input){.values = &p->arrays[0], .quant = &p->x_quant};
+    p->inputs[1] = (struct nd_linear_input){.values = &p->arrays[1], .quant = &p->w_quant};
     node_begin(&p->node, op_type, 1);
     p->call = (struct nd_linear_call){.node = &p->node.proto,
                                       .opset = 21,

@@ -225,7 +225,7 @@ static int run_regression(struct regression *regression)
         return exit_code;
     if (regression->plan.n == 0) {
         cli_fail(CLI_E_STORE_ENTRY, regression->store_path,
-                 "'%s' has no entry of model '%s' with another runtime than '%s'", regression->store_path,
+                 "'%s' has no entry of model '%s' with a different runtime from '%s'", regression->store_path,
                  values->model, values->runtime);
         return cli_worse(exit_code, ND_EXIT_NOT_COMPARABLE);
     }

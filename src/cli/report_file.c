@@ -25,8 +25,8 @@ int cli_report_check(const char *path)
     if (path == NULL)
         return 0;
     if (is_other_file(path))
-        return cli_fail(CLI_E_FILE_EXISTS, path, "'%s' exists and is no report: give the report another name",
-                        path);
+        return cli_fail(CLI_E_FILE_EXISTS, path,
+                        "'%s' exists and is no report: give the report a different name", path);
     return cli_check_output(path, true, "");
 }
 

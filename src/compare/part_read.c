@@ -108,7 +108,7 @@ static const char *find_mismatch(const json_t *root, const struct nd_comparison 
     const json_t *captures = json_object_get(root, "captures"), *probes = json_object_get(root, "probes");
     const json_t *edges = json_object_get(root, "edges");
     if (json_array_size(captures) != c->n_devices)
-        return "another number of captures";
+        return "a different number of captures";
     for (size_t i = 0; i < c->n_devices; i++)
         if (!is_text(json_array_get(captures, i), c->devices[i].content_digest))
             return "other captures";

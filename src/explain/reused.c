@@ -97,9 +97,9 @@ static enum nd_status name_writer(const struct device *device, size_t step, size
 {
     struct nd_explained_unit *unit = &device->units[step];
     struct nd_strbuf text = {0}, evidence = {0};
-    nd_strbuf_printf(&text,
-                     "holds the codes of '%s': a later layer wrote into its buffer, and the capture shows that",
-                     device->plan->steps[writer].name);
+    nd_strbuf_printf(
+        &text, "holds the values of '%s': a later layer wrote into its buffer, and the capture shows that",
+        device->plan->steps[writer].name);
     nd_strbuf_printf(&evidence,
                      "in all %zu samples its values are those of '%s', bit for bit, and %.3g%% of them are not "
                      "what its own inputs "

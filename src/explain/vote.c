@@ -47,14 +47,16 @@ static enum nd_status say_why(const struct nd_explanation *out, struct nd_explai
     if (vote->n_lineages == 0 && unreached != NULL)
         nd_strbuf_printf(&why, "output '%s' has no reference", unreached->name);
     else if (vote->n_lineages < LEAST_LINEAGES)
-        nd_strbuf_printf(&why, "%zu lineage%s: %d are needed to tell what is common to chipsets",
-                         vote->n_lineages, vote->n_lineages == 1 ? "" : "s", LEAST_LINEAGES);
-    else
         nd_strbuf_printf(
             &why,
-            "where %zu lineages differ the commonest code has %.2f votes more than the next: %d are "
-            "needed to tell what is common to chipsets",
-            vote->n_lineages, vote->margin, LEAST_MARGIN);
+            "the devices form %zu group%s; with fewer than %d nobody can say which one is the odd one out",
+            vote->n_lineages, vote->n_lineages == 1 ? "" : "s", LEAST_LINEAGES);
+    else
+        nd_strbuf_printf(&why,
+                         "the devices form %zu groups, and no value is common enough to say which one is the "
+                         "odd one out: the most "
+                         "common value leads by %.2f votes, %d are needed",
+                         vote->n_lineages, vote->margin, LEAST_MARGIN);
     vote->why_not = nd_strbuf_take(&why);
     return vote->why_not != NULL ? ND_OK : nd_fail_memory(err);
 }

@@ -188,9 +188,9 @@ enum nd_status nd_qualified_read(const char *json, struct nd_qualified *out, str
         rename_members(root);
     struct nd_arena *arena = nd_arena_create();
     struct nd_qualified made = {.owner = arena};
-    enum nd_status status =
-        is_good ? ND_OK
-                : nd_fail(err, ND_E_RESULT_FORMAT, NULL, "no result of a campaign, or one of another format");
+    enum nd_status status = is_good ? ND_OK
+                                    : nd_fail(err, ND_E_RESULT_FORMAT, NULL,
+                                              "no result of a campaign, or one of a different format");
     if (status == ND_OK && arena != NULL)
         nd_json_get_members(root, &nd_qualified_members, &made, arena);
     if (status == ND_OK && (arena == NULL || nd_arena_has_failed(arena)))

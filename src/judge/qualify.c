@@ -30,7 +30,8 @@ static enum nd_status lock_folder(const char *folder, int *out, struct nd_error 
     else if (fd < 0)
         status = nd_fail(err, ND_E_FILE_OPEN, path, "cannot open '%s': %s", path, strerror(errno));
     else if (flock(fd, LOCK_EX | LOCK_NB) != 0)
-        status = nd_fail(err, ND_E_QUALIFY_BUSY, folder, "another process qualifies into '%s'", folder);
+        status = nd_fail(err, ND_E_QUALIFY_BUSY, folder, "a different process already runs a campaign in '%s'",
+                         folder);
     free(path);
     if (status == ND_OK)
         *out = fd;

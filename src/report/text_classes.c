@@ -137,7 +137,8 @@ static void put_partings(const struct nd_text_report *report)
         add_line(&table, &classes);
         add_line(&table, &edge);
     }
-    nd_text_put_table(report, &table, 0, 1, "\nwhere tests part from one another, in graph order:");
+    nd_text_put_table(report, &table, 0, 1,
+                      "\nwhere captures begin to differ from each other, in graph order:");
     nd_text_put_more(report, n);
 }
 

@@ -243,11 +243,11 @@ static void put_dequantised(const struct nd_text_report *report)
         n += is_equal;
     }
     if (n > 0)
-        nd_strbuf_printf(
-            report->out,
-            "codes against floats: %zu tensor%s equal after dequantisation (rounding moves a float by "
-            "%s LSB at most)\n",
-            n, n == 1 ? " is" : "s are", nd_format_short(most, number));
+        nd_strbuf_printf(report->out,
+                         "quantised values against floats: %zu tensor%s equal after dequantisation (rounding "
+                         "moves a float by "
+                         "%s LSB at most)\n",
+                         n, n == 1 ? " is" : "s are", nd_format_short(most, number));
 }
 
 void nd_text_edges(const struct nd_text_report *report)

@@ -162,7 +162,7 @@ static void put_spread(struct nd_strbuf *out, const struct nd_qualified_study *s
     put_linef(
         out, 2,
         "churn: two of the %zu devices disagree on %.3g%% of the samples on average; not all %zu agree on "
-        "%zu of %zu, and on %zu one is right and another wrong (both grow with the number of devices)",
+        "%zu of %zu, and on %zu one is right and a different one wrong (both grow with the number of devices)",
         n, 100 * study->churn.mean, n, study->churn.any_differs.n, study->churn.any_differs.of,
         study->churn.unstable.n);
     put_linef(out, 2, "accuracy over devices: %s; from best ('%s') to worst ('%s') %.2f points [%.2f, %.2f]",

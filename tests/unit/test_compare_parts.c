@@ -246,7 +246,7 @@ static void parts_of_something_else_are_refused(void **state)
     merge_is_refused(&f, &files, "other captures");
     fleet_set_attr(f.captures[2], "", "content_digest", "d2");
     f.n = 3;
-    merge_is_refused(&f, &files, "another number of captures");
+    merge_is_refused(&f, &files, "a different number of captures");
     f.n = 4;
     f.options.n_worst = 4;
     merge_is_refused(&f, &files, "other options");

@@ -250,7 +250,9 @@ static void text_names_the_odd_one_and_where_tests_part(void **state)
     char *text = text_of(&fake, NULL);
     assert_has(
         text, "\nodd one out:              gen1 (all others agree on every tensor; alone on 1 of 2 tensors)\n");
-    assert_has(text, "\nwhere tests part from one another, in graph order:\n  gen1 | gen3  conv (Conv+Relu)\n");
+    assert_has(
+        text,
+        "\nwhere captures begin to differ from each other, in graph order:\n  gen1 | gen3  conv (Conv+Relu)\n");
     assert_has_not(text, "cpu | gen1  conv");
     free(text);
 }

@@ -76,7 +76,7 @@ static enum nd_status say_forced(const struct nd_exam *exam, struct nd_error *er
     const struct nd_model_unit *unit = nd_plan_unit(job->plan, exam->step);
     struct nd_strbuf text = {0};
     if (a->is_forced_here[exam->edge])
-        nd_strbuf_printf(&text, "the provider writes its codes with scale %s, not with the model's",
+        nd_strbuf_printf(&text, "the provider writes its values with scale %s, not with the model's",
                          a->forced[exam->edge]->text);
     for (size_t i = 0; i < unit->n_inputs; i++)
         if (a->forced[unit->inputs[i]] != NULL)

@@ -82,7 +82,7 @@ static enum nd_status say_saturation(const struct nd_examination *x, size_t devi
     if (!nd_look_finds_saturation(codes, end))
         return ND_OK;
     snprintf(f.text, sizeof f.text,
-             "%.3g%% of its codes are %g, the end of the type; of the reference's %.3g%%",
+             "%.3g%% of its values are %g, the end of the type; of the reference's %.3g%%",
              100 * (double)codes->at_end[end] / (double)codes->n, f.amount,
              100 * (double)codes->ref_at_end[end] / (double)codes->n);
     return add(x, device, step, &f, NULL, err);

@@ -159,6 +159,7 @@ static void write_bytes(const char *path, const void *bytes, size_t n_bytes)
 
 /* How many mutants ended how. In memory that the children share. */
 enum outcome { REFUSED, UNREADABLE, SAME, REPORTED, SILENT, DISAGREEING, N_OUTCOMES };
+enum { N_LANES = 4 }; /* processes at once: each waits most of the time */
 struct tally {
     size_t at; /* the mutant that is being looked at */
     size_t n[N_OUTCOMES];
@@ -249,14 +250,19 @@ void __asan_on_error(void)
         _exit(EXIT_LIBRARY_CRASH);
 }
 
-static void run_mutants(const struct specimen *specimen, struct tally *tally, size_t n_mutants, uint64_t seed,
-                        unsigned char *mutant)
+/* Every N_LANES-th mutant, from tally->at on. Never returns. */
+static void run_mutants(const struct specimen *specimen, struct tally *tally, size_t n_mutants, uint64_t seed)
 {
     static const int signals[] = {SIGSEGV, SIGBUS, SIGABRT, SIGFPE, SIGILL, SIGALRM};
     for (size_t i = 0; i < sizeof signals / sizeof signals[0]; i++)
         signal(signals[i], on_crash);
-    char *path = nd_path_join(folder, "mutant.h5");
-    for (; tally->at < n_mutants; tally->at++) {
+    char name[32];
+    snprintf(name, sizeof name, "mutant%zu.h5", tally->at % N_LANES);
+    char *path = nd_path_join(folder, name);
+    unsigned char *mutant = malloc(specimen->n_bytes);
+    if (path == NULL || mutant == NULL)
+        _exit(EXIT_OWN_CRASH);
+    for (; tally->at < n_mutants; tally->at += N_LANES) {
         uint64_t random = seed + tally->at;
         memcpy(mutant, specimen->bytes, specimen->n_bytes);
         size_t n_flips = 1 + fix_random(&random) % 2;
@@ -279,7 +285,59 @@ static void run_mutants(const struct specimen *specimen, struct tally *tally, si
     _exit(0);
 }
 
+/* A child ended before its last mutant: why. */
+static void note_end(struct tally *tally, int rc)
+{
+    int code = WIFEXITED(rc) ? WEXITSTATUS(rc) : 0;
+    tally->n_library_crashes += code == EXIT_LIBRARY_CRASH;
+    tally->n_hangs += code == EXIT_HANG;
+    if (code != EXIT_LIBRARY_CRASH && code != EXIT_HANG) {
+        tally->n_own_crashes++;
+        print_message("# mutant %zu: wait status %#x\n", tally->at, (unsigned)rc);
+    }
+    tally->at += N_LANES;
+}
+
 /* Children look at the mutants; after a crash a new child goes on with the next one. */
+static void look_at_mutants(const struct specimen *specimen, struct tally *lanes, size_t n_mutants,
+                            uint64_t seed)
+{
+    size_t n_running = 0;
+    pid_t children[N_LANES] = {0}; /* not in memory that they share */
+    for (size_t i = 0; i < N_LANES; i++)
+        lanes[i].at = i;
+    do {
+        for (size_t i = 0; i < N_LANES; i++)
+            if (children[i] == 0 && lanes[i].at < n_mutants) {
+                fflush(NULL);
+                children[i] = fork();
+                assert_true(children[i] >= 0);
+                if (children[i] == 0)
+                    run_mutants(specimen, &lanes[i], n_mutants, seed);
+                n_running++;
+            }
+        int rc = 0;
+        pid_t child = wait(&rc);
+        assert_true(child > 0);
+        n_running--;
+        for (size_t i = 0; i < N_LANES; i++)
+            if (children[i] == child) {
+                children[i] = 0;
+                if (!WIFEXITED(rc) || WEXITSTATUS(rc) != 0)
+                    note_end(&lanes[i], rc);
+            }
+    } while (n_running > 0);
+}
+
+static void add_tally(struct tally *sum, const struct tally *lane)
+{
+    for (size_t k = 0; k < N_OUTCOMES; k++)
+        sum->n[k] += lane->n[k];
+    sum->n_library_crashes += lane->n_library_crashes;
+    sum->n_own_crashes += lane->n_own_crashes;
+    sum->n_hangs += lane->n_hangs;
+}
+
 static void check_mutants(int level, size_t n_mutants)
 {
     struct specimen specimen;
@@ -289,30 +347,20 @@ static void check_mutants(int level, size_t n_mutants)
         assert_true(nd_parse_u64(given, &seed));
     print_message("# seed %llu\n", (unsigned long long)seed);
     specimen_init(&specimen, level);
-    struct tally *tally = mmap(NULL, sizeof *tally, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    unsigned char *mutant = malloc(specimen.n_bytes);
+    struct tally sum = {0}, *tally = &sum;
+    struct tally *lanes =
+        mmap(NULL, N_LANES * sizeof *lanes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     void *frame;
-    assert_true(tally != MAP_FAILED && mutant != NULL);
+    assert_true(lanes != MAP_FAILED);
     assert_true(backtrace(&frame, 1) >= 0); /* its first call allocates, which a handler must not */
-    while (tally->at < n_mutants) {
-        int rc = 0;
-        fflush(NULL);
-        pid_t child = fork();
-        assert_true(child >= 0);
-        if (child == 0)
-            run_mutants(&specimen, tally, n_mutants, seed, mutant);
-        assert_int_equal(waitpid(child, &rc, 0), child);
-        if (WIFEXITED(rc) && WEXITSTATUS(rc) == 0)
-            break;
-        int code = WIFEXITED(rc) ? WEXITSTATUS(rc) : 0;
-        tally->n_library_crashes += code == EXIT_LIBRARY_CRASH;
-        tally->n_hangs += code == EXIT_HANG;
-        if (code != EXIT_LIBRARY_CRASH && code != EXIT_HANG) {
-            tally->n_own_crashes++;
-            print_message("# mutant %zu: wait status %#x\n", tally->at, (unsigned)rc);
-        }
-        tally->at++;
-    }
+    look_at_mutants(&specimen, lanes, n_mutants, seed);
+    for (size_t i = 0; i < N_LANES; i++)
+        add_tally(&sum, &lanes[i]);
+    munmap(lanes, N_LANES * sizeof *lanes);
+    size_t n_seen = sum.n_library_crashes + sum.n_own_crashes + sum.n_hangs;
+    for (size_t k = 0; k < N_OUTCOMES; k++)
+        n_seen += sum.n[k];
+    assert_int_equal(n_seen, n_mutants);
     print_message("# level %d, %zu bytes: %zu refused, %zu unreadable, %zu the same, %zu reported, %zu silent; "
                   "libhdf5 crashed %zu times, hung %zu times\n",
                   level, specimen.n_bytes, tally->n[REFUSED], tally->n[UNREADABLE], tally->n[SAME],
@@ -325,8 +373,6 @@ static void check_mutants(int level, size_t n_mutants)
     /* Most of a small HDF5 file is empty space of its trees; but each way of noticing must have been seen. */
     assert_true(tally->n[REPORTED] > 0 && tally->n[REFUSED] > n_mutants / 50 && tally->n[SAME] > 0);
     assert_true(level == 0 || tally->n[UNREADABLE] > 0);
-    munmap(tally, sizeof *tally);
-    free(mutant);
     specimen_deinit(&specimen);
 }
 

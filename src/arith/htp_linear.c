@@ -179,6 +179,7 @@ static inline int64_t bits_of(double x)
 /* Scalings of all columns, one array for each part of nd_htp_scaling, and what `shorten` corrects by. */
 struct columns {
     double *beta, *inverse, *c, *half, *zero, *correction; /* [n] */
+    struct nd_htp_bounds bounds;                           /* of all */
 };
 
 /* nd_htp_scale of n sums; column[i] is i / n_inner, from the first of the columns on. The same in the same
@@ -187,10 +188,9 @@ struct columns {
  */
 static inline __attribute__((always_inline)) bool scale_each(const struct columns *s, size_t column,
                                                              size_t step, const double *restrict sums, size_t n,
-                                                             const struct nd_htp_bounds *bounds,
                                                              double *restrict codes)
 {
-    const double most = 0x1p50, low = bounds->low, high = bounds->high;
+    const double most = 0x1p50, low = s->bounds.low, high = s->bounds.high;
     const double *beta = s->beta + column, *inverse = s->inverse + column, *c = s->c + column,
                  *half = s->half + column, *zero = s->zero + column;
     int64_t signs = -1; /* of differences that must be negative */
@@ -206,10 +206,9 @@ static inline __attribute__((always_inline)) bool scale_each(const struct column
 }
 
 static bool scale_run(const struct columns *s, size_t column, size_t step, const double *sums, size_t n,
-                      const struct nd_htp_bounds *bounds, double *codes)
+                      double *codes)
 {
-    return step == 0 ? scale_each(s, column, 0, sums, n, bounds, codes)
-                     : scale_each(s, column, 1, sums, n, bounds, codes);
+    return step == 0 ? scale_each(s, column, 0, sums, n, codes) : scale_each(s, column, 1, sums, n, codes);
 }
 
 static enum nd_status make_columns(const struct product *p, struct columns *columns, struct nd_error *err)
@@ -218,7 +217,8 @@ static enum nd_status make_columns(const struct product *p, struct columns *colu
     double *room = nd_calloc(n, 6 * sizeof *room);
     if (room == NULL)
         return nd_fail_memory(err);
-    *columns = (struct columns){room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n};
+    *columns = (struct columns){
+        room, room + n, room + 2 * n, room + 3 * n, room + 4 * n, room + 5 * n, nd_htp_bounds_of(p->job)};
     for (size_t c = 0; c < n; c++) {
         struct nd_htp_scaling s = scaling_of(p, c);
         columns->beta[c] = s.beta;
@@ -242,8 +242,7 @@ static void shorten(const struct columns *columns, size_t column, size_t step, c
 }
 
 /* n elements of the output from `first` on, in one column, or (step 1) in a column each. */
-static void requantise_run(const struct product *p, const struct columns *columns, size_t first, size_t n,
-                           const struct nd_htp_bounds *bounds)
+static void requantise_run(const struct product *p, const struct columns *columns, size_t first, size_t n)
 {
     enum { RUN = 512 };
     double short_sums[RUN], *codes = p->job->codes->x;
@@ -255,25 +254,24 @@ static void requantise_run(const struct product *p, const struct columns *column
             shorten(columns, k, step, sums, m, short_sums);
             sums = short_sums;
         }
-        if (scale_run(columns, k, step, sums, m, bounds, codes + first + i))
+        if (scale_run(columns, k, step, sums, m, codes + first + i))
             continue;
         for (size_t j = 0; j < m; j++) {
             struct nd_htp_scaling scaling = scaling_of(p, k + j * step);
-            codes[first + i + j] = nd_htp_scale(&scaling, sums[j], bounds);
+            codes[first + i + j] = nd_htp_scale(&scaling, sums[j], &columns->bounds);
         }
     }
 }
 
 static enum nd_status requantise(const struct product *p, struct nd_error *err)
 {
-    struct nd_htp_bounds bounds = nd_htp_bounds_of(p->job);
     struct columns columns = {0};
     enum nd_status status = make_columns(p, &columns, err);
     size_t run = p->n_inner > 1 ? p->n_inner : p->n_channels;
     if (status != ND_OK)
         return status;
     for (size_t first = 0; first < p->sums->n; first += run)
-        requantise_run(p, &columns, first, run, &bounds);
+        requantise_run(p, &columns, first, run);
     free(columns.beta);
     return ND_OK;
 }

@@ -144,6 +144,15 @@ static bool follows_otherwise(const struct nd_explained_unit *unit)
  * codes apart from the program, all of them exact. */
 enum { FEWEST_AGAINST = 20 };
 
+/* A layer with codes that neither the device's program nor floats give: the program may be incomplete there, as
+ * it is for a depthwise Conv of stride 2. A CPU gives no code that is far from a tie, so the layer is no
+ * witness against the NPU. */
+static bool is_neither(const struct nd_fallback *f, size_t device, size_t step)
+{
+    return f->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED &&
+           f->counts[nd_fallback_at(f, device, step)].n_far > 0;
+}
+
 /* Where the device has a program of whole units: the codes of the unit on which that and exact rounding differ.
  * *is_told stays false where there are none, or where they are neither's. A handful of codes that are exact
  * tells nothing: a fused layer may be exact by chance. Then the other weight, which is of the same codes, tells
@@ -162,8 +171,8 @@ static enum nd_status judge_by_program(struct nd_fallback *f, size_t device, siz
     if (weight == 0)
         return ND_OK;
     *is_told = true;
-    if (weight < 0 &&
-        (units->apart[program] < FEWEST_AGAINST || follows_otherwise(&f->out->devices[device].units[step])))
+    if (weight < 0 && (is_neither(f, device, step) || units->apart[program] < FEWEST_AGAINST ||
+                       follows_otherwise(&f->out->devices[device].units[step])))
         return ND_OK;
     f->values[nd_fallback_at(f, device, step)] = weight;
     const char *name = nd_unit_programs(&n_programs)[program].name;

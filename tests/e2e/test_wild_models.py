@@ -10,6 +10,7 @@ import numpy as np
 from support import MODELS, Capture, Scratch, bits_equal, capture, main, npudiff
 
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import mobile_blocks  # noqa: E402
 import onnx_bytes  # noqa: E402
 import onnx_write as ow  # noqa: E402
 
@@ -66,6 +67,29 @@ class GreatestEffect(Scratch):
         said = f"greatest effect: '{greatest['name']}' ({greatest['op_type']}) makes {100 * greatest['effect_share']:.3g}%"
         self.assertIn(said, text)
         self.assertLess(text.index(said), text.index(f"from '{device['sources'][0]}'"))
+
+
+class MobileBlocks(Scratch):
+    """Healthy NPUs on blocks whose arithmetic may not be known: a layer may be unexplained, it is never faulty, and never said to
+    have run elsewhere."""
+
+    def check(self, name):
+        (self.folder / "block.onnx").write_bytes(mobile_blocks.BLOCKS[name](SEED).bytes())
+        capture(self.folder / "block.onnx", ["htp-sim:gen1", "htp-sim:gen3"], ["uniform:8"], self.folder / "out")
+        for path in sorted((self.folder / "out").glob("*.h5")):
+            for more in ([], ["--hide-placement"]): # from the values alone, too
+                done = npudiff("explain", "--quantised", self.folder / "block.onnx", path, "--json", *more, expect=None)
+                (device,) = json.loads(done.stdout)["devices"]
+                self.assertIn(device["verdict"], ("healthy", "unexplained"), (name, path.name))
+                self.assertEqual(device["faulty"], [])
+                self.assertNotEqual(device["execution"]["verdict"], "not-npu", device["execution"]["evidence"])
+                elsewhere = [u["name"] for u in device["layers"] if u["execution"] and u["execution"]["verdict"] == "not-npu"
+                             and u["state"] == "unexplained"]
+                self.assertEqual(elsewhere, [])
+
+
+for block in mobile_blocks.BLOCKS:
+    setattr(MobileBlocks, "test_" + block.replace("-", "_"), lambda self, name=block: self.check(name))
 
 
 if __name__ == "__main__":

@@ -358,14 +358,14 @@ static bool fold_clip(const double *least, const double *most, const struct nd_q
     struct nd_array bounds[2];
     memset(bounds, 0, sizeof bounds);
     const double *values[2] = {least, most};
-    struct nd_linear_input inputs[3] = {{NULL, NULL}, {NULL, NULL}, {NULL, NULL}};
+    struct nd_linear_input inputs[3] = {0};
     node_begin(&node, "Clip", 1);
     for (size_t i = 0; i < 2; i++) {
         if (values[i] == NULL)
             continue;
         assert_int_equal(nd_array_make(&bounds[i], ND_DTYPE_F32, &shapes[4], NULL), ND_OK);
         bounds[i].x[0] = *values[i];
-        inputs[i + 1] = (struct nd_linear_input){&bounds[i], quant};
+        inputs[i + 1] = (struct nd_linear_input){.values = &bounds[i], .quant = quant};
     }
     bool is_folded = nd_linear_fold(&node.proto, 3, inputs, low, high);
     nd_array_deinit(&bounds[0]);

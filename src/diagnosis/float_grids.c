@@ -124,7 +124,8 @@ void nd_diagnose_floats(const float *values, size_t n, const struct nd_quant *qu
     if (n_telling < MIN_FLOATS || n_off == 0)
         return;
     char text[160];
-    snprintf(text, sizeof text, "%zu of %zu floats are not on the steps of the tensor's scale", n_off, n_telling);
+    snprintf(text, sizeof text, "%zu of %zu floats are not on the steps of the tensor's scale", n_off,
+             n_telling);
     add(out, ND_FAULT_OFF_GRID, (double)n_off / (double)n_telling, n_off, text);
     try_grids(&count, out);
 }

@@ -156,13 +156,23 @@ static void judge_edge(struct nd_judging *j, const struct nd_comparison *c, size
         nd_judging_note_not_comparable(j->out, edge->name, found.why_not);
 }
 
+/* Four digits, or all where they would look like the bound. */
+static void say_value(double x, double beside, char text[32])
+{
+    char other[32];
+    snprintf(text, 32, "%.4g", x);
+    snprintf(other, sizeof other, "%.4g", beside);
+    if (x != beside && strcmp(text, other) == 0)
+        nd_policy_format_number(x, text);
+}
+
 static void tell_edges(const struct nd_judging *j)
 {
     struct nd_case *out = j->out;
     char value[32], bound[32];
     if (out->verdict == ND_CASE_NOT_COMPARABLE || out->n_cells == 0)
         return;
-    nd_policy_format_number(out->value, value);
+    say_value(out->value, out->bound, value);
     nd_policy_format_number(out->bound, bound);
     enum nd_policy_gate gate = j->gate->gate;
     if (gate == ND_POLICY_BIT_EQUAL && out->n_failing == 0)

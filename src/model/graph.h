@@ -52,8 +52,8 @@ struct nd_graph {
     size_t *readers;
 };
 
-/* Puts the nodes of the graph, and of the graphs inside of its nodes, in an order in which each reads only what earlier
- * ones make; nodes that are in such an order stay. ND_E_MODEL_GRAPH: they form a circle. */
+/* Puts the nodes of the graph, and of the graphs inside of its nodes, in an order in which each reads only what
+ * earlier ones make; nodes that are in such an order stay. ND_E_MODEL_GRAPH: they form a circle. */
 enum nd_status nd_graph_order(Onnx__GraphProto *graph, struct nd_error *err);
 
 /* Indexes the graph, which must outlive *graph. ND_E_MODEL_GRAPH where it contradicts itself. Call

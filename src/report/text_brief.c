@@ -128,8 +128,10 @@ static void put_headline(const struct nd_text_report *report)
     size_t n_groups = count_groups(c);
     if (n_groups > 1 && c->verdict != ND_VERDICT_SAME && !is_dequantised(c))
         nd_strbuf_printf(&line, "%s %zu groups of identical devices: %s",
-                         c->verdict == ND_VERDICT_DIFFERS && !c->has_gates ? ":" : ".", n_groups,
-                         c->classes_text);
+                         c->verdict == ND_VERDICT_DIFFERS && !c->has_gates ? ":"
+                         : c->verdict == ND_VERDICT_NOT_COMPARABLE         ? ". What they share DIFFERS:"
+                                                                           : ".",
+                         n_groups, c->classes_text);
     report->out->failed = report->out->failed || line.failed;
     nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
     nd_strbuf_deinit(&line);

@@ -35,6 +35,26 @@ static bool has_codes(const struct nd_comparison *c)
     return e < c->n_edges;
 }
 
+static bool is_shared(const struct nd_comparison *c, size_t probe)
+{
+    for (size_t e = 0; e < c->n_edges; e++)
+        for (size_t t = 0; t < c->n_pairs; t++)
+            if (c->edges[e].pairs[t].probes[probe].coverage != ND_COVERAGE_FULL)
+                return false;
+    return true;
+}
+
+/* What all captures have: a probe, or else the outputs. Says what the command is for. */
+static const char *add_what_is_shared(struct words *words, const struct nd_comparison *c)
+{
+    size_t p = 0;
+    while (p < c->n_probes && !is_shared(c, p))
+        p++;
+    add_word(words, p < c->n_probes ? "-p" : "--tensors");
+    add_word(words, p < c->n_probes ? c->probes[p].name : "outputs");
+    return p < c->n_probes ? "to compare only a probe that all captures have" : "to compare only the outputs";
+}
+
 void nd_text_next(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
@@ -56,11 +76,13 @@ void nd_text_next(const struct nd_text_report *report)
         add_word(&words, report->model);
         add_captures(&words, c);
     } else {
-        why = c->verdict == ND_VERDICT_NOT_COMPARABLE ? "to compare only the outputs" : "to see all tables";
         add_word(&words, "compare");
-        add_word(&words, c->verdict == ND_VERDICT_NOT_COMPARABLE ? "--tensors" : "-v");
-        if (c->verdict == ND_VERDICT_NOT_COMPARABLE)
-            add_word(&words, "outputs");
+        if (c->verdict == ND_VERDICT_NOT_COMPARABLE) {
+            why = add_what_is_shared(&words, c);
+        } else {
+            why = "to see all tables";
+            add_word(&words, "-v");
+        }
         add_captures(&words, c);
     }
     nd_summary_put_next(report->out, report->width, why, words.items, words.n);

@@ -85,7 +85,7 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
     *out = '\0';
     if (device->output.n_codes == 0 || isnan(own))
         return;
-    snprintf(out, size, ". Of the output's error against the float model %.3g%% is %s, %.3g%% is the chip's",
+    snprintf(out, size, ". The output's error against the float model is %.3g%% %s, %.3g%% the chip's",
              100 - own,
              e->vote.is_known && e->vote.common_divergence > 0 ? "quantisation and what all chips share"
                                                                : "quantisation",

@@ -519,6 +519,13 @@ class Pair:
             return not self.abs_error(e) <= gate["atol"] + gate["rtol"] * self.real_size(e)
         return False
 
+    def signal_of_all(self):
+        """That of the probe with the lowest SQNR, of those that differ; the first of equals."""
+        probes = sorted({place[0] for place, _, _ in self.case["samples"]})
+        alone = [Pair({**self.case, "samples": [s for s in self.case["samples"] if s[0][0] == p]}) for p in probes]
+        found = [pair.signal() for pair in alone if pair.differing]
+        return min(found, key=lambda s: -INF if math.isnan(s["sqnr_db"]) else s["sqnr_db"]) if found else self.signal()
+
     def expected(self):
         out = {**self.bits(), **self.steps(), **self.ulp(), **self.error(), **self.signal(), **self.accounting()}
         out["n_failing"] = sum(map(self.fails, self.all))

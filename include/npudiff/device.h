@@ -20,10 +20,14 @@
  *             return status;
  *         status = nd_probes_for_model(model, specs, 1, &probe, err);
  *         const struct nd_probe *const probes[] = {probe};
+ *         const struct nd_workload work = {model, &device, probes, 1};
  *         if (status == ND_OK)
- *             status = nd_capture_run(&(struct nd_workload){model, &device, probes, 1}, path, &options,
- * &outcome, err); if (status == ND_OK && outcome.has_failed) fprintf(stderr, "%s: %s\n", device.label,
- * outcome.failure.message); nd_probe_destroy(&probe); nd_device_deinit(&device); return status;
+ *             status = nd_capture_run(&work, path, &options, &outcome, err);
+ *         if (status == ND_OK && outcome.has_failed)
+ *             fprintf(stderr, "%s: %s\n", device.label, outcome.failure.message);
+ *         nd_probe_destroy(&probe);
+ *         nd_device_deinit(&device);
+ *         return status;
  *     }
  *
  * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs

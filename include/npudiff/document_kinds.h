@@ -3,9 +3,9 @@
  *
  * Example:
  *
- *     static char *no_probes(void)
+ *     static int is_of_captures(enum nd_document kind)    // for nd_report_document
  *     {
- *         return nd_report_document(ND_DOCUMENT_PROBES, "{\"probes\": []}");
+ *         return kind == ND_DOCUMENT_COMPARISON || kind == ND_DOCUMENT_EXPLANATION;
  *     }
  *
  * Stability: unstable. Newer versions add kinds, and so the numbers of these names change. */

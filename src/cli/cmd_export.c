@@ -74,7 +74,7 @@ static const struct cli_example examples[] = {
     {"npudiff export aihub captures/cpu.h5 -p zeros -o outputs.h5", "Writes the outputs of one probe."},
     {"npudiff export aihub captures/cpu.h5 -p zeros --inputs -o inputs.h5",
      "Writes the inputs, for a job on AI Hub."},
-    {"npudiff export model-explorer golden/models/cnn.w8a8.onnx captures/cpu.h5 captures/gen3.h5 -o overlays",
+    {"npudiff export model-explorer model.onnx captures/cpu.h5 captures/gen3.h5 -o overlays",
      "Colours the nodes of the graph in Model Explorer by what differs, and by whose fault it is."},
     {NULL, NULL},
 };

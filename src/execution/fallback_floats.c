@@ -110,9 +110,11 @@ enum nd_status nd_fallback_look_at_floats(const struct nd_plan *plan, struct nd_
     if (!has_floats(plan))
         return ND_OK;
     enum nd_status status = nd_reader_init(&look.reader, plan, err);
-    if (status == ND_OK)
-        status = nd_reader_block(&look.reader, 0, n, err);
     for (size_t i = 0; i < n && status == ND_OK; i++) {
+        if (i % plan->block == 0)
+            status = nd_reader_block(&look.reader, i, n - i < plan->block ? n - i : plan->block, err);
+        if (status != ND_OK)
+            break;
         nd_reader_inputs(&look.reader, i);
         status = look_at_sample(&look, floats, err);
     }

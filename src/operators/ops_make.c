@@ -205,6 +205,8 @@ enum nd_status nd_op_cast(const struct nd_op_call *call, struct nd_error *err)
     if (status != ND_OK)
         return status;
     call->outputs[0]->dtype = dtype;
+    for (size_t i = 0; i < x->n && x->dtype == ND_DTYPE_F32 && nd_dtype_is_integer(dtype); i++)
+        call->outputs[0]->x[i] = (double)(float)x->x[i]; /* it jumps: ops_binary.c */
     for (size_t i = 0; i < x->n && dtype == ND_DTYPE_BOOL; i++)
         call->outputs[0]->x[i] = x->x[i] != 0 ? 1 : 0;
     if (x->dtype == dtype)

@@ -156,14 +156,15 @@ static double number_attribute(const struct nd_op_call *call, const char *name, 
     return nd_op_f(call, name, (double)otherwise);
 }
 
-/* A function that jumps takes the float32 that ONNX makes of its operand, others the exact one (ops_binary.c
- * says why). */
-static bool jumps(const struct nd_op_call *call)
+/* A function that jumps, or is so steep somewhere that the last bit of a float32 counts, takes the float32 that
+ * ONNX makes of its operand; others take the exact one (ops_binary.c says why). */
+static bool takes_float32(const struct nd_op_call *call)
 {
-    static const char *const names[] = {"Ceil", "Floor", "Round", "Shrink", "Tan", "ThresholdedRelu"};
+    static const char *const names[] = {"Acosh", "Atanh",  "Ceil", "Cos", "Floor",
+                                        "Round", "Shrink", "Sin",  "Tan", "ThresholdedRelu"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (nd_op_is(call, names[i]))
-            return true;
+            return call->inputs[0]->dtype == ND_DTYPE_F32;
     return false;
 }
 
@@ -178,7 +179,7 @@ enum nd_status nd_op_unary(const struct nd_op_call *call, struct nd_error *err)
     enum nd_status status = nd_op_make(call, 0, is_test ? ND_DTYPE_BOOL : x->dtype, &x->shape, err);
     if (status != ND_OK)
         return status;
-    bool is_of_floats = x->dtype == ND_DTYPE_F32 && jumps(call);
+    bool is_of_floats = takes_float32(call);
     for (size_t i = 0; i < x->n; i++)
         call->outputs[0]->x[i] = unary->function(is_of_floats ? (double)(float)x->x[i] : x->x[i], a);
     return nd_op_wrap(call, call->outputs[0], err);

@@ -120,7 +120,16 @@ def oracle_edges(rng):
     for i, case in enumerate(cases):
         is_integer = case["ref"]["dtype"] == case["test"]["dtype"] and case["ref"]["dtype"] in compare_oracle.INTEGERS
         case.update(gate={"lsb": 1} if is_integer else {"ulp": 2}, ulp_in="float16", n_worst=3, name=f"e{i}")
-        yield case, compare_oracle.Pair(case).expected()
+        pair = compare_oracle.Pair(case)
+        expected = {**pair.expected(), **pair.signal_of_all()}
+        if is_code_against_float(case): # in steps, not ULP (test_labels.py)
+            expected["max_ulp"] = None
+            expected["tolerance"]["ulp"] = None
+        yield case, expected
+
+
+def is_code_against_float(case):
+    return (case["ref"]["dtype"] in compare_oracle.INTEGERS) != (case["test"]["dtype"] in compare_oracle.INTEGERS)
 
 
 def array_of(dtype, elements, shape):

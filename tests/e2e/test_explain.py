@@ -95,8 +95,8 @@ class Explain(Scratch):
 
     def test_text_has_the_sentence(self):
         text = npudiff("explain", "--quantised", QUANTISED, "--float", FLOAT, self.shared / "gen1.h5", "-v", "--width", 400)
-        self.assertRegex(text, r"\nhtp-sim:SM8450\S*: HEALTHY: all \d+ layers follow v69 arithmetic\. [\d.]+% of the output "
-                               r"error is quantisation, [\d.]+% is the chip's\n")
+        self.assertRegex(text, r"\nhtp-sim:SM8450\S*: HEALTHY: all \d+ layers follow v69 arithmetic\. The output's error "
+                               r"against the float model is [\d.]+% quantisation, [\d.]+% the chip's\n")
         self.assertRegex(text, r"\d% of its output error is quantisation and common to all; [\d.]+% \[95%: [\d.]+ to "
                                r"[\d.]+%\] is its own\n")
 

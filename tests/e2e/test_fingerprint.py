@@ -44,7 +44,7 @@ class Fingerprint(Scratch):
         self.assertEqual(diff["verdict"], "differs")
         self.assertEqual({row["operator"] for row in diff["differences"]},
                          {"Softmax", "LayerNormalization", "InstanceNormalization"})
-        self.assertIn("Softmax u8 -> u8 (normalise)", npudiff("fingerprint", "--diff", path, other, expect=1))
+        self.assertIn("Softmax u8 -> u8 (normalise)", npudiff("fingerprint", "--diff", path, other, "-v", expect=1))
 
     def test_bad_inputs(self):
         good = self.folder / "good.json"

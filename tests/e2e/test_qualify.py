@@ -103,7 +103,7 @@ class Qualify(Scratch):
         self.qualify(path)
         with open(self.folder / "out/.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.assertIn("another process", npudiff("qualify", path, expect=None).stderr)
+            self.assertIn("a different process already runs", npudiff("qualify", path, expect=None).stderr)
 
     def test_numbers_are_those_of_the_captures(self):
         """Worst step, share, SQNR, agreement and flips, recomputed from the HDF5 files."""

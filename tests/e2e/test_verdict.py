@@ -68,7 +68,7 @@ class Verdicts(Scratch):
             conv = layers(device)["Conv_1"]
             self.assertEqual((conv["state"], conv["why_follows"]), ("follows", "forced-encoding"))
             self.assertRegex(conv["follows_text"], r"the provider reads 'Tanh_1' with scale 1/32768 with zero point 32768, not with the model's")
-            self.assertRegex(layers(device)["Tanh_1"]["follows_text"], r"writes its codes with scale 1/32768")
+            self.assertRegex(layers(device)["Tanh_1"]["follows_text"], r"writes its values with scale 1/32768")
 
     def spoilt(self, model, name, layer, fault, number=0):
         """A copy of the capture with one layer spoilt, without what reads it."""

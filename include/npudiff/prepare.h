@@ -14,7 +14,8 @@
  *         enum nd_status status = nd_device_parse("htp-sim:gen3", &device, err);
  *         if (status != ND_OK)
  *             return status;
- *         status = nd_prepare(&(struct nd_workload){model, &device, &probe, 1}, "folder", NULL, &summary, err);
+ *         const struct nd_workload work = {model, &device, &probe, 1};
+ *         status = nd_prepare(&work, "folder", NULL, &summary, err);
  *         if (status == ND_OK)
  *             printf("%llu bytes of context\n", (unsigned long long)summary.context_bytes);
  *         nd_device_deinit(&device);

@@ -13,10 +13,12 @@
  *         struct nd_reduction *reduction = NULL;
  *         nd_reduce_options_init(&options);
  *         options.folder = "reproducer";
- *         enum nd_status status = nd_reduce(&(struct nd_workload){model, device, NULL, 0}, &options,
- * &reduction, err); if (status == ND_OK && reduction->end == ND_REDUCTION_REDUCED) printf("%zu of %zu operators
- * are enough\n", reduction->n_operators_left, reduction->n_operators); nd_reduction_destroy(&reduction); return
- * status;
+ *         const struct nd_workload work = {model, device, NULL, 0};
+ *         enum nd_status status = nd_reduce(&work, &options, &reduction, err);
+ *         if (status == ND_OK && reduction->end == ND_REDUCTION_REDUCED)
+ *             printf("%zu of %zu operators are enough\n", reduction->n_operators_left, reduction->n_operators);
+ *         nd_reduction_destroy(&reduction);
+ *         return status;
  *     }
  *
  * Stability: unstable. Until version 1.0 every minor version may change what is declared here; programs

@@ -41,16 +41,23 @@ static void name_file(const char *label, bool with_digits, char name[MAX_NAME_BY
         snprintf(name + n, MAX_NAME_BYTES - n, "-%08x", (unsigned int)hash_text(label));
 }
 
+char *cli_path_in(const char *folder, const char *name)
+{
+    size_t size = strlen(folder) + strlen(name) + 2;
+    char *path = malloc(size);
+    if (path != NULL)
+        snprintf(path, size, "%s/%s", folder, name);
+    return path;
+}
+
 /* "<folder>/<label>.h5" */
 static char *capture_path(const char *folder, const char *label, bool with_digits)
 {
-    char name[MAX_NAME_BYTES];
+    static const char suffix[] = ".h5";
+    char name[MAX_NAME_BYTES + sizeof suffix];
     name_file(label, with_digits, name);
-    size_t size = strlen(folder) + strlen(name) + 8;
-    char *path = malloc(size);
-    if (path != NULL)
-        snprintf(path, size, "%s/%s.h5", folder, name);
-    return path;
+    memcpy(name + strlen(name), suffix, sizeof suffix);
+    return cli_path_in(folder, name);
 }
 
 /* True when it is a folder afterwards, which *is_new says was not there; else errno says why not. */

@@ -12,6 +12,9 @@ bool cli_name_captures(struct cli_fleet *fleet, const char *folder);
  * False, and said on stderr, when it cannot. */
 bool cli_make_folder(const char *path, size_t *n_old);
 
+/* "<folder>/<name>" in new memory; NULL when out of memory. */
+char *cli_path_in(const char *folder, const char *name);
+
 /* What cli_make_folder made goes again where nothing came into it. */
 void cli_remove_empty_folder(const char *path, size_t n_old);
 

@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 
 #include "cli/commands.h"
 #include "cli/output.h"
@@ -16,41 +15,6 @@ struct values {
     bool quiet;
 };
 
-static bool is_folder(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
-static bool is_capture(const char *path)
-{
-    return cli_is_hdf5(path) || cli_ends_with(path, ".h5");
-}
-
-static enum nd_status gather(const struct values *values, const char *const *operands, size_t n,
-                             struct report_documents *documents, struct nd_error *err)
-{
-    const struct report_sources sources = {.quantised = values->quantised,
-                                           .float_model = values->float_model,
-                                           .n_threads = values->n_threads,
-                                           .quiet = values->quiet};
-    const char **captures = calloc(n, sizeof *captures);
-    size_t n_captures = 0;
-    enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
-    for (size_t i = 0; status == ND_OK && i < n; i++) {
-        if (is_folder(operands[i]))
-            status = report_documents_of_campaign(documents, operands[i], &sources, err);
-        else if (is_capture(operands[i]))
-            captures[n_captures++] = operands[i];
-        else
-            status = report_documents_of_file(documents, operands[i], err);
-    }
-    if (status == ND_OK && n_captures > 0)
-        status = report_documents_of_captures(documents, captures, n_captures, &sources, err);
-    free(captures);
-    return status;
-}
-
 static int run(const void *context, const char *const *operands, size_t n_operands)
 {
     const struct values *values = context;
@@ -64,7 +28,12 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct report_documents *documents = calloc(1, sizeof *documents);
     if (documents == NULL)
         return cli_fail_memory();
-    if (gather(values, operands, n_operands, documents, &err) == ND_OK)
+    const struct report_sources sources = {.quantised = values->quantised,
+                                           .float_model = values->float_model,
+                                           .n_threads = values->n_threads,
+                                           .quiet = values->quiet,
+                                           .takes_campaigns = true};
+    if (report_documents_of_operands(documents, operands, n_operands, &sources, &err) == ND_OK)
         exit_code = cli_report_write(output, documents->items, documents->n, values->title);
     else
         exit_code = cli_report_error(&err);

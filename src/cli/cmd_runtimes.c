@@ -72,16 +72,17 @@ static json_t *list_row(const struct nd_runtime_info *info)
                      (json_int_t)info->n_files);
 }
 
+static const struct nd_report_column list_columns[] = {{"runtime", "RUNTIME"},
+                                                       {"abi", "ABI"},
+                                                       {"onnxruntime", "ORT"},
+                                                       {"onnxruntime_qnn", "QNN PROVIDER"},
+                                                       {"use", "FOR"},
+                                                       {"state", "STATE"},
+                                                       {NULL, NULL}};
+
 /* A row for each runtime that is there, and the ids of those that tools/setup can install. */
 static int print_list(json_t *rows)
 {
-    static const struct nd_report_column columns[] = {{"runtime", "RUNTIME"},
-                                                      {"abi", "ABI"},
-                                                      {"onnxruntime", "ORT"},
-                                                      {"onnxruntime_qnn", "QNN PROVIDER"},
-                                                      {"use", "FOR"},
-                                                      {"state", "STATE"},
-                                                      {NULL, NULL}};
     const char *next[] = {"npudiff", "runtimes", "check"};
     json_t *there = json_array(), *row;
     char missing[256] = "";
@@ -102,7 +103,7 @@ static int print_list(json_t *rows)
         nd_report_screen_put(screen, "Not installed: %s. 'tools/setup --runtime ID' installs one.\n", missing);
     if (json_array_size(there) > 0) {
         nd_report_screen_put(screen, "\n");
-        cli_screen_rows(screen, there, columns, "-v lists all");
+        cli_screen_rows(screen, there, list_columns, "-v lists all");
     } else {
         json_decref(there);
     }
@@ -113,13 +114,6 @@ static int print_list(json_t *rows)
 
 static int run_list(const struct values *values)
 {
-    static const struct nd_report_column columns[] = {{"runtime", "RUNTIME"},
-                                                      {"abi", "ABI"},
-                                                      {"onnxruntime", "ORT"},
-                                                      {"onnxruntime_qnn", "QNN PROVIDER"},
-                                                      {"use", "FOR"},
-                                                      {"state", "STATE"},
-                                                      {NULL, NULL}};
     struct nd_error err = {0};
     struct nd_runtime_list list;
     if (nd_runtimes_list(&list, &err) != ND_OK)
@@ -129,7 +123,7 @@ static int run_list(const struct values *values)
         json_array_append_new(rows, list_row(&list.items[i]));
     nd_runtimes_deinit(&list);
     if (values->json || values->verbose)
-        return cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, columns, values->json);
+        return cli_print_rows(ND_DOCUMENT_RUNTIMES, "runtimes", rows, list_columns, values->json);
     return print_list(rows);
 }
 

@@ -1,6 +1,5 @@
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/capture_paths.h"
 #include "cli/errors.h"
@@ -9,42 +8,13 @@
 #include "cli/report_documents.h"
 #include "cli/rows.h"
 
-/* What compare and explain say of captures, and what the files say. */
-static enum nd_status gather(const struct export_values *values, const char *const *operands, size_t n,
-                             struct report_documents *documents, struct nd_error *err)
-{
-    const struct report_sources sources = {.quantised = operands[0], .quiet = values->quiet};
-    const char **captures = calloc(n, sizeof *captures);
-    size_t n_captures = 0;
-    enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
-    for (size_t i = 1; status == ND_OK && i < n; i++) {
-        if (cli_is_hdf5(operands[i]) || cli_ends_with(operands[i], ".h5"))
-            captures[n_captures++] = operands[i];
-        else
-            status = report_documents_of_file(documents, operands[i], err);
-    }
-    if (status == ND_OK && n_captures > 0)
-        status = report_documents_of_captures(documents, captures, n_captures, &sources, err);
-    free(captures);
-    return status;
-}
-
-static char *path_in(const char *folder, const char *name)
-{
-    size_t size = strlen(folder) + strlen(name) + 2;
-    char *path = malloc(size);
-    if (path != NULL)
-        snprintf(path, size, "%s/%s", folder, name);
-    return path;
-}
-
 /* Adds what was written to rows. */
 static int write_files(const struct export_values *values, const struct nd_node_data *data, json_t *rows)
 {
     int exit_code = 0;
     for (size_t i = 0; exit_code == 0 && i < data->n; i++) {
         const struct nd_node_data_file *file = &data->files[i];
-        char *path = path_in(values->output, file->name);
+        char *path = cli_path_in(values->output, file->name);
         exit_code = path != NULL ? cli_write_text(path, file->json, values->force) : cli_fail_memory();
         if (exit_code == 0)
             json_array_append_new(rows, json_pack("{s:o, s:s, s:I}", "path", cli_text(path), "measure",
@@ -84,9 +54,10 @@ int cli_export_model_explorer(const struct export_values *values, const char *co
     struct report_documents *documents = calloc(1, sizeof *documents);
     if (documents == NULL)
         return cli_fail_memory();
+    const struct report_sources sources = {.quantised = operands[0], .quiet = values->quiet};
     enum nd_status status = nd_model_load(operands[0], &model, &err);
     if (status == ND_OK)
-        status = gather(values, operands, n, documents, &err);
+        status = report_documents_of_operands(documents, operands + 1, n - 1, &sources, &err);
     if (status == ND_OK)
         status = nd_report_node_data(model, documents->items, documents->n, &data, &err);
     int exit_code = status == ND_OK ? write_all(values, operands[0], &data) : cli_report_error(&err);

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/capture_paths.h"
 #include "cli/errors.h"
 #include "cli/report_documents.h"
 #include "cli/rows.h"
@@ -56,11 +57,9 @@ struct folder_captures {
 /* A path in the folder that is there and was not added before. */
 static enum nd_status add_capture(struct folder_captures *captures, const char *relative, struct nd_error *err)
 {
-    size_t size = strlen(captures->folder) + strlen(relative) + 2;
-    char *path = malloc(size);
+    char *path = cli_path_in(captures->folder, relative);
     if (path == NULL)
         return cli_memory_error(err);
-    snprintf(path, size, "%s/%s", captures->folder, relative);
     bool is_new = relative[0] != '\0' && access(path, R_OK) == 0;
     for (size_t i = 0; i < captures->n; i++)
         is_new = is_new && strcmp(captures->paths[i], path) != 0;

@@ -3,8 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/errors.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 
 enum { HARM_SAMPLES = 16 }; /* as `npudiff explain` takes by default */
@@ -209,6 +211,33 @@ enum nd_status report_documents_of_captures(struct report_documents *documents, 
         status = time_runs(documents, captures, n, sources, err);
     for (size_t i = 0; captures != NULL && i < n; i++)
         nd_capture_close(&captures[i]);
+    free(captures);
+    return status;
+}
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+enum nd_status report_documents_of_operands(struct report_documents *documents, const char *const *operands,
+                                            size_t n, const struct report_sources *sources,
+                                            struct nd_error *err)
+{
+    const char **captures = calloc(n, sizeof *captures);
+    size_t n_captures = 0;
+    enum nd_status status = captures != NULL ? ND_OK : cli_memory_error(err);
+    for (size_t i = 0; status == ND_OK && i < n; i++) {
+        if (sources->takes_campaigns && is_folder(operands[i]))
+            status = report_documents_of_campaign(documents, operands[i], sources, err);
+        else if (cli_is_hdf5(operands[i]) || cli_ends_with(operands[i], ".h5"))
+            captures[n_captures++] = operands[i];
+        else
+            status = report_documents_of_file(documents, operands[i], err);
+    }
+    if (status == ND_OK && n_captures > 0)
+        status = report_documents_of_captures(documents, captures, n_captures, sources, err);
     free(captures);
     return status;
 }

@@ -24,6 +24,7 @@ struct report_sources {
     const char *model;                   /* the name of a campaign's model */
     size_t n_threads;
     bool quiet;
+    bool takes_campaigns; /* an operand may be the folder of `npudiff qualify` */
 };
 
 /* A copy of the text that lives as long as the documents; NULL when there is no room or memory for it. */
@@ -47,6 +48,11 @@ enum nd_status report_documents_of_campaign(struct report_documents *documents, 
 /* Adds what a command printed into a file. */
 enum nd_status report_documents_of_file(struct report_documents *documents, const char *path,
                                         struct nd_error *err);
+
+/* Adds what each operand gives: a capture (all are taken together), the folder of a campaign, or a file. */
+enum nd_status report_documents_of_operands(struct report_documents *documents, const char *const *operands,
+                                            size_t n, const struct report_sources *sources,
+                                            struct nd_error *err);
 void report_documents_deinit(struct report_documents *documents);
 
 /* What a comparison prints as JSON, and the images of its changed samples, for the report of `npudiff compare`.

@@ -185,12 +185,6 @@ bool nd_aligned_has_values(const struct nd_alignment *alignment, size_t edge, si
     return nd_capture_has_outputs(tensor.capture, tensor.probe, tensor.edge);
 }
 
-enum nd_status nd_aligned_read(const struct nd_capture_tensor *tensor, size_t first, size_t n, void *buf,
-                               struct nd_error *err)
-{
-    return nd_capture_read_verified(tensor, first, n, buf, err);
-}
-
 struct nd_digest nd_aligned_digest(const struct nd_alignment *alignment, size_t edge, size_t probe,
                                    size_t capture, size_t sample)
 {

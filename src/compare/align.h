@@ -48,10 +48,6 @@ struct nd_capture_tensor nd_aligned_tensor(const struct nd_alignment *alignment,
                                            size_t capture);
 bool nd_aligned_has_values(const struct nd_alignment *alignment, size_t edge, size_t probe, size_t capture);
 
-/* Samples [first, first + n) of it into buf, checked as nd_capture_read_verified does. */
-enum nd_status nd_aligned_read(const struct nd_capture_tensor *tensor, size_t first, size_t n, void *buf,
-                               struct nd_error *err);
-
 /* Digest of one sample of the first repeat. Both must exist, sample < n_samples. */
 struct nd_digest nd_aligned_digest(const struct nd_alignment *alignment, size_t edge, size_t probe,
                                    size_t capture, size_t sample);

@@ -82,9 +82,9 @@ static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, st
                                                 nd_aligned_digest(a, w->edge, probe, w->test, sample));
     enum nd_status status = ND_OK;
     if (differs)
-        status = nd_aligned_read(&ref, sample, 1, w->ref_sample, err);
+        status = nd_capture_read_verified(&ref, sample, 1, w->ref_sample, err);
     if (differs && status == ND_OK)
-        status = nd_aligned_read(&test, sample, 1, w->test_sample, err);
+        status = nd_capture_read_verified(&test, sample, 1, w->test_sample, err);
     for (size_t c = 0; c < w->n_channels && status == ND_OK; c++) {
         bool channel_differs = differs;
         if (differs) {

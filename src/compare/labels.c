@@ -154,7 +154,7 @@ static enum nd_status read_probe(struct looking *l, size_t probe, size_t n_sampl
     for (size_t s = 0; status == ND_OK && s < n_samples; s += n_at_once) {
         size_t n = n_samples - s < n_at_once ? n_samples - s : n_at_once;
         for (size_t k = 0; status == ND_OK && k < 2; k++)
-            status = nd_aligned_read(&tensors[k], s, n, buffers[k], err);
+            status = nd_capture_read_verified(&tensors[k], s, n, buffers[k], err);
         if (status == ND_OK)
             (l->floats != ND_DTYPE_NONE ? count_floats : count)(l, buffers[0], buffers[1], n * l->n_elems);
     }

@@ -74,7 +74,7 @@ static enum nd_status add_sample(struct work *w, size_t p, size_t sample, size_t
     for (size_t r = 1; r < n_repeats && status == ND_OK; r++) {
         bool differs = !is_repeat_equal(a, w->edge, p, w->capture, sample, r);
         if (differs && !is_read)
-            status = nd_aligned_read(&tensor, sample, 1, w->first, err);
+            status = nd_capture_read_verified(&tensor, sample, 1, w->first, err);
         is_read = is_read || differs;
         if (differs && status == ND_OK)
             status = nd_capture_read_repeat_verified(&tensor, sample, r, w->repeat, err);

@@ -29,7 +29,7 @@ static enum nd_status read_sample(struct reader *r, size_t sample, struct nd_err
     enum nd_status status = ND_OK;
     for (size_t k = 0; k < 2 && status == ND_OK; k++) {
         const struct nd_capture_tensor tensor = nd_aligned_tensor(r->alignment, r->edge, r->probe, captures[k]);
-        status = nd_aligned_read(&tensor, sample, 1, r->bytes[k], err);
+        status = nd_capture_read_verified(&tensor, sample, 1, r->bytes[k], err);
         if (status == ND_OK)
             nd_array_load(nd_capture_edge(tensor.capture, tensor.edge)->dtype, r->bytes[k], r->n_elems,
                           r->values[k]);

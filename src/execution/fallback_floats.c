@@ -111,12 +111,9 @@ enum nd_status nd_fallback_look_at_floats(const struct nd_plan *plan, struct nd_
         return ND_OK;
     enum nd_status status = nd_reader_init(&look.reader, plan, err);
     for (size_t i = 0; i < n && status == ND_OK; i++) {
-        if (i % plan->block == 0)
-            status = nd_reader_block(&look.reader, i, n - i < plan->block ? n - i : plan->block, err);
-        if (status != ND_OK)
-            break;
-        nd_reader_inputs(&look.reader, i);
-        status = look_at_sample(&look, floats, err);
+        status = nd_reader_load(&look.reader, i, n, err);
+        if (status == ND_OK)
+            status = look_at_sample(&look, floats, err);
     }
     nd_reader_deinit(&look.reader);
     return status;

@@ -8,29 +8,21 @@
 typedef void row_function(double *y, const double *a, ptrdiff_t step_a, const double *b, ptrdiff_t step_b,
                           ptrdiff_t n);
 
-#define ROW(name, formula)                                                                                     \
-    static void row_##name(double *y, const double *a, ptrdiff_t step_a, const double *b, ptrdiff_t step_b,    \
-                           ptrdiff_t n)                                                                        \
+#define ROW_OF(name, type, formula)                                                                            \
+    static void name(double *y, const double *a, ptrdiff_t step_a, const double *b, ptrdiff_t step_b,          \
+                     ptrdiff_t n)                                                                              \
     {                                                                                                          \
         for (ptrdiff_t i = 0; i < n; i++) {                                                                    \
-            double u = a[i * step_a], v = b[i * step_b];                                                       \
+            double u = (double)(type)a[i * step_a], v = (double)(type)b[i * step_b];                           \
             y[i] = formula;                                                                                    \
         }                                                                                                      \
     }
+#define ROW(name, formula) ROW_OF(row_##name, double, formula)
 
 /* A function that jumps takes the float32 that ONNX makes of its operands: 255 times the float32 next to 2/255
  * is 2, not the double below it, and a negative number has a power of that exponent. Others take the exact
  * operands. */
-#define ROW_OF_FLOATS(name, formula)                                                                           \
-    ROW(name, formula)                                                                                         \
-    static void floats_##name(double *y, const double *a, ptrdiff_t step_a, const double *b, ptrdiff_t step_b, \
-                              ptrdiff_t n)                                                                     \
-    {                                                                                                          \
-        for (ptrdiff_t i = 0; i < n; i++) {                                                                    \
-            double u = (double)(float)a[i * step_a], v = (double)(float)b[i * step_b];                         \
-            y[i] = formula;                                                                                    \
-        }                                                                                                      \
-    }
+#define ROW_OF_FLOATS(name, formula) ROW(name, formula) ROW_OF(floats_##name, float, formula)
 
 /* The remainder with the sign of the divisor. */
 static double modulo(double u, double v)

@@ -168,18 +168,23 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
     return status;
 }
 
-enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sample, size_t n,
-                                struct nd_error *err)
+enum nd_status nd_reader_load(struct nd_reader *r, size_t sample, size_t n, struct nd_error *err)
 {
     size_t left = n - sample;
     enum nd_status status = ND_OK;
-    r->device = device;
     if (sample % r->plan->block == 0)
         status = nd_reader_block(r, sample, left < r->plan->block ? left : r->plan->block, err);
-    if (status != ND_OK)
-        return status;
-    nd_reader_inputs(r, sample);
-    return nd_reader_device(r, device, err);
+    if (status == ND_OK)
+        nd_reader_inputs(r, sample);
+    return status;
+}
+
+enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sample, size_t n,
+                                struct nd_error *err)
+{
+    r->device = device;
+    enum nd_status status = nd_reader_load(r, sample, n, err);
+    return status == ND_OK ? nd_reader_device(r, device, err) : status;
 }
 
 enum nd_status nd_reader_try_unit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,

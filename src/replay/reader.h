@@ -40,7 +40,9 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
 /* Where the block holds the codes of a step of any device, of the sample at hand. */
 const void *nd_reader_raw(const struct nd_reader *r, size_t device, size_t step);
 
-/* All three, of samples 0 to n - 1 in order. */
+/* The first two, of samples 0 to n - 1 in order. */
+enum nd_status nd_reader_load(struct nd_reader *r, size_t sample, size_t n, struct nd_error *err);
+/* All three, in that order, too. */
 enum nd_status nd_reader_sample(struct nd_reader *r, size_t device, size_t sample, size_t n,
                                 struct nd_error *err);
 

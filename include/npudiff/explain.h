@@ -223,8 +223,9 @@ struct nd_explained_fault {
  *     same-code-other-float            two devices have the same code but slightly different floats [largest
  *                                      difference, in steps]
  *     saturation                       at least 1 % of the codes are at one end of the type although the
- *                                      reference is well inside, and 5 times as many as in the reference [the
- * end] constant, all-zero               all codes are equal, but the reference's are not [that code]
+ *                                      reference is well inside, and 5 times as many as in the reference
+ *                                      [the end]
+ *     constant, all-zero               all codes are equal, but the reference's are not [that code]
  *     not-a-number                     exact values that are not numbers: they are not judged [their share]
  *     truncation, stale, wrap, ...     further faults of floats: docs/reference/diagnoses.md
  *

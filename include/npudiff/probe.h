@@ -73,8 +73,8 @@ struct nd_probe {
  *     ties[:SAMPLES]             inputs on rounding ties of the input's own quantiser; default 8 samples
  *     NAME=PATH[,labels=PATH]    user data: .npz (one array per input; "labels", "label" or "y" is taken as
  *                                labels, "target:OUTPUT" as the wanted values of that output), .npy (a model
- *                                with one input), a folder of NAME.npy or of one .npz or .npy per sample, or a
- * text list (one sample per line: PATH or INPUT:=PATH ...)
+ *                                with one input), a folder of NAME.npy or of one .npz or .npy per sample, or
+ *                                a text list (one sample per line: PATH or INPUT:=PATH ...)
  *
  * User data must have exactly the input's type, and samples of exactly its shape. ND_ERR_USAGE: the spec is
  * not understood, or it is `ties` and no input has a quantiser; ND_ERR_IO: a file is missing or cannot be read;

@@ -16,11 +16,14 @@
  *     multiplier-fp16, -bf16   M as that float, rounded half to even; multiplier:10 but for subnormals
  *     drop-bits:N              the last N bits of a are cleared (floor)
  *     value-fp16, -bf16        v as that float, then rounded half to even
- *     float-execution          v scale as a float32, over scale in float32, rounded half to even: an operator
- * that ran in floats and was quantised behind it unrounded-inputs         the unit read what its producers had
- * before these were requantised, rounded half to even: fused. Needs a v of its own stochastic               up
- * with the probability of the fraction; :SEED is what emulated devices draw from stochastic-equal         up
- * with probability 1/2 stochastic-bits:N        up with the fraction cut behind N bits: N random bits are added
+ *     float-execution          v scale as a float32, over scale in float32, rounded half to even: an
+ *                              operator that ran in floats and was quantised behind it
+ *     unrounded-inputs         the unit read what its producers had before these were requantised, rounded
+ *                              half to even: fused. Needs a v of its own
+ *     stochastic               up with the probability of the fraction; :SEED is what emulated devices draw
+ *                              from
+ *     stochastic-equal         up with probability 1/2
+ *     stochastic-bits:N        up with the fraction cut behind N bits: N random bits are added
  *
  * The names are those of programs (eval/program.h) and of requantisation by parts (requantise.h). */
 #ifndef ND_ARITH_PROGRAMS_H

@@ -1,9 +1,12 @@
 /* What the recognisers share. There is one for each fault, each in the file of its subject, and one table of
  * them (diagnosis.c). A recogniser works out what the device would hold under its fault, element by element,
- * and hands that to the judge (judge.c). The judge knows two measures: exact  codes whose exact values before
- * rounding are known: a prediction is a span of codes, and holds or not whole  other values: a prediction is
- * near or not, and only elements that are far off count Where a recogniser must ask more of the one than of the
- * other, struct nd_criteria has both numbers. */
+ * and hands that to the judge (judge.c). The judge knows two measures:
+ *
+ *     exact  codes whose exact values before rounding are known: a prediction is a span of codes, and holds or
+ *            not
+ *     whole  other values: a prediction is near or not, and only elements that are far off count
+ *
+ * Where a recogniser must ask more of the one than of the other, struct nd_criteria has both numbers. */
 #ifndef ND_DIAGNOSIS_LOOK_H
 #define ND_DIAGNOSIS_LOOK_H
 

@@ -3,8 +3,9 @@
  *
  *     half-even ... to-zero   v rounded once (rounding.h)
  *     double:N                v rounded to N fraction bits, half up, then that to a whole number, half away
- * from zero: fixed point multiplication with a rounding shift behind it (gemmlowp, TOSA DOUBLE_ROUND). Differs
- * from rounding once in 2^-(N+1) of all values. float32                 v as a float32, rounded half to even */
+ *                             from zero: fixed point multiplication with a rounding shift behind it (gemmlowp,
+ *                             TOSA DOUBLE_ROUND). Differs from rounding once in 2^-(N+1) of all values
+ *     float32                 v as a float32, rounded half to even */
 #ifndef ND_EVAL_PROGRAM_H
 #define ND_EVAL_PROGRAM_H
 

@@ -4,11 +4,12 @@
  * each piece of text at its first occurrence behind what was matched before; there is no backtracking but to
  * later occurrences of its first piece, and of those only a few. A pattern begins with text.
  *
- *   {op} {id} {node} {tensor}   letters, digits and _ : . / @ $ - < > [ ] * ; node and tensor where a quote
- * follows in the pattern: all up to that quote {code}                      a number: decimal, negative or
- * 0x...; also an amount where it has another name {needed} {available} {found} {used} {soc} {value} {expected}
- * {count} {scale} {offset} {status}   an amount: a number
- *   {*}                         anything, up to the text or the number that follows */
+ *     {op} {id} {node} {tensor}   letters, digits and _ : . / @ $ - < > [ ] * ; node and tensor where a quote
+ *                                 follows in the pattern: all up to that quote
+ *     {code}                      a number: decimal, negative or 0x...
+ *     {needed} {available} {found} {used} {soc} {value} {expected} {count} {scale} {offset} {status}
+ *                                 an amount: a number
+ *     {*}                         anything, up to the text or the number that follows */
 #ifndef ND_LOGS_LOG_PATTERNS_H
 #define ND_LOGS_LOG_PATTERNS_H
 

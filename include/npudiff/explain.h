@@ -92,6 +92,18 @@ enum nd_layer_state {
 /* "not-examined", "follows", "unexplained", "faulty". Static storage. */
 ND_PUBLIC const char *nd_layer_state_name(enum nd_layer_state state);
 
+/* How sure it is what makes the values of a faulty or unexplained layer (docs/reference/verdicts.md). */
+enum nd_certainty {
+    ND_CERTAINTY_NONE,    /* the layer is neither, or nobody looked for a cause */
+    ND_CERTAINTY_PROVEN,  /* the fault predicts every wrong value, or no rounding makes the error */
+    ND_CERTAINTY_LIKELY,  /* it predicts nearly all, or a different fault explains the values as well, or only
+                             the size of the error speaks for a fault */
+    ND_CERTAINTY_GUESS,   /* of an unexplained layer: it resembles the fault, which is not proven */
+    ND_CERTAINTY_UNKNOWN, /* of an unexplained layer: no known fault predicts the values */
+};
+/* "proven", "likely", "guess", "unknown"; NULL for ND_CERTAINTY_NONE. Static storage. */
+ND_PUBLIC const char *nd_certainty_name(enum nd_certainty certainty);
+
 /* Where a unit, or a whole run, was computed, according to the evidence. */
 enum nd_execution {
     ND_EXECUTION_UNKNOWN,
@@ -254,8 +266,9 @@ struct nd_explained_unit {
                                 Static */
     char *follows_text;      /* a sentence for "fused" and "forced-encoding"; else NULL */
     bool is_faulty;          /* state is ND_LAYER_FAULTY */
-    char *evidence; /* only of a faulty or unexplained layer: "58 % of its values are wrong, by up to 212 LSB;
-                       the previous sample's output predicts all of them". Else NULL */
+    char *evidence; /* only of a faulty or unexplained layer: "the fault predicts every wrong value; in this
+                       layer alone 58% of the values are wrong, by up to 212 LSB". Else NULL */
+    enum nd_certainty certainty; /* of the fault, or of what an unexplained layer resembles */
     /* Of a faulty layer: the fault; kind NULL means an error too large for rounding, of no known kind. Of an
      * unexplained layer: the fault that it resembles; kind NULL means none. */
     struct nd_explained_fault fault;

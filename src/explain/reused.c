@@ -102,8 +102,7 @@ static enum nd_status name_writer(const struct device *device, size_t step, size
         device->plan->steps[writer].name);
     nd_strbuf_printf(&evidence,
                      "in all %zu samples its values are those of '%s', bit for bit, and %.3g%% of them are not "
-                     "what its own inputs "
-                     "give; the network itself may be right",
+                     "what its own inputs give; the network itself may be right",
                      device->plan->n_samples, device->plan->steps[writer].name,
                      100 * (double)unit->local.n_differing / (double)unit->n_codes);
     unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_REUSED_BUFFER),
@@ -111,6 +110,7 @@ static enum nd_status name_writer(const struct device *device, size_t step, size
                                               .channel = SIZE_MAX,
                                               .explained = 1};
     unit->evidence = nd_strbuf_take(&evidence);
+    unit->certainty = ND_CERTAINTY_PROVEN;
     unit->harm = unit->harmed_share = NAN; /* nothing read it */
     return unit->fault.text != NULL && unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
 }

@@ -103,6 +103,7 @@
 #define ND_KEY_FAULTY "faulty"
 #define ND_KEY_UNEXPLAINED "unexplained"
 #define ND_KEY_EVIDENCE "evidence"
+#define ND_KEY_CERTAINTY "certainty"
 #define ND_KEY_REMEDY "remedy"
 
 /* ---- placement ---- */

@@ -252,7 +252,7 @@ static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *
             continue;
         nd_html_puts(page, "<p>");
         nd_html_name(page, part->groups[g].label);
-        nd_html_printf(page, " predicts otherwise for %s of %s inputs", nd_html_count(changed, a),
+        nd_html_printf(page, " predicts a different class for %s of %s inputs", nd_html_count(changed, a),
                        nd_html_count(samples, b));
         if (nd_doc_is(row, ND_KEY_LABELS))
             nd_html_printf(
@@ -264,6 +264,17 @@ static void put_accuracy_words(struct nd_page *page, const struct nd_page_part *
     }
     if (n == 0 && n_known > 0)
         nd_html_puts(page, "<p>No prediction changed.</p>\n");
+}
+
+/* The cause, how sure it is, and what speaks for it. */
+static void put_cause(struct nd_page *page, const json_t *layer)
+{
+    const char *text = nd_doc_text(layer, ND_KEY_TEXT), *certainty = nd_doc_text(layer, ND_KEY_CERTAINTY);
+    nd_html_text(page, text);
+    nd_html_puts(page, text[0] != '\0' ? " (" : "");
+    nd_html_text(page, certainty);
+    nd_html_puts(page, text[0] != '\0' ? "). " : certainty[0] != '\0' ? ": " : "");
+    nd_html_text(page, nd_doc_text(layer, ND_KEY_EVIDENCE));
 }
 
 /* What explain found at one layer of one device. */
@@ -278,7 +289,7 @@ static void put_finding(struct nd_page *page, const struct nd_page_part *part, c
     nd_html_puts(page, "</span> on ");
     nd_html_name(page, nd_page_device_label(part, device));
     nd_html_puts(page, ": ");
-    nd_html_text(page, nd_doc_text(layer, ND_KEY_EVIDENCE));
+    put_cause(page, layer);
     if (nd_doc_text(layer, ND_KEY_REMEDY)[0] != '\0') {
         nd_html_puts(page, ". ");
         nd_html_text(page, nd_doc_text(layer, ND_KEY_REMEDY));

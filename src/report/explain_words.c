@@ -104,3 +104,20 @@ size_t nd_explain_greatest(const struct nd_explanation *e, const struct nd_expla
             greatest = s;
     return greatest;
 }
+
+void nd_explain_say_evidence(const struct nd_explained_unit *unit, struct nd_strbuf *out)
+{
+    const struct nd_explained_fault *fault = &unit->fault;
+    bool is_fault = unit->state == ND_LAYER_FAULTY;
+    const char *certainty = is_fault ? nd_certainty_name(unit->certainty) : NULL;
+    nd_strbuf_printf(out, "%s%s%s", certainty != NULL ? certainty : "", certainty != NULL ? ": " : "",
+                     unit->evidence);
+    if (is_fault && fault->rival != NULL)
+        nd_strbuf_printf(out, "; '%s' explains the values as well", fault->rival);
+    else if (is_fault && fault->kind == NULL)
+        nd_strbuf_puts(out, "; which fault it is, is not known");
+    else if (unit->certainty == ND_CERTAINTY_UNKNOWN)
+        nd_strbuf_puts(out, "; no known fault predicts these values");
+    else if (unit->certainty == ND_CERTAINTY_GUESS && fault->kind != NULL)
+        nd_strbuf_printf(out, "; a guess, not proven: %s", fault->text);
+}

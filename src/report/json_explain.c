@@ -84,6 +84,7 @@ static json_t *unit_json(const struct nd_explanation *e, const struct nd_explain
     json_object_set_new(row, "why_follows", text_or_null(unit->why_follows));
     json_object_set_new(row, "follows_text", text_or_null(unit->follows_text));
     json_object_set_new(row, "evidence", text_or_null(unit->evidence));
+    json_object_set_new(row, "certainty", text_or_null(nd_certainty_name(unit->certainty)));
     json_object_set_new(row, "tie_rule", text_or_null(unit->tie_rule));
     json_object_set_new(row, "ties",
                         unit->tie_rule != NULL ? json_integer((json_int_t)unit->n_ties) : json_null());
@@ -142,6 +143,7 @@ static json_t *faulty_json(const struct nd_explanation *e, const struct nd_expla
     if (row == NULL)
         return NULL;
     json_object_set_new(row, "evidence", text_or_null(unit->evidence));
+    json_object_set_new(row, "certainty", text_or_null(nd_certainty_name(unit->certainty)));
     json_object_set_new(row, "known_defect", text_or_null(unit->known_defect));
     json_object_set_new(row, "remedy", text_or_null(unit->remedy));
     json_object_set_new(row, "differing_share", share(unit->n_unexplained, unit->n_codes, unit->is_examined));

@@ -141,9 +141,11 @@ static void put_effect(const struct brief *b, const struct nd_explained_device *
 static void put_faulty(const struct brief *b, const struct nd_explained_device *device)
 {
     const struct nd_explained_unit *unit = &device->units[device->faulty[0]];
-    const char *rival = unit->fault.rival;
-    nd_summary_put(b->out, b->width, 2, 4, "evidence: %s%s%s", unit->evidence,
-                   rival != NULL ? "; as well explained by " : "", rival != NULL ? rival : "");
+    struct nd_strbuf evidence = {0};
+    nd_explain_say_evidence(unit, &evidence);
+    b->out->failed = b->out->failed || evidence.failed;
+    nd_summary_put(b->out, b->width, 2, 4, "evidence: %s", evidence.text != NULL ? evidence.text : "");
+    nd_strbuf_deinit(&evidence);
     put_effect(b, device, device->faulty[0]);
     if (unit->known_defect != NULL)
         nd_summary_put(b->out, b->width, 2, 4, "%s. What to do: %s", unit->known_defect, unit->remedy);

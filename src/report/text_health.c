@@ -162,10 +162,13 @@ static void put_faulty(struct nd_strbuf *out, const struct nd_explanation *e,
     for (size_t i = 0; i < device->n_faulty && i < most; i++) {
         const struct nd_explained_step *step = &e->steps[device->faulty[i]];
         const struct nd_explained_unit *unit = &device->units[device->faulty[i]];
-        nd_explain_put_wrapped(out, width, 2, "faulty: '%s' (%s), %s: %s%s%s", step->name, step->op_types,
-                               unit->fault.kind != NULL ? unit->fault.kind : "of no known kind", unit->evidence,
-                               unit->fault.rival != NULL ? "; as well explained by " : "",
-                               unit->fault.rival != NULL ? unit->fault.rival : "");
+        struct nd_strbuf evidence = {0};
+        nd_explain_say_evidence(unit, &evidence);
+        nd_explain_put_wrapped(out, width, 2, "faulty: '%s' (%s), %s: %s", step->name, step->op_types,
+                               unit->fault.kind != NULL ? unit->fault.kind : "of no known kind",
+                               evidence.text != NULL ? evidence.text : "");
+        out->failed = out->failed || evidence.failed;
+        nd_strbuf_deinit(&evidence);
         put_defect(out, unit, width);
         put_effect(out, unit, width);
     }
@@ -180,10 +183,12 @@ static void put_unexplained(struct nd_strbuf *out, const struct nd_explanation *
     for (size_t i = 0; i < device->n_unexplained && i < most; i++) {
         const struct nd_explained_step *step = &e->steps[device->unexplained[i]];
         const struct nd_explained_unit *unit = &device->units[device->unexplained[i]];
-        nd_explain_put_wrapped(out, width, 2, "unexplained: '%s' (%s): %s%s%s", step->name, step->op_types,
-                               unit->evidence,
-                               unit->fault.kind != NULL ? "; it looks like this, without proof: " : "",
-                               unit->fault.kind != NULL ? unit->fault.text : "");
+        struct nd_strbuf evidence = {0};
+        nd_explain_say_evidence(unit, &evidence);
+        nd_explain_put_wrapped(out, width, 2, "unexplained: '%s' (%s): %s", step->name, step->op_types,
+                               evidence.text != NULL ? evidence.text : "");
+        out->failed = out->failed || evidence.failed;
+        nd_strbuf_deinit(&evidence);
         put_defect(out, unit, width);
     }
     if (device->n_unexplained > most)

@@ -119,7 +119,7 @@ class Digits(Page):
         self.assertEqual(browser.texts(".card .word"), ["Faulty"])
         card = browser.texts(".card")[0]
         self.assertIn("residual/conv", card)
-        self.assertRegex(card, r"predicts otherwise for \d+ of 40 inputs")
+        self.assertRegex(card, r"predicts a different class for \d+ of 40 inputs")
         self.assertIn("npudiff reduce", card)
         rows = browser.texts("#verdict tbody tr")
         self.assertEqual(len(rows), 3)

@@ -232,10 +232,8 @@ static const struct nd_explained_device *find_better_sibling(const struct nd_exp
 static void put_size(const struct nd_explain_error_size *size, struct nd_strbuf *text)
 {
     double share = size->n > 0 ? 100 * (double)size->n_wrong / (double)size->n : 0;
-    if (size->n_wrong == size->n)
-        nd_strbuf_printf(text, "all of its values are wrong, by up to %g LSB", size->max);
-    else
-        nd_strbuf_printf(text, "%.3g%% of its values are wrong, by up to %g LSB", share, size->max);
+    nd_strbuf_printf(text, "in this layer alone %.3g%% of the values are wrong, by up to %g LSB", share,
+                     size->max);
 }
 
 static enum nd_status keep_evidence(struct nd_explained_unit *unit, struct nd_strbuf *text,
@@ -272,13 +270,15 @@ static enum nd_status accuse_of_kind(struct nd_explained_unit *unit, const struc
                                      const struct nd_diagnosis *diagnosis, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    put_size(size, &text);
-    if (diagnosis->best.explained >= 1)
-        nd_strbuf_printf(&text, "; \"%s\" predicts all of these", diagnosis->best.text);
+    bool predicts_all = diagnosis->best.explained >= 1;
+    if (predicts_all)
+        nd_strbuf_puts(&text, "the fault predicts every wrong value; ");
     else
-        nd_strbuf_printf(&text, "; \"%s\" predicts %.3g%% of these", diagnosis->best.text,
-                         100 * diagnosis->best.explained);
+        nd_strbuf_printf(&text, "the fault predicts %.3g%% of the wrong values; ",
+                         fmin(100 * diagnosis->best.explained, 99.9));
+    put_size(size, &text);
     unit->state = ND_LAYER_FAULTY;
+    unit->certainty = predicts_all && diagnosis->n_rivals == 0 ? ND_CERTAINTY_PROVEN : ND_CERTAINTY_LIKELY;
     enum nd_status status = keep_fault(unit, diagnosis, err);
     if (status != ND_OK) {
         nd_strbuf_deinit(&text);
@@ -293,10 +293,10 @@ static enum nd_status accuse_of_reach(struct nd_explained_unit *unit, const stru
 {
     struct nd_strbuf text = {0};
     put_size(size, &text);
-    nd_strbuf_printf(&text,
-                     "; %.3g%% are further off than any rounding of this layer or of its inputs can bring them",
+    nd_strbuf_printf(&text, "; %.3g%% are further off than any rounding of this layer or of its inputs makes",
                      100 * (double)size->n_past / (double)size->n);
     unit->state = ND_LAYER_FAULTY;
+    unit->certainty = ND_CERTAINTY_PROVEN;
     return keep_evidence(unit, &text, err);
 }
 
@@ -309,6 +309,7 @@ static enum nd_status accuse_beside(struct nd_explained_unit *unit, const struct
     nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB",
                      sibling->uri, sibling->units[step].local.max);
     unit->state = ND_LAYER_FAULTY;
+    unit->certainty = ND_CERTAINTY_LIKELY;
     return keep_evidence(unit, &text, err);
 }
 
@@ -319,10 +320,11 @@ static enum nd_status accuse_of_size(struct nd_explained_unit *unit, const struc
     put_size(size, &text);
     nd_strbuf_printf(
         &text,
-        "; the error is %.3g times as large as the layer's own signal, and the values do not follow that "
-        "(correlation %.2f): no rounding makes it",
+        "; the error is %.3g times as large as the layer's own signal, and the values do not follow the signal "
+        "(correlation %.2f): no known rounding makes such an error",
         size->signal > 0 ? sqrt(size->energy / size->signal) : HUGE_VAL, size->correlation);
     unit->state = ND_LAYER_FAULTY;
+    unit->certainty = ND_CERTAINTY_LIKELY;
     return keep_evidence(unit, &text, err);
 }
 
@@ -359,9 +361,11 @@ static enum nd_status decide(const struct nd_explain_job *job, size_t device, si
     if (unit->follows_text != NULL) {
         struct nd_strbuf text = {0};
         put_size(size, &text);
-        nd_strbuf_printf(&text, ", when it is read as the provider has it");
+        nd_strbuf_printf(&text, ", when the provider's own encoding is used");
+        unit->certainty = ND_CERTAINTY_UNKNOWN;
         return keep_evidence(unit, &text, err);
     }
+    unit->certainty = kind != ND_FAULT_UNEXPLAINED ? ND_CERTAINTY_GUESS : ND_CERTAINTY_UNKNOWN;
     return kind != ND_FAULT_UNEXPLAINED ? keep_fault(unit, diagnosis, err) : ND_OK;
 }
 

@@ -41,6 +41,16 @@ const char *nd_layer_state_name(enum nd_layer_state state)
     return names[state];
 }
 
+const char *nd_certainty_name(enum nd_certainty certainty)
+{
+    static const char *const names[] = {[ND_CERTAINTY_NONE] = NULL,
+                                        [ND_CERTAINTY_PROVEN] = "proven",
+                                        [ND_CERTAINTY_LIKELY] = "likely",
+                                        [ND_CERTAINTY_GUESS] = "guess",
+                                        [ND_CERTAINTY_UNKNOWN] = "unknown"};
+    return names[certainty];
+}
+
 double nd_explain_badness(const struct nd_explained_unit *unit)
 {
     return isnan(unit->harm) ? unit->local.energy : unit->harm;
@@ -152,6 +162,7 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
                      100 * noise.share, noise.max);
     if (noise.max > between_runs) {
         unit->state = ND_LAYER_FAULTY;
+        unit->certainty = ND_CERTAINTY_PROVEN;
         unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_FLIPS),
                                                   .text = nd_strdup("its values change from run to run"),
                                                   .channel = SIZE_MAX,
@@ -248,14 +259,16 @@ static enum nd_status say_evidence(struct nd_explained_unit *unit, struct nd_err
     double share = unit->n_codes > 0 ? 100 * (double)unit->n_unexplained / (double)unit->n_codes : 0;
     if (unit->n_unexplained == 0 &&
         unit->n_codes > 0) /* a rounding predicts them that the device has nowhere else */
-        nd_strbuf_printf(&text,
-                         "%.3g%% of its values differ from exact rounding, by up to %g LSB, in a way that the "
-                         "device has in no other layer",
-                         100 * (double)unit->local.n_differing / (double)unit->n_codes, unit->local.max);
+        nd_strbuf_printf(
+            &text,
+            "in this layer alone %.3g%% of the values differ from exact rounding, by up to %g LSB, "
+            "in a way that no other layer of the device does",
+            100 * (double)unit->local.n_differing / (double)unit->n_codes, unit->local.max);
     else
         nd_strbuf_printf(
             &text,
-            "%.3g%% of its values differ from known arithmetic; they are off exact rounding by up to %g LSB",
+            "in this layer alone %.3g%% of the values differ from known arithmetic; they differ from exact "
+            "rounding by up to %g LSB",
             share, unit->local.max);
     unit->evidence = nd_strbuf_take(&text);
     return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);

@@ -45,11 +45,11 @@ static const char *prove(const struct nd_plan *plan, const struct nd_explained_u
     size_t edge = plan->steps[finding->step].edge;
     bool is_forced = plan->alternatives.forced[edge] != NULL || plan->alternatives.is_forced_here[edge];
     if (is_kind(finding, ND_FAULT_WRONG_TYPE))
-        return "read as the model's type its codes are about what the model asks for";
+        return "read as the model's type, the values are about what the model asks for";
     if (is_of_encoding(finding)) /* the provider has an encoding of its own for some, whatever the model says */
         return is_forced || is_rounded_scale(plan, finding) ? NULL : "the capture itself says so";
     bool is_one_code = is_kind(finding, ND_FAULT_ALL_ZERO) || is_kind(finding, ND_FAULT_CONSTANT);
-    return is_one_code && !unit->is_examined ? "no arithmetic makes one code of these inputs" : NULL;
+    return is_one_code && !unit->is_examined ? "no arithmetic makes one value of these inputs" : NULL;
 }
 
 static enum nd_status accuse(struct nd_explained_unit *unit, const struct nd_explained_fault *fault,
@@ -64,6 +64,8 @@ static enum nd_status accuse(struct nd_explained_unit *unit, const struct nd_exp
     free(unit->fault.text);
     free(unit->evidence);
     unit->state = ND_LAYER_FAULTY;
+    unit->certainty = strcmp(fault->kind, nd_fault_name(ND_FAULT_WRONG_TYPE)) == 0 ? ND_CERTAINTY_LIKELY
+                                                                                   : ND_CERTAINTY_PROVEN;
     unit->fault = *fault;
     unit->fault.text = text;
     unit->evidence = evidence;

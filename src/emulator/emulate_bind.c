@@ -142,6 +142,15 @@ static void find_units(struct bind *bind)
     }
 }
 
+/* Whether the edge's codes are those of the tensor. The output of a model that was cut behind a quantiser has
+ * the quantiser's name, and the same edge of the whole model does not. */
+static bool has_codes_of(const struct bind *bind, size_t edge, const char *tensor)
+{
+    const char *codes = nd_model_edge(bind->model, edge)->onnx_name;
+    size_t n = strlen(tensor);
+    return strncmp(codes, tensor, n) == 0 && strcmp(codes + n, "_QuantizeLinear_Output") == 0;
+}
+
 /* ND_NO_INDEX where a part of a model lacks it. */
 static enum nd_status find_edge(const struct bind *bind, const struct nd_emu_item *item, size_t *out,
                                 struct nd_error *err)
@@ -149,6 +158,9 @@ static enum nd_status find_edge(const struct bind *bind, const struct nd_emu_ite
     *out = SIZE_MAX;
     for (size_t e = 0; e < bind->out.n_edges; e++)
         if (strcmp(edge_name(bind, e), item->edge) == 0)
+            *out = e;
+    for (size_t e = 0; e < bind->out.n_edges && *out == SIZE_MAX; e++)
+        if (has_codes_of(bind, e, item->edge))
             *out = e;
     if (*out == SIZE_MAX)
         return bind->is_partial ? ND_OK : fail_edge(bind, item, false, err);

@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "device/device_options.h"
 #include "model/parts.h"
 #include "reduce/candidate_failure.h"
 #include "reduce/difference.h"
@@ -201,6 +202,11 @@ struct nd_session nd_candidate_session(const struct nd_candidate *candidate, con
                                .name = name};
 }
 
+const char *nd_reducer_plain_tensors(const struct nd_reducer *reducer)
+{
+    return nd_device_is_evaluated(reducer->device->kind) ? "outputs" : "none";
+}
+
 /* ---- judging ---- */
 
 /* What it gave, held against what was recorded, or against what the other device made of the same part. */
@@ -279,7 +285,8 @@ enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_cand
         return ND_OK;
     struct nd_run run = {0};
     const struct nd_session session = nd_candidate_session(
-        candidate, reducer->device, reducer->options->has_difference ? "outputs" : "none", "device.h5");
+        candidate, reducer->device,
+        reducer->options->has_difference ? "outputs" : nd_reducer_plain_tensors(reducer), "device.h5");
     enum nd_status status = nd_reducer_run(reducer, &session, &run, err);
     if (status == ND_OK) {
         status = judge(reducer, candidate, &run, trial, difference, err);

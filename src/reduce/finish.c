@@ -44,18 +44,12 @@ static enum nd_status make_command(struct nd_reducer *reducer, const struct nd_c
 {
     struct nd_strbuf text = {0};
     const char *probe = nd_model_n_inputs(candidate->model) > 0 ? "inputs=inputs.npz" : "zeros";
-    if (reducer->options->has_difference) {
-        const struct nd_device *against =
-            reducer->options->against != NULL ? reducer->options->against : &reducer->exact;
-        nd_strbuf_printf(
-            &text,
-            "npudiff capture reproducer.onnx -d '%s' -d '%s' -p %s --tensors outputs%s -o again && "
-            "npudiff compare again/*.h5",
-            against->uri, reducer->device->uri, probe, fallback_flag(reducer));
-    } else {
-        nd_strbuf_printf(&text, "npudiff capture reproducer.onnx -d '%s' -p %s --tensors none%s -o again.h5",
-                         reducer->device->uri, probe, fallback_flag(reducer));
-    }
+    bool has_difference = reducer->options->has_difference;
+    nd_strbuf_printf(&text, "npudiff capture reproducer.onnx -d '%s' -p %s --tensors %s%s -o again.h5",
+                     reducer->device->uri, probe,
+                     has_difference ? "outputs" : nd_reducer_plain_tensors(reducer), fallback_flag(reducer));
+    if (has_difference)
+        nd_strbuf_puts(&text, " && npudiff compare reference.h5 again.h5");
     reducer->out->command = nd_strbuf_take(&text);
     return reducer->out->command != NULL ? ND_OK : nd_fail_memory(err);
 }

@@ -71,6 +71,10 @@ void nd_candidate_deinit(struct nd_candidate *candidate);
 struct nd_session nd_candidate_session(const struct nd_candidate *candidate, const struct nd_device *device,
                                        const char *edges, const char *name);
 
+/* What --tensors is where only failures count: "none", so that the device gets the part as it is; a device that
+ * npudiff evaluates itself gives quantised values only, not the floats that they stand for. */
+const char *nd_reducer_plain_tensors(const struct nd_reducer *reducer);
+
 /* Runs the candidate on the device under test, and judges it: does it do the same? Keeps the captures in its
  * folder where keep is set. *trial is ND_TRIAL_STOP when there is no session left, but for `reserve` ones. */
 enum nd_status nd_candidate_try(struct nd_reducer *reducer, const struct nd_candidate *candidate,

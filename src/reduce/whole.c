@@ -131,7 +131,8 @@ enum nd_status nd_reducer_try_whole(struct nd_reducer *reducer, unsigned *score,
     bool has_difference = reducer->options->has_difference;
     struct nd_run run = {0};
     reducer->step = "whole model";
-    enum nd_status status = run_whole(reducer, reducer->device, has_difference ? "all" : "none", &run, err);
+    enum nd_status status = run_whole(reducer, reducer->device,
+                                      has_difference ? "all" : nd_reducer_plain_tensors(reducer), &run, err);
     if (status != ND_OK)
         goto out;
     if (run.outcome.has_failed) {

@@ -32,6 +32,12 @@ static struct need need_of(const struct nd_plan *plan)
     return need;
 }
 
+static size_t most_of(const struct need *need)
+{
+    double most = ND_READER_BLOCK_BYTES / (need->sample_bytes > 1 ? need->sample_bytes : 1);
+    return most < ND_READER_BLOCK ? ND_READER_BLOCK : most > ND_READER_MOST ? ND_READER_MOST : (size_t)most;
+}
+
 void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
 {
     const size_t default_bytes = (size_t)1 << 30;
@@ -41,7 +47,8 @@ void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
     n = n > plan->n_samples ? plan->n_samples : n;
     n = n > 0 ? n : 1;
     size_t block = (plan->n_samples + n - 1) / n; /* every thread gets some */
-    block = block < 1 ? 1 : block > ND_READER_BLOCK ? ND_READER_BLOCK : block;
+    size_t most = most_of(&need);
+    block = block < 1 ? 1 : block > most ? most : block;
     while (n > 1 && (double)n * (need.thread_bytes + need.sample_bytes) > limit)
         n--;
     while (block > 1 && (double)n * (need.thread_bytes + (double)block * need.sample_bytes) > limit)

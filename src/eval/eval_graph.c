@@ -209,8 +209,9 @@ enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exa
     g->last_use = nd_calloc(graph->n_tensors, sizeof *g->last_use);
     g->wholes = nd_calloc(graph->n_tensors, sizeof *g->wholes);
     g->largest = nd_calloc(graph->n_tensors, sizeof *g->largest);
-    if (g->wholes == NULL || g->largest == NULL || g->constants == NULL || g->quants == NULL ||
-        g->last_use == NULL)
+    g->shorts = nd_calloc(graph->n_tensors, sizeof *g->shorts);
+    if (g->shorts == NULL || g->wholes == NULL || g->largest == NULL || g->constants == NULL ||
+        g->quants == NULL || g->last_use == NULL)
         status = nd_fail_memory(err);
     for (size_t t = 0; g->constants != NULL && t < graph->n_tensors; t++)
         g->constants[t] = nd_exact_none();

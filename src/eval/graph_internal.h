@@ -14,6 +14,7 @@ struct nd_exact_graph {
     struct nd_array *constants;   /* [n_tensors]: rank < 0 where a tensor is none */
     struct nd_array *wholes;      /* [n_tensors]: of constants that products read: codes less zero point */
     double *largest;              /* [n_tensors]: of their magnitudes */
+    int16_t **shorts;             /* [n_tensors]: wholes for nd_op_shorts; NULL where they do not fit */
     struct nd_node_quant *quants; /* [n_nodes]: of Q and DQ nodes */
     size_t *last_use;             /* [n_tensors]: the node after which nobody reads the tensor */
 };

@@ -23,6 +23,7 @@ static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct n
         if (codes != ND_NO_INDEX && run->g->wholes[codes].x != NULL) {
             out->wholes = &run->g->wholes[codes];
             out->largest = run->g->largest[codes];
+            out->shorts = run->g->shorts[codes];
         }
         return out->values != NULL;
     }

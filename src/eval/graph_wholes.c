@@ -44,6 +44,20 @@ static bool shares_values(const struct nd_array *a, const struct nd_array *b)
     return a->n == b->n && (a->n == 0 || memcmp(a->x, b->x, a->n * sizeof *a->x) == 0);
 }
 
+static enum nd_status prepare_shorts(struct nd_exact_graph *g, size_t codes, struct nd_error *err)
+{
+    const struct nd_array *wholes = &g->wholes[codes];
+    if (g->largest[codes] > INT16_MAX)
+        return ND_OK;
+    int16_t *shorts = nd_calloc(wholes->n + 1, sizeof *shorts);
+    if (shorts == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < wholes->n; i++)
+        shorts[i] = (int16_t)wholes->x[i];
+    g->shorts[codes] = shorts;
+    return ND_OK;
+}
+
 /* One scale and zero point for all, or by channel: as the unit's evaluation would make them. What it refuses is
  * left to it. */
 static enum nd_status prepare(struct nd_exact_graph *g, size_t dequantize, struct nd_error *err)
@@ -66,7 +80,7 @@ static enum nd_status prepare(struct nd_exact_graph *g, size_t dequantize, struc
         wholes.x = g->constants[codes].x;
     }
     g->wholes[codes] = wholes;
-    return ND_OK;
+    return prepare_shorts(g, codes, err);
 }
 
 /* Codes that two DequantizeLinear read, with zero points each, are nobody's. */
@@ -96,6 +110,9 @@ void nd_exact_forget_wholes(struct nd_exact_graph *g)
     for (size_t t = 0; g->wholes != NULL && t < g->model->graph.n_tensors; t++)
         if (g->wholes[t].x != NULL && g->wholes[t].x != g->constants[t].x)
             free(g->wholes[t].x);
+    for (size_t t = 0; g->shorts != NULL && t < g->model->graph.n_tensors; t++)
+        free(g->shorts[t]);
     free(g->wholes);
     free(g->largest);
+    free(g->shorts);
 }

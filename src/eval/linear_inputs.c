@@ -156,6 +156,24 @@ enum nd_status nd_linear_borrow_wholes(const struct nd_linear_call *call, size_t
     return status;
 }
 
+/* One output of the operator, whatever else it makes. */
+static enum nd_status run(const struct nd_linear_call *call, struct nd_op_call *op_call, struct nd_array *out,
+                          struct nd_error *err)
+{
+    enum { MAX_OUTPUTS = 64 };
+    const Onnx__NodeProto *node = op_call->node;
+    struct nd_array first = {0}; /* is always made */
+    struct nd_array *outputs[MAX_OUTPUTS] = {&first};
+    if (call->output >= node->n_output || node->n_output > MAX_OUTPUTS)
+        return nd_linear_unsupported(call, err, "too many outputs");
+    outputs[call->output] = out;
+    op_call->n_outputs = node->n_output;
+    op_call->outputs = outputs;
+    enum nd_status status = nd_op_run(op_call, err);
+    nd_array_deinit(&first);
+    return status;
+}
+
 enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__NodeProto *node,
                                 const struct nd_array *const operands[2], struct nd_array *own,
                                 const struct nd_array **out, struct nd_error *err)
@@ -164,8 +182,18 @@ enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__N
     bool is_shared = shared != NULL && operands[0] == &shared->x && call->inputs[1].wholes != NULL &&
                      operands[1]->x == call->inputs[1].wholes->x;
     struct nd_array *made = is_shared ? &shared->sums : own;
+    const struct nd_linear_input *weights = &call->inputs[1];
+    bool is_short = weights->shorts != NULL && operands[1]->x == weights->wholes->x;
+    const struct nd_op_shorts shorts = {.weights = weights->shorts, .largest = weights->largest};
     *out = made;
-    return is_shared && made->n > 0 ? ND_OK : nd_linear_run(call, node, operands, 2, made, err);
+    if (is_shared && made->n > 0)
+        return ND_OK;
+    struct nd_op_call op_call = {.node = node,
+                                 .opset = call->opset,
+                                 .n_inputs = 2,
+                                 .inputs = operands,
+                                 .shorts = is_short ? &shorts : NULL};
+    return run(call, &op_call, made, err);
 }
 
 enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, struct nd_array *out,
@@ -187,19 +215,6 @@ enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__Node
                              const struct nd_array *const *inputs, size_t n_inputs, struct nd_array *out,
                              struct nd_error *err)
 {
-    enum { MAX_OUTPUTS = 64 };
-    struct nd_array first = {0}; /* is always made */
-    struct nd_array *outputs[MAX_OUTPUTS] = {&first};
-    if (call->output >= node->n_output || node->n_output > MAX_OUTPUTS)
-        return nd_linear_unsupported(call, err, "too many outputs");
-    outputs[call->output] = out;
-    const struct nd_op_call op_call = {.node = node,
-                                       .opset = call->opset,
-                                       .n_inputs = n_inputs,
-                                       .n_outputs = node->n_output,
-                                       .inputs = inputs,
-                                       .outputs = outputs};
-    enum nd_status status = nd_op_run(&op_call, err);
-    nd_array_deinit(&first);
-    return status;
+    struct nd_op_call op_call = {.node = node, .opset = call->opset, .n_inputs = n_inputs, .inputs = inputs};
+    return run(call, &op_call, out, err);
 }

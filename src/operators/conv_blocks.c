@@ -5,8 +5,14 @@
 #include "base/memory.h"
 #include "operators/gemm_kernels.h"
 
-/* A matrix of columns stays in the second-level cache: 128 KiB; chosen. */
-enum { MOST_COLUMNS = 96, MOST_ROWS = 170 };
+/* A matrix of columns stays in the second-level cache: 128 KiB of doubles, 72 KiB of pairs; chosen. */
+enum {
+    MOST_COLUMNS = 96,
+    MOST_ROWS = 170,
+    MOST_SHORT_ROWS = 384,
+    LEAST_SHORT_ROWS = 8,
+    LEAST_SHORT_CHANNELS = 4
+};
 
 /* Where the columns of a block lie in the output: of w->out[2] positions each, but the first and last row. */
 struct block {
@@ -15,7 +21,7 @@ struct block {
 
 double *nd_conv_blocks_room(void)
 {
-    return nd_calloc(MOST_COLUMNS * MOST_ROWS, sizeof(double));
+    return nd_calloc(MOST_COLUMNS * (MOST_ROWS * sizeof(double) + MOST_SHORT_ROWS * sizeof(int16_t)), 1);
 }
 
 /* What one tap reads of one plane: of the windows first .. end - 1 of each row, which lie inside. */
@@ -89,7 +95,7 @@ static bool is_matrix(const struct nd_window *w)
     return true;
 }
 
-void nd_conv_blocks_add(const struct nd_conv_group *g, double *room)
+static void add_doubles(const struct nd_conv_group *g, double *room)
 {
     const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
     size_t n_rows = g->n_in * (size_t)g->w->n_kernel, n_out = (size_t)g->w->n_out;
@@ -109,4 +115,67 @@ void nd_conv_blocks_add(const struct nd_conv_group *g, double *room)
                 copy_columns(g, k, gemm.n_k, (struct block){(ptrdiff_t)from, (ptrdiff_t)gemm.m}, room);
             kernels->add(&gemm);
         }
+}
+
+/* ---- whole numbers of 16 bits ---- */
+
+/* What the offset took away: the sum of the weights of each output, times it. */
+static void add_offset(const struct nd_conv_group *g, size_t n_rows)
+{
+    size_t n_out = (size_t)g->w->n_out;
+    for (size_t c = 0; c < g->n_out && g->range.offset != 0; c++) {
+        double sum = 0;
+        for (size_t k = 0; k < n_rows; k++)
+            sum += g->short_weight[c * n_rows + k];
+        for (size_t i = 0; i < n_out; i++)
+            g->out[c * n_out + i] += sum * g->range.offset;
+    }
+}
+
+/* b of the product from its rows. */
+static void pair_rows(const struct nd_conv_group *g, const double *rows, size_t row,
+                      const struct nd_short_gemm *gemm, size_t n_terms, int16_t *pairs)
+{
+    for (size_t k = 0; k < n_terms; k += 2)
+        nd_gemm_kernels()->pair(rows + k * row, k + 1 < n_terms ? rows + (k + 1) * row : NULL, g->range.offset,
+                                gemm->m, pairs + k * MOST_COLUMNS);
+}
+
+static void add_shorts(const struct nd_conv_group *g, double *room)
+{
+    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
+    size_t n_rows = g->n_in * (size_t)g->w->n_kernel, n_out = (size_t)g->w->n_out;
+    bool is_plain = is_matrix(g->w);
+    size_t most = is_plain ? MOST_SHORT_ROWS : MOST_ROWS;
+    int16_t *pairs = (int16_t *)(void *)(room + MOST_COLUMNS * MOST_ROWS);
+    most = g->range.n_terms < most ? g->range.n_terms : most;
+    add_offset(g, n_rows);
+    for (size_t from = 0; from < n_out; from += MOST_COLUMNS)
+        for (size_t k = 0; k < n_rows; k += most) {
+            size_t n_terms = n_rows - k < most ? n_rows - k : most;
+            const struct nd_short_gemm gemm = {.n = g->n_out,
+                                               .n_pairs = (n_terms + 1) / 2,
+                                               .m = n_out - from < MOST_COLUMNS ? n_out - from : MOST_COLUMNS,
+                                               .a = g->short_weight + k,
+                                               .b = pairs,
+                                               .c = g->out + from,
+                                               .a_row = n_rows,
+                                               .b_row = MOST_COLUMNS,
+                                               .c_row = n_out};
+            if (!is_plain)
+                copy_columns(g, k, n_terms, (struct block){(ptrdiff_t)from, (ptrdiff_t)gemm.m}, room);
+            pair_rows(g, is_plain ? g->in + k * n_out + from : room, is_plain ? n_out : MOST_COLUMNS, &gemm,
+                      n_terms, pairs);
+            kernels->add_short(&gemm);
+        }
+}
+
+void nd_conv_blocks_add(const struct nd_conv_group *g, double *room)
+{
+    bool is_short = g->short_weight != NULL && g->range.n_terms > 0 && g->n_out >= LEAST_SHORT_CHANNELS &&
+                    g->n_in * (size_t)g->w->n_kernel >= LEAST_SHORT_ROWS;
+    if (is_short)
+        add_shorts(g, room);
+    else
+        add_doubles(g, room);
 }

@@ -3,6 +3,7 @@
 #ifndef ND_OPERATORS_CONV_BLOCKS_H
 #define ND_OPERATORS_CONV_BLOCKS_H
 
+#include "operators/short_products.h"
 #include "operators/window.h"
 
 /* One group of one sample: out[n_out][w.n_out] += weight[n_out][n_in][w.n_kernel] * in[n_in][w.n_in]. */
@@ -11,6 +12,8 @@ struct nd_conv_group {
     size_t n_in, n_out; /* channels */
     const double *weight, *in;
     double *out;
+    const int16_t *short_weight; /* the same, and `range` of the whole input; NULL: not that way */
+    struct nd_short_range range;
 };
 
 /* Room for one matrix of columns; the caller frees it. NULL: no memory. */
@@ -18,5 +21,18 @@ double *nd_conv_blocks_room(void);
 /* Adds in order of channels and taps, as one tap after the other would: the same bits. Weights must be finite,
  * since padding is multiplied, too. */
 void nd_conv_blocks_add(const struct nd_conv_group *group, double *room);
+
+/* Convolutions of one plane each: a group has one input channel. */
+struct nd_conv_planes {
+    const struct nd_window *w;
+    size_t in_row;               /* of `room` */
+    double *room;                /* a plane with its padding, which stays 0 */
+    ptrdiff_t *offsets, *starts; /* of taps; of the parts of `room`, by phase of the strides */
+};
+/* False: not that way (three axes, cropped inputs, a kernel of one tap or of very many), or no memory. */
+bool nd_conv_planes_begin(struct nd_conv_planes *planes, const struct nd_window *w);
+void nd_conv_planes_end(struct nd_conv_planes *planes);
+/* group->n_in is 1; out is written, not added to. The same bits as nd_conv_blocks_add on zeros. */
+void nd_conv_planes_run(const struct nd_conv_planes *planes, const struct nd_conv_group *group);
 
 #endif

@@ -1,5 +1,9 @@
 #include "operators/gemm_kernels.h"
 
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
 extern const struct nd_gemm_kernels nd_gemm_kernels_scalar;
 #if defined __x86_64__
 extern const struct nd_gemm_kernels nd_gemm_kernels_avx2, nd_gemm_kernels_avx512;
@@ -24,16 +28,35 @@ size_t nd_gemm_kernels_available(const struct nd_gemm_kernels *const **out)
 #if defined __x86_64__
     if (!__builtin_cpu_supports("avx2"))
         n = 1;
-    else if (!__builtin_cpu_supports("avx512f"))
+    else if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw"))
         n = 2;
 #endif
     *out = kernels;
     return n;
 }
 
-const struct nd_gemm_kernels *nd_gemm_kernels(void)
+const struct nd_gemm_kernels *nd_gemm_kernels_up_to(const char *limit)
 {
     const struct nd_gemm_kernels *const *available;
     size_t n = nd_gemm_kernels_available(&available);
+    for (size_t i = 0; i < n && limit != NULL; i++)
+        if (strcmp(available[i]->name, limit) == 0)
+            return available[i];
     return available[n - 1];
+}
+
+static struct {
+    pthread_once_t once;
+    const struct nd_gemm_kernels *kernels;
+} chosen = {.once = PTHREAD_ONCE_INIT};
+
+static void choose(void)
+{
+    chosen.kernels = nd_gemm_kernels_up_to(getenv("NPUDIFF_CPU"));
+}
+
+const struct nd_gemm_kernels *nd_gemm_kernels(void)
+{
+    pthread_once(&chosen.once, choose);
+    return chosen.kernels;
 }

@@ -3,7 +3,9 @@
 #ifndef ND_OPERATORS_GEMM_KERNELS_H
 #define ND_OPERATORS_GEMM_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* c[i][j] += sum over k of a[i][k] b[k][j]. The matrices are rows that lie so many elements apart. */
 struct nd_gemm {
@@ -13,13 +15,42 @@ struct nd_gemm {
     size_t a_row, b_row, c_row;
 };
 
+/* The same of whole numbers of 16 bits, two terms at a time: sums that 32 bits hold are exact in any order. b
+ * has for each pair of terms both numbers of each column; its rows have b_row columns, at least m rounded up to
+ * a multiple of ND_SHORT_COLUMNS, all of which are read. An odd last term is paired with 0 in b; in a, whatever
+ * follows is read. */
+enum { ND_SHORT_COLUMNS = 48 };
+struct nd_short_gemm {
+    size_t n, n_pairs, m;
+    const int16_t *a, *b;
+    double *c; /* c += */
+    size_t a_row, b_row, c_row;
+};
+
+/* One plane of a convolution of one plane by steps of 1. `in` has its padding around it, rows of in_row
+ * elements. In every element the products are added in order of taps. */
+struct nd_plane_taps {
+    const double *in, *weights;
+    const ptrdiff_t *offsets; /* [n_taps] of each tap from the first */
+    size_t n_taps, n_rows, n_columns, in_row;
+    double *out; /* n_rows x n_columns: written; room for in_row - n_columns more is not needed */
+};
+
 struct nd_gemm_kernels {
     const char *name; /* "scalar", "avx2", "avx512", "neon" */
     void (*add)(const struct nd_gemm *gemm);
+    void (*add_short)(const struct nd_short_gemm *gemm);
+    /* pairs[2 n]: x[i] - offset, y[i] - offset, both whole numbers of 16 bits. y NULL: 0. */
+    void (*pair)(const double *x, const double *y, double offset, size_t n, int16_t *pairs);
+    void (*add_plane)(const struct nd_plane_taps *plane);
+    void (*range)(const double *x, size_t n, double *low, double *high); /* of n > 0 values, none NaN */
 };
 
-/* The best that this processor runs; static. */
+/* The best that this processor runs and NPUDIFF_CPU allows, whatever it was at the first call; static. A name
+ * that is not known, or better than the processor, allows all. */
 const struct nd_gemm_kernels *nd_gemm_kernels(void);
+/* The same with a limit; NULL: none. */
+const struct nd_gemm_kernels *nd_gemm_kernels_up_to(const char *limit);
 /* All that it runs, the most general first. */
 size_t nd_gemm_kernels_available(const struct nd_gemm_kernels *const **out);
 

@@ -1,6 +1,12 @@
 /* Compiled once per instruction set: ND_KERNELS_ISA names it, ND_VECTOR_BYTES is the size of its registers. */
 #include "operators/gemm_kernels.h"
 
+#include <string.h>
+
+#if defined __SSE2__
+#include <immintrin.h>
+#endif
+
 enum { LANES = ND_VECTOR_BYTES / sizeof(double), ROWS = 4, VECTORS = 3 };
 
 typedef double vector __attribute__((vector_size(ND_VECTOR_BYTES)));
@@ -70,9 +76,168 @@ static void add_products(const struct nd_gemm *g)
     }
 }
 
+/* ---- whole numbers of 16 bits ---- */
+
+enum { WORDS = ND_VECTOR_BYTES / sizeof(int32_t), SHORT_ROWS = 8, SHORT_VECTORS = 3 };
+
+typedef int32_t words __attribute__((vector_size(ND_VECTOR_BYTES)));
+typedef int32_t loose_words __attribute__((vector_size(ND_VECTOR_BYTES), aligned(2), may_alias));
+
+/* a0 b0 + a1 b1 of each pair. */
+static inline __attribute__((always_inline)) words multiply_pairs(words a, words b)
+{
+#if defined __AVX512BW__
+    return (words)_mm512_madd_epi16((__m512i)a, (__m512i)b);
+#elif defined __AVX2__
+    return (words)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#elif defined __SSE2__
+    return (words)_mm_madd_epi16((__m128i)a, (__m128i)b);
+#else
+    return ((a << 16) >> 16) * ((b << 16) >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+static inline __attribute__((always_inline)) words every(int32_t pair)
+{
+    return pair - (words){0};
+}
+
+/* n_rows x n_vectors registers; both are constants where this is called. */
+static inline __attribute__((always_inline)) void add_short_tile(const struct nd_short_gemm *g, size_t i,
+                                                                 size_t j, size_t n_rows, size_t n_vectors)
+{
+    words sums[SHORT_ROWS][SHORT_VECTORS];
+    const int16_t *a = g->a + i * g->a_row, *b = g->b + 2 * j;
+    for (size_t r = 0; r < n_rows; r++)
+        for (size_t v = 0; v < n_vectors; v++)
+            sums[r][v] = (words){0};
+    for (size_t k = 0; k < g->n_pairs; k++, b += 2 * g->b_row) {
+        words right[SHORT_VECTORS];
+        for (size_t v = 0; v < n_vectors; v++)
+            right[v] = *(const loose_words *)(b + 2 * v * WORDS);
+        for (size_t r = 0; r < n_rows; r++) {
+            int32_t pair;
+            memcpy(&pair, a + r * g->a_row + 2 * k, sizeof pair);
+            for (size_t v = 0; v < n_vectors; v++)
+                sums[r][v] += multiply_pairs(every(pair), right[v]);
+        }
+    }
+    size_t n = n_vectors * WORDS < g->m - j ? n_vectors * WORDS : g->m - j;
+    for (size_t r = 0; r < n_rows; r++) {
+        int32_t row[SHORT_VECTORS * WORDS];
+        double *c = g->c + (i + r) * g->c_row + j;
+        memcpy(row, sums[r], n_vectors * sizeof(words));
+        for (size_t k = 0; k < n; k++)
+            c[k] += (double)row[k];
+    }
+}
+
+static void add_short(const struct nd_short_gemm *g)
+{
+    size_t j = 0;
+    for (; g->m - j > 2 * WORDS; j = j + SHORT_VECTORS * WORDS < g->m ? j + SHORT_VECTORS * WORDS : g->m) {
+        size_t i = 0;
+        for (; i + 4 <= g->n; i += 4)
+            add_short_tile(g, i, j, 4, SHORT_VECTORS);
+        for (; i < g->n; i++)
+            add_short_tile(g, i, j, 1, SHORT_VECTORS);
+    }
+    for (; j < g->m; j += WORDS) {
+        size_t i = 0;
+        for (; i + SHORT_ROWS <= g->n; i += SHORT_ROWS)
+            add_short_tile(g, i, j, SHORT_ROWS, 1);
+        for (; i < g->n; i++)
+            add_short_tile(g, i, j, 1, 1);
+    }
+}
+
+static void pair_up(const double *x, const double *y, double offset, size_t n, int16_t *pairs)
+{
+    enum { BLOCK = 64 };
+    int32_t made[BLOCK];
+    for (size_t first = 0; first < n; first += BLOCK) {
+        size_t m = n - first < BLOCK ? n - first : BLOCK;
+        for (size_t i = 0; i < m; i++)
+            made[i] = (int32_t)(x[first + i] - offset) & 0xffff;
+        for (size_t i = 0; i < m && y != NULL; i++)
+            made[i] |= (int32_t)((uint32_t)(int32_t)(y[first + i] - offset) << 16);
+        memcpy(pairs + 2 * first, made, m * sizeof *made); /* the first of a pair has the lower address */
+    }
+}
+
+static void find_range(const double *x, size_t n, double *low, double *high)
+{
+    enum { N = 16 };
+    double least[N], most[N];
+    size_t i = 0;
+    for (size_t k = 0; k < N; k++)
+        least[k] = most[k] = x[0];
+    for (; i + N <= n; i += N)
+        for (size_t k = 0; k < N; k++) {
+            least[k] = x[i + k] < least[k] ? x[i + k] : least[k];
+            most[k] = x[i + k] > most[k] ? x[i + k] : most[k];
+        }
+    for (; i < n; i++) {
+        least[0] = x[i] < least[0] ? x[i] : least[0];
+        most[0] = x[i] > most[0] ? x[i] : most[0];
+    }
+    *low = *high = x[0];
+    for (size_t k = 0; k < N; k++) {
+        *low = least[k] < *low ? least[k] : *low;
+        *high = most[k] > *high ? most[k] : *high;
+    }
+}
+
+/* ---- planes ---- */
+
+/* n_vectors registers of outputs that follow each other in rows with padding. */
+static inline __attribute__((always_inline)) void add_taps(const struct nd_plane_taps *p, const double *in,
+                                                           double *out, size_t n_vectors)
+{
+    vector sums[4];
+    for (size_t v = 0; v < n_vectors; v++)
+        sums[v] = (vector){0};
+    for (size_t t = 0; t < p->n_taps; t++) {
+        vector weight = p->weights[t] - (vector){0};
+        for (size_t v = 0; v < n_vectors; v++)
+            sums[v] += weight * *(const loose *)(in + p->offsets[t] + (ptrdiff_t)(v * LANES));
+    }
+    for (size_t v = 0; v < n_vectors; v++)
+        *(loose *)(out + v * LANES) = sums[v];
+}
+
+/* All rows as one: where one ends, a few sums are made that nobody wants. */
+static void add_plane(const struct nd_plane_taps *p)
+{
+    size_t n = (p->n_rows - 1) * p->in_row + p->n_columns;
+    double made[4 * LANES];
+    size_t row = 0, column = 0;
+    for (size_t i = 0; i < n; i += 4 * LANES) {
+        size_t m = n - i < 4 * LANES ? n - i : 4 * LANES;
+        if (m > 2 * LANES)
+            add_taps(p, p->in + i, made, 4);
+        else
+            add_taps(p, p->in + i, made, 2);
+        for (size_t k = 0; k < m;) {
+            size_t left = p->in_row - column, end = k + left < m ? k + left : m;
+            size_t wanted = column < p->n_columns ? p->n_columns - column : 0;
+            wanted = wanted < end - k ? wanted : end - k;
+            for (size_t w = 0; w < wanted; w++)
+                p->out[row * p->n_columns + column + w] = made[k + w];
+            column += end - k;
+            k = end;
+            if (column == p->in_row) {
+                column = 0;
+                row++;
+            }
+        }
+    }
+}
+
 #define NAME_OF(isa) NAME_OF_(isa)
 #define NAME_OF_(isa) nd_gemm_kernels_##isa
 #define TEXT_OF(isa) TEXT_OF_(isa)
 #define TEXT_OF_(isa) #isa
 extern const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA);
-const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA), add_products};
+const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {
+    TEXT_OF(ND_KERNELS_ISA), add_products, add_short, pair_up, add_plane, find_range};

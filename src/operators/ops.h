@@ -5,6 +5,7 @@
 
 #include "model/onnx.h"
 #include "operators/array.h"
+#include "operators/short_products.h"
 
 /* One node at work. Inputs that were omitted are NULL; inputs and attributes are borrowed. Outputs are zeroed
  * arrays that the operator makes with nd_array_make (an omitted output is NULL and need not be made). */
@@ -14,6 +15,10 @@ struct nd_op_call {
     size_t n_inputs, n_outputs;
     const struct nd_array *const *inputs;
     struct nd_array *const *outputs;
+    /* Where inputs 0 and 1 are whole numbers and somebody has prepared input 1: what is known of it. NULL:
+     * nothing.
+     */
+    const struct nd_op_shorts *shorts;
 };
 
 struct nd_op {

@@ -124,17 +124,31 @@ static enum nd_status add_groups(const struct nd_op_call *call, const struct nd_
     const struct nd_array *x = call->inputs[0], *weight = call->inputs[1], *y = call->outputs[0];
     int64_t n_out = weight->shape.dims[0] / n_groups, n_in = weight->shape.dims[1];
     double *room = nd_conv_blocks_room();
+    struct nd_conv_planes planes;
     if (room == NULL)
         return nd_fail_memory(err);
+    bool is_by_planes = n_in == 1 && n_out <= 2 && nd_conv_planes_begin(&planes, w);
+    struct nd_short_range range = {.n_terms = 0};
+    if (call->shorts != NULL && !is_by_planes)
+        range = nd_short_range_of(x, call->shorts);
     for (int64_t i = 0; i < x->shape.dims[0] * n_groups; i++) {
+        int64_t first = i % n_groups * n_out * n_in * w->n_kernel;
         const struct nd_conv_group group = {.w = w,
                                             .n_in = (size_t)n_in,
                                             .n_out = (size_t)n_out,
-                                            .weight = weight->x + i % n_groups * n_out * n_in * w->n_kernel,
+                                            .weight = weight->x + first,
                                             .in = x->x + i * n_in * w->n_in,
-                                            .out = y->x + i * n_out * w->n_out};
-        nd_conv_blocks_add(&group, room);
+                                            .out = y->x + i * n_out * w->n_out,
+                                            .short_weight =
+                                                call->shorts != NULL ? call->shorts->weights + first : NULL,
+                                            .range = range};
+        if (is_by_planes)
+            nd_conv_planes_run(&planes, &group);
+        else
+            nd_conv_blocks_add(&group, room);
     }
+    if (is_by_planes)
+        nd_conv_planes_end(&planes);
     free(room);
     return ND_OK;
 }
@@ -169,7 +183,7 @@ enum nd_status nd_op_conv(const struct nd_op_call *call, struct nd_error *err)
     status = nd_op_make(call, 0, x->dtype, &shape, err);
     if (status != ND_OK || y->n == 0 || x->n == 0)
         return status;
-    if (is_finite(weight)) {
+    if (call->shorts != NULL || is_finite(weight)) {
         status = add_groups(call, &w, n_groups, err);
         if (status != ND_OK)
             return status;

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "operators/gemm_kernels.h"
+#include "operators/short_products.h"
 
 void nd_matrix_product(const double *a, const double *b, double *c, size_t n, size_t inner, size_t m)
 {
@@ -90,6 +91,9 @@ enum nd_status nd_op_matmul(const struct nd_op_call *call, struct nd_error *err)
         nd_walk_axis(&walk, stack.dims[axis], nd_broadcast_stride(&a_stack, &stack, axis) * n * inner,
                      nd_broadcast_stride(&b_stack, &stack, axis) * inner * m, 0);
     double *c = call->outputs[0]->x;
+    if (call->shorts != NULL && c != NULL && b.shape.rank == 2 && inner > 0 &&
+        nd_short_product(&a, call->shorts, false, a.n / (size_t)inner, (size_t)inner, (size_t)m, c))
+        return nd_op_wrap(call, call->outputs[0], err);
     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n && c != NULL; i++, c += n * m)
             nd_matrix_product(a.x + walk.at[0] + i * walk.step[0], b.x + walk.at[1] + i * walk.step[1], c,
@@ -150,6 +154,15 @@ static enum nd_status gemm_shape(const struct nd_op_call *call, struct nd_shape 
     return status;
 }
 
+/* False: not that way. */
+static bool multiply_shorts(const struct nd_op_call *call, const struct nd_shape *shape, size_t inner)
+{
+    struct nd_array *y = call->outputs[0];
+    return call->shorts != NULL && y->n > 0 && nd_op_i(call, "transA", 0) == 0 &&
+           nd_short_product(call->inputs[0], call->shorts, nd_op_i(call, "transB", 0) != 0,
+                            (size_t)shape->dims[0], inner, (size_t)shape->dims[1], y->x);
+}
+
 enum nd_status nd_op_gemm(const struct nd_op_call *call, struct nd_error *err)
 {
     const double *a = NULL, *b = NULL;
@@ -159,13 +172,15 @@ enum nd_status nd_op_gemm(const struct nd_op_call *call, struct nd_error *err)
     size_t inner = 0;
     enum nd_status status = gemm_shape(call, &shape, &inner, err);
     if (status == ND_OK)
-        status = gemm_operand(call, 0, "transA", &a, &a_scratch, err);
-    if (status == ND_OK)
-        status = gemm_operand(call, 1, "transB", &b, &b_scratch, err);
-    if (status == ND_OK)
         status = nd_op_make(call, 0, call->inputs[0]->dtype, &shape, err);
+    bool is_made = status == ND_OK && multiply_shorts(call, &shape, inner);
+    if (status == ND_OK && !is_made)
+        status = gemm_operand(call, 0, "transA", &a, &a_scratch, err);
+    if (status == ND_OK && !is_made)
+        status = gemm_operand(call, 1, "transB", &b, &b_scratch, err);
     if (status == ND_OK && y->n > 0) {
-        nd_matrix_product(a, b, y->x, (size_t)shape.dims[0], inner, (size_t)shape.dims[1]);
+        if (!is_made)
+            nd_matrix_product(a, b, y->x, (size_t)shape.dims[0], inner, (size_t)shape.dims[1]);
         scale_and_add(call, nd_op_in(call, 2), y);
         status = nd_op_wrap(call, y, err);
     }

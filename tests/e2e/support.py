@@ -61,12 +61,16 @@ def compare(*captures, expect=1):
     return json.loads(done if expect is not None else done.stdout)
 
 
+def without_stages(stderr):
+    """What a command said, without the lines of stages: one that takes over a second has a line."""
+    return re.sub(r"^compare: [a-z ]+(, \d+ [a-z]+)?\n", "", stderr, flags=re.MULTILINE)
+
+
 def compare_bytes(*arguments, cpu=None):
     """What compare prints, without the paths of the captures. cpu: the best instructions it may use."""
     environment = dict(os.environ) if cpu is None else dict(os.environ, NPUDIFF_CPU=cpu)
     done = npudiff("compare", *arguments, expect=None, env=environment)
-    # A stage that takes over a second has a line.
-    if done.returncode not in (0, 1) or re.sub(r"^compare: [a-z ]+(, \d+ [a-z]+)?\n", "", done.stderr, flags=re.MULTILINE):
+    if done.returncode not in (0, 1) or without_stages(done.stderr):
         raise AssertionError(f"exit code {done.returncode}: {done.stderr}")
     return re.sub(r'^ *"capture": .*\n', "", done.stdout, flags=re.MULTILINE)
 

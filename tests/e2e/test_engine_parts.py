@@ -5,7 +5,7 @@ import subprocess
 
 import numpy as np
 
-from support import NPUDIFF, Scratch, main, npudiff
+from support import NPUDIFF, Scratch, main, npudiff, without_stages
 from test_engine import DEVICES, SEED, disturb, make_fleet, random_tensor
 from write_capture import Chunked, Contiguous, Edge, write_capture
 
@@ -45,7 +45,7 @@ class Parts(Scratch):
         """(exit code, stdout, what it said)"""
         command = [NPUDIFF, "compare", *map(str, self.paths), *map(str, arguments)]
         done = subprocess.run(command, capture_output=True, timeout=300)
-        return done.returncode, done.stdout, done.stderr.decode()
+        return done.returncode, done.stdout, without_stages(done.stderr.decode())
 
     def part(self, path, cut, k, n, *options):
         code, out, err = self.run_compare("--json", "--cut", cut, "--part", f"{k}/{n}", *options)

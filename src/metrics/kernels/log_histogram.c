@@ -1,8 +1,10 @@
 #include "metrics/kernels/log_histogram.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "base/strbuf.h"
@@ -12,22 +14,15 @@ enum { N_BINS = 2047 * ND_LOG_BINS };
 
 static const uint64_t max_count = (uint64_t)1 << 63;
 
-struct nd_log_page *nd_log_histogram_make_page(struct nd_log_histogram *h, uint64_t bits)
+/* Ways have 32 bits. */
+static const uint64_t most_recent = (uint64_t)1 << 31;
+
+static struct nd_log_folder *make_folder(struct nd_log_histogram *h, size_t number)
 {
-    uint64_t exponent = bits >> 52 & 0x7ff;
-    struct nd_log_folder **folder = &h->folder[exponent / ND_LOG_PAGES];
-    if (*folder == NULL)
-        *folder = nd_calloc(1, sizeof **folder);
-    if (*folder == NULL) {
-        h->failed = true;
-        return NULL;
-    }
-    struct nd_log_page **page = &(*folder)->page[exponent % ND_LOG_PAGES];
-    if (*page == NULL)
-        *page = nd_calloc(1, sizeof **page);
-    if (*page == NULL)
-        h->failed = true;
-    return *page;
+    if (h->folder[number] == NULL)
+        h->folder[number] = nd_calloc(1, sizeof *h->folder[number]);
+    h->failed |= h->folder[number] == NULL;
+    return h->folder[number];
 }
 
 /* The least value of a bin. */
@@ -39,19 +34,32 @@ static double edge_of(uint32_t bin)
     return value;
 }
 
+static bool has_more(struct nd_log_histogram *h, struct nd_log_folder *folder)
+{
+    if (folder->more == NULL)
+        folder->more = nd_calloc(ND_LOG_IN_FOLDER, sizeof *folder->more);
+    h->failed |= folder->more == NULL;
+    return folder->more != NULL;
+}
+
+static uint64_t count_of(const struct nd_log_folder *folder, size_t bin)
+{
+    uint64_t n = folder->more != NULL ? folder->more[bin] : 0;
+    for (size_t way = 0; way < ND_LOG_WAYS; way++)
+        n += folder->n[bin][way];
+    return n;
+}
+
 /* The first bin from `bin` on that is not empty, or N_BINS. */
 static uint32_t next_bin(const struct nd_log_histogram *h, uint32_t bin, uint64_t *n)
 {
     while (bin < N_BINS) {
-        const struct nd_log_folder *folder = h->folder[bin / (ND_LOG_BINS * ND_LOG_PAGES)];
-        const struct nd_log_page *page = folder != NULL ? folder->page[bin / ND_LOG_BINS % ND_LOG_PAGES] : NULL;
-        if (page == NULL) {
-            bin = (bin / ND_LOG_BINS + 1) * ND_LOG_BINS;
+        const struct nd_log_folder *folder = h->folder[bin / ND_LOG_IN_FOLDER];
+        if (folder == NULL) {
+            bin = (bin / ND_LOG_IN_FOLDER + 1) * ND_LOG_IN_FOLDER;
             continue;
         }
-        *n = 0;
-        for (size_t way = 0; way < ND_LOG_WAYS; way++)
-            *n += page->n[bin % ND_LOG_BINS][way];
+        *n = count_of(folder, bin % ND_LOG_IN_FOLDER);
         if (*n > 0)
             return bin;
         bin++;
@@ -62,22 +70,62 @@ static uint32_t next_bin(const struct nd_log_histogram *h, uint32_t bin, uint64_
 /* By number, since the lowest value of the first bin is 0, which counts as a zero. */
 static void add_to_bin(struct nd_log_histogram *h, uint32_t bin, uint64_t n)
 {
-    struct nd_log_page *page = nd_log_histogram_make_page(h, (uint64_t)bin << 46);
-    if (page != NULL)
-        page->n[bin % ND_LOG_BINS][0] += n;
+    struct nd_log_folder *folder = make_folder(h, bin / ND_LOG_IN_FOLDER);
+    if (folder == NULL)
+        return;
+    if (n <= most_recent - h->n_recent) {
+        h->n_recent += n;
+        folder->n[bin % ND_LOG_IN_FOLDER][0] += (uint32_t)n;
+        return;
+    }
+    if (has_more(h, folder))
+        folder->more[bin % ND_LOG_IN_FOLDER] += n;
+}
+
+void nd_log_histogram_add_many(struct nd_log_histogram *h, double value, uint64_t n)
+{
+    assert(value >= 0);
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (value == 0)
+        h->n_zero += n;
+    else if (value == HUGE_VAL)
+        h->n_inf += n;
+    else if (n != 0)
+        add_to_bin(h, (uint32_t)(bits >> 46 & (ND_LOG_FOLDERS * ND_LOG_IN_FOLDER - 1)), n);
+}
+
+static void empty_ways(struct nd_log_histogram *h)
+{
+    for (size_t i = 0; i < ND_LOG_FOLDERS; i++) {
+        struct nd_log_folder *folder = h->folder[i];
+        if (folder == NULL || !has_more(h, folder))
+            continue;
+        for (size_t bin = 0; bin < ND_LOG_IN_FOLDER; bin++)
+            folder->more[bin] = count_of(folder, bin);
+        memset(folder->n, 0, sizeof folder->n);
+    }
+    h->n_recent = 0;
 }
 
 void nd_log_histogram_add_listed(struct nd_log_histogram *h, const double *values, const uint16_t *list,
                                  size_t n)
 {
+    if (n > most_recent - h->n_recent)
+        empty_ways(h);
+    h->n_recent += n;
     for (size_t k = 0; k < n; k++) {
         uint64_t bits;
         memcpy(&bits, &values[list[k]], sizeof bits);
-        const struct nd_log_folder *folder = h->folder[bits >> 58 & (ND_LOG_FOLDERS - 1)];
-        struct nd_log_page *page = folder != NULL ? folder->page[bits >> 52 & (ND_LOG_PAGES - 1)] : NULL;
-        if (page != NULL && bits << 1 != 0)
-            page->n[bits >> 46 & (ND_LOG_BINS - 1)][k % ND_LOG_WAYS]++;
-        else /* a new page, a zero or an infinity */
+        uint64_t number = bits >> 56;
+        /* Zeros and infinities would be in the first and last folder, -0 beyond them. */
+        bool is_common = number - 1 < ND_LOG_FOLDERS - 2;
+        struct nd_log_folder *folder = is_common ? h->folder[number] : NULL;
+        if (folder == NULL && is_common)
+            folder = make_folder(h, number);
+        if (folder != NULL)
+            folder->n[bits >> 46 & (ND_LOG_IN_FOLDER - 1)][k % ND_LOG_WAYS]++;
+        else
             nd_log_histogram_add(h, values[list[k]]);
     }
 }
@@ -237,8 +285,8 @@ bool nd_log_histogram_parse(const char *text, struct nd_log_histogram *out)
 void nd_log_histogram_deinit(struct nd_log_histogram *h)
 {
     for (size_t i = 0; i < ND_LOG_FOLDERS; i++) {
-        for (size_t k = 0; h->folder[i] != NULL && k < ND_LOG_PAGES; k++)
-            free(h->folder[i]->page[k]);
+        if (h->folder[i] != NULL)
+            free(h->folder[i]->more);
         free(h->folder[i]);
     }
     *h = (struct nd_log_histogram){0};

@@ -7,56 +7,31 @@
 #ifndef ND_METRICS_LOG_HISTOGRAM_H
 #define ND_METRICS_LOG_HISTOGRAM_H
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
-enum { ND_LOG_BINS = 64, ND_LOG_PAGES = 64, ND_LOG_FOLDERS = 32, ND_LOG_WAYS = 4 };
+enum { ND_LOG_BINS = 64, ND_LOG_FOLDERS = 128, ND_LOG_IN_FOLDER = 16 * ND_LOG_BINS, ND_LOG_WAYS = 4 };
 
-struct nd_log_page {
-    /* By the six highest fraction bits. A bin is the sum of its ways: adding to one counter again and again
-     * would wait for the addition before. */
-    uint64_t n[ND_LOG_BINS][ND_LOG_WAYS];
-};
-
+/* The bins of 16 exponents. */
 struct nd_log_folder {
-    struct nd_log_page *page[ND_LOG_PAGES]; /* by the lower six bits of the exponent; NULL while empty */
+    /* A bin is the sum of its ways, and of what was moved to `more`: adding to one counter again and again
+     * would wait for the addition before. */
+    uint32_t n[ND_LOG_IN_FOLDER][ND_LOG_WAYS];
+    uint64_t *more; /* [ND_LOG_IN_FOLDER]; NULL: nothing */
 };
 
 struct nd_log_histogram {
-    struct nd_log_folder *folder[ND_LOG_FOLDERS]; /* by the upper five bits of the exponent; NULL while empty */
+    struct nd_log_folder
+        *folder[ND_LOG_FOLDERS]; /* by the upper seven bits of the exponent; NULL while empty */
+    uint64_t n_recent;           /* elements that ways may hold */
     uint64_t n_zero, n_inf;
     bool failed; /* out of memory at some time: counts are missing */
 };
 
-/* Makes the page of these bits; NULL, and h->failed, when out of memory. For the functions below. */
-struct nd_log_page *nd_log_histogram_make_page(struct nd_log_histogram *h, uint64_t bits);
-
 /* n elements of one value (or, with 0 - n, as many of those that were added taken out), which must be
  * non-negative (-0 is 0) and no NaN. */
-static inline void nd_log_histogram_add_many(struct nd_log_histogram *h, double value, uint64_t n)
-{
-    assert(value >= 0);
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    uint64_t exponent = bits >> 52 & 0x7ff;
-    if (value == 0) {
-        h->n_zero += n;
-        return;
-    }
-    if (exponent == 0x7ff) {
-        h->n_inf += n;
-        return;
-    }
-    struct nd_log_folder *folder = h->folder[exponent / ND_LOG_PAGES];
-    struct nd_log_page *page = folder != NULL ? folder->page[exponent % ND_LOG_PAGES] : NULL;
-    if (page == NULL && n > 0)
-        page = nd_log_histogram_make_page(h, bits);
-    if (page != NULL)
-        page->n[bits >> 46 & (ND_LOG_BINS - 1)][0] += n;
-}
+void nd_log_histogram_add_many(struct nd_log_histogram *h, double value, uint64_t n);
 
 static inline void nd_log_histogram_add(struct nd_log_histogram *h, double value)
 {

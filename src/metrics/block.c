@@ -143,12 +143,19 @@ static size_t mask_block(const struct nd_pair_context *context, struct nd_block_
  * written where there is no one is written over: no branch depends on a single byte. */
 static size_t list_set(const uint8_t *mask, size_t n, uint16_t *out)
 {
+    const uint64_t all = 0x0101010101010101;
     size_t n_set = 0, i = 0;
     for (; i + 8 <= n; i += 8) {
         uint64_t word;
         memcpy(&word, mask + i, sizeof word);
         if (word == 0)
             continue;
+        if (word == all) {
+            for (size_t k = 0; k < 8; k++)
+                out[n_set + k] = (uint16_t)(i + k);
+            n_set += 8;
+            continue;
+        }
         for (size_t k = i; k < i + 8; k++) {
             out[n_set] = (uint16_t)k;
             n_set += mask[k];

@@ -19,18 +19,31 @@ static const struct nd_field fields[] = {
     {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, relative), 0},
 };
 
+/* Those that are listed: of a block in which many are, all, since the others are 0. */
+static void count_sizes(struct nd_log_histogram *histogram, const struct nd_kernels *kernels,
+                        const double *values, const struct nd_pair_block *block)
+{
+    enum { MANY = 4 }; /* one of so many; chosen */
+    struct nd_bins bins;
+    if (block->n_measured * MANY >= block->n) {
+        kernels->bins(values, block->n, &bins);
+        if (nd_log_histogram_add_bins(histogram, &bins, block->n, block->n_measured))
+            return;
+    }
+    nd_log_histogram_add_listed(histogram, values, block->measured, block->n_measured);
+}
+
 /* Of elements that do not differ every sum takes up a 0. Section 2 is about their order. */
 static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
                    const struct nd_pair_block *block)
 {
-    (void)context;
     struct nd_error_state *error = &state->error;
     const struct nd_error_values *values = block->errors;
     nd_exact_add(&error->sum_relative, values->sum_relative); /* rounded: its order is that of the elements */
     if (block->joint != NULL)
         return;
-    nd_log_histogram_add_listed(&error->absolute, values->absolute, block->measured, block->n_measured);
-    nd_log_histogram_add_listed(&error->relative, values->relative, block->measured, block->n_measured);
+    count_sizes(&error->absolute, context->kernels, values->absolute, block);
+    count_sizes(&error->relative, context->kernels, values->relative, block);
     if (values->n_undefined > 0) /* they were added: they are taken out again */
         nd_log_histogram_add_many(&error->relative, ND_UNDEFINED_RATIO, 0 - values->n_undefined);
     error->n_above += block->sums.n_above;

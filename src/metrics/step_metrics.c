@@ -30,29 +30,29 @@ static void add_distance(struct nd_steps_state *steps, uint64_t distance, bool i
 
 /* Whole numbers by sign, exponent and highest fraction bit: what tells 1, 2, 3 and the powers of two apart.
  * Four counters of each take turns, since adding to one waits for the addition before. */
-enum { SIZES = 2 * 64, FIRST_SIZE = 2 * 1023, WAYS = 4 };
+enum { STEPS = 256, BELOW = 128, WAYS = 4 };
 
 /* Types of up to 32 bits: x is the code less its zero point, d and the sums of a block are whole numbers below
  * 2^53, and so exact. */
-static void add_narrow(struct nd_steps_state *steps, const struct nd_pair_block *block)
+static void add_narrow(struct nd_steps_state *steps, const struct nd_kernels *kernels,
+                       const struct nd_pair_block *block)
 {
-    uint16_t counts[2][SIZES][WAYS] = {0};
-    for (size_t k = 0; k < block->n_differing; k++) {
-        size_t i = block->differing[k];
-        double d = block->test.x[i] - block->ref.x[i];
-        uint64_t bits;
-        memcpy(&bits, &d, sizeof bits);
-        counts[bits >> 63 == 0][((bits >> 51 & 0xfff) - FIRST_SIZE) % SIZES][k % WAYS]++;
-    }
+    uint16_t counts[STEPS][WAYS] = {0};
+    uint8_t slots[ND_BLOCK];
+    uint64_t max = (uint64_t)block->sums.max_abs;
+    kernels->steps(block->ref.x, block->test.x, block->n, slots);
+    for (size_t i = 0; i < block->n; i++)
+        counts[slots[i]][i % WAYS]++;
     for (int is_above = 0; is_above < 2; is_above++)
-        for (uint64_t size = 0; size < SIZES; size++) {
+        for (uint64_t size = 0;; size++) {
             uint64_t distance = size < 2 ? 1 : (2 + size % 2) << (size / 2 - 1), n = 0;
+            if (distance > max)
+                break;
             for (size_t way = 0; way < WAYS; way++)
-                n += counts[is_above][size][way];
+                n += counts[size | (is_above ? 0 : BELOW)][way];
             if (n > 0)
                 add_distance(steps, distance, is_above, n);
         }
-    uint64_t max = (uint64_t)block->sums.max_abs;
     steps->max = max > steps->max ? max : steps->max;
     nd_exact_add(&steps->sum, block->sums.sum_abs);
     nd_exact_add(&steps->sum_signed, block->sums.sum_signed);
@@ -88,7 +88,7 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     if (!applies(context) || block->joint != NULL)
         return;
     if (layout->elem_bytes < 8 && !layout->is_real && fabs(layout->zero) <= 0x1p31)
-        add_narrow(&state->steps, block);
+        add_narrow(&state->steps, context->kernels, block);
     else
         add_bits(&state->steps, layout, block);
 }

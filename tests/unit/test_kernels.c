@@ -49,6 +49,28 @@ static void sums_match_their_definition(void **state)
         assert_true(check_sums(kernels[i], seed) && check_self_elems(kernels[i], seed));
 }
 
+static void steps_are_sign_exponent_and_first_bit(void **state)
+{
+    (void)state;
+    static const double d[] = {0, 1, -1, 2, 3, -3, 4, 6, 7, -1024, 65535, -0x1p31};
+    static const uint8_t wanted[] = {ND_NO_STEP, 0, 128, 2, 3, 131, 4, 5, 5, 148, 31, 190};
+    enum { N = sizeof d / sizeof d[0] };
+    const struct nd_kernels *const *kernels;
+    size_t n = nd_kernels_available(&kernels);
+    for (size_t i = 0; i < n; i++)
+        for (size_t from = 0; from < N; from++) {
+            double ref[N], test[N];
+            uint8_t steps[N];
+            for (size_t k = 0; k < N; k++) {
+                ref[k] = (double)(k * 100);
+                test[k] = ref[k] + d[(from + k) % N];
+            }
+            kernels[i]->steps(ref, test, N, steps);
+            for (size_t k = 0; k < N; k++)
+                assert_int_equal(steps[k], wanted[(from + k) % N]);
+        }
+}
+
 /* Values that anyone can look up: they hold the reference itself. */
 static void values_of_small_floats_are_those_of_their_papers(void **state)
 {
@@ -162,6 +184,7 @@ int main(void)
         cmocka_unit_test(integers_match_their_definition),
         cmocka_unit_test(floats_match_their_definition),
         cmocka_unit_test(sums_match_their_definition),
+        cmocka_unit_test(steps_are_sign_exponent_and_first_bit),
         cmocka_unit_test(values_of_small_floats_are_those_of_their_papers),
         cmocka_unit_test(mask_finds_one_bit_at_its_place),
         cmocka_unit_test(choice_is_the_best_below_the_cap),

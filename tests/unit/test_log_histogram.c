@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "metrics/kernels/kernels.h"
 #include "metrics/kernels/log_histogram.h"
 
 static uint64_t next_random(uint64_t *seed)
@@ -315,6 +316,49 @@ static void failure_stays_and_spreads(void **state)
     assert_false(h.failed);
 }
 
+/* Blocks of values of which many are 0, on every instruction set: sizes as they are met, and from end to end.
+ */
+static void bins_of_a_block_count_as_its_values(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 300 };
+    static double values[ND_BLOCK];
+    static uint16_t list[ND_BLOCK];
+    static struct nd_bins bins;
+    const struct nd_kernels *const *kernels;
+    size_t n_kernels = nd_kernels_available(&kernels), n_taken = 0;
+    uint64_t seed = random_seed();
+    for (size_t round = 0; round < ROUNDS; round++) {
+        size_t n = 1 + next_random(&seed) % ND_BLOCK, n_listed = 0;
+        int spread = round % 3 == 0 ? 2000 : 40;
+        for (size_t i = 0; i < n; i++) {
+            bool is_listed = next_random(&seed) % 3 > 0, is_zero = next_random(&seed) % 20 == 0;
+            int power = (int)(next_random(&seed) % (uint64_t)spread) - spread / 2;
+            double value = ldexp(1 + (double)(next_random(&seed) >> 12) * 0x1p-52, power);
+            values[i] = is_listed && !is_zero ? value : 0;
+            if (is_listed)
+                list[n_listed++] = (uint16_t)i;
+        }
+        struct nd_log_histogram wanted = {0}, found = {0};
+        nd_log_histogram_add_listed(&wanted, values, list, n_listed);
+        char *text = nd_log_histogram_format(&wanted);
+        for (size_t k = 0; k < n_kernels; k++) {
+            kernels[k]->bins(values, n, &bins);
+            if (!nd_log_histogram_add_bins(&found, &bins, n, n_listed))
+                continue;
+            char *other = nd_log_histogram_format(&found);
+            assert_string_equal(other, text);
+            free(other);
+            nd_log_histogram_deinit(&found);
+            n_taken++;
+        }
+        free(text);
+        nd_log_histogram_deinit(&wanted);
+        nd_log_histogram_deinit(&found);
+    }
+    assert_true(n_taken > n_kernels * ROUNDS / 2); /* some are too far apart */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -327,6 +371,7 @@ int main(void)
         cmocka_unit_test(malformed_texts_are_refused),
         cmocka_unit_test(damaged_texts_are_refused_or_canonical),
         cmocka_unit_test(failure_stays_and_spreads),
+        cmocka_unit_test(bins_of_a_block_count_as_its_values),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

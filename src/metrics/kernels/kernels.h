@@ -63,6 +63,15 @@ struct nd_error_values {
     uint64_t n_undefined;              /* ref is 0, d is not */
 };
 
+enum { ND_NO_STEP = 127 };
+
+/* Bins (log_histogram.h) of one block of values. */
+struct nd_bins {
+    uint32_t bin[ND_BLOCK];   /* the highest 18 bits of each: exact for values from +0 on */
+    uint32_t least, greatest; /* of those that are not 0; least > greatest: none */
+    uint32_t n_zero, n_first; /* values +0, and values of bin 0 */
+};
+
 struct nd_kernels {
     const char *name; /* "scalar", "avx2", "avx512", "neon" */
     /* out[i] = element i as double (64-bit integers: rounded to nearest even), minus zero (one rounding; zero
@@ -83,6 +92,10 @@ struct nd_kernels {
                                         struct nd_self_sums *out);
     void (*diff_sums)(const double *ref, const double *test, size_t n, struct nd_diff_sums *out);
     void (*errors)(const double *ref, const double *test, size_t n, struct nd_error_values *out);
+    /* out[i]: of d the sign (bit 7: negative), the exponent and the highest fraction bit, 2 e + f; ND_NO_STEP
+     * where d is 0. Of d that are whole numbers below 2^53. */
+    void (*steps)(const double *ref, const double *test, size_t n, uint8_t *out);
+    void (*bins)(const double *values, size_t n, struct nd_bins *out);
     /* Whether unit * |d| > rtol * |unit * ref| for any element. */
     bool (*exceeds)(const double *ref, const double *test, size_t n, double unit, double rtol);
 };

@@ -641,6 +641,43 @@ static void errors(const double *ref, const double *test, size_t n, struct nd_er
     out->n_undefined = add_counts(&lanes.undefined);
 }
 
+static void find_steps(const double *ref, const double *test, size_t n, uint8_t *out)
+{
+    enum { FIRST = 2 * 1023 }; /* of 1 */
+    assert(n <= ND_BLOCK);
+    for (size_t i = 0; i < n; i++) {
+        double d = test[i] - ref[i];
+        uint64_t bits;
+        memcpy(&bits, &d, sizeof bits);
+        uint32_t high = (uint32_t)(bits >> 51), size = ((high & 0xfff) - FIRST) & 127;
+        out[i] = (uint8_t)(choose(d == 0, ND_NO_STEP, size | (high >> 5 & 128)));
+    }
+}
+
+/* A bin less one: of zeros it is the largest. */
+static void find_bins(const double *values, size_t n, struct nd_bins *out)
+{
+    assert(n <= ND_BLOCK);
+    const struct at_uint64_t *bits = (const struct at_uint64_t *)(const void *)values;
+    uint32_t n_zero = 0, n_first = 0, least = UINT32_MAX, greatest = 0;
+    for (size_t i = 0; i < n; i++) {
+        out->bin[i] = (uint32_t)(bits[i].value >> 46);
+        n_zero += bits[i].value == 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        uint32_t bin = out->bin[i], before = bin - 1;
+        least = before < least ? before : least;
+        greatest = bin > greatest ? bin : greatest;
+        n_first += bin == 0;
+    }
+    out->least = least + 1;
+    out->greatest = greatest;
+    out->n_zero = n_zero;
+    out->n_first = n_first;
+    if (greatest == 0)
+        out->least = 1;
+}
+
 static bool exceeds(const double *ref, const double *test, size_t n, double unit, double rtol)
 {
     uint64_t count = 0;
@@ -685,5 +722,7 @@ const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA) = {
     .self_elems = {[ND_ELEM_U8] = self_u8, [ND_ELEM_I8] = self_i8, [ND_ELEM_F32] = self_f32},
     .diff_sums = diff_sums,
     .errors = errors,
+    .steps = find_steps,
+    .bins = find_bins,
     .exceeds = exceeds,
 };

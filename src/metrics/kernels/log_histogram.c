@@ -8,6 +8,7 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "metrics/kernels/kernels.h"
 
 /* Bins in one row: the exponent 2047 (infinity) has none. */
 enum { N_BINS = 2047 * ND_LOG_BINS };
@@ -128,6 +129,38 @@ void nd_log_histogram_add_listed(struct nd_log_histogram *h, const double *value
         else
             nd_log_histogram_add(h, values[list[k]]);
     }
+}
+
+bool nd_log_histogram_add_bins(struct nd_log_histogram *h, const struct nd_bins *bins, size_t n,
+                               size_t n_listed)
+{
+    enum { MOST_FOLDERS = 8 }; /* chosen: 16 KiB each */
+    uint32_t(*counts[ND_LOG_FOLDERS])[ND_LOG_WAYS], zeros[1][ND_LOG_WAYS] = {0};
+    size_t first = bins->least / ND_LOG_IN_FOLDER, last = bins->greatest / ND_LOG_IN_FOLDER;
+    bool is_empty = bins->least > bins->greatest;
+    if (bins->n_zero != bins->n_first ||
+        (!is_empty && (first == 0 || last >= ND_LOG_FOLDERS - 1 || last - first >= MOST_FOLDERS)))
+        return false;
+    if (n > most_recent - h->n_recent)
+        empty_ways(h);
+    for (size_t i = first; i <= last && !is_empty; i++) {
+        if (make_folder(h, i) == NULL)
+            return false;
+        counts[i] = h->folder[i]->n;
+    }
+    h->n_recent += n;
+    h->n_zero += bins->n_zero - (n - n_listed);
+    counts[0] = zeros;
+    size_t i = 0;
+    for (; i + ND_LOG_WAYS <= n; i += ND_LOG_WAYS)
+#pragma GCC unroll 4
+        for (size_t way = 0; way < ND_LOG_WAYS; way++) {
+            uint32_t bin = bins->bin[i + way];
+            counts[bin / ND_LOG_IN_FOLDER][bin % ND_LOG_IN_FOLDER][way]++;
+        }
+    for (; i < n; i++)
+        counts[bins->bin[i] / ND_LOG_IN_FOLDER][bins->bin[i] % ND_LOG_IN_FOLDER][0]++;
+    return true;
 }
 
 void nd_log_histogram_merge(struct nd_log_histogram *h, const struct nd_log_histogram *other)

@@ -42,6 +42,12 @@ static inline void nd_log_histogram_add(struct nd_log_histogram *h, double value
 void nd_log_histogram_add_listed(struct nd_log_histogram *h, const double *values, const uint16_t *list,
                                  size_t n);
 
+/* Adds n values, all of them +0 but those of a list of n_listed; bins: what nd_kernels.bins finds of them.
+ * False: they are too far apart, or too near the ends of the range, and nothing was added. */
+struct nd_bins;
+bool nd_log_histogram_add_bins(struct nd_log_histogram *h, const struct nd_bins *bins, size_t n,
+                               size_t n_listed);
+
 /* Adds all that is in other, which is not h. A failed other makes h failed. */
 void nd_log_histogram_merge(struct nd_log_histogram *h, const struct nd_log_histogram *other);
 

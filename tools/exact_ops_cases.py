@@ -503,5 +503,80 @@ def resizes(c):
           want=np.interp(at, np.arange(4), line[0, 0, 0]).reshape(1, 1, 1, 8))
 
 
+# ---- recurrent ----
+
+def recurrent(c):
+    """The specification's equations: onnx.reference has one direction only."""
+    gates = {"RNN": 1, "GRU": 3, "LSTM": 4}
+
+    def add(op, *, batch=2, states=False, bias=True, lengths=None, peepholes=False, outputs=None, **attributes):
+        n_steps, n_in, n, layout = 4, 3, 2, attributes.get("layout", 0)
+        d = 2 if attributes.get("direction") == "bidirectional" else 1
+        first = (batch, d, n) if layout else (d, batch, n)
+        inputs = [c.x(*((batch, n_steps, n_in) if layout else (n_steps, batch, n_in)), low=-2, high=2),
+                  c.x(d, gates[op] * n, n_in, low=-1, high=1), c.x(d, gates[op] * n, n, low=-1, high=1),
+                  c.x(d, 2 * gates[op] * n, low=-1, high=1) if bias else None,
+                  np.asarray(lengths, np.int32) if lengths else None, c.x(*first, low=-1, high=1) if states else None]
+        if op == "LSTM":
+            inputs += [c.x(*first, low=-1, high=1) if states else None, c.x(d, 3 * n, low=-1, high=1) if peepholes else None]
+        outputs = outputs or [True] * (3 if op == "LSTM" else 2)
+        settings = {k: v for k, v in attributes.items() if k not in ("activations", "hidden_size")}
+        made = formulas.recurrent(op, *inputs[:6], *inputs[6:], functions=attributes.get("activations"), **settings)
+        c.add(op, inputs, {"hidden_size": n, **attributes}, outputs=outputs,
+              want=[m if flag else None for m, flag in zip(made, outputs)])
+
+    for op in gates:
+        add(op)
+        add(op, bias=False, direction="reverse")
+        add(op, direction="bidirectional", states=True)
+        add(op, states=True, lengths=[4, 2])
+        add(op, batch=1, outputs=[False, True])
+        add(op, layout=1, states=True)
+    add("RNN", activations=["Relu"])
+    add("GRU", linear_before_reset=1, states=True)
+    add("GRU", activations=["Softsign", "Softplus"], clip=0.5)
+    add("LSTM", peepholes=True, states=True, clip=0.75)
+    add("LSTM", input_forget=1, outputs=[True, False, True])
+
+
+# ---- scattered and sampled ----
+
+def scatters(c):
+    x, nd = c.x(3, 4), np.array([[0, 1], [2, -1], [1, 0]], np.int64)
+    for reduction in ["none", "add", "mul", "max", "min"]:
+        c.add("ScatterElements", [x, np.array([[0, 1], [2, -1]], np.int64), c.x(2, 2)], {"axis": 1, "reduction": reduction}, opset=18)
+        c.add("ScatterND", [x, nd, c.x(3)], {"reduction": reduction}, opset=18)
+    c.add("ScatterElements", [x, np.array([[0, 1, 2, 0]], np.int64), c.x(1, 4)], opset=18)
+    c.add("ScatterND", [c.x(3, 2, 2), np.array([[2], [0]], np.int64), c.x(2, 2, 2)], opset=18)
+    updates, moved = c.x(1, 4), x.copy()
+    moved[[1, 0, 2, 1], range(4)] = updates[0]
+    c.add("Scatter", [x, np.array([[1, 0, 2, 1]], np.int64), updates], {"axis": 0}, opset=9, exact=True, want=moved)
+
+
+def grids(c):
+    x, grid = c.x(2, 2, 3, 4), c.random.integers(-96, 97, (2, 3, 2, 2)) / 64.0
+    for mode, padding, aligned in itertools.product(["linear", "nearest", "cubic"], ["zeros", "border", "reflection"], [0, 1]):
+        c.add("GridSample", [x, grid], {"mode": mode, "padding_mode": padding, "align_corners": aligned}, opset=20,
+              want=formulas.cubic_grid_sample(x, grid, padding, aligned) if mode == "cubic" else None)
+
+
+def integers(c):
+    x, w = c.codes(np.uint8, 1, 2, 5, 5), c.codes(np.int8, 3, 2, 3, 3)
+    scale = lambda *v: np.array(v if len(v) > 1 else v[0], np.float32)
+    c.add("ConvInteger", [x, w, np.uint8(7)], {"pads": [1, 1, 1, 1]}, opset=10, exact=True,
+          want=(formulas.conv(x - 7.0, w.astype(float), pads=[1, 1, 1, 1]), 6))
+    acc = formulas.conv(x - 131.0, w.astype(float), np.array([100.0, -50, 7]), strides=[2, 2])
+    codes = np.clip(np.rint(acc * 0.5 * np.array([0.25, 0.5, 1])[:, None, None] / 64.0) + 3, 0, 255)
+    c.add("QLinearConv", [x, scale(0.5), np.uint8(131), w, scale(0.25, 0.5, 1), np.zeros(3, np.int8), scale(64.0), np.uint8(3),
+                          np.array([100, -50, 7], np.int32)], {"strides": [2, 2]}, opset=10, exact=True, want=(codes, 2))
+    a, b = c.codes(np.uint8, 3, 4), c.codes(np.int8, 4, 5)
+    c.add("MatMulInteger", [a, b, np.uint8(12), np.int8(-3)], opset=10, exact=True, want=((a - 12.0) @ (b + 3.0), 6))
+    codes = np.clip(np.rint((a - 12.0) @ (b + 3.0) * 0.125 / 32.0) + 128, 0, 255)
+    c.add("QLinearMatMul", [a, scale(0.5), np.uint8(12), b, scale(0.25), np.int8(-3), scale(32.0), np.uint8(128)], opset=10,
+          exact=True, want=(codes, 2))
+
+
 FAMILIES = [unary, binary, quantization, products, convolutions, pooling, reductions,
             normalizations, shapes, slices, gathers, makers, resizes]
+# Those of the second file.
+MORE_FAMILIES = [recurrent, scatters, grids, integers]

@@ -240,3 +240,82 @@ def resize_nearest_symmetric(x, target, rule):
         at = np.array([f4(float(offset) + (i + 0.5) / float(scale) - 0.5) for i in range(out)], np.float64)
         x = np.take(x, np.clip(rules[rule](at), 0, n - 1).astype(int), axis)
     return x
+
+
+# ---- recurrent ----
+
+def recurrent(op, x, w, r, b=None, lengths=None, h0=None, c0=None, p=None, *, direction="forward", layout=0, clip=0.0,
+              linear_before_reset=0, input_forget=0, functions=None):
+    """[Y, Y_h, Y_c (LSTM)] of the specification's equations, in float64."""
+    known = {"Sigmoid": lambda v: 1 / (1 + np.exp(-v)), "Tanh": np.tanh, "Relu": lambda v: np.maximum(v, 0),
+             "Softsign": lambda v: v / (1 + np.abs(v)), "Softplus": lambda v: np.log1p(np.exp(v))}
+    if layout:
+        x, h0, c0 = x.swapaxes(0, 1), *(None if s is None else s.swapaxes(0, 1) for s in (h0, c0))
+    n_steps, n_batch, _ = x.shape
+    n_directions, rows, n = r.shape
+    functions = functions or {"RNN": ["Tanh"], "GRU": ["Sigmoid", "Tanh"], "LSTM": ["Sigmoid", "Tanh", "Tanh"]}[op] * n_directions
+    each = len(functions) // n_directions
+    lengths = np.full(n_batch, n_steps) if lengths is None else lengths
+    y, last, cells = np.zeros((n_steps, n_directions, n_batch, n)), np.zeros((n_directions, n_batch, n)), np.zeros((n_directions, n_batch, n))
+    for d in range(n_directions):
+        f = [known[name] for name in functions[d * each:(d + 1) * each]]
+        wb, rb = (np.zeros(rows), np.zeros(rows)) if b is None else (b[d, :rows], b[d, rows:])
+        for batch in range(n_batch):
+            h = np.zeros(n) if h0 is None else h0[d, batch].copy()
+            c = np.zeros(n) if c0 is None else c0[d, batch].copy()
+            times = range(lengths[batch])
+            for t in reversed(times) if direction == "reverse" or d == 1 else times:
+                a = lambda v: np.clip(v, -clip, clip) if clip else v
+                of_x, of_h = w[d] @ x[t, batch] + wb, r[d] @ h + rb
+                gx, gh = of_x.reshape(-1, n), of_h.reshape(-1, n)
+                if op == "RNN":
+                    h = f[0](a(gx[0] + gh[0]))
+                elif op == "GRU":
+                    z, reset = f[0](a(gx[0] + gh[0])), f[0](a(gx[1] + gh[1]))
+                    inner = reset * gh[2] if linear_before_reset else r[d, 2 * n:] @ (reset * h) + rb[2 * n:]
+                    h = (1 - z) * f[1](a(gx[2] + inner)) + z * h
+                else:
+                    pi, po, pf = np.zeros((3, n)) if p is None else p[d].reshape(3, n)
+                    i = f[0](a(gx[0] + gh[0] + pi * c))
+                    forget = 1 - i if input_forget else f[0](a(gx[2] + gh[2] + pf * c))
+                    c = forget * c + i * f[1](a(gx[3] + gh[3]))
+                    h = f[0](a(gx[1] + gh[1] + po * c)) * f[2](c)
+                y[t, d, batch] = h
+            last[d, batch], cells[d, batch] = h, c
+    if layout:
+        y, last, cells = y.transpose(2, 0, 1, 3), last.swapaxes(0, 1), cells.swapaxes(0, 1)
+    return [y, last, cells] if op == "LSTM" else [y, last]
+
+
+def cubic_grid_sample(x, grid, padding, aligned):
+    """GridSample with mode cubic in float64 (onnx.reference has weights in float32)."""
+    n, channels, *sizes = x.shape
+    y = np.zeros((n, channels, *grid.shape[1:3]))
+
+    def mirror(at, low, high):
+        span = high - low
+        at = (at - low) % (2 * span)
+        return low + (at if at <= span else 2 * span - at)
+
+    def weights(t):
+        a, d = -0.75, np.abs(np.arange(-1, 3) - t)
+        return np.where(d <= 1, (a + 2) * d**3 - (a + 3) * d**2 + 1, a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a)
+
+    for place in itertools.product(range(n), *map(range, grid.shape[1:3])):
+        taps = []
+        for size, g in zip(sizes, grid[place][::-1]):
+            low, high = (0, size - 1) if aligned else (-0.5, size - 0.5)
+            at = (g + 1) / 2 * (size - 1) if aligned else ((g + 1) * size - 1) / 2
+            if not low <= at <= high and padding != "zeros":
+                at = np.clip(at, 0, size - 1) if padding == "border" else mirror(at, low, high)
+            first = np.floor(at)
+            pixels = first + np.arange(-1, 3)
+            w = weights(at - first)
+            if padding == "zeros":
+                w = np.where((pixels < 0) | (pixels >= size), 0, w)
+            elif padding == "reflection":
+                pixels = np.trunc([mirror(p, low, high) for p in pixels])
+            taps.append((np.clip(pixels, 0, size - 1).astype(int), w))
+        (rows, wy), (columns, wx) = taps
+        y[place[0], :, place[1], place[2]] = np.einsum("cij,i,j->c", x[place[0]][:, rows][:, :, columns], wy, wx)
+    return y

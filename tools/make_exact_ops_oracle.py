@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes golden/oracle/exact_ops.bin.gz: what the operators of src/exact must give, in double precision.
+"""Makes golden/oracle/exact_ops.bin.gz and, of later operators, exact_ops_more.bin.gz: what the operators of src/exact must give, in double precision.
 
 Every case is one node with its inputs and outputs. The outputs are those of onnx.reference with float64 inputs, or of
 tools/exact_ops_formulas.py where tools/exact_ops_cases.py gives `want`. The latter is so where onnx.reference
@@ -14,10 +14,11 @@ Format, little endian: "NDOPS001", u32 cases; per case: u16 length and name, u16
 and NodeProto, inputs, outputs. A list of tensors: u8 count, each u8 present, and if so u8 type, u8 rank, u32 dimensions,
 float64 elements.
 
-usage: make_exact_ops_oracle.py OUTPUT_FILE [SEED]        needs onnx 1.23.2 and numpy
+usage: make_exact_ops_oracle.py OUTPUT_FOLDER [SEED]        needs onnx 1.23.2 and numpy
 """
 
 import gzip
+import pathlib
 import struct
 import sys
 
@@ -25,7 +26,7 @@ import numpy as np
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 
-from exact_ops_cases import FAMILIES, MS
+from exact_ops_cases import FAMILIES, MORE_FAMILIES, MS
 
 
 class Cases:
@@ -105,14 +106,20 @@ def pack_case(case):
             pack_list(inputs) + pack_list(outputs))
 
 
-def main():
-    cases = Cases(int(sys.argv[2]) if len(sys.argv) > 2 else 1)
-    for family in FAMILIES:
+def write(path, families, seed):
+    cases = Cases(seed)
+    for family in families:
         family(cases)
     data = b"NDOPS001" + struct.pack("<I", len(cases.cases)) + b"".join(map(pack_case, cases.cases))
-    with open(sys.argv[1], "wb") as file, gzip.GzipFile(fileobj=file, mode="wb", mtime=0, compresslevel=9, filename="") as out:
+    with open(path, "wb") as file, gzip.GzipFile(fileobj=file, mode="wb", mtime=0, compresslevel=9, filename="") as out:
         out.write(data)
-    print(f"{len(cases.cases)} cases, {len(data)} bytes before compression")
+    print(f"{path}: {len(cases.cases)} cases, {len(data)} bytes before compression")
+
+
+def main():
+    folder, seed = pathlib.Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
+    write(folder / "exact_ops.bin.gz", FAMILIES, seed)
+    write(folder / "exact_ops_more.bin.gz", MORE_FAMILIES, seed)
 
 
 if __name__ == "__main__":

@@ -201,9 +201,13 @@ struct nd_explained_step {
     bool is_double; /* evaluated in double precision: exact except for values next to a tie */
     bool is_model_output;
     bool has_float; /* the float model has this tensor, too, and it can be evaluated */
-    /* The step whose operator cannot be evaluated, so that the quantised reference is not known here: this step
+    /* The step whose operator cannot be evaluated and whose values nobody captured, so that the quantised reference is not known here: this step
      * or a step that it depends on. SIZE_MAX: the reference is known. */
     size_t unreached_from;
+    /* The device whose values stand for the reference of a step that cannot be evaluated: the steps behind it are
+     * judged as if these values were right. A CPU's where there is one, else those of the first device that has
+     * them. SIZE_MAX: the step is evaluated, or nobody has values of it. */
+    size_t taken_from;
     bool lacks_float; /* the float model has this tensor, but it cannot be evaluated */
     size_t n_inputs;
     size_t *inputs; /* [n_inputs]: the steps that the unit reads */

@@ -158,6 +158,20 @@ static const struct nd_op ops[] = {
     {"", "Unsqueeze", 1, nd_op_unsqueeze},
     {"", "Upsample", 1, nd_op_resize},
 
+    {"", "Scatter", 3, nd_op_scatter_elements},
+    {"", "ScatterElements", 3, nd_op_scatter_elements},
+    {"", "ScatterND", 3, nd_op_scatter_nd},
+    {"", "GridSample", 2, nd_op_grid_sample},
+
+    {"", "GRU", 3, nd_op_recurrent},
+    {"", "LSTM", 3, nd_op_recurrent},
+    {"", "RNN", 3, nd_op_recurrent},
+
+    {"", "ConvInteger", 2, nd_op_integer_conv},
+    {"", "QLinearConv", 8, nd_op_integer_conv},
+    {"", "MatMulInteger", 2, nd_op_integer_matmul},
+    {"", "QLinearMatMul", 8, nd_op_integer_matmul},
+
     {"", "Cast", 1, nd_op_cast},
     {"", "CastLike", 2, nd_op_cast},
     {"", "Constant", 0, nd_op_constant},
@@ -182,7 +196,7 @@ static enum nd_status run(const struct nd_op_call *call, struct nd_error *err)
     for (size_t i = 0; i < op->n_required; i++)
         if (nd_op_in(call, i) == NULL)
             return nd_op_misfit(call, err, "input %zu is missing", i);
-    if (nd_op_out(call, 0) == NULL)
+    if (nd_op_out(call, 0) == NULL && op->run != nd_op_recurrent) /* of which the last state may do */
         return nd_op_unsupported(call, err, "its first output is omitted");
     return op->run(call, err);
 }

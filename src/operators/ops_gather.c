@@ -3,9 +3,8 @@
 
 #include <string.h>
 
-/* Index i as a place on an axis: counted from the end if negative. */
-static enum nd_status place(const struct nd_op_call *call, const struct nd_array *indices, size_t i,
-                            int64_t dim, ptrdiff_t *out, struct nd_error *err)
+enum nd_status nd_op_place(const struct nd_op_call *call, const struct nd_array *indices, size_t i, int64_t dim,
+                           ptrdiff_t *out, struct nd_error *err)
 {
     int64_t index = nd_op_whole(indices, i);
     if (index < -dim || index >= dim)
@@ -41,7 +40,7 @@ enum nd_status nd_op_gather(const struct nd_op_call *call, struct nd_error *err)
     size_t dim = (size_t)x->shape.dims[axis];
     for (size_t i = 0; i < indices->n && status == ND_OK; i++) {
         ptrdiff_t at = 0;
-        status = place(call, indices, i, x->shape.dims[axis], &at, err);
+        status = nd_op_place(call, indices, i, x->shape.dims[axis], &at, err);
         for (size_t outer = 0; outer < n_outer && n > 0 && status == ND_OK; outer++)
             copy_run(call->outputs[0]->x + (outer * indices->n + i) * n, x->x + (outer * dim + (size_t)at) * n,
                      n);
@@ -74,7 +73,7 @@ enum nd_status nd_op_gather_elements(const struct nd_op_call *call, struct nd_er
         for (ptrdiff_t i = 0; i < walk.n && status == ND_OK; i++) {
             size_t to = (size_t)(walk.at[0] + i * walk.step[0]);
             ptrdiff_t at = 0;
-            status = place(call, indices, to, x->shape.dims[axis], &at, err);
+            status = nd_op_place(call, indices, to, x->shape.dims[axis], &at, err);
             if (status == ND_OK)
                 call->outputs[0]->x[to] = x->x[walk.at[1] + i * walk.step[1] + at * x_strides[axis]];
         }
@@ -125,8 +124,8 @@ enum nd_status nd_op_gather_nd(const struct nd_op_call *call, struct nd_error *e
     for (size_t tuple = 0; tuple < n_tuples && status == ND_OK; tuple++) {
         ptrdiff_t at = (ptrdiff_t)(tuple / per_batch * batch_size), one = 0;
         for (int64_t i = 0; i < n_index && status == ND_OK; i++) {
-            status =
-                place(call, indices, tuple * (size_t)n_index + (size_t)i, x->shape.dims[batch + i], &one, err);
+            status = nd_op_place(call, indices, tuple * (size_t)n_index + (size_t)i, x->shape.dims[batch + i],
+                                 &one, err);
             at += status == ND_OK ? one * strides[batch + i] : 0;
         }
         if (status == ND_OK)

@@ -61,25 +61,31 @@ static enum nd_status fit_scales(const struct nd_op_call *call, struct scales *o
     return status;
 }
 
+void nd_op_code_range(enum nd_dtype dtype, double *low, double *high)
+{
+    switch (dtype) {
+    case ND_DTYPE_U4:
+        *low = 0;
+        *high = 15;
+        break;
+    case ND_DTYPE_I4:
+        *low = -8;
+        *high = 7;
+        break;
+    default:
+        *high = ldexp(1, 8 * (int)nd_dtype_size_bytes(dtype) - (nd_dtype_is_signed_integer(dtype) ? 1 : 0)) - 1;
+        *low = nd_dtype_is_signed_integer(dtype) ? -*high - 1 : 0;
+    }
+}
+
 /* Half to even, then the zero point, then clipped to the type. NaN, of which the specification says nothing,
  * becomes the least code, as ONNX Runtime's CPU provider has it on x86-64 (tools/studies/hold_exact). */
 static double quantize(double x, double scale, double zero_point, enum nd_dtype dtype)
 {
     double steps = rint(x / scale);
     double code = isnan(steps) ? -HUGE_VAL : steps + zero_point;
-    double low = 0, high = 0;
-    switch (dtype) {
-    case ND_DTYPE_U4:
-        high = 15;
-        break;
-    case ND_DTYPE_I4:
-        low = -8;
-        high = 7;
-        break;
-    default:
-        high = ldexp(1, 8 * (int)nd_dtype_size_bytes(dtype) - (nd_dtype_is_signed_integer(dtype) ? 1 : 0)) - 1;
-        low = nd_dtype_is_signed_integer(dtype) ? -high - 1 : 0;
-    }
+    double low, high;
+    nd_op_code_range(dtype, &low, &high);
     return code < low ? low : code > high ? high : code;
 }
 

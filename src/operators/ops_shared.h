@@ -27,6 +27,13 @@ enum nd_status nd_op_axis(const struct nd_op_call *call, int64_t axis, int rank,
 /* Element i as a whole number, clipped to the type. */
 int64_t nd_op_whole(const struct nd_array *array, size_t i);
 
+/* Element i of the indices as a place on an axis of that size: counted from the end if negative. */
+enum nd_status nd_op_place(const struct nd_op_call *call, const struct nd_array *indices, size_t i, int64_t dim,
+                           ptrdiff_t *out, struct nd_error *err);
+
+/* The least and the greatest code of an integer type. */
+void nd_op_code_range(enum nd_dtype dtype, double *low, double *high);
+
 /* A short list of whole numbers: axes, pads, sizes. */
 struct nd_op_list {
     bool is_given; /* an empty list may have been given, too */
@@ -82,5 +89,9 @@ nd_op_function nd_op_gather, nd_op_gather_elements, nd_op_gather_nd, nd_op_one_h
 nd_op_function nd_op_constant, nd_op_constant_of_shape, nd_op_range, nd_op_cast;    /* ops_make.c */
 nd_op_function nd_op_resize;                                                        /* ops_resize.c */
 nd_op_function nd_op_einsum;                                                        /* ops_einsum.c */
+nd_op_function nd_op_recurrent;                                                     /* ops_recurrent.c */
+nd_op_function nd_op_scatter_elements, nd_op_scatter_nd;                            /* ops_scatter.c */
+nd_op_function nd_op_grid_sample;                                                   /* ops_grid.c */
+nd_op_function nd_op_integer_conv, nd_op_integer_matmul;                            /* ops_integer.c */
 
 #endif

@@ -38,13 +38,16 @@ static enum nd_status found_reference(void *context, size_t edge, const struct n
     return ND_OK;
 }
 
+/* What is taken from a capture goes on as if it had been computed. */
 static enum nd_status missed_reference(void *context, size_t edge, const struct nd_error *why,
                                        struct nd_error *err)
 {
     (void)why;
     (void)err;
     struct nd_evaluator *w = context;
-    reference_of(w, w->reader.plan->step_of_edge[edge])->is_missed = true;
+    size_t step = w->reader.plan->step_of_edge[edge];
+    reference_of(w, step)->is_missed =
+        w->reader.plan->steps[step].taken_from == SIZE_MAX || !keep(&w->taken[edge], &w->reference[step]);
     return ND_OK;
 }
 
@@ -116,8 +119,10 @@ bool nd_is_clipped(double value, enum nd_dtype dtype)
 static enum nd_status run_references(struct nd_evaluator *w, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
-    const struct nd_exact_options options = {.struct_size = sizeof options, .missed = missed_reference};
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options, .given = w->taken, .missed = missed_reference};
     const struct nd_exact_options of_floats = {.struct_size = sizeof options, .missed = missed_float};
+    nd_taken_load(&w->reader, w->taken);
     enum nd_status status =
         nd_exact_graph_run(plan->graph, w->reader.inputs, &options, found_reference, w, err);
     if (status == ND_OK && plan->float_graph != NULL)
@@ -350,6 +355,8 @@ static enum nd_status begin(void *state, void *context, struct nd_error *err)
     for (size_t i = 0; i < n_float; i++)
         w->float_inputs[i] = w->reader.inputs[plan->float_inputs[i]];
     enum nd_status status = make_steps(w, err);
+    if (status == ND_OK)
+        status = nd_taken_make(plan, &w->taken, err);
     return status == ND_OK ? make_ballots(w, err) : status;
 }
 
@@ -371,6 +378,7 @@ static void end(void *state, void *context)
         if (w->error != NULL)
             nd_array_deinit(&w->error[s]);
     }
+    nd_taken_free(plan, &w->taken);
     free(w->float_inputs);
     free(w->reference);
     free(w->error);

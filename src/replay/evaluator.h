@@ -10,6 +10,7 @@ struct nd_evaluator {
     struct nd_evaluation *evaluation;
     struct nd_array *float_inputs;    /* [n_inputs of float_model]: views of the reader's inputs */
     struct nd_array *reference;       /* [n_steps] codes (or floats) of the quantised reference */
+    struct nd_array *taken;           /* [n_edges] values of captures that stand for layers not evaluated */
     struct nd_array *error;           /* [n_steps] first the float reference, then q in steps; empty without */
     struct nd_array *own;             /* [n_steps] codes computed from the device's own inputs; for harm only */
     bool *is_below;                   /* [n_edges], of harm.c */

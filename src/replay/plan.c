@@ -223,6 +223,10 @@ enum nd_status nd_plan_make(struct nd_plan *plan, const struct nd_question *ques
         status = plan_graphs(plan, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
         status = nd_plan_match_device(plan, d, err);
+    if (status == ND_OK)
+        status = nd_plan_take_over(plan, err);
+    if (status == ND_OK)
+        nd_plan_find_totals(plan);
     for (size_t k = 0; k < options->n_untouched && status == ND_OK; k++)
         status = check_model(plan, options->untouched[k], err);
     if (status == ND_OK)

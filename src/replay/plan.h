@@ -4,6 +4,7 @@
  *
  *     plan.c         which captures and samples, whether they can be explained together, the graphs
  *     plan_steps.c   the steps, and what each device has of them
+ *     taken.c        layers that cannot be evaluated, and whose values stand for theirs
  *     plan_memory.c  how much of it is held at once
  *     observer.c     whether making intermediates visible changed the outputs */
 #ifndef ND_REPLAY_PLAN_H
@@ -88,6 +89,10 @@ enum nd_status nd_plan_failure(const struct nd_capture *capture, char **out, str
 enum nd_status nd_plan_find_steps(struct nd_plan *plan, struct nd_error *err);
 /* Which step can be examined on that device, and why others cannot. */
 enum nd_status nd_plan_match_device(struct nd_plan *plan, size_t device, struct nd_error *err);
+/* Fills taken_from of the steps, once every device is matched, and what is unreached all the same. */
+enum nd_status nd_plan_take_over(struct nd_plan *plan, struct nd_error *err);
+/* Fills has_total of every device's steps: after nd_plan_take_over. */
+void nd_plan_find_totals(struct nd_plan *plan);
 /* Fills block and n_threads: as many threads as are asked for, as far as they fit. */
 void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options);
 /* Fills `observer` of the devices. */

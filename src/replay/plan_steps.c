@@ -133,7 +133,8 @@ static enum nd_status add_step(struct nd_plan *plan, const struct finding *findi
                                        .edge = e,
                                        .is_unit = nd_unit_of_edge(plan->model, e) != NULL,
                                        .is_model_output = edge->is_model_output,
-                                       .unreached_from = SIZE_MAX};
+                                       .unreached_from = SIZE_MAX,
+                                       .taken_from = SIZE_MAX};
     plan->shapes[plan->n_steps] = shape_of(plan, finding, e);
     plan->step_of_edge[e] = plan->n_steps;
     plan->n_steps++;
@@ -277,10 +278,8 @@ static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t ste
         nd_strbuf_deinit(&why);
         return status;
     }
-    const struct nd_explained_step *out = &plan->steps[step];
     bool is_read = plan->sources[device].edges[step] != SIZE_MAX;
     bool is_known = is_read && is_code(nd_plan_edge(plan, step)->dtype);
-    unit->has_total = is_known && out->unreached_from == SIZE_MAX;
     if (plan->not_covered[step] != NULL) {
         nd_strbuf_deinit(&why); /* to capture it would not help */
         nd_strbuf_puts(&why, plan->not_covered[step]);
@@ -294,6 +293,15 @@ static enum nd_status match_step(struct nd_plan *plan, size_t device, size_t ste
         return ND_OK;
     unit->why_not = nd_strbuf_take(&why);
     return unit->why_not != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+void nd_plan_find_totals(struct nd_plan *plan)
+{
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps; s++)
+            plan->sources[d].units[s].has_total =
+                plan->sources[d].edges[s] != SIZE_MAX && is_code(nd_plan_edge(plan, s)->dtype) &&
+                plan->steps[s].unreached_from == SIZE_MAX && plan->steps[s].taken_from == SIZE_MAX;
 }
 
 /* Steps are in graph order: what a unit reads has been looked for before it. */

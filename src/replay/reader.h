@@ -57,6 +57,12 @@ enum nd_status nd_exact_let_go(void *context, size_t edge, const struct nd_error
 /* The codes that rounding half to even gives. */
 void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *codes);
 
+/* taken.c: the values of layers that cannot be evaluated, [n_edges], as they are given to the reference. Zeros
+ * at first; load fills them with those of the sample at hand. free accepts NULL and what was half made. */
+enum nd_status nd_taken_make(const struct nd_plan *plan, struct nd_array **taken, struct nd_error *err);
+void nd_taken_load(const struct nd_reader *reader, struct nd_array *taken);
+void nd_taken_free(const struct nd_plan *plan, struct nd_array **taken);
+
 /* Stands for an array that is not there. */
 struct nd_array nd_no_array(void);
 

@@ -62,7 +62,11 @@ static json_t *unit_json(const struct nd_explanation *e, const struct nd_explain
 {
     const struct nd_explained_unit *unit = &device->units[s];
     const struct nd_explained_step *step = &e->steps[s];
-    const char *way = step->is_double ? "double" : step->unreached_from != s ? "exact ratio" : NULL;
+    bool is_taken = step->taken_from != SIZE_MAX;
+    const char *way = is_taken                    ? "taken"
+                      : step->is_double           ? "double"
+                      : step->unreached_from != s ? "exact ratio"
+                                                  : NULL;
     const char *unreached = step->unreached_from != SIZE_MAX ? e->steps[step->unreached_from].name : NULL;
     bool is_examined = unit->is_examined;
     uint64_t n = unit->n_codes;
@@ -78,6 +82,7 @@ static json_t *unit_json(const struct nd_explanation *e, const struct nd_explain
     if (row == NULL)
         return NULL;
     json_object_set_new(row, "inputs", inputs(step));
+    json_object_set_new(row, "taken_from", text_or_null(is_taken ? e->devices[step->taken_from].uri : NULL));
     json_object_set_new(row, "arithmetic", text_or_null(unit->program));
     json_object_set_new(row, "is_covered", json_boolean(unit->is_covered));
     json_object_set_new(row, "state", json_string(nd_layer_state_name(unit->state)));

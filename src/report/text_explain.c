@@ -298,10 +298,27 @@ static void put_vote(struct nd_strbuf *out, const struct nd_explanation *e, size
             e->vote.why_not != NULL ? e->vote.why_not : "nothing was captured");
 }
 
+/* Layers that are not evaluated, and whose values stand for theirs. */
+static void put_taken(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
+{
+    for (size_t s = 0; s < e->n_steps; s++) {
+        const struct nd_explained_step *step = &e->steps[s];
+        if (step->taken_from == SIZE_MAX)
+            continue;
+        const struct nd_explained_device *donor = &e->devices[step->taken_from];
+        nd_explain_put_wrapped(
+            out, width, 0,
+            "'%s' (%s) is not evaluated: its values are taken from the capture of '%s'. The layers "
+            "after it are judged as if these values were right; what it adds itself is not told",
+            step->name, step->op_types, donor->uri);
+    }
+}
+
 /* What cannot be said of any device. */
 void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
     size_t n = 0, first = SIZE_MAX;
+    put_taken(out, e, width);
     for (size_t s = 0; s < e->n_steps; s++) {
         if (e->steps[s].unreached_from == SIZE_MAX)
             continue;

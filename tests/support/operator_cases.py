@@ -1,4 +1,4 @@
-"""The operators that src/operators evaluates, each with the attributes of its cases in golden/oracle/exact_ops.bin.gz, as
+"""The operators that src/operators evaluates, each with the attributes of its cases in golden/oracle/exact_ops*.bin.gz, as
 chains of a model: codes, DequantizeLinear, operator, QuantizeLinear; or floats and the operator alone. Encodings and codes are
 random or chosen to be difficult; all follow from a random generator."""
 import gzip
@@ -99,8 +99,14 @@ def read_list(data, at):
 
 def with_cases():
     """The operators, with their cases."""
-    data = gzip.decompress((ROOT / "golden/oracle/exact_ops.bin.gz").read_bytes())
-    found, at = operators(), 12
+    found = operators()
+    for name in ("exact_ops", "exact_ops_more"):
+        read_cases(gzip.decompress((ROOT / f"golden/oracle/{name}.bin.gz").read_bytes()), found)
+    return found
+
+
+def read_cases(data, found):
+    at = 12
     for _ in range(struct.unpack_from("<I", data, 8)[0]):
         n, = struct.unpack_from("<H", data, at)
         text = data[at + 2:at + 2 + n].decode(errors="replace")
@@ -111,7 +117,6 @@ def with_cases():
         outputs, at = read_list(data, at)
         case = Case(text, opset, proto, inputs, outputs)
         found[case.domain, case.op_type].cases.append(case)
-    return found
 
 
 # ---- encodings and codes ----

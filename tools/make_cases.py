@@ -119,13 +119,13 @@ def names():
 
 
 def sample(is_float=False):
-    """Conv, GridSample, Conv and Add: the one in the middle is not evaluated in double precision."""
+    """Conv, RoiAlign, Conv and Add: the one in the middle is not evaluated in double precision."""
     random, graph = np.random.default_rng(3), Graph(is_float)
     kernel = lambda name: graph.quantised(name, 0.01, 128, random.integers(0, 256, (4, 4, 3, 3), dtype=np.uint8))
     x = graph.input("x", [1, 4, 6, 6], 1 / 128, 128)
     x = graph.convolution([x, kernel("front.weight")], "front", 0.03, 128)
-    grid = random.uniform(-1, 1, (1, 6, 6, 2)).astype(np.float32)
-    x = graph.node("GridSample", [x, graph.constant("grid", grid)], "sample", 0.03, 128)
+    regions = [graph.constant("region", np.float32([[0.5, 1, 4.5, 5]])), graph.constant("region_of", np.int64([0]))]
+    x = graph.node("RoiAlign", [x, *regions], "sample", 0.03, 128, output_height=6, output_width=6, sampling_ratio=2)
     side = graph.convolution([x, kernel("back.weight")], "back", 0.05, 128)
     graph.node("Add", [x, side], "sum", 0.06, 128, output="y")
     graph.output("y", [1, 4, 6, 6])

@@ -254,7 +254,7 @@ static void uncovered_operator_ends_a_run_without_missed(void **state)
     open_from(&m, "cases", "sample.u8", 1);
     assert_int_equal(nd_exact_graph_run(m.graph, &m.input, NULL, keep, &m, &err), ND_ERR_UNSUPPORTED);
     assert_int_equal(err.id, ND_E_EXACT_OPERATOR);
-    assert_non_null(strstr(err.message, "node 'sample' (GridSample)"));
+    assert_non_null(strstr(err.message, "node 'sample' (RoiAlign)"));
     clear(&m);
     m.is_fatal = true;
     assert_int_equal(run_with_missed(&m, NULL, &err), ND_ERR_MEMORY);
@@ -272,7 +272,7 @@ static void uncovered_operator_costs_its_unit(void **state)
     assert_int_equal(run_with_missed(&m, NULL, &err), ND_OK);
     assert_edge(&m, "x", 0, NULL);
     assert_edge(&m, "front", 0, NULL);
-    assert_edge(&m, "sample", ND_E_EXACT_OPERATOR, "node 'sample' (GridSample)");
+    assert_edge(&m, "sample", ND_E_EXACT_OPERATOR, "node 'sample' (RoiAlign)");
     assert_edge(&m, "back", ND_E_EXACT_UNKNOWN, "'sample'");
     assert_edge(&m, "y", ND_E_EXACT_UNKNOWN, "'sample'");
     assert_string_equal(m.why[edge_of(&m, "y")].object, "sample");
@@ -281,7 +281,7 @@ static void uncovered_operator_costs_its_unit(void **state)
     given[edge_of(&m, "sample")] = given[edge_of(&m, "front")]; /* of the same shape */
     given[edge_of(&m, "front")] = (struct nd_array){.shape.rank = -1};
     assert_int_equal(run_with_missed(&m, given, &err), ND_OK);
-    assert_edge(&m, "sample", ND_E_EXACT_OPERATOR, "GridSample");
+    assert_edge(&m, "sample", ND_E_EXACT_OPERATOR, "RoiAlign");
     assert_edge(&m, "back", 0, NULL);
     assert_edge(&m, "y", 0, NULL);
     nd_array_deinit(&given[edge_of(&m, "sample")]);

@@ -10,6 +10,6 @@ next_of explain.txt
 eval "$(next_of explain.txt)" >reduce.txt 2>/dev/null
 grep -A1 REDUCED reduce.txt
 next_of reduce.txt
-(cd reproducer && eval "$(next_of ../reduce.txt)" 2>/dev/null) | head -n 8
+(cd reproducer && eval "$(next_of ../reduce.txt)" 2>/dev/null) | sed -E "s,  4/4  +[0-9]+,  4/4  BYTES," | head -n 8
 # Without --differs there is nothing to reduce: an emulated device fails nowhere.
 run reduce models/cnn.w8a8.onnx -d emu:htp-v73,stale@residual/conv -q

@@ -255,7 +255,8 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
         measure_distances(context, scratch, block);
     block->ref_clean = block->is_clean ? block->ref.x : scratch->ref_clean;
     block->test_clean = block->is_clean ? block->test.x : scratch->test_clean;
-    context->kernels->errors(block->ref_clean, block->test_clean, block->n, &scratch->errors);
+    (block->joint == NULL ? context->kernels->errors : context->kernels->error_sums)(
+        block->ref_clean, block->test_clean, block->n, &scratch->errors);
     block->errors = &scratch->errors;
     block->sums = (struct nd_diff_sums){.max_abs = scratch->errors.max_absolute};
     if (block->joint == NULL)

@@ -606,8 +606,10 @@ struct ratio_lanes {
     struct counts undefined;
 };
 
-static inline void add_ratios(const double *ref, const double *test, struct ratio_lanes *lanes,
-                              struct nd_error_values *out, size_t at)
+/* out NULL: only the lanes are wanted; it is a constant where this is called. */
+static inline __attribute__((always_inline)) void add_ratios(const double *ref, const double *test,
+                                                             struct ratio_lanes *lanes,
+                                                             struct nd_error_values *out, size_t at)
 {
     for (size_t k = 0; k < N_VECTORS; k++) {
         VECTOR(double) r = take(ref + k * PER_VECTOR), none = {0};
@@ -619,10 +621,20 @@ static inline void add_ratios(const double *ref, const double *test, struct rati
         lanes->max.part[k] = greater(ratio, lanes->max.part[k]);
         lanes->max_absolute.part[k] = greater(absolute, lanes->max_absolute.part[k]);
         lanes->undefined.part[k] += is_undefined;
+        if (out == NULL)
+            continue;
         ratio = choose_lanes(is_undefined, none + ND_UNDEFINED_RATIO, ratio);
         memcpy(out->absolute + at + k * PER_VECTOR, &absolute, sizeof absolute);
         memcpy(out->relative + at + k * PER_VECTOR, &ratio, sizeof ratio);
     }
+}
+
+static void finish_ratios(const struct ratio_lanes *lanes, struct nd_error_values *out)
+{
+    out->sum_relative = add_lanes(&lanes->sum);
+    out->max_relative = greatest_lane(&lanes->max);
+    out->max_absolute = greatest_lane(&lanes->max_absolute);
+    out->n_undefined = add_counts(&lanes->undefined);
 }
 
 static void errors(const double *ref, const double *test, size_t n, struct nd_error_values *out)
@@ -635,10 +647,20 @@ static void errors(const double *ref, const double *test, size_t n, struct nd_er
         add_ratios(ref + i, test + i, &lanes, out, i);
     if (i < n)
         add_ratios(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &lanes, out, i);
-    out->sum_relative = add_lanes(&lanes.sum);
-    out->max_relative = greatest_lane(&lanes.max);
-    out->max_absolute = greatest_lane(&lanes.max_absolute);
-    out->n_undefined = add_counts(&lanes.undefined);
+    finish_ratios(&lanes, out);
+}
+
+static void error_sums(const double *ref, const double *test, size_t n, struct nd_error_values *out)
+{
+    assert(n <= ND_BLOCK);
+    struct ratio_lanes lanes = {all_lanes(0), all_lanes(0), all_lanes(0), {{{0}}}};
+    double rest_ref[ND_LANES], rest_test[ND_LANES];
+    size_t i = 0;
+    for (; i + ND_LANES <= n; i += ND_LANES)
+        add_ratios(ref + i, test + i, &lanes, NULL, i);
+    if (i < n)
+        add_ratios(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &lanes, NULL, i);
+    finish_ratios(&lanes, out);
 }
 
 static void find_steps(const double *ref, const double *test, size_t n, uint8_t *out)
@@ -722,6 +744,7 @@ const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA) = {
     .self_elems = {[ND_ELEM_U8] = self_u8, [ND_ELEM_I8] = self_i8, [ND_ELEM_F32] = self_f32},
     .diff_sums = diff_sums,
     .errors = errors,
+    .error_sums = error_sums,
     .steps = find_steps,
     .bins = find_bins,
     .exceeds = exceeds,

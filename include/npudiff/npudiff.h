@@ -69,6 +69,7 @@
 #ifndef NPUDIFF_NPUDIFF_H
 #define NPUDIFF_NPUDIFF_H
 
+#include "npudiff/align.h"
 #include "npudiff/capture.h"
 #include "npudiff/compare.h"
 #include "npudiff/device.h"

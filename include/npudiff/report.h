@@ -20,6 +20,7 @@
 #ifndef NPUDIFF_REPORT_H
 #define NPUDIFF_REPORT_H
 
+#include "npudiff/align.h"
 #include "npudiff/compare.h"
 #include "npudiff/document_kinds.h"
 #include "npudiff/evidence.h"
@@ -310,6 +311,17 @@ ND_PUBLIC enum nd_status nd_report_reduction_brief(const struct nd_reduction *re
                                                    struct nd_error *err); /* one screen; width 0: 80 columns */
 ND_PUBLIC enum nd_status nd_report_reduction_text(const struct nd_reduction *reduction, bool has_difference,
                                                   const char *folder, char **out, struct nd_error *err);
+
+/* ---- alignments ----
+ *
+ * The caller frees *out. ND_ERR_MEMORY. brief: one screen; width 0: 80 columns. */
+
+ND_PUBLIC enum nd_status nd_report_alignment_json(const struct nd_alignment *alignment, char **out,
+                                                  struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_alignment_brief(const struct nd_alignment *alignment, size_t width,
+                                                   char **out, struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, char **out,
+                                                  struct nd_error *err);
 
 /* ---- the golden store and triage ----
  *

@@ -62,6 +62,34 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
 double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                              const struct nd_unit_memory *memory);
 
+/* What is known of two programs on everything that a unit can read: the given inputs show only its shapes. */
+enum nd_unit_proof_end {
+    ND_UNIT_PROOF_NONE,    /* nothing: reason says why */
+    ND_UNIT_PROOF_EQUAL,   /* they give the same codes for all inputs */
+    ND_UNIT_PROOF_UNEQUAL, /* of a product: there are sums for which they give different codes */
+};
+struct nd_unit_proof {
+    enum nd_unit_proof_end end;
+    const char *reason; /* static; NULL where it is known */
+    /* Of Conv, Gemm and MatMul, else 0. A sum is that of products, codes less zero points, without the bias. Of
+     * calculated weights every 8-bit number is taken as possible. */
+    size_t n_channels, n_unequal; /* output channels, and those with such a sum */
+    double n_sums;                /* that were covered, over all channels */
+    /* The first of them. */
+    size_t channel;
+    double sum, codes[2]; /* what a and b make of it */
+};
+
+/* Of a Conv, Gemm or MatMul. Between the least and the greatest sum of each channel the codes of both programs
+ * never fall as the sum rises, so that the ends of the runs of equal codes decide for all sums. is_unequal is
+ * NULL, or room for one entry per output channel. ND_ERR_MEMORY. Threads may call at the same time. */
+enum nd_status nd_unit_product_prove(const struct nd_unit_program *a, const struct nd_unit_program *b,
+                                     const struct nd_exact_unit *unit, struct nd_unit_proof *proof,
+                                     bool *is_unequal, struct nd_error *err);
+
+/* Whether the operator is one of those. */
+bool nd_unit_is_product(const struct nd_exact_unit *unit);
+
 /* What tells two programs apart in units of the operator with such codes. */
 struct nd_unit_difference {
     const char *name;  /* "zero-point", "multiplier-bits", ...: stable */

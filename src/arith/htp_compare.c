@@ -35,6 +35,11 @@ static const char *op_type_of(const struct nd_exact_unit *unit)
     return nd_onnx_text(unit->call->node != NULL ? unit->call->node->op_type : NULL);
 }
 
+bool nd_unit_is_product(const struct nd_exact_unit *unit)
+{
+    return is_product(op_type_of(unit));
+}
+
 bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_unit_program *b,
                             const struct nd_exact_unit *unit)
 {

@@ -93,4 +93,12 @@ struct nd_htp_column {
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
 
+/* Whether operands, scales and attributes of the product are such as the programs speak of. */
+bool nd_htp_is_known_product(const struct nd_htp_job *job);
+
+/* The scalings of all columns of a product with these weights, without the sums: *out[weights->n_columns] is
+ * freed by the caller. *job->is_covered false: the program does not say it, and *out is left as it was. */
+enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,
+                                      struct nd_htp_scaling **out, struct nd_error *err);
+
 #endif

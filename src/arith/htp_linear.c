@@ -71,7 +71,7 @@ static bool is_known_bias(const struct nd_htp_job *job, size_t n_columns)
     return is_known;
 }
 
-static bool is_known_unit(const struct nd_htp_job *job)
+bool nd_htp_is_known_product(const struct nd_htp_job *job)
 {
     size_t n_inputs = job->call->n_inputs;
     if (n_inputs < 2 || n_inputs > 3 || !are_known_operands(job) || !has_known_scales(job))
@@ -290,7 +290,7 @@ static enum nd_status find_weights(struct product *p, struct nd_error *err)
 enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
 {
     struct product p = {.job = job};
-    if (!is_known_unit(job))
+    if (!nd_htp_is_known_product(job))
         return ND_OK;
     enum nd_status status = find_weights(&p, err);
     if (status == ND_OK)
@@ -306,4 +306,21 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
     nd_array_deinit(&p.own[0]);
     nd_array_deinit(&p.own[1]);
     return status;
+}
+
+enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct nd_htp_weights *weights,
+                                      struct nd_htp_scaling **out, struct nd_error *err)
+{
+    struct product p = {.job = job, .weights = weights};
+    *job->is_covered = false;
+    if (!nd_htp_is_known_product(job) || !is_known_bias(job, weights->n_columns) || !find_common(&p))
+        return ND_OK;
+    struct nd_htp_scaling *scalings = nd_calloc(weights->n_columns, sizeof *scalings);
+    if (scalings == NULL)
+        return nd_fail_memory(err);
+    for (size_t c = 0; c < weights->n_columns; c++)
+        scalings[c] = scaling_of(&p, c);
+    *job->is_covered = true;
+    *out = scalings;
+    return ND_OK;
 }

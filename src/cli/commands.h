@@ -4,6 +4,7 @@
 
 #include "cli/command_options.h"
 
+extern const struct cli_command cmd_align;
 extern const struct cli_command cmd_bundle;
 extern const struct cli_command cmd_capture;
 extern const struct cli_command cmd_compare;

@@ -61,9 +61,9 @@ bool nd_model_has_tensor(const struct nd_model *model, const char *name)
     return nd_names_find(&model->graph.names, name) != ND_NO_INDEX;
 }
 
-/* What the codes that a DequantizeLinear reads are called as floats, in new memory. */
-static char *constant_name(const struct nd_graph *graph, const struct nd_graph_node *node)
+char *nd_model_constant_name(const struct nd_graph *graph, size_t index)
 {
+    const struct nd_graph_node *node = &graph->nodes[index];
     /* As ONNX Runtime's quantiser and AIMET's export call it. */
     static const char *const suffixes[] = {"_DequantizeLinear_Output", "_qdq"};
     size_t codes = graph->uses[node->first_use], producer = graph->tensors[codes].producer;
@@ -95,7 +95,7 @@ nd_model_visit_constants(const struct nd_model *model,
         status = nd_node_quant_read(graph, i, model->path, &quant, err);
         if (status != ND_OK)
             break;
-        char *name = constant_name(graph, node);
+        char *name = nd_model_constant_name(graph, i);
         status = name != NULL ? visit(context, name, quant.dtype, &quant.quant, err) : nd_fail_memory(err);
         free(name);
         nd_quant_deinit(&quant.quant);

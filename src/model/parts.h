@@ -61,6 +61,23 @@ struct nd_quantised_tensor {
 enum nd_status nd_model_write_quantised(const struct nd_model *model, const struct nd_quantised_tensor *items,
                                         size_t n_items, const char *path, struct nd_error *err);
 
+/* A QuantizeLinear or DequantizeLinear with other parameters. */
+struct nd_recoded_node {
+    size_t node;                  /* index of nd_model_node */
+    const struct nd_quant *quant; /* as many scales as the node has */
+    const double *codes;          /* of the constant that it reads, in C order; NULL: they stay */
+    size_t n_codes;
+};
+
+/* Writes a copy in which these nodes have the given scales and zero points, as constants, and read the given
+ * codes. Types, shapes and axes stay. A constant keeps its name if all that read it now read its new values;
+ * else the new one has "_aligned" behind its name. Nodes that share a quant share its constants. External data
+ * is placed as by nd_model_write_exposed. ND_ERR_UNSUPPORTED: a scale that is no constant float32, a zero point
+ * or codes that are no constant, another number of scales, a name that is taken; ND_ERR_IO; ND_ERR_MEMORY.
+ * Nothing is left behind then. */
+enum nd_status nd_model_write_recoded(const struct nd_model *model, const struct nd_recoded_node *nodes,
+                                      size_t n_nodes, const char *path, struct nd_error *err);
+
 /* Whether the graph has a tensor of that name: an input, a constant, or what a node makes. */
 bool nd_model_has_tensor(const struct nd_model *model, const char *name);
 

@@ -19,6 +19,8 @@ struct nd_requantiser {
     /* [n_tensors]: the names under which a tensor is read, and made, in the copy; NULL: its own */
     const char **read_as;
     const char **made_as;
+    const char *
+        *use_as;   /* [graph.n_uses] or NULL: the name of what one node reads at one place, before read_as */
     size_t behind; /* the node behind which new ones go; ND_NO_INDEX: in front of all */
 
     Onnx__NodeProto **new_nodes;

@@ -37,6 +37,7 @@ void nd_requantiser_deinit(struct nd_requantiser *r)
     free(r->kept);
     free(r->read_as);
     free(r->made_as);
+    free(r->use_as);
     free(r->new_nodes);
     free(r->new_behind);
     free(r->new_initializers);
@@ -198,6 +199,8 @@ static Onnx__NodeProto *renamed(struct nd_requantiser *r, size_t index)
     *copy = *node->proto;
     for (size_t i = 0; i < node->n_inputs; i++) {
         const char *name = uses[i] != ND_NO_INDEX ? r->read_as[uses[i]] : NULL;
+        if (r->use_as != NULL && r->use_as[node->first_use + i] != NULL)
+            name = r->use_as[node->first_use + i];
         inputs[i] = name != NULL ? text_of(name) : node->proto->input[i];
     }
     for (size_t i = 0; i < node->n_made; i++) {

@@ -1,0 +1,47 @@
+/* One Conv, Gemm or MatMul with new scales: a copy of the unit, so that programs can be asked about it before
+ * it is written. */
+#ifndef ND_ALIGN_LAYER_H
+#define ND_ALIGN_LAYER_H
+
+#include "align/scales.h"
+#include "arith/htp.h"
+#include "eval/linear_unit.h"
+
+enum { ND_ALIGN_OPERANDS = 3 }; /* x, weights, bias */
+
+struct nd_align_layer {
+    const struct nd_exact_unit *unit; /* of the model as it is; borrowed */
+    /* The unit as it is to be. The values of x are borrowed, those of constants owned. */
+    struct nd_exact_unit made;
+    struct nd_linear_call call;
+    struct nd_linear_input inputs[ND_ALIGN_OPERANDS];
+    struct nd_quant quants[ND_ALIGN_OPERANDS], output;
+    struct nd_array codes[ND_ALIGN_OPERANDS];
+    double *bias; /* [codes[2].n] in real numbers, NULL: none */
+    int *exponent;
+    struct nd_align_scales scales;
+    bool has_weights; /* constant ones; else only the output's scale changes */
+};
+
+/* Takes the unit and chooses its scales. scale_x, scale_y and, of calculated weights, scale_w are those of the
+ * inputs and the output by now; *obstacle, static, says why it cannot be done, and is NULL when it can.
+ * float_weights, or NULL: the weights before they were quantised, in the same order. Call deinit in any case.
+ * ND_ERR_MEMORY. */
+struct nd_align_now {
+    float scale_x, scale_w, scale_y;
+    bool is_y_settled;
+    const double *float_weights, *float_bias;
+};
+enum nd_status nd_align_layer_init(struct nd_align_layer *layer, const struct nd_exact_unit *unit,
+                                   const struct nd_align_now *now, const char **obstacle, struct nd_error *err);
+void nd_align_layer_deinit(struct nd_align_layer *layer);
+
+/* bias.c: codes and scale of the bias with which both programs give the same, as far as they can be found.
+ * *n_left channels remain in which they do not. */
+enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_unit_program *const *programs,
+                                  size_t n_programs, size_t *n_left, struct nd_error *err);
+
+/* Codes of real numbers, half to even and clipped; by channel where quant has several scales. */
+void nd_align_quantise(const double *reals, const struct nd_quant *quant, struct nd_array *codes);
+
+#endif

@@ -1,0 +1,299 @@
+#include "align/plan.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "align/layer.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/scales.h"
+#include "eval/eval_graph.h"
+#include "model/constants.h"
+#include "replay/reader.h"
+
+enum { W = 1, B = 2 };
+
+/* ---- what is kept ---- */
+
+static bool keep(struct nd_align_plan *plan, void *block)
+{
+    if (!nd_grow((void **)&plan->kept, &plan->kept_capacity, plan->n_kept + 1, sizeof *plan->kept)) {
+        free(block);
+        return false;
+    }
+    plan->kept[plan->n_kept++] = block;
+    return true;
+}
+
+static enum nd_status add_node(struct nd_align_plan *plan, const struct nd_recoded_node *node,
+                               struct nd_error *err)
+{
+    if (!nd_grow((void **)&plan->nodes, &plan->nodes_capacity, plan->n_nodes + 1, sizeof *plan->nodes))
+        return nd_fail_memory(err);
+    plan->nodes[plan->n_nodes++] = *node;
+    return ND_OK;
+}
+
+/* A constant operand of the layer, whose values go over to the plan. */
+static enum nd_status add_constant(struct nd_align_plan *plan, size_t node, struct nd_align_layer *layer,
+                                   size_t i, struct nd_error *err)
+{
+    struct nd_quant *quant = nd_calloc(1, sizeof *quant);
+    if (quant == NULL)
+        return nd_fail_memory(err);
+    *quant = layer->quants[i];
+    layer->quants[i] = (struct nd_quant){.axis = -1};
+    struct nd_recoded_node item = {
+        .node = node, .quant = quant, .codes = layer->codes[i].x, .n_codes = layer->codes[i].n};
+    layer->codes[i].x = NULL;
+    bool is_kept = keep(plan, (void *)(uintptr_t)item.codes);
+    is_kept = keep(plan, quant->scale) && is_kept;
+    is_kept = keep(plan, quant->zero_point) && is_kept;
+    is_kept = keep(plan, quant) && is_kept;
+    return is_kept ? add_node(plan, &item, err) : nd_fail_memory(err);
+}
+
+/* ---- where the layer's constants are ---- */
+
+static size_t node_of(const struct nd_graph *graph, const Onnx__NodeProto *proto)
+{
+    size_t n = 0;
+    while (n < graph->n_nodes && graph->nodes[n].proto != proto)
+        n++;
+    return n < graph->n_nodes ? n : ND_NO_INDEX;
+}
+
+/* The DequantizeLinear of input i. *is_shared: others read what it makes. */
+static size_t dequantizer_of(const struct nd_graph *graph, size_t node, size_t i, bool *is_shared)
+{
+    if (i >= graph->nodes[node].n_inputs)
+        return ND_NO_INDEX;
+    size_t tensor = graph->uses[graph->nodes[node].first_use + i];
+    if (tensor == ND_NO_INDEX || graph->tensors[tensor].producer == ND_NO_INDEX ||
+        graph->nodes[graph->tensors[tensor].producer].kind != ND_NODE_DEQUANTIZE)
+        return ND_NO_INDEX;
+    *is_shared =
+        *is_shared || graph->tensors[tensor].n_readers > 1 || graph->tensors[tensor].output != ND_NO_INDEX;
+    return graph->tensors[tensor].producer;
+}
+
+/* ---- the float model ---- */
+
+/* Whether the numbers are what was quantised: within a step of the codes, in the root of the mean square. */
+static bool is_origin(const struct nd_float_constant *constant, const struct nd_linear_input *input)
+{
+    const struct nd_array *codes = input->values;
+    double squares = 0;
+    if (constant->n != codes->n || constant->rank != (size_t)codes->shape.rank)
+        return false;
+    for (size_t d = 0; d < constant->rank; d++)
+        if (constant->dims[d] != codes->shape.dims[d])
+            return false;
+    for (size_t i = 0; i < codes->n; i++) {
+        size_t c = nd_exact_channel(input->quant, &codes->shape, i);
+        double steps = (double)constant->values[i] / (double)input->quant->scale[c] +
+                       (double)input->quant->zero_point[c] - codes->x[i];
+        squares += steps * steps;
+    }
+    return squares <= (double)codes->n;
+}
+
+/* The operand as the float model has it; *out stays NULL where it has none that fits. */
+static enum nd_status find_floats(const struct nd_align_plan *plan, size_t dequantizer,
+                                  const struct nd_linear_input *input, double **out, struct nd_error *err)
+{
+    if (plan->float_model == NULL || dequantizer == ND_NO_INDEX)
+        return ND_OK;
+    const struct nd_graph *graph = &plan->model->graph, *floats = &plan->float_model->graph;
+    struct nd_float_constant constant = {0};
+    struct nd_error ignored = {0};
+    bool is_constant = false;
+    char *name = nd_model_constant_name(graph, dequantizer);
+    if (name == NULL)
+        return nd_fail_memory(err);
+    size_t tensor = nd_names_find(&floats->names, name);
+    free(name);
+    if (tensor == ND_NO_INDEX || nd_float_constant_read(floats, tensor, nd_model_path(plan->float_model),
+                                                        &constant, &is_constant, &ignored) != ND_OK)
+        return ND_OK;
+    enum nd_status status = ND_OK;
+    if (is_constant && is_origin(&constant, input)) {
+        *out = nd_calloc(constant.n, sizeof **out);
+        for (size_t i = 0; *out != NULL && i < constant.n; i++)
+            (*out)[i] = (double)constant.values[i];
+        status = *out != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    free(constant.values);
+    return status;
+}
+
+/* ---- one layer ---- */
+
+struct place {
+    size_t weights, bias; /* DequantizeLinear nodes, or ND_NO_INDEX */
+    bool is_shared;
+};
+
+static void note(struct nd_align_step *step, const struct nd_align_layer *layer, bool is_from_float)
+{
+    step->is_planned = true;
+    step->obstacle = NULL;
+    step->exponent = layer->exponent[0];
+    step->output_factor = layer->scales.output_factor;
+    step->weight_factor = layer->scales.weight_factor;
+    step->is_from_float = is_from_float;
+    for (size_t c = 0; c < layer->quants[W].n; c++) {
+        step->has_exponents = step->has_exponents || layer->exponent[c] != layer->exponent[0];
+        step->exponent = layer->exponent[c] > step->exponent ? layer->exponent[c] : step->exponent;
+    }
+}
+
+/* Chooses what remains to be chosen, and settles the quantisers that it rests on. */
+static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_layer *layer,
+                                const struct place *place, bool is_from_float, struct nd_error *err)
+{
+    struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, layer->unit->edge);
+    size_t n_left;
+    enum nd_status status = nd_align_find_bias(layer, plan->programs, plan->n_programs, &n_left, err);
+    if (status != ND_OK)
+        return status;
+    note(&plan->steps[layer->unit->edge], layer, is_from_float);
+    y->quant.scale[0] = layer->output.scale[0];
+    y->is_settled = true;
+    for (size_t i = 0; i < layer->call.n_inputs; i++)
+        if (layer->unit->input_edges[i] != SIZE_MAX)
+            nd_quantiser_of(&plan->quantisers, layer->unit->input_edges[i])->is_settled = true;
+    if (layer->has_weights)
+        status = add_constant(plan, place->weights, layer, W, err);
+    if (status == ND_OK && layer->bias != NULL)
+        status = add_constant(plan, place->bias, layer, B, err);
+    return status;
+}
+
+static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exact_unit *unit,
+                                 const struct place *place, struct nd_error *err)
+{
+    struct nd_align_step *step = &plan->steps[unit->edge];
+    const struct nd_linear_call *call = unit->call;
+    const struct nd_quantiser *y = nd_quantiser_of(&plan->quantisers, unit->edge);
+    struct nd_align_layer layer = {0};
+    double *weights = NULL, *bias = NULL;
+    if (unit->input_edges[0] == SIZE_MAX ||
+        (unit->origins[W] != ND_EXACT_FROM_CONSTANT && unit->input_edges[W] == SIZE_MAX)) {
+        step->obstacle = "an input is not quantised with one scale";
+        return ND_OK;
+    }
+    const struct nd_quantiser *x = nd_quantiser_of(&plan->quantisers, unit->input_edges[0]);
+    const struct nd_quantiser *w =
+        unit->input_edges[W] != SIZE_MAX ? nd_quantiser_of(&plan->quantisers, unit->input_edges[W]) : NULL;
+    if (x->quant.n != 1 || y->quant.n != 1 || (w != NULL && w->quant.n != 1)) {
+        step->obstacle = "an input or the output has a scale per channel";
+        return ND_OK;
+    }
+    enum nd_status status = find_floats(plan, place->weights, &call->inputs[W], &weights, err);
+    if (status == ND_OK && place->bias != ND_NO_INDEX && weights != NULL)
+        status = find_floats(plan, place->bias, &call->inputs[B], &bias, err);
+    const struct nd_align_now now = {.scale_x = x->quant.scale[0],
+                                     .scale_w = w != NULL ? w->quant.scale[0] : 0,
+                                     .scale_y = y->quant.scale[0],
+                                     .is_y_settled = y->is_settled,
+                                     .float_weights = weights,
+                                     .float_bias = bias};
+    if (status == ND_OK)
+        status = nd_align_layer_init(&layer, unit, &now, &step->obstacle, err);
+    if (status == ND_OK && step->obstacle == NULL)
+        status = take_over(plan, &layer, place, weights != NULL, err);
+    nd_align_layer_deinit(&layer);
+    free(weights);
+    free(bias);
+    return status;
+}
+
+/* A nd_exact_make that makes nothing: the units come in the order of the graph, with all that they read. */
+static enum nd_status visit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                            bool *is_made, struct nd_error *err)
+{
+    struct nd_align_plan *plan = context;
+    (void)codes;
+    *is_made = false;
+    if (unit->call->node == NULL || !nd_unit_is_product(unit) || plan->steps[unit->edge].is_planned)
+        return ND_OK;
+    const struct nd_graph *graph = &plan->model->graph;
+    size_t node = node_of(graph, unit->call->node);
+    struct place place = {ND_NO_INDEX, ND_NO_INDEX, false};
+    if (unit->call->n_inputs > W && unit->origins[W] == ND_EXACT_FROM_CONSTANT)
+        place.weights = dequantizer_of(graph, node, W, &place.is_shared);
+    if (unit->call->n_inputs > B)
+        place.bias = dequantizer_of(graph, node, B, &place.is_shared);
+    if (place.is_shared) {
+        plan->steps[unit->edge].obstacle = "its weights or its bias are shared with another layer";
+        return ND_OK;
+    }
+    return plan_layer(plan, unit, &place, err);
+}
+
+/* ---- the whole model ---- */
+
+static enum nd_status visit_all(struct nd_align_plan *plan, struct nd_error *err)
+{
+    struct nd_exact_graph *graph = NULL;
+    size_t n_inputs = nd_model_n_inputs(plan->model);
+    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options, .make = visit, .missed = nd_exact_let_go};
+    enum nd_status status = inputs != NULL ? nd_make_inputs(plan->model, inputs, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_exact_graph_create(plan->model, &graph, err);
+    if (status == ND_OK)
+        status = nd_exact_graph_run(graph, inputs, &options, NULL, plan, err);
+    nd_exact_graph_destroy(&graph);
+    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
+        nd_array_deinit(&inputs[i]);
+    free(inputs);
+    return status;
+}
+
+/* The QuantizeLinear and DequantizeLinear nodes of edges that have another scale now. */
+static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error *err)
+{
+    const struct nd_graph *graph = &plan->model->graph;
+    enum nd_status status = ND_OK;
+    for (size_t n = 0; n < graph->n_nodes && status == ND_OK; n++) {
+        const struct nd_graph_node *node = &graph->nodes[n];
+        if (node->kind == ND_NODE_OTHER || node->is_constant || !node->is_alive)
+            continue;
+        size_t tensor =
+            node->kind == ND_NODE_QUANTIZE ? graph->made[node->first_made] : graph->uses[node->first_use];
+        size_t edge = tensor != ND_NO_INDEX ? plan->model->tensor_edge[tensor] : ND_NO_INDEX;
+        if (edge == ND_NO_INDEX)
+            continue;
+        const struct nd_quantiser *q = nd_quantiser_of(&plan->quantisers, edge);
+        if (q->quant.n == 1 && q->quant.scale[0] != q->old_scale)
+            status = add_node(plan, &(struct nd_recoded_node){.node = n, .quant = &q->quant}, err);
+    }
+    return status;
+}
+
+enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *err)
+{
+    enum nd_status status = nd_quantisers_init(&plan->quantisers, plan->model, err);
+    plan->steps = nd_calloc(plan->model->n_edges, sizeof *plan->steps);
+    if (status == ND_OK && plan->steps == NULL)
+        status = nd_fail_memory(err);
+    for (size_t e = 0; status == ND_OK && e < plan->model->n_edges; e++)
+        plan->steps[e].obstacle = "npudiff cannot evaluate an operator before it";
+    if (status == ND_OK)
+        status = visit_all(plan, err);
+    return status == ND_OK ? add_quantisers(plan, err) : status;
+}
+
+void nd_align_plan_deinit(struct nd_align_plan *plan)
+{
+    for (size_t i = 0; i < plan->n_kept; i++)
+        free(plan->kept[i]);
+    free(plan->kept);
+    free(plan->nodes);
+    free(plan->steps);
+    nd_quantisers_deinit(&plan->quantisers);
+}

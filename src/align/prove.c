@@ -1,0 +1,126 @@
+/* Each layer of the written model, as it was read again: what the arithmetics make of all that it can read. */
+#include <stdlib.h>
+
+#include "align/align.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "eval/eval_graph.h"
+#include "eval/linear_unit.h"
+#include "replay/reader.h"
+
+static const char no_arithmetic[] = "npudiff does not know the arithmetic of this operator";
+static const char near_arithmetic[] = "npudiff knows the arithmetic of this operator only approximately";
+static const char no_operand[] = "npudiff does not know how the device reads the second operand";
+static const char has_counterexample[] = "there are sums for which the arithmetics give different values";
+static const char other_arithmetic[] = "the arithmetics are different ones for this operator";
+static const char not_reached[] = "npudiff cannot evaluate an operator before it";
+
+struct prover {
+    struct nd_align_job *job;
+    struct nd_unit_memory *memory;
+};
+
+static double doubt_of(const struct prover *p, const struct nd_exact_unit *unit)
+{
+    double doubt = 0;
+    for (size_t i = 0; i < p->job->n_programs; i++) {
+        double d = nd_unit_program_doubt(p->job->programs[i], unit, p->memory);
+        doubt = d > doubt ? d : doubt;
+    }
+    return doubt;
+}
+
+static enum nd_status prove_product(const struct prover *p, const struct nd_exact_unit *unit,
+                                    struct nd_alignment_layer *layer, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    layer->state = ND_ALIGN_PROVEN;
+    layer->reason = NULL;
+    for (size_t i = 1; i < p->job->n_programs && status == ND_OK && layer->state == ND_ALIGN_PROVEN; i++) {
+        struct nd_unit_proof proof;
+        status = nd_unit_product_prove(p->job->programs[0], p->job->programs[i], unit, &proof, NULL, err);
+        if (status != ND_OK)
+            return status;
+        layer->n_channels = proof.n_channels;
+        layer->n_sums = proof.n_sums;
+        if (proof.end == ND_UNIT_PROOF_EQUAL)
+            continue;
+        layer->state = proof.end == ND_UNIT_PROOF_NONE ? ND_ALIGN_UNKNOWN : ND_ALIGN_DIFFERS;
+        layer->reason = proof.end == ND_UNIT_PROOF_NONE ? proof.reason : has_counterexample;
+        layer->n_unequal = proof.n_unequal;
+        layer->channel = proof.channel;
+        layer->against = i;
+        layer->sum = proof.sum;
+        layer->values[0] = proof.codes[0];
+        layer->values[1] = proof.codes[1];
+    }
+    return status;
+}
+
+/* Of every other operator the programs are either one, or it is not known for which inputs they differ. */
+static enum nd_status prove_other(const struct prover *p, const struct nd_exact_unit *unit,
+                                  struct nd_alignment_layer *layer, struct nd_error *err)
+{
+    layer->state = ND_ALIGN_PROVEN;
+    layer->reason = NULL;
+    for (size_t i = 1; i < p->job->n_programs; i++) {
+        struct nd_array codes = {0};
+        bool is_covered = false;
+        enum nd_status status = nd_unit_program_run(p->job->programs[i], unit, NULL, &codes, &is_covered, err);
+        nd_array_deinit(&codes);
+        if (status != ND_OK)
+            return status;
+        bool agrees = nd_unit_programs_agree(p->job->programs[0], p->job->programs[i], unit);
+        if (is_covered && agrees)
+            continue;
+        layer->state = ND_ALIGN_UNKNOWN;
+        layer->reason = is_covered ? other_arithmetic : no_arithmetic;
+        return ND_OK;
+    }
+    return ND_OK;
+}
+
+/* A nd_exact_make: the codes are those of the first program. */
+static enum nd_status prove_unit(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                                 bool *is_made, struct nd_error *err)
+{
+    struct prover *p = context;
+    size_t index = p->job->layer_of_edge[unit->edge];
+    double doubt = doubt_of(p, unit);
+    enum nd_status status = nd_unit_program_run(p->job->programs[0], unit, p->memory, codes, is_made, err);
+    if (status != ND_OK || index == SIZE_MAX)
+        return status;
+    struct nd_alignment_layer *layer = &p->job->result->layers[index];
+    layer->state = ND_ALIGN_UNKNOWN;
+    layer->reason = !*is_made ? no_arithmetic : doubt >= 1 ? no_operand : doubt > 0 ? near_arithmetic : NULL;
+    if (layer->reason != NULL)
+        return ND_OK;
+    return nd_unit_is_product(unit) ? prove_product(p, unit, layer, err) : prove_other(p, unit, layer, err);
+}
+
+enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err)
+{
+    struct prover p = {.job = job};
+    struct nd_exact_graph *graph = NULL;
+    size_t n_inputs = nd_model_n_inputs(job->aligned);
+    struct nd_array *inputs = nd_calloc(n_inputs, sizeof *inputs);
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options, .make = prove_unit, .missed = nd_exact_let_go};
+    for (size_t i = 0; i < job->result->n_layers; i++) {
+        job->result->layers[i].state = ND_ALIGN_UNKNOWN;
+        job->result->layers[i].reason = not_reached;
+    }
+    enum nd_status status = inputs != NULL ? nd_make_inputs(job->aligned, inputs, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_unit_memory_create(nd_model_n_edges(job->aligned), &p.memory, err);
+    if (status == ND_OK)
+        status = nd_exact_graph_create(job->aligned, &graph, err);
+    if (status == ND_OK)
+        status = nd_exact_graph_run(graph, inputs, &options, NULL, &p, err);
+    nd_exact_graph_destroy(&graph);
+    nd_unit_memory_destroy(&p.memory);
+    for (size_t i = 0; inputs != NULL && i < n_inputs; i++)
+        nd_array_deinit(&inputs[i]);
+    free(inputs);
+    return status;
+}

@@ -1,0 +1,143 @@
+#include "align/quantisers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "base/scales.h"
+#include "model/quant.h"
+
+/* Operators whose output holds nothing but values of their inputs. Where both have one scale today the device
+ * moves codes, and must go on doing so. */
+static bool only_passes_on(const char *op_type)
+{
+    static const char *const passing[] = {
+        "Clip",      "Concat",    "DepthToSpace", "Expand",   "Flatten",  "Gather",       "GlobalMaxPool",
+        "Identity",  "Max",       "MaxPool",      "Min",      "Pad",      "Relu",         "ReduceMax",
+        "Reshape",   "Resize",    "Slice",        "Split",    "Squeeze",  "SpaceToDepth", "Tile",
+        "Transpose", "Unsqueeze", "Where",        "GatherND", "ScatterND"};
+    for (size_t i = 0; i < sizeof passing / sizeof passing[0]; i++)
+        if (strcmp(op_type, passing[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool has_one_scale(const struct nd_edge *edge)
+{
+    return edge->quant.n == 1;
+}
+
+static bool is_same(const struct nd_edge *a, const struct nd_edge *b)
+{
+    return has_one_scale(a) && has_one_scale(b) && a->dtype == b->dtype &&
+           a->quant.scale[0] == b->quant.scale[0] && a->quant.zero_point[0] == b->quant.zero_point[0];
+}
+
+struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t edge)
+{
+    while (q->of_edge[edge] != edge)
+        edge = q->of_edge[edge];
+    return &q->items[edge];
+}
+
+static void join(struct nd_quantisers *q, size_t a, size_t b)
+{
+    size_t first = (size_t)(nd_quantiser_of(q, a) - q->items),
+           second = (size_t)(nd_quantiser_of(q, b) - q->items);
+    q->of_edge[first > second ? first : second] = first > second ? second : first;
+}
+
+static void join_units(struct nd_quantisers *q, const struct nd_model *model)
+{
+    for (size_t u = 0; u < model->n_units; u++) {
+        const struct nd_model_unit *unit = &model->units[u];
+        for (size_t i = 0; i < unit->n_inputs && only_passes_on(unit->op_types); i++)
+            if (is_same(&model->edges[unit->inputs[i]], &model->edges[unit->edge]))
+                join(q, unit->inputs[i], unit->edge);
+    }
+}
+
+/* The edge whose codes the node makes or reads; ND_NO_INDEX: none, or a constant's. */
+static size_t edge_of_node(const struct nd_model *model, size_t n)
+{
+    const struct nd_graph_node *node = &model->graph.nodes[n];
+    if (node->kind == ND_NODE_OTHER || node->is_constant || !node->is_alive)
+        return ND_NO_INDEX;
+    size_t tensor = node->kind == ND_NODE_QUANTIZE ? model->graph.made[node->first_made]
+                                                   : model->graph.uses[node->first_use];
+    return tensor != ND_NO_INDEX ? model->tensor_edge[tensor] : ND_NO_INDEX;
+}
+
+static bool is_quant_of(const struct nd_node_quant *quant, const struct nd_edge *edge)
+{
+    return quant->quant.n == 1 && has_one_scale(edge) && quant->quant.scale[0] == edge->quant.scale[0] &&
+           quant->quant.zero_point[0] == edge->quant.zero_point[0];
+}
+
+/* Codes that leave the model or enter it, and codes that are read as integers. */
+static bool are_bound(const struct nd_model *model, size_t edge)
+{
+    const struct nd_graph *graph = &model->graph;
+    size_t tensor = nd_names_find(&graph->names, model->edges[edge].onnx_name);
+    const struct nd_graph_tensor *t = &graph->tensors[tensor];
+    bool are = t->producer == ND_NO_INDEX || t->output != ND_NO_INDEX ||
+               graph->nodes[t->producer].kind != ND_NODE_QUANTIZE;
+    for (size_t r = 0; r < t->n_readers && !are; r++)
+        are = graph->nodes[graph->readers[t->first_reader + r]].kind != ND_NODE_DEQUANTIZE;
+    return are;
+}
+
+static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *model, struct nd_error *err)
+{
+    for (size_t e = 0; e < model->n_edges; e++)
+        if (!has_one_scale(&model->edges[e]) || are_bound(model, e))
+            nd_quantiser_of(q, e)->is_settled = true;
+    for (size_t n = 0; n < model->graph.n_nodes; n++) {
+        size_t edge = edge_of_node(model, n);
+        struct nd_node_quant quant;
+        if (edge == ND_NO_INDEX)
+            continue;
+        enum nd_status status = nd_node_quant_read(&model->graph, n, model->path, &quant, err);
+        if (status != ND_OK)
+            return status;
+        if (!is_quant_of(&quant, &model->edges[edge]))
+            nd_quantiser_of(q, edge)->is_settled = true;
+        nd_quant_deinit(&quant.quant);
+    }
+    return ND_OK;
+}
+
+enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model *model, struct nd_error *err)
+{
+    *q = (struct nd_quantisers){.items = nd_calloc(model->n_edges, sizeof *q->items),
+                                .of_edge = nd_calloc(model->n_edges, sizeof *q->of_edge),
+                                .n_edges = model->n_edges};
+    if (q->items == NULL || q->of_edge == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < model->n_edges; e++) {
+        const struct nd_quant *old = &model->edges[e].quant;
+        struct nd_quant *quant = &q->items[e].quant;
+        q->of_edge[e] = e;
+        if (old->n != 1)
+            continue;
+        *quant = (struct nd_quant){.n = 1,
+                                   .axis = -1,
+                                   .scale = nd_calloc(1, sizeof *quant->scale),
+                                   .zero_point = nd_calloc(1, sizeof *quant->zero_point)};
+        if (quant->scale == NULL || quant->zero_point == NULL)
+            return nd_fail_memory(err);
+        quant->scale[0] = q->items[e].old_scale = old->scale[0];
+        quant->zero_point[0] = old->zero_point[0];
+    }
+    join_units(q, model);
+    return settle(q, model, err);
+}
+
+void nd_quantisers_deinit(struct nd_quantisers *q)
+{
+    for (size_t e = 0; q->items != NULL && e < q->n_edges; e++)
+        nd_quant_deinit(&q->items[e].quant);
+    free(q->items);
+    free(q->of_edge);
+    *q = (struct nd_quantisers){0};
+}

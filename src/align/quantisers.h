@@ -1,0 +1,28 @@
+/* Which edges have one scale, and which scale each of them is to have. */
+#ifndef ND_ALIGN_QUANTISERS_H
+#define ND_ALIGN_QUANTISERS_H
+
+#include "model/loaded.h"
+
+/* Edges that must have the same scale and zero point: what an operator reads and makes that only moves values
+ * or chooses among them, where the two have it in the model. */
+struct nd_quantiser {
+    struct nd_quant quant; /* as planned; n is 0 for edges without one scale. Owned */
+    float old_scale;
+    bool is_settled; /* nobody may change it any more */
+};
+
+struct nd_quantisers {
+    struct nd_quantiser *items; /* [n_edges], by of_edge */
+    size_t *of_edge;            /* [n_edges] */
+    size_t n_edges;
+};
+
+/* Settled from the start: codes that the model takes in or hands out, codes that somebody reads without a
+ * DequantizeLinear of the same scale. Call deinit in any case. ND_ERR_MEMORY, and as nd_node_quant_read. */
+enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model *model, struct nd_error *err);
+void nd_quantisers_deinit(struct nd_quantisers *q);
+
+struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t edge);
+
+#endif

@@ -1,0 +1,258 @@
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/dim_options.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "cli/rows.h"
+#include "cli/signals.h"
+#include "cli/stopped.h"
+#include "cli/terminal.h"
+#include "npudiff/align.h"
+#include "npudiff/report.h"
+
+struct values {
+    const char *output;
+    const char *float_model;
+    struct cli_list arithmetics;
+    struct cli_list devices;
+    struct cli_list probes;
+    struct cli_list dims;
+    const char *agent;
+    double budget_db;
+    size_t n_samples;
+    size_t n_threads;
+    bool allow_nonfinite;
+    bool force;
+    bool verbose;
+    bool json;
+    bool quiet;
+};
+
+/* What the command makes and frees. */
+struct work {
+    struct nd_model *model, *float_model;
+    struct nd_probe **probes;
+    struct nd_device *devices;
+    const struct nd_device **pointers;
+    size_t n_devices;
+    struct nd_alignment *alignment;
+};
+
+static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
+{
+    cli_progress_show(context, 0,
+                      &(struct cli_progress_state){
+                          .label = "align", .stage = stage, .unit = "", .done = n_done, .total = n_total});
+}
+
+static int report(const struct values *values, const struct nd_alignment *alignment)
+{
+    static const int exit_codes[] = {ND_EXIT_SAME, ND_EXIT_DIFFERS, ND_EXIT_INCONCLUSIVE, ND_EXIT_DIFFERS};
+    struct nd_error err = {0};
+    char *text = NULL;
+    enum nd_status status = ND_OK;
+    int exit_code = exit_codes[alignment->end];
+    if (values->quiet && !values->json)
+        return exit_code;
+    if (values->json)
+        status = nd_report_alignment_json(alignment, &text, &err);
+    else if (values->verbose)
+        status = nd_report_alignment_text(alignment, &text, &err);
+    else
+        status = nd_report_alignment_brief(alignment, cli_text_width(0), &text, &err);
+    return cli_worse(exit_code,
+                     cli_print_answer(status, text, &(struct cli_style){.is_json = values->json}, &err));
+}
+
+/* ---- what the options name ---- */
+
+static enum nd_status open_models(const struct values *values, const char *path, struct work *work, int *usage,
+                                  struct nd_error *err)
+{
+    enum nd_status status = nd_model_load(path, &work->model, err);
+    if (status == ND_OK)
+        status = cli_set_dims("align", work->model, &values->dims, usage, err);
+    if (status == ND_OK)
+        status = nd_model_check_static(work->model, err);
+    if (status == ND_OK && values->float_model != NULL) {
+        status = nd_model_load(values->float_model, &work->float_model, err);
+        if (status == ND_OK)
+            status = cli_set_dims("align", work->float_model, &values->dims, usage, err);
+    }
+    return status;
+}
+
+static enum nd_status open_rest(const struct values *values, struct work *work, struct nd_error *err)
+{
+    work->probes = calloc(values->probes.n + 1, sizeof *work->probes);
+    work->devices = calloc(values->devices.n + 1, sizeof *work->devices);
+    work->pointers = calloc(values->devices.n + 1, sizeof *work->pointers);
+    if (work->probes == NULL || work->devices == NULL || work->pointers == NULL)
+        return cli_memory_error(err);
+    enum nd_status status = ND_OK;
+    for (size_t d = 0; d < values->devices.n && status == ND_OK; d++) {
+        status = nd_device_parse(values->devices.items[d], &work->devices[d], err);
+        work->pointers[d] = &work->devices[d];
+        work->n_devices = d + 1;
+    }
+    if (status == ND_OK && values->probes.n > 0)
+        status = (values->allow_nonfinite ? nd_probes_for_model_any : nd_probes_for_model)(
+            work->model, values->probes.items, values->probes.n, work->probes, err);
+    return status;
+}
+
+static void close_all(const struct values *values, struct work *work)
+{
+    nd_alignment_destroy(&work->alignment);
+    for (size_t i = 0; work->probes != NULL && i < values->probes.n; i++)
+        nd_probe_destroy(&work->probes[i]);
+    for (size_t d = 0; d < work->n_devices; d++)
+        nd_device_deinit(&work->devices[d]);
+    free(work->probes);
+    free(work->devices);
+    free(work->pointers);
+    nd_model_destroy(&work->float_model);
+    nd_model_destroy(&work->model);
+}
+
+/* ---- the command ---- */
+
+static void fill_options(const struct values *values, const struct work *work, struct nd_align_options *options)
+{
+    nd_align_options_init(options);
+    options->output = values->output;
+    options->replace = values->force;
+    options->float_model = work->float_model;
+    options->arithmetics = values->arithmetics.items;
+    options->n_arithmetics = values->arithmetics.n;
+    options->probes = (const struct nd_probe *const *)work->probes;
+    options->n_probes = values->probes.n;
+    options->n_samples = values->n_samples;
+    if (values->budget_db > 0)
+        options->budget_db = values->budget_db;
+    options->devices = work->pointers;
+    options->n_devices = work->n_devices;
+    options->agent = values->agent;
+    options->n_threads = values->n_threads;
+    options->is_cancelled = cli_signals_came;
+}
+
+static int align(const struct values *values, struct work *work)
+{
+    struct nd_error err = {0};
+    struct nd_align_options options;
+    struct cli_progress *progress = cli_progress_create(1, 1, values->quiet);
+    fill_options(values, work, &options);
+    options.progress = show_progress;
+    options.progress_context = progress;
+    cli_signals_catch();
+    enum nd_status status = nd_align(work->model, &options, &work->alignment, &err);
+    cli_progress_destroy(progress);
+    if (cli_signals_came(NULL)) {
+        cli_stopped_tell("nothing is kept", NULL);
+        return ND_EXIT_TROUBLE;
+    }
+    return status == ND_OK ? report(values, work->alignment) : cli_report_error(&err);
+}
+
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    (void)n_operands;
+    const struct values *values = context;
+    struct nd_error err = {0};
+    struct work work = {0};
+    int usage = 0;
+    if (values->devices.n == 1)
+        return cli_usage_error("align", "--verify needs two devices or more, which are compared");
+    if (values->devices.n > 0 && values->probes.n == 0)
+        return cli_usage_error("align", "--verify needs -p PROBE: what the devices are fed");
+    if (values->budget_db > 0 && (values->float_model == NULL || values->probes.n == 0))
+        return cli_usage_error("align",
+                               "--budget needs --float FLOAT.onnx and -p PROBE: they measure the price");
+    if (values->arithmetics.n == 1)
+        return cli_usage_error("align", "--arithmetic needs two or more that are to agree");
+    if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
+        return ND_EXIT_TROUBLE;
+    enum nd_status status = open_models(values, operands[0], &work, &usage, &err);
+    if (status == ND_OK)
+        status = open_rest(values, &work, &err);
+    int exit_code = status == ND_OK ? align(values, &work) : (usage != 0 ? usage : cli_report_error(&err));
+    close_all(values, &work);
+    cli_signals_end_if_came(); /* only now that everything is cleaned up */
+    return exit_code;
+}
+
+static const struct cli_option options[] = {
+    OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("ALIGNED.onnx"),
+             "write the aligned model to this file"),
+    OPT_FORCE(struct values, "overwrite an existing file"),
+    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
+             "the float model: the weights are rounded anew from it, and the price is measured against it"),
+    OPT_LIST(0, "arithmetic", struct values, arithmetics, CLI_A_TEXT("NAME"),
+             "an arithmetic that must give the same bits: htp-v69, htp-v73, htp-v69:2.48, htp-v73:2.48; may be "
+             "repeated (htp-v69 and htp-v73)"),
+    OPT_LIST(
+        'd', "verify", struct values, devices, CLI_A_DEVICE,
+        "run the aligned model on this device and compare all tensors; at least two; 'npudiff devices' lists "
+        "them; may be repeated"),
+    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+             "inputs for the price and for --verify; see 'npudiff probes'; may be repeated"),
+    OPT_ALLOW_NONFINITE(struct values),
+    OPT_NUMBER(0, "samples", struct values, n_samples, "N", 1, 1e9,
+               "measure the price on the first N samples (all)"),
+    OPT_REAL(0, "budget", struct values, budget_db, "DB", 1e-6, 1000,
+             "write nothing if the signal-to-noise ratio of an output falls by more than DB decibels"),
+    OPT_DIM(struct values),
+    OPT_THREADS(struct values),
+    OPT_AGENT(struct values),
+    OPT_VERBOSE(struct values, "print the table of all layers, too: multiplier, price, proof"),
+    OPT_JSON(struct values),
+    OPT_QUIET_ANSWER(struct values),
+    {.name = NULL},
+};
+
+static const struct cli_example examples[] = {
+    {"npudiff align model.onnx --float float.onnx -p digits=test.npz -o aligned.onnx",
+     "Writes a model that gives the same bits on all Snapdragon generations, and says what it costs."},
+    {"npudiff align model.onnx --verify htp-sim:gen1 --verify htp-sim:gen3 -p uniform -o aligned.onnx",
+     "Also runs the new model on two chips and compares every tensor."},
+    {NULL, NULL},
+};
+
+const struct cli_command cmd_align = {
+    .name = "align",
+    .summary = "change a model's scales so that all chips give the same bits, and prove it",
+    .synopsis =
+        "MODEL.onnx [-o ALIGNED.onnx] [--float FLOAT.onnx] [--budget DB] [--verify DEVICE...] [-p PROBE...]",
+    .details =
+        "A chip multiplies the sum of a Conv, Gemm or MatMul with a number and rounds. Chips keep different "
+        "numbers "
+        "of bits of this number, so that their results differ. If the number is a power of two, and the "
+        "weights "
+        "fit 8 signed bits, all known chips give the same result. 'align' chooses such scales: either the "
+        "weights "
+        "or the output of a layer become coarser, by at most 2. Weights and biases are rounded anew. Tensors "
+        "that "
+        "share a scale today continue to share it.\n"
+        "Then 'align' reads the new model and checks each layer. proven: the known arithmetics give the same "
+        "values "
+        "for every sum that the layer can have. as tested: not proven, but equal on all devices of --verify. "
+        "unknown: neither. DIFFERS: for some sums the arithmetics differ (-v shows one), or the devices do.\n"
+        "The price is the signal-to-noise ratio of the outputs before and after, in exact arithmetic on the "
+        "samples of -p. Without --float, the distance from the model as it was is printed.\n"
+        "Exit code 0: every layer is proven or tested; 1: a layer or a tensor differs, or the price is over "
+        "--budget (nothing is written then); 2: wrong usage, a file problem, or a model that cannot be "
+        "aligned; 4: no "
+        "layer is known to differ, but some are neither proven nor tested; 5: a device failed.",
+    .examples = examples,
+    .options = options,
+    .operand = CLI_VALUE_MODEL,
+    .min_operands = 1,
+    .max_operands = 1,
+    .values_bytes = sizeof(struct values),
+    .run = run,
+};

@@ -1,0 +1,259 @@
+/* Models of a few layers that are aligned, read again, and run by both arithmetics. */
+#include "support/main.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "arith/htp.h"
+#include "base/random.h"
+#include "npudiff/align.h"
+#include "replay/reader.h"
+#include "rewrite/compose.h"
+#include "support/scratch.h"
+
+enum { WIDTH = 12, INNER = 20 };
+
+/* Gemm, Reshape with the same quantiser, Gemm: x -> first -> moved -> second. */
+struct recipe {
+    uint64_t seed;
+    bool is_wide; /* uint16 activations */
+    bool is_per_channel;
+    bool has_codes_out; /* the model hands out the codes of `first` */
+};
+
+static struct nd_quant one(float *scale, int64_t *zero)
+{
+    return (struct nd_quant){.n = 1, .axis = -1, .scale = scale, .zero_point = zero};
+}
+
+static void add_gemm(struct nd_compose *c, const char *input, const char *output, const struct recipe *recipe,
+                     float scale_x, uint64_t *state)
+{
+    float w_scale[INNER], b_scale[INNER];
+    int64_t w_zero[INNER], b_zero[INNER];
+    int8_t w[WIDTH * INNER];
+    int32_t b[INNER];
+    char names[4][32];
+    bool is_first = strcmp(output, "first") == 0;
+    size_t n_inner = is_first ? WIDTH : INNER, n_columns = is_first ? INNER : WIDTH;
+    for (size_t i = 0; i < sizeof w; i++)
+        w[i] = (int8_t)((nd_splitmix_uniform(state) - 0.5) * 250);
+    for (size_t i = 0; i < n_columns; i++) {
+        w_scale[i] = (float)(0.002 + 0.004 * nd_splitmix_uniform(state));
+        if (!recipe->is_per_channel)
+            w_scale[i] = w_scale[0];
+        b_scale[i] = scale_x * w_scale[i];
+        w_zero[i] = b_zero[i] = 0;
+        b[i] = (int32_t)((nd_splitmix_uniform(state) - 0.5) * (recipe->is_wide ? 3e6 : 3e4));
+    }
+    for (int i = 0; i < 4; i++)
+        snprintf(names[i], sizeof names[i], "%s.%s", output, (const char *[]){"wq", "w", "bq", "b"}[i]);
+    const struct nd_quant w_quant = {recipe->is_per_channel ? n_columns : 1, recipe->is_per_channel ? 1 : -1,
+                                     w_scale, w_zero},
+                          b_quant = {recipe->is_per_channel ? n_columns : 1, recipe->is_per_channel ? 0 : -1,
+                                     b_scale, b_zero};
+    nd_compose_constant(c, names[0], ND_DTYPE_I8, &(struct nd_shape){2, {(int64_t)n_inner, (int64_t)n_columns}},
+                        w);
+    nd_compose_constant(c, names[2], ND_DTYPE_I32, &(struct nd_shape){1, {(int64_t)n_columns}}, b);
+    nd_compose_dequantize(c, names[0], names[1], &w_quant, ND_DTYPE_I8);
+    nd_compose_dequantize(c, names[2], names[3], &b_quant, ND_DTYPE_I32);
+    nd_compose_node(c, "Gemm", (const char *[]){input, names[1], names[3], NULL}, output);
+}
+
+static void quantise(struct nd_compose *c, const char *tensor, const struct nd_quant *quant,
+                     enum nd_dtype dtype)
+{
+    char codes[32], reals[32];
+    snprintf(codes, sizeof codes, "%s.q", tensor);
+    snprintf(reals, sizeof reals, "%s.dq", tensor);
+    nd_compose_quantize(c, tensor, codes, quant, dtype);
+    nd_compose_dequantize(c, codes, reals, quant, dtype);
+}
+
+static void write_model(const struct recipe *recipe, const char *path)
+{
+    struct nd_compose *c = NULL;
+    uint64_t state = recipe->seed;
+    enum nd_dtype dtype = recipe->is_wide ? ND_DTYPE_U16 : ND_DTYPE_U8;
+    double steps = recipe->is_wide ? 65535 : 255;
+    float scales[3];
+    int64_t zeros[3], dims[] = {1, INNER};
+    struct nd_quant quants[3];
+    for (int i = 0; i < 3; i++) {
+        scales[i] = (float)((1 + 3 * nd_splitmix_uniform(&state)) / steps);
+        zeros[i] = (int64_t)(steps * (0.3 + 0.4 * nd_splitmix_uniform(&state)));
+        quants[i] = one(&scales[i], &zeros[i]);
+    }
+    assert_int_equal(nd_compose_create(21, &c, NULL), ND_OK);
+    nd_compose_input(c, "x", ND_DTYPE_F32, &(struct nd_shape){2, {1, WIDTH}});
+    nd_compose_constant(c, "shape", ND_DTYPE_I64, &(struct nd_shape){1, {2}}, dims);
+    quantise(c, "x", &quants[0], dtype);
+    add_gemm(c, "x.dq", "first", recipe, scales[0], &state);
+    quantise(c, "first", &quants[1], dtype);
+    nd_compose_node(c, "Reshape", (const char *[]){"first.dq", "shape", NULL}, "moved");
+    quantise(c, "moved", &quants[1], dtype);
+    add_gemm(c, "moved.dq", "second", recipe, scales[1], &state);
+    quantise(c, "second", &quants[2], dtype);
+    nd_compose_output(c, "second.dq", ND_DTYPE_F32, &(struct nd_shape){2, {1, WIDTH}});
+    if (recipe->has_codes_out)
+        nd_compose_output(c, "first.q", dtype, &(struct nd_shape){2, {1, INNER}});
+    assert_int_equal(nd_compose_write(c, path, NULL), ND_OK);
+    nd_compose_destroy(&c);
+}
+
+/* ---- both arithmetics on a model ---- */
+
+struct runner {
+    const struct nd_unit_program *program;
+    struct nd_array made[16]; /* by edge */
+};
+
+static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                           bool *is_made, struct nd_error *err)
+{
+    struct runner *r = context;
+    return nd_unit_program_run(r->program, unit, NULL, codes, is_made, err);
+}
+
+static enum nd_status keep(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+                           struct nd_error *err)
+{
+    struct runner *r = context;
+    (void)way;
+    assert_true(edge < 16);
+    nd_array_deinit(&r->made[edge]);
+    return nd_array_copy(values, &r->made[edge], err);
+}
+
+/* Values of all tensors that differ between the arithmetics, over random inputs. */
+static size_t count_differences(const struct nd_model *model, uint64_t seed)
+{
+    enum { SAMPLES = 200 };
+    struct nd_exact_graph *graph = NULL;
+    struct nd_array input = {0};
+    struct runner runners[2] = {{.program = nd_unit_program_from_name("htp-v69")},
+                                {.program = nd_unit_program_from_name("htp-v73")}};
+    const struct nd_exact_options options = {.struct_size = sizeof options, .make = make};
+    size_t n = 0;
+    assert_int_equal(nd_exact_graph_create(model, &graph, NULL), ND_OK);
+    assert_int_equal(nd_make_inputs(model, &input, NULL), ND_OK);
+    for (int s = 0; s < SAMPLES; s++) {
+        for (size_t i = 0; i < input.n; i++)
+            input.x[i] = (double)(float)((nd_splitmix_uniform(&seed) - 0.5) * (s % 8 == 0 ? 100 : 4));
+        for (int p = 0; p < 2; p++)
+            assert_int_equal(nd_exact_graph_run(graph, &input, &options, keep, &runners[p], NULL), ND_OK);
+        for (size_t e = 0; e < nd_model_n_edges(model); e++)
+            for (size_t i = 0; i < runners[0].made[e].n; i++)
+                n += runners[0].made[e].x[i] != runners[1].made[e].x[i];
+    }
+    for (size_t e = 0; e < 16; e++)
+        for (int p = 0; p < 2; p++)
+            nd_array_deinit(&runners[p].made[e]);
+    nd_array_deinit(&input);
+    nd_exact_graph_destroy(&graph);
+    return n;
+}
+
+static const struct nd_edge *edge_named(const struct nd_model *model, const char *name)
+{
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        if (strcmp(nd_model_edge(model, e)->onnx_name, name) == 0)
+            return nd_model_edge(model, e);
+    fail_msg("no tensor '%s'", name);
+    return NULL;
+}
+
+/* The number of differences before; 0 after is asserted where every layer is proven. */
+static size_t check(const struct recipe *recipe, size_t *n_proven)
+{
+    char from[512], to[512];
+    struct nd_model *model = NULL, *aligned = NULL;
+    struct nd_align_options options;
+    struct nd_alignment *alignment = NULL;
+    struct nd_error err = {0};
+    snprintf(from, sizeof from, "%s/model.onnx", folder);
+    snprintf(to, sizeof to, "%s/aligned.onnx", folder);
+    write_model(recipe, from);
+    nd_align_options_init(&options);
+    options.output = to;
+    options.replace = true;
+    if (nd_model_load(from, &model, &err) != ND_OK || nd_align(model, &options, &alignment, &err) != ND_OK ||
+        nd_model_load(to, &aligned, &err) != ND_OK)
+        fail_msg("%s", err.message);
+    assert_int_equal(alignment->n_layers, 3);
+    assert_int_equal(alignment->n_products, 2);
+    assert_int_equal(alignment->n_planned, 2);
+    size_t before = count_differences(model, recipe->seed + 1),
+           after = count_differences(aligned, recipe->seed + 1);
+    print_message("seed %llu%s%s: %zu values differ before, %zu after; %zu of 3 layers are proven\n",
+                  (unsigned long long)recipe->seed, recipe->is_wide ? ", uint16" : "",
+                  recipe->is_per_channel ? ", per channel" : "", before, after, alignment->n_proven);
+    const struct nd_quant *first = &edge_named(aligned, "first.q")->quant,
+                          *moved = &edge_named(aligned, "moved.q")->quant,
+                          *old = &edge_named(model, "first.q")->quant;
+    assert_true(first->scale[0] == moved->scale[0]); /* the Reshape goes on moving codes */
+    assert_int_equal(first->zero_point[0], old->zero_point[0]);
+    assert_true(first->scale[0] >= old->scale[0] && first->scale[0] <= 2.01F * old->scale[0]);
+    if (recipe->has_codes_out)
+        assert_true(first->scale[0] == old->scale[0]);
+    if (alignment->n_proven == alignment->n_layers) {
+        assert_int_equal(alignment->end, ND_ALIGN_END_ALIGNED);
+        assert_int_equal(after, 0);
+    }
+    *n_proven += alignment->n_proven;
+    nd_alignment_destroy(&alignment);
+    nd_model_destroy(&aligned);
+    nd_model_destroy(&model);
+    return before;
+}
+
+static void check_many(struct recipe recipe, size_t n_least)
+{
+    enum { SEEDS = 12 };
+    size_t n_proven = 0, n_before = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        recipe.seed = 1000 * seed;
+        n_before += check(&recipe, &n_proven);
+    }
+    print_message("%zu of %d layers are proven\n", n_proven, 3 * SEEDS);
+    assert_true(n_proven >= n_least);
+    assert_true(n_before > 0); /* there was something to align */
+}
+
+static void uint8_models_are_aligned(void **state)
+{
+    (void)state;
+    check_many((struct recipe){0}, 36);
+}
+
+static void weights_per_channel_are_aligned(void **state)
+{
+    (void)state;
+    check_many((struct recipe){.is_per_channel = true}, 36);
+}
+
+static void uint16_models_are_aligned(void **state)
+{
+    (void)state;
+    check_many((struct recipe){.is_wide = true}, 36);
+}
+
+static void a_scale_that_leaves_the_model_stays(void **state)
+{
+    (void)state;
+    check_many((struct recipe){.has_codes_out = true}, 36);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(uint8_models_are_aligned, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(weights_per_channel_are_aligned, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(uint16_models_are_aligned, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_scale_that_leaves_the_model_stays, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

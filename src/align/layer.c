@@ -154,8 +154,22 @@ static bool choose(struct nd_align_layer *layer, const struct nd_align_now *now,
                                        .is_y_settled = now->is_y_settled,
                                        .n_rows = n_rows_of(layer),
                                        .rms_x = share_of_range * (high - low)};
+    layer->is_y_settled = now->is_y_settled;
     layer->scales = (struct nd_align_scales){.scale_w = layer->quants[W].scale, .exponent = layer->exponent};
     return nd_align_choose_scales(&task, &layer->scales);
+}
+
+/* uint16: the zero point is added to sums that lost 8 bits, and must be a whole number there. */
+static void set_zero_point(struct nd_align_layer *layer)
+{
+    enum { LOST_BITS = 8 };
+    int least = layer->exponent[0];
+    for (size_t c = 1; c < layer->quants[W].n; c++)
+        least = layer->exponent[c] < least ? layer->exponent[c] : least;
+    if (layer->unit->dtype != ND_DTYPE_U16 || least >= LOST_BITS || least < 0 || layer->is_y_settled)
+        return;
+    int64_t step = (int64_t)1 << (LOST_BITS - least), zero = layer->output.zero_point[0];
+    layer->output.zero_point[0] = (zero + step / 2) / step * step;
 }
 
 static void set_weights(struct nd_align_layer *layer, const double *reals)
@@ -200,11 +214,15 @@ enum nd_status nd_align_layer_init(struct nd_align_layer *layer, const struct nd
         *obstacle = "its output must keep its scale, and its operands are both calculated";
     if (status == ND_OK && *obstacle == NULL) {
         layer->quants[X].scale[0] = now->scale_x;
+        layer->quants[X].zero_point[0] = now->zero_x;
         layer->output.scale[0] = layer->scales.scale_y;
-        if (layer->has_weights)
+        set_zero_point(layer);
+        if (layer->has_weights) {
             set_weights(layer, reals);
-        else
+        } else {
             layer->quants[W].scale[0] = now->scale_w;
+            layer->quants[W].zero_point[0] = now->zero_w;
+        }
         status = take_bias(layer, now, err);
     }
     free(reals);

@@ -21,6 +21,7 @@ struct nd_align_layer {
     int *exponent;
     struct nd_align_scales scales;
     bool has_weights; /* constant ones; else only the output's scale changes */
+    bool is_y_settled;
 };
 
 /* Takes the unit and chooses its scales. scale_x, scale_y and, of calculated weights, scale_w are those of the
@@ -29,6 +30,7 @@ struct nd_align_layer {
  * ND_ERR_MEMORY. */
 struct nd_align_now {
     float scale_x, scale_w, scale_y;
+    int64_t zero_x, zero_w;
     bool is_y_settled;
     const double *float_weights, *float_bias;
 };

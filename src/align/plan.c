@@ -160,6 +160,7 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
         return status;
     note(&plan->steps[layer->unit->edge], layer, is_from_float);
     y->quant.scale[0] = layer->output.scale[0];
+    y->quant.zero_point[0] = layer->output.zero_point[0];
     y->is_settled = true;
     for (size_t i = 0; i < layer->call.n_inputs; i++)
         if (layer->unit->input_edges[i] != SIZE_MAX)
@@ -197,6 +198,8 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
     const struct nd_align_now now = {.scale_x = x->quant.scale[0],
                                      .scale_w = w != NULL ? w->quant.scale[0] : 0,
                                      .scale_y = y->quant.scale[0],
+                                     .zero_x = x->quant.zero_point[0],
+                                     .zero_w = w != NULL ? w->quant.zero_point[0] : 0,
                                      .is_y_settled = y->is_settled,
                                      .float_weights = weights,
                                      .float_bias = bias};
@@ -269,7 +272,8 @@ static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error
         if (edge == ND_NO_INDEX)
             continue;
         const struct nd_quantiser *q = nd_quantiser_of(&plan->quantisers, edge);
-        if (q->quant.n == 1 && q->quant.scale[0] != q->old_scale)
+        if (q->quant.n == 1 &&
+            (q->quant.scale[0] != q->old_scale || q->quant.zero_point[0] != q->old_zero_point))
             status = add_node(plan, &(struct nd_recoded_node){.node = n, .quant = &q->quant}, err);
     }
     return status;

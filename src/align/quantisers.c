@@ -127,7 +127,7 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
         if (quant->scale == NULL || quant->zero_point == NULL)
             return nd_fail_memory(err);
         quant->scale[0] = q->items[e].old_scale = old->scale[0];
-        quant->zero_point[0] = old->zero_point[0];
+        quant->zero_point[0] = q->items[e].old_zero_point = old->zero_point[0];
     }
     join_units(q, model);
     return settle(q, model, err);

@@ -9,6 +9,7 @@
 struct nd_quantiser {
     struct nd_quant quant; /* as planned; n is 0 for edges without one scale. Owned */
     float old_scale;
+    int64_t old_zero_point;
     bool is_settled; /* nobody may change it any more */
 };
 

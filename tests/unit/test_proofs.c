@@ -39,7 +39,12 @@ static void open_layer(struct layer *l, enum nd_dtype dtype, size_t n_rows, size
 {
     *l = (struct layer){0};
     onnx__node_proto__init(&l->node);
+    static char *const names[] = {"x", "w", "b", "y"};
     l->node.op_type = (char *)"Gemm";
+    l->node.input = (char **)(uintptr_t)names;
+    l->node.n_input = 3;
+    l->node.output = (char **)(uintptr_t)&names[3];
+    l->node.n_output = 1;
     make_array(&l->x, dtype, 2, n_rows, n_inner);
     make_array(&l->w, ND_DTYPE_U8, 2, n_inner, n_columns);
     make_array(&l->b, ND_DTYPE_I32, 1, n_columns, 0);

@@ -83,6 +83,7 @@ struct nd_alignment_layer {
     const char *reason;                  /* why it is not proven; NULL: it is. Static */
     bool is_product;                     /* a Conv, Gemm or MatMul: the following is known of it */
     bool is_planned;                     /* its scales were chosen; else obstacle says why not */
+    bool has_weights;                    /* constant ones; else both operands are calculated */
     const char *obstacle;                /* static */
     int exponent;                        /* the multiplier is 2^-exponent, of several channels at least */
     bool has_exponents;                  /* the channels have different ones */
@@ -125,7 +126,9 @@ struct nd_alignment {
     size_t n_layers;
     struct nd_alignment_layer *layers; /* in graph order */
     size_t n_proven, n_tested, n_unknown, n_differ;
-    size_t n_products, n_planned, n_from_float;
+    size_t n_products, n_planned; /* Conv, Gemm and MatMul; and those with new scales */
+    size_t n_weighted,
+        n_from_float; /* of these, those with constant weights; rounded anew from the float model */
     size_t n_floats;  /* tensors of floats that operators make outside of layers: nothing is said of them */
     size_t n_outputs; /* 0 without probes */
     struct nd_alignment_output *outputs;

@@ -179,10 +179,12 @@ static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align
         layer->has_exponents = step->has_exponents;
         layer->output_factor = step->output_factor;
         layer->weight_factor = step->weight_factor;
+        layer->has_weights = step->has_weights;
         layer->is_from_float = step->is_from_float;
         first = first == NULL ? layer : first;
         result->n_products++;
         result->n_planned += step->is_planned;
+        result->n_weighted += step->is_planned && step->has_weights;
         result->n_from_float += step->is_from_float;
     }
     if (first != NULL && result->n_planned == 0)

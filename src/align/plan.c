@@ -142,6 +142,7 @@ static void note(struct nd_align_step *step, const struct nd_align_layer *layer,
     step->exponent = layer->exponent[0];
     step->output_factor = layer->scales.output_factor;
     step->weight_factor = layer->scales.weight_factor;
+    step->has_weights = layer->has_weights;
     step->is_from_float = is_from_float;
     for (size_t c = 0; c < layer->quants[W].n; c++) {
         step->has_exponents = step->has_exponents || layer->exponent[c] != layer->exponent[0];

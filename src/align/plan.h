@@ -13,6 +13,7 @@ struct nd_align_step {
     int exponent;         /* the multiplier is 2^-exponent; of several channels the greatest of them */
     bool has_exponents;   /* the channels' exponents are not all the same */
     double output_factor, weight_factor;
+    bool has_weights;   /* constant ones */
     bool is_from_float; /* the weights are rounded anew from the float model's */
 };
 

@@ -8,11 +8,11 @@
 #include "eval/linear_unit.h"
 #include "replay/reader.h"
 
-static const char no_arithmetic[] = "npudiff does not know the arithmetic of this operator";
-static const char near_arithmetic[] = "npudiff knows the arithmetic of this operator only approximately";
-static const char no_operand[] = "npudiff does not know how the device reads the second operand";
-static const char has_counterexample[] = "there are sums for which the arithmetics give different values";
-static const char other_arithmetic[] = "the arithmetics are different ones for this operator";
+static const char no_arithmetic[] = "its arithmetic is not known";
+static const char near_arithmetic[] = "its arithmetic is known only approximately";
+static const char no_operand[] = "it is not known how the device reads its second operand";
+static const char has_counterexample[] = "for some sums the arithmetics give different values";
+static const char other_arithmetic[] = "the arithmetics differ for this operator";
 static const char not_reached[] = "npudiff cannot evaluate an operator before it";
 
 struct prover {

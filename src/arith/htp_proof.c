@@ -286,7 +286,7 @@ enum nd_status nd_unit_product_prove(const struct nd_unit_program *a, const stru
     struct proof p = {
         .jobs = {{a, unit, unit->call, NULL, NULL, NULL}, {b, unit, unit->call, NULL, NULL, NULL}}};
     bool are_covered = false;
-    *proof = (struct nd_unit_proof){.reason = "npudiff does not know the arithmetic of such a layer"};
+    *proof = (struct nd_unit_proof){.reason = "its arithmetic is not known"};
     if (!nd_unit_is_product(unit) || !nd_htp_is_known_product(&p.jobs[0]))
         return ND_OK;
     enum nd_dtype dtype = unit->call->inputs[0].values->dtype;

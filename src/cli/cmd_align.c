@@ -44,9 +44,13 @@ struct work {
 
 static void show_progress(void *context, const char *stage, size_t n_done, size_t n_total)
 {
+    const char *unit = strcmp(stage, "price") == 0 ? "samples" : strcmp(stage, "capture") == 0 ? "devices" : "";
     cli_progress_show(context, 0,
-                      &(struct cli_progress_state){
-                          .label = "align", .stage = stage, .unit = "", .done = n_done, .total = n_total});
+                      &(struct cli_progress_state){.label = "align",
+                                                   .stage = stage,
+                                                   .unit = unit,
+                                                   .done = n_done,
+                                                   .total = *unit != '\0' ? n_total : 0});
 }
 
 static int report(const struct values *values, const struct nd_alignment *alignment)

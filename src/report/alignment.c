@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/json_out.h"
 #include "report/tree.h"
@@ -102,11 +103,12 @@ static json_t *alignment_json(const struct nd_alignment *alignment)
     for (size_t i = 0; i < alignment->n_arithmetics; i++)
         json_array_append_new(arithmetics, nd_json_string(alignment->arithmetics[i]));
     json_t *counts =
-        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(alignment->n_layers),
+        json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "layers", count(alignment->n_layers),
                   "proven", count(alignment->n_proven), "tested", count(alignment->n_tested), "unknown",
                   count(alignment->n_unknown), "differ", count(alignment->n_differ), "products",
-                  count(alignment->n_products), "planned", count(alignment->n_planned), "from_float",
-                  count(alignment->n_from_float), "float_tensors", count(alignment->n_floats));
+                  count(alignment->n_products), "planned", count(alignment->n_planned), "weighted",
+                  count(alignment->n_weighted), "from_float", count(alignment->n_from_float), "float_tensors",
+                  count(alignment->n_floats));
     return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result", end_word(alignment->end),
                      "model", nd_json_string(alignment->model), "output", text_or_null(alignment->output),
                      "float_model", text_or_null(alignment->float_model), "arithmetics", arithmetics, "counts",
@@ -162,19 +164,22 @@ static void say_headline(struct nd_report_screen *screen, const struct nd_alignm
     free(arithmetics);
 }
 
+static const char *file_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
 static void say_model(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
     nd_report_screen_put(screen, "%s: %zu of %zu Conv, Gemm and MatMul layers now multiply by a power of two\n",
-                         alignment->model, alignment->n_planned, alignment->n_products);
+                         file_name(alignment->model), alignment->n_planned, alignment->n_products);
     if (alignment->float_model != NULL)
-        nd_report_screen_put(screen,
-                             "The weights of %zu layers were rounded anew from '%s', of %zu from the quantised "
-                             "weights.\n",
-                             alignment->n_from_float, alignment->float_model,
-                             alignment->n_planned - alignment->n_from_float);
+        nd_report_screen_put(screen, "Weights rounded anew from '%s': %zu of %zu layers.\n",
+                             file_name(alignment->float_model), alignment->n_from_float, alignment->n_weighted);
     else
-        nd_report_screen_put(
-            screen, "The weights were rounded anew from the quantised weights (--float gives better ones).\n");
+        nd_report_screen_put(screen,
+                             "Weights rounded anew from the quantised ones (--float gives better ones).\n");
     if (alignment->output != NULL)
         nd_report_screen_put(screen, "Written to '%s'.\n", alignment->output);
 }
@@ -199,9 +204,9 @@ static void say_rows(struct nd_report_screen *screen, json_t *rows, const struct
 static void say_price(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
     static const struct nd_report_column columns[] = {{"output", "OUTPUT"},
-                                                      {"before", "BEFORE DB"},
-                                                      {"after", "AFTER DB"},
-                                                      {"loss", "LOSS DB"},
+                                                      {"before", "DB BEFORE"},
+                                                      {"after", "DB AFTER"},
+                                                      {"loss", "DB LOST"},
                                                       {NULL, NULL}};
     static const struct nd_report_column columns_alone[] = {
         {"output", "OUTPUT"}, {"after", "TO THE MODEL AS IT WAS, DB"}, {NULL, NULL}};
@@ -218,7 +223,7 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
         add_number(row, "loss", "%.2f", alignment->outputs[i].loss_db);
         json_array_append_new(rows, row);
     }
-    nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs%s, %zu samples, exact rounding:\n",
+    nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs%s, %zu samples, exact rounding:",
                          alignment->float_model != NULL ? " to the float model" : "", alignment->n_samples);
     say_rows(screen, rows, alignment->float_model != NULL ? columns : columns_alone, "-v shows all");
     if (alignment->n_labelled > 0)
@@ -255,20 +260,47 @@ static json_t *short_row(const struct nd_alignment_layer *layer)
                                                             : ""));
 }
 
+/* Layers of the same kind in the same state are one row. */
+static json_t *group_of(json_t *rows, const json_t *row)
+{
+    static const char *const keys[] = {"operators", "state", "why"};
+    size_t index;
+    json_t *group;
+    json_array_foreach(rows, index, group)
+    {
+        bool is_same = true;
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0] && is_same; k++)
+            is_same = json_equal(json_object_get(group, keys[k]), json_object_get(row, keys[k])) != 0;
+        if (is_same)
+            return group;
+    }
+    return NULL;
+}
+
+static void add_to_group(json_t *rows, json_t *row)
+{
+    json_t *group = group_of(rows, row);
+    json_int_t n = group != NULL ? json_integer_value(json_object_get(group, "layers")) : 0;
+    if (group == NULL)
+        json_array_append_new(rows, json_incref(row));
+    json_object_set_new(group != NULL ? group : row, "layers", json_integer(n + 1));
+    json_decref(row);
+}
+
 /* The layers that are not proven, those that differ first. */
 static void say_open_layers(struct nd_report_screen *screen, const struct nd_alignment *alignment)
 {
-    static const struct nd_report_column columns[] = {{"layer", "LAYER"},
+    static const struct nd_report_column columns[] = {{"layers", "LAYERS"},
                                                       {"operators", "OPERATORS"},
                                                       {"state", "STATE"},
-                                                      {"why", "WHY IT IS NOT PROVEN"},
+                                                      {"why", "WHY NOT PROVEN"},
                                                       {NULL, NULL}};
     static const enum nd_align_state order[] = {ND_ALIGN_DIFFERS, ND_ALIGN_UNKNOWN, ND_ALIGN_TESTED};
     json_t *rows = json_array();
     for (size_t s = 0; s < sizeof order / sizeof order[0]; s++)
         for (size_t i = 0; i < alignment->n_layers; i++)
             if (alignment->layers[i].state == order[s])
-                json_array_append_new(rows, short_row(&alignment->layers[i]));
+                add_to_group(rows, short_row(&alignment->layers[i]));
     if (json_array_size(rows) > 0)
         say_rows(screen, rows, columns, "-v shows all");
     else
@@ -280,8 +312,7 @@ static void say_next(struct nd_report_screen *screen, const struct nd_alignment 
     if (alignment->output == NULL || alignment->n_devices > 0)
         return;
     const char *const words[] = {"npudiff",      "run", alignment->output, "-d", "htp-sim:gen1", "-d",
-                                 "htp-sim:gen3", "-p",  "NAME=FILE.npz"};
-    nd_report_screen_put(screen, "\n");
+                                 "htp-sim:gen3", "-p",  "uniform"};
     nd_report_screen_next(screen, "to see the same bits on two chips", words, sizeof words / sizeof words[0]);
 }
 

@@ -192,6 +192,12 @@ static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align
             err, ND_E_ALIGN_NOTHING, nd_model_path(job->model),
             "none of the %zu Conv, Gemm and MatMul layers of '%s' can be aligned; the first, '%s': %s",
             result->n_products, nd_model_path(job->model), first->name, first->obstacle);
+    if (job->options->float_model != NULL && result->n_weighted > 0 && result->n_from_float == 0)
+        return nd_fail(
+            err, ND_E_ALIGN_REFERENCE, result->float_model,
+            "'%s' has the weights of none of the %zu layers of '%s': it is a different model, or weights were "
+            "changed before they were quantised (as when BatchNormalization is folded)",
+            result->float_model, result->n_weighted, nd_model_path(job->model));
     return ND_OK;
 }
 

@@ -223,8 +223,9 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
         add_number(row, "loss", "%.2f", alignment->outputs[i].loss_db);
         json_array_append_new(rows, row);
     }
-    nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs%s, %zu samples, exact rounding:",
-                         alignment->float_model != NULL ? " to the float model" : "", alignment->n_samples);
+    nd_report_screen_put(screen, "\nSignal-to-noise ratio of the outputs%s, %zu sample%s, exact rounding:",
+                         alignment->float_model != NULL ? " to the float model" : "", alignment->n_samples,
+                         alignment->n_samples == 1 ? "" : "s");
     say_rows(screen, rows, alignment->float_model != NULL ? columns : columns_alone, "-v shows all");
     if (alignment->n_labelled > 0)
         nd_report_screen_put(screen, "\nRight classes: %zu of %zu before, %zu after; %zu classes changed.\n",

@@ -29,13 +29,14 @@ def check(name, *arguments, columns="80", most_lines=24):
     print(name, columns, "columns: exit", done.returncode, "; ".join(
         [f"{len(lines)} lines"] * (len(lines) > most_lines) + [f"wide: {line}" for line in wide] + ["no verdict"] * (not first or first[0] > 2)) or "fits")
 
-verdict = r"(SAME|OK|DIFFERS|HEALTHY|FAULTY|UNEXPLAINED|INCONCLUSIVE|READY|NOT READY|NOT COMPARABLE|NEW|KNOWN|UNSTEADY|TOO FEW)\b"
+verdict = r"(ALIGNED|NOT ALIGNED|REFUSED|SAME|OK|DIFFERS|HEALTHY|FAULTY|UNEXPLAINED|INCONCLUSIVE|READY|NOT READY|NOT COMPARABLE|NEW|KNOWN|UNSTEADY|TOO FEW)\b"
 for model in ("cnn.w8a8", "cnn.w8a16", "vit.w8a8"):
     captures = sorted(glob.glob(f"{model}/*.h5"))
     check(f"compare {model}", "compare", *captures)
     check(f"explain {model}", "explain", "--quantised", f"{model}.onnx", "--float", f"{model.partition('.')[0]}.float.onnx", "--samples", "4", "--effect-samples", "2", *captures)
     check(f"placement {model}", "placement", f"{model}.onnx", *captures)
     check(f"latency {model}", "latency", *captures)
+    check(f"align {model}", "align", f"{model}.onnx", "--float", f"{model.partition('.')[0]}.float.onnx", "-p", "digits=few.npz", "-o", f"{model}.aligned.onnx")
 for model in ("cnn.w8a8", "vit.w8a8"):
     for capture in sorted(glob.glob(f"{model}/*.h5"))[:2]:
         check(f"golden check {capture}", "golden", "check", "store", capture)

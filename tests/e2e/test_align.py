@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+"""Aligned models in the simulator: chips that differ before are one group in every tensor after."""
+import json
+
+import numpy as np
+
+from support import MODELS, Scratch, main, npudiff
+
+CHIPS = ("htp-sim:gen1", "htp-sim:gen3")
+
+
+class Align(Scratch):
+    def few(self, n):
+        """The first n labelled digits."""
+        digits = np.load(MODELS / "digits-test.npz")
+        np.savez(self.folder / "few.npz", **{k: digits[k][:n] for k in digits.files})
+        return f"digits={self.folder / 'few.npz'}"
+
+    def align(self, model, *arguments, expect=0):
+        """The document, with the model run on both chips."""
+        out = self.folder / f"{model}.aligned.onnx"
+        verify = [word for chip in CHIPS for word in ("--verify", chip)]
+        return json.loads(npudiff("align", MODELS / f"{model}.onnx", "-o", out, "--json", "-q", *verify, *arguments, expect=expect))
+
+    def check_one_group(self, document, n_tensors):
+        self.assertEqual(document["result"], "aligned")
+        self.assertEqual(document["counts"]["differ"] + document["counts"]["unknown"], 0)
+        verification = document["verification"]
+        self.assertEqual((verification["groups"], verification["tensors"], verification["tensors_equal"]), ("gen1 = gen3", n_tensors, n_tensors))
+        self.assertEqual(verification["refuted"], 0)
+
+    def differing(self, model, probe):
+        """Tensors of the model as it is that differ between the chips."""
+        for chip in CHIPS:
+            npudiff("capture", MODELS / f"{model}.onnx", "-d", chip, "-p", probe, "-o", self.folder / f"{chip[-4:]}.h5", "-q")
+        compared = json.loads(npudiff("compare", self.folder / "gen1.h5", self.folder / "gen3.h5", "--json", "-q", expect=1))
+        return sum(edge["verdict"] == "differs" for edge in compared["edges"])
+
+    def test_cnn_is_one_group_with_every_layer_proven(self):
+        digits = self.few(40)
+        self.assertGreater(self.differing("cnn.w8a8", digits), 5)
+        document = self.align("cnn.w8a8", "--float", MODELS / "cnn.float.onnx", "-p", digits, "-p", "ties", "-p", "uniform:8:9")
+        self.check_one_group(document, 10)
+        self.assertEqual(document["counts"]["proven"], document["counts"]["layers"])
+        self.assertEqual(document["counts"]["from_float"], 5)
+        (output,) = document["price"]["outputs"]
+        self.assertLess(output["loss_db"], 0.5)
+        self.assertAlmostEqual(output["loss_db"], output["sqnr_before_db"] - output["sqnr_after_db"])
+        self.assertEqual(document["price"]["labelled"], 40)
+        self.assertGreaterEqual(document["price"]["right_after"], document["price"]["right_before"] - 1)
+
+    def test_16_bit_cnn_is_one_group(self):
+        document = self.align("cnn.w8a16", "-p", self.few(20), "-p", "ties")
+        self.check_one_group(document, 10)
+        self.assertEqual([layer["operators"] for layer in document["layers"] if layer["state"] == "tested"], ["GlobalAveragePool"])
+
+    def test_weights_per_channel_are_proven_and_equal(self):
+        document = self.align("random-residual.u8", "-p", "uniform:20:3", "-p", "ties")
+        states = {layer["tensor"]: layer["state"] for layer in document["layers"] if layer["scaling"]}
+        self.assertEqual(set(states.values()), {"proven"}, states)
+        self.check_one_group(document, document["verification"]["tensors"])
+
+
+if __name__ == "__main__":
+    main()

@@ -27,7 +27,7 @@ void *nd_calloc(size_t n, size_t size_bytes)
     return calloc(n > 0 ? n : 1, size_bytes > 0 ? size_bytes : 1);
 }
 
-void *nd_tensor_alloc(size_t size_bytes)
+static void *allocate_aligned(size_t size_bytes, bool is_zeroed)
 {
     const size_t alignment = 64;
     size_t padded;
@@ -37,8 +37,19 @@ void *nd_tensor_alloc(size_t size_bytes)
     void *memory = NULL;
     if (posix_memalign(&memory, alignment, padded) != 0)
         return NULL;
-    memset(memory, 0, padded);
+    if (is_zeroed)
+        memset(memory, 0, padded);
     return memory;
+}
+
+void *nd_tensor_alloc(size_t size_bytes)
+{
+    return allocate_aligned(size_bytes, true);
+}
+
+void *nd_tensor_room(size_t size_bytes)
+{
+    return allocate_aligned(size_bytes, false);
 }
 
 char *nd_strdup(const char *text)

@@ -17,6 +17,8 @@ void *nd_calloc(size_t n, size_t size_bytes);
 /* A tensor buffer: 64-byte aligned, zeroed, readable 64 bytes past its end. free() it. NULL when out of memory.
  */
 void *nd_tensor_alloc(size_t size_bytes);
+/* The same with any bytes in it. */
+void *nd_tensor_room(size_t size_bytes);
 
 /* strdup that accepts NULL (gives NULL). */
 char *nd_strdup(const char *text);

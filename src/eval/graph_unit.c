@@ -216,7 +216,7 @@ static enum nd_status round_ratios(struct nd_exact_run *run, size_t quantize,
                                            .quant = &quant->quant,
                                            .dtype = quant->dtype,
                                            .way = way};
-    enum nd_status status = nd_array_make(codes, quant->dtype, &result->shape, err);
+    enum nd_status status = nd_array_make_room(codes, quant->dtype, &result->shape, err);
     if (status != ND_OK)
         return status;
     if (run->options->round == NULL)

@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "model/graph.h"
+#include "operators/gemm_kernels.h"
 
 /* Of codes that a float32 scale can be multiplied with in a double: 53 - 24 bits. */
 static const double largest_code = 0x1p29;
@@ -73,22 +74,6 @@ static enum nd_status dequantise(const struct nd_linear_input *input, bool is_sc
     return ND_OK;
 }
 
-/* Codes less the zero point that all of them have. False: some have a fraction. */
-static bool take_zero(const double *codes, size_t n, double zero, double *out, double *largest)
-{
-    const double shift = 0x1.8p52;
-    double most = 0;
-    size_t n_broken = 0;
-    for (size_t i = 0; i < n; i++) {
-        double x = codes[i] - zero, size = fabs(x);
-        out[i] = x;
-        most = size > most ? size : most;
-        n_broken += !((x + shift) - shift == x) & !(size >= 0x1p51);
-    }
-    *largest = most;
-    return n_broken == 0;
-}
-
 static double largest_of(const struct nd_array *array)
 {
     double largest = 0;
@@ -113,10 +98,11 @@ enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, str
 {
     const struct nd_linear_input *input = &call->inputs[i];
     if (input->quant != NULL && input->quant->n == 1) {
-        enum nd_status made = nd_array_make(out, ND_DTYPE_F32, &input->values->shape, err);
+        enum nd_status made = nd_array_make_room(out, ND_DTYPE_F32, &input->values->shape, err);
         if (made != ND_OK)
             return made;
-        return take_zero(input->values->x, out->n, (double)input->quant->zero_point[0], out->x, largest)
+        return nd_gemm_kernels()->take_zero(input->values->x, out->n, (double)input->quant->zero_point[0],
+                                            out->x, largest)
                    ? ND_OK
                    : nd_linear_unsupported(call, err, "an input that is neither codes nor whole numbers");
     }

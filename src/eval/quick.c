@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "operators/gemm_kernels.h"
 
 enum nd_status nd_quick_make_lines(struct nd_quick *quick, size_t n_lines, struct nd_error *err)
 {
@@ -45,13 +46,14 @@ bool nd_quick_finish(struct nd_quick *quick)
 static void follow_lines(const struct nd_quick *q, size_t first, size_t n, double *near)
 {
     const double *x = q->x + first;
+    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
     size_t line = first / q->n_inner % q->n_lines, left = q->n_inner - first % q->n_inner;
     if (q->n_inner > 1 || q->n_lines == 1) {
         for (size_t i = 0; i < n; line = line + 1 < q->n_lines ? line + 1 : 0, left = q->n_inner) {
             size_t end = q->n_lines == 1 || n - i < left ? n : i + left;
             double factor = q->factors[line], bias = q->biases[line];
-            for (; i < end; i++)
-                near[i] = x[i] * factor + bias;
+            kernels->follow_line(x + i, end - i, factor, bias, near + i);
+            i = end;
         }
         return;
     }
@@ -91,13 +93,8 @@ void nd_quick_near(const struct nd_quick *q, size_t first, size_t n, double *nea
     nd_quick_near_unbounded(q, first, n, near);
     if (q->kind == ND_QUICK_TABLE)
         return;
-    if (q->low > -HUGE_VAL || q->high < HUGE_VAL) {
-        double low = q->low * inverse, high = q->high * inverse;
-        for (size_t i = 0; i < n; i++) {
-            double x = near[i] < low ? low : near[i];
-            near[i] = x > high ? high : x;
-        }
-    }
+    if (q->low > -HUGE_VAL || q->high < HUGE_VAL)
+        nd_gemm_kernels()->bound(near, n, q->low * inverse, q->high * inverse);
 }
 
 static struct nd_wide numerator_of(const struct nd_quick *q, size_t i)
@@ -136,28 +133,23 @@ static inline double nearest(double x)
     return (x + shift) - shift;
 }
 
-static inline int64_t bits_of(double x)
-{
-    int64_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits;
-}
-
 void nd_quick_round(const struct nd_quick *q, double zero, double low, double high, double *codes)
 {
     double near[ND_QUICK_BLOCK];
     const double most = 0.5 - ND_QUICK_DOUBT;
     for (size_t first = 0; first < q->n; first += ND_QUICK_BLOCK) {
         size_t n = q->n - first < ND_QUICK_BLOCK ? q->n - first : ND_QUICK_BLOCK;
-        int64_t signs = -1; /* of differences that must be negative */
+        const struct nd_rounding_block block = {.near = near,
+                                                .n = n,
+                                                .zero = zero,
+                                                .low = low,
+                                                .high = high,
+                                                .most = most,
+                                                .largest = ND_QUICK_LARGEST,
+                                                .codes = codes + first};
         nd_quick_near(q, first, n, near);
-        for (size_t i = 0; i < n; i++) {
-            double whole = nearest(near[i]), off = near[i] - whole, code = whole + zero;
-            signs &= bits_of(fabs(off) - most) & bits_of(fabs(near[i]) - ND_QUICK_LARGEST);
-            code = code < low ? low : code;
-            codes[first + i] = code > high ? high : code;
-        }
-        for (size_t i = 0; i < n && signs >= 0; i++) {
+        bool is_clear = nd_gemm_kernels()->round(&block);
+        for (size_t i = 0; i < n && !is_clear; i++) {
             if (fabs(near[i] - nearest(near[i])) < most && fabs(near[i]) < ND_QUICK_LARGEST)
                 continue;
             struct nd_ratio v = nd_quick_exact(q, first + i);

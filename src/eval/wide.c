@@ -100,5 +100,9 @@ int nd_wide_compare(struct nd_wide a, struct nd_wide b)
 {
     if (a.parts[1] == 0 && b.parts[1] == 0)
         return (a.parts[0] > b.parts[0]) - (a.parts[0] < b.parts[0]);
+    /* The rest of each is at most 2^-53 of its first part, and a little. */
+    double apart = a.parts[0] - b.parts[0];
+    if (fabs(apart) > 0x1p-50 * (fabs(a.parts[0]) + fabs(b.parts[0])))
+        return (apart > 0) - (apart < 0);
     return nd_wide_sign(nd_wide_add(a, nd_wide_negate(b)));
 }

@@ -17,8 +17,8 @@ static bool has_strides(const struct nd_shape *shape)
     return n <= PTRDIFF_MAX;
 }
 
-enum nd_status nd_array_make(struct nd_array *array, enum nd_dtype dtype, const struct nd_shape *shape,
-                             struct nd_error *err)
+static enum nd_status make(struct nd_array *array, enum nd_dtype dtype, const struct nd_shape *shape,
+                           bool is_zeroed, struct nd_error *err)
 {
     size_t n;
     enum nd_status status = nd_shape_n_elems(shape, &n, err);
@@ -26,7 +26,9 @@ enum nd_status nd_array_make(struct nd_array *array, enum nd_dtype dtype, const 
         return status;
     if (!has_strides(shape))
         return nd_fail(err, ND_E_SIZE_OVERFLOW, NULL, "a tensor's size does not fit");
-    double *x = n > 0 ? nd_tensor_alloc(n * sizeof *x) : NULL;
+    double *x = NULL;
+    if (n > 0)
+        x = is_zeroed ? nd_tensor_alloc(n * sizeof *x) : nd_tensor_room(n * sizeof *x);
     if (n > 0 && x == NULL)
         return nd_fail_memory(err);
     nd_array_deinit(array);
@@ -34,9 +36,21 @@ enum nd_status nd_array_make(struct nd_array *array, enum nd_dtype dtype, const 
     return ND_OK;
 }
 
+enum nd_status nd_array_make(struct nd_array *array, enum nd_dtype dtype, const struct nd_shape *shape,
+                             struct nd_error *err)
+{
+    return make(array, dtype, shape, true, err);
+}
+
+enum nd_status nd_array_make_room(struct nd_array *array, enum nd_dtype dtype, const struct nd_shape *shape,
+                                  struct nd_error *err)
+{
+    return make(array, dtype, shape, false, err);
+}
+
 enum nd_status nd_array_copy(const struct nd_array *from, struct nd_array *to, struct nd_error *err)
 {
-    enum nd_status status = nd_array_make(to, from->dtype, &from->shape, err);
+    enum nd_status status = nd_array_make_room(to, from->dtype, &from->shape, err);
     if (status == ND_OK && from->n > 0)
         memcpy(to->x, from->x, from->n * sizeof *to->x);
     return status;

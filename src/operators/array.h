@@ -16,6 +16,9 @@ struct nd_array {
  */
 enum nd_status nd_array_make(struct nd_array *array, enum nd_dtype dtype, const struct nd_shape *shape,
                              struct nd_error *err);
+/* The same with any values in it, for who writes them all. */
+enum nd_status nd_array_make_room(struct nd_array *array, enum nd_dtype dtype, const struct nd_shape *shape,
+                                  struct nd_error *err);
 /* From stored elements (as nd_capture_read_outputs gives them: any dtype of enum nd_dtype) and back; rounding
  * on the way back is to nearest even, integers are clipped to the type. n elements. */
 void nd_array_load(enum nd_dtype dtype, const void *bytes, size_t n, double *x);

@@ -1,5 +1,6 @@
-/* Sums of products of matrices of doubles, compiled once per instruction set. In every element the products are
- * added in order of k, each product and each sum rounded by itself: so all sets give the same bits. */
+/* Sums of products of matrices of doubles, and what is done with each of them, compiled once per instruction
+ * set. In every element the products are added in order of k, each product and each sum rounded by itself: so
+ * all sets give the same bits. */
 #ifndef ND_OPERATORS_GEMM_KERNELS_H
 #define ND_OPERATORS_GEMM_KERNELS_H
 
@@ -36,6 +37,15 @@ struct nd_plane_taps {
     double *out; /* n_rows x n_columns: written; room for in_row - n_columns more is not needed */
 };
 
+/* codes[i] = the whole number nearest to near[i], ties to even, + zero, within low and high. False: a value is
+ * as near to a tie as `most` or further from the whole number, or of `largest` magnitude or more, or NaN. */
+struct nd_rounding_block {
+    const double *near;
+    size_t n;
+    double zero, low, high, most, largest;
+    double *codes;
+};
+
 struct nd_gemm_kernels {
     const char *name; /* "scalar", "avx2", "avx512", "neon" */
     void (*add)(const struct nd_gemm *gemm);
@@ -43,6 +53,13 @@ struct nd_gemm_kernels {
     /* pairs[2 n]: x[i] - offset, y[i] - offset, both whole numbers of 16 bits. y NULL: 0. */
     void (*pair)(const double *x, const double *y, double offset, size_t n, int16_t *pairs);
     void (*add_plane)(const struct nd_plane_taps *plane);
+    /* out[i] = codes[i] - zero, and the largest magnitude of them. False: some have a fraction. */
+    bool (*take_zero)(const double *codes, size_t n, double zero, double *out, double *largest);
+    /* x[i] = x[i] * factor + bias: two roundings. */
+    void (*follow_line)(const double *x, size_t n, double factor, double bias, double *out);
+    /* x[i] = within low and high; NaN stays. */
+    void (*bound)(double *x, size_t n, double low, double high);
+    bool (*round)(const struct nd_rounding_block *block);
     void (*range)(const double *x, size_t n, double *low, double *high); /* of n > 0 values, none NaN */
 };
 

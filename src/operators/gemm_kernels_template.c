@@ -188,6 +188,72 @@ static void find_range(const double *x, size_t n, double *low, double *high)
     }
 }
 
+/* ---- one element after the other ---- */
+
+/* The nearest whole number of |x| < 2^51, ties to even, without a call. */
+static inline double nearest(double x)
+{
+    const double shift = 0x1.8p52;
+    return (x + shift) - shift;
+}
+
+static inline int64_t bits_of(double x)
+{
+    int64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
+static inline double size_of(double x)
+{
+    int64_t bits = bits_of(x) & INT64_MAX;
+    memcpy(&x, &bits, sizeof x);
+    return x;
+}
+
+/* Sizes are compared as their bits are: of NaN they are the largest. */
+static bool take_zero(const double *codes, size_t n, double zero, double *out, double *largest)
+{
+    int64_t most = 0, n_broken = 0;
+    for (size_t i = 0; i < n; i++) {
+        double x = codes[i] - zero, size = size_of(x);
+        out[i] = x;
+        most = bits_of(size) > most ? bits_of(size) : most;
+        n_broken += !(nearest(x) == x) & !(size >= 0x1p51);
+    }
+    memcpy(largest, &most, sizeof *largest);
+    return n_broken == 0;
+}
+
+static void follow_line(const double *x, size_t n, double factor, double bias, double *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = x[i] * factor + bias;
+}
+
+static void bound(double *x, size_t n, double low, double high)
+{
+    for (size_t i = 0; i < n; i++) {
+        double bounded = x[i] < low ? low : x[i];
+        x[i] = bounded > high ? high : bounded;
+    }
+}
+
+static bool round_block(const struct nd_rounding_block *block)
+{
+    const double *near = block->near, zero = block->zero, low = block->low, high = block->high;
+    const double most = block->most, largest = block->largest;
+    double *restrict codes = block->codes;
+    int64_t signs = -1; /* of differences that must be negative */
+    for (size_t i = 0; i < block->n; i++) {
+        double whole = nearest(near[i]), off = near[i] - whole, code = whole + zero;
+        signs &= bits_of(size_of(off) - most) & bits_of(size_of(near[i]) - largest);
+        code = code < low ? low : code;
+        codes[i] = code > high ? high : code;
+    }
+    return signs < 0;
+}
+
 /* ---- planes ---- */
 
 /* n_vectors registers of outputs that follow each other in rows with padding. */
@@ -239,5 +305,13 @@ static void add_plane(const struct nd_plane_taps *p)
 #define TEXT_OF(isa) TEXT_OF_(isa)
 #define TEXT_OF_(isa) #isa
 extern const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA);
-const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {
-    TEXT_OF(ND_KERNELS_ISA), add_products, add_short, pair_up, add_plane, find_range};
+const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
+                                                        add_products,
+                                                        add_short,
+                                                        pair_up,
+                                                        add_plane,
+                                                        take_zero,
+                                                        follow_line,
+                                                        bound,
+                                                        round_block,
+                                                        find_range};

@@ -127,6 +127,61 @@ static void every_set_adds_planes_in_the_same_order(void **state)
     }
 }
 
+/* Numbers, infinities and NaN. */
+static double any_number(void)
+{
+    static const double special[] = {0,    -0.0,  (double)INFINITY, -(double)INFINITY, (double)NAN, 0.5,
+                                     -2.5, 0x1p60};
+    if (pick(0, 19) == 0)
+        return special[pick(0, 7)];
+    return pick(0, 1) == 0 ? (double)pick(-300, 300)
+                           : ldexp((double)pick(-1000000, 1000000), (int)pick(-15, 0));
+}
+
+/* Each set against the plainest. */
+static void every_set_does_the_same_with_each_element(void **state)
+{
+    (void)state;
+    static double x[MOST], wanted[3][MOST], found[3][MOST];
+    const struct nd_gemm_kernels *const *kernels;
+    size_t n_kernels = nd_gemm_kernels_available(&kernels), n_clear = 0, n_whole = 0;
+    for (int round = 0; round < 400; round++) {
+        size_t n = (size_t)pick(0, MOST);
+        bool is_tame = pick(0, 1) == 0, is_clear[2] = {false}, is_whole[2] = {false};
+        for (size_t i = 0; i < n; i++)
+            x[i] = is_tame ? (double)pick(-300, 300) + (pick(0, 1) == 0 ? 0.25 : 0) * (pick(0, 20) == 0)
+                           : any_number();
+        for (size_t s = 0; s < n_kernels; s++) {
+            double(*out)[MOST] = s == 0 ? wanted : found, largest[2];
+            const struct nd_rounding_block block = {.near = x,
+                                                    .n = n,
+                                                    .zero = 3,
+                                                    .low = -128,
+                                                    .high = 127,
+                                                    .most = 0.5 - 0x1p-28,
+                                                    .largest = 0x1p18,
+                                                    .codes = out[0]};
+            is_clear[s > 0] = kernels[s]->round(&block);
+            is_whole[s > 0] = kernels[s]->take_zero(x, n, 7, out[1], &largest[s > 0]);
+            kernels[s]->follow_line(x, n, 0.1, 0.7, out[2]);
+            kernels[s]->bound(out[2], n, -20, 13.5);
+            if (s == 0)
+                continue;
+            assert_true(is_clear[0] == is_clear[1] && is_whole[0] == is_whole[1]);
+            for (size_t k = 0; k < 3; k++)
+                for (size_t i = 0; i < n; i++)
+                    if (!(found[k][i] == wanted[k][i] || (isnan(found[k][i]) && isnan(wanted[k][i]))))
+                        fail_msg("%s: %zu: %.17g, not %.17g", kernels[s]->name, k, found[k][i], wanted[k][i]);
+        }
+        for (size_t i = 0; i < n; i++)
+            if (is_clear[0])
+                assert_true(wanted[0][i] == fmin(fmax(rint(x[i]) + 3, -128), 127));
+        n_clear += is_clear[0];
+        n_whole += is_whole[0];
+    }
+    assert_true(n_clear > 50 && n_clear < 350 && n_whole > 20 && n_whole < 350);
+}
+
 /* ---- operators ---- */
 
 /* Codes less a zero point, as 8 or 16 bits have them; of 16 bits many do not fit the type of kernels as they
@@ -215,6 +270,7 @@ int main(void)
         cmocka_unit_test(every_set_adds_pairs),
         cmocka_unit_test(every_set_finds_the_range),
         cmocka_unit_test(every_set_adds_planes_in_the_same_order),
+        cmocka_unit_test(every_set_does_the_same_with_each_element),
         cmocka_unit_test(convolutions_of_shorts_are_those_of_doubles),
         cmocka_unit_test(matrices_of_shorts_are_those_of_doubles),
     };

@@ -113,6 +113,7 @@ struct work {
     double low, high;        /* bounds of the unit, in steps of the output */
     struct nd_ratio ends[2]; /* the same, exactly */
     struct nd_place places[2];
+    double end_codes[2]; /* where places are whole */
     uint32_t counts[2][MOST_CLASSES][N_OUTCOMES];
     uint64_t n_wild; /* open, and not even near */
     struct remembered remembered[N_REMEMBERED];
@@ -164,7 +165,7 @@ static inline bool count_near(struct work *w, double v, double given)
     if (v < w->low || v > w->high) {
         size_t end = v > w->high;
         if (w->places[end].is_whole) {
-            nd_code_tally_one(w->tally, &w->ends[end], &w->places[end], w->bounds, given);
+            w->tally->all_wrong += given != w->end_codes[end];
             return true;
         }
         v = end == 1 ? w->high : w->low;
@@ -235,6 +236,7 @@ void nd_code_cells_add(struct nd_code_tally *tally, const struct nd_quick *quick
     for (size_t k = 0; k < 2; k++) {
         w.ends[k] = nd_ratio_of(k == 0 ? quick->low : quick->high, quick->scale);
         w.places[k] = nd_place_of(&w.ends[k]);
+        w.end_codes[k] = fmin(fmax(w.places[k].floor + bounds->zero, bounds->low), bounds->high);
     }
     for (size_t first = 0; first < quick->n; first += ND_QUICK_BLOCK) {
         size_t n = quick->n - first < ND_QUICK_BLOCK ? quick->n - first : ND_QUICK_BLOCK;

@@ -24,31 +24,66 @@ static double slack(double low, double high)
     return fmax(least_slack, floor((high - low) * slack_of_range));
 }
 
+static double least_of(double a, double b)
+{
+    return b < a ? b : a;
+}
+
+static double greatest_of(double a, double b)
+{
+    return b > a ? b : a;
+}
+
+static void widen(struct nd_code_look *look, const double *ref, const double *codes, size_t n)
+{
+    double low = codes[0], high = codes[0], ref_low = ref[0], ref_high = ref[0];
+    for (size_t i = 1; i < n; i++) {
+        low = least_of(low, codes[i]);
+        high = greatest_of(high, codes[i]);
+        ref_low = least_of(ref_low, ref[i]);
+        ref_high = greatest_of(ref_high, ref[i]);
+    }
+    bool is_first = look->n == 0;
+    look->low = is_first ? low : least_of(look->low, low);
+    look->high = is_first ? high : greatest_of(look->high, high);
+    look->ref_low = is_first ? ref_low : least_of(look->ref_low, ref_low);
+    look->ref_high = is_first ? ref_high : greatest_of(look->ref_high, ref_high);
+}
+
 void nd_look_at_codes(struct nd_code_look *look, enum nd_dtype dtype, const double *ref, const double *codes,
                       size_t n)
 {
     double low, high;
+    size_t n_near = 0, n_signed = 0, n_signed_near = 0;
+    size_t at_end[ND_N_ENDS] = {0}, ref_at_end[ND_N_ENDS] = {0}, far[ND_N_ENDS] = {0};
     nd_code_range(dtype, &low, &high);
     double near = slack(low, high), sign_bit = (high - low + 1) / 2;
-    for (size_t i = 0; i < n; i++) {
-        bool is_near = fabs(codes[i] - ref[i]) <= near;
+    bool is_type_signed = low < 0;
+    for (size_t i = 0; i < n; i++) { /* no branches: most of these say nothing about the next */
+        unsigned is_near = fabs(codes[i] - ref[i]) <= near, is_far = !is_near;
         /* Of an unsigned type the upper half is negative when read as signed, and the reverse. */
-        bool is_signed = low < 0 ? codes[i] < 0 : codes[i] >= sign_bit;
-        look->n_near += is_near;
-        look->n_signed += is_signed;
-        look->n_signed_near += is_signed && is_near;
-        look->at_end[ND_LOW_END] += codes[i] == low;
-        look->at_end[ND_HIGH_END] += codes[i] == high;
-        look->ref_at_end[ND_LOW_END] += ref[i] == low;
-        look->ref_at_end[ND_HIGH_END] += ref[i] == high;
-        look->far[ND_LOW_END] += codes[i] == low && !is_near;
-        look->far[ND_HIGH_END] += codes[i] == high && !is_near;
-        bool is_first = look->n + i == 0;
-        look->low = is_first ? codes[i] : fmin(look->low, codes[i]);
-        look->high = is_first ? codes[i] : fmax(look->high, codes[i]);
-        look->ref_low = is_first ? ref[i] : fmin(look->ref_low, ref[i]);
-        look->ref_high = is_first ? ref[i] : fmax(look->ref_high, ref[i]);
+        unsigned is_signed = is_type_signed ? codes[i] < 0 : codes[i] >= sign_bit;
+        unsigned is_low = codes[i] == low, is_high = codes[i] == high;
+        n_near += is_near;
+        n_signed += is_signed;
+        n_signed_near += is_signed & is_near;
+        at_end[ND_LOW_END] += is_low;
+        at_end[ND_HIGH_END] += is_high;
+        ref_at_end[ND_LOW_END] += ref[i] == low;
+        ref_at_end[ND_HIGH_END] += ref[i] == high;
+        far[ND_LOW_END] += is_low & is_far;
+        far[ND_HIGH_END] += is_high & is_far;
     }
+    look->n_near += n_near;
+    look->n_signed += n_signed;
+    look->n_signed_near += n_signed_near;
+    for (int end = 0; end < ND_N_ENDS; end++) {
+        look->at_end[end] += at_end[end];
+        look->ref_at_end[end] += ref_at_end[end];
+        look->far[end] += far[end];
+    }
+    if (n > 0)
+        widen(look, ref, codes, n);
     look->n += n;
 }
 

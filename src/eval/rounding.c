@@ -186,8 +186,8 @@ void nd_code_range(enum nd_dtype dtype, double *low, double *high)
     int n_bits = is_nibble ? 4 : 8 * (int)nd_dtype_size_bytes(dtype);
     assert(nd_dtype_is_integer(dtype) && n_bits <= 32);
     bool is_signed = nd_dtype_is_signed_integer(dtype);
-    *low = is_signed ? -ldexp(1, n_bits - 1) : 0;
-    *high = ldexp(1, is_signed ? n_bits - 1 : n_bits) - 1;
+    *low = is_signed ? -(double)(UINT64_C(1) << (n_bits - 1)) : 0;
+    *high = (double)(UINT64_C(1) << (is_signed ? n_bits - 1 : n_bits)) - 1;
 }
 
 double nd_code_of_ratio(const struct nd_ratio *ratio, double zero_point, enum nd_dtype dtype,

@@ -119,16 +119,28 @@ static void add_doubles(const struct nd_conv_group *g, double *room)
 
 /* ---- whole numbers of 16 bits ---- */
 
+static double sum_of(const int16_t *x, size_t n)
+{
+    enum { MOST = 1 << 15 }; /* whose sum 32 bits hold */
+    double sum = 0;
+    for (size_t first = 0; first < n; first += MOST) {
+        size_t end = n - first < MOST ? n : first + MOST;
+        int32_t part = 0;
+        for (size_t i = first; i < end; i++)
+            part += x[i];
+        sum += part;
+    }
+    return sum;
+}
+
 /* What the offset took away: the sum of the weights of each output, times it. */
 static void add_offset(const struct nd_conv_group *g, size_t n_rows)
 {
     size_t n_out = (size_t)g->w->n_out;
     for (size_t c = 0; c < g->n_out && g->range.offset != 0; c++) {
-        double sum = 0;
-        for (size_t k = 0; k < n_rows; k++)
-            sum += g->short_weight[c * n_rows + k];
+        double lost = sum_of(g->short_weight + c * n_rows, n_rows) * g->range.offset;
         for (size_t i = 0; i < n_out; i++)
-            g->out[c * n_out + i] += sum * g->range.offset;
+            g->out[c * n_out + i] += lost;
     }
 }
 

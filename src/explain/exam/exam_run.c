@@ -53,14 +53,15 @@ static void force_values(struct nd_exam *exam, enum nd_dtype dtype)
 }
 
 /* A program of units has no value before it is rounded: the exact one stands for it, moved by as much as the
- * program's code is off. */
-static void keep_values(struct nd_exam *exam, const struct nd_exact_values *values)
+ * program's code is off. codes: those of round_exam. */
+static void keep_values(struct nd_exam *exam, const struct nd_exact_values *values,
+                        const struct nd_array *codes)
 {
     size_t at = exam->slot * exam->n;
     bool is_made = exam->made.n == values->n;
     for (size_t i = 0; i < values->n; i++) {
         exam->values[at + i] = unrounded(values, i);
-        exam->expected[at + i] = code_by(&exam->usual, values, i);
+        exam->expected[at + i] = values->edge == exam->fusing ? code_by(&exam->usual, values, i) : codes->x[i];
         if (is_made) {
             exam->values[at + i] += exam->made.x[i] - exam->expected[at + i];
             exam->expected[at + i] = exam->made.x[i];
@@ -87,7 +88,7 @@ static enum nd_status round_exam(void *context, const struct nd_exact_values *va
         return ND_OK;
     bool is_made = exam->late > 0 && exam->made.n == values->n;
     if (exam->to == NULL)
-        keep_values(exam, values);
+        keep_values(exam, values, codes);
     for (size_t i = 0; i < values->n && exam->to != NULL; i++)
         exam->to[exam->slot * exam->n + i] = is_made ? exam->made.x[i] : codes->x[i];
     return ND_OK;

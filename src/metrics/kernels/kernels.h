@@ -92,7 +92,7 @@ struct nd_kernels {
                                         struct nd_self_sums *out);
     void (*diff_sums)(const double *ref, const double *test, size_t n, struct nd_diff_sums *out);
     void (*errors)(const double *ref, const double *test, size_t n, struct nd_error_values *out);
-    /* The same without the arrays, which are left as they are. */
+    /* Of the same only sum_relative and max_absolute; the rest is left as it is. */
     void (*error_sums)(const double *ref, const double *test, size_t n, struct nd_error_values *out);
     /* out[i]: of d the sign (bit 7: negative), the exponent and the highest fraction bit, 2 e + f; ND_NO_STEP
      * where d is 0. Of d that are whole numbers below 2^53. */

@@ -606,10 +606,8 @@ struct ratio_lanes {
     struct counts undefined;
 };
 
-/* out NULL: only the lanes are wanted; it is a constant where this is called. */
-static inline __attribute__((always_inline)) void add_ratios(const double *ref, const double *test,
-                                                             struct ratio_lanes *lanes,
-                                                             struct nd_error_values *out, size_t at)
+static inline void add_ratios(const double *ref, const double *test, struct ratio_lanes *lanes,
+                              struct nd_error_values *out, size_t at)
 {
     for (size_t k = 0; k < N_VECTORS; k++) {
         VECTOR(double) r = take(ref + k * PER_VECTOR), none = {0};
@@ -621,20 +619,10 @@ static inline __attribute__((always_inline)) void add_ratios(const double *ref, 
         lanes->max.part[k] = greater(ratio, lanes->max.part[k]);
         lanes->max_absolute.part[k] = greater(absolute, lanes->max_absolute.part[k]);
         lanes->undefined.part[k] += is_undefined;
-        if (out == NULL)
-            continue;
         ratio = choose_lanes(is_undefined, none + ND_UNDEFINED_RATIO, ratio);
         memcpy(out->absolute + at + k * PER_VECTOR, &absolute, sizeof absolute);
         memcpy(out->relative + at + k * PER_VECTOR, &ratio, sizeof ratio);
     }
-}
-
-static void finish_ratios(const struct ratio_lanes *lanes, struct nd_error_values *out)
-{
-    out->sum_relative = add_lanes(&lanes->sum);
-    out->max_relative = greatest_lane(&lanes->max);
-    out->max_absolute = greatest_lane(&lanes->max_absolute);
-    out->n_undefined = add_counts(&lanes->undefined);
 }
 
 static void errors(const double *ref, const double *test, size_t n, struct nd_error_values *out)
@@ -647,20 +635,35 @@ static void errors(const double *ref, const double *test, size_t n, struct nd_er
         add_ratios(ref + i, test + i, &lanes, out, i);
     if (i < n)
         add_ratios(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &lanes, out, i);
-    finish_ratios(&lanes, out);
+    out->sum_relative = add_lanes(&lanes.sum);
+    out->max_relative = greatest_lane(&lanes.max);
+    out->max_absolute = greatest_lane(&lanes.max_absolute);
+    out->n_undefined = add_counts(&lanes.undefined);
+}
+
+/* Where ref is 0 the size of infinity makes the ratio 0. */
+static inline void add_plain_ratios(const double *ref, const double *test, struct lanes *sum, struct lanes *max)
+{
+    for (size_t k = 0; k < N_VECTORS; k++) {
+        VECTOR(double) r = take(ref + k * PER_VECTOR), none = {0};
+        VECTOR(double) absolute = size_of(take(test + k * PER_VECTOR) - r);
+        sum->part[k] += absolute / choose_lanes(r == 0, none + HUGE_VAL, size_of(r));
+        max->part[k] = greater(absolute, max->part[k]);
+    }
 }
 
 static void error_sums(const double *ref, const double *test, size_t n, struct nd_error_values *out)
 {
     assert(n <= ND_BLOCK);
-    struct ratio_lanes lanes = {all_lanes(0), all_lanes(0), all_lanes(0), {{{0}}}};
+    struct lanes sum = all_lanes(0), max = all_lanes(0);
     double rest_ref[ND_LANES], rest_test[ND_LANES];
     size_t i = 0;
     for (; i + ND_LANES <= n; i += ND_LANES)
-        add_ratios(ref + i, test + i, &lanes, NULL, i);
+        add_plain_ratios(ref + i, test + i, &sum, &max);
     if (i < n)
-        add_ratios(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &lanes, NULL, i);
-    finish_ratios(&lanes, out);
+        add_plain_ratios(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &sum, &max);
+    out->sum_relative = add_lanes(&sum);
+    out->max_absolute = greatest_lane(&max);
 }
 
 static void find_steps(const double *ref, const double *test, size_t n, uint8_t *out)

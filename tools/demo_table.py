@@ -59,7 +59,7 @@ def sentence(model, compared, explained):
             changed[compared["devices"][pair["test"]]["group"]] = pair["samples"] - pair["agree"]
     most = max(changed.values(), default=0)
     matters = "no predicted class changes" if most == 0 else f"at most {most} predicted classes change"
-    return f"{model}: {fault}; {matters}; {len({d['group'] for d in compared['devices']})} groups of identical devices."
+    return f"{model}: {fault}; {matters}; {len({d['group'] for d in compared['devices']})} different results."
 
 
 def main():

@@ -366,6 +366,7 @@ struct nd_compared_device {
     char *chipset;        /* "" when unknown, as the next ones */
     char *runtime;
     char *kind;
+    char *environment; /* "QAIRT 2.51.0, simulator"; "" when the capture does not say */
     enum nd_capture_status status;
     char *failure; /* stage, operator and message of a failed device, or "" */
     /* The first device of the same kind, or SIZE_MAX; and the options known to change bits that differ from its

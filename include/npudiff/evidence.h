@@ -410,6 +410,10 @@ ND_PUBLIC enum nd_status nd_encodings_check(const struct nd_encodings *encodings
                                             struct nd_error *err);
 ND_PUBLIC void nd_encodings_check_deinit(struct nd_encodings_check *check);
 
+/* Where the model of the capture is: the path that it was captured from or, in the current folder, a file of
+ * that name; NULL where neither can be read. Lives as long as the capture. */
+ND_PUBLIC const char *nd_capture_model_path(const struct nd_capture *capture);
+
 #ifdef __cplusplus
 }
 #endif

@@ -329,8 +329,10 @@ struct nd_explained_observer {
 };
 
 struct nd_explained_device {
-    size_t same_as; /* the first device with the same code everywhere; may be the device itself */
-    char *uri;      /* "cpu", "htp-sim:sm8650"; "?" when the capture does not say */
+    size_t same_as;    /* the first device with the same code everywhere; may be the device itself */
+    char *uri;         /* "cpu", "htp-sim:sm8650"; "?" when the capture does not say */
+    char *label;       /* what people call it: unique in the explanation */
+    char *environment; /* "QAIRT 2.51.0, simulator"; "" when the capture does not say */
     char *chipset;
     char *capture;
     char *failure;           /* the device's error message if it failed, or NULL */

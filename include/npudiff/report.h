@@ -73,7 +73,8 @@ struct nd_report_options {
     size_t n_matrices;
     bool is_brief;     /* instead of the tables: the verdict first, a row for each group of identical devices,
                           what is worth knowing, and the next command; 80 columns where width is 0 */
-    const char *model; /* borrowed: its file, for the next command; NULL: not known */
+    const char *model; /* borrowed: the name of its file; NULL: not known */
+    const char *model_path; /* borrowed: where that file is, for the next command; NULL: not known */
 };
 
 /* The comparison as text for a terminal, UTF-8 (only the sign "±" is not ASCII, besides names), lines end with
@@ -381,10 +382,22 @@ ND_PUBLIC enum nd_status nd_report_triage_text(const struct nd_triage *triage, c
  *
  * The caller frees *out. ND_ERR_MEMORY. */
 
-/* The answer in one screen: may it ship, devices by models, what fails, the next command. folder: of the
- * result, or NULL; width: columns, 0: 80. */
-ND_PUBLIC enum nd_status nd_report_qualification_brief(const struct nd_qualified *result, const char *folder,
-                                                       size_t width, char **out, struct nd_error *err);
+/* Where the files are that the next command names; both may be NULL. */
+struct nd_qualification_place {
+    const char *folder; /* of the result */
+    const char *model;  /* path of the model of the first failure; NULL: the text asks for it */
+};
+
+/* The answer in one screen: may it ship, devices by models, what fails, the next command. width: columns, 0:
+ * 80. */
+ND_PUBLIC enum nd_status nd_report_qualification_brief(const struct nd_qualified *result,
+                                                       const struct nd_qualification_place *place, size_t width,
+                                                       char **out, struct nd_error *err);
+
+/* The capture of the first gate that fails, in the folder of the result, and the name of its model's file.
+ * False where none fails. */
+ND_PUBLIC bool nd_report_first_failure(const struct nd_qualified *result, const char **quantised,
+                                       const char **capture);
 
 /* All tables; ends with the verdict. Independent of the locale. */
 ND_PUBLIC enum nd_status nd_report_qualification_text(const struct nd_qualified *result, char **out,

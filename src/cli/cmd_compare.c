@@ -11,6 +11,7 @@
 #include "cli/signals.h"
 #include "cli/stopped.h"
 #include "cli/terminal.h"
+#include "npudiff/evidence.h"
 #include "npudiff/explain.h"
 
 static enum nd_status open_all(const char *const *paths, size_t n, struct nd_capture **captures,
@@ -34,7 +35,8 @@ static enum nd_status print(const struct compare_values *values, const struct co
                                               .matrices = setup->matrices,
                                               .n_matrices = values->matrices.n,
                                               .is_brief = !values->all_edges && !values->verbose,
-                                              .model = nd_capture_string(ref, "model", "file")};
+                                              .model = nd_capture_string(ref, "model", "file"),
+                                              .model_path = nd_capture_model_path(ref)};
     char *text = NULL;
     enum nd_status status;
     if (comparison->cut != ND_CUT_NONE)
@@ -102,7 +104,8 @@ static enum nd_status compare(const struct compare_values *values, struct compar
     setup->options.is_cancelled = cli_signals_came;
     cli_signals_catch();
     enum nd_status status = nd_compare_captures(captures, n, &setup->options, out, err);
-    if (status == ND_OK && (*out)->cut == ND_CUT_NONE && (!values->quiet || values->report != NULL)) {
+    if (status == ND_OK && (*out)->cut == ND_CUT_NONE &&
+        (!values->quiet || values->json || values->report != NULL)) {
         cli_progress_show(progress, 0, &(struct cli_progress_state){.label = "compare", .stage = "diagnosis"});
         status = nd_diagnose_comparison(*out, captures, err);
         if (status == ND_OK)
@@ -150,7 +153,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     }
     if (status == ND_OK)
         status = check_matrices(&setup, values->matrices.n, comparison, &err);
-    if (status == ND_OK && !values->quiet)
+    if (status == ND_OK && (!values->quiet || values->json))
         status = print(values, &setup, captures[0], comparison, &err);
     exit_code = status == ND_OK ? exit_code_of(comparison) : cli_report_error(&err);
     if (status == ND_OK)

@@ -78,7 +78,7 @@ static void show_progress(void *context, size_t n_done, size_t n_samples)
     cli_progress_show(
         context, 0,
         &(struct cli_progress_state){
-            .label = "explain", .stage = "run", .unit = "samples", .done = n_done, .total = n_samples});
+            .label = "explain", .stage = "layers", .unit = "samples", .done = n_done, .total = n_samples});
 }
 
 /* An operator that cannot be evaluated leaves the question open; a file that cannot be read is trouble. */
@@ -108,7 +108,7 @@ static int explain(const struct values *values, const struct nd_model *model,
         return status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : code;
     }
     int exit_code = (int)nd_health_exit_code(explanation->health);
-    int printed = values->quiet
+    int printed = values->quiet && !values->json
                       ? (int)ND_EXIT_SAME
                       : print(values, model, (const struct nd_capture *const *)captures, n, explanation);
     if (values->report != NULL) {

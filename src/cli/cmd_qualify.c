@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "cli/capture_paths.h"
 #include "cli/commands.h"
 #include "cli/progress.h"
 #include "cli/report_documents.h"
@@ -11,6 +12,7 @@
 #include "cli/signals.h"
 #include "cli/stopped.h"
 #include "cli/terminal.h"
+#include "npudiff/evidence.h"
 #include "npudiff/judge.h"
 #include "npudiff/report.h"
 
@@ -66,6 +68,24 @@ static void show_progress(void *context, const struct nd_qualify_progress *state
                                                        .total = state->total});
 }
 
+/* With the model of the first failure, where its capture says where that is. */
+static enum nd_status print_brief(const struct values *values, const struct nd_qualify_result *result,
+                                  char **text, struct nd_error *err)
+{
+    const char *quantised, *name;
+    struct nd_capture *capture = NULL;
+    struct nd_qualification_place place = {.folder = result->folder};
+    char *path =
+        nd_report_first_failure(&result->found, &quantised, &name) ? cli_path_in(result->folder, name) : NULL;
+    if (path != NULL && nd_capture_open(path, &capture, NULL) == ND_OK)
+        place.model = nd_capture_model_path(capture);
+    free(path);
+    enum nd_status status =
+        nd_report_qualification_brief(&result->found, &place, cli_text_width(values->width), text, err);
+    nd_capture_close(&capture);
+    return status;
+}
+
 /* What was asked for: the policy, or the result. */
 static int print(const struct values *values, const struct nd_qualify_result *result)
 {
@@ -81,8 +101,7 @@ static int print(const struct values *values, const struct nd_qualify_result *re
     else if (values->verbose)
         status = nd_report_qualification_text(&result->found, &text, &err);
     else
-        status = nd_report_qualification_brief(&result->found, result->folder, cli_text_width(values->width),
-                                               &text, &err);
+        status = print_brief(values, result, &text, &err);
     return status == ND_OK && text == NULL
                ? 0
                : cli_print_answer(status, text,

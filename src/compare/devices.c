@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/strbuf.h"
+#include "capture/environment.h"
 #include "compare/format_text.h"
 
 static const char *first_of(const char *a, const char *b)
@@ -52,14 +52,14 @@ enum nd_status nd_device_describe(const struct nd_capture *capture, struct nd_co
                                   struct nd_error *err)
 {
     const char *path = nd_capture_path(capture);
+    char *environment = nd_capture_environment(capture);
     const char *uri = first_of(nd_capture_string(capture, "device", "uri"), NULL);
     struct {
         char **field;
         const char *value;
     } texts[] = {
         {&device->uri, uri},
-        {&device->label,
-         first_of(nd_capture_string(capture, "device", "label"), first_of(uri, nd_path_base(path)))},
+        {&device->label, nd_capture_name(capture)},
         {&device->capture, path},
         {&device->content_digest, first_of(nd_capture_string(capture, "", "content_digest"), NULL)},
         {&device->chipset, first_of(nd_capture_string(capture, "device", "chipset"),
@@ -70,9 +70,14 @@ enum nd_status nd_device_describe(const struct nd_capture *capture, struct nd_co
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         enum nd_status status = nd_text_set(texts[i].field, err, "%s", texts[i].value);
-        if (status != ND_OK)
+        if (status != ND_OK) {
+            free(environment);
             return status;
+        }
     }
+    device->environment = environment;
+    if (environment == NULL)
+        return nd_fail_memory(err);
     device->status = nd_capture_state(capture);
     device->first_edge = SIZE_MAX;
     for (size_t p = 0; p < nd_capture_n_probes(capture); p++) {
@@ -130,6 +135,7 @@ void nd_compared_device_deinit(struct nd_compared_device *device)
     free(device->chipset);
     free(device->runtime);
     free(device->kind);
+    free(device->environment);
     free(device->failure);
     free(device->configuration);
     *device = (struct nd_compared_device){0};

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "capture/environment.h"
 #include "explain/stages.h"
 
 /* ---- what the plan says ---- */
@@ -24,6 +25,21 @@ static enum nd_status describe_units(const struct nd_plan *plan, size_t d, struc
             return nd_fail_memory(err);
     }
     return ND_OK;
+}
+
+/* Its name is that of no device before it. */
+static enum nd_status name_device(const struct nd_capture *capture, struct nd_explained_device *devices,
+                                  size_t d, struct nd_error *err)
+{
+    const char **before = nd_calloc(d + 1, sizeof *before);
+    if (before == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < d; i++)
+        before[i] = devices[i].label;
+    devices[d].label = nd_capture_unique_name(capture, before, d);
+    devices[d].environment = nd_capture_environment(capture);
+    free(before);
+    return devices[d].label != NULL && devices[d].environment != NULL ? ND_OK : nd_fail_memory(err);
 }
 
 static enum nd_status describe_device(const struct nd_plan *plan, size_t d, struct nd_explained_device *device,
@@ -101,6 +117,8 @@ enum nd_status nd_explanation_begin(const struct nd_plan *plan, struct nd_explan
     enum nd_status status = describe_steps(plan, out, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++)
         status = describe_device(plan, d, &out->devices[d], err);
+    for (size_t d = 0; d < out->n_devices && status == ND_OK; d++)
+        status = name_device(plan->sources[d].capture, out->devices, d, err);
     return status;
 }
 
@@ -145,6 +163,8 @@ static void deinit_device(struct nd_explained_device *device, size_t n_steps)
         free(device->programs[i]);
     free(device->programs);
     free(device->uri);
+    free(device->label);
+    free(device->environment);
     free(device->chipset);
     free(device->capture);
     free(device->failure);

@@ -227,8 +227,7 @@ static void put_diagnoses(struct nd_page *page, const json_t *comparison)
 static void put_comparison_words(struct nd_page *page, const struct nd_page_part *part)
 {
     const json_t *comparison = part->documents[ND_PAGE_COMPARISON];
-    nd_html_printf(page, "<p>%zu group%s of identical devices: ", part->n_groups,
-                   part->n_groups == 1 ? "" : "s");
+    nd_html_printf(page, "<p>%zu different result%s: ", part->n_groups, part->n_groups == 1 ? "" : "s");
     nd_html_name(page, nd_doc_text(comparison, ND_KEY_GROUPS_TEXT));
     nd_html_puts(page, "</p>\n");
     put_first_difference(page, comparison);

@@ -253,6 +253,7 @@ struct nd_case {
     bool applies;                 /* false: the rule governs nothing of this device and model */
     double value, bound;          /* the worst that was found, and what it must keep to; NaN: none */
     const char *edge, *probe;     /* where; borrowed, or NULL */
+    const char *first_failing;    /* the first edge in graph order that fails; the same */
     size_t n_cells, n_failing;    /* edges x probes */
     uint64_t n_samples, n_needed; /* of an accuracy gate */
     char message[400];

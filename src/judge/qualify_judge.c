@@ -89,8 +89,11 @@ static void note_value(struct nd_judging *j, const char *edge, const char *probe
     }
     out->n_cells++;
     out->n_failing += !passes;
-    if (!passes)
-        nd_judging_conclude(out, ND_CASE_FAILED);
+    if (passes)
+        return;
+    if (out->first_failing == NULL)
+        out->first_failing = edge;
+    nd_judging_conclude(out, ND_CASE_FAILED);
 }
 
 static size_t find_edge(const struct nd_comparison *c, const char *name)
@@ -166,6 +169,16 @@ static void say_value(double x, double beside, char text[32])
         nd_policy_format_number(x, text);
 }
 
+/* What the worst value is: what stands before it, and after it. */
+static const char *const worst_of_gate[ND_POLICY_N_GATES][2] = {
+    [ND_POLICY_BIT_EQUAL] = {"at most ", " samples of a tensor differ"},
+    [ND_POLICY_LSB] = {"the largest difference in any tensor is ", " LSB"},
+    [ND_POLICY_ULP] = {"the largest difference in any tensor is ", " ULP"},
+    [ND_POLICY_SHARE] = {"the largest share of differing values in any tensor is ", ""},
+    [ND_POLICY_SQNR] = {"the lowest SQNR of any tensor is ", " dB"},
+    [ND_POLICY_AGREEMENT] = {"the lowest share of equal top-1 classes is ", ""},
+};
+
 static void tell_edges(const struct nd_judging *j)
 {
     struct nd_case *out = j->out;
@@ -175,19 +188,21 @@ static void tell_edges(const struct nd_judging *j)
     say_value(out->value, out->bound, value);
     nd_policy_format_number(out->bound, bound);
     enum nd_policy_gate gate = j->gate->gate;
-    if (gate == ND_POLICY_BIT_EQUAL && out->n_failing == 0)
-        snprintf(out->message, sizeof out->message, "bit-equal in %zu of %zu", out->n_cells, out->n_cells);
-    else if (gate == ND_POLICY_BIT_EQUAL)
-        snprintf(out->message, sizeof out->message,
-                 "samples that differ: %s at '%s' with '%s'; fails in %zu of %zu", value, out->edge, out->probe,
-                 out->n_failing, out->n_cells);
-    else
-        snprintf(out->message, sizeof out->message, "%s %s%s%s at '%s' with '%s'; fails in %zu of %zu",
-                 nd_policy_gate_name(gate), value,
-                 out->n_failing == 0 ? ""
-                 : is_minimum(gate)  ? " < "
-                                     : " > ",
-                 out->n_failing == 0 ? "" : bound, out->edge, out->probe, out->n_failing, out->n_cells);
+    const char *what = j->model->n_probes > 1 ? "pairs of tensor and probe" : "tensors";
+    if (gate == ND_POLICY_BIT_EQUAL && out->n_failing == 0) {
+        snprintf(out->message, sizeof out->message, "%zu of %zu %s are equal in every bit", out->n_cells,
+                 out->n_cells, what);
+        return;
+    }
+    size_t used = (size_t)snprintf(out->message, sizeof out->message, "%s%s%s", worst_of_gate[gate][0], value,
+                                   worst_of_gate[gate][1]);
+    if (out->n_failing > 0 && gate != ND_POLICY_BIT_EQUAL)
+        used += (size_t)snprintf(out->message + used, sizeof out->message - used, " (limit %s)", bound);
+    used += (size_t)snprintf(out->message + used, sizeof out->message - used, ", at '%.100s' with '%.60s'",
+                             out->edge, out->probe);
+    if (out->n_failing > 0 && out->n_cells > 1)
+        snprintf(out->message + used, sizeof out->message - used, "; %zu of %zu %s fail, the first is '%.100s'",
+                 out->n_failing, out->n_cells, what, out->first_failing);
 }
 
 static void judge_edges(struct nd_judging *j)

@@ -71,6 +71,7 @@ static bool add_model(struct nd_attr_list *provenance, const struct nd_model *mo
                       const struct nd_capture_options *options)
 {
     return nd_attr_list_add_text(provenance, "model", "file", nd_path_base(nd_model_path(model))) &&
+           nd_attr_list_add_text(provenance, "model", "path", nd_model_path(model)) &&
            nd_attr_list_add_text(provenance, "model", "sha256", nd_model_sha256(model)) &&
            nd_attr_list_add_number(provenance, "model", "opset", nd_model_opset(model)) &&
            nd_attr_list_add_text(provenance, "model", "edges", options->edges != NULL ? options->edges : "all");

@@ -129,6 +129,8 @@ static void put_device(struct nd_json *json, const struct nd_comparison *c,
     nd_json_text(json, "chipset", device->chipset);
     nd_json_text(json, "runtime", device->runtime);
     nd_json_text(json, "kind", device->kind);
+    bool has_environment = device->environment != NULL && device->environment[0] != '\0';
+    nd_json_text(json, "environment", has_environment ? device->environment : NULL);
     nd_json_text(json, "status", nd_capture_state_name(device->status));
     nd_json_text(json, "failure", device->failure[0] != '\0' ? device->failure : NULL);
     nd_json_count(json, "samples", device->n_samples);

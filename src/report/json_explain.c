@@ -190,8 +190,9 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
                            ? json_null()
                            : json_pack("{s:I, s:I}", "samples", (json_int_t)device->observer.n_samples,
                                        "changed", (json_int_t)device->observer.n_changed);
+    json_t *environment = text_or_null(device->environment[0] != '\0' ? device->environment : NULL);
     return json_pack("{s:s, s:o, s:I, s:s?, s:b, s:I, s:o, s:o, s:o, s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, "
-                     "s:o, s:o, s:o, s:I, s:I, s:o}",
+                     "s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o}",
                      "difference", nd_verdict_name(device->verdict), "unexplained", unexplained, "follow",
                      (json_int_t)device->n_follow, "expected_arithmetic", device->expected, "is_refuted",
                      device->is_refuted, "same_as", (json_int_t)device->same_as, "observer", observer, "uri",
@@ -202,7 +203,8 @@ static json_t *device_json(const struct nd_explanation *e, const struct nd_expla
                      nd_explain_losses_json(e, device), "findings", findings_json(e, device), "faulty", faulty,
                      "sources", sources, "mean_squared_error", energy(device), "execution",
                      nd_explain_execution_json(&device->execution), "examined", (json_int_t)device->n_examined,
-                     "not_examined", (json_int_t)device->n_not_examined, "layers", units);
+                     "not_examined", (json_int_t)device->n_not_examined, "layers", units, "label",
+                     nd_json_string(device->label), "environment", environment);
 }
 
 static json_t *vote_json(const struct nd_explained_vote *vote)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "npudiff/evidence.h"
 #include "report/format.h"
 #include "report/table.h"
 
@@ -51,6 +52,45 @@ void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, 
         nd_summary_put(out, width, indent, indent + 2, "%s", line + indent);
     }
     free(text);
+}
+
+/* "gen1, gen3 and 4 more": the devices with the environment of device i. */
+static void put_those(struct nd_strbuf *out, const char *const *labels, const char *const *environments,
+                      size_t n, size_t i)
+{
+    enum { MOST_NAMES = 4 };
+    size_t n_same = 0;
+    for (size_t k = i; k < n; k++)
+        if (strcmp(environments[k], environments[i]) == 0 && n_same++ < MOST_NAMES)
+            nd_strbuf_printf(out, "%s%s", n_same > 1 ? ", " : "", labels[k]);
+    if (n_same > MOST_NAMES)
+        nd_strbuf_printf(out, " and %zu more", n_same - MOST_NAMES);
+}
+
+void nd_summary_put_environments(struct nd_strbuf *out, size_t width, const char *const *labels,
+                                 const char *const *environments, size_t n)
+{
+    struct nd_strbuf line = {0};
+    bool is_shared = true;
+    for (size_t i = 1; i < n; i++)
+        is_shared = is_shared && strcmp(environments[i], environments[0]) == 0;
+    for (size_t i = 0; i < n; i++) {
+        bool is_said = environments[i][0] == '\0';
+        for (size_t k = 0; k < i; k++)
+            is_said = is_said || strcmp(environments[k], environments[i]) == 0;
+        if (is_said)
+            continue;
+        nd_strbuf_printf(&line, "%s%s", line.len > 0 ? "; " : "ran on: ", environments[i]);
+        if (is_shared)
+            continue;
+        nd_strbuf_puts(&line, " (");
+        put_those(&line, labels, environments, n, i);
+        nd_strbuf_puts(&line, ")");
+    }
+    if (line.len > 0)
+        nd_summary_put(out, width, 0, 2, "%s", line.text);
+    out->failed = out->failed || line.failed;
+    nd_strbuf_deinit(&line);
 }
 
 size_t nd_summary_count_lines(const struct nd_strbuf *text)
@@ -109,9 +149,16 @@ static void put_quoted(struct nd_strbuf *out, const char *word)
 void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, const char *const *words,
                          size_t n_words)
 {
+    nd_summary_put_next_of(out, width, why, NULL, words, n_words);
+}
+
+void nd_summary_put_next_of(struct nd_strbuf *out, size_t width, const char *why, const char *model,
+                            const char *const *words, size_t n_words)
+{
     size_t column = 2, n_in_line = 0;
     nd_strbuf_puts(out, "\n");
-    nd_summary_put(out, width, 0, 2, "Next, %s:", why);
+    nd_summary_put(out, width, 0, 2, model != NULL ? "Next, %s (put in the path of '%s'):" : "Next, %s:", why,
+                   model);
     nd_strbuf_puts(out, "  ");
     for (size_t i = 0; i < n_words; i++) {
         struct nd_strbuf word = {0};
@@ -132,4 +179,19 @@ void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, c
         nd_strbuf_deinit(&word);
     }
     nd_strbuf_puts(out, "\n");
+}
+
+void nd_summary_put_explain(struct nd_strbuf *out, size_t width, const char *why, const char *capture,
+                            const char *model)
+{
+    struct nd_capture *opened = NULL;
+    bool is_open = nd_capture_open(capture, &opened, NULL) == ND_OK;
+    const char *path = is_open ? nd_capture_model_path(opened) : NULL;
+    const char *words[] = {"npudiff", "explain", "--quantised",
+                           path != NULL    ? path
+                           : model != NULL ? model
+                                           : "MODEL.onnx",
+                           capture};
+    nd_summary_put_next_of(out, width, why, path == NULL ? model : NULL, words, sizeof words / sizeof words[0]);
+    nd_capture_close(&opened);
 }

@@ -19,6 +19,11 @@ void nd_summary_put(struct nd_strbuf *out, size_t width, size_t indent, size_t h
 ND_PRINTF(3, 4)
 void nd_summary_put_lines(struct nd_strbuf *out, size_t width, const char *fmt, ...);
 
+/* One line that says where the devices ran: "ran on: QAIRT 2.51.0, simulator (gen1, gen3); ...", without the
+ * names where all ran on the same. Devices that do not say ("") are left out; nothing where none does. */
+void nd_summary_put_environments(struct nd_strbuf *out, size_t width, const char *const *labels,
+                                 const char *const *environments, size_t n);
+
 /* Lines that a default text may have in all, however much there is to say. */
 enum { ND_SUMMARY_LINES = 24 };
 
@@ -33,5 +38,14 @@ void nd_summary_append_cut(struct nd_strbuf *out, const struct nd_strbuf *text, 
  * backslash, so that it can be pasted as it stands. */
 void nd_summary_put_next(struct nd_strbuf *out, size_t width, const char *why, const char *const *words,
                          size_t n_words);
+
+/* The same; where `model` is the name of a file whose folder is not known, the text asks for its path. */
+void nd_summary_put_next_of(struct nd_strbuf *out, size_t width, const char *why, const char *model,
+                            const char *const *words, size_t n_words);
+
+/* `explain` of one capture; model: the name of its file, for captures that do not say where it is; NULL: not
+ * known. */
+void nd_summary_put_explain(struct nd_strbuf *out, size_t width, const char *why, const char *capture,
+                            const char *model);
 
 #endif

@@ -41,133 +41,6 @@ static void name_group(const struct nd_comparison *c, size_t test, struct nd_str
     nd_strbuf_deinit(&all);
 }
 
-static size_t count_groups(const struct nd_comparison *c)
-{
-    int most = -1;
-    for (size_t i = 0; i < c->n_devices; i++)
-        most = c->devices[i].class_id > most ? c->devices[i].class_id : most;
-    return (size_t)(most + 1);
-}
-
-/* ---- the first lines ---- */
-
-/* Whether values differ, as far as values are stored. */
-static bool is_different(const struct nd_difference *d)
-{
-    return d->has_values ? d->n_differing > 0 : d->n_samples_differing > 0;
-}
-
-static size_t count_differing(const struct nd_comparison *c, size_t test, bool is_failing)
-{
-    size_t n = 0;
-    for (size_t e = 0; e < c->n_edges; e++) {
-        const struct nd_compared_pair *pair = &c->edges[e].pairs[test - 1];
-        n += is_failing ? pair->verdict == ND_VERDICT_DIFFERS && !pair->is_unrecorded_input
-                        : is_different(&pair->total.difference);
-    }
-    return n;
-}
-
-/* Codes on one side, the floats of the same codes on the other. */
-static bool is_dequantised(const struct nd_comparison *c)
-{
-    bool is_mixed = false;
-    for (size_t t = 1; t < c->n_devices; t++) {
-        if (count_differing(c, t, false) > 0)
-            return false;
-        for (size_t e = 0; e < c->n_edges; e++)
-            is_mixed = is_mixed || c->edges[e].pairs[t - 1].total.difference.is_mixed;
-    }
-    return is_mixed;
-}
-
-static void say_equal(const struct nd_comparison *c, struct nd_strbuf *out)
-{
-    size_t e = 0;
-    while (e < c->n_edges && c->edges[e].comparable)
-        e++;
-    if (is_dequantised(c))
-        nd_strbuf_puts(out, "SAME: all tensors are equal after dequantisation");
-    else if (c->verdict == ND_VERDICT_SAME)
-        nd_strbuf_printf(out, "SAME: %s equal in every bit on all %zu devices",
-                         e < c->n_edges    ? "all tensors that could be compared are"
-                         : c->n_edges == 1 ? "the one tensor is"
-                                           : "all tensors are",
-                         c->n_devices);
-    else
-        nd_strbuf_puts(out, "OK: every value is within its gate");
-}
-
-static void put_headline(const struct nd_text_report *report)
-{
-    const struct nd_comparison *c = report->comparison;
-    struct nd_strbuf line = {0};
-    size_t n_failed = 0;
-    for (size_t i = 0; i < c->n_devices; i++)
-        n_failed += c->devices[i].status == ND_CAPTURE_FAILED;
-    switch (c->verdict) {
-    case ND_VERDICT_SAME:
-    case ND_VERDICT_WITHIN:
-        say_equal(c, &line);
-        break;
-    case ND_VERDICT_INCONCLUSIVE:
-        nd_strbuf_puts(&line, c->broken_top1 != SIZE_MAX
-                                  ? "INCONCLUSIVE: the reference is broken"
-                                  : "INCONCLUSIVE: values are NaN on both sides, so they cannot be compared");
-        break;
-    case ND_VERDICT_DIFFERS:
-        nd_strbuf_puts(&line, c->has_gates ? "DIFFERS: values are outside their gates" : "DIFFERS");
-        break;
-    case ND_VERDICT_NOT_COMPARABLE:
-        nd_strbuf_puts(&line, "NOT COMPARABLE: not every capture has the same tensors and samples");
-        break;
-    case ND_VERDICT_FAILED:
-        nd_strbuf_printf(&line, "FAILED: %zu of %zu devices failed", n_failed, c->n_devices);
-        break;
-    }
-    size_t n_groups = count_groups(c);
-    if (n_groups > 1 && c->verdict != ND_VERDICT_SAME && !is_dequantised(c))
-        nd_strbuf_printf(&line, "%s %zu groups of identical devices: %s",
-                         c->verdict == ND_VERDICT_DIFFERS && !c->has_gates ? ":"
-                         : c->verdict == ND_VERDICT_NOT_COMPARABLE         ? ". What they share DIFFERS:"
-                                                                           : ".",
-                         n_groups, c->classes_text);
-    report->out->failed = report->out->failed || line.failed;
-    nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
-    nd_strbuf_deinit(&line);
-}
-
-/* What was compared with what. */
-static void put_subject(const struct nd_text_report *report)
-{
-    const struct nd_comparison *c = report->comparison;
-    struct nd_strbuf line = {0};
-    size_t n_samples = 0, n_outputs = 0, output = 0;
-    for (size_t p = 0; p < c->n_probes; p++)
-        n_samples += c->probes[p].n_samples;
-    for (size_t e = c->n_edges; e-- > 0;) {
-        n_outputs += c->edges[e].is_model_output;
-        output = c->edges[e].is_model_output ? e : output;
-    }
-    if (report->model != NULL)
-        nd_strbuf_printf(&line, "%s: ", report->model);
-    nd_strbuf_printf(&line, "%zu tensor%s, %zu sample%s", c->n_edges, c->n_edges == 1 ? "" : "s", n_samples,
-                     n_samples == 1 ? "" : "s");
-    if (c->n_probes == 1)
-        nd_strbuf_printf(&line, " of '%s'", c->probes[0].name);
-    if (n_outputs == 1)
-        nd_strbuf_printf(&line, ", output '%s'", c->edges[output].name);
-    nd_strbuf_printf(&line, ", %zu captures; the reference is '%s'", c->n_devices, c->devices[0].label);
-    if (c->n_edges_left_out > 0)
-        nd_strbuf_printf(&line, "; %zu tensor%s left out", c->n_edges_left_out,
-                         c->n_edges_left_out == 1 ? " is" : "s are");
-    if (c->different_models)
-        nd_strbuf_puts(&line, "; of different models");
-    report->out->failed = report->out->failed || line.failed;
-    nd_summary_put(report->out, report->width, 0, 2, "%s", line.text != NULL ? line.text : "");
-    nd_strbuf_deinit(&line);
-}
-
 /* ---- the table ---- */
 
 /* The predictions that are worth a column: with labels where there are any, of the most samples. */
@@ -217,7 +90,7 @@ static void add_output(struct nd_table *table, const struct nd_difference *d)
     }
     nd_table_add(table, nd_format_share(d->n_differing, d->n_elems, number));
     if (d->n_differing == 0)
-        nd_table_add(table, "");
+        nd_table_add(table, "-");
     else if (d->is_integer)
         nd_table_addf(table, "±%s LSB", nd_format_count(d->max_lsb, number));
     else if (d->has_errors)
@@ -236,7 +109,7 @@ static void add_top1(struct nd_table *table, const struct nd_top1 *top1, size_t 
     if (top1->has_labels)
         nd_table_add(table, on->exists ? nd_format_share(on->n_correct, on->n_samples, number) : "?");
     if (pair == NULL)
-        nd_table_add(table, "");
+        nd_table_add(table, "-");
     else if (pair->exists)
         nd_table_addf(table, "%zu of %zu", pair->n_samples - pair->n_agree, pair->n_samples);
     else
@@ -247,15 +120,19 @@ static void add_titles(struct nd_table *table, const struct nd_comparison *c, co
 {
     static const char *const titles[2][7] = {
         {"", "tensors", "tensors", "output", "largest", "top-1", "changed"},
-        {"device", "differ", "fail", "differs", "error", "right", "classes"}};
+        {"device", "differ", "fail", "differs", "at output", "right", "classes"}};
     for (size_t row = 0; row < 2; row++) {
         for (size_t i = 0; i < 7; i++) {
             bool is_shown = i == 2   ? c->has_gates
                             : i == 5 ? top1 != NULL && top1->has_labels
                             : i == 6 ? top1 != NULL
                                      : true;
+            bool is_of_tensor = !has_outputs(c) && (i == 3 || (i == 4 && row == 1));
             if (is_shown)
-                nd_table_add(table, i == 3 && row == 0 && !has_outputs(c) ? "worst" : titles[row][i]);
+                nd_table_add(table, !is_of_tensor ? titles[row][i]
+                                    : i == 4      ? "there"
+                                    : row == 0    ? "worst"
+                                                  : "tensor");
         }
     }
 }
@@ -268,9 +145,9 @@ static void add_group(struct nd_table *table, const struct nd_comparison *c, con
     nd_table_add(table, name.text != NULL ? name.text : "");
     table->failed = table->failed || name.failed;
     nd_strbuf_deinit(&name);
-    nd_table_addf(table, "%zu of %zu", count_differing(c, test, false), c->n_edges);
+    nd_table_addf(table, "%zu of %zu", nd_text_count_differing(c, test, false), c->n_edges);
     if (c->has_gates)
-        nd_table_addf(table, "%zu", count_differing(c, test, true));
+        nd_table_addf(table, "%zu", nd_text_count_differing(c, test, true));
     add_output(table, worst_output(c, test));
     add_top1(table, top1, test);
 }
@@ -281,12 +158,12 @@ static void put_groups(const struct nd_text_report *report, const struct nd_top1
     bool has_labels = top1 != NULL && top1->has_labels;
     size_t n = 0, n_columns = 4 + (size_t)c->has_gates + (top1 != NULL) + has_labels;
     struct nd_table table = {.n_columns = n_columns, .is_left = {true}};
-    table.max_width[0] = report->width / 3;
+    table.max_width[0] = report->width * 2 / 5; /* the other columns take up to 3 / 5 of 80 columns */
     add_titles(&table, c, top1);
     if (has_labels) {
         nd_table_add(&table, c->devices[0].label);
         for (size_t i = 1; i + 2 < n_columns; i++)
-            nd_table_add(&table, "");
+            nd_table_add(&table, "-");
         add_top1(&table, top1, 0);
     }
     for (size_t t = 1; t < c->n_devices; t++)
@@ -381,8 +258,7 @@ void nd_text_brief(const struct nd_text_report *report)
     of_next.out = &next;
     put_notes(&of_notes, top1);
     nd_text_next(&of_next);
-    put_headline(report);
-    put_subject(report);
+    nd_text_head(report);
     if (report->comparison->verdict != ND_VERDICT_SAME) {
         put_groups(report, top1);
         nd_strbuf_puts(report->out, notes.len > 0 && notes.text[0] != '\n' ? "\n" : "");

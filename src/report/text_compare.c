@@ -227,6 +227,7 @@ enum nd_status nd_report_text(const struct nd_comparison *comparison, const stru
     struct nd_text_report report = {.comparison = comparison,
                                     .is_brief = own.is_brief,
                                     .model = own.model,
+                                    .model_path = own.model_path,
                                     .all_edges = own.all_edges,
                                     .details = own.details,
                                     .worst = own.worst || own.details,

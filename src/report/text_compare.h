@@ -10,7 +10,8 @@
 struct nd_text_report {
     const struct nd_comparison *comparison;
     bool is_brief, all_edges, details, worst;
-    const char *model; /* file name for the next command; NULL: not known */
+    const char *model;      /* file name; NULL: not known */
+    const char *model_path; /* where the file is, for the next command; NULL: not known */
     size_t width;
     const struct nd_matrix *matrices; /* [n_matrices] */
     size_t n_matrices;
@@ -26,10 +27,17 @@ enum { ND_TEXT_NAME_MAX = 32, ND_TEXT_LABEL_MAX = 30 };
 /* text_brief.c: all of the default text, of parts of the sections below. */
 void nd_text_brief(const struct nd_text_report *report);
 
+/* text_head.c: the verdict, what was compared, where it ran. And how many tensors of a test differ from the
+ * reference or, with is_failing, fail their gates. */
+void nd_text_head(const struct nd_text_report *report);
+size_t nd_text_count_differing(const struct nd_comparison *comparison, size_t test, bool is_failing);
+
 /* Whether the test is the first of the devices that equal it everywhere; devices without data are alone. */
 bool nd_text_is_first_of_group(const struct nd_comparison *comparison, size_t test);
 
-/* text_next.c: the command to paste, or nothing. */
+/* text_next.c: the command to paste, or nothing. And the verdict of captures that have not the same in them,
+ * with what to do. */
+void nd_text_say_what_is_shared(const struct nd_comparison *comparison, struct nd_strbuf *out);
 void nd_text_next(const struct nd_text_report *report);
 
 /* text_devices.c: who was compared; what is odd about a device (it ran on the CPU, ...); which failed. */

@@ -288,7 +288,7 @@ static void put_vote(struct nd_strbuf *out, const struct nd_explanation *e, size
         return;
     if (e->vote.is_known)
         nd_explain_put_wrapped(out, width, 0,
-                               "vote of %zu groups of identical devices: they differ in %.3g%% of the outputs' "
+                               "vote of %zu different results: they differ in %.3g%% of the outputs' "
                                "values; what the commonest code "
                                "is off the quantised reference has energy %.3g",
                                e->vote.n_lineages, 100 * e->vote.split_share, e->vote.common_divergence);

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -22,17 +23,12 @@ struct brief {
 
 /* ---- devices and their groups ---- */
 
-/* "gen3" of "captures/gen3.h5", or the whole path where a different capture has the same name. */
+/* Its label, without the middle where that is too long. */
 static void name_device(const struct nd_explanation *e, size_t d, char out[static LABEL_BYTES])
 {
-    const char *path = e->devices[d].capture, *base = nd_path_base(path);
-    size_t n = strlen(base), n_same = 0;
-    for (size_t i = 0; i < e->n_devices; i++)
-        n_same += strcmp(nd_path_base(e->devices[i].capture), base) == 0;
-    if (n_same > 1)
-        snprintf(out, LABEL_BYTES, "%s", path);
-    else
-        snprintf(out, LABEL_BYTES, "%.*s", (int)(n > 3 && strcmp(base + n - 3, ".h5") == 0 ? n - 3 : n), base);
+    char text[EXPLAIN_CELL_BYTES] = "";
+    nd_explain_shorten(e->devices[d].label, LABEL_BYTES - 1, text);
+    memcpy(out, text, LABEL_BYTES);
 }
 
 /* The same values, and nothing else to say of them. */
@@ -84,6 +80,20 @@ static size_t count_health(const struct nd_explanation *e, enum nd_health health
     return n;
 }
 
+static void put_environments(const struct brief *b)
+{
+    const struct nd_explanation *e = b->e;
+    const char **labels = calloc(2 * e->n_devices + 1, sizeof *labels);
+    b->out->failed = b->out->failed || labels == NULL;
+    for (size_t d = 0; d < e->n_devices && labels != NULL; d++) {
+        labels[d] = e->devices[d].label;
+        labels[e->n_devices + d] = e->devices[d].environment != NULL ? e->devices[d].environment : "";
+    }
+    if (labels != NULL)
+        nd_summary_put_environments(b->out, b->width, labels, labels + e->n_devices, e->n_devices);
+    free(labels);
+}
+
 static void put_headline(const struct brief *b)
 {
     static const char *const what[] = {
@@ -107,6 +117,7 @@ static void put_headline(const struct brief *b)
                    e->probe != NULL ? e->probe : "", e->n_devices, e->n_devices == 1 ? "" : "s",
                    e->float_model != NULL ? "; float model " : "",
                    e->float_model != NULL ? nd_path_base(e->float_model) : "");
+    put_environments(b);
 }
 
 /* ---- a faulty layer ---- */
@@ -176,9 +187,8 @@ static void put_greatest(const struct brief *b, const struct nd_explained_device
     char share[32], max[32];
     nd_summary_put(
         b->out, b->width, 2, 4,
-        "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; it introduces "
-        "errors "
-        "in %s of its values, of at most %s LSB",
+        "greatest effect: '%s' (%s) makes %.3g%% of the effects of all layers on the outputs; in this layer "
+        "alone %s of the values differ, by at most %s LSB",
         b->e->steps[step].name, b->e->steps[step].op_types, 100 * nd_explain_effect_share(b->e, device, step),
         nd_explain_share(unit->local.n_differing, unit->n_codes, share), nd_explain_real(unit->local.max, max));
 }
@@ -194,7 +204,8 @@ static void put_begin(const struct brief *b, const struct nd_explained_device *d
     char share[32], max[32];
     bool is_twice = device->program != NULL && strncmp(device->program, "double:", strlen("double:")) == 0;
     nd_summary_put(b->out, b->width, 2, 4,
-                   "differs from exact rounding from '%s' (%s) on: %s of its values, by at most %s LSB%s",
+                   "differs from exact rounding from '%s' (%s) on: in this layer alone %s of the values, by at "
+                   "most %s LSB%s",
                    b->e->steps[step].name, b->e->steps[step].op_types,
                    nd_explain_share(unit->local.n_differing, unit->n_codes, share),
                    nd_explain_real(unit->local.max, max), is_twice ? "; every value is rounded twice" : "");

@@ -14,8 +14,6 @@
 #include "report/table.h"
 #include "report/tree.h"
 
-enum { MAX_KEYS_TOLD = 3 };
-
 struct layout {
     size_t width;
     size_t most; /* tensors in a list */
@@ -28,80 +26,6 @@ static void put_joined(struct nd_strbuf *out, const char *const *names, size_t n
 }
 
 /* ---- check and diff ---- */
-
-/* Where two values begin to differ, at the start of a character. */
-static size_t first_difference(const char *ref, const char *test)
-{
-    size_t at = 0;
-    while (ref[at] != '\0' && ref[at] == test[at])
-        at++;
-    while (at > 0 && ((unsigned char)ref[at] & 0xc0) == 0x80)
-        at--;
-    return at;
-}
-
-/* At most n bytes from `at`, whole characters, with dots where something is left out. */
-static void put_window(struct nd_strbuf *out, const char *text, size_t at, size_t n)
-{
-    size_t rest = strlen(text + at), end = at + (rest < n ? rest : n);
-    while (end > at && ((unsigned char)text[end] & 0xc0) == 0x80)
-        end--;
-    nd_strbuf_printf(out, "%s%.*s%s", at > 0 ? "..." : "", (int)(end - at), text + at,
-                     text[end] != '\0' ? "..." : "");
-}
-
-/* Digests and build strings say little to people, so long values are cut, --json has them whole; never so that
- * two different values look alike: the window is moved to where they part. */
-static void put_values(struct nd_strbuf *out, const struct nd_golden_change *change)
-{
-    enum { MAX_VALUE_BYTES = 40, BYTES_BEFORE = 12 };
-    const char *ref = change->ref != NULL ? change->ref : "(none)";
-    const char *test = change->test != NULL ? change->test : "(none)";
-    size_t parts = first_difference(ref, test), at = 0;
-    if (parts + BYTES_BEFORE > MAX_VALUE_BYTES)
-        at = parts - BYTES_BEFORE;
-    while (at > 0 && ((unsigned char)ref[at] & 0xc0) == 0x80)
-        at--;
-    put_window(out, ref, at, MAX_VALUE_BYTES);
-    nd_strbuf_puts(out, " -> ");
-    put_window(out, test, at, MAX_VALUE_BYTES);
-}
-
-/* What stands first: 0 the id and the name of the chipset, 1 the rest, 2 libraries, which follow from the id.
- */
-static int rank_of(const char *key)
-{
-    if (strcmp(key, "id") == 0 || strcmp(key, "chipset") == 0)
-        return 0;
-    return strncmp(key, "library ", 8) == 0 ? 2 : 1;
-}
-
-/* "  sdk changed: id qairt-2.50.40 -> qairt-2.51.0, ort_version 1.29.0 -> 1.31.1, and 7 more". */
-static void put_axis(struct nd_strbuf *text, const char *axis, const struct nd_golden_difference *d,
-                     size_t width)
-{
-    size_t n_told = 0, n = 0;
-    struct nd_strbuf line = {0}, *out = &line;
-    nd_strbuf_printf(out, "%s changed: ", axis);
-    for (int rank = 0; rank < 3; rank++) {
-        for (size_t i = 0; i < d->n_changes; i++) {
-            const struct nd_golden_change *change = &d->changes[i];
-            if (strcmp(change->axis, axis) != 0 || rank_of(change->key) != rank || change->follows_from != NULL)
-                continue;
-            n++;
-            if (n_told >= MAX_KEYS_TOLD)
-                continue;
-            nd_strbuf_printf(out, "%s%s ", n_told > 0 ? ", " : "", change->key);
-            put_values(out, change);
-            n_told++;
-        }
-    }
-    if (n > n_told)
-        nd_strbuf_printf(out, ", and %zu more", n - n_told);
-    nd_summary_put(text, width, 2, 4, "%s", line.text != NULL ? line.text : "");
-    text->failed = text->failed || line.failed;
-    nd_strbuf_deinit(&line);
-}
 
 static void put_names(struct nd_strbuf *out, const char *title, const struct nd_golden_names *names)
 {
@@ -163,13 +87,20 @@ static const char *word_of(const char *verdict)
     return verdict;
 }
 
-/* "SAME", "DIFFERS, because of sdk": the verdict with its reason, as far as it fits a headline. */
+/* "SAME", "DIFFERS, because of the chipset": the verdict with its reason, as far as it fits a headline. Nobody
+ * can say which of two programs of a runtime it is. */
 static void say_verdict(struct nd_strbuf *out, const struct nd_golden_check *check)
 {
     nd_strbuf_puts(out, word_of(check->verdict));
     if (check->n_blamed > 0) {
+        bool has_two = nd_golden_has_changed(&check->difference, "id") &&
+                       nd_golden_has_changed(&check->difference, "ort_version");
         nd_strbuf_puts(out, ", because of ");
-        put_joined(out, check->blamed, check->n_blamed, " or ");
+        for (size_t i = 0; i < check->n_blamed; i++)
+            nd_strbuf_printf(out, "%sthe %s%s", i > 0 ? " or " : "", nd_golden_axis_name(check->blamed[i]),
+                             strcmp(check->blamed[i], "sdk") == 0 && has_two
+                                 ? " (QAIRT or ONNX Runtime: both changed)"
+                                 : "");
     } else if (strcmp(check->verdict, "differs") == 0) {
         nd_strbuf_puts(out, ", although nothing is known to have changed");
     }
@@ -210,7 +141,7 @@ static void put_check(struct nd_strbuf *out, const struct nd_golden_check *check
     nd_strbuf_deinit(&verdict);
     put_reason(out, check, layout->width);
     for (size_t i = 0; i < d->n_axes; i++)
-        put_axis(out, d->axes[i], d, layout->width);
+        nd_golden_put_axis(out, d->axes[i], d, layout->width);
     put_edges(out, d, layout);
     if (!d->is_same_end && check->failure.has_failed)
         nd_summary_put(out, layout->width, 2, 4, "the device failed at stage '%s': %s", check->failure.stage,
@@ -226,12 +157,10 @@ enum nd_status nd_report_golden_check_text(const struct nd_golden_check *check, 
     const struct layout layout = {.width = nd_summary_width(width), .most = most};
     struct nd_strbuf buf = {0};
     put_check(&buf, check, name, &layout);
-    if (check->has_entry && check->capture != NULL && check->exit_code == ND_EXIT_DIFFERS) {
-        const char *const words[] = {"npudiff", "explain", "--quantised", check->entry.model, check->capture};
-        nd_summary_put_next(&buf, layout.width,
-                            "to learn in which layer the difference begins, and whether it is a fault", words,
-                            sizeof words / sizeof words[0]);
-    }
+    if (check->has_entry && check->capture != NULL && check->exit_code == ND_EXIT_DIFFERS)
+        nd_summary_put_explain(&buf, layout.width,
+                               "to learn in which layer the difference begins, and whether it is a fault",
+                               check->capture, check->entry.model);
     return nd_text_end(&buf, out, err);
 }
 
@@ -428,11 +357,9 @@ enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *up
             put_check(&buf, &upgrades[i].check, upgrades[i].check.capture, &layout);
             first = first == NULL ? &upgrades[i].check : first;
         }
-    if (first != NULL && first->has_entry && first->exit_code == ND_EXIT_DIFFERS) {
-        const char *const words[] = {"npudiff", "explain", "--quantised", first->entry.model, first->capture};
-        nd_summary_put_next(&buf, layout.width,
-                            "to learn in which layer the difference begins, and whether it is a fault", words,
-                            sizeof words / sizeof words[0]);
-    }
+    if (first != NULL && first->has_entry && first->exit_code == ND_EXIT_DIFFERS)
+        nd_summary_put_explain(&buf, layout.width,
+                               "to learn in which layer the difference begins, and whether it is a fault",
+                               first->capture, first->entry.model);
     return nd_text_end(&buf, out, err);
 }

@@ -44,22 +44,39 @@ static bool is_shared(const struct nd_comparison *c, size_t probe)
     return true;
 }
 
-/* What all captures have: a probe, or else the outputs. Says what the command is for. */
-static const char *add_what_is_shared(struct words *words, const struct nd_comparison *c)
+/* The first probe of which all captures have everything; n_probes: none. */
+static size_t shared_probe(const struct nd_comparison *c)
 {
     size_t p = 0;
     while (p < c->n_probes && !is_shared(c, p))
         p++;
+    return p;
+}
+
+/* What all captures have: a probe, or else the outputs. Says what the command is for. */
+static const char *add_what_is_shared(struct words *words, const struct nd_comparison *c)
+{
+    size_t p = shared_probe(c);
     add_word(words, p < c->n_probes ? "-p" : "--tensors");
     add_word(words, p < c->n_probes ? c->probes[p].name : "outputs");
     return p < c->n_probes ? "to compare only a probe that all captures have" : "to compare only the outputs";
+}
+
+void nd_text_say_what_is_shared(const struct nd_comparison *c, struct nd_strbuf *out)
+{
+    size_t p = shared_probe(c);
+    nd_strbuf_puts(out, "NOT COMPARABLE as a whole: compare only what all captures have, with ");
+    if (p < c->n_probes)
+        nd_strbuf_printf(out, "'-p %s'", c->probes[p].name);
+    else
+        nd_strbuf_puts(out, "'--tensors outputs'");
 }
 
 void nd_text_next(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
     struct words words = {.items = {"npudiff"}, .n = 1};
-    const char *why = NULL;
+    const char *why = NULL, *model = NULL;
     if (c->verdict == ND_VERDICT_SAME || c->verdict == ND_VERDICT_WITHIN)
         return;
     if (c->verdict == ND_VERDICT_FAILED) {
@@ -73,7 +90,8 @@ void nd_text_next(const struct nd_text_report *report)
         why = "to learn whether the quantisation, the chip or a fault is the cause";
         add_word(&words, "explain");
         add_word(&words, "--quantised");
-        add_word(&words, report->model);
+        model = report->model;
+        add_word(&words, report->model_path != NULL ? report->model_path : report->model);
         add_captures(&words, c);
     } else {
         add_word(&words, "compare");
@@ -85,5 +103,6 @@ void nd_text_next(const struct nd_text_report *report)
         }
         add_captures(&words, c);
     }
-    nd_summary_put_next(report->out, report->width, why, words.items, words.n);
+    nd_summary_put_next_of(report->out, report->width, why, report->model_path == NULL ? model : NULL,
+                           words.items, words.n);
 }

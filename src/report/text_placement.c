@@ -265,6 +265,35 @@ static void put_device(struct nd_strbuf *out, const struct nd_placed_device *dev
 
 /* ---- the answer ---- */
 
+/* Names the NPUs, so that nothing is left to be said of them. */
+static void put_all_on_npu(struct nd_strbuf *out, const struct nd_placed_device *devices, size_t n,
+                           size_t width)
+{
+    struct nd_strbuf names = {0};
+    size_t n_npu = 0;
+    for (size_t d = 0; d < n; d++)
+        if (devices[d].report->is_npu)
+            nd_strbuf_printf(&names, "%s%s", n_npu++ > 0 ? ", " : "", devices[d].label);
+    nd_summary_put(out, width, 0, 2, "OK: the whole model runs on the NPU, on %s", names.text);
+    out->failed = out->failed || names.failed;
+    nd_strbuf_deinit(&names);
+}
+
+/* Whether the headline has said it: of all NPUs that everything runs there, or that no device is one. */
+static bool is_said_already(const struct nd_placed_device *devices, size_t n, size_t d)
+{
+    bool has_fallen = false, is_any_npu = false, is_any_unknown = false;
+    for (size_t i = 0; i < n; i++) {
+        has_fallen = has_fallen || devices[i].has_failed || nd_placed_n_fallen(&devices[i]) > 0;
+        is_any_npu = is_any_npu || devices[i].report->is_npu;
+        is_any_unknown = is_any_unknown || (devices[i].report->is_npu && !has_places(&devices[i]));
+    }
+    const struct nd_placement_report *report = devices[d].report;
+    if (has_fallen || is_any_unknown || report->n_problems > 0 || nd_placed_is_unstated(&devices[d]))
+        return false;
+    return is_any_npu ? report->is_npu && report->share.n_unknown == 0 : true;
+}
+
 static void put_headline(struct nd_strbuf *out, const struct nd_placed_device *devices, size_t n, size_t width)
 {
     size_t n_npu = 0, n_failed = 0, n_fallen = 0, n_known = 0;
@@ -278,15 +307,16 @@ static void put_headline(struct nd_strbuf *out, const struct nd_placed_device *d
         nd_summary_put(out, width, 0, 2, "FAILED: %zu of %zu devices could not run the model", n_failed, n);
     else if (n_fallen > 0)
         nd_summary_put(out, width, 0, 2,
-                       "FALLBACK: parts of the model run outside the NPU on %zu of %zu NPU devices", n_fallen,
-                       n_npu);
+                       n_npu == 1 ? "FALLBACK: parts of the model run outside the NPU"
+                                  : "FALLBACK: parts of the model run outside the NPU on %zu of %zu NPUs",
+                       n_fallen, n_npu);
     else if (n_npu == 0)
         nd_summary_put(out, width, 0, 2, "OK: no device is an NPU");
     else if (n_known < n_npu)
-        nd_summary_put(out, width, 0, 2, "UNKNOWN: %zu of %zu NPU devices do not say where nodes ran",
+        nd_summary_put(out, width, 0, 2, "UNKNOWN: %zu of %zu NPU captures do not say where nodes ran",
                        n_npu - n_known, n_npu);
     else
-        nd_summary_put(out, width, 0, 2, "OK: the whole model runs on the NPU, on all %zu NPU devices", n_npu);
+        put_all_on_npu(out, devices, n, width);
 }
 
 /* What is worth telling of a device, without times: those of two devices are never the same. */
@@ -317,9 +347,12 @@ enum nd_status nd_report_placement_brief(const struct nd_placed_device *devices,
     width = nd_summary_width(width);
     buf.failed = answers == NULL;
     put_headline(&buf, devices, n, width);
-    nd_strbuf_puts(&buf, "\n");
-    for (size_t d = 0; d < n && answers != NULL; d++)
+    bool has_more = false;
+    for (size_t d = 0; d < n && answers != NULL; d++) {
+        has_more = has_more || !is_said_already(devices, n, d);
         put_answer(&answers[d], &devices[d]);
+    }
+    nd_strbuf_puts(&buf, has_more ? "\n" : "");
     for (size_t d = 0; d < n && answers != NULL; d++) {
         struct nd_strbuf labels = {0};
         bool is_said = false;
@@ -329,7 +362,7 @@ enum nd_status nd_report_placement_brief(const struct nd_placed_device *devices,
             if (is_same)
                 nd_strbuf_printf(&labels, "%s%s", labels.len > 0 ? ", " : "", devices[i].label);
         }
-        if (!is_said)
+        if (!is_said && !is_said_already(devices, n, d))
             nd_summary_put_lines(&buf, width, "%s: %s", labels.text != NULL ? labels.text : "",
                                  answers[d].text != NULL ? answers[d].text : "");
         buf.failed = buf.failed || labels.failed || answers[d].failed;

@@ -15,7 +15,7 @@ enum { MOST_ROWS = 10, MOST_FINDINGS = 4, CELL_BYTES = 80 };
 
 struct brief {
     const struct nd_qualified *result;
-    const char *folder;
+    const char *folder, *model_path;
     struct nd_strbuf *out;
     size_t width;
 };
@@ -75,8 +75,8 @@ static void put_headline(const struct brief *b)
     b->out->failed = b->out->failed || why.failed;
     nd_strbuf_deinit(&why);
     nd_summary_put(b->out, b->width, 0, 2,
-                   "campaign '%s': %zu model%s, held against '%s'; a gate is one rule for one "
-                   "model on one device",
+                   "campaign '%s': %zu model%s, compared with '%s'; a gate is one rule for one model on one "
+                   "device",
                    r->campaign, r->models.n, r->models.n == 1 ? "" : "s", r->reference);
 }
 
@@ -219,7 +219,7 @@ static void put_finding(const struct brief *b, size_t i)
     for (size_t k = i + 1; k < r->cases.n; k++)
         n_more += is_same_finding(one, &r->cases.items[k]);
     if (n_more > 0)
-        snprintf(more, sizeof more, " (and on %zu more device%s)", n_more, n_more == 1 ? "" : "s");
+        snprintf(more, sizeof more, "; it is the same on %zu more device%s", n_more, n_more == 1 ? "" : "s");
     nd_summary_put(b->out, b->width, 0, 2, "%s on %s: '%s' %s: %s%s", one->model, one->device,
                    nd_qualified_gate_of(r, one)->text,
                    is(one->verdict, "failed")         ? "fails"
@@ -287,40 +287,49 @@ static const struct nd_qualified_case *first_failure(const struct nd_qualified *
     return NULL;
 }
 
+bool nd_report_first_failure(const struct nd_qualified *result, const char **quantised, const char **capture)
+{
+    const struct nd_qualified_case *one = first_failure(result);
+    *quantised = *capture = "";
+    for (size_t m = 0; m < result->models.n && one != NULL; m++) {
+        const struct nd_qualified_model *model = &result->models.items[m];
+        if (strcmp(model->name, one->model) != 0)
+            continue;
+        *quantised = model->quantised;
+        const struct nd_qualified_device *device = find_device(model, one->device);
+        *capture = device != NULL ? device->capture : "";
+    }
+    return one != NULL;
+}
+
 static void put_next(const struct brief *b)
 {
     const struct nd_qualified *r = b->result;
-    const struct nd_qualified_case *one = first_failure(r);
-    const char *words[8] = {"npudiff"}, *why = NULL;
+    const char *quantised, *capture;
     char path[4096];
-    size_t n = 1;
-    if (one != NULL && b->folder != NULL) {
-        const char *quantised = "", *capture = "";
-        for (size_t m = 0; m < r->models.n; m++) {
-            const struct nd_qualified_model *model = &r->models.items[m];
-            if (strcmp(model->name, one->model) != 0)
-                continue;
-            quantised = model->quantised;
-            const struct nd_qualified_device *device = find_device(model, one->device);
-            capture = device != NULL ? device->capture : "";
-        }
+    if (nd_report_first_failure(r, &quantised, &capture) && b->folder != NULL) {
         snprintf(path, sizeof path, "%s/%s", b->folder, capture);
-        why = "to learn which layer and what arithmetic makes the first failure";
-        const char *rest[] = {"explain", "--quantised", quantised, path};
-        for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
-            words[n++] = rest[i];
-        nd_summary_put_next(b->out, b->width, why, words, n);
+        const char *model = b->model_path != NULL ? b->model_path : quantised;
+        const char *words[] = {"npudiff", "explain", "--quantised", model, path};
+        nd_summary_put_next_of(b->out, b->width,
+                               "to learn which layer and what arithmetic makes the first failure",
+                               b->model_path == NULL ? quantised : NULL, words, sizeof words / sizeof words[0]);
     } else if (r->exit_code == ND_EXIT_INCONCLUSIVE) {
         nd_summary_put(b->out, b->width, 0, 2,
                        "Next: give more samples, or loosen the margin; -v shows how many are needed.");
     }
 }
 
-enum nd_status nd_report_qualification_brief(const struct nd_qualified *result, const char *folder,
-                                             size_t width, char **out, struct nd_error *err)
+enum nd_status nd_report_qualification_brief(const struct nd_qualified *result,
+                                             const struct nd_qualification_place *place, size_t width,
+                                             char **out, struct nd_error *err)
 {
     struct nd_strbuf text = {0};
-    const struct brief b = {.result = result, .folder = folder, .out = &text, .width = nd_summary_width(width)};
+    const struct brief b = {.result = result,
+                            .folder = place->folder,
+                            .model_path = place->model,
+                            .out = &text,
+                            .width = nd_summary_width(width)};
     put_headline(&b);
     put_matrix(&b);
     put_findings(&b);

@@ -34,15 +34,13 @@ static void put_standing(struct nd_strbuf *out, size_t width, const char *what,
 
 static void put_next(struct nd_strbuf *out, size_t width, const struct nd_triage *triage, const char *field)
 {
-    const char *model =
-        triage->nearest != SIZE_MAX ? triage->standings[triage->nearest].entry.model : "MODEL.onnx";
-    const char *const words[] = {"npudiff", "explain", "--quantised", model,
-                                 triage->is_bundle ? "CAPTURE.h5" : field};
-    nd_summary_put_next(out, width,
-                        triage->is_bundle
-                            ? "with the capture that the bundle was made of (ask for it), to find the cause"
-                            : "to find the cause",
-                        words, sizeof words / sizeof words[0]);
+    const char *model = triage->nearest != SIZE_MAX ? triage->standings[triage->nearest].entry.model : NULL;
+    if (triage->is_bundle)
+        nd_summary_put_explain(out, width,
+                               "with the capture that the bundle was made of (ask for it), to find the cause",
+                               "CAPTURE.h5", model);
+    else
+        nd_summary_put_explain(out, width, "to find the cause", field, model);
 }
 
 static void put_triage_headline(struct nd_strbuf *out, size_t width, const struct nd_triage *triage,

@@ -88,6 +88,7 @@ static inline void fake_init(struct fake_comparison *fake)
                                                        .chipset = fake_text(""),
                                                        .runtime = fake_text("qairt-2.48.40"),
                                                        .kind = fake_text("htp-sim"),
+                                                       .environment = fake_text("QAIRT 2.48.40, simulator"),
                                                        .failure = fake_text(""),
                                                        .n_samples = 4,
                                                        .n_samples_expected = 4,

@@ -68,7 +68,8 @@ static enum nd_status say_type(const struct nd_examination *x, size_t device, si
     if (!nd_look_finds_wrong_type(codes))
         return ND_OK;
     snprintf(f.text, sizeof f.text,
-             "called %s, but the bits are the model's %s; examined once it is relabelled",
+             "the capture calls it %s, but the bits are the model's %s; explain examines it after the type is "
+             "corrected",
              nd_dtype_name(nd_capture_edge(x->plan->sources[device].capture, look->place.edge)->dtype),
              nd_dtype_name(nd_plan_edge(x->plan, step)->dtype));
     return add(x, device, step, &f, NULL, err);
@@ -81,8 +82,7 @@ static enum nd_status say_saturation(const struct nd_examination *x, size_t devi
     struct nd_finding f = finding_of(ND_FAULT_SATURATION, end == ND_LOW_END ? codes->low : codes->high, NAN);
     if (!nd_look_finds_saturation(codes, end))
         return ND_OK;
-    snprintf(f.text, sizeof f.text,
-             "%.3g%% of its values are %g, the end of the type; of the reference's %.3g%%",
+    snprintf(f.text, sizeof f.text, "%.3g%% of the values are %g, the end of the type; in the reference %.3g%%",
              100 * (double)codes->at_end[end] / (double)codes->n, f.amount,
              100 * (double)codes->ref_at_end[end] / (double)codes->n);
     return add(x, device, step, &f, NULL, err);
@@ -115,7 +115,7 @@ static enum nd_status say_codes(const struct nd_examination *x, size_t device, s
     if (status == ND_OK && is_constant) {
         bool is_zero = codes->low == 0 || (quant->n == 1 && codes->low == (double)quant->zero_point[0]);
         struct nd_finding f = finding_of(is_zero ? ND_FAULT_ALL_ZERO : ND_FAULT_CONSTANT, codes->low, NAN);
-        snprintf(f.text, sizeof f.text, "every code of every sample is %g; the reference's are not one code",
+        snprintf(f.text, sizeof f.text, "every value of every sample is %g; those of the reference differ",
                  codes->low);
         return add(x, device, step, &f, NULL, err);
     }
@@ -137,8 +137,8 @@ static struct nd_diagnosis ask_others(const struct nd_examination *x, size_t dev
         struct nd_finding *best = &diagnosis.best;
         if (diagnosis.is_found)
             snprintf(best->text, sizeof best->text,
-                     "%zu floats are not those that %.60s has for the same code, by up to %.3g steps",
-                     best->n_wrong, x->devices[d].uri, best->amount);
+                     "%zu floats differ from those of %.60s for the same quantised value, by up to %.3g LSB",
+                     best->n_wrong, x->devices[d].label, best->amount);
     }
     return diagnosis;
 }

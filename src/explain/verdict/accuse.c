@@ -307,7 +307,7 @@ static enum nd_status accuse_beside(struct nd_explained_unit *unit, const struct
     struct nd_strbuf text = {0};
     put_size(size, &text);
     nd_strbuf_printf(&text, "; on %s, which has the same arithmetic, this layer is off by at most %g LSB",
-                     sibling->uri, sibling->units[step].local.max);
+                     sibling->label, sibling->units[step].local.max);
     unit->state = ND_LAYER_FAULTY;
     unit->certainty = ND_CERTAINTY_LIKELY;
     return keep_evidence(unit, &text, err);

@@ -201,12 +201,12 @@ struct nd_explained_step {
     bool is_double; /* evaluated in double precision: exact except for values next to a tie */
     bool is_model_output;
     bool has_float; /* the float model has this tensor, too, and it can be evaluated */
-    /* The step whose operator cannot be evaluated and whose values nobody captured, so that the quantised reference is not known here: this step
-     * or a step that it depends on. SIZE_MAX: the reference is known. */
+    /* The step whose operator cannot be evaluated and whose values nobody captured, so that the quantised
+     * reference is not known here: this step or a step that it depends on. SIZE_MAX: the reference is known. */
     size_t unreached_from;
-    /* The device whose values stand for the reference of a step that cannot be evaluated: the steps behind it are
-     * judged as if these values were right. A CPU's where there is one, else those of the first device that has
-     * them. SIZE_MAX: the step is evaluated, or nobody has values of it. */
+    /* The device whose values stand for the reference of a step that cannot be evaluated: the steps behind it
+     * are judged as if these values were right. A CPU's where there is one, else those of the first device that
+     * has them. SIZE_MAX: the step is evaluated, or nobody has values of it. */
     size_t taken_from;
     bool lacks_float; /* the float model has this tensor, but it cannot be evaluated */
     size_t n_inputs;
@@ -250,6 +250,23 @@ struct nd_explained_fault {
 struct nd_explained_finding {
     size_t step;
     struct nd_explained_fault fault;
+};
+
+/* A layer of a float model on one device: its values beside those that double precision gives from the inputs
+ * that the layer had on the device. Errors are in units in the last place (ULP) of the device's arithmetic, at
+ * the exact value; the four relative numbers are root mean squares over that of the reference's values. */
+struct nd_explained_floats {
+    uint64_t n;           /* values that were compared; 0: none, the rest means nothing */
+    int digits;           /* of the arithmetic: 11 half precision, 24 float32 */
+    uint64_t n_rounded;   /* the exact result, rounded once */
+    uint64_t n_beyond;    /* further off than rounding explains (docs/science/theory.md#floats) */
+    uint64_t n_flushed;   /* 0 in place of a number that the type can hold */
+    uint64_t n_lost;      /* infinite or not a number, where the exact value fits in the type */
+    uint64_t n_overflown; /* exact values that do not fit in the type: they are not judged */
+    double max_ulp, mean_ulp;
+    double worst;                        /* the largest error, as a multiple of its bound */
+    double introduced, passed_on, total; /* relative; NaN without a reference */
+    double effect; /* relative change of the outputs by this layer's own error alone; NaN when not measured */
 };
 
 /* One step on one device. What does not apply is 0 (counts) or NaN. */
@@ -302,6 +319,7 @@ struct nd_explained_unit {
     double gain; /* inherited energy divided by the total energy of the unit's inputs; NaN if that is 0 */
     struct nd_decomposition quality;         /* n_codes = 0 without a float reference */
     struct nd_explained_execution execution; /* of units only, not of inputs and their quantisers */
+    struct nd_explained_floats floats;       /* only of a model without quantisation */
     /* Only of a layer that follows known arithmetic, when all its n_ties values that differ from exact rounding
      * lie on ties: the rule that gives them, "half up", "half away from zero", ... Else NULL. Static. */
     const char *tie_rule;
@@ -369,6 +387,7 @@ struct nd_explained_device {
     double own_share;
     struct nd_interval own_share_interval, quantisation_interval, divergence_interval, interaction_interval;
     struct nd_explained_execution execution; /* of the whole run */
+    double float_error; /* of a float model: relative error of the outputs; NaN when not known */
 };
 
 /* A way in which the arithmetic of two devices differs. Texts are static. */

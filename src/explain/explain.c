@@ -6,6 +6,7 @@
 #include "execution/fallback.h"
 #include "explain/exam/diagnose_layers.h"
 #include "explain/findings/findings.h"
+#include "explain/floats/judge_floats.h"
 #include "explain/stages.h"
 #include "explain/verdict/health.h"
 
@@ -37,6 +38,8 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
         status = nd_explain_find_differences(&job, err);
     if (status == ND_OK && plan->n_samples > 0)
         status = nd_explain_diagnose(&job, err);
+    if (status == ND_OK && plan->n_samples > 0 && !has_codes(plan))
+        status = nd_explain_judge_floats(&job, options, err);
     if (status == ND_OK && plan->n_samples > 0)
         status = nd_find_execution(evaluation, habits.unit_program, options->hides_placement, out, err);
     if (status == ND_OK)

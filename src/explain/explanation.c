@@ -1,4 +1,5 @@
 /* The explanation as an object: what it says before anything is evaluated, and how it is freed. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,6 +57,7 @@ static enum nd_status describe_device(const struct nd_plan *plan, size_t d, stru
     device->expected = nd_expectation_name(source->expectation);
     device->same_as = source->same_as;
     device->observer = source->observer;
+    device->float_error = (double)NAN;
     enum nd_status status = plan->n_steps > 0 ? describe_units(plan, d, device, err) : ND_OK;
     return status == ND_OK && source->is_failed ? nd_plan_failure(source->capture, &device->failure, err)
                                                 : status;

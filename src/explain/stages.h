@@ -8,6 +8,7 @@
  *     judge_layers.c          identify: which arithmetic each device has, and which layers do not follow it
  *     trace.c                 trace: where differences begin
  *     exam/diagnose_layers.h  diagnose: layers that do not follow are looked at once more
+ *     floats/judge_floats.h   floats: the layers of a model without quantisation, evaluated and judged
  *     execution/fallback.h    execution: where layers ran
  *     verdict/health.h        conclude: the verdict of each device */
 #ifndef ND_EXPLAIN_STAGES_H

@@ -41,6 +41,13 @@ void nd_explain_put_within(struct nd_strbuf *out, const struct nd_explanation *e
 /* Whether observing the layers changed the outputs. */
 void nd_explain_put_observer(struct nd_strbuf *out, const struct nd_explained_device *device, size_t width);
 
+/* Of a float model: the first layer that is not the exact result, rounded once, and the greatest effect. And a
+ * table of its layers. */
+void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                           const struct nd_explained_device *device, size_t width);
+void nd_explain_put_float_layers(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                                 const struct nd_explained_device *device);
+
 /* Where the reference ends, of all devices. */
 void nd_explain_put_unreached(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
 

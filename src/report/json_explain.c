@@ -58,6 +58,28 @@ static json_t *inputs(const struct nd_explained_step *step)
     return list;
 }
 
+/* What is said of a layer of a float model. */
+static json_t *floats_json(const struct nd_explained_floats *f)
+{
+    if (f->n == 0)
+        return json_null();
+    json_t *row =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "precision", f->digits == 11 ? "float16" : "float32",
+                  "values", (json_int_t)f->n, "rounded_once", (json_int_t)f->n_rounded, "beyond_bound",
+                  (json_int_t)f->n_beyond, "flushed_to_zero", (json_int_t)f->n_flushed, "not_finite",
+                  (json_int_t)f->n_lost, "out_of_range", (json_int_t)f->n_overflown);
+    if (row == NULL)
+        return NULL;
+    json_object_set_new(row, "largest_ulp", nd_tree_known(f->max_ulp));
+    json_object_set_new(row, "mean_ulp", nd_tree_known(f->mean_ulp));
+    json_object_set_new(row, "largest_of_bound", nd_tree_known(f->worst));
+    json_object_set_new(row, "introduced", nd_tree_known(f->introduced));
+    json_object_set_new(row, "passed_on", nd_tree_known(f->passed_on));
+    json_object_set_new(row, "total", nd_tree_known(f->total));
+    json_object_set_new(row, "effect", nd_tree_known(f->effect));
+    return row;
+}
+
 static json_t *unit_json(const struct nd_explanation *e, const struct nd_explained_device *device, size_t s)
 {
     const struct nd_explained_unit *unit = &device->units[s];
@@ -68,20 +90,21 @@ static json_t *unit_json(const struct nd_explanation *e, const struct nd_explain
                       : step->unreached_from != s ? "exact ratio"
                                                   : NULL;
     const char *unreached = step->unreached_from != SIZE_MAX ? e->steps[step->unreached_from].name : NULL;
-    bool is_examined = unit->is_examined;
+    bool is_examined = unit->is_examined, has_codes = is_examined && unit->floats.n == 0;
     uint64_t n = unit->n_codes;
-    json_t *row = json_pack(
-        "{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name",
-        nd_json_string(step->name), "op_type", nd_json_string(step->op_types), "examined", is_examined,
-        "why_not", is_examined ? json_null() : nd_json_string(unit->why_not), "way", way, "values",
-        (json_int_t)n, "introduced_mismatch", share(unit->local.n_differing, n, is_examined),
-        "passed_on_mismatch", share(unit->inherited.n_differing, n, is_examined && unit->has_total),
-        "explained_fraction", is_examined ? nd_tree_known(unit->explained_fraction) : json_null(),
-        "possible_arithmetic", programs(unit), "is_layer", step->is_unit, "is_source", unit->is_source,
-        "within_one_step_of_double", unit->is_within_step);
+    json_t *row =
+        json_pack("{s:o, s:o, s:b, s:o, s:s?, s:I, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "name",
+                  nd_json_string(step->name), "op_type", nd_json_string(step->op_types), "examined",
+                  is_examined, "why_not", is_examined ? json_null() : nd_json_string(unit->why_not), "way", way,
+                  "values", (json_int_t)n, "introduced_mismatch", share(unit->local.n_differing, n, has_codes),
+                  "passed_on_mismatch", share(unit->inherited.n_differing, n, is_examined && unit->has_total),
+                  "explained_fraction", has_codes ? nd_tree_known(unit->explained_fraction) : json_null(),
+                  "possible_arithmetic", programs(unit), "is_layer", step->is_unit, "is_source",
+                  unit->is_source, "within_one_step_of_double", unit->is_within_step);
     if (row == NULL)
         return NULL;
     json_object_set_new(row, "inputs", inputs(step));
+    json_object_set_new(row, "floats", floats_json(&unit->floats));
     json_object_set_new(row, "taken_from", text_or_null(is_taken ? e->devices[step->taken_from].uri : NULL));
     json_object_set_new(row, "arithmetic", text_or_null(unit->program));
     json_object_set_new(row, "is_covered", json_boolean(unit->is_covered));
@@ -98,13 +121,13 @@ static json_t *unit_json(const struct nd_explanation *e, const struct nd_explain
     json_object_set_new(row, "is_faulty", json_boolean(unit->is_faulty));
     json_object_set_new(row, "not_a_number", is_examined ? json_integer((json_int_t)unit->n_nan) : json_null());
     json_object_set_new(row, "unexplained", json_integer((json_int_t)unit->n_unexplained));
-    json_object_set_new(row, "introduced", is_examined ? part(&unit->local) : json_null());
+    json_object_set_new(row, "introduced", has_codes ? part(&unit->local) : json_null());
     json_object_set_new(row, "passed_on",
                         is_examined && unit->has_total ? part(&unit->inherited) : json_null());
     json_object_set_new(row, "total", unit->has_total ? part(&unit->total) : json_null());
     json_object_set_new(row, "identity_violations", json_integer((json_int_t)unit->n_violations));
     json_object_set_new(row, "amplification", nd_tree_known(unit->gain));
-    json_object_set_new(row, "effect", nd_tree_known(unit->harm));
+    json_object_set_new(row, "effect", nd_tree_known(unit->floats.n > 0 ? (double)NAN : unit->harm));
     json_object_set_new(row, "effect_share", nd_tree_known(nd_explain_effect_share(e, device, s)));
     json_object_set_new(row, "affected_share", nd_tree_known(unit->harmed_share));
     json_object_set_new(row, "quality", decomposition(&unit->quality));

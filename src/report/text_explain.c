@@ -255,9 +255,12 @@ static void put_device(struct nd_strbuf *out, const struct nd_explanation *e, si
         return;
     }
     put_sentence(out, e, device, width);
+    nd_explain_put_floats(out, e, device, width);
+    if (with_units)
+        nd_explain_put_float_layers(out, e, device);
     nd_explain_put_observer(out, device, width);
     if (!nd_explain_has_codes(e)) {
-        if (device->n_findings == 0)
+        if (device->n_findings == 0 && device->n_examined == 0)
             nd_explain_put_wrapped(out, width, 2,
                                    "its floats are on no coarser grid than those of the reference");
         return;

@@ -40,10 +40,20 @@ static bool is_alike(const struct nd_explained_device *a, const struct nd_explai
            a->execution.verdict == b->execution.verdict && strcmp(x, y) == 0;
 }
 
+/* Whether layers were judged at all. */
+static bool has_layers(const struct nd_explanation *e)
+{
+    for (size_t d = 0; d < e->n_devices; d++)
+        for (size_t s = 0; s < e->n_steps && e->devices[d].failure == NULL; s++)
+            if (e->devices[d].units[s].floats.n > 0)
+                return true;
+    return nd_explain_has_codes(e);
+}
+
 static bool is_first(const struct brief *b, size_t d)
 {
     for (size_t i = 0; i < d; i++)
-        if (nd_explain_has_codes(b->e) && is_alike(&b->e->devices[i], &b->e->devices[d]))
+        if (has_layers(b->e) && is_alike(&b->e->devices[i], &b->e->devices[d]))
             return false;
     return true;
 }
@@ -55,7 +65,7 @@ static void name_group(const struct brief *b, size_t d, char out[static LABEL_BY
     size_t n = 0, used = strlen(strcpy(out, "")), n_first;
     name_device(b->e, d, out);
     n_first = used = strlen(out);
-    for (size_t i = d + 1; i < b->e->n_devices && nd_explain_has_codes(b->e); i++) {
+    for (size_t i = d + 1; i < b->e->n_devices && has_layers(b->e); i++) {
         char name[LABEL_BYTES];
         if (!is_alike(&b->e->devices[d], &b->e->devices[i]))
             continue;
@@ -217,6 +227,7 @@ static void put_details(const struct brief *b, const struct nd_explained_device 
         put_faulty(b, device);
     if (!b->is_crowded)
         put_begin(b, device);
+    nd_explain_put_floats(b->out, b->e, device, b->width);
     nd_explain_put_findings(b->out, b->e, device, b->width, MOST_LAYERS);
     nd_explain_put_oddities(b->out, b->e, device, b->width, device->n_faulty > 0 ? 1 : MOST_LAYERS);
     if (!b->is_crowded)

@@ -32,8 +32,23 @@ static struct layers count(const struct nd_explanation *e, const struct nd_expla
     return x;
 }
 
-static void name_arithmetic(const struct nd_explained_device *device, char *out, size_t size)
+static const struct nd_explained_floats *first_floats(const struct nd_explanation *e,
+                                                      const struct nd_explained_device *device)
 {
+    for (size_t s = 0; s < e->n_steps; s++)
+        if (device->units[s].floats.n > 0)
+            return &device->units[s].floats;
+    return NULL;
+}
+
+static void name_arithmetic(const struct nd_explanation *e, const struct nd_explained_device *device, char *out,
+                            size_t size)
+{
+    const struct nd_explained_floats *floats = device->failure == NULL ? first_floats(e, device) : NULL;
+    if (floats != NULL) {
+        snprintf(out, size, "%s", floats->digits == 11 ? "half-precision" : "float32");
+        return;
+    }
     bool is_known = device->expected != NULL && !device->is_refuted;
     const char *name = is_known ? device->expected : device->program;
     snprintf(out, size, "%s", name != NULL ? name : "known");
@@ -83,6 +98,9 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
 {
     double own = 100 * device->own_share;
     *out = '\0';
+    if (device->float_error > 0) /* not NaN */
+        snprintf(out, size, ". The output is off double precision by %.2g%% (%.0f dB)",
+                 100 * device->float_error, -20 * log10(device->float_error));
     if (device->output.n_codes == 0 || isnan(own))
         return;
     snprintf(out, size, ". The output's error against the float model is %.3g%% %s, %.3g%% the chip's",
@@ -97,7 +115,7 @@ void nd_explain_say_health(const struct nd_explanation *e, const struct nd_expla
 {
     char what[800] = "", shares[160] = "", arithmetic[64];
     const struct layers layers = device->failure == NULL ? count(e, device) : (struct layers){.n = 0};
-    name_arithmetic(device, arithmetic, sizeof arithmetic);
+    name_arithmetic(e, device, arithmetic, sizeof arithmetic);
     switch (device->health) {
     case ND_HEALTH_HEALTHY:
         say_healthy(&layers, arithmetic, what, sizeof what);

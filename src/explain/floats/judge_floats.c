@@ -1,0 +1,324 @@
+#include "explain/floats/judge_floats.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "diagnosis/diagnosis.h"
+#include "replay/floats.h"
+
+/* ---- sums ---- */
+
+static void add_sample(const struct nd_float_sums *from, struct nd_float_sums *to)
+{
+    to->is_missed = to->is_missed || from->is_missed;
+    to->has_reference = to->has_reference && from->has_reference;
+    to->has_effect = to->has_effect || from->has_effect;
+    to->n += from->n;
+    to->n_rounded += from->n_rounded;
+    to->n_beyond += from->n_beyond;
+    to->n_flushed += from->n_flushed;
+    to->n_lost += from->n_lost;
+    to->n_overflown += from->n_overflown;
+    to->max_ulp = fmax(to->max_ulp, from->max_ulp);
+    to->worst = fmax(to->worst, from->worst);
+    to->sum_ulp += from->sum_ulp;
+    to->signal += from->signal;
+    to->local += from->local;
+    to->total += from->total;
+    to->passed_on += from->passed_on;
+    if (from->has_effect) {
+        to->effect += from->effect;
+        to->effect_signal += from->effect_signal;
+    }
+}
+
+static double relative(double squares, double signal, bool is_known)
+{
+    return !is_known ? (double)NAN : signal > 0 ? sqrt(squares / signal) : squares > 0 ? (double)INFINITY : 0;
+}
+
+static struct nd_float_sums sum_up(const struct nd_float_evaluation *e, size_t device, size_t step)
+{
+    struct nd_float_sums sums = {.has_reference = true};
+    for (size_t i = 0; i < e->plan->n_samples; i++)
+        add_sample(nd_float_sums_of(e, i, device, step), &sums);
+    return sums;
+}
+
+static struct nd_explained_floats floats_of(const struct nd_float_sums *sums, int digits)
+{
+    return (struct nd_explained_floats){
+        .n = sums->n,
+        .digits = digits,
+        .n_rounded = sums->n_rounded,
+        .n_beyond = sums->n_beyond,
+        .n_flushed = sums->n_flushed,
+        .n_lost = sums->n_lost,
+        .n_overflown = sums->n_overflown,
+        .max_ulp = sums->max_ulp,
+        .mean_ulp = sums->n > 0 ? sums->sum_ulp / (double)sums->n : 0,
+        .worst = sums->worst,
+        .introduced = relative(sums->local, sums->signal, sums->has_reference),
+        .passed_on = relative(sums->passed_on, sums->signal, sums->has_reference),
+        .total = relative(sums->total, sums->signal, sums->has_reference),
+        .effect = relative(sums->effect, sums->effect_signal, sums->has_effect),
+    };
+}
+
+/* ---- what a layer that is too far off looks like ---- */
+
+enum { MOST_SAMPLES = 32, MOST_VALUES = 1 << 22 };
+
+/* Faults that no arithmetic looks like. Scales, cliffs and grids may be arithmetic's own. */
+static bool is_no_arithmetic(enum nd_fault_kind kind)
+{
+    switch (kind) {
+    case ND_FAULT_AXIS_PERMUTATION:
+    case ND_FAULT_CHANNEL_PERMUTATION:
+    case ND_FAULT_STALE:
+    case ND_FAULT_SHIFTED:
+    case ND_FAULT_ALL_ZERO:
+    case ND_FAULT_CONSTANT:
+    case ND_FAULT_UNWRITTEN_WINDOW:
+    case ND_FAULT_SATURATION:
+    case ND_FAULT_PASSED_THROUGH:
+    case ND_FAULT_OTHER_PLACES:
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Expected and captured values of the samples, one after the other. */
+static enum nd_status collect(const struct nd_float_evaluation *e, size_t device, size_t step, size_t n_samples,
+                              double *values, struct nd_error *err)
+{
+    struct nd_reader reader = {0};
+    size_t edge = e->plan->steps[step].edge, n = 0;
+    enum nd_status status = nd_reader_init(&reader, e->plan, err);
+    for (size_t i = 0; i < n_samples && status == ND_OK; i++) {
+        struct nd_array expected = {0};
+        status = nd_reader_sample(&reader, device, i, n_samples, err);
+        if (status == ND_OK)
+            status = nd_float_expect(e, &reader, step, &expected, err);
+        n = expected.n;
+        if (status == ND_OK && n > 0) {
+            memcpy(values + i * n, expected.x, n * sizeof *values);
+            memcpy(values + (n_samples + i) * n, reader.given[edge].x, n * sizeof *values);
+        }
+        nd_array_deinit(&expected);
+    }
+    nd_reader_deinit(&reader);
+    return status;
+}
+
+static enum nd_status diagnose(const struct nd_float_evaluation *e, size_t device, size_t step,
+                               struct nd_findings *found, struct nd_error *err)
+{
+    const struct nd_plan *plan = e->plan;
+    const struct nd_plan_source *source = &plan->sources[device];
+    size_t n = 0, n_samples = plan->n_samples < MOST_SAMPLES ? plan->n_samples : MOST_SAMPLES;
+    enum nd_status status = nd_shape_n_elems(&plan->shapes[step], &n, err);
+    if (status != ND_OK || n == 0)
+        return status;
+    while (n_samples > 1 && n_samples * n > MOST_VALUES)
+        n_samples--;
+    double *values = nd_calloc(2 * n_samples * n, sizeof *values);
+    status = values != NULL ? collect(e, device, step, n_samples, values, err) : nd_fail_memory(err);
+    const struct nd_evidence evidence = {.n_samples = n_samples,
+                                         .n = n,
+                                         .shape = plan->shapes[step],
+                                         .dtype = nd_capture_edge(source->capture, source->edges[step])->dtype,
+                                         .expected = values,
+                                         .captured = values + n_samples * n};
+    if (status == ND_OK)
+        status = nd_diagnose_tensor(&evidence, found, err);
+    free(values);
+    return status;
+}
+
+/* ---- the judgement ---- */
+
+/* Values beyond their bound, and the share of them that a fault must predict; as for codes (verdict/accuse.c).
+ */
+enum { MIN_BEYOND = 8 };
+static const double least_explained = 0.99;
+
+static const char *precision_of(const struct nd_explained_floats *floats)
+{
+    return floats->digits == ND_HALF_DIGITS ? "half precision" : "float32";
+}
+
+static enum nd_status set_text(struct nd_strbuf *text, char **out, struct nd_error *err)
+{
+    free(*out);
+    *out = nd_strbuf_take(text);
+    return *out != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static void follow(struct nd_explained_unit *unit)
+{
+    const struct nd_explained_floats *f = &unit->floats;
+    unit->state = ND_LAYER_FOLLOWS;
+    unit->why_follows = f->n_rounded + f->n_overflown == f->n ? "exact" : "float-rounding";
+}
+
+static enum nd_status say_evidence(struct nd_explained_unit *unit, const char *fault, struct nd_error *err)
+{
+    const struct nd_explained_floats *f = &unit->floats;
+    struct nd_strbuf text = {0};
+    if (f->n_beyond > 0)
+        nd_strbuf_printf(
+            &text,
+            "%.3g%% of its values are further off than rounding to %s explains, by up to %.3g ULP and %.3g "
+            "times the bound",
+            100 * (double)f->n_beyond / (double)f->n, precision_of(f), f->max_ulp, f->worst);
+    if (f->n_lost > 0)
+        nd_strbuf_printf(&text, "%s%.3g%% of its values are infinite or not a number; the exact ones fit in %s",
+                         f->n_beyond > 0 ? "; " : "", 100 * (double)f->n_lost / (double)f->n, precision_of(f));
+    if (fault != NULL)
+        nd_strbuf_printf(&text, "; %s", fault);
+    return set_text(&text, &unit->evidence, err);
+}
+
+static enum nd_status accuse(const struct nd_float_evaluation *e, size_t device, size_t step,
+                             struct nd_explained_unit *unit, struct nd_error *err)
+{
+    struct nd_findings found = {0};
+    char said[256] = "";
+    enum nd_status status = diagnose(e, device, step, &found, err);
+    if (status != ND_OK)
+        return status;
+    const struct nd_finding *best = found.n_gross > 0 ? &found.items[0] : NULL;
+    bool is_proved = best != NULL && is_no_arithmetic(best->kind) && best->explained >= least_explained &&
+                     unit->floats.n_beyond + unit->floats.n_lost >= MIN_BEYOND;
+    unit->state = is_proved ? ND_LAYER_FAULTY : ND_LAYER_UNEXPLAINED;
+    if (best != NULL) {
+        free(unit->fault.text);
+        unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(best->kind),
+                                                  .text = nd_strdup(best->text),
+                                                  .channel = best->channel,
+                                                  .amount = best->amount,
+                                                  .explained = best->explained};
+        if (unit->fault.text == NULL)
+            return nd_fail_memory(err);
+        snprintf(said, sizeof said,
+                 is_proved ? "\"%s\" predicts %.3g%% of those far off" : "it looks like \"%s\"", best->text,
+                 100 * best->explained);
+    }
+    return say_evidence(unit, best != NULL ? said : NULL, err);
+}
+
+static enum nd_status judge_step(const struct nd_explain_job *job, const struct nd_float_evaluation *e,
+                                 size_t d, size_t s, struct nd_error *err)
+{
+    struct nd_explained_device *device = &job->out->devices[d];
+    struct nd_explained_unit *unit = &device->units[s];
+    if (!nd_float_is_step(job->plan, d, s))
+        return ND_OK;
+    const struct nd_float_sums sums = sum_up(e, d, s);
+    if (sums.is_missed || sums.n == 0)
+        return ND_OK;
+    unit->floats = floats_of(&sums, nd_float_digits_of(e, d, s));
+    if (!unit->is_examined) {
+        device->n_examined++;
+        device->n_not_examined--;
+    }
+    unit->is_examined = true;
+    free(unit->why_not);
+    unit->why_not = NULL;
+    unit->n_codes = unit->floats.n;
+    unit->n_unexplained = unit->floats.n_beyond + unit->floats.n_lost;
+    unit->harm = unit->floats.effect * unit->floats.effect;
+    if (unit->n_unexplained > 0)
+        return accuse(e, d, s, unit, err);
+    follow(unit);
+    return ND_OK;
+}
+
+/* Over all outputs. */
+static double error_of_outputs(const struct nd_explain_job *job, const struct nd_float_evaluation *e, size_t d)
+{
+    double total = 0, signal = 0;
+    bool is_known = false;
+    for (size_t s = 0; s < job->plan->n_steps; s++) {
+        if (!job->plan->steps[s].is_model_output || !nd_float_is_step(job->plan, d, s))
+            continue;
+        const struct nd_float_sums sums = sum_up(e, d, s);
+        if (sums.is_missed || !sums.has_reference)
+            return (double)NAN;
+        is_known = true;
+        total += sums.total;
+        signal += sums.signal;
+    }
+    return relative(total, signal, is_known);
+}
+
+/* The device against exact rounding: as trace.c has it for codes. */
+static enum nd_verdict verdict_of(const struct nd_explained_device *device, size_t n_steps)
+{
+    bool differs = false, is_within = false;
+    for (size_t s = 0; s < n_steps; s++) {
+        differs = differs || (device->units[s].floats.n > 0 && device->units[s].n_unexplained > 0);
+        is_within = is_within || device->units[s].floats.n_rounded < device->units[s].floats.n;
+    }
+    if (differs)
+        return ND_VERDICT_DIFFERS;
+    if (device->n_examined == 0 || device->n_not_examined > 0)
+        return ND_VERDICT_INCONCLUSIVE;
+    return is_within ? ND_VERDICT_WITHIN : ND_VERDICT_SAME;
+}
+
+/* Half precision is what such a device computes floats in: its layers have been held to it. */
+static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_explained_device *device)
+{
+    enum nd_expectation expected = plan->sources[d].expectation;
+    size_t n = 0;
+    if (expected != ND_EXPECT_V69 && expected != ND_EXPECT_V73)
+        return;
+    for (size_t i = 0; i < device->n_findings; i++) {
+        struct nd_explained_finding *finding = &device->findings[i];
+        if (device->units[finding->step].floats.n > 0 &&
+            strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
+            free(finding->fault.text);
+        else
+            device->findings[n++] = *finding;
+    }
+    device->n_findings = n;
+}
+
+static enum nd_status judge_device(const struct nd_explain_job *job, const struct nd_float_evaluation *e,
+                                   size_t d, struct nd_error *err)
+{
+    struct nd_explained_device *device = &job->out->devices[d];
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < job->plan->n_steps && status == ND_OK; s++)
+        status = judge_step(job, e, d, s, err);
+    device->float_error = error_of_outputs(job, e, d);
+    drop_grid_findings(job->plan, d, device);
+    device->verdict = verdict_of(device, job->plan->n_steps);
+    return status;
+}
+
+enum nd_status nd_explain_judge_floats(const struct nd_explain_job *job,
+                                       const struct nd_explain_options *options, struct nd_error *err)
+{
+    struct nd_float_evaluation evaluation = {0};
+    struct nd_explanation *out = job->out;
+    enum nd_status status = nd_float_evaluate(&evaluation, job->plan, options, err);
+    for (size_t d = 0; d < out->n_devices && status == ND_OK; d++)
+        if (!job->plan->sources[d].is_failed)
+            status = judge_device(job, &evaluation, d, err);
+    out->verdict = ND_VERDICT_SAME;
+    for (size_t d = 0; d < out->n_devices; d++)
+        if (out->devices[d].verdict > out->verdict)
+            out->verdict = out->devices[d].verdict;
+    if (evaluation.plan != NULL)
+        nd_float_evaluation_deinit(&evaluation);
+    return status;
+}

@@ -39,10 +39,10 @@ void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *e
         return;
     if (greatest != SIZE_MAX && device->units[greatest].floats.n > 0) {
         const struct nd_explained_floats *f = &device->units[greatest].floats;
-        nd_summary_put(
-            out, width, 2, 4,
-            "greatest effect: the rounding of '%s' (%s) alone changes the outputs by %.2g%% (%.0f dB)",
-            e->steps[greatest].name, e->steps[greatest].op_types, 100 * f->effect, -20 * log10(f->effect));
+        nd_summary_put(out, width, 2, 4,
+                       "greatest effect: the error of '%s' (%s) alone changes the outputs by %.2g%% (%.0f dB)",
+                       e->steps[greatest].name, e->steps[greatest].op_types, 100 * f->effect,
+                       -20 * log10(f->effect));
     }
     if (first == SIZE_MAX) {
         nd_summary_put(out, width, 2, 4,

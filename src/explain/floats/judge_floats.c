@@ -222,8 +222,15 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     if (!nd_float_is_step(job->plan, d, s))
         return ND_OK;
     const struct nd_float_sums sums = sum_up(e, d, s);
-    if (sums.is_missed || sums.n == 0)
-        return ND_OK;
+    if (sums.is_missed || sums.n == 0) {
+        struct nd_strbuf text = {0};
+        nd_strbuf_printf(&text, "%s",
+                         e->is_known[s]
+                             ? "it cannot be worked out: what it reads was not captured, or its operator "
+                               "is not covered"
+                             : "it reads what is no tensor of the model");
+        return set_text(&text, &unit->why_not, err);
+    }
     unit->floats = floats_of(&sums, nd_float_digits_of(e, d, s));
     if (!unit->is_examined) {
         device->n_examined++;
@@ -274,7 +281,7 @@ static enum nd_verdict verdict_of(const struct nd_explained_device *device, size
     return is_within ? ND_VERDICT_WITHIN : ND_VERDICT_SAME;
 }
 
-/* Half precision is what such a device computes floats in: its layers have been held to it. */
+/* Half precision is what such a device computes floats in: its layers are held to it. */
 static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_explained_device *device)
 {
     enum nd_expectation expected = plan->sources[d].expectation;
@@ -283,8 +290,7 @@ static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_e
         return;
     for (size_t i = 0; i < device->n_findings; i++) {
         struct nd_explained_finding *finding = &device->findings[i];
-        if (device->units[finding->step].floats.n > 0 &&
-            strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
+        if (strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
             free(finding->fault.text);
         else
             device->findings[n++] = *finding;

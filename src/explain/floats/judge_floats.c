@@ -281,16 +281,19 @@ static enum nd_verdict verdict_of(const struct nd_explained_device *device, size
     return is_within ? ND_VERDICT_WITHIN : ND_VERDICT_SAME;
 }
 
-/* Half precision is what such a device computes floats in: its layers are held to it. */
+/* Half precision is what an HTP computes floats in, and what a layer that follows was found to have: no
+ * finding.
+ */
 static void drop_grid_findings(const struct nd_plan *plan, size_t d, struct nd_explained_device *device)
 {
     enum nd_expectation expected = plan->sources[d].expectation;
+    bool is_htp = expected == ND_EXPECT_V69 || expected == ND_EXPECT_V73;
     size_t n = 0;
-    if (expected != ND_EXPECT_V69 && expected != ND_EXPECT_V73)
-        return;
     for (size_t i = 0; i < device->n_findings; i++) {
         struct nd_explained_finding *finding = &device->findings[i];
-        if (strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
+        const struct nd_explained_unit *unit = &device->units[finding->step];
+        bool is_expected = is_htp || (unit->floats.n > 0 && unit->state == ND_LAYER_FOLLOWS);
+        if (is_expected && strcmp(finding->fault.kind, nd_fault_name(ND_FAULT_FP16_GRID)) == 0)
             free(finding->fault.text);
         else
             device->findings[n++] = *finding;

@@ -42,6 +42,7 @@
 #include "npudiff/capture.h"
 #include "npudiff/compare.h"
 #include "npudiff/model.h"
+#include "npudiff/quantisation.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -426,6 +427,8 @@ struct nd_explanation {
     size_t n_differences;
     struct nd_explained_difference
         *differences; /* [n_differences] one per pair of devices whose programs differ */
+    struct nd_quantisation
+        *quantisation; /* what the quantisation costs, by layer; NULL without a float model */
 };
 
 /* Explains captures of the model. float_model may be NULL. All dimensions must be fixed, and codes have at most

@@ -58,7 +58,8 @@ typedef enum nd_status nd_exact_make(void *context, const struct nd_exact_unit *
                                      bool *is_made, struct nd_error *err);
 
 /* Makes the codes of a unit, whole numbers within the type: codes->x[n], made by the caller. Fractions are
- * allowed, too: a value that was not requantised. */
+ * allowed, too: a value that was not requantised. Where is_real is set for the edge, they are real values and
+ * codes->dtype is ND_DTYPE_F32. */
 typedef enum nd_status nd_exact_round(void *context, const struct nd_exact_values *values,
                                       struct nd_array *codes, struct nd_error *err);
 
@@ -80,8 +81,13 @@ struct nd_exact_options {
                                      ones; n = 0 with shape.rank < 0: none for that edge. Borrowed. */
     const bool *is_skipped;       /* [n_edges] or NULL: units that are given and need not be computed: neither
                                      round nor found nor missed is called for them */
-    const bool *is_ignored;  /* [n_edges] or NULL: units that nobody reads in this run: neither computed nor
-                                told of. Only where nd_exact_graph_is_pure */
+    const bool *is_ignored; /* [n_edges] or NULL: units that nobody reads in this run: neither computed nor
+                               told of. Only where nd_exact_graph_is_pure, and in models without quantisers */
+    const struct nd_array *const *replaced; /* [n_tensors of the graph] or NULL: what operators read in the
+                                               place of constants (nd_exact_constant.tensor); NULL: the model's.
+                                               Borrowed */
+    const bool *is_real; /* [n_edges] or NULL: edges of which `round` and `given` have real values in the place
+                            of codes: what reads them takes these as they are */
     nd_exact_missed *missed; /* called in the place of found; then the edge has the values that are given,
                                 or else is not known, nor is what reads it. NULL: such an edge ends the run */
 };
@@ -103,6 +109,29 @@ bool nd_exact_graph_is_pure(const struct nd_exact_graph *graph);
  * unit. */
 enum nd_status nd_exact_accumulator_steps(const struct nd_exact_graph *graph, size_t edge, struct nd_wide **out,
                                           size_t *n, struct nd_error *err);
+
+/* A constant that an operator of a unit reads: floats, or codes after their DequantizeLinear. Borrowed from the
+ * graph. */
+struct nd_exact_constant {
+    size_t tensor;                /* that the operator reads: its place in nd_exact_options.replaced */
+    const char *name;             /* of that tensor */
+    const char *node, *op_type;   /* the operator */
+    size_t input;                 /* of the operator */
+    bool is_bias;                 /* it is added to the products of a Conv, ConvTranspose or Gemm */
+    int channel_axis;             /* of the output channels of weights; -1: none is known */
+    const struct nd_array *real;  /* what the operator reads */
+    const struct nd_array *codes; /* NULL: the model keeps floats */
+    const struct nd_quant *quant; /* of the codes; NULL without codes */
+    enum nd_dtype dtype;          /* of the codes */
+};
+
+/* The constants of the unit that makes the edge, in graph order: at most capacity. How many. */
+size_t nd_exact_unit_constants(const struct nd_exact_graph *graph, size_t edge, struct nd_exact_constant *out,
+                               size_t capacity);
+/* The constant that `constant` was before it was quantised, in the graph of the float model: the one of the
+ * same name, or the same input of the node of the same name. NULL: there is none of that shape. Borrowed. */
+const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *float_graph,
+                                                const struct nd_exact_constant *constant);
 
 /* Evaluates one sample. inputs[nd_model_n_inputs]: arrays of the inputs' shapes (codes where an input is of
  * codes). For every edge that is computed, in graph order of the nodes that make them, found(context, edge,

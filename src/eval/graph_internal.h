@@ -40,6 +40,12 @@ struct nd_array nd_exact_none(void);
 size_t nd_exact_used(const struct nd_graph *graph, size_t node, size_t i);
 size_t nd_exact_made(const struct nd_graph *graph, size_t node, size_t i);
 
+/* What options.replaced has for the tensor, or NULL. */
+const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t tensor);
+
+/* Whether the tensor, an edge or what stands for one, has real values in the place of codes. */
+bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor);
+
 /* The tensor's values, computed or constant; NULL while there are none. */
 const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t tensor);
 

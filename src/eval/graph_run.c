@@ -22,13 +22,43 @@ size_t nd_exact_made(const struct nd_graph *graph, size_t node, size_t i)
     return i < n->n_made ? graph->made[n->first_made + i] : ND_NO_INDEX;
 }
 
+const struct nd_array *nd_exact_replaced(const struct nd_exact_run *run, size_t tensor)
+{
+    bool has_any = run->options != NULL && run->options->replaced != NULL && tensor != ND_NO_INDEX;
+    return has_any ? run->options->replaced[tensor] : NULL;
+}
+
 const struct nd_array *nd_exact_value(const struct nd_exact_run *run, size_t tensor)
 {
     if (tensor == ND_NO_INDEX)
         return NULL;
+    if (nd_exact_replaced(run, tensor) != NULL)
+        return nd_exact_replaced(run, tensor);
     if (run->g->constants[tensor].shape.rank >= 0)
         return &run->g->constants[tensor];
     return run->values[tensor].shape.rank >= 0 ? &run->values[tensor] : NULL;
+}
+
+bool nd_exact_is_real(const struct nd_exact_run *run, size_t tensor)
+{
+    size_t edge = tensor != ND_NO_INDEX ? run->g->model->tensor_edge[tensor] : ND_NO_INDEX;
+    bool has_any = run->options != NULL && run->options->is_real != NULL && edge != ND_NO_INDEX;
+    return has_any && run->options->is_real[edge];
+}
+
+/* A DequantizeLinear of real values has nothing to do. */
+static enum nd_status pass_real(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    size_t from = nd_exact_used(run->graph, node, 0), to = nd_exact_made(run->graph, node, 0);
+    enum nd_status status = nd_exact_ensure(run, from, err);
+    struct nd_array copy = {0};
+    if (status == ND_OK)
+        status = nd_array_copy(nd_exact_value(run, from), &copy, err);
+    if (status == ND_OK && to != ND_NO_INDEX && run->values[to].shape.rank < 0)
+        run->values[to] = copy;
+    else
+        nd_array_deinit(&copy);
+    return status;
 }
 
 enum nd_status nd_exact_ensure(struct nd_exact_run *run, size_t tensor, struct nd_error *err)
@@ -54,6 +84,8 @@ enum nd_status nd_exact_run_node(struct nd_exact_run *run, size_t node, struct n
     const struct nd_graph_node *n = &run->graph->nodes[node];
     const struct nd_array *inputs[ND_EXACT_MAX_OPERANDS];
     struct nd_array *outputs[ND_EXACT_MAX_OPERANDS];
+    if (n->kind == ND_NODE_DEQUANTIZE && nd_exact_is_real(run, nd_exact_used(run->graph, node, 0)))
+        return pass_real(run, node, err);
     if (n->n_inputs > ND_EXACT_MAX_OPERANDS || n->n_made > ND_EXACT_MAX_OPERANDS || n->n_uses > n->n_inputs)
         return nd_fail(err, ND_E_EXACT_OPERATOR, n->proto->name,
                        "node '%s' (%s) has a subgraph or too many inputs", nd_graph_node_name(n->proto),
@@ -168,6 +200,34 @@ enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_ex
 
 /* ---- a sample ---- */
 
+/* A node between units, or of a float model, of which nothing has to be computed: all that it makes is given
+ * and taken over, or nobody reads it. */
+static bool is_spared(const struct nd_exact_run *run, size_t node, bool *is_taken)
+{
+    const struct nd_graph_node *n = &run->graph->nodes[node];
+    bool is_ignored = run->options->is_ignored != NULL;
+    *is_taken = run->options->is_skipped != NULL;
+    for (size_t i = 0; i < n->n_made; i++) {
+        size_t tensor = nd_exact_made(run->graph, node, i), edge = edge_of(run, tensor);
+        if (tensor == ND_NO_INDEX)
+            continue;
+        is_ignored = is_ignored && edge != ND_NO_INDEX && run->options->is_ignored[edge];
+        *is_taken = *is_taken && edge != ND_NO_INDEX && nd_exact_is_skipped(run, tensor) &&
+                    run->values[tensor].shape.rank < 0;
+    }
+    *is_taken = *is_taken && !is_ignored;
+    return is_ignored || *is_taken;
+}
+
+static enum nd_status take_all(struct nd_exact_run *run, size_t node, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < run->graph->nodes[node].n_made && status == ND_OK; i++)
+        if (nd_exact_made(run->graph, node, i) != ND_NO_INDEX)
+            status = nd_exact_take_given(run, nd_exact_made(run->graph, node, i), err);
+    return status;
+}
+
 static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct nd_error *err)
 {
     const struct nd_graph_node *n = &run->graph->nodes[node];
@@ -181,6 +241,9 @@ static enum nd_status run_in_order(struct nd_exact_run *run, size_t node, struct
     if (n->kind == ND_NODE_DEQUANTIZE && n->n_made == 1 &&
         edge_of(run, nd_exact_made(run->graph, node, 0)) == ND_NO_INDEX)
         return ND_OK;
+    bool is_taken;
+    if (n->n_made > 0 && is_spared(run, node, &is_taken))
+        return is_taken ? take_all(run, node, err) : ND_OK;
     enum nd_status status = ND_OK;
     bool is_made = n->n_made > 0;
     for (size_t i = 0; i < n->n_made; i++)

@@ -16,10 +16,12 @@ static bool linear_input(const struct nd_exact_run *run, size_t tensor, struct n
         return true;
     size_t producer = run->graph->tensors[tensor].producer;
     if (producer != ND_NO_INDEX && run->graph->nodes[producer].kind == ND_NODE_DEQUANTIZE &&
-        run->g->quants[producer].quant.n > 0) {
-        out->values = nd_exact_value(run, nd_exact_used(run->graph, producer, 0));
-        out->quant = &run->g->quants[producer].quant;
+        nd_exact_replaced(run, tensor) == NULL && run->g->quants[producer].quant.n > 0) {
         size_t codes = nd_exact_used(run->graph, producer, 0);
+        out->values = nd_exact_value(run, codes);
+        if (nd_exact_is_real(run, codes))
+            return out->values != NULL;
+        out->quant = &run->g->quants[producer].quant;
         if (codes != ND_NO_INDEX && run->g->wholes[codes].x != NULL) {
             out->wholes = &run->g->wholes[codes];
             out->largest = run->g->largest[codes];

@@ -9,6 +9,7 @@
 #include "explain/floats/judge_floats.h"
 #include "explain/stages.h"
 #include "explain/verdict/health.h"
+#include "quantisation/study.h"
 
 /* Without codes there is nothing to work out: captures of a float model, or of outputs in floats only. */
 static bool has_codes(const struct nd_plan *plan)
@@ -62,6 +63,8 @@ static enum nd_status explain(const struct nd_plan *plan, const struct nd_explai
         status = nd_evaluate(&evaluation, options, err);
     if (status == ND_OK)
         status = conclude(&evaluation, options, out, err);
+    if (status == ND_OK)
+        status = nd_study_quantisation(plan, &out->quantisation, err);
     nd_evaluation_deinit(&evaluation);
     return status;
 }

@@ -8,6 +8,7 @@
 #include "base/strbuf.h"
 #include "capture/environment.h"
 #include "explain/stages.h"
+#include "quantisation/study.h"
 
 /* ---- what the plan says ---- */
 
@@ -195,6 +196,7 @@ void nd_explanation_destroy(struct nd_explanation **explanation)
     for (size_t i = 0; i < e->n_differences; i++)
         deinit_difference(&e->differences[i]);
     free(e->differences);
+    nd_quantisation_destroy(&e->quantisation);
     free(e->devices);
     free(e->steps);
     free(e->model);

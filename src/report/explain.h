@@ -77,6 +77,12 @@ json_t *nd_explain_losses_json(const struct nd_explanation *explanation,
                                const struct nd_explained_device *device);
 json_t *nd_explain_differences_json(const struct nd_explanation *explanation);
 
+/* What the quantisation costs, by layer: one paragraph; everything; as JSON (null without a float model). */
+void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *explanation,
+                                      size_t width);
+void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanation *explanation, size_t width);
+json_t *nd_explain_quantisation_json(const struct nd_explanation *explanation);
+
 /* What nd_identify_captures found, as JSON; NULL: memory is out. */
 json_t *nd_identification_json(const struct nd_identification *identification);
 /* The same as text: operator types and devices, with_units all units and their thresholds.

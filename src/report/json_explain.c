@@ -243,13 +243,13 @@ static json_t *explanation_json(const struct nd_explanation *e)
     json_t *devices = json_array();
     for (size_t d = 0; d < e->n_devices; d++)
         json_array_append_new(devices, device_json(e, &e->devices[d]));
-    return json_pack("{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "verdict",
-                     nd_health_name(e->health), "difference", nd_verdict_name(e->verdict), "model",
-                     nd_json_string(e->model), "model_sha256", e->model_sha256, "float_model",
-                     e->float_model != NULL ? nd_json_string(e->float_model) : json_null(), "probe",
-                     e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples",
-                     (json_int_t)e->n_samples, "effect_samples", (json_int_t)e->n_harm_samples, "vote",
-                     vote_json(&e->vote), "differences", nd_explain_differences_json(e), "devices", devices);
+    return json_pack(
+        "{s:s, s:s, s:o, s:s, s:o, s:o, s:I, s:I, s:o, s:o, s:o, s:o}", "verdict", nd_health_name(e->health),
+        "difference", nd_verdict_name(e->verdict), "model", nd_json_string(e->model), "model_sha256",
+        e->model_sha256, "float_model", e->float_model != NULL ? nd_json_string(e->float_model) : json_null(),
+        "probe", e->probe != NULL ? nd_json_string(e->probe) : json_null(), "samples", (json_int_t)e->n_samples,
+        "effect_samples", (json_int_t)e->n_harm_samples, "vote", vote_json(&e->vote), "differences",
+        nd_explain_differences_json(e), "quantisation", nd_explain_quantisation_json(e), "devices", devices);
 }
 
 enum nd_status nd_report_explanation_json(const struct nd_explanation *explanation,

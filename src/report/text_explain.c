@@ -357,6 +357,7 @@ static void put_text(struct nd_strbuf *out, const struct nd_explanation *e, size
     nd_explain_put_differences(out, e, width);
     for (size_t d = 0; d < e->n_devices; d++)
         put_device(out, e, d, width, with_units);
+    nd_explain_put_quantisation(out, e, width);
     nd_strbuf_printf(out, "\nverdict: %s\n", nd_health_name(e->health));
 }
 

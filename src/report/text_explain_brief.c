@@ -331,6 +331,7 @@ static void put_devices(const struct brief *b)
         for (size_t d = 0; d < b->e->n_devices; d++)
             if ((int)b->e->devices[d].health == health && is_first(b, d))
                 put_device(b, d, &columns);
+    nd_explain_put_quantisation_line(b->out, b->e, b->width);
     nd_explain_put_unreached(b->out, b->e, b->width);
     if (b->e->float_model == NULL && nd_explain_has_codes(b->e))
         nd_strbuf_puts(b->out, "\nWith --float MODEL it also says how much of the error is quantisation.\n");

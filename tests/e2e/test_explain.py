@@ -43,6 +43,33 @@ class Explain(Scratch):
                 parts = [round(unit[part]["mean"] * a.size) for part in ("total", "introduced", "passed_on")]
                 self.assertEqual(parts[0], parts[1] + parts[2])
 
+    def test_quantisation_is_followed_to_layers(self):
+        """Sums of the captures of exact and float64; introduced and passed on; remedies that gain what they say."""
+        exact, real = self.open(self.shared / "exact.h5"), self.open(self.shared / "float" / "float64.h5")
+        quantisation = self.report["quantisation"]
+        layers = {layer["name"]: layer for layer in quantisation["layers"]}
+        samples = [k * N // 16 for k in range(16)]
+        self.assertEqual((quantisation["samples"], quantisation["effect_samples"]), (16, 8))
+        self.assertEqual(len(layers), len(self.device("exact")["layers"]))
+        for name in ("stem/relu", "pointwise/relu", "logits"):
+            output = exact.output("digits", name)
+            scale, zero = float(np.ravel(output.attrs["scale"])[0]), int(np.ravel(output.attrs["zero_point"])[0])
+            q = (exact.values("digits", name).astype(float)[samples] - zero) * scale
+            f = real.values("digits", name).astype(float)[samples].reshape(q.shape)
+            layer = layers[name]
+            self.assertAlmostEqual(layer["total"] / np.mean((q - f) ** 2), 1, places=5, msg=name)
+            self.assertAlmostEqual(layer["sqnr_db"], 10 * np.log10(np.mean(f * f) / np.mean((q - f) ** 2)), places=4)
+            self.assertLess(abs(layer["evidence"]["values"][1] - f.max()), 1e-5)
+        self.assertLess(layers["image"]["passed_on"], 1e-12)
+        self.assertAlmostEqual(sum(layer["effect_share"] or 0 for layer in layers.values()), 1, places=9)
+        self.assertFalse(any(layer["is_accused"] for layer in layers.values()))
+        for layer in layers.values():
+            for remedy in layer["remedies"]:
+                self.assertGreaterEqual(remedy["output_gain_db"], 0.5)
+        self.assertGreater(quantisation["mended_sqnr_db"], quantisation["output_sqnr_db"] + 1)
+        alone = self.explain("exact", arguments=())
+        self.assertIsNone(alone["quantisation"])
+
     def test_energies_are_those_of_the_references(self):
         """Quantisation, divergence and interaction at the output, worked out from the captures of exact and float64."""
         exact, real = self.open(self.shared / "exact.h5"), self.open(self.shared / "float" / "float64.h5")

@@ -27,6 +27,7 @@ struct mc_device {
     const char *arch, *sdk; /* that the capture states; NULL: nothing */
     const char
         *emulated; /* what emulator/emulate.h reads, in the place of rounding and wrong_edge; NULL: none */
+    const struct nd_shape *shape; /* of tensors of which the model declares none */
 };
 
 struct mc_run {
@@ -152,7 +153,9 @@ static void mc_give(struct mc_run *run, size_t e)
     struct nd_error err = {0};
     const struct nd_edge *edge = nd_model_edge(run->model, e);
     run->given[e] = (struct nd_array){0};
-    expect_ok(nd_array_make(&run->given[e], edge->dtype, &edge->shape, &err), &err);
+    const struct nd_shape *shape = edge->shape.rank < 0 ? run->device->shape : &edge->shape;
+    assert_non_null(shape);
+    expect_ok(nd_array_make(&run->given[e], edge->dtype, shape, &err), &err);
 }
 
 /* NULL for a device that is not emulated. */

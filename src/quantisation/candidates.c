@@ -1,0 +1,258 @@
+/* Changes of one layer's quantisation that could help, each with what it does to the tensor itself. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+#include "quantisation/candidates.h"
+
+enum { BITS = 8, WIDE_BITS = 16 };
+/* The part of the error that a kind of remedy has to be about, and the gain at the tensor that is worth a
+ * trial, in dB: chosen. */
+static const double least_part = 0.1, least_own_gain = 0.5;
+/* Values that a range may give up: at the tensor their error is great, at the outputs it may be nothing. */
+static const double outer_share = 1e-3;
+
+static struct nd_candidate *add(struct nd_search *search, size_t step, enum nd_remedy_kind kind)
+{
+    struct nd_candidate *c = &search->candidates[search->n];
+    *c = (struct nd_candidate){.step = step, .remedy = {.kind = kind, .low = NAN, .high = NAN}};
+    search->n++; /* there are ND_MOST_CANDIDATES for each layer, more than any has */
+    return c;
+}
+
+/* ---- ranges ---- */
+
+/* Operators after which a tensor has the codes of its input. */
+static bool only_moves(const char *op_types)
+{
+    static const char *const movers[] = {"Reshape", "Transpose", "Flatten",    "Squeeze",      "Unsqueeze",
+                                         "MaxPool", "Slice",     "Split",      "Gather",       "Identity",
+                                         "Expand",  "Tile",      "requantise", "DepthToSpace", "SpaceToDepth"};
+    for (size_t i = 0; i < sizeof movers / sizeof movers[0]; i++)
+        if (strcmp(op_types, movers[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool has_same_quantiser(const struct nd_study *study, size_t a, size_t b)
+{
+    const struct nd_quant *x = &nd_plan_edge(study->plan, a)->quant, *y = &nd_plan_edge(study->plan, b)->quant;
+    return x->n == 1 && y->n == 1 && x->scale[0] == y->scale[0] && x->zero_point[0] == y->zero_point[0];
+}
+
+/* The step, and what moves its codes on: they share a quantiser, and get the new one together. */
+static void change_range(const struct nd_study *study, struct nd_candidate *c, const struct nd_fit *fit)
+{
+    c->changes[c->n_changes++] = (struct nd_change){.step = c->step, .is_range = true, .fit = *fit};
+    for (size_t s = c->step + 1; s < study->plan->n_steps && c->n_changes < ND_MOST_TIED; s++) {
+        const struct nd_explained_step *step = &study->plan->steps[s];
+        bool is_tied = step->is_unit && only_moves(step->op_types) && has_same_quantiser(study, s, c->step);
+        bool is_fed = false;
+        for (size_t i = 0; i < step->n_inputs && is_tied; i++)
+            for (size_t k = 0; k < c->n_changes; k++)
+                is_fed = is_fed || c->changes[k].step == step->inputs[i];
+        if (is_tied && is_fed)
+            c->changes[c->n_changes++] = (struct nd_change){.step = s, .is_range = true, .fit = *fit};
+    }
+}
+
+static double gain_db(double before, double after)
+{
+    return after > 0 ? 10 * log10(before / after) : before > 0 ? HUGE_VAL : 0;
+}
+
+/* The range of the codes that this range gets; says it. */
+static enum nd_status say_range(struct nd_candidate *c, const struct nd_fit *fit, const struct nd_fit *old,
+                                const struct nd_value_facts *facts, struct nd_error *err)
+{
+    const struct nd_range range = nd_range_of_fit(fit), had = nd_range_of_fit(old);
+    struct nd_strbuf text = {0};
+    const char *verb = range.low >= had.low && range.high <= had.high   ? "narrow"
+                       : range.low <= had.low && range.high >= had.high ? "widen"
+                                                                        : "change";
+    c->remedy.low = range.low;
+    c->remedy.high = range.high;
+    if (c->remedy.kind == ND_REMEDY_16_BITS)
+        nd_strbuf_printf(&text, "16 bits for its output");
+    else
+        nd_strbuf_printf(&text, "%s its range to [%.3g, %.3g] (%s)", verb, range.low, range.high,
+                         c->remedy.method);
+    if (c->remedy.kind == ND_REMEDY_RANGE && facts->has_mask &&
+        (facts->mask < range.low || facts->mask > range.high))
+        nd_strbuf_printf(&text, ", which turns the constant %.3g into %.3g", facts->mask,
+                         facts->mask < range.low ? range.low : range.high);
+    c->remedy.text = nd_strbuf_take(&text);
+    return c->remedy.text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+static enum nd_status try_range(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
+                                const struct nd_fit *fit, const char *method, struct nd_error *err)
+{
+    const struct nd_fit old = nd_fit_of_step(search->study, step);
+    bool is_wide = fit->high_code - fit->low_code > old.high_code - old.low_code;
+    size_t tail = (size_t)((double)facts->n * outer_share / 2), n = facts->n - 2 * tail;
+    double own =
+        gain_db(nd_fit_error(&old, facts->sorted, facts->n), nd_fit_error(fit, facts->sorted, facts->n));
+    double inner =
+        gain_db(nd_fit_error(&old, facts->sorted + tail, n), nd_fit_error(fit, facts->sorted + tail, n));
+    if (own < least_own_gain && inner < least_own_gain)
+        return ND_OK;
+    struct nd_candidate *c = add(search, step, is_wide ? ND_REMEDY_16_BITS : ND_REMEDY_RANGE);
+    c->remedy.method = is_wide ? NULL : method;
+    c->remedy.own_gain_db = own;
+    change_range(search->study, c, fit);
+    return say_range(c, fit, &old, facts, err);
+}
+
+/* How far below the other values a mask may be put, so that a Softmax still takes it for nothing: e^-4 to
+ * e^-16. The outputs decide. */
+static enum nd_status try_masks(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
+                                struct nd_error *err)
+{
+    static const double distances[] = {4, 8, 16};
+    const struct nd_fit old = nd_fit_of_step(search->study, step);
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < sizeof distances / sizeof distances[0] && status == ND_OK; i++) {
+        struct nd_range range = {facts->low, facts->high};
+        if (facts->mask < facts->low)
+            range.low -= distances[i];
+        else
+            range.high += distances[i];
+        const struct nd_fit fit = nd_fit_range(range, old.low_code, old.high_code);
+        status = try_range(search, step, facts, &fit, "without the constant", err);
+    }
+    return status;
+}
+
+static enum nd_status try_ranges(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
+                                 struct nd_error *err)
+{
+    const struct nd_study *study = search->study;
+    const struct nd_quantised_layer *layer = &study->out->layers[step];
+    const struct nd_fit old = nd_fit_of_step(study, step);
+    bool is_narrow = nd_dtype_size_bytes(nd_plan_edge(study->plan, step)->dtype) == 1;
+    enum nd_status status = facts->has_mask ? try_masks(search, step, facts, err) : ND_OK;
+    for (int m = 0; m < ND_N_CALIBRATIONS && status == ND_OK; m++) {
+        struct nd_range range =
+            nd_calibrate((enum nd_calibration)m, facts->sorted, facts->n, old.high_code - old.low_code + 1);
+        if (m == ND_CALIBRATE_MIN_MAX && !facts->has_mask) /* of all values, not only of those that were kept */
+            range = (struct nd_range){layer->value_low, layer->value_high};
+        const struct nd_fit fit = nd_fit_range(range, old.low_code, old.high_code);
+        status = try_range(search, step, facts, &fit, nd_calibration_name((enum nd_calibration)m), err);
+    }
+    if (status == ND_OK && is_narrow) {
+        const struct nd_range range = {layer->value_low, layer->value_high};
+        const struct nd_fit fit = nd_fit_range(range, 0, ldexp(1, WIDE_BITS) - 1);
+        status = try_range(search, step, facts, &fit, NULL, err);
+    }
+    return status;
+}
+
+/* ---- constants ---- */
+
+static void change_constant(struct nd_candidate *c, const struct nd_exact_constant *constant)
+{
+    c->changes[c->n_changes] =
+        (struct nd_change){.step = c->step, .tensor = constant->tensor, .values = &c->values[c->n_changes]};
+    c->n_changes++;
+}
+
+/* Which constants a remedy is about. */
+static bool concerns(enum nd_remedy_kind kind, const struct nd_exact_constant *constant)
+{
+    bool is_bias = constant->is_bias;
+    bool is_narrow = constant->quant != NULL && nd_dtype_size_bytes(constant->dtype) == 1;
+    if (kind == ND_REMEDY_BIAS)
+        return is_bias && constant->quant != NULL;
+    if (kind == ND_REMEDY_WEIGHT_CHANNELS)
+        return !is_bias && is_narrow && constant->quant->n == 1 && constant->channel_axis >= 0;
+    return !is_bias && is_narrow;
+}
+
+/* 32-bit codes in steps of the products of the layer; the bias itself where it has no products. */
+static enum nd_status quantise_bias(const struct nd_study *study, const struct nd_array *before, size_t step,
+                                    struct nd_array *out, struct nd_error *err)
+{
+    struct nd_wide *steps = NULL;
+    size_t n = 0;
+    struct nd_error ignored = {0};
+    enum nd_status status = nd_array_copy(before, out, err);
+    bool has_steps =
+        status == ND_OK && nd_exact_accumulator_steps(study->plan->graph, study->plan->steps[step].edge, &steps,
+                                                      &n, &ignored) == ND_OK;
+    for (size_t i = 0; i < before->n && has_steps && n > 0; i++) {
+        double scale = steps[i % n].parts[0];
+        out->x[i] = fmin(fmax(rint(before->x[i] / scale), -0x1p31), 0x1p31 - 1) * scale;
+    }
+    free(steps);
+    return status;
+}
+
+static enum nd_status make_values(const struct nd_study *study, const struct nd_candidate *c,
+                                  const struct nd_exact_constant *constant, const struct nd_array *before,
+                                  struct nd_array *out, struct nd_error *err)
+{
+    if (c->remedy.kind == ND_REMEDY_BIAS)
+        return quantise_bias(study, before, c->step, out, err);
+    bool has_channels = c->remedy.kind == ND_REMEDY_WEIGHT_CHANNELS || constant->quant->n > 1;
+    return nd_weights_quantised(before, has_channels ? constant->channel_axis : -1,
+                                c->remedy.kind == ND_REMEDY_WEIGHT_16_BITS ? WIDE_BITS : BITS, out, err);
+}
+
+static enum nd_status try_constants(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
+                                    struct nd_error *err)
+{
+    static const char *const texts[] = {[ND_REMEDY_WEIGHT_CHANNELS] =
+                                            "8-bit weights with one scale for each channel",
+                                        [ND_REMEDY_WEIGHT_16_BITS] = "16-bit weights",
+                                        [ND_REMEDY_BIAS] = "32-bit biases in steps of the products"};
+    const struct nd_study *study = search->study;
+    struct nd_exact_constant all[ND_LOSS_CONSTANTS];
+    size_t n =
+        nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, all, ND_LOSS_CONSTANTS);
+    struct nd_candidate *c = add(search, step, kind);
+    double before_energy = 0, after_energy = 0;
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < n && status == ND_OK; i++) {
+        const struct nd_array *before =
+            concerns(kind, &all[i]) ? nd_exact_constant_before(study->plan->float_graph, &all[i]) : NULL;
+        if (before == NULL)
+            continue;
+        struct nd_array *values = &c->values[c->n_changes];
+        status = make_values(study, c, &all[i], before, values, err);
+        if (status != ND_OK)
+            break;
+        before_energy += nd_mean_square_between(all[i].real, before) * (double)before->n;
+        after_energy += nd_mean_square_between(values, before) * (double)before->n;
+        change_constant(c, &all[i]);
+    }
+    c->remedy.own_gain_db = gain_db(before_energy, after_energy);
+    c->remedy.text = status == ND_OK ? nd_strdup(texts[kind]) : NULL;
+    if (status == ND_OK && c->remedy.text == NULL)
+        status = nd_fail_memory(err);
+    if (c->remedy.own_gain_db < least_own_gain) /* also where nothing is concerned */
+        c->n_changes = 0;
+    return status;
+}
+
+enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err)
+{
+    const struct nd_quantised_layer *layer = &search->study->out->layers[step];
+    double parts = layer->rounding + layer->clipping + layer->constants;
+    enum nd_status status = ND_OK;
+    if (layer->constants >= least_part * parts)
+        for (int kind = ND_REMEDY_WEIGHT_CHANNELS; kind <= ND_REMEDY_BIAS && status == ND_OK; kind++)
+            status = try_constants(search, step, (enum nd_remedy_kind)kind, err);
+    if (status != ND_OK || layer->rounding + layer->clipping < least_part * parts ||
+        !nd_has_range(search->study, step))
+        return status;
+    struct nd_value_facts facts;
+    status = nd_loss_value_facts(&search->study->values[step], &facts, err);
+    if (status == ND_OK && facts.n > 0)
+        status = try_ranges(search, step, &facts, err);
+    nd_value_facts_deinit(&facts);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* Remedies of layers while they are looked for. */
+#ifndef ND_QUANTISATION_CANDIDATES_H
+#define ND_QUANTISATION_CANDIDATES_H
+
+#include "quantisation/study.h"
+
+enum {
+    ND_MOST_CANDIDATES = 12, /* of one layer: chosen, each is a run of the model */
+    ND_MOST_TIED = 16,       /* tensors that only move the values of another one on */
+};
+
+/* A remedy with the changes that it is made of. */
+struct nd_candidate {
+    size_t step;
+    struct nd_remedy remedy;
+    struct nd_change changes[ND_MOST_TIED];
+    struct nd_array values[ND_LOSS_CONSTANTS]; /* of changed constants */
+    size_t n_changes;                          /* 0: it does not help */
+};
+
+struct nd_search {
+    struct nd_study *study;
+    struct nd_candidate *candidates; /* room for ND_MOST_CANDIDATES of each layer */
+    size_t n;
+};
+
+/* Adds what could help the layer: remedies with own_gain_db, not measured at the outputs. ND_ERR_MEMORY. */
+enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err);
+
+#endif

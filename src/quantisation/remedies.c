@@ -1,0 +1,146 @@
+/* What would help: changes of one layer's quantisation, each made and measured, first at the tensor itself
+ * (candidates.c) and then at the outputs. What does not help is not told of. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "quantisation/candidates.h"
+
+enum { MOST_LAYERS = 6 }; /* for which remedies are looked for: chosen */
+/* The least share of the effects of a layer for which remedies are looked for; the gain at the outputs that is
+ * worth telling, in dB; what a layer has to have to be accused. All chosen. */
+static const double least_share = 0.03, least_gain = 0.5, accused_share = 0.1, accused_gain = 1;
+/* The least share of the samples that a remedy has to make better: chosen. */
+static const double least_better = 0.75;
+
+const char *nd_remedy_kind_name(enum nd_remedy_kind kind)
+{
+    static const char *const names[] = {[ND_REMEDY_RANGE] = "range",
+                                        [ND_REMEDY_16_BITS] = "16-bits",
+                                        [ND_REMEDY_WEIGHT_CHANNELS] = "weight-channels",
+                                        [ND_REMEDY_WEIGHT_16_BITS] = "weight-16-bits",
+                                        [ND_REMEDY_BIAS] = "bias"};
+    return names[kind];
+}
+
+/* Of ranges the one that helps most; of the rest what helps. */
+static bool is_told(const struct nd_search *search, size_t i)
+{
+    const struct nd_candidate *c = &search->candidates[i];
+    if (c->n_changes == 0 || !(c->remedy.output_gain_db >= least_gain))
+        return false;
+    for (size_t k = 0; k < search->n && c->remedy.kind == ND_REMEDY_RANGE; k++) {
+        const struct nd_candidate *other = &search->candidates[k];
+        bool is_rival = k != i && other->step == c->step && other->remedy.kind == c->remedy.kind;
+        double gain = other->remedy.output_gain_db;
+        if (is_rival && (gain > c->remedy.output_gain_db || (gain == c->remedy.output_gain_db && k < i)))
+            return false;
+    }
+    return true;
+}
+
+/* Takes the text over. */
+static enum nd_status tell(struct nd_quantised_layer *layer, struct nd_candidate *c, struct nd_error *err)
+{
+    if (layer->remedies == NULL)
+        layer->remedies = nd_calloc(ND_MOST_CANDIDATES, sizeof *layer->remedies);
+    if (layer->remedies == NULL)
+        return nd_fail_memory(err);
+    size_t at = layer->n_remedies++;
+    for (; at > 0 && layer->remedies[at - 1].output_gain_db < c->remedy.output_gain_db; at--)
+        layer->remedies[at] = layer->remedies[at - 1];
+    layer->remedies[at] = c->remedy;
+    c->remedy.text = NULL;
+    return ND_OK;
+}
+
+static bool can_be_mended(enum nd_loss_cause cause)
+{
+    return cause != ND_LOSS_NONE && cause != ND_LOSS_ROUNDING && cause != ND_LOSS_WEIGHT_ROUNDING;
+}
+
+static enum nd_status try_candidates(struct nd_search *search, struct nd_error *err)
+{
+    struct nd_quantisation *out = search->study->out;
+    struct nd_trial *trials = nd_calloc(search->n, sizeof *trials);
+    if (trials == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < search->n; i++)
+        trials[i] = (struct nd_trial){.changes = search->candidates[i].changes,
+                                      .n_changes = search->candidates[i].n_changes};
+    enum nd_status status = nd_run_trials(search->study, trials, search->n, err);
+    for (size_t i = 0; i < search->n; i++) {
+        double n_better = (double)trials[i].n_better;
+        search->candidates[i].remedy.output_gain_db = trials[i].sqnr_db - out->output_sqnr_db;
+        if (n_better < least_better * (double)search->study->n_effect_samples) /* one sample's luck */
+            search->candidates[i].n_changes = 0;
+    }
+    free(trials);
+    return status;
+}
+
+/* The best remedy of each layer, all at once. */
+static enum nd_status try_together(struct nd_search *search, struct nd_error *err)
+{
+    struct nd_quantisation *out = search->study->out;
+    struct nd_change changes[MOST_LAYERS * ND_MOST_TIED];
+    struct nd_trial trial = {.changes = changes};
+    for (size_t i = 0; i < search->n; i++) {
+        const struct nd_candidate *c = &search->candidates[i];
+        bool is_best = is_told(search, i);
+        for (size_t k = 0; k < search->n && is_best; k++)
+            is_best = k == i || search->candidates[k].step != c->step || !is_told(search, k) ||
+                      search->candidates[k].remedy.output_gain_db < c->remedy.output_gain_db ||
+                      (search->candidates[k].remedy.output_gain_db == c->remedy.output_gain_db && k > i);
+        for (size_t k = 0; k < c->n_changes && is_best; k++)
+            changes[trial.n_changes++] = c->changes[k];
+    }
+    if (trial.n_changes == 0)
+        return ND_OK;
+    enum nd_status status = nd_run_trials(search->study, &trial, 1, err);
+    out->mended_sqnr_db = trial.sqnr_db;
+    return status;
+}
+
+static enum nd_status conclude(struct nd_search *search, struct nd_error *err)
+{
+    struct nd_quantisation *out = search->study->out;
+    bool are_told[MOST_LAYERS * ND_MOST_CANDIDATES];
+    enum nd_status status = ND_OK;
+    for (size_t i = 0; i < search->n; i++)
+        are_told[i] = is_told(search, i);
+    for (size_t i = 0; i < search->n && status == ND_OK; i++)
+        if (are_told[i])
+            status = tell(&out->layers[search->candidates[i].step], &search->candidates[i], err);
+    for (size_t i = 0; i < out->n_ranked; i++) {
+        struct nd_quantised_layer *layer = &out->layers[out->ranked[i]];
+        layer->is_accused = can_be_mended(layer->cause) && layer->effect_share >= accused_share &&
+                            layer->n_remedies > 0 && layer->remedies[0].output_gain_db >= accused_gain;
+    }
+    return status;
+}
+
+enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err)
+{
+    const struct nd_quantisation *out = study->out;
+    struct nd_search search = {study, nd_calloc(MOST_LAYERS * ND_MOST_CANDIDATES, sizeof *search.candidates),
+                               0};
+    enum nd_status status = search.candidates != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < out->n_ranked && i < MOST_LAYERS && status == ND_OK; i++)
+        if (out->layers[out->ranked[i]].effect_share >= least_share)
+            status = nd_find_candidates(&search, out->ranked[i], err);
+    if (status == ND_OK && search.n > 0)
+        status = try_candidates(&search, err);
+    if (status == ND_OK)
+        status = try_together(&search, err);
+    if (status == ND_OK)
+        status = conclude(&search, err);
+    for (size_t i = 0; i < search.n; i++) {
+        free(search.candidates[i].remedy.text);
+        for (size_t k = 0; k < ND_LOSS_CONSTANTS; k++)
+            nd_array_deinit(&search.candidates[i].values[k]);
+    }
+    free(search.candidates);
+    return status;
+}

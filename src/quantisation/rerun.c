@@ -1,0 +1,124 @@
+/* Which part of a graph has to run again when some of its tensors change. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "model/loaded.h"
+#include "quantisation/study.h"
+
+enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model, struct nd_error *err)
+{
+    size_t n = nd_model_n_edges(model);
+    *cut = (struct nd_rerun){.is_skipped = nd_calloc(n, sizeof *cut->is_skipped),
+                             .is_ignored = nd_calloc(n, sizeof *cut->is_ignored),
+                             .is_below = nd_calloc(n, sizeof *cut->is_below)};
+    bool has_all = cut->is_skipped != NULL && cut->is_ignored != NULL && cut->is_below != NULL;
+    return has_all ? ND_OK : nd_fail_memory(err);
+}
+
+void nd_rerun_deinit(struct nd_rerun *cut)
+{
+    free(cut->is_skipped);
+    free(cut->is_ignored);
+    free(cut->is_below);
+    *cut = (struct nd_rerun){0};
+}
+
+/* The edge of a tensor that a node uses or makes. */
+static size_t edge_of(const struct nd_model *model, size_t tensor)
+{
+    return tensor != ND_NO_INDEX ? model->tensor_edge[tensor] : ND_NO_INDEX;
+}
+
+/* Forward: what depends on a changed edge. is_below has one entry for each tensor. */
+static void mark_below(const struct nd_model *model, bool *tensor_below, bool *edge_below)
+{
+    const struct nd_graph *graph = &model->graph;
+    for (size_t n = 0; n < graph->n_nodes; n++) {
+        const struct nd_graph_node *node = &graph->nodes[n];
+        bool is_below = false;
+        for (size_t i = 0; i < node->n_uses && !is_below; i++) {
+            size_t tensor = graph->uses[node->first_use + i], edge = edge_of(model, tensor);
+            is_below =
+                tensor != ND_NO_INDEX && (tensor_below[tensor] || (edge != ND_NO_INDEX && edge_below[edge]));
+        }
+        for (size_t i = 0; i < node->n_made && is_below; i++) {
+            size_t tensor = graph->made[node->first_made + i], edge = edge_of(model, tensor);
+            if (tensor != ND_NO_INDEX)
+                tensor_below[tensor] = true;
+            if (edge != ND_NO_INDEX)
+                edge_below[edge] = true;
+        }
+    }
+}
+
+/* What a walk over the nodes marks: [n_tensors], the edges beside it in nd_rerun and edge_needed. */
+struct marks {
+    bool *below, *needed, *edge_needed;
+};
+
+/* Whether the node has to run: something that it makes depends on a change, or is needed and not given. */
+static bool has_to_run(const struct nd_model *model, const struct nd_graph_node *node,
+                       const struct nd_rerun *cut, const struct marks *marks, const bool *is_given)
+{
+    for (size_t i = 0; i < node->n_made; i++) {
+        size_t tensor = model->graph.made[node->first_made + i], edge = edge_of(model, tensor);
+        bool has_edge = edge != ND_NO_INDEX;
+        if (tensor == ND_NO_INDEX)
+            continue;
+        bool is_needed = marks->needed[tensor] || (has_edge && marks->edge_needed[edge]);
+        if (marks->below[tensor] || (has_edge && cut->is_below[edge]) ||
+            (is_needed && !(has_edge && is_given[edge])))
+            return true;
+    }
+    return false;
+}
+
+/* Backward: what nodes that have to run read. */
+static void mark_needed(const struct nd_model *model, const struct nd_rerun *cut, const struct marks *marks,
+                        const bool *is_given)
+{
+    const struct nd_graph *graph = &model->graph;
+    for (size_t n = graph->n_nodes; n-- > 0;) {
+        const struct nd_graph_node *node = &graph->nodes[n];
+        if (!has_to_run(model, node, cut, marks, is_given))
+            continue;
+        for (size_t i = 0; i < node->n_uses; i++) {
+            size_t tensor = graph->uses[node->first_use + i], edge = edge_of(model, tensor);
+            if (tensor != ND_NO_INDEX)
+                marks->needed[tensor] = true;
+            if (edge != ND_NO_INDEX)
+                marks->edge_needed[edge] = true;
+        }
+    }
+}
+
+enum nd_status nd_rerun_make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_changed,
+                             const bool *is_given, const bool *is_input_changed, struct nd_error *err)
+{
+    const struct nd_graph *graph = &model->graph;
+    size_t n_edges = nd_model_n_edges(model);
+    const struct marks marks = {.below = nd_calloc(graph->n_tensors, sizeof *marks.below),
+                                .needed = nd_calloc(graph->n_tensors, sizeof *marks.needed),
+                                .edge_needed = nd_calloc(n_edges, sizeof *marks.edge_needed)};
+    bool has_all = marks.below != NULL && marks.needed != NULL && marks.edge_needed != NULL;
+    memcpy(cut->is_below, is_changed, n_edges * sizeof *is_changed);
+    for (size_t i = 0; i < model->n_inputs && is_input_changed != NULL && has_all; i++) {
+        size_t tensor = nd_names_find(&graph->names, model->inputs[i].name);
+        if (tensor != ND_NO_INDEX)
+            marks.below[tensor] = is_input_changed[i];
+    }
+    if (has_all) {
+        mark_below(model, marks.below, cut->is_below);
+        mark_needed(model, cut, &marks, is_given);
+    }
+    for (size_t e = 0; e < n_edges && has_all; e++) {
+        cut->is_skipped[e] = !cut->is_below[e] && is_given[e];
+        cut->is_ignored[e] = !cut->is_below[e] && !marks.edge_needed[e];
+    }
+    free(marks.below);
+    free(marks.needed);
+    free(marks.edge_needed);
+    return has_all ? ND_OK : nd_fail_memory(err);
+}

@@ -1,0 +1,305 @@
+#include "quantisation/study.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "replay/reader.h"
+
+/* ---- what both models have ---- */
+
+static size_t model_input(const struct nd_plan *plan, size_t step)
+{
+    const struct nd_edge *edge = nd_plan_edge(plan, step);
+    for (size_t i = 0; i < nd_model_n_inputs(plan->model) && !plan->steps[step].is_unit; i++) {
+        const struct nd_model_io *io = nd_model_input(plan->model, i);
+        if (strcmp(io->name, edge->name) == 0 && nd_dtype_is_float(io->dtype) && edge->quant.n > 0)
+            return i;
+    }
+    return SIZE_MAX;
+}
+
+/* By name, as the plan matches tensors that have a scale; here those that stay floats, too. Whether they have
+ * as many elements is seen when both are there. */
+static void match_steps(struct nd_study *study)
+{
+    const struct nd_plan *plan = study->plan;
+    size_t n_edges = nd_model_n_edges(plan->float_model);
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        study->float_edge[s] = SIZE_MAX;
+        study->float_input[s] = model_input(plan, s);
+    }
+    for (size_t e = 0; e < n_edges; e++) {
+        study->step_of_float[e] = plan->step_of_float[e];
+        for (size_t s = 0; s < plan->n_steps && study->step_of_float[e] == SIZE_MAX; s++)
+            if (nd_plan_edge(plan, s)->quant.n == 0 && nd_dtype_is_float(nd_plan_edge(plan, s)->dtype) &&
+                strcmp(nd_plan_edge(plan, s)->name, nd_model_edge(plan->float_model, e)->name) == 0)
+                study->step_of_float[e] = s;
+        if (study->step_of_float[e] != SIZE_MAX)
+            study->float_edge[study->step_of_float[e]] = e;
+    }
+}
+
+bool nd_has_range(const struct nd_study *study, size_t step)
+{
+    const struct nd_edge *edge = nd_plan_edge(study->plan, step);
+    return edge->quant.n == 1 && nd_dtype_is_integer(edge->dtype) && nd_dtype_size_bytes(edge->dtype) <= 2 &&
+           edge->quant.scale[0] > 0;
+}
+
+struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step)
+{
+    const struct nd_edge *edge = nd_plan_edge(study->plan, step);
+    struct nd_fit fit = {.scale = (double)edge->quant.scale[0], .zero = (double)edge->quant.zero_point[0]};
+    nd_code_range(edge->dtype, &fit.low_code, &fit.high_code);
+    return fit;
+}
+
+/* ---- room and inputs ---- */
+
+static enum nd_status read_input(struct nd_study *study, size_t k, size_t i, struct nd_error *err)
+{
+    const struct nd_plan *plan = study->plan;
+    const struct nd_plan_source *leader = &plan->sources[plan->leader];
+    const struct nd_model_io *io = nd_model_input(plan->model, i);
+    const struct nd_capture_tensor tensor = {leader->capture, leader->probe, plan->inputs[i]};
+    struct nd_array *input = &study->inputs[k * study->n_inputs + i];
+    size_t size_bytes;
+    enum nd_status status = nd_shape_size_bytes(&io->shape, io->dtype, &size_bytes, err);
+    if (status == ND_OK)
+        status = nd_array_make(input, io->dtype, &io->shape, err);
+    void *raw = status == ND_OK ? nd_tensor_alloc(size_bytes) : NULL;
+    if (status == ND_OK && raw == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_capture_read_inputs(&tensor, study->samples[k], 1, raw, err);
+    if (status == ND_OK)
+        nd_array_load(io->dtype, raw, input->n, input->x);
+    free(raw);
+    return status;
+}
+
+/* All steps and samples together keep so many values at most: 2^24 floats are 64 MB, and as much for the
+ * errors; of one step and sample no fewer and no more than: chosen. */
+enum { KEPT_IN_ALL = 1 << 24, KEPT_LEAST = 512, KEPT_MOST = 1 << 15 };
+
+static enum nd_status make_values(struct nd_study *study, struct nd_error *err)
+{
+    size_t kept = KEPT_IN_ALL / (study->plan->n_steps * study->n_samples);
+    kept = kept > KEPT_MOST ? KEPT_MOST : kept < KEPT_LEAST ? KEPT_LEAST : kept;
+    for (size_t s = 0; s < study->plan->n_steps; s++) {
+        struct nd_loss_values *values = &study->values[s];
+        size_t n = 0;
+        if (!nd_is_matched(study, s) || nd_shape_n_elems(&study->plan->shapes[s], &n, NULL) != ND_OK)
+            continue;
+        values->n_per_sample = n < kept ? n : kept;
+        values->n = values->n_per_sample * study->n_samples;
+        values->values = nd_calloc(values->n, sizeof *values->values);
+        values->errors = nd_calloc(values->n, sizeof *values->errors);
+        if (values->values == NULL || values->errors == NULL)
+            return nd_fail_memory(err);
+        for (size_t i = 0; i < values->n; i++)
+            values->values[i] = NAN;
+    }
+    return ND_OK;
+}
+
+static enum nd_status study_init(struct nd_study *study, const struct nd_plan *plan, struct nd_error *err)
+{
+    *study = (struct nd_study){.plan = plan,
+                               .n_inputs = nd_model_n_inputs(plan->model),
+                               .n_float_inputs = nd_model_n_inputs(plan->float_model)};
+    study->n_samples = plan->n_samples < ND_LOSS_SAMPLES ? plan->n_samples : ND_LOSS_SAMPLES;
+    study->n_effect_samples =
+        plan->n_harm_samples < ND_EFFECT_SAMPLES ? plan->n_harm_samples : ND_EFFECT_SAMPLES;
+    study->n_threads = plan->n_threads < study->n_samples ? plan->n_threads : study->n_samples;
+    for (size_t k = 0; k < study->n_samples; k++)
+        study->samples[k] = k * plan->n_samples / study->n_samples;
+    study->inputs = nd_calloc(study->n_samples * study->n_inputs, sizeof *study->inputs);
+    study->float_edge = nd_calloc(plan->n_steps, sizeof *study->float_edge);
+    study->float_input = nd_calloc(plan->n_steps, sizeof *study->float_input);
+    study->step_of_float = nd_calloc(nd_model_n_edges(plan->float_model), sizeof *study->step_of_float);
+    study->sums = nd_calloc(study->n_samples * plan->n_steps, sizeof *study->sums);
+    study->values = nd_calloc(plan->n_steps, sizeof *study->values);
+    study->out = nd_calloc(1, sizeof *study->out);
+    if (study->inputs == NULL || study->float_edge == NULL || study->float_input == NULL ||
+        study->step_of_float == NULL || study->sums == NULL || study->values == NULL || study->out == NULL)
+        return nd_fail_memory(err);
+    match_steps(study);
+    study->out->layers = nd_calloc(plan->n_steps, sizeof *study->out->layers);
+    study->out->ranked = nd_calloc(plan->n_steps, sizeof *study->out->ranked);
+    if (study->out->layers == NULL || study->out->ranked == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = make_values(study, err);
+    for (size_t k = 0; k < study->n_samples; k++)
+        for (size_t i = 0; i < study->n_inputs && status == ND_OK; i++)
+            status = read_input(study, k, i, err);
+    return status;
+}
+
+static void study_deinit(struct nd_study *study)
+{
+    for (size_t i = 0; study->inputs != NULL && i < study->n_samples * study->n_inputs; i++)
+        nd_array_deinit(&study->inputs[i]);
+    for (size_t s = 0; study->values != NULL && s < study->plan->n_steps; s++) {
+        free(study->values[s].values);
+        free(study->values[s].errors);
+    }
+    free(study->inputs);
+    free(study->float_edge);
+    free(study->float_input);
+    free(study->step_of_float);
+    free(study->sums);
+    free(study->values);
+    nd_quantisation_destroy(&study->out);
+}
+
+/* ---- the stages ---- */
+
+/* Sums of the samples, in their order. */
+static void sum_up(struct nd_study *study, size_t step)
+{
+    struct nd_quantised_layer *layer = &study->out->layers[step];
+    double n = 0, n_clipped = 0;
+    *layer = (struct nd_quantised_layer){.is_known = study->n_samples > 0,
+                                         .effect_db = NAN,
+                                         .effect_share = NAN,
+                                         .range_low = NAN,
+                                         .range_high = NAN,
+                                         .value_low = HUGE_VAL,
+                                         .value_high = -HUGE_VAL,
+                                         .central_low = NAN,
+                                         .central_high = NAN,
+                                         .used_share = NAN,
+                                         .mask = NAN,
+                                         .weight_ratio = NAN,
+                                         .weight_sqnr_db = NAN};
+    for (size_t k = 0; k < study->n_samples; k++) {
+        const struct nd_loss_sums *sums = &study->sums[k * study->plan->n_steps + step];
+        layer->is_known = layer->is_known && sums->is_known;
+        layer->signal += sums->signal;
+        layer->total += sums->total;
+        layer->introduced += sums->introduced;
+        layer->passed_on += sums->passed_on;
+        layer->rounding += sums->rounding;
+        layer->clipping += sums->clipping;
+        layer->constants += sums->constants;
+        layer->value_low = fmin(layer->value_low, sums->low);
+        layer->value_high = fmax(layer->value_high, sums->high);
+        n += (double)sums->n;
+        n_clipped += (double)sums->n_clipped;
+    }
+    layer->sqnr_db = 10 * log10(layer->signal / layer->total);
+    layer->introduced_sqnr_db = 10 * log10(layer->signal / layer->introduced);
+    double *const means[] = {&layer->signal,   &layer->total,    &layer->introduced, &layer->passed_on,
+                             &layer->rounding, &layer->clipping, &layer->constants};
+    for (size_t i = 0; i < sizeof means / sizeof means[0]; i++)
+        *means[i] = layer->is_known ? *means[i] / n : NAN;
+    layer->clipped_share = n > 0 ? n_clipped / n : 0;
+}
+
+/* Of all layers that introduce an error, those with the most against the spread of their values. */
+static size_t choose_layers(const struct nd_study *study, double *noise, size_t *steps)
+{
+    size_t n = 0;
+    while (n < ND_LOSS_LAYERS) {
+        size_t worst = SIZE_MAX;
+        for (size_t s = 0; s < study->plan->n_steps; s++)
+            if (noise[s] > 0 && (worst == SIZE_MAX || noise[s] > noise[worst]))
+                worst = s;
+        if (worst == SIZE_MAX)
+            break;
+        noise[worst] = 0;
+        steps[n++] = worst;
+    }
+    return n;
+}
+
+/* noise[n_steps]: error introduced over variance. */
+static enum nd_status find_causes(struct nd_study *study, double *noise, struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < study->plan->n_steps && status == ND_OK; s++) {
+        struct nd_value_facts facts = {0};
+        sum_up(study, s);
+        if (!study->out->layers[s].is_known)
+            continue;
+        status = nd_loss_value_facts(&study->values[s], &facts, err);
+        noise[s] = study->out->layers[s].introduced > 0 ? facts.noise_to_signal : 0;
+        if (status == ND_OK)
+            status = nd_find_cause(study, s, &facts, err);
+        nd_value_facts_deinit(&facts);
+    }
+    return status;
+}
+
+static void rank(struct nd_quantisation *out, const size_t *steps, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        double share = out->layers[steps[i]].effect_share;
+        if (isnan(share))
+            continue;
+        size_t at = out->n_ranked++;
+        for (; at > 0 && out->layers[out->ranked[at - 1]].effect_share < share; at--)
+            out->ranked[at] = out->ranked[at - 1];
+        out->ranked[at] = steps[i];
+    }
+}
+
+static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
+{
+    size_t steps[ND_LOSS_LAYERS];
+    double *noise = nd_calloc(study->plan->n_steps, sizeof *noise);
+    struct nd_quantisation *out = study->out;
+    out->n_samples = study->n_samples;
+    out->n_effect_samples = study->n_effect_samples;
+    out->n_layers = study->plan->n_steps;
+    out->output_sqnr_db = out->mended_sqnr_db = NAN;
+    enum nd_status status = noise != NULL ? nd_measure_losses(study, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = find_causes(study, noise, err);
+    size_t n = status == ND_OK ? choose_layers(study, noise, steps) : 0;
+    free(noise);
+    if (status == ND_OK && study->n_effect_samples > 0)
+        status = nd_measure_effects(study, steps, n, err);
+    if (status == ND_OK)
+        rank(out, steps, n);
+    return status == ND_OK ? nd_find_remedies(study, err) : status;
+}
+
+enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
+                                     struct nd_error *err)
+{
+    struct nd_study study;
+    *out = NULL;
+    if (plan->float_graph == NULL || plan->n_samples == 0)
+        return ND_OK;
+    enum nd_status status = study_init(&study, plan, err);
+    if (status == ND_OK)
+        status = run_study(&study, err);
+    if (status == ND_OK) {
+        *out = study.out;
+        study.out = NULL;
+    }
+    study_deinit(&study);
+    return status;
+}
+
+void nd_quantisation_destroy(struct nd_quantisation **quantisation)
+{
+    struct nd_quantisation *q = *quantisation;
+    if (q == NULL)
+        return;
+    for (size_t s = 0; q->layers != NULL && s < q->n_layers; s++) {
+        free(q->layers[s].cause_text);
+        for (size_t i = 0; i < q->layers[s].n_remedies; i++)
+            free(q->layers[s].remedies[i].text);
+        free(q->layers[s].remedies);
+    }
+    free(q->layers);
+    free(q->ranked);
+    free(q);
+    *quantisation = NULL;
+}

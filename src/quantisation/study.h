@@ -1,0 +1,184 @@
+/* The quantisation side of an explanation: which layer introduces the error against the float model, why, and
+ * what would help. Captures matter only for the inputs that they hold: everything is computed.
+ *
+ *     study.c     the samples, and the stages in order
+ *     losses.c    a sample through three runs: what each layer introduces and what it passes on
+ *     values.c    what the float values of a tensor look like: ranges, outliers, mask constants
+ *     cause.c     why a layer introduces its error, from the numbers
+ *     effects.c   what each layer's error does to the outputs;  trials.c  what a changed model would give there
+ *     remedies.c  what helps, and how much;  candidates.c  changes that could
+ *     ranges.c    quantisers of one scale; weights.c  those of constants; cut.c  which part of a graph to run
+ */
+#ifndef ND_QUANTISATION_STUDY_H
+#define ND_QUANTISATION_STUDY_H
+
+#include "npudiff/quantisation.h"
+#include "quantisation/ranges.h"
+#include "quantisation/weights.h"
+#include "replay/plan.h"
+
+enum {
+    ND_LOSS_SAMPLES = 16,  /* measured at most, evenly spaced: chosen */
+    ND_EFFECT_SAMPLES = 8, /* of these for effects and gains at most; chosen: each costs a run for each layer */
+    ND_LOSS_LAYERS = 32,   /* whose effect is measured: those with the worst own SQNR. Chosen */
+    ND_LOSS_CONSTANTS = 8, /* of one layer, looked at */
+    ND_LOSS_OUTPUTS = 64,  /* of the model, looked at */
+};
+
+/* Sums over the elements of one step in one sample, in real units. */
+struct nd_loss_sums {
+    bool is_known;
+    uint64_t n, n_clipped;
+    double signal, total, introduced, passed_on, rounding, clipping, constants;
+    double low, high; /* of the float model */
+};
+
+/* Some of the float values of a step, and the error that the layer introduced in each; NaN where nothing is
+ * known. */
+struct nd_loss_values {
+    size_t n_per_sample, n; /* n: of all samples */
+    float *values, *errors; /* [n] in the order of the samples */
+};
+
+/* What float values look like. */
+struct nd_value_facts {
+    size_t n;                         /* values without the mask */
+    float *sorted;                    /* [n], owned */
+    double low, high;                 /* of these */
+    double central_low, central_high; /* of 99.9 % of these */
+    bool has_mask;
+    double mask, mask_share;
+    double noise_to_signal; /* error introduced over variance, of these; NaN without a value */
+};
+
+struct nd_study {
+    const struct nd_plan *plan;
+    size_t n_threads;
+    size_t n_samples, n_effect_samples;
+    size_t samples[ND_LOSS_SAMPLES];
+    struct nd_array *inputs; /* [n_samples][n_inputs of model] */
+    size_t n_inputs, n_float_inputs;
+    size_t *float_edge;            /* [n_steps] the same tensor of the float model, or SIZE_MAX */
+    size_t *float_input;           /* [n_steps] the model's input that the step quantises, or SIZE_MAX */
+    size_t *step_of_float;         /* [n_edges of float_model] the step of the same name, or SIZE_MAX */
+    struct nd_loss_sums *sums;     /* [n_samples][n_steps] */
+    struct nd_loss_values *values; /* [n_steps] */
+    struct nd_quantisation *out;
+};
+
+static inline bool nd_is_matched(const struct nd_study *study, size_t step)
+{
+    return study->float_edge[step] != SIZE_MAX || study->float_input[step] != SIZE_MAX;
+}
+static inline const struct nd_array *nd_study_inputs(const struct nd_study *study, size_t k)
+{
+    return study->inputs + k * study->n_inputs;
+}
+/* Step s has codes of one scale and at most 16 bits: its range can be changed. */
+bool nd_has_range(const struct nd_study *study, size_t step);
+/* The quantiser that the model has there. */
+struct nd_fit nd_fit_of_step(const struct nd_study *study, size_t step);
+
+/* ---- study.c ---- */
+
+/* *out is a new nd_quantisation with n_steps layers, or NULL where there is no float model or no sample. The
+ * float model has been matched with the steps by the plan. ND_ERR_MEMORY, or what reading inputs gives. */
+enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
+                                     struct nd_error *err);
+void nd_quantisation_destroy(struct nd_quantisation **quantisation);
+
+/* ---- losses.c ---- */
+
+/* One sample at work: what both models have in it. */
+struct nd_loss_run {
+    const struct nd_study *study;
+    size_t sample;                 /* of study->samples */
+    struct nd_array *reference;    /* [n_steps] codes or floats of the quantised reference; rank < 0: unknown */
+    struct nd_array *real;         /* [n_steps] the same, dequantised */
+    struct nd_array *before;       /* [n_steps] what was rounded to it, in real units */
+    struct nd_array *values;       /* [n_steps] of the float model */
+    struct nd_array *introduced;   /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
+    const bool *is_wanted;         /* [n_steps] or NULL: none */
+    struct nd_loss_sums *sums;     /* [n_steps] of the sample; NULL: neither sums nor values are wanted */
+    struct nd_array *given;        /* [n_edges of float_model] views */
+    struct nd_array *float_inputs; /* [n_float_inputs] views */
+};
+enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *study, struct nd_error *err);
+void nd_loss_run_deinit(struct nd_loss_run *run);
+/* Element i before it is rounded, in real units. */
+double nd_real_before(const struct nd_exact_values *values, size_t i);
+/* The quantised reference and the float model; with_errors also the layers of the float model fed with the
+ * reference's inputs: introduced and sums. */
+enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool with_errors,
+                                  struct nd_error *err);
+/* Through all samples: sums and values. */
+enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err);
+
+/* ---- values.c ---- */
+
+/* deinit accepts a zeroed one. ND_ERR_MEMORY. */
+enum nd_status nd_loss_value_facts(const struct nd_loss_values *values, struct nd_value_facts *facts,
+                                   struct nd_error *err);
+void nd_value_facts_deinit(struct nd_value_facts *facts);
+
+/* ---- cause.c ---- */
+
+/* Fills what the layer says of itself, effect and remedies apart: of a layer that is known. */
+enum nd_status nd_find_cause(const struct nd_study *study, size_t step, const struct nd_value_facts *facts,
+                             struct nd_error *err);
+
+/* ---- effects.c ---- */
+
+/* The steps that are outputs of the model and known: at most capacity. How many. */
+size_t nd_study_outputs(const struct nd_study *study, size_t *steps, size_t capacity);
+/* Error over signal of the outputs: for each output its own quotient, and the mean of these. Tables are
+ * [n_samples][n_outputs]. */
+double nd_noise_to_signal(const double *noise, const double *signal, size_t n_samples, size_t n_outputs);
+/* Of the samples that were measured those in which effects and gains are. */
+size_t nd_effect_sample(const struct nd_study *study, size_t k);
+
+/* The effects of these layers on the outputs: effect_db, effect_share; and output_sqnr_db. */
+enum nd_status nd_measure_effects(struct nd_study *study, const size_t *steps, size_t n_steps,
+                                  struct nd_error *err);
+
+/* ---- trials.c ---- */
+
+/* A change of the quantised model: the quantiser of a step, or other values of a constant. */
+struct nd_change {
+    size_t step;
+    bool is_range;
+    struct nd_fit fit;             /* of a range */
+    size_t tensor;                 /* of a constant: nd_exact_constant.tensor */
+    const struct nd_array *values; /* borrowed */
+};
+/* Changes that are made together, and the SQNR of the outputs then; NaN: it could not be evaluated. */
+struct nd_trial {
+    const struct nd_change *changes;
+    size_t n_changes;
+    double sqnr_db;
+    size_t n_better; /* samples in which the outputs are nearer to the float model's than without them */
+};
+enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, size_t n_trials,
+                             struct nd_error *err);
+
+/* ---- remedies.c ---- */
+
+/* Remedies of the layers that matter most, measured at the outputs, and which layers are accused. */
+enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err);
+
+/* ---- rerun.c ---- */
+
+/* Which edges of a graph a run has to compute, when the edges `changed` are. */
+struct nd_rerun {
+    bool *is_skipped; /* [n_edges] given and taken as it is */
+    bool *is_ignored; /* [n_edges] nobody needs it */
+    bool *is_below;   /* [n_edges] it depends on a changed one, or is one */
+};
+enum nd_status nd_rerun_init(struct nd_rerun *cut, const struct nd_model *model, struct nd_error *err);
+void nd_rerun_deinit(struct nd_rerun *cut);
+/* is_changed, is_given[n_edges]: edges whose values are others than they were, and edges whose values are
+ * known. is_input_changed[n_inputs]: the same of the model's inputs; NULL: none. */
+enum nd_status nd_rerun_make(struct nd_rerun *cut, const struct nd_model *model, const bool *is_changed,
+                             const bool *is_given, const bool *is_input_changed, struct nd_error *err);
+
+#endif

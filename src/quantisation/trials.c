@@ -1,0 +1,262 @@
+/* What the outputs would be if the model were quantised in a different way: the quantised reference is run
+ * again with the changes made. Tensors of a changed range hold real values in the place of codes. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "model/loaded.h"
+#include "quantisation/study.h"
+#include "replay/reader.h"
+
+struct trials {
+    struct nd_study *study;
+    struct nd_trial *trials;
+    size_t n_trials;
+    size_t outputs[ND_LOSS_OUTPUTS], n_outputs;
+    /* [n_effect_samples][n_outputs]; noise of each trial after each other; base: of the model as it is. */
+    double *signal, *base, *noise;
+    struct worker *workers;
+};
+
+struct worker {
+    struct nd_loss_run run;
+    struct nd_rerun cut;
+    bool *is_given, *is_changed, *is_real; /* [n_edges] of the model */
+    struct nd_array *given;                /* [n_edges] views */
+    struct nd_array input;                 /* codes of a changed input, owned */
+    const struct nd_array **replaced;      /* [n_tensors] */
+    const struct trials *all;
+    const struct nd_trial *trial; /* at hand */
+    double *noise;                /* [n_outputs] of it */
+};
+
+static enum nd_status begin(struct worker *w, const struct trials *all, struct nd_error *err)
+{
+    const struct nd_model *model = all->study->plan->model;
+    size_t n_edges = nd_model_n_edges(model);
+    w->all = all;
+    enum nd_status status = nd_loss_run_init(&w->run, all->study, err);
+    if (status == ND_OK)
+        status = nd_rerun_init(&w->cut, model, err);
+    w->is_given = nd_calloc(n_edges, sizeof *w->is_given);
+    w->is_changed = nd_calloc(n_edges, sizeof *w->is_changed);
+    w->is_real = nd_calloc(n_edges, sizeof *w->is_real);
+    w->given = nd_calloc(n_edges, sizeof *w->given);
+    w->replaced = nd_calloc(model->graph.n_tensors, sizeof *w->replaced);
+    bool has_all = w->is_given != NULL && w->is_changed != NULL && w->is_real != NULL && w->given != NULL &&
+                   w->replaced != NULL;
+    return status != ND_OK ? status : has_all ? ND_OK : nd_fail_memory(err);
+}
+
+static void end(struct worker *w)
+{
+    nd_loss_run_deinit(&w->run);
+    nd_rerun_deinit(&w->cut);
+    nd_array_deinit(&w->input);
+    free(w->is_given);
+    free(w->is_changed);
+    free(w->is_real);
+    free(w->given);
+    free(w->replaced);
+}
+
+/* ---- the changed model ---- */
+
+static const struct nd_change *range_of(const struct worker *w, size_t step)
+{
+    for (size_t i = 0; i < w->trial->n_changes; i++)
+        if (w->trial->changes[i].is_range && w->trial->changes[i].step == step)
+            return &w->trial->changes[i];
+    return NULL;
+}
+
+static enum nd_status round_changed(void *context, const struct nd_exact_values *values, struct nd_array *codes,
+                                    struct nd_error *err)
+{
+    (void)err;
+    const struct worker *w = context;
+    size_t step = w->run.study->plan->step_of_edge[values->edge];
+    const struct nd_change *change = step != SIZE_MAX ? range_of(w, step) : NULL;
+    if (change == NULL) {
+        nd_round_half_even(values, codes);
+        return ND_OK;
+    }
+    for (size_t i = 0; i < values->n; i++)
+        codes->x[i] = nd_fit_apply(&change->fit, nd_real_before(values, i));
+    codes->dtype = ND_DTYPE_F32;
+    return ND_OK;
+}
+
+static enum nd_status found_changed(void *context, size_t edge, const struct nd_array *values,
+                                    enum nd_exact_way way, struct nd_error *err)
+{
+    (void)way;
+    (void)err;
+    const struct worker *w = context;
+    const struct nd_plan *plan = w->run.study->plan;
+    for (size_t o = 0; o < w->all->n_outputs; o++) {
+        size_t step = w->all->outputs[o];
+        const struct nd_array *before = &w->run.values[step];
+        const struct nd_quant *quant = &nd_plan_edge(plan, step)->quant;
+        if (plan->steps[step].edge != edge || before->n != values->n)
+            continue;
+        w->noise[o] = 0;
+        for (size_t i = 0; i < values->n; i++) {
+            size_t c = nd_exact_channel(quant, &values->shape, i);
+            double real = quant->n == 0 || w->is_real[edge]
+                              ? values->x[i]
+                              : (values->x[i] - (double)quant->zero_point[c]) * (double)quant->scale[c];
+            w->noise[o] += (real - before->x[i]) * (real - before->x[i]);
+        }
+    }
+    return ND_OK;
+}
+
+/* The codes of an input of the model with its new quantiser, which no unit makes. */
+static enum nd_status give_input(struct worker *w, const struct nd_change *change, struct nd_error *err)
+{
+    const struct nd_plan *plan = w->run.study->plan;
+    size_t edge = plan->steps[change->step].edge;
+    const struct nd_array *values = &w->run.values[change->step];
+    nd_array_deinit(&w->input);
+    enum nd_status status = nd_array_copy(&w->run.reference[change->step], &w->input, err);
+    for (size_t i = 0; i < w->input.n && status == ND_OK; i++)
+        w->input.x[i] = nd_fit_apply(&change->fit, values->x[i]);
+    w->input.dtype = ND_DTYPE_F32;
+    w->given[edge] = w->input;
+    w->cut.is_skipped[edge] = true;
+    w->cut.is_ignored[edge] = false;
+    return status;
+}
+
+/* Gives the reference of all that does not depend on the changes. */
+static enum nd_status prepare(struct worker *w, struct nd_error *err)
+{
+    const struct nd_study *study = w->run.study;
+    const struct nd_plan *plan = study->plan;
+    size_t n_edges = nd_model_n_edges(plan->model);
+    memset(w->is_given, 0, n_edges * sizeof *w->is_given);
+    memset(w->is_changed, 0, n_edges * sizeof *w->is_changed);
+    memset(w->is_real, 0, n_edges * sizeof *w->is_real);
+    memset(w->replaced, 0, plan->model->graph.n_tensors * sizeof *w->replaced);
+    for (size_t s = 0; s < plan->n_steps; s++)
+        w->is_given[plan->steps[s].edge] = w->run.reference[s].shape.rank >= 0;
+    for (size_t i = 0; i < w->trial->n_changes; i++) {
+        const struct nd_change *change = &w->trial->changes[i];
+        w->is_changed[plan->steps[change->step].edge] = true;
+        w->is_real[plan->steps[change->step].edge] |= change->is_range;
+        if (!change->is_range)
+            w->replaced[change->tensor] = change->values;
+    }
+    enum nd_status status = nd_rerun_make(&w->cut, plan->model, w->is_changed, w->is_given, NULL, err);
+    for (size_t e = 0; e < n_edges; e++)
+        w->given[e] = nd_no_array();
+    for (size_t s = 0; s < plan->n_steps; s++)
+        if (w->cut.is_skipped[plan->steps[s].edge])
+            w->given[plan->steps[s].edge] = w->run.reference[s];
+    for (size_t i = 0; i < w->trial->n_changes && status == ND_OK; i++) {
+        const struct nd_change *change = &w->trial->changes[i];
+        if (change->is_range && study->float_input[change->step] != SIZE_MAX)
+            status = give_input(w, change, err);
+    }
+    return status;
+}
+
+static enum nd_status run_trial(struct worker *w, struct nd_error *err)
+{
+    const struct nd_study *study = w->run.study;
+    enum nd_status status = prepare(w, err);
+    /* An output that depends on a change and is not found has no error that is known. */
+    for (size_t o = 0; o < w->all->n_outputs && status == ND_OK; o++) {
+        size_t step = w->all->outputs[o];
+        const struct nd_array *values = &w->run.values[step];
+        bool is_same =
+            w->cut.is_skipped[study->plan->steps[step].edge] && !w->is_changed[study->plan->steps[step].edge];
+        w->noise[o] = is_same ? nd_mean_square_between(values, &w->run.real[step]) * (double)values->n : NAN;
+    }
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options,
+        .round = round_changed,
+        .takes_quick = true,
+        .given = w->given,
+        .is_skipped = w->cut.is_skipped,
+        .is_ignored = nd_exact_graph_is_pure(study->plan->graph) ? w->cut.is_ignored : NULL,
+        .replaced = w->replaced,
+        .is_real = w->is_real,
+        .missed = nd_exact_let_go};
+    return status == ND_OK ? nd_exact_graph_run(study->plan->graph, nd_study_inputs(study, w->run.sample),
+                                                &options, found_changed, w, err)
+                           : status;
+}
+
+static enum nd_status run_sample(void *context, size_t worker, size_t k, struct nd_error *err)
+{
+    struct trials *all = context;
+    struct worker *w = &all->workers[worker];
+    size_t n_samples = all->study->n_effect_samples;
+    enum nd_status status = w->all == NULL ? begin(w, all, err) : ND_OK;
+    if (status == ND_OK)
+        status = nd_loss_run_sample(&w->run, nd_effect_sample(all->study, k), false, err);
+    for (size_t o = 0; o < all->n_outputs && status == ND_OK; o++) {
+        const struct nd_array *values = &w->run.values[all->outputs[o]];
+        all->signal[k * all->n_outputs + o] = nd_mean_square(values) * (double)values->n;
+        all->base[k * all->n_outputs + o] =
+            nd_mean_square_between(values, &w->run.real[all->outputs[o]]) * (double)values->n;
+    }
+    for (size_t i = 0; i < all->n_trials && status == ND_OK; i++) {
+        w->trial = &all->trials[i];
+        w->noise = all->noise + (i * n_samples + k) * all->n_outputs;
+        status = run_trial(w, err);
+    }
+    return status;
+}
+
+static void conclude(const struct trials *all, size_t i)
+{
+    size_t n_samples = all->study->n_effect_samples, n_outputs = all->n_outputs;
+    const double *noise = all->noise + i * n_samples * n_outputs;
+    struct nd_trial *trial = &all->trials[i];
+    trial->sqnr_db = -10 * log10(nd_noise_to_signal(noise, all->signal, n_samples, n_outputs));
+    for (size_t k = 0; k < n_samples; k++) {
+        size_t at = k * n_outputs;
+        trial->n_better += nd_noise_to_signal(noise + at, all->signal + at, 1, n_outputs) <
+                           nd_noise_to_signal(all->base + at, all->signal + at, 1, n_outputs);
+    }
+}
+
+enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, size_t n_trials,
+                             struct nd_error *err)
+{
+    struct trials all = {.study = study, .trials = trials, .n_trials = n_trials};
+    all.n_outputs = nd_study_outputs(study, all.outputs, ND_LOSS_OUTPUTS);
+    size_t n = study->n_effect_samples * all.n_outputs;
+    for (size_t i = 0; i < n_trials; i++) {
+        trials[i].sqnr_db = NAN;
+        trials[i].n_better = 0;
+    }
+    if (n == 0 || n_trials == 0)
+        return ND_OK;
+    all.signal = nd_calloc(n, sizeof *all.signal);
+    all.base = nd_calloc(n, sizeof *all.base);
+    all.noise = nd_calloc(n * n_trials, sizeof *all.noise);
+    all.workers = nd_calloc(study->n_threads, sizeof *all.workers);
+    struct nd_error local = {0};
+    bool has_all = all.signal != NULL && all.base != NULL && all.noise != NULL && all.workers != NULL;
+    enum nd_status status = has_all ? ND_OK : nd_fail_memory(&local);
+    if (status == ND_OK)
+        status = nd_parallel_for(study->n_threads, study->n_effect_samples, run_sample, &all, &local);
+    if (status != ND_OK && err != NULL)
+        *err = local;
+    for (size_t i = 0; i < n_trials && status == ND_OK; i++)
+        conclude(&all, i);
+    for (size_t i = 0; i < study->n_threads && all.workers != NULL; i++)
+        end(&all.workers[i]);
+    free(all.signal);
+    free(all.base);
+    free(all.noise);
+    free(all.workers);
+    return status;
+}

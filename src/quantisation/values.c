@@ -1,0 +1,118 @@
+/* What the float values of a tensor look like. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "quantisation/study.h"
+
+/* A group of values at one end is far off when the gap before it is so many times as wide as the rest: chosen.
+ * A Softmax does not care how far below the others a mask lies; a quantiser does. */
+static const double far_gap = 20;
+/* Far values are a mask when they are at least this share of all, and outliers when they are fewer: chosen. */
+static const double mask_least_share = 1e-3;
+/* Values of a mask differ by at most this part of their size (scores are added to it): chosen. */
+static const double mask_spread = 0.05;
+/* The share of the values that is called central, as calibration by percentile does. */
+static const double central_share = 0.999;
+
+static int by_value(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sorted, without what is not a number. */
+static size_t sort_known(const struct nd_loss_values *values, float *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < values->n; i++)
+        if (!isnan(values->values[i]))
+            out[n++] = values->values[i];
+    qsort(out, n, sizeof *out, by_value);
+    return n;
+}
+
+static bool is_mask(const float *group, size_t n_group, size_t n, double gap, double rest_width)
+{
+    double first = (double)group[0], last = (double)group[n_group - 1];
+    return n_group > 0 && n_group < n && rest_width > 0 && gap >= far_gap * rest_width &&
+           (double)n_group >= mask_least_share * (double)n &&
+           last - first <= mask_spread * fmax(fabs(first), fabs(last));
+}
+
+/* Takes a mask constant away from one end: the group beyond the widest gap. */
+static void part_mask(const float *sorted, size_t n, struct nd_value_facts *facts, size_t *first, size_t *count)
+{
+    size_t at = 0;
+    double widest = 0;
+    *first = 0;
+    *count = n;
+    for (size_t i = 0; i + 1 < n; i++) {
+        double gap = (double)sorted[i + 1] - (double)sorted[i];
+        if (gap > widest) {
+            widest = gap;
+            at = i;
+        }
+    }
+    size_t n_low = at + 1;
+    double low_width = (double)sorted[at] - (double)sorted[0];
+    double high_width = (double)sorted[n - 1] - (double)sorted[n_low < n ? n_low : n - 1];
+    if (is_mask(sorted, n_low, n, widest, high_width)) {
+        facts->mask = (double)sorted[0];
+        facts->mask_share = (double)n_low / (double)n;
+        *first = n_low;
+        *count = n - n_low;
+    } else if (n_low < n && is_mask(sorted + n_low, n - n_low, n, widest, low_width)) {
+        facts->mask = (double)sorted[n - 1];
+        facts->mask_share = (double)(n - n_low) / (double)n;
+        *count = n_low;
+    } else {
+        return;
+    }
+    facts->has_mask = true;
+}
+
+/* Of the values without the mask. */
+static double noise_to_signal(const struct nd_loss_values *values, const struct nd_value_facts *facts)
+{
+    double sum = 0, sum_squares = 0, noise = 0, n = 0;
+    for (size_t i = 0; i < values->n; i++) {
+        double x = (double)values->values[i], e = (double)values->errors[i];
+        if (isnan(x) || x < facts->low || x > facts->high)
+            continue;
+        n++;
+        sum += x;
+        sum_squares += x * x;
+        noise += e * e;
+    }
+    double variance = n > 0 ? sum_squares / n - sum / n * (sum / n) : NAN;
+    return variance > 0 ? noise / n / variance : n > 0 && noise > 0 ? HUGE_VAL : 0;
+}
+
+enum nd_status nd_loss_value_facts(const struct nd_loss_values *values, struct nd_value_facts *facts,
+                                   struct nd_error *err)
+{
+    *facts = (struct nd_value_facts){.mask = NAN, .noise_to_signal = NAN};
+    facts->sorted = nd_calloc(values->n, sizeof *facts->sorted);
+    if (facts->sorted == NULL)
+        return nd_fail_memory(err);
+    size_t n = sort_known(values, facts->sorted), first = 0;
+    if (n == 0)
+        return ND_OK;
+    part_mask(facts->sorted, n, facts, &first, &facts->n);
+    memmove(facts->sorted, facts->sorted + first, facts->n * sizeof *facts->sorted);
+    facts->low = (double)facts->sorted[0];
+    facts->high = (double)facts->sorted[facts->n - 1];
+    facts->central_low = nd_value_quantile(facts->sorted, facts->n, (1 - central_share) / 2);
+    facts->central_high = nd_value_quantile(facts->sorted, facts->n, (1 + central_share) / 2);
+    facts->noise_to_signal = noise_to_signal(values, facts);
+    return ND_OK;
+}
+
+void nd_value_facts_deinit(struct nd_value_facts *facts)
+{
+    free(facts->sorted);
+    *facts = (struct nd_value_facts){0};
+}

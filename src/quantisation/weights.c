@@ -1,0 +1,86 @@
+#include "quantisation/weights.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+
+/* Elements of a channel that follow each other, and how many channels there are. */
+struct layout {
+    size_t n_inner, n_channels;
+};
+
+static struct layout layout_of(const struct nd_array *real, int axis)
+{
+    struct layout layout = {real->n > 0 ? real->n : 1, 1};
+    if (axis < 0)
+        return layout;
+    layout.n_inner = 1;
+    for (int d = axis + 1; d < real->shape.rank; d++)
+        layout.n_inner *= (size_t)real->shape.dims[d];
+    layout.n_channels = (size_t)real->shape.dims[axis];
+    return layout;
+}
+
+/* The largest magnitude of each channel: a new array. */
+static double *channel_sizes(const struct nd_array *real, const struct layout *layout)
+{
+    double *sizes = nd_calloc(layout->n_channels, sizeof *sizes);
+    for (size_t i = 0; sizes != NULL && i < real->n; i++) {
+        size_t c = i / layout->n_inner % layout->n_channels;
+        sizes[c] = fmax(sizes[c], fabs(real->x[i]));
+    }
+    return sizes;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *ratio, struct nd_error *err)
+{
+    struct layout layout = layout_of(real, axis);
+    double *sizes = channel_sizes(real, &layout);
+    size_t first = 0, n = layout.n_channels;
+    if (sizes == NULL)
+        return nd_fail_memory(err);
+    qsort(sizes, n, sizeof *sizes, by_size);
+    while (first < n && sizes[first] == 0)
+        first++;
+    *ratio = first < n ? sizes[n - 1] / sizes[first + (n - first) / 4] : NAN;
+    free(sizes);
+    return ND_OK;
+}
+
+double nd_mean_square_between(const struct nd_array *a, const struct nd_array *b)
+{
+    double sum = 0;
+    for (size_t i = 0; i < a->n; i++)
+        sum += (a->x[i] - b->x[i]) * (a->x[i] - b->x[i]);
+    return a->n > 0 ? sum / (double)a->n : 0;
+}
+
+double nd_mean_square(const struct nd_array *a)
+{
+    double sum = 0;
+    for (size_t i = 0; i < a->n; i++)
+        sum += a->x[i] * a->x[i];
+    return a->n > 0 ? sum / (double)a->n : 0;
+}
+
+enum nd_status nd_weights_quantised(const struct nd_array *real, int axis, int bits, struct nd_array *out,
+                                    struct nd_error *err)
+{
+    struct layout layout = layout_of(real, axis);
+    double *sizes = channel_sizes(real, &layout), last = ldexp(1, bits - 1) - 1;
+    enum nd_status status = sizes != NULL ? nd_array_copy(real, out, err) : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < real->n; i++) {
+        double scale = (double)(float)(sizes[i / layout.n_inner % layout.n_channels] / last);
+        out->x[i] = scale > 0 ? fmin(fmax(rint(real->x[i] / scale), -last), last) * scale : 0;
+    }
+    free(sizes);
+    return status;
+}

@@ -1,0 +1,20 @@
+/* The weights and biases of a layer, before and after their quantisation. */
+#ifndef ND_QUANTISATION_WEIGHTS_H
+#define ND_QUANTISATION_WEIGHTS_H
+
+#include "eval/eval_graph.h"
+
+/* Largest over lower quartile of the channels' largest magnitudes, 1 for one channel; channels of zeros are
+ * left out. *ratio is NaN where no channel has a value. ND_ERR_MEMORY. */
+enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *ratio, struct nd_error *err);
+
+/* Mean square of a - b, of the same number of elements. */
+double nd_mean_square_between(const struct nd_array *a, const struct nd_array *b);
+double nd_mean_square(const struct nd_array *a);
+
+/* out: real after symmetric quantisation to so many bits, one scale for each channel of the axis, or one for
+ * all where axis is -1. ND_ERR_MEMORY. */
+enum nd_status nd_weights_quantised(const struct nd_array *real, int axis, int bits, struct nd_array *out,
+                                    struct nd_error *err);
+
+#endif

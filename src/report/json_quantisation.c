@@ -1,0 +1,82 @@
+/* What the quantisation costs, layer by layer, as JSON. */
+#include <math.h>
+
+#include "base/json_out.h"
+#include "report/explain.h"
+#include "report/tree.h"
+
+static json_t *remedy_json(const struct nd_remedy *remedy)
+{
+    return json_pack("{s:s, s:s?, s:o, s:o, s:o, s:o}", "kind", nd_remedy_kind_name(remedy->kind), "method",
+                     remedy->method, "text", nd_json_string(remedy->text), "range",
+                     isnan(remedy->low)
+                         ? json_null()
+                         : json_pack("[o, o]", nd_tree_real(remedy->low), nd_tree_real(remedy->high)),
+                     "own_gain_db", nd_tree_real(remedy->own_gain_db), "output_gain_db",
+                     nd_tree_known(remedy->output_gain_db));
+}
+
+static json_t *pair(double low, double high)
+{
+    return isnan(low) ? json_null() : json_pack("[o, o]", nd_tree_real(low), nd_tree_real(high));
+}
+
+static json_t *evidence_json(const struct nd_quantised_layer *layer)
+{
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "range",
+                     pair(layer->range_low, layer->range_high), "values",
+                     pair(layer->value_low, layer->value_high), "central_values",
+                     pair(layer->central_low, layer->central_high), "used_share",
+                     nd_tree_known(layer->used_share), "clipped_share", nd_tree_known(layer->clipped_share),
+                     "mask", nd_tree_known(layer->mask), "mask_share",
+                     isnan(layer->mask) ? json_null() : nd_tree_known(layer->mask_share), "weight_ratio",
+                     nd_tree_known(layer->weight_ratio), "weight_sqnr_db", nd_tree_known(layer->weight_sqnr_db),
+                     "bias_error", nd_tree_known(layer->bias_error));
+}
+
+static json_t *layer_json(const struct nd_explanation *e, size_t s)
+{
+    const struct nd_quantised_layer *layer = &e->quantisation->layers[s];
+    json_t *remedies = json_array();
+    for (size_t i = 0; i < layer->n_remedies; i++)
+        json_array_append_new(remedies, remedy_json(&layer->remedies[i]));
+    json_t *row = json_pack("{s:o, s:o, s:b, s:s, s:o, s:b, s:o, s:o}", "name",
+                            nd_json_string(e->steps[s].name), "op_type", nd_json_string(e->steps[s].op_types),
+                            "known", layer->is_known, "cause", nd_loss_cause_name(layer->cause), "text",
+                            layer->cause_text != NULL ? nd_json_string(layer->cause_text) : json_null(),
+                            "is_accused", layer->is_accused, "remedies", remedies, "evidence",
+                            layer->is_known ? evidence_json(layer) : json_null());
+    const struct {
+        const char *name;
+        double value;
+    } numbers[] = {{"sqnr_db", layer->sqnr_db},
+                   {"introduced_sqnr_db", layer->introduced_sqnr_db},
+                   {"signal", layer->signal},
+                   {"total", layer->total},
+                   {"introduced", layer->introduced},
+                   {"passed_on", layer->passed_on},
+                   {"rounding", layer->rounding},
+                   {"clipping", layer->clipping},
+                   {"constants", layer->constants},
+                   {"effect_db", layer->effect_db},
+                   {"effect_share", layer->effect_share}};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && row != NULL; i++)
+        json_object_set_new(row, numbers[i].name,
+                            layer->is_known ? nd_tree_known(numbers[i].value) : json_null());
+    return row;
+}
+
+json_t *nd_explain_quantisation_json(const struct nd_explanation *e)
+{
+    const struct nd_quantisation *q = e->quantisation;
+    if (q == NULL)
+        return json_null();
+    json_t *layers = json_array(), *ranked = json_array();
+    for (size_t s = 0; s < q->n_layers; s++)
+        json_array_append_new(layers, layer_json(e, s));
+    for (size_t i = 0; i < q->n_ranked; i++)
+        json_array_append_new(ranked, nd_json_string(e->steps[q->ranked[i]].name));
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "samples", (json_int_t)q->n_samples, "effect_samples",
+                     (json_int_t)q->n_effect_samples, "output_sqnr_db", nd_tree_known(q->output_sqnr_db),
+                     "mended_sqnr_db", nd_tree_known(q->mended_sqnr_db), "ranked", ranked, "layers", layers);
+}

@@ -1,0 +1,111 @@
+/* What the quantisation costs, and where: in the default text two sentences, with -v all layers that matter. */
+#include <math.h>
+#include <stdio.h>
+
+#include "report/explain.h"
+#include "report/explain_words.h"
+#include "report/summary.h"
+
+enum { MOST_LISTED = 8, MOST_REMEDIES = 2, REMEDY_BYTES = 256 };
+
+/* "+9.7 dB" */
+static const char *gain(double db, char buf[static 32])
+{
+    if (isinf(db))
+        snprintf(buf, 32, "no error is left");
+    else
+        snprintf(buf, 32, "%+.3g dB", db);
+    return buf;
+}
+
+static const char *decibel(double db, char buf[static 32])
+{
+    if (isinf(db))
+        snprintf(buf, 32, "no error");
+    else
+        snprintf(buf, 32, "%.3g dB", db);
+    return buf;
+}
+
+/* The layer to name: the accused one with the greatest effect, or the one with the greatest effect at all. */
+static size_t main_layer(const struct nd_quantisation *q)
+{
+    for (size_t i = 0; i < q->n_ranked; i++)
+        if (q->layers[q->ranked[i]].is_accused)
+            return q->ranked[i];
+    return q->ranked[0];
+}
+
+static void put_remedies(struct nd_strbuf *out, const struct nd_quantised_layer *layer, size_t most)
+{
+    for (size_t i = 0; i < layer->n_remedies && i < most; i++) {
+        char db[32];
+        nd_strbuf_printf(out, "%s%s (%s)", i == 0 ? "" : ", or ", layer->remedies[i].text,
+                         gain(layer->remedies[i].output_gain_db, db));
+    }
+}
+
+void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
+{
+    const struct nd_quantisation *q = e->quantisation;
+    if (q == NULL || q->n_ranked == 0 || isnan(q->output_sqnr_db))
+        return;
+    size_t s = main_layer(q);
+    const struct nd_quantised_layer *layer = &q->layers[s];
+    struct nd_strbuf remedies = {0};
+    char sqnr[32];
+    put_remedies(&remedies, layer, MOST_REMEDIES);
+    nd_summary_put(
+        out, width, 0, 2,
+        "Quantisation alone: %s at the outputs (SQNR). %s '%s' (%s), %.3g%% of the effects of all layers: "
+        "%s.%s%s%s",
+        decibel(q->output_sqnr_db, sqnr), layer->is_accused ? "Mainly in" : "No layer stands out; most in",
+        e->steps[s].name, e->steps[s].op_types, 100 * layer->effect_share,
+        layer->cause_text != NULL ? layer->cause_text : "", remedies.len > 0 ? " What would help: " : "",
+        remedies.len > 0 ? remedies.text : "", remedies.len > 0 ? "." : "");
+    out->failed = out->failed || remedies.failed;
+    nd_strbuf_deinit(&remedies);
+}
+
+static void put_layer(struct nd_strbuf *out, const struct nd_explanation *e, size_t s, size_t width)
+{
+    const struct nd_quantised_layer *layer = &e->quantisation->layers[s];
+    char alone[32], total[32], own[32], db[32], own_db[32];
+    nd_explain_put_wrapped(
+        out, width, 2,
+        "'%s' (%s): %.3g%% of the effects, alone %s at the outputs; SQNR %s, of what it introduces "
+        "%s; %s%s",
+        e->steps[s].name, e->steps[s].op_types, 100 * layer->effect_share, decibel(layer->effect_db, alone),
+        decibel(layer->sqnr_db, total), decibel(layer->introduced_sqnr_db, own),
+        layer->cause_text != NULL ? layer->cause_text : "no error",
+        layer->is_accused ? " (can be mended)" : "");
+    for (size_t i = 0; i < layer->n_remedies; i++)
+        nd_explain_put_wrapped(out, width, 4, "would help: %s: %s at the outputs, %s at the tensor itself",
+                               layer->remedies[i].text, gain(layer->remedies[i].output_gain_db, db),
+                               gain(layer->remedies[i].own_gain_db, own_db));
+}
+
+void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
+{
+    const struct nd_quantisation *q = e->quantisation;
+    char sqnr[32], mended[32];
+    if (q == NULL)
+        return;
+    nd_strbuf_puts(out, "\n");
+    if (isnan(q->output_sqnr_db)) {
+        nd_explain_put_wrapped(out, width, 0, "quantisation: its effect on the outputs was not measured%s",
+                               q->n_effect_samples == 0 ? " (--effect-samples 0)"
+                                                        : ": the float model has no output of the same name");
+        return;
+    }
+    nd_explain_put_wrapped(
+        out, width, 0,
+        "quantisation alone: %s at the outputs (SQNR, %zu samples); the layers with the greatest "
+        "effect:",
+        decibel(q->output_sqnr_db, sqnr), q->n_effect_samples);
+    for (size_t i = 0; i < q->n_ranked && i < MOST_LISTED; i++)
+        put_layer(out, e, q->ranked[i], width);
+    if (!isnan(q->mended_sqnr_db))
+        nd_explain_put_wrapped(out, width, 2, "with the best remedy of each of these layers, all together: %s",
+                               decibel(q->mended_sqnr_db, mended));
+}

@@ -1,0 +1,450 @@
+/* Which layer loses accuracy by its quantisation, why, and what helps: models of a few layers in which the
+ * cause is put by hand, so that the answer is known. What a remedy is said to gain is held against the model
+ * that is really changed. */
+#include "support/main.h"
+#include "support/scratch.h"
+
+#include "support/explain_fixture.h"
+
+#include <math.h>
+
+#include "model/parts.h"
+#include "quantisation/ranges.h"
+#include "rewrite/compose.h"
+
+enum { MAX_ITEMS = 8 };
+
+/* A model under construction: the float model's parts, and how its tensors are quantised. */
+struct bench {
+    struct nd_compose *compose;
+    struct nd_shape shape;
+    size_t n, n_items;
+    struct nd_quantised_tensor items[MAX_ITEMS];
+    struct nd_quant quants[MAX_ITEMS];
+    float scales[MAX_ITEMS][16];
+    int64_t zeros[MAX_ITEMS][16];
+};
+
+static void begin(struct bench *b, size_t n)
+{
+    struct nd_error err = {0};
+    *b = (struct bench){.n = n, .shape = {.rank = 2, .dims = {1, (int64_t)n}}};
+    expect_ok(nd_compose_create(21, &b->compose, &err), &err);
+    nd_compose_input(b->compose, "x", ND_DTYPE_F32, &b->shape);
+    nd_compose_output(b->compose, "y", ND_DTYPE_F32, &b->shape);
+}
+
+static void node(struct bench *b, const char *op_type, const char *a, const char *c, const char *output)
+{
+    nd_compose_node(b->compose, op_type, (const char *const[]){a, c, NULL}, output);
+}
+
+/* Codes of n scales; bits 0: as many as the type has. */
+static struct nd_quantised_tensor *item(struct bench *b, const char *tensor, enum nd_dtype dtype, size_t n)
+{
+    size_t k = b->n_items++;
+    assert_true(k < MAX_ITEMS && n <= 16);
+    b->quants[k] = (struct nd_quant){.n = n, .axis = -1, .scale = b->scales[k], .zero_point = b->zeros[k]};
+    b->items[k] = (struct nd_quantised_tensor){.tensor = tensor,
+                                               .dtype = dtype,
+                                               .bits = 8 * (int)nd_dtype_size_bytes(dtype),
+                                               .is_signed = dtype == ND_DTYPE_I8 || dtype == ND_DTYPE_I32,
+                                               .quant = &b->quants[k]};
+    return &b->items[k];
+}
+
+/* uint8 codes from low to high. */
+static void quantise(struct bench *b, const char *tensor, double low, double high)
+{
+    const struct nd_fit fit = nd_fit_range((struct nd_range){low, high}, 0, 255);
+    item(b, tensor, ND_DTYPE_U8, 1);
+    b->scales[b->n_items - 1][0] = (float)fit.scale;
+    b->zeros[b->n_items - 1][0] = (int64_t)fit.zero;
+}
+
+static struct nd_quantised_tensor *find_item(struct bench *b, const char *tensor)
+{
+    size_t k = 0;
+    while (k < b->n_items && strcmp(b->items[k].tensor, tensor) != 0)
+        k++;
+    assert_true(k < b->n_items);
+    return &b->items[k];
+}
+
+static struct nd_model *load_path(const char *path)
+{
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    expect_ok(nd_model_load(path, &model, &err), &err);
+    return model;
+}
+
+/* Quantises as the items say, captures with exact arithmetic, and explains. */
+static struct fixture run(struct bench *b)
+{
+    struct nd_error err = {0};
+    char *float_path = in_folder("float.onnx"), *path = in_folder("quantised.onnx");
+    expect_ok(nd_compose_write(b->compose, float_path, &err), &err);
+    struct fixture f = {.float_model = load_path(float_path), .n_harm_samples = MC_SAMPLES};
+    expect_ok(nd_model_write_quantised(f.float_model, b->items, b->n_items, path, &err), &err);
+    f.model = load_path(path);
+    add_device(&f, &(struct mc_device){.shape = &b->shape});
+    explain_ok(&f);
+    assert_non_null(f.e->quantisation);
+    free(float_path);
+    free(path);
+    return f;
+}
+
+static const struct nd_quantised_layer *layer_of(const struct fixture *f, const char *name)
+{
+    return &f->e->quantisation->layers[find_step(f, name)];
+}
+
+static const struct nd_remedy *remedy_of(const struct nd_quantised_layer *layer, enum nd_remedy_kind kind)
+{
+    for (size_t i = 0; i < layer->n_remedies; i++)
+        if (layer->remedies[i].kind == kind)
+            return &layer->remedies[i];
+    fail_msg("no remedy '%s'; the cause is %s: %s", nd_remedy_kind_name(kind), nd_loss_cause_name(layer->cause),
+             layer->cause_text);
+    return NULL;
+}
+
+/* The one layer that is accused, for this reason, and is said to have the greatest effect. */
+static const struct nd_quantised_layer *accused(const struct fixture *f, const char *name,
+                                                enum nd_loss_cause cause)
+{
+    const struct nd_quantised_layer *layer = layer_of(f, name);
+    print_message("# %s: %s\n", name, layer->cause_text);
+    assert_string_equal(nd_loss_cause_name(layer->cause), nd_loss_cause_name(cause));
+    assert_true(f->e->quantisation->n_ranked > 0);
+    assert_int_equal(f->e->quantisation->ranked[0], find_step(f, name));
+    for (size_t s = 0; s < f->e->n_steps; s++)
+        assert_int_equal(f->e->quantisation->layers[s].is_accused, &f->e->quantisation->layers[s] == layer);
+    return layer;
+}
+
+static void end(struct bench *b, struct fixture *f)
+{
+    close_fixture(f);
+    nd_compose_destroy(&b->compose);
+}
+
+/* The model with that change, really made, is better by what was said. */
+static void assert_gain(struct bench *b, struct fixture *f, double gain_db)
+{
+    double before = f->e->quantisation->output_sqnr_db;
+    close_fixture(f);
+    *f = run(b);
+    double measured = f->e->quantisation->output_sqnr_db - before;
+    print_message("# said %+.3f dB, measured %+.3f dB\n", gain_db, measured);
+    assert_true(fabs(measured - gain_db) < 0.05);
+}
+
+static void assert_range_gain(struct bench *b, struct fixture *f, const char *tensor,
+                              const struct nd_remedy *remedy)
+{
+    const struct nd_fit fit = nd_fit_range((struct nd_range){remedy->low, remedy->high}, 0, 255);
+    size_t k = (size_t)(find_item(b, tensor) - b->items);
+    double gain = remedy->output_gain_db;
+    b->scales[k][0] = (float)fit.scale;
+    b->zeros[k][0] = (int64_t)fit.zero;
+    assert_gain(b, f, gain);
+}
+
+/* ---- activations ---- */
+
+enum { WIDE = 8192 };
+
+/* y = x * c * d: c is 1 but for one element of `far`, which d takes back. */
+static void make_products(struct bench *b, float far)
+{
+    static float c[WIDE], d[WIDE];
+    begin(b, WIDE);
+    for (size_t i = 0; i < WIDE; i++)
+        c[i] = d[i] = 1;
+    c[77] = far;
+    d[77] = 1 / far;
+    nd_compose_constant(b->compose, "c", ND_DTYPE_F32, &b->shape, c);
+    nd_compose_constant(b->compose, "d", ND_DTYPE_F32, &b->shape, d);
+    node(b, "Mul", "x", "c", "h");
+    node(b, "Mul", "h", "d", "y");
+    quantise(b, "x", 0, 1);
+    quantise(b, "h", 0, far);
+    quantise(b, "y", 0, 1);
+}
+
+static void outlier_is_named_and_clipping_it_helps(void **state)
+{
+    (void)state;
+    struct bench b;
+    make_products(&b, 40);
+    struct fixture f = run(&b);
+    const struct nd_quantised_layer *layer = accused(&f, "h", ND_LOSS_OUTLIERS);
+    assert_true(layer->used_share > 0.02 && layer->used_share < 0.03); /* 1 / 40 */
+    assert_true(layer->effect_share > 0.99);
+    /* The step of h is 40 times that of x. With 16 bits only the rounding of x is left: y has the same grid. */
+    assert_true(fabs(remedy_of(layer, ND_REMEDY_16_BITS)->output_gain_db - 10 * log10(1600.0 + 1)) < 0.5);
+    /* Clipped, the far element itself is lost: at the tensor that is worse, at the outputs it is one of 8192.
+     */
+    const struct nd_remedy *remedy = remedy_of(layer, ND_REMEDY_RANGE);
+    assert_true(remedy->own_gain_db < 0 && remedy->output_gain_db > 10);
+    assert_range_gain(&b, &f, "h", remedy);
+    end(&b, &f);
+}
+
+static void healthy_model_is_not_accused(void **state)
+{
+    (void)state;
+    struct bench b;
+    make_products(&b, 1);
+    struct fixture f = run(&b);
+    for (size_t s = 0; s < f.e->n_steps; s++) {
+        const struct nd_quantised_layer *layer = &f.e->quantisation->layers[s];
+        assert_false(layer->is_accused);
+        assert_true(layer->cause == ND_LOSS_ROUNDING || layer->cause == ND_LOSS_NONE);
+    }
+    close_fixture(&f);
+    nd_compose_destroy(&b.compose);
+}
+
+/* What is introduced and passed on, of which the sizes are known: one rounding, and one before it. */
+static void rounding_has_the_size_of_a_step(void **state)
+{
+    (void)state;
+    struct bench b;
+    make_products(&b, 1);
+    struct nd_quantised_tensor *wide = find_item(&b, "y");
+    b.scales[wide - b.items][0] *= 4; /* 63 steps; the values are multiples of a quarter of a step */
+    struct fixture f = run(&b);
+    const struct nd_quantised_layer *x = layer_of(&f, "x"), *h = layer_of(&f, "h"), *y = layer_of(&f, "y");
+    double step = 1.0 / 255;
+    assert_true(fabs(x->introduced / (step * step / 12) - 1) < 0.05);
+    assert_true(x->passed_on == 0);
+    assert_true(h->introduced < 1e-3 * x->introduced); /* it multiplies by 1 */
+    assert_true(fabs(h->passed_on / x->introduced - 1) < 1e-3);
+    /* Quarters of a step: 0, 1/16, 1/4, 1/16 on average. */
+    assert_true(fabs(y->introduced / (16 * step * step * 6 / 64) - 1) < 0.05);
+    assert_true(fabs(y->total / (y->introduced + y->passed_on) - 1) < 0.05);
+    assert_true(y->clipping == 0 && y->constants < 1e-3 * y->introduced);
+    end(&b, &f);
+}
+
+static void clipping_is_named_and_a_wider_range_helps(void **state)
+{
+    (void)state;
+    struct bench b;
+    make_products(&b, 1);
+    b.scales[find_item(&b, "h") - b.items][0] = 0.5f / 255;
+    struct fixture f = run(&b);
+    const struct nd_quantised_layer *layer = accused(&f, "h", ND_LOSS_CLIPPING);
+    assert_true(fabs(layer->clipped_share - 0.5) < 0.01);
+    const struct nd_remedy *remedy = remedy_of(layer, ND_REMEDY_RANGE);
+    assert_true(fabs(remedy->high - 1) < 0.01);
+    assert_range_gain(&b, &f, "h", remedy);
+    end(&b, &f);
+}
+
+static void range_of_other_values_is_named(void **state)
+{
+    (void)state;
+    struct bench b;
+    make_products(&b, 1);
+    b.scales[find_item(&b, "h") - b.items][0] = 10.0f / 255;
+    struct fixture f = run(&b);
+    const struct nd_quantised_layer *layer = accused(&f, "h", ND_LOSS_RANGE);
+    assert_range_gain(&b, &f, "h", remedy_of(layer, ND_REMEDY_RANGE));
+    end(&b, &f);
+}
+
+static void zero_point_in_the_middle_of_positive_values_is_named(void **state)
+{
+    (void)state;
+    struct bench b;
+    make_products(&b, 1);
+    size_t k = (size_t)(find_item(&b, "h") - b.items);
+    b.scales[k][0] = 2.0f / 255;
+    b.zeros[k][0] = 127;
+    struct fixture f = run(&b);
+    const struct nd_quantised_layer *layer = accused(&f, "h", ND_LOSS_ZERO_POINT);
+    /* Steps of 2/255 of values on a grid of 1/255: half of them are off by half a step. */
+    assert_range_gain(&b, &f, "h", remedy_of(layer, ND_REMEDY_RANGE));
+    end(&b, &f);
+}
+
+/* y = Softmax(8 x + m): every eighth element is masked. */
+static void mask_constant_is_named(void **state)
+{
+    (void)state;
+    static const float masks[] = {-3.4e38f, -1e9f, -1e4f};
+    for (size_t k = 0; k < sizeof masks / sizeof masks[0]; k++) {
+        enum { N = 256 };
+        float gains[N], m[N];
+        struct bench b;
+        begin(&b, N);
+        for (size_t i = 0; i < N; i++) {
+            gains[i] = 8;
+            m[i] = i % 8 == 3 ? masks[k] : 0;
+        }
+        nd_compose_constant(b.compose, "c", ND_DTYPE_F32, &b.shape, gains);
+        nd_compose_constant(b.compose, "m", ND_DTYPE_F32, &b.shape, m);
+        node(&b, "Mul", "x", "c", "s");
+        node(&b, "Add", "s", "m", "masked");
+        nd_compose_node(b.compose, "Softmax", (const char *const[]){"masked", NULL}, "y");
+        quantise(&b, "x", 0, 1);
+        quantise(&b, "s", 0, 8);
+        quantise(&b, "masked", (double)masks[k], 8);
+        quantise(&b, "y", 0, 0.04);
+        struct fixture f = run(&b);
+        const struct nd_quantised_layer *layer = accused(&f, "masked", ND_LOSS_MASK);
+        assert_true(fabs(layer->mask / (double)masks[k] - 1) < 0.01);
+        assert_true(fabs(layer->mask_share - 0.125) < 0.01);
+        const struct nd_remedy *remedy = remedy_of(layer, ND_REMEDY_RANGE);
+        assert_true(remedy->low > -20 && remedy->output_gain_db > 10);
+        assert_range_gain(&b, &f, "masked", remedy);
+        end(&b, &f);
+    }
+}
+
+/* ---- constants ---- */
+
+enum { NARROW = 16 };
+
+/* y = (x W + b) * d: column j of W has the size of sizes[j], and d takes that back. */
+static void make_product_of_matrices(struct bench *b, const float *sizes, const float *bias)
+{
+    float w[NARROW * NARROW], d[NARROW];
+    struct nd_shape square = {.rank = 2, .dims = {NARROW, NARROW}}, row = {.rank = 1, .dims = {NARROW}};
+    uint64_t seed = 3;
+    begin(b, NARROW);
+    for (size_t i = 0; i < NARROW * NARROW; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        w[i] = ((float)(seed >> 40) / 0x1p23f - 1) * sizes[i % NARROW];
+    }
+    for (size_t i = 0; i < NARROW; i++)
+        d[i] = 1 / sizes[i];
+    nd_compose_constant(b->compose, "w", ND_DTYPE_F32, &square, w);
+    nd_compose_constant(b->compose, "b", ND_DTYPE_F32, &row, bias);
+    nd_compose_constant(b->compose, "d", ND_DTYPE_F32, &row, d);
+    nd_compose_node(b->compose, "Gemm", (const char *const[]){"x", "w", "b", NULL}, "h");
+    node(b, "Mul", "h", "d", "y");
+    quantise(b, "x", 0, 1);
+}
+
+static void set_weights(struct bench *b, const float *sizes, size_t n)
+{
+    struct nd_quantised_tensor *weights = item(b, "w", ND_DTYPE_I8, n);
+    size_t k = (size_t)(weights - b->items);
+    b->quants[k].axis = n > 1 ? 1 : -1;
+    weights->has_axis = n > 1;
+    for (size_t c = 0; c < n; c++)
+        b->scales[k][c] = sizes[c] / 127;
+}
+
+static void one_scale_for_channels_far_apart_is_named(void **state)
+{
+    (void)state;
+    float sizes[NARROW], bias[NARROW] = {0};
+    struct bench b;
+    for (size_t i = 0; i < NARROW; i++)
+        sizes[i] = i % 2 == 0 ? 1 : 0.01f;
+    make_product_of_matrices(&b, sizes, bias);
+    set_weights(&b, sizes, 1);
+    size_t weights = b.n_items - 1;
+    /* 16 bits for h, of which columns of a hundredth need 100 times finer steps. */
+    item(&b, "h", ND_DTYPE_U16, 1);
+    b.scales[b.n_items - 1][0] = 16.0f / 65535;
+    b.zeros[b.n_items - 1][0] = 32768;
+    quantise(&b, "y", -8, 8);
+    struct fixture f = run(&b);
+    const struct nd_quantised_layer *layer = accused(&f, "h", ND_LOSS_WEIGHT_CHANNELS);
+    assert_true(layer->weight_ratio > 80 && layer->weight_ratio < 130);
+    const struct nd_remedy *remedy = remedy_of(layer, ND_REMEDY_WEIGHT_CHANNELS);
+    double gain = remedy->output_gain_db;
+    assert_true(gain > 10);
+    /* As the remedy has them: a column's largest weight is its last code. */
+    b.quants[weights].n = NARROW;
+    b.quants[weights].axis = 1;
+    b.items[weights].has_axis = true;
+    uint64_t seed = 3;
+    double largest[NARROW] = {0};
+    for (size_t i = 0; i < NARROW * NARROW; i++) {
+        seed = seed * 6364136223846793005u + 1442695040888963407u;
+        float w = ((float)(seed >> 40) / 0x1p23f - 1) * sizes[i % NARROW];
+        largest[i % NARROW] = fmax(largest[i % NARROW], fabs((double)w));
+    }
+    for (size_t c = 0; c < NARROW; c++)
+        b.scales[weights][c] = (float)(largest[c] / 127);
+    assert_gain(&b, &f, gain);
+    end(&b, &f);
+}
+
+static void coarse_bias_is_named(void **state)
+{
+    (void)state;
+    float sizes[NARROW], bias[NARROW];
+    struct bench b;
+    for (size_t i = 0; i < NARROW; i++) {
+        sizes[i] = 1;
+        bias[i] = (float)i / 7 - 1;
+    }
+    make_product_of_matrices(&b, sizes, bias);
+    set_weights(&b, sizes, 1);
+    float products = b.scales[0][0] * b.scales[b.n_items - 1][0];
+    item(&b, "b", ND_DTYPE_I32, 1);
+    size_t k = b.n_items - 1;
+    b.scales[k][0] = 0.5f;
+    quantise(&b, "h", -8, 8);
+    quantise(&b, "y", -8, 8);
+    struct fixture f = run(&b);
+    const struct nd_quantised_layer *layer = accused(&f, "h", ND_LOSS_BIAS);
+    assert_true(layer->bias_error > 0.1 && layer->bias_error < 0.2); /* 0.5 / sqrt(12) */
+    double gain = remedy_of(layer, ND_REMEDY_BIAS)->output_gain_db;
+    b.scales[k][0] = products;
+    assert_gain(&b, &f, gain);
+    end(&b, &f);
+}
+
+/* ---- calibration ---- */
+
+static void calibrations_know_an_outlier(void **state)
+{
+    (void)state;
+    enum { N = 20000 };
+    static float sorted[N];
+    for (size_t i = 0; i < N; i++)
+        sorted[i] = (float)i / N;
+    sorted[N - 1] = 100;
+    struct nd_range range = nd_calibrate(ND_CALIBRATE_MIN_MAX, sorted, N, 256);
+    assert_true(range.low == 0 && range.high == 100);
+    /* Percentiles forget it. Entropy cannot see below its bins, of which 256 are an eighth of the range. The
+     * square of one error of 99 in 4096 is more than those of all steps of 100/255: mse keeps it. */
+    static const double most[] = {[ND_CALIBRATE_PERCENTILE_9999] = 1.01,
+                                  [ND_CALIBRATE_PERCENTILE_999] = 1,
+                                  [ND_CALIBRATE_ENTROPY] = 50,
+                                  [ND_CALIBRATE_MSE] = 100};
+    for (int m = ND_CALIBRATE_PERCENTILE_9999; m < ND_N_CALIBRATIONS; m++) {
+        range = nd_calibrate((enum nd_calibration)m, sorted, N, 256);
+        print_message("# %s: %g to %g\n", nd_calibration_name((enum nd_calibration)m), range.low, range.high);
+        assert_true(range.low < 1e-3 && range.high > 0.99 && range.high <= most[m]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(outlier_is_named_and_clipping_it_helps, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(healthy_model_is_not_accused, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(rounding_has_the_size_of_a_step, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(clipping_is_named_and_a_wider_range_helps, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(range_of_other_values_is_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(zero_point_in_the_middle_of_positive_values_is_named, make_folder,
+                                        remove_folder),
+        cmocka_unit_test_setup_teardown(mask_constant_is_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(one_scale_for_channels_far_apart_is_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(coarse_bias_is_named, make_folder, remove_folder),
+        cmocka_unit_test(calibrations_know_an_outlier),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -88,6 +88,20 @@ static enum nd_status say_range(struct nd_candidate *c, const struct nd_fit *fit
     return c->remedy.text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* A range that is tried already: to 2 % of its width. */
+static bool is_tried(const struct nd_search *search, size_t step, const struct nd_fit *fit)
+{
+    const struct nd_range range = nd_range_of_fit(fit);
+    double near = 0.02 * (range.high - range.low);
+    for (size_t i = 0; i < search->n; i++) {
+        const struct nd_remedy *other = &search->candidates[i].remedy;
+        if (search->candidates[i].step == step && other->kind == ND_REMEDY_RANGE &&
+            fabs(other->low - range.low) <= near && fabs(other->high - range.high) <= near)
+            return true;
+    }
+    return false;
+}
+
 static enum nd_status try_range(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
                                 const struct nd_fit *fit, const char *method, struct nd_error *err)
 {
@@ -98,7 +112,7 @@ static enum nd_status try_range(struct nd_search *search, size_t step, const str
         gain_db(nd_fit_error(&old, facts->sorted, facts->n), nd_fit_error(fit, facts->sorted, facts->n));
     double inner =
         gain_db(nd_fit_error(&old, facts->sorted + tail, n), nd_fit_error(fit, facts->sorted + tail, n));
-    if (own < least_own_gain && inner < least_own_gain)
+    if ((own < least_own_gain && inner < least_own_gain) || (!is_wide && is_tried(search, step, fit)))
         return ND_OK;
     struct nd_candidate *c = add(search, step, is_wide ? ND_REMEDY_16_BITS : ND_REMEDY_RANGE);
     c->remedy.method = is_wide ? NULL : method;

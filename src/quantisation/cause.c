@@ -159,6 +159,14 @@ static void put_range_words(struct nd_strbuf *text, const struct nd_quantised_la
                          layer->range_low, layer->range_high, layer->value_low, layer->value_high);
         break;
     case ND_LOSS_CLIPPING:
+        if (layer->clipped_share == 0) {
+            nd_strbuf_printf(
+                text,
+                "clipping: its inputs are so far off that its values leave its range [%.3g, %.3g]; those "
+                "of the float model do not",
+                layer->range_low, layer->range_high);
+            break;
+        }
         nd_strbuf_printf(text,
                          "clipping: %.2g%% of its values, which reach from %.3g to %.3g, lie outside of its "
                          "range [%.3g, %.3g]",

@@ -91,16 +91,21 @@ static const struct nd_quant *quant_of(const struct nd_loss_run *run, size_t ste
     return &nd_plan_edge(run->study->plan, step)->quant;
 }
 
-double nd_real_before(const struct nd_exact_values *values, size_t i)
+void nd_reals_before(const struct nd_exact_values *values, double *out)
 {
-    double scale = (double)values->quant->scale[nd_exact_channel(values->quant, values->shape, i)], v;
-    if (values->quick == NULL)
-        return nd_ratio_value(&values->v[i]) * scale;
-    nd_quick_near(values->quick, i, 1, &v);
-    if (!isnan(v))
-        return v * scale;
-    const struct nd_ratio exact = nd_quick_exact(values->quick, i);
-    return nd_ratio_value(&exact) * scale;
+    for (size_t i = 0; i < values->n && values->quick == NULL; i++)
+        out[i] = nd_ratio_value(&values->v[i]);
+    for (size_t first = 0; first < values->n && values->quick != NULL; first += ND_QUICK_BLOCK) {
+        size_t left = values->n - first, n = left < ND_QUICK_BLOCK ? left : ND_QUICK_BLOCK;
+        nd_quick_near(values->quick, first, n, out + first);
+        for (size_t i = first; i < first + n; i++)
+            if (isnan(out[i])) {
+                const struct nd_ratio exact = nd_quick_exact(values->quick, i);
+                out[i] = nd_ratio_value(&exact);
+            }
+    }
+    for (size_t i = 0; i < values->n; i++)
+        out[i] *= (double)values->quant->scale[nd_exact_channel(values->quant, values->shape, i)];
 }
 
 /* Rounds as the reference does, and keeps what was rounded. */
@@ -110,13 +115,13 @@ static enum nd_status round_reference(void *context, const struct nd_exact_value
     struct nd_loss_run *run = context;
     size_t step = run->study->plan->step_of_edge[values->edge];
     nd_round_half_even(values, codes);
-    if (step == SIZE_MAX || !nd_is_matched(run->study, step))
+    if (step == SIZE_MAX || run->sums == NULL || !nd_is_matched(run->study, step))
         return ND_OK;
     enum nd_status status = keep(codes, &run->before[step], err);
     if (status == ND_OK)
         run->before[step].dtype = ND_DTYPE_F32;
-    for (size_t i = 0; i < values->n && status == ND_OK; i++)
-        run->before[step].x[i] = nd_real_before(values, i);
+    if (status == ND_OK)
+        nd_reals_before(values, run->before[step].x);
     return status;
 }
 

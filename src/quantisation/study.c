@@ -81,9 +81,9 @@ static enum nd_status read_input(struct nd_study *study, size_t k, size_t i, str
     return status;
 }
 
-/* All steps and samples together keep so many values at most: 2^24 floats are 64 MB, and as much for the
+/* All steps and samples together keep so many values at most: 2^23 floats are 32 MB, and as much for the
  * errors; of one step and sample no fewer and no more than: chosen. */
-enum { KEPT_IN_ALL = 1 << 24, KEPT_LEAST = 512, KEPT_MOST = 1 << 15 };
+enum { KEPT_IN_ALL = 1 << 23, KEPT_LEAST = 512, KEPT_MOST = 1 << 15 };
 
 static enum nd_status make_values(struct nd_study *study, struct nd_error *err)
 {

@@ -105,8 +105,8 @@ struct nd_loss_run {
 };
 enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *study, struct nd_error *err);
 void nd_loss_run_deinit(struct nd_loss_run *run);
-/* Element i before it is rounded, in real units. */
-double nd_real_before(const struct nd_exact_values *values, size_t i);
+/* out[n]: all elements before they are rounded, in real units. */
+void nd_reals_before(const struct nd_exact_values *values, double *out);
 /* The quantised reference and the float model; with_errors also the layers of the float model fed with the
  * reference's inputs: introduced and sums. */
 enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool with_errors,

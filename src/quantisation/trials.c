@@ -84,8 +84,9 @@ static enum nd_status round_changed(void *context, const struct nd_exact_values 
         nd_round_half_even(values, codes);
         return ND_OK;
     }
+    nd_reals_before(values, codes->x);
     for (size_t i = 0; i < values->n; i++)
-        codes->x[i] = nd_fit_apply(&change->fit, nd_real_before(values, i));
+        codes->x[i] = nd_fit_apply(&change->fit, codes->x[i]);
     codes->dtype = ND_DTYPE_F32;
     return ND_OK;
 }

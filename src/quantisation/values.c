@@ -12,6 +12,7 @@
 static const double far_gap = 20;
 /* Far values are a mask when they are at least this share of all, and outliers when they are fewer: chosen. */
 static const double mask_least_share = 1e-3;
+enum { mask_least_values = 64 }; /* of fewer values nothing is said */
 /* Values of a mask differ by at most this part of their size (scores are added to it): chosen. */
 static const double mask_spread = 0.05;
 /* The share of the values that is called central, as calibration by percentile does. */
@@ -34,10 +35,12 @@ static size_t sort_known(const struct nd_loss_values *values, float *out)
     return n;
 }
 
-static bool is_mask(const float *group, size_t n_group, size_t n, double gap, double rest_width)
+/* rest: the least and the greatest of the other values. */
+static bool is_mask(const float *group, size_t n_group, size_t n, double gap, struct nd_range rest)
 {
-    double first = (double)group[0], last = (double)group[n_group - 1];
-    return n_group > 0 && n_group < n && rest_width > 0 && gap >= far_gap * rest_width &&
+    double first = (double)group[0], last = (double)group[n_group - 1], width = rest.high - rest.low;
+    double size = fmin(fabs(first), fabs(last)), rest_size = fmax(fabs(rest.low), fabs(rest.high));
+    return n >= mask_least_values && width > 0 && gap >= far_gap * width && size >= far_gap * rest_size &&
            (double)n_group >= mask_least_share * (double)n &&
            last - first <= mask_spread * fmax(fabs(first), fabs(last));
 }
@@ -57,14 +60,14 @@ static void part_mask(const float *sorted, size_t n, struct nd_value_facts *fact
         }
     }
     size_t n_low = at + 1;
-    double low_width = (double)sorted[at] - (double)sorted[0];
-    double high_width = (double)sorted[n - 1] - (double)sorted[n_low < n ? n_low : n - 1];
-    if (is_mask(sorted, n_low, n, widest, high_width)) {
+    struct nd_range below = {(double)sorted[0], (double)sorted[at]};
+    struct nd_range above = {(double)sorted[n_low < n ? n_low : n - 1], (double)sorted[n - 1]};
+    if (n_low < n && is_mask(sorted, n_low, n, widest, above)) {
         facts->mask = (double)sorted[0];
         facts->mask_share = (double)n_low / (double)n;
         *first = n_low;
         *count = n - n_low;
-    } else if (n_low < n && is_mask(sorted + n_low, n - n_low, n, widest, low_width)) {
+    } else if (n_low < n && is_mask(sorted + n_low, n - n_low, n, widest, below)) {
         facts->mask = (double)sorted[n - 1];
         facts->mask_share = (double)(n - n_low) / (double)n;
         *count = n_low;

@@ -45,6 +45,14 @@ static void put_remedies(struct nd_strbuf *out, const struct nd_quantised_layer 
     }
 }
 
+static size_t count_mended(const struct nd_quantisation *q)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < q->n_layers; s++)
+        n += q->layers[s].n_remedies > 0;
+    return n;
+}
+
 void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
     const struct nd_quantisation *q = e->quantisation;
@@ -53,16 +61,21 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
     size_t s = main_layer(q);
     const struct nd_quantised_layer *layer = &q->layers[s];
     struct nd_strbuf remedies = {0};
-    char sqnr[32];
+    char sqnr[32], mended[32];
     put_remedies(&remedies, layer, MOST_REMEDIES);
+    size_t n_mended = count_mended(q);
+    if (n_mended > 1 && !isnan(q->mended_sqnr_db))
+        nd_strbuf_printf(&remedies, "; with the best remedies of %zu layers %s", n_mended,
+                         decibel(q->mended_sqnr_db, mended));
+    bool has_remedies = layer->n_remedies > 0;
     nd_summary_put(
         out, width, 0, 2,
         "Quantisation alone: %s at the outputs (SQNR). %s '%s' (%s), %.3g%% of the effects of all layers: "
         "%s.%s%s%s",
         decibel(q->output_sqnr_db, sqnr), layer->is_accused ? "Mainly in" : "No layer stands out; most in",
         e->steps[s].name, e->steps[s].op_types, 100 * layer->effect_share,
-        layer->cause_text != NULL ? layer->cause_text : "", remedies.len > 0 ? " What would help: " : "",
-        remedies.len > 0 ? remedies.text : "", remedies.len > 0 ? "." : "");
+        layer->cause_text != NULL ? layer->cause_text : "", has_remedies ? " What would help: " : "",
+        has_remedies ? remedies.text : "", has_remedies ? "." : "");
     out->failed = out->failed || remedies.failed;
     nd_strbuf_deinit(&remedies);
 }
@@ -95,7 +108,7 @@ void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanat
     if (isnan(q->output_sqnr_db)) {
         nd_explain_put_wrapped(out, width, 0, "quantisation: its effect on the outputs was not measured%s",
                                q->n_effect_samples == 0 ? " (--effect-samples 0)"
-                                                        : ": the float model has no output of the same name");
+                                                        : ": no output of the model is known in both models");
         return;
     }
     nd_explain_put_wrapped(

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/suffix.h"
 #include "npudiff/logs.h"
 
 /* Of a log with more, the rest is not looked at: what is told apart here takes time in the square of it. */
@@ -260,17 +261,6 @@ void nd_failure_cascade_deinit(struct nd_failure_cascade *cascade)
 
 /* ---- names ---- */
 
-/* The length of a name without a "_token_<n>" at its end. */
-static size_t without_token(const char *name)
-{
-    size_t n = strlen(name), digits = n;
-    while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9')
-        digits--;
-    const size_t n_token = strlen("_token_");
-    bool has_token = digits < n && digits > n_token && memcmp(name + digits - n_token, "_token_", n_token) == 0;
-    return has_token ? digits - n_token : n;
-}
-
 static size_t find_exact(const char *const *names, size_t n_nodes, const char *name, size_t n)
 {
     for (size_t i = 0; i < n_nodes; i++)
@@ -284,7 +274,7 @@ size_t nd_failure_find_node(const char *const *names, size_t n_nodes, const char
     size_t n = strlen(log_node), found = find_exact(names, n_nodes, log_node, n);
     if (n == 0 || found != SIZE_MAX)
         return n == 0 ? SIZE_MAX : found;
-    n = without_token(log_node);
+    n = nd_token_stem_bytes(log_node);
     found = find_exact(names, n_nodes, log_node, n);
     if (found != SIZE_MAX)
         return found;

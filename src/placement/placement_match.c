@@ -1,11 +1,11 @@
 /* Which node of the model an assigned node is, and what is known of those that no assignment names. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/suffix.h"
 #include "placement/placement.h"
 
 static void fill_model_nodes(struct nd_placing *placing)
@@ -49,24 +49,12 @@ static void add_node(struct nd_placing *placing, const struct nd_capture_node *r
     place(placing, at, row);
 }
 
-/* Length of the name in front of a "_token_N" at its end; 0 when there is none. */
-static size_t base_length(const char *name)
-{
-    size_t n = strlen(name), digits = 0;
-    static const char mark[] = "_token_";
-    const size_t n_mark = sizeof mark - 1;
-    while (digits < n && isdigit((unsigned char)name[n - 1 - digits]))
-        digits++;
-    n -= digits;
-    return digits > 0 && n > n_mark && memcmp(name + n - n_mark, mark, n_mark) == 0 ? n - n_mark : 0;
-}
-
 /* The node of the model that has the row's name less its token, and its operator; SIZE_MAX: none. */
 static size_t find_renamed(const struct nd_names *names, const struct nd_placing *placing,
                            const struct nd_capture_node *row)
 {
-    size_t n = base_length(row->name), found = SIZE_MAX;
-    char *name = n > 0 ? strndup(row->name, n) : NULL;
+    size_t n = nd_token_stem_bytes(row->name), found = SIZE_MAX;
+    char *name = row->name[n] != '\0' ? strndup(row->name, n) : NULL;
     if (name != NULL)
         found = nd_names_find(names, name);
     free(name);

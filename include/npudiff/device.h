@@ -295,6 +295,8 @@ struct nd_capture_options {
     /* Asked every 50 ms or so; true stops the run: no capture is written (ND_E_CANCELLED). NULL: never. */
     bool (*is_cancelled)(void *context);
     void *cancel_context;
+    double session_limit_s; /* for a session to come to be; 0: the limits above. A session that takes longer is
+                               given up, and its tensors are spread over several */
 };
 ND_PUBLIC void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size);
 static inline void nd_capture_options_init(struct nd_capture_options *options)
@@ -318,6 +320,9 @@ struct nd_capture_outcome {
     size_t samples_total;
     char stage[32]; /* where it failed */
     struct nd_error failure;
+    size_t n_left_out; /* tensors that no session shows without changing what the model does: the attribute
+                          "left_out" of /runtime names them, with the reasons */
+    size_t n_sessions; /* in all, with those that were only tried to find out where nodes go */
 };
 
 /* Runs the workload in an agent process of its own and writes the capture to `path`.

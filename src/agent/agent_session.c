@@ -238,6 +238,20 @@ static enum nd_status record_node(struct nd_agent *agent, const struct nd_placem
     return status;
 }
 
+static enum nd_status find_fallen(const struct nd_job *job, const struct nd_placement *placed, size_t n,
+                                  bool *is_fallen, struct nd_error *err)
+{
+    struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
+    if (nodes == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++)
+        nodes[i] = (struct nd_job_node){placed[i].provider, placed[i].name, placed[i].op_type};
+    if (has_provider(job))
+        nd_job_find_fallen(job, nodes, n, is_fallen);
+    free(nodes);
+    return ND_OK;
+}
+
 /* Fallback is found by reading placement back; the session's own switch against it changes results. */
 enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error *err)
 {
@@ -246,12 +260,15 @@ enum nd_status nd_agent_check_placement(struct nd_agent *agent, struct nd_error 
     size_t n = 0, n_fallen = 0;
     enum nd_status status = nd_session_placement(agent->session, &nodes, &n, err);
     struct nd_strbuf fallen = {0};
+    bool *is_fallen = nd_calloc(n, sizeof *is_fallen);
+    if (status == ND_OK)
+        status = is_fallen != NULL ? find_fallen(job, nodes, n, is_fallen, err) : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n; i++) {
         status = record_node(agent, &nodes[i], i, err);
-        if (status == ND_OK && has_provider(job) && strcmp(nodes[i].provider, job->provider_name) != 0 &&
-            !nd_job_is_io_node(job, nodes[i].name) && n_fallen++ < 8)
+        if (status == ND_OK && is_fallen[i] && n_fallen++ < 8)
             nd_strbuf_printf(&fallen, "%s%s '%s'", n_fallen > 1 ? ", " : "", nodes[i].op_type, nodes[i].name);
     }
+    free(is_fallen);
     if (status == ND_OK && nd_agent_is_resumed_pass(agent) && agent->resume->has_runs &&
         n != agent->resume->nodes.n)
         status =

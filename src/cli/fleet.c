@@ -137,6 +137,38 @@ static void tell_machine(const struct cli_cell *cell, json_t *row)
     nd_capture_close(&capture);
 }
 
+/* The tensors that no session shows, with the reasons, as the capture lists them. */
+static json_t *list_left_out(const struct cli_cell *cell)
+{
+    struct nd_capture *capture = NULL;
+    json_t *rows = json_array();
+    if (cell->status != ND_OK || cell->outcome.n_left_out == 0 ||
+        nd_capture_open(cell->path, &capture, NULL) != ND_OK)
+        return rows;
+    const char *line = nd_capture_string(capture, "runtime", "left_out");
+    while (line != NULL && *line != '\0') {
+        size_t n = strcspn(line, "\n"), n_name = strcspn(line, "\t\n");
+        size_t begin = n_name < n ? n_name + 1 : n;
+        json_t *row = json_object();
+        json_object_set_new(row, "tensor", json_stringn(line, n_name));
+        json_object_set_new(row, "reason", json_stringn(line + begin, n - begin));
+        json_array_append_new(rows, row);
+        line += n + (line[n] == '\n');
+    }
+    nd_capture_close(&capture);
+    return rows;
+}
+
+static void tell_left_out(const struct cli_cell *cell, const json_t *rows)
+{
+    const json_t *first = json_array_get(rows, 0);
+    const char *tensor = json_string_value(json_object_get(first, "tensor"));
+    const char *reason = json_string_value(json_object_get(first, "reason"));
+    if (tensor != NULL && reason != NULL)
+        fprintf(stderr, "npudiff: device '%s': %zu tensor%s left out, first '%s': %s\n", cell->device.label,
+                cell->outcome.n_left_out, cell->outcome.n_left_out == 1 ? " is" : "s are", tensor, reason);
+}
+
 static json_t *cell_row(const struct cli_cell *cell)
 {
     const char *status = cell->status != ND_OK      ? "no capture"
@@ -154,6 +186,8 @@ static json_t *cell_row(const struct cli_cell *cell)
                             samples, "samples_done", (json_int_t)cell->outcome.samples_done, "samples_total",
                             (json_int_t)cell->outcome.samples_total, "bytes", size, "stage",
                             cell->outcome.stage, "reason", cli_text(error->message));
+    json_object_set_new(row, "sessions", json_integer((json_int_t)cell->outcome.n_sessions));
+    json_object_set_new(row, "left_out", list_left_out(cell));
     if (cell->is_kept)
         json_object_set_new(row, "kept", json_true());
     tell_machine(cell, row);
@@ -176,6 +210,8 @@ static int tell(const struct cli_fleet *fleet)
         const struct cli_cell *cell = &fleet->cells[i];
         int code = cell_exit_code(cell);
         json_array_append_new(rows, cell_row(cell));
+        if (!fleet->is_quiet)
+            tell_left_out(cell, json_object_get(json_array_get(rows, i), "left_out"));
         is_elsewhere = is_elsewhere || cell->device.transport != ND_TRANSPORT_NONE;
         if (cell->status != ND_OK)
             cli_report_error(&cell->error);

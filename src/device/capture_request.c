@@ -172,6 +172,7 @@ static enum nd_status fill_options(struct nd_capture_job *capture, struct nd_err
     job->store = options->store_digests_only ? ND_STORE_DIGEST : ND_STORE_FULL;
     job->log_severity = (uint64_t)options->log_severity;
     job->is_fallback_allowed = options->allow_fallback;
+    job->is_untouched = nd_capture_job_is_untouched(capture);
     bool is_emulated = device->kind == ND_DEVICE_EMULATED;
     size_t n_options = is_emulated ? nd_model_n_edges(capture->model) + 2 : device->n_options;
     job->provider_options = nd_calloc(n_options, sizeof *job->provider_options);
@@ -311,25 +312,31 @@ static bool records_any(const struct nd_capture_job *capture, size_t p)
     return false;
 }
 
-static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, bool with_checks,
+static bool is_checked(const struct nd_job_pass *pass, size_t edge)
+{
+    for (size_t i = 0; i < pass->n_checks; i++)
+        if (pass->checks[i] == edge)
+            return true;
+    return false;
+}
+
+static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, const struct nd_planned_pass *planned,
                                 struct nd_error *err)
 {
     struct nd_job_pass *pass = &capture->job.passes[p];
     bool exposes_all = !records_any(capture, p);
     size_t *exposed = nd_calloc(capture->n_edges, sizeof *exposed);
-    pass->checks = nd_calloc(with_checks ? capture->n_edges : 0, sizeof *pass->checks);
+    pass->checks = nd_calloc(planned != NULL ? planned->n_checks : 0, sizeof *pass->checks);
     if (exposed == NULL || pass->checks == NULL) {
         free(exposed);
         return nd_fail_memory(err);
     }
     size_t n_exposed = 0;
-    for (size_t e = 0; e < capture->n_edges; e++) {
-        bool is_check = with_checks && capture->pass_of_edge[e] == 0 && capture->edges[e].is_model_output;
-        if (is_check)
-            pass->checks[pass->n_checks++] = e;
-        if (is_check || exposes_all || capture->pass_of_edge[e] == p)
+    for (size_t i = 0; planned != NULL && i < planned->n_checks; i++)
+        pass->checks[pass->n_checks++] = planned->checks[i];
+    for (size_t e = 0; e < capture->n_edges; e++)
+        if (is_checked(pass, e) || exposes_all || capture->pass_of_edge[e] == p)
             exposed[n_exposed++] = capture->selected[e];
-    }
     char name[32];
     snprintf(name, sizeof name, "pass%zu.onnx", p);
     enum nd_status status = make_model(capture, name, exposed, n_exposed, &pass->model, err);
@@ -338,7 +345,7 @@ static enum nd_status make_pass(struct nd_capture_job *capture, size_t p, bool w
 }
 
 enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
-                                         const bool *with_checks, struct nd_error *err)
+                                         const struct nd_planned_pass *planned, struct nd_error *err)
 {
     struct nd_job *job = &capture->job;
     free_passes(job);
@@ -347,7 +354,7 @@ enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t 
     enum nd_status status = job->passes != NULL && job->edges != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t p = 0; status == ND_OK && p < n_passes; p++) {
         job->n_passes = p + 1;
-        status = make_pass(capture, p, p > 0 && with_checks != NULL && with_checks[p], err);
+        status = make_pass(capture, p, planned != NULL ? &planned[p] : NULL, err);
     }
     for (size_t e = 0; status == ND_OK && e < capture->n_edges; e++) {
         job->n_edges = e + 1;
@@ -392,5 +399,6 @@ void nd_capture_job_deinit(struct nd_capture_job *capture)
     free(capture->selected);
     free(capture->pass_of_edge);
     free(capture->moved);
+    free(capture->left_out);
     nd_job_deinit(&capture->job);
 }

@@ -21,7 +21,10 @@ struct nd_capture_job {
     struct nd_edge *edges;    /* copies of them, as they will be recorded */
     size_t n_edges;
     size_t *pass_of_edge;
-    char *moved;       /* nodes that fell to the CPU only because tensors were recorded, one a line, or NULL */
+    char *moved;    /* nodes that fell to the CPU only because tensors were recorded, one a line, or NULL */
+    char *left_out; /* edges that no session shows: name, tab and reason, one a line; NULL: none */
+    size_t n_left_out;
+    size_t n_tried;    /* sessions that were tried before the run that counts; 0: it was the first */
     struct nd_job job; /* complete but for passes and edges, which nd_capture_job_set_passes makes */
 };
 
@@ -33,11 +36,17 @@ bool nd_capture_job_is_untouched(const struct nd_capture_job *capture);
 enum nd_status nd_capture_job_init(struct nd_capture_job *capture, struct nd_error *err);
 void nd_capture_job_deinit(struct nd_capture_job *capture);
 
-/* Writes the model of each pass and makes the job's passes and edges of pass_of_edge. with_checks[p] says
- * whether pass p > 0 exposes the model's outputs again, to be compared with those of pass 0; NULL: none does. A
- * pass that records no edge exposes all of them. */
+/* What a pass exposes beside the edges that it records. */
+struct nd_planned_pass {
+    size_t *checks; /* positions of edges, all of pass 0, that this pass (> 0) exposes as well: they must come
+                       out equal */
+    size_t n_checks;
+};
+
+/* Writes the model of each pass and makes the job's passes and edges of pass_of_edge. planned: [n_passes], or
+ * NULL: no pass exposes more than it records. A pass that records no edge exposes all of them. */
 enum nd_status nd_capture_job_set_passes(struct nd_capture_job *capture, size_t n_passes,
-                                         const bool *with_checks, struct nd_error *err);
+                                         const struct nd_planned_pass *planned, struct nd_error *err);
 
 /* A job that only tries the placement of a session exposing n of the model's edges: no samples. Freed by the
  * caller with nd_capture_job_free_trial. */

@@ -1,16 +1,13 @@
 #include "record/capture_agent.h"
-#include "device/device_options.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "record/pass_plan.h"
+#include "record/pass_trials.h"
 #include "remote/remote.h"
-#include "spool/record_fields.h"
 
 void nd_capture_report_stage(const struct nd_capture_job *capture, const char *stage, double elapsed_s)
 {
@@ -23,214 +20,51 @@ void nd_capture_report_stage(const struct nd_capture_job *capture, const char *s
     capture->options->progress(capture->options->progress_context, &progress);
 }
 
-/* ---- one run of the agent ---- */
+/* ---- what the plan says ---- */
 
-static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_job *job,
-                               const char *folder, const struct nd_capture_options *options,
-                               struct nd_agent_exit *exit, struct nd_error *err)
+/* Leaves out the edges that no session shows, and says so. The plan's positions stay those of before. */
+static enum nd_status leave_out(struct nd_capture_job *capture, const struct nd_pass_plan *plan,
+                                struct nd_error *err)
 {
-    char *agent = NULL;
-    char *job_path = nd_path_join(folder, "job.nds");
-    enum nd_status status = job_path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_job_write(job, job_path, err);
-    if (status == ND_OK)
-        status = nd_agent_find(options->agent, nd_device_is_evaluated(capture->device->kind), &agent, err);
-    if (status == ND_OK) {
-        const struct nd_agent_start start = {
-            .agent = agent,
-            .folder = folder,
-            .options = options,
-            .label = capture->device->label,
-            .begun_ns = capture->begun_ns,
-            .samples_total = job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0,
-        };
-        status = nd_agent_launch(&start, exit, err);
-    }
-    free(agent);
-    free(job_path);
-    return status;
-}
-
-static enum nd_status run_job(const struct nd_capture_job *capture, const struct nd_job *job,
-                              const char *folder, const struct nd_capture_options *options,
-                              struct nd_agent_exit *exit, struct nd_error *err)
-{
-    if (capture->remote == NULL)
-        return run_here(capture, job, folder, options, exit, err);
-    const struct nd_remote_run run = {
-        .job = job,
-        .device = capture->device,
-        .model = capture->model,
-        .folder = folder,
-        .options = options,
-        .begun_ns = capture->begun_ns,
-        .samples_total = job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0,
-        .is_trial = job->n_probes == 0,
-    };
-    return nd_remote_run(capture->remote, &run, exit, err);
-}
-
-/* ---- placement ---- */
-
-static enum nd_status add_fallen(const struct nd_job *job, const struct nd_record *record,
-                                 struct nd_fallen *fallen, struct nd_error *err)
-{
-    char *provider = nd_fields_get(record, "provider");
-    char *name = nd_fields_get(record, "name");
-    enum nd_status status = provider != NULL && name != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && strcmp(provider, job->provider_name) != 0 && !nd_job_is_io_node(job, name)) {
-        char **grown = realloc(fallen->names, (fallen->n + 1) * sizeof *grown);
-        if (grown == NULL) {
-            status = nd_fail_memory(err);
-        } else {
-            fallen->names = grown;
-            grown[fallen->n++] = name;
-            name = NULL;
+    enum { MAX_TEXT = 60000 }; /* a text that is stored with a file has at most 64 KiB */
+    struct nd_strbuf text = {0};
+    size_t n = 0;
+    for (size_t e = 0; e < plan->n_edges; e++) {
+        if (plan->pass_of_edge[e] == SIZE_MAX) {
+            if (text.len < MAX_TEXT)
+                nd_strbuf_printf(&text, "%s%s\t%s", text.len > 0 ? "\n" : "", capture->edges[e].name,
+                                 plan->reasons[e]);
+            nd_edge_deinit(&capture->edges[e]);
+            capture->n_left_out++;
+            continue;
         }
+        capture->edges[n] = capture->edges[e];
+        capture->selected[n] = capture->selected[e];
+        capture->pass_of_edge[n++] = plan->pass_of_edge[e];
     }
-    free(provider);
-    free(name);
-    return status;
+    capture->n_edges = n;
+    capture->left_out = capture->n_left_out > 0 ? nd_strbuf_take(&text) : NULL;
+    nd_strbuf_deinit(&text);
+    return capture->n_left_out == 0 || capture->left_out != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* The nodes that a run placed elsewhere than on its provider, from its spool; none when it died before it began
- * one. */
-static enum nd_status read_fallen(const struct nd_job *job, const char *folder, struct nd_fallen *out,
-                                  struct nd_error *err)
-{
-    struct nd_fallen fallen = {0};
-    struct nd_spool_reader reader = {0};
-    struct nd_record record;
-    char *spool = nd_path_join(folder, "spool.nds");
-    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
-    if (status == ND_OK && nd_path_exists(spool))
-        status = nd_spool_reader_open(&reader, spool, err);
-    while (status == ND_OK && nd_spool_next(&reader, &record))
-        if (record.kind == ND_RECORD_NODE)
-            status = add_fallen(job, &record, &fallen, err);
-    nd_spool_reader_close(&reader);
-    free(spool);
-    if (status == ND_OK)
-        *out = fallen;
-    else
-        nd_fallen_deinit(&fallen);
-    return status;
-}
-
-struct trial_context {
-    const struct nd_capture_job *capture;
-    unsigned int n_trials;
-    struct nd_fallen own; /* nodes that fall when nothing but the outputs is recorded: looking is not why */
-};
-
-/* Keeps in `fallen` only the nodes that fell because tensors were recorded. */
-static void remove_own(struct nd_fallen *fallen, const struct nd_fallen *own)
+/* Where an edge of the plan stands when those left out are gone; one that has a pass. */
+static size_t new_position(const struct nd_pass_plan *plan, size_t edge)
 {
     size_t n = 0;
-    for (size_t i = 0; i < fallen->n; i++) {
-        if (nd_fallen_has(own, fallen->names[i]))
-            free(fallen->names[i]);
-        else
-            fallen->names[n++] = fallen->names[i];
-    }
-    fallen->n = n;
+    for (size_t e = 0; e < edge; e++)
+        n += plan->pass_of_edge[e] != SIZE_MAX;
+    return n;
 }
 
-/* nd_placement_trial: a session of its own, without samples. */
-static enum nd_status try_placement(void *context, const size_t *edges, size_t n_edges,
-                                    struct nd_fallen *fallen, struct nd_error *err)
+static enum nd_status use_plan(struct nd_capture_job *capture, const struct nd_pass_plan *plan,
+                               struct nd_error *err)
 {
-    struct trial_context *trials = context;
-    const struct nd_capture_job *capture = trials->capture;
-    struct nd_agent_exit exit = {0};
-    struct nd_job trial;
-    char name[32];
-    snprintf(name, sizeof name, "trial%u", trials->n_trials++);
-    char *folder = nd_path_join(capture->folder, name);
-    if (folder == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = nd_capture_job_trial(capture, edges, n_edges, &trial, err);
-    if (status == ND_OK) {
-        struct nd_capture_options quiet = *capture->options;
-        quiet.progress = NULL; /* many short sessions are one stage to whoever watches */
-        status = run_job(capture, &trial, folder, &quiet, &exit, err);
-        /* A trial that never came to run tells nothing. */
-        if (status == ND_OK && capture->remote != NULL && (exit.stage != NULL || exit.can_resume))
-            status = nd_fail(err, (enum nd_error_id)exit.error.id, exit.error.object, "%s", exit.error.message);
-        if (status == ND_OK)
-            status = read_fallen(&trial, folder, fallen, err);
-        if (status == ND_OK)
-            remove_own(fallen, &trials->own);
-        nd_capture_job_free_trial(&trial);
-    }
-    nd_dir_remove(folder);
-    free(folder);
-    return status;
-}
-
-/* Which later passes can expose the model's outputs a second time without moving a node. */
-static enum nd_status choose_checks(struct trial_context *trials, size_t n_passes, bool *with_checks,
-                                    struct nd_error *err)
-{
-    const struct nd_capture_job *capture = trials->capture;
-    enum nd_status status = ND_OK;
-    size_t *exposed = nd_calloc(capture->n_edges, sizeof *exposed);
-    if (exposed == NULL)
-        return nd_fail_memory(err);
-    for (size_t p = 1; status == ND_OK && p < n_passes; p++) {
-        size_t n = 0;
-        struct nd_fallen fallen = {0};
-        for (size_t e = 0; e < capture->n_edges; e++)
-            if (capture->pass_of_edge[e] == p ||
-                (capture->pass_of_edge[e] == 0 && capture->edges[e].is_model_output))
-                exposed[n++] = capture->selected[e];
-        status = try_placement(trials, exposed, n, &fallen, err);
-        with_checks[p] = fallen.n == 0;
-        nd_fallen_deinit(&fallen);
-    }
-    free(exposed);
-    return status;
-}
-
-/* Which nodes the device leaves to the CPU when nothing but the model's outputs is recorded. */
-static enum nd_status find_own(struct trial_context *trials, struct nd_error *err)
-{
-    const struct nd_model *model = trials->capture->model;
-    struct nd_fallen own = {0};
-    size_t n = 0;
-    size_t *outputs = nd_calloc(nd_model_n_edges(model), sizeof *outputs);
-    if (outputs == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < nd_model_n_edges(model); e++)
-        if (nd_model_edge(model, e)->is_model_output)
-            outputs[n++] = e;
-    enum nd_status status = try_placement(trials, outputs, n, &own, err);
-    free(outputs);
-    if (status == ND_OK)
-        trials->own = own;
-    return status;
-}
-
-/* Cuts the capture into passes in which recording moves no node; *is_cut is false where that is not possible.
- */
-static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct trial_context *trials,
-                                      bool *is_cut, struct nd_error *err)
-{
-    size_t n_passes = 1;
-    const struct nd_recording recording = {capture->model, capture->selected, capture->n_edges, try_placement,
-                                           trials};
-    enum nd_status status = nd_plan_passes(&recording, capture->pass_of_edge, &n_passes, err);
-    bool *with_checks = nd_calloc(n_passes, sizeof *with_checks);
-    if (status == ND_OK && with_checks == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK && n_passes > 1)
-        status = choose_checks(trials, n_passes, with_checks, err);
-    if (status == ND_OK && n_passes > 1)
-        status = nd_capture_job_set_passes(capture, n_passes, with_checks, err);
-    *is_cut = n_passes > 1;
-    free(with_checks);
-    return status;
+    for (size_t p = 0; p < plan->n_passes; p++)
+        for (size_t i = 0; i < plan->passes[p].n_checks; i++)
+            plan->passes[p].checks[i] = new_position(plan, plan->passes[p].checks[i]);
+    enum nd_status status = leave_out(capture, plan, err);
+    return status == ND_OK ? nd_capture_job_set_passes(capture, plan->n_passes, plan->passes, err) : status;
 }
 
 /* The names, one a line, for the capture. */
@@ -244,53 +78,99 @@ static enum nd_status note_moved(struct nd_capture_job *capture, const struct nd
     return capture->moved != NULL ? ND_OK : nd_fail_memory(err);
 }
 
-/* Nodes fell in the session that records everything: makes the job one in which looking moves nothing, where
- * that is possible. *again says whether that job, or one that is allowed to fall back, is to be run. */
-static enum nd_status plan_after_fallback(struct nd_capture_job *capture, struct nd_fallen *fallen, bool *again,
-                                          struct nd_error *err)
+/* ---- planning ---- */
+
+static bool has_all_outputs(const struct nd_capture_job *capture)
 {
-    struct trial_context trials = {.capture = capture};
-    bool is_cut = false, may_fall = capture->options->allow_fallback;
-    enum nd_status status = may_fall ? find_own(&trials, err) : ND_OK;
-    remove_own(fallen, &trials.own);
-    if (status == ND_OK && fallen->n > 0)
-        status = cut_into_passes(capture, &trials, &is_cut, err);
-    if (status == ND_OK && fallen->n > 0 && !is_cut && may_fall)
-        status = note_moved(capture, fallen, err);
-    capture->job.is_fallback_allowed = may_fall;
-    *again = is_cut || may_fall;
-    nd_fallen_deinit(&trials.own);
+    size_t n = 0, n_outputs = 0;
+    for (size_t e = 0; e < capture->n_edges; e++)
+        n += capture->edges[e].is_model_output;
+    for (size_t e = 0; e < nd_model_n_edges(capture->model); e++)
+        n_outputs += nd_model_edge(capture->model, e)->is_model_output;
+    return n == n_outputs;
+}
+
+/* Spreads the edges over sessions in which looking changes nothing; *is_cut is false where there are none. */
+static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_tries *trials,
+                                      const struct nd_tried *first, bool *is_cut, struct nd_error *err)
+{
+    struct nd_pass_plan plan = {0};
+    const struct nd_recording recording = {.model = capture->model,
+                                           .edges = capture->selected,
+                                           .n_edges = capture->n_edges,
+                                           .do_outputs_hold = has_all_outputs(capture),
+                                           .first = first,
+                                           .trial = nd_tries_try,
+                                           .has_time = nd_tries_have_time,
+                                           .context = trials};
+    enum nd_status status = nd_plan_passes(&recording, &plan, err);
+    *is_cut = status == ND_OK && plan.n_passes > 0;
+    if (*is_cut)
+        status = use_plan(capture, &plan, err);
+    nd_pass_plan_deinit(&plan);
     return status;
 }
 
-/* Runs in one pass; where exposing the edges moved nodes off the NPU, again in several. Leave to fall back is
- * leave for what the model itself does on the device: what falls because it is recorded is recorded apart in
- * either case. *folder is the run that counts. */
+/* The session that records everything is not to be had, or moves nodes: makes the job one in which looking
+ * moves nothing, where that is possible. *again says whether that job, or one that is allowed to fall back, is
+ * to be run. What the device does with the outputs alone is its own doing: it is accepted with leave to fall
+ * back, and else the first run tells of it. */
+static enum nd_status plan_again(struct nd_capture_job *capture, struct nd_tried *first, bool *again,
+                                 struct nd_error *err)
+{
+    struct nd_tries trials = {.capture = capture};
+    bool holds = false, is_cut = false, may_fall = capture->options->allow_fallback;
+    enum nd_status status = nd_tries_begin(&trials, &holds, err);
+    bool can_be_cut = status == ND_OK && holds && (may_fall || trials.own.n == 0);
+    nd_fallen_subtract(&first->fallen, &trials.own);
+    bool is_changed = first->reason[0] != '\0' || first->fallen.n > 0;
+    if (can_be_cut && is_changed)
+        status = cut_into_passes(capture, &trials, first, &is_cut, err);
+    bool is_placed = first->reason[0] == '\0';
+    if (status == ND_OK && is_placed && is_changed && !is_cut && may_fall)
+        status = note_moved(capture, &first->fallen, err);
+    capture->n_tried = trials.n + 1;
+    capture->job.is_fallback_allowed = may_fall;
+    *again = is_cut || (may_fall && is_placed);
+    nd_tries_deinit(&trials);
+    return status;
+}
+
+/* The first run takes no more than this share of the time to make its session: what does not come to be may in
+ * several. Chosen. */
+static const double first_session_share = 0.25;
+
+/* Runs in one session; where that one is not to be had, or moved nodes off the NPU, again in several. Leave to
+ * fall back is leave for what the model itself does on the device: what falls because it is recorded is
+ * recorded apart in either case. *folder is the run that counts. */
 static enum nd_status run_all(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,
                               struct nd_error *err)
 {
-    struct nd_fallen fallen = {0};
-    bool again = false;
+    struct nd_tried first = {0};
+    bool again = false, is_of_session = false;
     bool can_be_cut = nd_device_is_npu(capture->device->kind) && !nd_capture_job_is_untouched(capture) &&
                       !capture->options->prefixes;
-    if (can_be_cut)
+    struct nd_capture_options options = *capture->options;
+    if (can_be_cut) {
         capture->job.is_fallback_allowed = false; /* then it stops before it runs a sample */
-    *folder = nd_path_join(capture->folder, "run");
-    enum nd_status status = *folder != NULL
-                                ? run_job(capture, &capture->job, *folder, capture->options, exit, err)
-                                : nd_fail_memory(err);
-    if (status == ND_OK && can_be_cut)
-        status = read_fallen(&capture->job, *folder, &fallen, err);
-    if (status == ND_OK && fallen.n > 0) {
-        nd_capture_report_stage(capture, "placement", exit->elapsed_s);
-        status = plan_after_fallback(capture, &fallen, &again, err);
+        options.session_limit_s = first_session_share * options.time_limit_s;
     }
-    nd_fallen_deinit(&fallen);
+    *folder = nd_path_join(capture->folder, "run");
+    enum nd_status status = *folder != NULL ? nd_job_run(capture, &capture->job, *folder, &options, exit, err)
+                                            : nd_fail_memory(err);
+    if (status == ND_OK && can_be_cut)
+        status = nd_tried_read(&capture->job, *folder, exit, &first, &is_of_session, err);
+    if (status == ND_OK && is_of_session && !first.holds && exit->stage == NULL && !exit->can_resume) {
+        nd_capture_report_stage(capture, "placement", exit->elapsed_s);
+        status = plan_again(capture, &first, &again, err);
+    }
+    nd_tried_deinit(&first);
     if (status != ND_OK || !again)
         return status;
     free(*folder);
     *folder = nd_path_join(capture->folder, "run-again");
-    return *folder != NULL ? run_job(capture, &capture->job, *folder, capture->options, exit, err)
+    *exit = (struct nd_agent_exit){0};
+    return *folder != NULL ? nd_job_run(capture, &capture->job, *folder, capture->options, exit, err)
                            : nd_fail_memory(err);
 }
 

@@ -70,6 +70,8 @@ static enum nd_status collect_provenance(const struct nd_capture_job *capture, c
         status = nd_provenance_add_identity(out, &capture->remote->identity, err);
     if (status == ND_OK && capture->moved != NULL)
         status = nd_provenance_add_moved(out, capture->moved, err);
+    if (status == ND_OK)
+        status = nd_provenance_add_planning(out, capture->n_tried, capture->left_out, err);
     return status == ND_OK && failed != NULL ? nd_provenance_add_failed_edge(out, failed->name, err) : status;
 }
 
@@ -257,6 +259,8 @@ static void fill_outcome(const struct nd_capture_job *capture, const struct nd_a
                                            .is_partial = assembled->state == ND_CAPTURE_PARTIAL,
                                            .samples_done = assembled->samples_done,
                                            .samples_total = nd_capture_job_n_samples(capture),
+                                           .n_left_out = capture->n_left_out,
+                                           .n_sessions = capture->n_tried + capture->job.n_passes,
                                            .failure = assembled->failure};
     snprintf(outcome->stage, sizeof outcome->stage, "%s", assembled->stage);
 }

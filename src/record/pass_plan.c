@@ -1,182 +1,414 @@
 #include "record/pass_plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "record/edge_kinds.h"
 
-enum {
-    MAX_PASSES = 8,
-    MAX_ROUNDS = 8,   /* of taking edges out of one pass */
-    MAX_RETURNS = 32, /* edges tried one by one for a way back into their pass */
+void nd_pass_plan_deinit(struct nd_pass_plan *plan)
+{
+    for (size_t i = 0; plan->reasons != NULL && i < plan->n_edges; i++)
+        free(plan->reasons[i]);
+    for (size_t p = 0; plan->passes != NULL && p < plan->n_passes; p++)
+        free(plan->passes[p].checks);
+    free(plan->reasons);
+    free(plan->passes);
+    free(plan->pass_of_edge);
+    *plan = (struct nd_pass_plan){0};
+}
+
+struct candidate {
+    size_t at; /* position among the recording's edges */
+    size_t kind;
 };
 
-void nd_fallen_deinit(struct nd_fallen *fallen)
-{
-    for (size_t i = 0; i < fallen->n; i++)
-        free(fallen->names[i]);
-    free(fallen->names);
-    *fallen = (struct nd_fallen){0};
-}
-
-bool nd_fallen_has(const struct nd_fallen *fallen, const char *node)
-{
-    for (size_t i = 0; node != NULL && i < fallen->n; i++)
-        if (strcmp(fallen->names[i], node) == 0)
-            return true;
-    return false;
-}
-
-/* The edges under work: member[i] tells whether edges[i] is in the pass being made. */
-struct plan {
+struct planner {
     const struct nd_recording *of;
-    bool *member;
-    bool *taken_out; /* of the pass being made, in this pass */
-    size_t *scratch;
+    struct nd_pass_plan *plan;
+    size_t *kinds;                /* of the model's edges */
+    struct candidate *candidates; /* of the pass in work */
+    bool *is_shown;               /* [n_edges]: in the session of the pass in work; its edges and its checks */
+    bool *is_member;              /* [n_edges]: recorded by it */
+    size_t n_members;
+    size_t *n_accepted, *n_rejected; /* of each kind, in the pass in work */
+    bool *is_near;                   /* kinds near the nodes that fell */
+    size_t *scratch;                 /* [n_edges] */
+    bool with_outputs;               /* the pass in work exposes the outputs again */
+    bool is_closed;                  /* it takes no more edges */
+    bool is_late;                    /* there is no time for trials */
 };
 
-static size_t count(const bool *flags, size_t n)
+static const struct nd_edge *edge_at(const struct planner *p, size_t at)
 {
-    size_t n_set = 0;
-    for (size_t i = 0; i < n; i++)
-        n_set += flags[i];
-    return n_set;
+    return nd_model_edge(p->of->model, p->of->edges[at]);
 }
 
-static enum nd_status try_members(struct plan *plan, struct nd_fallen *fallen, struct nd_error *err)
+static bool is_output_of_first(const struct planner *p, size_t at)
+{
+    return p->plan->pass_of_edge[at] == 0 && edge_at(p, at)->is_model_output;
+}
+
+static void show_outputs(struct planner *p, bool is_shown)
+{
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        if (is_output_of_first(p, i))
+            p->is_shown[i] = is_shown;
+}
+
+/* ---- trials ---- */
+
+static enum nd_status try_shown(struct planner *p, struct nd_tried *out, struct nd_error *err)
 {
     size_t n = 0;
-    for (size_t i = 0; i < plan->of->n_edges; i++)
-        if (plan->member[i])
-            plan->scratch[n++] = plan->of->edges[i];
-    return plan->of->trial(plan->of->context, plan->scratch, n, fallen, err);
-}
-
-static bool take_out(struct plan *plan, size_t edge)
-{
-    for (size_t i = 0; i < plan->of->n_edges; i++)
-        if (plan->of->edges[i] == edge && plan->member[i]) {
-            plan->member[i] = false;
-            plan->taken_out[i] = true;
-            return true;
-        }
-    return false;
-}
-
-/* Takes out the edges that fallen units make or read; how many. */
-static size_t take_out_around(struct plan *plan, const struct nd_fallen *fallen)
-{
-    size_t n = 0;
-    for (size_t u = 0; u < nd_model_n_units(plan->of->model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(plan->of->model, u);
-        if (!nd_fallen_has(fallen, nd_model_edge(plan->of->model, unit->edge)->node))
-            continue;
-        n += take_out(plan, unit->edge);
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            n += take_out(plan, unit->inputs[i]);
+    p->is_late = p->is_late || (p->of->has_time != NULL && !p->of->has_time(p->of->context));
+    if (p->is_late) {
+        snprintf(out->reason, sizeof out->reason, "there was no time to try the sessions that could show it");
+        return ND_OK;
     }
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        if (p->is_shown[i])
+            p->scratch[n++] = p->of->edges[i];
+    p->plan->n_trials++;
+    return p->of->trial(p->of->context, p->scratch, n, out, err);
+}
+
+/* Beside what the pass has. */
+static enum nd_status try_beside(struct planner *p, const struct candidate *x, size_t n, struct nd_tried *out,
+                                 struct nd_error *err)
+{
+    for (size_t i = 0; i < n; i++)
+        p->is_shown[x[i].at] = true;
+    enum nd_status status = try_shown(p, out, err);
+    for (size_t i = 0; i < n; i++)
+        p->is_shown[x[i].at] = false;
+    return status;
+}
+
+static void accept(struct planner *p, const struct candidate *x, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        p->is_shown[x[i].at] = p->is_member[x[i].at] = true;
+        p->n_accepted[x[i].kind]++;
+    }
+    p->n_members += n;
+}
+
+/* ---- what cannot be shown ---- */
+
+static enum nd_status give_up(struct planner *p, size_t at, const struct nd_tried *trial, struct nd_error *err)
+{
+    char text[512];
+    const char *reason = trial->reason;
+    if (reason[0] == '\0') {
+        snprintf(text, sizeof text, "recording it moves %zu node%s to the CPU, first '%s'", trial->fallen.n,
+                 trial->fallen.n == 1 ? "" : "s", trial->fallen.n > 0 ? trial->fallen.names[0] : "");
+        reason = text;
+    }
+    p->plan->reasons[at] = nd_strdup(reason);
+    return p->plan->reasons[at] != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* An edge that does not hold beside what the pass has. Where the pass has nothing yet, it does not even hold
+ * alone, in the model cut behind it: then the whole model is left to try, with its outputs beside the edge. */
+static enum nd_status reject(struct planner *p, const struct candidate *x, const struct nd_tried *trial,
+                             struct nd_error *err)
+{
+    struct nd_tried beside = {0};
+    enum nd_status status = ND_OK;
+    p->n_rejected[x->kind]++;
+    if (p->n_members > 0 || p->with_outputs)
+        return ND_OK;
+    size_t n_outputs = 0;
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        n_outputs += is_output_of_first(p, i);
+    if (n_outputs > 0) {
+        show_outputs(p, true);
+        status = try_beside(p, x, 1, &beside, err);
+        if (status == ND_OK && beside.holds) {
+            accept(p, x, 1);
+            p->with_outputs = p->is_closed = true;
+        } else {
+            show_outputs(p, false);
+        }
+    }
+    if (status == ND_OK && !beside.holds)
+        status = give_up(p, x->at, trial, err);
+    nd_tried_deinit(&beside);
+    return status;
+}
+
+/* ---- splitting ---- */
+
+/* Marks the kinds of edges that fallen nodes make or read. A provider's layout pass renames some nodes: those
+ * tell nothing. */
+static void mark_near(struct planner *p, const struct nd_fallen *fallen)
+{
+    const struct nd_model *model = p->of->model;
+    memset(p->is_near, 0, nd_model_n_edges(model) * sizeof *p->is_near);
+    for (size_t u = 0; fallen->n > 0 && u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(model, u);
+        if (!nd_fallen_has(fallen, nd_model_edge(model, unit->edge)->node))
+            continue;
+        p->is_near[p->kinds[unit->edge]] = true;
+        for (size_t i = 0; i < unit->n_inputs; i++)
+            p->is_near[p->kinds[unit->inputs[i]]] = true;
+    }
+}
+
+static bool is_suspect(const struct planner *p, const struct candidate *x, bool by_nearness)
+{
+    return by_nearness ? p->is_near[x->kind] : p->n_rejected[x->kind] > 0;
+}
+
+/* Moves the suspects to the end; how many are in front. */
+static size_t part_suspects(const struct planner *p, struct candidate *x, size_t n, bool by_nearness)
+{
+    size_t front = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct candidate c = x[i];
+        if (is_suspect(p, &c, by_nearness))
+            continue;
+        x[i] = x[front];
+        x[front++] = c;
+    }
+    return front;
+}
+
+static int by_kind(const void *a, const void *b)
+{
+    const struct candidate *x = a, *y = b;
+    if (x->kind != y->kind)
+        return x->kind < y->kind ? -1 : 1;
+    return x->at < y->at ? -1 : 1;
+}
+
+/* Between two kinds, as near to the middle as there is such a place; 0: there is one kind. */
+static size_t part_kinds(struct candidate *x, size_t n)
+{
+    size_t best = 0;
+    qsort(x, n, sizeof *x, by_kind);
+    for (size_t i = 1; i < n; i++) {
+        size_t far = 2 * i > n ? 2 * i - n : n - 2 * i, best_far = 2 * best > n ? 2 * best - n : n - 2 * best;
+        if (x[i].kind != x[i - 1].kind && (best == 0 || far < best_far))
+            best = i;
+    }
+    return best;
+}
+
+/* Where to split a set that does not hold: what stays in front is tried first. */
+static size_t split(struct planner *p, struct candidate *x, size_t n, const struct nd_tried *trial)
+{
+    mark_near(p, &trial->fallen);
+    size_t k = part_suspects(p, x, n, true);
+    if (k == 0 || k == n)
+        k = part_suspects(p, x, n, false);
+    if (k == 0 || k == n)
+        k = part_kinds(x, n);
+    if (k == 0) /* of one kind: one or two of them say much of the others */
+        k = p->n_accepted[x[0].kind] + p->n_rejected[x[0].kind] < 2 ? 1 : n / 2;
+    return k;
+}
+
+/* Edges of one kind that do not hold together, of which single ones do not hold either: they are left to a
+ * later pass without a look at each. */
+static bool is_presumed(const struct planner *p, const struct candidate *x, size_t n)
+{
+    size_t accepted = p->n_accepted[x[0].kind], rejected = p->n_rejected[x[0].kind];
+    for (size_t i = 1; i < n; i++)
+        if (x[i].kind != x[0].kind)
+            return false;
+    return n > 1 && ((rejected > 0 && accepted < 2) || (rejected > 1 && accepted < 2 * rejected));
+}
+
+/* Takes into the pass what holds of x. known: what a session did that exposes all of it beside what the pass
+ * has; NULL: not tried. */
+static enum nd_status grow(struct planner *p, struct candidate *x, size_t n, const struct nd_tried *known,
+                           struct nd_error *err)
+{
+    struct nd_tried own = {0};
+    enum nd_status status = ND_OK;
+    if (n == 0 || p->is_closed)
+        return ND_OK;
+    if (known == NULL)
+        status = try_beside(p, x, n, &own, err);
+    if (known == NULL)
+        known = &own;
+    if (status == ND_OK && known->holds) {
+        accept(p, x, n);
+    } else if (status == ND_OK && n == 1) {
+        status = reject(p, x, known, err);
+    } else if (status == ND_OK && !p->is_late && !is_presumed(p, x, n)) {
+        size_t k = split(p, x, n, known), before = p->n_members;
+        status = grow(p, x, k, NULL, err);
+        if (status == ND_OK)
+            status = grow(p, x + k, n - k, p->n_members - before == k ? known : NULL, err);
+    }
+    nd_tried_deinit(&own);
+    return status;
+}
+
+/* ---- passes ---- */
+
+static void begin_pass(struct planner *p, bool with_outputs)
+{
+    size_t n_kinds = nd_model_n_edges(p->of->model);
+    memset(p->is_shown, 0, p->of->n_edges * sizeof *p->is_shown);
+    memset(p->is_member, 0, p->of->n_edges * sizeof *p->is_member);
+    memset(p->n_accepted, 0, n_kinds * sizeof *p->n_accepted);
+    memset(p->n_rejected, 0, n_kinds * sizeof *p->n_rejected);
+    p->n_members = 0;
+    p->is_closed = false;
+    p->with_outputs = with_outputs;
+    if (with_outputs)
+        show_outputs(p, true);
+}
+
+/* What no pass has yet. */
+static size_t list_candidates(struct planner *p)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        if (p->plan->pass_of_edge[i] == SIZE_MAX && p->plan->reasons[i] == NULL && !p->is_member[i])
+            p->candidates[n++] = (struct candidate){i, p->kinds[p->of->edges[i]]};
     return n;
 }
 
-/* A session needs an output: of edges that all had to go, the first stays. */
-static void keep_one(struct plan *plan)
+static enum nd_status grow_first(struct planner *p, struct nd_error *err)
 {
-    size_t i = 0;
-    if (count(plan->member, plan->of->n_edges) > 0)
-        return;
-    while (!plan->taken_out[i])
-        i++;
-    plan->taken_out[i] = false;
-    plan->member[i] = true;
+    begin_pass(p, false);
+    for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_edges; i++)
+        if (edge_at(p, i)->is_model_output)
+            accept(p, &(struct candidate){i, p->kinds[p->of->edges[i]]}, 1);
+    size_t n = list_candidates(p);
+    return grow(p, p->candidates, n, p->of->first, err);
 }
 
-/* Makes the members a set whose placement holds; false in *holds when taking edges out does not lead there. */
-static enum nd_status thin_out(struct plan *plan, bool *holds, struct nd_error *err)
+/* With the outputs beside it, as long as any edge can be shown so. *seeded is false from then on. */
+static enum nd_status grow_later(struct planner *p, bool *seeded, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    *holds = false;
-    for (int round = 0; status == ND_OK && round < MAX_ROUNDS; round++) {
-        struct nd_fallen fallen = {0};
-        status = try_members(plan, &fallen, err);
-        *holds = status == ND_OK && fallen.n == 0;
-        bool goes_on = status == ND_OK && fallen.n > 0 && count(plan->member, plan->of->n_edges) > 1 &&
-                       take_out_around(plan, &fallen) > 0;
-        nd_fallen_deinit(&fallen);
-        if (goes_on)
-            keep_one(plan);
-        if (!goes_on)
-            break;
+    begin_pass(p, *seeded);
+    if (*seeded)
+        status = grow(p, p->candidates, list_candidates(p), NULL, err);
+    if (status != ND_OK || p->n_members > 0)
+        return status;
+    *seeded = false;
+    begin_pass(p, false);
+    return grow(p, p->candidates, list_candidates(p), NULL, err);
+}
+
+/* What a pass has that pass 0 has as well: the outputs, or what its edges are computed from. */
+static enum nd_status choose_checks(struct planner *p, struct nd_planned_pass *pass, struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    enum nd_status status = ND_OK;
+    size_t n = 0;
+    for (size_t u = 0; !p->with_outputs && u < nd_model_n_units(p->of->model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(p->of->model, u);
+        for (size_t i = 0; i < p->of->n_edges; i++)
+            for (size_t k = 0; p->is_member[i] && p->of->edges[i] == unit->edge && k < unit->n_inputs; k++)
+                for (size_t at = 0; at < p->of->n_edges; at++)
+                    if (p->of->edges[at] == unit->inputs[k] && p->plan->pass_of_edge[at] == 0)
+                        p->is_shown[at] = true;
     }
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        n += p->is_shown[i] && !p->is_member[i];
+    if (n > 0 && !p->with_outputs)
+        status = try_shown(p, &trial, err);
+    bool do_hold = p->with_outputs || trial.holds;
+    nd_tried_deinit(&trial);
+    pass->checks = nd_calloc(n, sizeof *pass->checks);
+    if (status == ND_OK && pass->checks == NULL)
+        status = nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && do_hold && i < p->of->n_edges; i++)
+        if (p->is_shown[i] && !p->is_member[i])
+            pass->checks[pass->n_checks++] = i;
     return status;
 }
 
-/* Most of what was taken out was only near the trouble: what may come back comes back. */
-static enum nd_status bring_back(struct plan *plan, struct nd_error *err)
+static enum nd_status end_pass(struct planner *p, struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    int n_tried = 0;
-    for (size_t i = 0; status == ND_OK && i < plan->of->n_edges && n_tried < MAX_RETURNS; i++) {
-        if (!plan->taken_out[i])
-            continue;
-        struct nd_fallen fallen = {0};
-        plan->member[i] = true;
-        n_tried++;
-        status = try_members(plan, &fallen, err);
-        plan->member[i] = fallen.n == 0;
-        nd_fallen_deinit(&fallen);
-    }
+    struct nd_pass_plan *plan = p->plan;
+    struct nd_planned_pass *grown = realloc(plan->passes, (plan->n_passes + 1) * sizeof *grown);
+    if (grown == NULL)
+        return nd_fail_memory(err);
+    plan->passes = grown;
+    struct nd_planned_pass *pass = &plan->passes[plan->n_passes];
+    *pass = (struct nd_planned_pass){0};
+    enum nd_status status = plan->n_passes > 0 ? choose_checks(p, pass, err) : ND_OK;
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        if (p->is_member[i])
+            plan->pass_of_edge[i] = plan->n_passes;
+    plan->n_passes++;
     return status;
 }
 
-static enum nd_status make_passes(struct plan *plan, size_t *pass_of_edge, size_t *n_passes,
-                                  struct nd_error *err)
+static bool has_first_outputs(const struct planner *p)
 {
-    enum nd_status status = ND_OK;
-    size_t n_left = plan->of->n_edges, pass = 0;
-    while (status == ND_OK && n_left > 0) {
-        bool holds;
-        for (size_t i = 0; i < plan->of->n_edges; i++) {
-            plan->member[i] = pass_of_edge[i] == SIZE_MAX;
-            plan->taken_out[i] = false;
-        }
-        status = thin_out(plan, &holds, err);
-        if (status == ND_OK && holds && count(plan->member, plan->of->n_edges) < n_left)
-            status = bring_back(plan, err);
-        size_t n_members = count(plan->member, plan->of->n_edges);
-        if (status == ND_OK && (!holds || n_members == 0 || pass == MAX_PASSES)) {
-            /* Splitting does not help: one pass, whose run tells what falls back. */
-            for (size_t i = 0; i < plan->of->n_edges; i++)
-                pass_of_edge[i] = 0;
-            *n_passes = 1;
-            return ND_OK;
-        }
-        for (size_t i = 0; i < plan->of->n_edges; i++)
-            if (plan->member[i])
-                pass_of_edge[i] = pass;
-        n_left -= n_members;
-        pass++;
-    }
-    if (status == ND_OK)
-        *n_passes = pass > 0 ? pass : 1;
-    return status;
+    bool has_any = false;
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        has_any = has_any || is_output_of_first(p, i);
+    return has_any;
 }
 
-enum nd_status nd_plan_passes(const struct nd_recording *recording, size_t *pass_of_edge, size_t *n_passes,
+static enum nd_status make_passes(struct planner *p, struct nd_error *err)
+{
+    static const struct nd_tried late = {.reason = "there was no time to try the sessions that could show it"};
+    bool seeded = true;
+    enum nd_status status = grow_first(p, err);
+    for (;;) {
+        if (status == ND_OK && p->n_members > 0)
+            status = end_pass(p, err);
+        memset(p->is_member, 0, p->of->n_edges * sizeof *p->is_member);
+        size_t n_left = list_candidates(p);
+        if (status != ND_OK || n_left == 0)
+            return status;
+        for (size_t i = 0; status == ND_OK && p->is_late && i < n_left; i++)
+            status = give_up(p, p->candidates[i].at, &late, err);
+        if (p->is_late)
+            return status;
+        seeded = seeded && has_first_outputs(p);
+        status = grow_later(p, &seeded, err);
+    }
+}
+
+enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pass_plan *out,
                               struct nd_error *err)
 {
-    size_t n_edges = recording->n_edges;
-    struct plan plan = {.of = recording,
-                        .member = nd_calloc(n_edges, sizeof *plan.member),
-                        .taken_out = nd_calloc(n_edges, sizeof *plan.taken_out),
-                        .scratch = nd_calloc(n_edges, sizeof *plan.scratch)};
-    enum nd_status status =
-        plan.member != NULL && plan.taken_out != NULL && plan.scratch != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t i = 0; i < n_edges; i++)
-        pass_of_edge[i] = SIZE_MAX;
+    size_t n_edges = recording->n_edges, n_kinds = nd_model_n_edges(recording->model);
+    struct nd_pass_plan plan = {.pass_of_edge = nd_calloc(n_edges, sizeof *plan.pass_of_edge),
+                                .reasons = nd_calloc(n_edges, sizeof *plan.reasons),
+                                .n_edges = n_edges};
+    struct planner p = {.of = recording,
+                        .plan = &plan,
+                        .candidates = nd_calloc(n_edges, sizeof *p.candidates),
+                        .is_shown = nd_calloc(n_edges, sizeof *p.is_shown),
+                        .is_member = nd_calloc(n_edges, sizeof *p.is_member),
+                        .n_accepted = nd_calloc(n_kinds, sizeof *p.n_accepted),
+                        .n_rejected = nd_calloc(n_kinds, sizeof *p.n_rejected),
+                        .is_near = nd_calloc(n_kinds, sizeof *p.is_near),
+                        .scratch = nd_calloc(n_edges, sizeof *p.scratch)};
+    bool is_whole = plan.pass_of_edge != NULL && plan.reasons != NULL && p.candidates != NULL &&
+                    p.is_shown != NULL && p.is_member != NULL && p.n_accepted != NULL && p.n_rejected != NULL &&
+                    p.is_near != NULL && p.scratch != NULL;
+    enum nd_status status = is_whole ? nd_edge_kinds(recording->model, &p.kinds, err) : nd_fail_memory(err);
+    for (size_t i = 0; status == ND_OK && i < n_edges; i++)
+        plan.pass_of_edge[i] = SIZE_MAX;
     if (status == ND_OK)
-        status = make_passes(&plan, pass_of_edge, n_passes, err);
-    free(plan.member);
-    free(plan.taken_out);
-    free(plan.scratch);
+        status = make_passes(&p, err);
+    free(p.kinds);
+    free(p.candidates);
+    free(p.is_shown);
+    free(p.is_member);
+    free(p.n_accepted);
+    free(p.n_rejected);
+    free(p.is_near);
+    free(p.scratch);
+    if (status == ND_OK)
+        *out = plan;
+    else
+        nd_pass_plan_deinit(&plan);
     return status;
 }

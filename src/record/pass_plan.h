@@ -1,42 +1,53 @@
 /* Cutting a capture into passes.
  *
  * Making many tensors visible at once can change where a provider places nodes (its layout pass meets a graph
- * output where it wanted to move a transpose), although the model itself runs on the NPU as a whole. What a
- * capture must never do is change what it observes. So the placement is tried before anything runs; where it
- * does not hold, the edges around the nodes that fell to the CPU go into a further session. */
+ * output where it wanted to move a transpose), or keep a session from coming to be, although the model itself
+ * runs on the NPU as a whole. What a capture must never do is change what it observes. So sessions are tried
+ * before anything runs, and the edges are spread over several that hold.
+ *
+ * A pass grows by bisection: a set that does not hold beside what the pass has is split, down to single edges.
+ * Two things make that short. Edges near the nodes that fell are the first suspects. And where one edge is
+ * guilty, so is mostly its like in every other block of the network: edges with the same neighbourhood are of
+ * one kind, and kinds are split from one another before any is split. Both only order the trials: every session
+ * that is recorded was tried as it is. */
 #ifndef ND_RECORD_PASS_PLAN_H
 #define ND_RECORD_PASS_PLAN_H
 
-#include "npudiff/device.h"
-#include "spool/job_file.h"
+#include "device/capture_request.h"
+#include "record/tried.h"
 
-/* Names of nodes that did not go to the provider. */
-struct nd_fallen {
-    char **names;
-    size_t n;
-};
-void nd_fallen_deinit(struct nd_fallen *fallen);
-bool nd_fallen_has(const struct nd_fallen *fallen, const char *node);
+/* Tries a session that exposes `edges`: indices into the model, in ascending order, at least one. Fills *out,
+ * freed by nd_tried_deinit. */
+typedef enum nd_status (*nd_session_trial)(void *context, const size_t *edges, size_t n_edges,
+                                           struct nd_tried *out, struct nd_error *err);
 
-/* Tries the placement of one session that exposes `edges` (indices into the model). Fills fallen with the nodes
- * that exposing these edges moved to the CPU (freed by nd_fallen_deinit; empty when it moved none). A session
- * that fails for another reason counts as all placed: the real run will meet and record that failure. */
-
-typedef enum nd_status (*nd_placement_trial)(void *context, const size_t *edges, size_t n_edges,
-                                             struct nd_fallen *fallen, struct nd_error *err);
-
-/* What is to be recorded, and how to find out where the nodes then go. */
+/* What is to be recorded, and how to find out what a session does. */
 struct nd_recording {
     const struct nd_model *model;
-    const size_t *edges; /* indices into the model */
+    const size_t *edges; /* indices into the model, ascending */
     size_t n_edges;
-    nd_placement_trial trial;
-    void *context; /* of trial */
+    bool do_outputs_hold;         /* a session that exposes all outputs of the model, and nothing else, holds */
+    const struct nd_tried *first; /* of all edges at once, which does not hold; NULL: not tried */
+    nd_session_trial trial;
+    bool (*has_time)(void *context); /* whether there is time for a further trial; NULL: always */
+    void *context;                   /* of trial and has_time */
 };
 
-/* Assigns each of the edges to a pass: pass_of_edge[i] for edges[i]; *n_passes is at least 1. Where splitting
- * does not help (the model itself falls back), everything stays in pass 0 and the run will report it. */
-enum nd_status nd_plan_passes(const struct nd_recording *recording, size_t *pass_of_edge, size_t *n_passes,
+/* Positions are those of the recording's edges. */
+struct nd_pass_plan {
+    size_t *pass_of_edge; /* [n_edges]; SIZE_MAX: no session shows it */
+    char **reasons;       /* [n_edges]: why no session shows it; NULL where one does */
+    size_t n_edges;
+    struct nd_planned_pass *passes;
+    size_t n_passes;
+    size_t n_trials;
+};
+void nd_pass_plan_deinit(struct nd_pass_plan *plan);
+
+/* Assigns the edges to passes. A later pass exposes the model's outputs again wherever that holds, else the
+ * edges that its own are computed from: what both passes have must come out equal. An edge that no session
+ * shows has no pass. Freed by nd_pass_plan_deinit, on success only. */
+enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pass_plan *plan,
                               struct nd_error *err);
 
 #endif

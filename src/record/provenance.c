@@ -161,6 +161,16 @@ enum nd_status nd_provenance_add_failed_edge(struct nd_attr_list *provenance, co
     return nd_attr_list_add_text(provenance, "failure", "edge", edge) ? ND_OK : nd_fail_memory(err);
 }
 
+enum nd_status nd_provenance_add_planning(struct nd_attr_list *provenance, size_t n_tried, const char *left_out,
+                                          struct nd_error *err)
+{
+    bool is_whole =
+        n_tried == 0 || nd_attr_list_add_number(provenance, "runtime", "sessions_tried", (int64_t)n_tried);
+    is_whole =
+        is_whole && (left_out == NULL || nd_attr_list_add_text(provenance, "runtime", "left_out", left_out));
+    return is_whole ? ND_OK : nd_fail_memory(err);
+}
+
 enum nd_status nd_provenance_add_moved(struct nd_attr_list *provenance, const char *nodes, struct nd_error *err)
 {
     return nd_attr_list_add_text(provenance, "runtime", "moved_by_recording", nodes) ? ND_OK

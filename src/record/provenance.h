@@ -18,6 +18,10 @@ enum nd_status nd_provenance_add_identity(struct nd_attr_list *provenance, const
 /* The edge whose session failed, in a capture of prefixes. */
 enum nd_status nd_provenance_add_failed_edge(struct nd_attr_list *provenance, const char *edge,
                                              struct nd_error *err);
+/* What planning the sessions came to: how many were tried before those that recorded, and the edges that none
+ * shows, as lines of name, tab and reason (NULL: none). */
+enum nd_status nd_provenance_add_planning(struct nd_attr_list *provenance, size_t n_tried, const char *left_out,
+                                          struct nd_error *err);
 /* Nodes that recording moved to the CPU, one a line. */
 enum nd_status nd_provenance_add_moved(struct nd_attr_list *provenance, const char *nodes,
                                        struct nd_error *err);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "base/suffix.h"
 #include "npudiff/parse.h"
 #include "spool/record_fields.h"
 
@@ -29,6 +30,7 @@ static const struct text_field number_fields[] = {
     {"store", offsetof(struct nd_job, store)},
     {"log_severity", offsetof(struct nd_job, log_severity)},
     {"allow_fallback", offsetof(struct nd_job, is_fallback_allowed)},
+    {"untouched", offsetof(struct nd_job, is_untouched)},
 };
 enum {
     N_TEXT_FIELDS = sizeof text_fields / sizeof text_fields[0],
@@ -147,12 +149,38 @@ enum nd_status nd_job_write(const struct nd_job *job, const char *path, struct n
     return status != ND_OK ? status : closed;
 }
 
-bool nd_job_is_io_node(const struct nd_job *job, const char *name)
+static bool is_io_node(const struct nd_job *job, const char *name)
 {
     for (size_t i = 0; i < job->n_io_nodes; i++)
         if (strcmp(job->io_nodes[i], name) == 0)
             return true;
     return false;
+}
+
+/* A quantiser that has the name of its operator, as a layout pass gives it. */
+static bool is_new_quantiser(const struct nd_job_node *node)
+{
+    bool is_quantiser =
+        strcmp(node->op_type, "QuantizeLinear") == 0 || strcmp(node->op_type, "DequantizeLinear") == 0;
+    size_t n = nd_token_stem_bytes(node->name);
+    return is_quantiser && strlen(node->op_type) == n && memcmp(node->op_type, node->name, n) == 0;
+}
+
+void nd_job_find_fallen(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fallen)
+{
+    size_t n_replaced = job->n_io_nodes; /* of those: not on the CPU by their own names */
+    for (size_t i = 0; i < n; i++) {
+        bool is_io = is_io_node(job, nodes[i].name);
+        bool is_elsewhere = strcmp(nodes[i].provider, job->provider_name) != 0;
+        n_replaced -= is_io && is_elsewhere && n_replaced > 0;
+        is_fallen[i] = is_elsewhere && !is_io;
+    }
+    /* A copy of the model lacks some of them for another reason: it gives out quantised values. */
+    for (size_t i = 0; job->is_untouched && i < n && n_replaced > 0; i++)
+        if (is_fallen[i] && is_new_quantiser(&nodes[i])) {
+            is_fallen[i] = false;
+            n_replaced--;
+        }
 }
 
 bool nd_dims_parse(const char *text, struct nd_shape *out)

@@ -56,6 +56,7 @@ struct nd_job {
     uint64_t store; /* enum nd_store */
     uint64_t log_severity;
     uint64_t is_fallback_allowed;
+    uint64_t is_untouched; /* the passes run the model as it is */
     struct nd_job_pair *provider_options;
     size_t n_provider_options;
     struct nd_job_pair *config;
@@ -84,8 +85,17 @@ enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error
 /* Frees what the job owns (but not inputs, which are borrowed). Accepts the zeroed. */
 void nd_job_deinit(struct nd_job *job);
 
-/* Whether the node of that name may run on the CPU although the device is an NPU. */
-bool nd_job_is_io_node(const struct nd_job *job, const char *name);
+/* A node of a session, and where it is. */
+struct nd_job_node {
+    const char *provider;
+    const char *name;
+    const char *op_type;
+};
+
+/* Which of the nodes are not on the job's provider, although they should be. Quantisation of the graph's own
+ * inputs and outputs may be on the CPU, also by another name: where a layout pass moves a transpose behind the
+ * last layer, the quantiser of the model goes with the transpose, and a new one ends the graph. */
+void nd_job_find_fallen(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fallen);
 
 /* What an OUTPUT record says of its edge; false when it is not understood. */
 bool nd_job_read_output(const struct nd_record *record, enum nd_dtype *dtype, struct nd_shape *shape);

@@ -76,6 +76,11 @@ enum nd_status nd_watch_check(const struct nd_watch *watch, size_t resident_byte
     if (options->stall_limit_s > 0 && seconds_since(watch->progress_ns) > options->stall_limit_s)
         return nd_fail(err, ND_E_DEVICE_TIME, label, "device '%s' was stopped: no progress for %g s", label,
                        options->stall_limit_s);
+    if (options->session_limit_s > 0 && strcmp(watch->stage, "session") == 0 &&
+        seconds_since(watch->progress_ns) > options->session_limit_s)
+        return nd_fail(err, ND_E_DEVICE_TIME, label,
+                       "device '%s' was stopped: its session did not come to be in %.3g s", label,
+                       options->session_limit_s);
     if (options->memory_limit_bytes > 0 && resident_bytes > options->memory_limit_bytes)
         return nd_fail(err, ND_E_DEVICE_MEMORY, label,
                        "device '%s' was stopped: %zu MiB resident are over its limit of %zu MiB", label,

@@ -9,8 +9,7 @@
 #include "base/memory.h"
 #include "record/pass_plan.h"
 
-/* 8 passes of at most 8 rounds and 32 ways back, and the one that finds that it is too many. */
-enum { MAX_PAIRS = 64, MAX_TRIALS = 8 * (8 + 32) + 8 };
+enum { MAX_SETS = 64, MOST = 3, MAX_KEPT = 512 };
 
 static struct nd_model *model;
 static size_t *edges;
@@ -35,260 +34,474 @@ static int free_model(void **state)
     return 0;
 }
 
-/* ---- a provider that moves nodes ---- */
+static unsigned int seed(void)
+{
+    const char *text = getenv("ND_SEED");
+    unsigned int value = text != NULL ? (unsigned int)strtoul(text, NULL, 10) : 4711;
+    print_message("# ND_SEED=%u\n", value);
+    srandom(value);
+    return value;
+}
 
-/* Where both edges of a pair are exposed together, the node that makes the first one falls. */
-struct pair {
-    size_t a, b; /* indices into the model's edges */
+/* ---- a provider that does not show every set ---- */
+
+/* Edges of which a session shows no two or three together; with `needs_outputs` only beside the model's outputs
+ * (what is cut off in front of them holds), with `needs_cut` only without. One edge: it is guilty alone. */
+struct bad_set {
+    size_t at[MOST]; /* indices into the model's edges */
+    size_t n;
 };
+
+enum way { ANY_WAY, WITH_OUTPUTS, WITHOUT_OUTPUTS };
 
 struct provider {
-    struct pair pairs[MAX_PAIRS];
-    size_t n_pairs;
-    bool falls_always;
+    struct bad_set sets[MAX_SETS];
+    size_t n_sets;
+    enum way way;     /* in which a bad set does not hold */
+    bool is_silent;   /* no node that falls has a name of the model */
+    bool is_refusing; /* the session does not come to be */
+    uint64_t odd;     /* not 0: sets whose digest with this number is odd do not hold, but single edges do */
+    bool holds_alone; /* a session of one edge always holds */
     size_t n_trials;
-    size_t fails_at; /* the trial that fails; SIZE_MAX: none */
+    size_t fails_at;                   /* the trial that fails; SIZE_MAX: none */
+    size_t has_time_for;               /* trials; 0: all */
+    unsigned char kept[MAX_KEPT][256]; /* the sets that held, one flag for each edge */
+    size_t n_kept;
 };
 
-static bool is_exposed(const size_t *exposed, size_t n, size_t edge)
+static bool is_in(const size_t *set, size_t n, size_t edge)
 {
     for (size_t i = 0; i < n; i++)
-        if (exposed[i] == edge)
+        if (set[i] == edge)
             return true;
     return false;
 }
 
-static bool add_fallen(struct nd_fallen *fallen, size_t edge)
+static bool has_output(const size_t *exposed, size_t n)
 {
-    char **grown = realloc(fallen->names, (fallen->n + 1) * sizeof *grown);
-    if (grown == NULL)
-        return false;
-    fallen->names = grown;
-    grown[fallen->n] = nd_strdup(nd_model_edge(model, edge)->node);
-    return grown[fallen->n++] != NULL;
+    for (size_t i = 0; i < n; i++)
+        if (nd_model_edge(model, exposed[i])->is_model_output)
+            return true;
+    return false;
 }
 
-static enum nd_status try_exposed(void *context, const size_t *exposed, size_t n, struct nd_fallen *fallen,
+static bool is_bad(const struct bad_set *set, const size_t *exposed, size_t n)
+{
+    for (size_t i = 0; i < set->n; i++)
+        if (!is_in(exposed, n, set->at[i]))
+            return false;
+    return true;
+}
+
+static void add_fallen(struct nd_fallen *fallen, const char *name)
+{
+    char **grown = realloc(fallen->names, (fallen->n + 1) * sizeof *grown);
+    assert_non_null(grown);
+    fallen->names = grown;
+    grown[fallen->n] = nd_strdup(name);
+    assert_non_null(grown[fallen->n++]);
+}
+
+static bool is_odd(const struct provider *provider, const size_t *exposed, size_t n)
+{
+    uint64_t hash = provider->odd;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ exposed[i]) * 1099511628211u;
+    return provider->odd != 0 && n > 1 && (hash >> 40) % 2 == 1;
+}
+
+static enum nd_status try_exposed(void *context, const size_t *exposed, size_t n, struct nd_tried *out,
                                   struct nd_error *err)
 {
     struct provider *provider = context;
     assert_true(n > 0); /* a model without outputs is none */
     for (size_t i = 1; i < n; i++)
         assert_true(exposed[i - 1] < exposed[i]);
-    bool is_whole = true;
-    for (size_t i = 0; i < provider->n_pairs; i++)
-        if (is_exposed(exposed, n, provider->pairs[i].a) && is_exposed(exposed, n, provider->pairs[i].b))
-            is_whole = is_whole && add_fallen(fallen, provider->pairs[i].a);
-    for (size_t i = 0; provider->falls_always && i < n; i++)
-        is_whole = is_whole && add_fallen(fallen, exposed[i]);
-    assert_true(is_whole);
     if (provider->n_trials++ == provider->fails_at)
         return nd_fail(err, ND_E_DEVICE_AGENT, "agent", "trial %zu fails", provider->n_trials - 1);
+    bool applies = provider->way == ANY_WAY || (provider->way == WITH_OUTPUTS) == has_output(exposed, n);
+    out->holds = !is_odd(provider, exposed, n);
+    for (size_t i = 0; applies && i < provider->n_sets; i++) {
+        if (!is_bad(&provider->sets[i], exposed, n))
+            continue;
+        out->holds = false;
+        if (provider->is_refusing)
+            snprintf(out->reason, sizeof out->reason, "the session is stuck");
+        else
+            add_fallen(&out->fallen, provider->is_silent ? "Transpose_token_12"
+                                                         : nd_model_edge(model, provider->sets[i].at[0])->node);
+    }
+    if (out->holds && provider->n_kept < MAX_KEPT) {
+        unsigned char *kept = provider->kept[provider->n_kept++];
+        memset(kept, 0, sizeof provider->kept[0]);
+        for (size_t i = 0; i < n; i++)
+            kept[exposed[i]] = 1;
+    }
     return ND_OK;
 }
 
-/* Plans, and checks what holds for every plan; the number of passes. */
-static size_t plan(struct provider *provider, size_t *pass_of_edge)
+static bool has_time(void *context)
 {
-    struct nd_error err = {0};
-    size_t n_passes = 0;
-    bool has_edge[16] = {false};
-    const struct nd_recording recording = {model, edges, n_edges, try_exposed, provider};
+    const struct provider *provider = context;
+    return provider->has_time_for == 0 || provider->n_trials < provider->has_time_for;
+}
+
+static struct nd_recording recording_of(struct provider *provider)
+{
     provider->fails_at = SIZE_MAX;
     provider->n_trials = 0;
-    enum nd_status status = nd_plan_passes(&recording, pass_of_edge, &n_passes, &err);
-    assert_int_equal(status, ND_OK);
-    assert_in_range(n_passes, 1, 8);
-    assert_in_range(provider->n_trials, 1, MAX_TRIALS);
-    for (size_t i = 0; i < n_edges; i++) {
-        assert_true(pass_of_edge[i] < n_passes);
-        has_edge[pass_of_edge[i]] = true;
-    }
-    for (size_t p = 0; p < n_passes; p++)
-        assert_true(has_edge[p]);
-    return n_passes;
+    provider->n_kept = 0;
+    assert_true(nd_model_n_edges(model) <= sizeof provider->kept[0]);
+    return (struct nd_recording){.model = model,
+                                 .edges = edges,
+                                 .n_edges = n_edges,
+                                 .do_outputs_hold = true,
+                                 .trial = try_exposed,
+                                 .has_time = has_time,
+                                 .context = provider};
 }
 
-static size_t pass_of(const size_t *pass_of_edge, size_t edge)
+static bool is_checked(const struct nd_planned_pass *pass, size_t at)
 {
+    return is_in(pass->checks, pass->n_checks, at);
+}
+
+/* Every session of the plan is one that was tried as it is, and that held; but that of the outputs alone, which
+ * is known to hold. */
+static void check_tried(const struct provider *provider, const struct nd_pass_plan *plan, size_t p)
+{
+    unsigned char wanted[sizeof provider->kept[0]] = {0};
+    bool is_of_outputs = true;
     for (size_t i = 0; i < n_edges; i++)
-        if (edges[i] == edge)
-            return pass_of_edge[i];
-    fail_msg("edge %zu is not in the plan", edge);
-    return 0;
+        if (plan->pass_of_edge[i] == p || is_checked(&plan->passes[p], i)) {
+            wanted[edges[i]] = 1;
+            is_of_outputs = is_of_outputs && nd_model_edge(model, edges[i])->is_model_output;
+        }
+    for (size_t i = 0; i < provider->n_kept; i++)
+        if (memcmp(provider->kept[i], wanted, sizeof wanted) == 0)
+            return;
+    assert_true(is_of_outputs);
 }
 
-static void check_pairs(const struct provider *provider, const size_t *pass_of_edge)
+/* Plans, and checks what holds for every plan. */
+static void plan(struct provider *provider, struct nd_pass_plan *out)
 {
-    for (size_t i = 0; i < provider->n_pairs; i++)
-        assert_int_not_equal(pass_of(pass_of_edge, provider->pairs[i].a),
-                             pass_of(pass_of_edge, provider->pairs[i].b));
+    struct nd_error err = {0};
+    const struct nd_recording recording = recording_of(provider);
+    assert_int_equal(nd_plan_passes(&recording, out, &err), ND_OK);
+    assert_int_equal(out->n_trials, provider->n_trials);
+    assert_int_equal(out->n_edges, n_edges);
+    for (size_t i = 0; i < n_edges; i++) {
+        bool is_shown = out->pass_of_edge[i] != SIZE_MAX;
+        assert_true(!is_shown || out->pass_of_edge[i] < out->n_passes);
+        assert_true(is_shown == (out->reasons[i] == NULL));
+        if (nd_model_edge(model, edges[i])->is_model_output)
+            assert_int_equal(out->pass_of_edge[i], 0);
+    }
+    for (size_t p = 0; p < out->n_passes; p++) {
+        assert_true(is_in(out->pass_of_edge, n_edges, p));
+        for (size_t i = 0; i < out->passes[p].n_checks; i++)
+            assert_int_equal(out->pass_of_edge[out->passes[p].checks[i]], 0);
+        if (provider->n_kept < MAX_KEPT)
+            check_tried(provider, out, p);
+    }
 }
 
-static size_t *new_plan(void)
+static size_t n_left_out(const struct nd_pass_plan *plan)
 {
-    size_t *pass_of_edge = calloc(n_edges, sizeof *pass_of_edge);
-    assert_non_null(pass_of_edge);
-    return pass_of_edge;
+    size_t n = 0;
+    for (size_t i = 0; i < n_edges; i++)
+        n += plan->pass_of_edge[i] == SIZE_MAX;
+    return n;
 }
 
-/* An edge that a unit makes. */
-static size_t made_edge(size_t unit)
+static size_t n_of_pass(const struct nd_pass_plan *plan, size_t pass)
 {
-    return nd_model_unit(model, unit)->edge;
+    size_t n = 0;
+    for (size_t i = 0; i < n_edges; i++)
+        n += plan->pass_of_edge[i] == pass;
+    return n;
+}
+
+/* An edge that is recorded and no output of the model. */
+static size_t any_edge(void)
+{
+    size_t edge;
+    do
+        edge = edges[(size_t)random() % n_edges];
+    while (nd_model_edge(model, edge)->is_model_output);
+    return edge;
+}
+
+static void add_random_set(struct provider *provider, size_t n)
+{
+    struct bad_set *set = &provider->sets[provider->n_sets++];
+    *set = (struct bad_set){0};
+    while (set->n < n) {
+        size_t edge = any_edge();
+        if (!is_in(set->at, set->n, edge))
+            set->at[set->n++] = edge;
+    }
 }
 
 /* ---- tests ---- */
 
-static void provider_that_holds_gets_one_pass_after_one_trial(void **state)
+static void what_holds_at_once_takes_one_trial(void **state)
 {
     (void)state;
     struct provider provider = {0};
-    size_t *pass_of_edge = new_plan();
-    assert_int_equal(plan(&provider, pass_of_edge), 1);
-    assert_int_equal(provider.n_trials, 1);
-    free(pass_of_edge);
+    struct nd_pass_plan made = {0};
+    plan(&provider, &made);
+    assert_int_equal(made.n_passes, 1);
+    assert_int_equal(made.n_trials, 1);
+    assert_int_equal(n_left_out(&made), 0);
+    nd_pass_plan_deinit(&made);
 }
 
-static void one_pair_is_split_and_all_else_stays_together(void **state)
+/* What the first run showed is not tried again. */
+static void what_is_known_is_not_tried_again(void **state)
 {
     (void)state;
-    struct provider provider = {.n_pairs = 1};
-    size_t *pass_of_edge = new_plan();
-    for (size_t unit = 0; unit < nd_model_n_units(model); unit += 5) {
-        const struct nd_model_unit *of = nd_model_unit(model, unit);
-        if (of->n_inputs == 0 || !is_exposed(edges, n_edges, of->inputs[0]))
-            continue;
-        provider.pairs[0] = (struct pair){of->edge, of->inputs[0]};
-        assert_int_equal(plan(&provider, pass_of_edge), 2);
-        check_pairs(&provider, pass_of_edge);
-        size_t n_later = 0;
-        for (size_t i = 0; i < n_edges; i++)
-            n_later += pass_of_edge[i] == 1;
-        assert_int_equal(n_later, 1);
+    struct provider provider = {.sets = {{{edges[5], edges[9]}, 2}}, .n_sets = 1};
+    struct nd_pass_plan made = {0}, again = {0};
+    struct nd_tried first = {0};
+    struct nd_recording recording = recording_of(&provider);
+    assert_int_equal(nd_plan_passes(&recording, &made, NULL), ND_OK);
+    recording = recording_of(&provider);
+    assert_int_equal(try_exposed(&provider, edges, n_edges, &first, NULL), ND_OK);
+    assert_false(first.holds);
+    provider.n_trials = 0;
+    recording.first = &first;
+    assert_int_equal(nd_plan_passes(&recording, &again, NULL), ND_OK);
+    assert_int_equal(again.n_trials + 1, made.n_trials);
+    assert_memory_equal(again.pass_of_edge, made.pass_of_edge, n_edges * sizeof *made.pass_of_edge);
+    nd_tried_deinit(&first);
+    nd_pass_plan_deinit(&made);
+    nd_pass_plan_deinit(&again);
+}
+
+/* Guilty only beside another one, or with two: everything is shown, and what stays together is what can. */
+static void sets_at_random_are_split(void **state)
+{
+    (void)state;
+    seed();
+    size_t n_most_trials = 0, n_most_passes = 0;
+    for (int round = 0; round < 300; round++) {
+        struct provider provider = {.is_silent = random() % 2 == 1, .is_refusing = random() % 3 == 0};
+        size_t n_sets = 1 + (size_t)random() % 6;
+        for (size_t i = 0; i < n_sets; i++)
+            add_random_set(&provider, 2 + (size_t)random() % 2);
+        struct nd_pass_plan made = {0};
+        plan(&provider, &made);
+        assert_int_equal(n_left_out(&made), 0);
+        assert_true(made.n_passes > 1);
+        n_most_trials = made.n_trials > n_most_trials ? made.n_trials : n_most_trials;
+        n_most_passes = made.n_passes > n_most_passes ? made.n_passes : n_most_passes;
+        assert_true(made.n_trials < n_edges); /* and not one for each edge */
+        nd_pass_plan_deinit(&made);
     }
-    free(pass_of_edge);
+    print_message("# at most %zu trials, %zu passes, %zu edges\n", n_most_trials, n_most_passes, n_edges);
 }
 
-static void pairs_at_random_never_share_a_pass(void **state)
+/* Edges that no session shows are left out with the reason, all others are shown. */
+static void guilty_edges_are_left_out_and_named(void **state)
 {
     (void)state;
-    const char *text = getenv("ND_SEED");
-    unsigned int seed = text != NULL ? (unsigned int)strtoul(text, NULL, 10) : 4711;
-    print_message("# ND_SEED=%u\n", seed);
-    srandom(seed);
-    size_t *pass_of_edge = new_plan();
-    for (int round = 0; round < 200; round++) {
-        struct provider provider = {.n_pairs = 1 + (size_t)random() % 6};
-        for (size_t i = 0; i < provider.n_pairs; i++) {
-            struct pair *pair = &provider.pairs[i];
-            pair->a = made_edge((size_t)random() % nd_model_n_units(model));
-            do {
-                pair->b = edges[(size_t)random() % n_edges];
-            } while (pair->b == pair->a);
+    seed();
+    for (int round = 0; round < 300; round++) {
+        struct provider provider = {.is_silent = random() % 2 == 1, .is_refusing = random() % 3 == 0};
+        size_t n_sets = 1 + (size_t)random() % 5;
+        for (size_t i = 0; i < n_sets; i++)
+            add_random_set(&provider, 1);
+        struct nd_pass_plan made = {0};
+        plan(&provider, &made);
+        for (size_t i = 0; i < n_edges; i++) {
+            bool is_guilty = false;
+            for (size_t k = 0; k < n_sets; k++)
+                is_guilty = is_guilty || provider.sets[k].at[0] == edges[i];
+            assert_int_equal(made.pass_of_edge[i] == SIZE_MAX, is_guilty);
+            if (is_guilty)
+                assert_non_null(strstr(made.reasons[i], provider.is_refusing ? "is stuck"
+                                                        : provider.is_silent ? "'Transpose_token_12'"
+                                                                             : "to the CPU, first '"));
         }
-        assert_true(plan(&provider, pass_of_edge) > 1);
-        check_pairs(&provider, pass_of_edge);
+        nd_pass_plan_deinit(&made);
     }
-    free(pass_of_edge);
 }
 
-/* n edges of which no two may be exposed together. */
-static void make_clique(struct provider *provider, size_t n)
+/* Guilty only in the whole model: shown in one that is cut off in front of the outputs, which are then no
+ * check, but what the edge is computed from is. */
+static void what_only_a_cut_model_shows_is_shown_there(void **state)
 {
-    provider->n_pairs = 0;
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < n; k++)
-            if (i != k && provider->n_pairs < MAX_PAIRS)
-                provider->pairs[provider->n_pairs++] = (struct pair){made_edge(3 * i), made_edge(3 * k)};
+    (void)state;
+    seed();
+    for (int round = 0; round < 100; round++) {
+        struct provider provider = {.way = WITH_OUTPUTS, .is_silent = random() % 2 == 1};
+        size_t n_sets = 1 + (size_t)random() % 5;
+        for (size_t i = 0; i < n_sets; i++)
+            add_random_set(&provider, 1);
+        struct nd_pass_plan made = {0};
+        plan(&provider, &made);
+        assert_int_equal(n_left_out(&made), 0);
+        size_t last = made.n_passes - 1;
+        for (size_t i = 0; i < made.passes[last].n_checks; i++)
+            assert_false(nd_model_edge(model, edges[made.passes[last].checks[i]])->is_model_output);
+        assert_true(made.n_passes == 2 || made.n_passes == 3);
+        nd_pass_plan_deinit(&made);
+    }
 }
 
+/* The other way round: guilty only where the model is cut. */
+static void what_only_the_whole_model_shows_is_shown_there(void **state)
+{
+    (void)state;
+    seed();
+    for (int round = 0; round < 100; round++) {
+        struct provider provider = {.way = WITHOUT_OUTPUTS};
+        add_random_set(&provider, 1);
+        add_random_set(&provider, 2);
+        struct nd_pass_plan made = {0};
+        plan(&provider, &made);
+        assert_int_equal(n_left_out(&made), 0);
+        assert_int_equal(made.n_passes, 1);
+        nd_pass_plan_deinit(&made);
+    }
+}
+
+/* Whether a set holds says nothing of its parts: still every edge is shown, each session as it was tried. */
+static void sets_without_any_order_are_shown(void **state)
+{
+    (void)state;
+    seed();
+    for (int round = 0; round < 50; round++) {
+        struct provider provider = {.odd = (uint64_t)random() | 1};
+        struct nd_pass_plan made = {0};
+        plan(&provider, &made);
+        assert_int_equal(n_left_out(&made), 0);
+        nd_pass_plan_deinit(&made);
+    }
+}
+
+/* One edge of each block of a network, alone or with its neighbour: a handful of trials, whatever the number of
+ * blocks. */
+static void like_edges_of_all_blocks_go_together(void **state)
+{
+    (void)state;
+    struct provider provider = {0};
+    struct nd_pass_plan made = {0};
+    for (size_t u = 0; u < nd_model_n_units(model); u++) {
+        const struct nd_model_unit *unit = nd_model_unit(model, u);
+        if (strcmp(unit->op_types, "Softmax") == 0)
+            provider.sets[provider.n_sets++] = (struct bad_set){{unit->edge, unit->inputs[0]}, 2};
+    }
+    assert_in_range(provider.n_sets, 2, MAX_SETS);
+    plan(&provider, &made);
+    assert_int_equal(made.n_passes, 2);
+    assert_int_equal(n_of_pass(&made, 1), provider.n_sets);
+    assert_in_range(made.n_trials, 2, 8);
+    nd_pass_plan_deinit(&made);
+}
+
+/* Only one of the set at a time. */
 static void edges_that_exclude_one_another_get_a_pass_each(void **state)
 {
     (void)state;
-    struct provider provider = {0};
-    size_t *pass_of_edge = new_plan();
-    for (size_t n = 2; n <= 8; n++) {
-        make_clique(&provider, n);
-        assert_int_equal(plan(&provider, pass_of_edge), n);
-        check_pairs(&provider, pass_of_edge);
+    for (size_t n = 2; n <= 11; n++) {
+        struct provider provider = {0};
+        struct nd_pass_plan made = {0};
+        for (size_t i = 0; i < n; i++)
+            for (size_t k = 0; k < i; k++)
+                provider.sets[provider.n_sets++] = (struct bad_set){{edges[5 * i + 2], edges[5 * k + 2]}, 2};
+        plan(&provider, &made);
+        assert_int_equal(n_left_out(&made), 0);
+        assert_in_range(made.n_passes, n, n + 1);
+        nd_pass_plan_deinit(&made);
     }
-    free(pass_of_edge);
 }
 
-static void model_that_always_falls_back_stays_in_one_pass(void **state)
+/* What was not found in time is left out, and what was found is kept. */
+static void time_that_is_over_ends_the_search(void **state)
 {
     (void)state;
-    struct provider provider = {.falls_always = true};
-    size_t *pass_of_edge = new_plan();
-    assert_int_equal(plan(&provider, pass_of_edge), 1);
-    assert_in_range(provider.n_trials, 1, 8);
-    free(pass_of_edge);
-}
-
-/* A node that belongs to no unit: nothing can be taken out for it. */
-static enum nd_status always_the_same(void *context, const size_t *exposed, size_t n, struct nd_fallen *fallen,
-                                      struct nd_error *err)
-{
-    (void)exposed;
-    (void)n;
-    (void)err;
-    ++*(size_t *)context;
-    fallen->names = malloc(sizeof *fallen->names);
-    assert_non_null(fallen->names);
-    fallen->names[0] = nd_strdup("some/Transpose_token_12");
-    fallen->n = 1;
-    return ND_OK;
-}
-
-static void node_of_no_unit_stays_in_one_pass(void **state)
-{
-    (void)state;
-    size_t n_passes = 0, n_trials = 0, *pass_of_edge = new_plan();
-    const struct nd_recording recording = {model, edges, n_edges, always_the_same, &n_trials};
-    assert_int_equal(nd_plan_passes(&recording, pass_of_edge, &n_passes, NULL), ND_OK);
-    assert_int_equal(n_passes, 1);
-    assert_int_equal(n_trials, 1);
-    for (size_t i = 0; i < n_edges; i++)
-        assert_int_equal(pass_of_edge[i], 0);
-    free(pass_of_edge);
+    struct provider provider = {0};
+    struct nd_pass_plan made = {0};
+    for (size_t i = 0; i < 8; i++)
+        provider.sets[provider.n_sets++] = (struct bad_set){{edges[7 * i + 3], edges[7 * i + 5]}, 2};
+    plan(&provider, &made);
+    size_t n_whole = made.n_trials;
+    assert_true(n_whole > 4);
+    nd_pass_plan_deinit(&made);
+    for (size_t n = 1; n < n_whole; n++) {
+        provider.has_time_for = n;
+        plan(&provider, &made);
+        assert_in_range(made.n_trials, 0, n);
+        assert_true(made.n_passes > 0);
+        for (size_t i = 0; i < n_edges; i++)
+            if (made.pass_of_edge[i] == SIZE_MAX)
+                assert_non_null(strstr(made.reasons[i], "no time"));
+        nd_pass_plan_deinit(&made);
+    }
 }
 
 static void failing_trial_is_passed_on(void **state)
 {
     (void)state;
     struct provider provider = {0};
-    size_t *pass_of_edge = new_plan();
-    make_clique(&provider, 3);
-    plan(&provider, pass_of_edge);
-    size_t n_trials = provider.n_trials;
+    struct nd_pass_plan made = {0};
+    for (size_t i = 0; i < 3; i++)
+        provider.sets[provider.n_sets++] = (struct bad_set){{edges[7 * i + 3], edges[7 * i + 5]}, 2};
+    plan(&provider, &made);
+    size_t n_trials = made.n_trials;
+    nd_pass_plan_deinit(&made);
     assert_true(n_trials > 4);
-    const struct nd_recording recording = {model, edges, n_edges, try_exposed, &provider};
     for (size_t at = 0; at < n_trials; at++) {
         struct nd_error err = {0};
         char expected[64];
-        size_t n_passes = 77;
+        const struct nd_recording recording = recording_of(&provider);
         provider.fails_at = at;
-        provider.n_trials = 0;
-        assert_int_equal(nd_plan_passes(&recording, pass_of_edge, &n_passes, &err), ND_ERR_IO);
+        assert_int_equal(nd_plan_passes(&recording, &made, &err), ND_ERR_IO);
         snprintf(expected, sizeof expected, "trial %zu fails", at);
         assert_string_equal(err.message, expected);
         assert_int_equal(provider.n_trials, at + 1);
-        assert_int_equal(n_passes, 77);
+        assert_null(made.pass_of_edge);
     }
-    free(pass_of_edge);
+}
+
+/* What falls anyway is no doing of the recording, whatever number a layout pass gave it in this session. */
+static void own_nodes_are_subtracted(void **state)
+{
+    (void)state;
+    static const char *const own[] = {"erf", "Transpose_token_3", "Transpose_token_4", "add_token_9"};
+    static const char *const all[] = {"Transpose_token_7",  "erf", "add", "Transpose_token_8",
+                                      "Transpose_token_11", "erf2"};
+    struct nd_fallen device = {0}, fallen = {0};
+    for (size_t i = 0; i < sizeof own / sizeof own[0]; i++)
+        add_fallen(&device, own[i]);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        add_fallen(&fallen, all[i]);
+    nd_fallen_subtract(&fallen, &device);
+    assert_int_equal(fallen.n, 2);
+    assert_string_equal(fallen.names[0], "Transpose_token_11");
+    assert_string_equal(fallen.names[1], "erf2");
+    nd_fallen_deinit(&device);
+    nd_fallen_deinit(&fallen);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(provider_that_holds_gets_one_pass_after_one_trial),
-        cmocka_unit_test(one_pair_is_split_and_all_else_stays_together),
-        cmocka_unit_test(pairs_at_random_never_share_a_pass),
+        cmocka_unit_test(what_holds_at_once_takes_one_trial),
+        cmocka_unit_test(what_is_known_is_not_tried_again),
+        cmocka_unit_test(sets_at_random_are_split),
+        cmocka_unit_test(guilty_edges_are_left_out_and_named),
+        cmocka_unit_test(what_only_a_cut_model_shows_is_shown_there),
+        cmocka_unit_test(what_only_the_whole_model_shows_is_shown_there),
+        cmocka_unit_test(sets_without_any_order_are_shown),
+        cmocka_unit_test(like_edges_of_all_blocks_go_together),
         cmocka_unit_test(edges_that_exclude_one_another_get_a_pass_each),
-        cmocka_unit_test(model_that_always_falls_back_stays_in_one_pass),
-        cmocka_unit_test(node_of_no_unit_stays_in_one_pass),
+        cmocka_unit_test(time_that_is_over_ends_the_search),
         cmocka_unit_test(failing_trial_is_passed_on),
+        cmocka_unit_test(own_nodes_are_subtracted),
     };
     return cmocka_run_group_tests(tests, load_model, free_model);
 }

@@ -193,6 +193,7 @@ static void fill_job(struct nd_job *job)
                            .store = ND_STORE_DIGEST,
                            .log_severity = 2,
                            .is_fallback_allowed = 1,
+                           .is_untouched = 1,
                            .provider_options = &option,
                            .n_provider_options = 1,
                            .config = &config,
@@ -326,6 +327,42 @@ static void spool_reopened_is_cut_and_appended_to(void **state)
     assert_int_equal(torn, 0);
 }
 
+/* Quantisers of the graph's own inputs and outputs may be on the CPU. ONNX Runtime put a transpose behind the
+ * last layer of a network here: the model's quantiser went to the NPU with it, and a new one ends the graph. */
+static void quantiser_that_took_the_place_of_one_may_be_on_the_cpu(void **state)
+{
+    (void)state;
+    char *io_nodes[] = {(char *)"image_QuantizeLinear", (char *)"map_DequantizeLinear"};
+    const char npu[] = "QNNExecutionProvider", cpu[] = "CPUExecutionProvider";
+    struct nd_job job = {
+        .provider_name = (char *)npu, .io_nodes = io_nodes, .n_io_nodes = 2, .is_untouched = 1};
+    struct nd_job_node nodes[] = {{cpu, "image_QuantizeLinear", "QuantizeLinear"},
+                                  {npu, "sigmoid", "Sigmoid"},
+                                  {npu, "map_DequantizeLinear", "DequantizeLinear"},
+                                  {npu, "Transpose_token_342", "Transpose"},
+                                  {npu, "QuantizeLinear_token_369", "QuantizeLinear"},
+                                  {cpu, "DequantizeLinear_token_370", "DequantizeLinear"},
+                                  {cpu, "DequantizeLinear_token_371", "DequantizeLinear"}};
+    enum { N = sizeof nodes / sizeof nodes[0] };
+    bool is_fallen[N];
+    nd_job_find_fallen(&job, nodes, N - 1, is_fallen);
+    for (size_t i = 0; i < N - 1; i++)
+        assert_false(is_fallen[i]);
+    nd_job_find_fallen(&job, nodes, N, is_fallen); /* one took a place, the other did not */
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(is_fallen[i], i == N - 1);
+    nodes[2].provider = cpu; /* then no place is free */
+    nd_job_find_fallen(&job, nodes, N - 1, is_fallen);
+    assert_true(is_fallen[N - 2]);
+    nodes[2].provider = npu;
+    nodes[1].provider = cpu;
+    nd_job_find_fallen(&job, nodes, N - 1, is_fallen);
+    assert_true(is_fallen[1] && !is_fallen[N - 2]);
+    job.is_untouched = 0; /* a copy gives out quantised values */
+    nd_job_find_fallen(&job, nodes, N - 1, is_fallen);
+    assert_true(is_fallen[N - 2]);
+}
+
 int main(void)
 {
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
@@ -340,6 +377,7 @@ int main(void)
         IN_PLACE(job_written_reads_back),
         IN_PLACE(job_cut_anywhere_is_refused),
         cmocka_unit_test(dims_parse_what_shapes_print),
+        cmocka_unit_test(quantiser_that_took_the_place_of_one_may_be_on_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

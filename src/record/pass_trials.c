@@ -1,0 +1,286 @@
+#include "record/pass_trials.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "device/device_options.h"
+#include "remote/remote.h"
+#include "spool/record_fields.h"
+
+/* Chosen. A session is given up that takes this many times as long as that of the outputs alone, and at least
+ * this long: exposing tensors adds some copies, and never made a session take twice as long in what was tried.
+ */
+static const double session_factor = 10;
+static const double least_session_limit_s = 30;
+
+/* Chosen. The share of the capture's time limit after which no more sessions are tried. */
+static const double trial_share = 0.5;
+
+void nd_tries_deinit(struct nd_tries *trials)
+{
+    nd_fallen_deinit(&trials->own);
+}
+
+/* ---- one run of the agent ---- */
+
+static size_t samples_of(const struct nd_capture_job *capture, const struct nd_job *job)
+{
+    return job->n_probes > 0 ? nd_capture_job_n_samples(capture) * job->n_passes : 0;
+}
+
+static enum nd_status run_here(const struct nd_capture_job *capture, const struct nd_job *job,
+                               const char *folder, const struct nd_capture_options *options,
+                               struct nd_agent_exit *exit, struct nd_error *err)
+{
+    char *agent = NULL;
+    char *job_path = nd_path_join(folder, "job.nds");
+    enum nd_status status = job_path != NULL ? nd_dir_make(folder, err) : nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_job_write(job, job_path, err);
+    if (status == ND_OK)
+        status = nd_agent_find(options->agent, nd_device_is_evaluated(capture->device->kind), &agent, err);
+    if (status == ND_OK) {
+        const struct nd_agent_start start = {
+            .agent = agent,
+            .folder = folder,
+            .options = options,
+            .label = capture->device->label,
+            .begun_ns = capture->begun_ns,
+            .samples_total = samples_of(capture, job),
+        };
+        status = nd_agent_launch(&start, exit, err);
+    }
+    free(agent);
+    free(job_path);
+    return status;
+}
+
+enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_job *job, const char *folder,
+                          const struct nd_capture_options *options, struct nd_agent_exit *exit,
+                          struct nd_error *err)
+{
+    if (capture->remote == NULL)
+        return run_here(capture, job, folder, options, exit, err);
+    const struct nd_remote_run run = {
+        .job = job,
+        .device = capture->device,
+        .model = capture->model,
+        .folder = folder,
+        .options = options,
+        .begun_ns = capture->begun_ns,
+        .samples_total = samples_of(capture, job),
+        .is_trial = job->n_probes == 0,
+    };
+    return nd_remote_run(capture->remote, &run, exit, err);
+}
+
+/* ---- what a run did ---- */
+
+/* What a spool says of its last session; texts are the spool's. */
+struct session_facts {
+    struct nd_record *nodes;
+    size_t n_nodes, capacity;
+    char stage[32]; /* the last that was entered */
+    bool has_ended;
+    uint64_t failure; /* error id; 0: none */
+    char message[256];
+};
+
+static enum nd_status take_fact(const struct nd_record *record, struct session_facts *facts,
+                                struct nd_error *err)
+{
+    if (record->kind == ND_RECORD_PASS) {
+        facts->n_nodes = 0;
+    } else if (record->kind == ND_RECORD_NODE) {
+        if (!nd_grow((void **)&facts->nodes, &facts->capacity, facts->n_nodes + 1, sizeof *facts->nodes))
+            return nd_fail_memory(err);
+        facts->nodes[facts->n_nodes++] = *record;
+    } else if (record->kind == ND_RECORD_STAGE) {
+        nd_fields_copy(record, "stage", facts->stage, sizeof facts->stage);
+    } else if (record->kind == ND_RECORD_FAILURE) {
+        nd_fields_get_u64(record, "code", &facts->failure);
+        nd_fields_copy(record, "message", facts->message, sizeof facts->message);
+    } else if (record->kind == ND_RECORD_END) {
+        facts->has_ended = true;
+    }
+    return ND_OK;
+}
+
+/* Moves the names of the nodes that fell to *out. */
+static enum nd_status keep_fallen(const bool *is_fallen, const char **names, size_t n, struct nd_fallen *out,
+                                  struct nd_error *err)
+{
+    out->names = nd_calloc(n, sizeof *out->names);
+    if (out->names == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < n; i++) {
+        if (!is_fallen[i])
+            continue;
+        out->names[out->n] = nd_strdup(names[i]);
+        if (out->names[out->n] == NULL)
+            return nd_fail_memory(err);
+        out->n++;
+    }
+    return ND_OK;
+}
+
+static enum nd_status find_fallen(const struct nd_job *job, const struct session_facts *facts,
+                                  struct nd_fallen *out, struct nd_error *err)
+{
+    static const char *const keys[] = {"provider", "name", "op_type"};
+    size_t n = facts->n_nodes;
+    struct nd_job_node *nodes = nd_calloc(n, sizeof *nodes);
+    const char **names = nd_calloc(n, sizeof *names);
+    bool *is_fallen = nd_calloc(n, sizeof *is_fallen);
+    char **texts = nd_calloc(3 * n, sizeof *texts);
+    bool is_whole = nodes != NULL && names != NULL && is_fallen != NULL && texts != NULL;
+    for (size_t i = 0; is_whole && i < 3 * n; i++)
+        is_whole = (texts[i] = nd_fields_text(&facts->nodes[i / 3], keys[i % 3])) != NULL;
+    enum nd_status status = is_whole ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; is_whole && i < n; i++) {
+        nodes[i] = (struct nd_job_node){texts[3 * i], texts[3 * i + 1], texts[3 * i + 2]};
+        names[i] = nodes[i].name;
+    }
+    if (status == ND_OK) {
+        nd_job_find_fallen(job, nodes, n, is_fallen);
+        status = keep_fallen(is_fallen, names, n, out, err);
+    }
+    for (size_t i = 0; texts != NULL && i < 3 * n; i++)
+        free(texts[i]);
+    free(texts);
+    free(nodes);
+    free(names);
+    free(is_fallen);
+    return status;
+}
+
+/* How a run ended that is no matter of placement. */
+static void judge_end(const struct session_facts *facts, const struct nd_agent_exit *exit,
+                      struct nd_tried *trial, bool *is_of_session)
+{
+    bool has_fallen = facts->failure == ND_E_DEVICE_FALLBACK;
+    bool is_in_session = strcmp(facts->stage, "session") == 0;
+    if (!facts->has_ended && !has_fallen)
+        snprintf(trial->reason, sizeof trial->reason, "%.255s",
+                 facts->failure != 0   ? facts->message
+                 : exit->error.id != 0 ? exit->error.message
+                                       : "the agent ended without a word");
+    *is_of_session = facts->has_ended || has_fallen || is_in_session;
+    trial->holds = facts->has_ended && trial->fallen.n == 0;
+}
+
+enum nd_status nd_tried_read(const struct nd_job *job, const char *folder, const struct nd_agent_exit *exit,
+                             struct nd_tried *out, bool *is_of_session, struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    struct session_facts facts = {0};
+    struct nd_spool_reader reader = {0};
+    struct nd_record record;
+    char *spool = nd_path_join(folder, "spool.nds");
+    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = nd_spool_reader_open(&reader, spool, err);
+    while (status == ND_OK && nd_spool_next(&reader, &record))
+        status = take_fact(&record, &facts, err);
+    if (status == ND_OK)
+        status = find_fallen(job, &facts, &trial.fallen, err);
+    judge_end(&facts, exit, &trial, is_of_session);
+    nd_spool_reader_close(&reader);
+    free(facts.nodes);
+    free(spool);
+    if (status == ND_OK)
+        *out = trial;
+    else
+        nd_tried_deinit(&trial);
+    return status;
+}
+
+/* ---- trials ---- */
+
+static double elapsed_s(const struct nd_tries *trials)
+{
+    return (double)(nd_clock_ns() - trials->capture->begun_ns) * 1e-9;
+}
+
+bool nd_tries_have_time(void *context)
+{
+    const struct nd_tries *trials = context;
+    double limit_s = trials->capture->options->time_limit_s;
+    return limit_s <= 0 || elapsed_s(trials) < trial_share * limit_s;
+}
+
+/* What a trial may use; many short sessions are one stage to whoever watches. */
+static struct nd_capture_options limits_of(const struct nd_tries *trials)
+{
+    struct nd_capture_options limits = *trials->capture->options;
+    limits.progress = NULL;
+    limits.session_limit_s = trials->session_limit_s;
+    limits.time_limit_s *= trial_share;
+    return limits;
+}
+
+static enum nd_status run_trial(struct nd_tries *trials, const struct nd_job *job, const char *folder,
+                                struct nd_tried *out, struct nd_error *err)
+{
+    const struct nd_capture_job *capture = trials->capture;
+    const struct nd_capture_options limits = limits_of(trials);
+    struct nd_agent_exit exit = {0};
+    bool is_of_session;
+    enum nd_status status = nd_job_run(capture, job, folder, &limits, &exit, err);
+    /* A trial that never came to run tells nothing. */
+    if (status == ND_OK && capture->remote != NULL && (exit.stage != NULL || exit.can_resume))
+        status = nd_fail(err, (enum nd_error_id)exit.error.id, exit.error.object, "%s", exit.error.message);
+    return status == ND_OK ? nd_tried_read(job, folder, &exit, out, &is_of_session, err) : status;
+}
+
+enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, struct nd_tried *out,
+                            struct nd_error *err)
+{
+    struct nd_tries *trials = context;
+    const struct nd_capture_job *capture = trials->capture;
+    struct nd_job job;
+    char name[32];
+    snprintf(name, sizeof name, "trial%u", trials->n++);
+    char *folder = nd_path_join(capture->folder, name);
+    if (folder == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status = nd_capture_job_trial(capture, edges, n_edges, &job, err);
+    if (status == ND_OK) {
+        job.is_fallback_allowed = true; /* what fell is read, also where some nodes may */
+        status = run_trial(trials, &job, folder, out, err);
+        nd_capture_job_free_trial(&job);
+    }
+    if (status == ND_OK) {
+        nd_fallen_subtract(&out->fallen, &trials->own);
+        out->holds = out->reason[0] == '\0' && out->fallen.n == 0;
+    }
+    nd_dir_remove(folder);
+    free(folder);
+    return status;
+}
+
+enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err)
+{
+    const struct nd_model *model = trials->capture->model;
+    struct nd_tried trial = {0};
+    size_t n = 0;
+    size_t *outputs = nd_calloc(nd_model_n_edges(model), sizeof *outputs);
+    if (outputs == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        if (nd_model_edge(model, e)->is_model_output)
+            outputs[n++] = e;
+    double begun_s = elapsed_s(trials);
+    enum nd_status status = nd_tries_try(trials, outputs, n, &trial, err);
+    free(outputs);
+    *holds = status == ND_OK && trial.reason[0] == '\0';
+    double limit_s = session_factor * (elapsed_s(trials) - begun_s);
+    trials->session_limit_s = limit_s > least_session_limit_s ? limit_s : least_session_limit_s;
+    trials->own = trial.fallen;
+    trial.fallen = (struct nd_fallen){0};
+    nd_tried_deinit(&trial);
+    return status;
+}

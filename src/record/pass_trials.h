@@ -1,0 +1,38 @@
+/* Sessions that are only tried: where their nodes go, and whether they come to be at all. */
+#ifndef ND_RECORD_PASS_TRIALS_H
+#define ND_RECORD_PASS_TRIALS_H
+
+#include "device/capture_request.h"
+#include "device/launch.h"
+#include "record/pass_plan.h"
+
+/* One run of an agent, here or on the capture's machine. As nd_agent_launch. */
+enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_job *job, const char *folder,
+                          const struct nd_capture_options *options, struct nd_agent_exit *exit,
+                          struct nd_error *err);
+
+/* What the session of a run in `folder` did: its last, from its spool. trial->reason is empty where nodes fell.
+ * *is_of_session: it held, or it did not for a reason of the session itself, which another set of tensors may
+ * not have; false: it failed before or behind that. Freed by nd_tried_deinit. */
+enum nd_status nd_tried_read(const struct nd_job *job, const char *folder, const struct nd_agent_exit *exit,
+                             struct nd_tried *trial, bool *is_of_session, struct nd_error *err);
+
+struct nd_tries {
+    const struct nd_capture_job *capture;
+    unsigned int n;         /* sessions tried */
+    struct nd_fallen own;   /* nodes that fall when nothing but the outputs is recorded: looking is not why */
+    double session_limit_s; /* for a session to come to be; 0: the capture's own limits */
+};
+void nd_tries_deinit(struct nd_tries *trials);
+
+/* The least that a capture can show: tries the session that exposes the model's outputs alone, and keeps the
+ * nodes that fall there as the device's own, and how long it took as the measure of all others. *holds is false
+ * where there is no such session. */
+enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err);
+
+/* nd_session_trial and nd_recording.has_time; context: struct nd_tries. */
+enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, struct nd_tried *out,
+                            struct nd_error *err);
+bool nd_tries_have_time(void *context);
+
+#endif

@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "record/edge_kinds.h"
+#include "record/pass_split.h"
 
 void nd_pass_plan_deinit(struct nd_pass_plan *plan)
 {
@@ -19,21 +20,18 @@ void nd_pass_plan_deinit(struct nd_pass_plan *plan)
     *plan = (struct nd_pass_plan){0};
 }
 
-struct candidate {
-    size_t at; /* position among the recording's edges */
-    size_t kind;
-};
-
 struct planner {
     const struct nd_recording *of;
     struct nd_pass_plan *plan;
-    size_t *kinds;                /* of the model's edges */
-    struct candidate *candidates; /* of the pass in work */
-    bool *is_shown;               /* [n_edges]: in the session of the pass in work; its edges and its checks */
-    bool *is_member;              /* [n_edges]: recorded by it */
+    size_t *kinds;                   /* of the model's edges */
+    struct nd_candidate *candidates; /* of the pass in work */
+    bool *is_shown;  /* [n_edges]: in the session of the pass in work; its edges and its checks */
+    bool *is_member; /* [n_edges]: recorded by it */
     size_t n_members;
     size_t *n_accepted, *n_rejected; /* of each kind, in the pass in work */
     bool *is_near;                   /* kinds near the nodes that fell */
+    bool *fails_beside;              /* [n_edges]: does not hold beside the outputs and nothing else */
+    size_t n_seeds;                  /* members that are the outputs, in the first pass */
     size_t *scratch;                 /* [n_edges] */
     bool with_outputs;               /* the pass in work exposes the outputs again */
     bool is_closed;                  /* it takes no more edges */
@@ -48,6 +46,14 @@ static const struct nd_edge *edge_at(const struct planner *p, size_t at)
 static bool is_output_of_first(const struct planner *p, size_t at)
 {
     return p->plan->pass_of_edge[at] == 0 && edge_at(p, at)->is_model_output;
+}
+
+static bool has_first_outputs(const struct planner *p)
+{
+    bool has_any = false;
+    for (size_t i = 0; i < p->of->n_edges; i++)
+        has_any = has_any || is_output_of_first(p, i);
+    return has_any;
 }
 
 static void show_outputs(struct planner *p, bool is_shown)
@@ -75,8 +81,8 @@ static enum nd_status try_shown(struct planner *p, struct nd_tried *out, struct 
 }
 
 /* Beside what the pass has. */
-static enum nd_status try_beside(struct planner *p, const struct candidate *x, size_t n, struct nd_tried *out,
-                                 struct nd_error *err)
+static enum nd_status try_beside(struct planner *p, const struct nd_candidate *x, size_t n,
+                                 struct nd_tried *out, struct nd_error *err)
 {
     for (size_t i = 0; i < n; i++)
         p->is_shown[x[i].at] = true;
@@ -86,7 +92,7 @@ static enum nd_status try_beside(struct planner *p, const struct candidate *x, s
     return status;
 }
 
-static void accept(struct planner *p, const struct candidate *x, size_t n)
+static void accept(struct planner *p, const struct nd_candidate *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         p->is_shown[x[i].at] = p->is_member[x[i].at] = true;
@@ -112,18 +118,17 @@ static enum nd_status give_up(struct planner *p, size_t at, const struct nd_trie
 
 /* An edge that does not hold beside what the pass has. Where the pass has nothing yet, it does not even hold
  * alone, in the model cut behind it: then the whole model is left to try, with its outputs beside the edge. */
-static enum nd_status reject(struct planner *p, const struct candidate *x, const struct nd_tried *trial,
+static enum nd_status reject(struct planner *p, const struct nd_candidate *x, const struct nd_tried *trial,
                              struct nd_error *err)
 {
     struct nd_tried beside = {0};
     enum nd_status status = ND_OK;
     p->n_rejected[x->kind]++;
+    if (p->n_members == p->n_seeds && (p->n_seeds > 0 || p->with_outputs))
+        p->fails_beside[x->at] = true;
     if (p->n_members > 0 || p->with_outputs)
         return ND_OK;
-    size_t n_outputs = 0;
-    for (size_t i = 0; i < p->of->n_edges; i++)
-        n_outputs += is_output_of_first(p, i);
-    if (n_outputs > 0) {
+    if (has_first_outputs(p) && !p->fails_beside[x->at]) {
         show_outputs(p, true);
         status = try_beside(p, x, 1, &beside, err);
         if (status == ND_OK && beside.holds) {
@@ -139,81 +144,11 @@ static enum nd_status reject(struct planner *p, const struct candidate *x, const
     return status;
 }
 
-/* ---- splitting ---- */
-
-/* Marks the kinds of edges that fallen nodes make or read. A provider's layout pass renames some nodes: those
- * tell nothing. */
-static void mark_near(struct planner *p, const struct nd_fallen *fallen)
-{
-    const struct nd_model *model = p->of->model;
-    memset(p->is_near, 0, nd_model_n_edges(model) * sizeof *p->is_near);
-    for (size_t u = 0; fallen->n > 0 && u < nd_model_n_units(model); u++) {
-        const struct nd_model_unit *unit = nd_model_unit(model, u);
-        if (!nd_fallen_has(fallen, nd_model_edge(model, unit->edge)->node))
-            continue;
-        p->is_near[p->kinds[unit->edge]] = true;
-        for (size_t i = 0; i < unit->n_inputs; i++)
-            p->is_near[p->kinds[unit->inputs[i]]] = true;
-    }
-}
-
-static bool is_suspect(const struct planner *p, const struct candidate *x, bool by_nearness)
-{
-    return by_nearness ? p->is_near[x->kind] : p->n_rejected[x->kind] > 0;
-}
-
-/* Moves the suspects to the end; how many are in front. */
-static size_t part_suspects(const struct planner *p, struct candidate *x, size_t n, bool by_nearness)
-{
-    size_t front = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct candidate c = x[i];
-        if (is_suspect(p, &c, by_nearness))
-            continue;
-        x[i] = x[front];
-        x[front++] = c;
-    }
-    return front;
-}
-
-static int by_kind(const void *a, const void *b)
-{
-    const struct candidate *x = a, *y = b;
-    if (x->kind != y->kind)
-        return x->kind < y->kind ? -1 : 1;
-    return x->at < y->at ? -1 : 1;
-}
-
-/* Between two kinds, as near to the middle as there is such a place; 0: there is one kind. */
-static size_t part_kinds(struct candidate *x, size_t n)
-{
-    size_t best = 0;
-    qsort(x, n, sizeof *x, by_kind);
-    for (size_t i = 1; i < n; i++) {
-        size_t far = 2 * i > n ? 2 * i - n : n - 2 * i, best_far = 2 * best > n ? 2 * best - n : n - 2 * best;
-        if (x[i].kind != x[i - 1].kind && (best == 0 || far < best_far))
-            best = i;
-    }
-    return best;
-}
-
-/* Where to split a set that does not hold: what stays in front is tried first. */
-static size_t split(struct planner *p, struct candidate *x, size_t n, const struct nd_tried *trial)
-{
-    mark_near(p, &trial->fallen);
-    size_t k = part_suspects(p, x, n, true);
-    if (k == 0 || k == n)
-        k = part_suspects(p, x, n, false);
-    if (k == 0 || k == n)
-        k = part_kinds(x, n);
-    if (k == 0) /* of one kind: one or two of them say much of the others */
-        k = p->n_accepted[x[0].kind] + p->n_rejected[x[0].kind] < 2 ? 1 : n / 2;
-    return k;
-}
+/* ---- growing ---- */
 
 /* Edges of one kind that do not hold together, of which single ones do not hold either: they are left to a
  * later pass without a look at each. */
-static bool is_presumed(const struct planner *p, const struct candidate *x, size_t n)
+static bool is_presumed(const struct planner *p, const struct nd_candidate *x, size_t n)
 {
     size_t accepted = p->n_accepted[x[0].kind], rejected = p->n_rejected[x[0].kind];
     for (size_t i = 1; i < n; i++)
@@ -224,7 +159,7 @@ static bool is_presumed(const struct planner *p, const struct candidate *x, size
 
 /* Takes into the pass what holds of x. known: what a session did that exposes all of it beside what the pass
  * has; NULL: not tried. */
-static enum nd_status grow(struct planner *p, struct candidate *x, size_t n, const struct nd_tried *known,
+static enum nd_status grow(struct planner *p, struct nd_candidate *x, size_t n, const struct nd_tried *known,
                            struct nd_error *err)
 {
     struct nd_tried own = {0};
@@ -240,7 +175,9 @@ static enum nd_status grow(struct planner *p, struct candidate *x, size_t n, con
     } else if (status == ND_OK && n == 1) {
         status = reject(p, x, known, err);
     } else if (status == ND_OK && !p->is_late && !is_presumed(p, x, n)) {
-        size_t k = split(p, x, n, known), before = p->n_members;
+        size_t before = p->n_members;
+        nd_near_kinds(p->of->model, p->kinds, &known->fallen, p->is_near);
+        size_t k = nd_split(x, n, p->is_near, p->n_accepted, p->n_rejected);
         status = grow(p, x, k, NULL, err);
         if (status == ND_OK)
             status = grow(p, x + k, n - k, p->n_members - before == k ? known : NULL, err);
@@ -258,7 +195,7 @@ static void begin_pass(struct planner *p, bool with_outputs)
     memset(p->is_member, 0, p->of->n_edges * sizeof *p->is_member);
     memset(p->n_accepted, 0, n_kinds * sizeof *p->n_accepted);
     memset(p->n_rejected, 0, n_kinds * sizeof *p->n_rejected);
-    p->n_members = 0;
+    p->n_members = p->n_seeds = 0;
     p->is_closed = false;
     p->with_outputs = with_outputs;
     if (with_outputs)
@@ -270,8 +207,9 @@ static size_t list_candidates(struct planner *p)
 {
     size_t n = 0;
     for (size_t i = 0; i < p->of->n_edges; i++)
-        if (p->plan->pass_of_edge[i] == SIZE_MAX && p->plan->reasons[i] == NULL && !p->is_member[i])
-            p->candidates[n++] = (struct candidate){i, p->kinds[p->of->edges[i]]};
+        if (p->plan->pass_of_edge[i] == SIZE_MAX && p->plan->reasons[i] == NULL && !p->is_member[i] &&
+            !(p->with_outputs && p->fails_beside[i]))
+            p->candidates[n++] = (struct nd_candidate){i, p->kinds[p->of->edges[i]]};
     return n;
 }
 
@@ -280,7 +218,8 @@ static enum nd_status grow_first(struct planner *p, struct nd_error *err)
     begin_pass(p, false);
     for (size_t i = 0; p->of->do_outputs_hold && i < p->of->n_edges; i++)
         if (edge_at(p, i)->is_model_output)
-            accept(p, &(struct candidate){i, p->kinds[p->of->edges[i]]}, 1);
+            accept(p, &(struct nd_candidate){i, p->kinds[p->of->edges[i]]}, 1);
+    p->n_seeds = p->n_members;
     size_t n = list_candidates(p);
     return grow(p, p->candidates, n, p->of->first, err);
 }
@@ -345,14 +284,6 @@ static enum nd_status end_pass(struct planner *p, struct nd_error *err)
     return status;
 }
 
-static bool has_first_outputs(const struct planner *p)
-{
-    bool has_any = false;
-    for (size_t i = 0; i < p->of->n_edges; i++)
-        has_any = has_any || is_output_of_first(p, i);
-    return has_any;
-}
-
 static enum nd_status make_passes(struct planner *p, struct nd_error *err)
 {
     static const struct nd_tried late = {.reason = "there was no time to try the sessions that could show it"};
@@ -362,6 +293,7 @@ static enum nd_status make_passes(struct planner *p, struct nd_error *err)
         if (status == ND_OK && p->n_members > 0)
             status = end_pass(p, err);
         memset(p->is_member, 0, p->of->n_edges * sizeof *p->is_member);
+        p->with_outputs = false;
         size_t n_left = list_candidates(p);
         if (status != ND_OK || n_left == 0)
             return status;
@@ -389,10 +321,11 @@ enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pa
                         .n_accepted = nd_calloc(n_kinds, sizeof *p.n_accepted),
                         .n_rejected = nd_calloc(n_kinds, sizeof *p.n_rejected),
                         .is_near = nd_calloc(n_kinds, sizeof *p.is_near),
+                        .fails_beside = nd_calloc(n_edges, sizeof *p.fails_beside),
                         .scratch = nd_calloc(n_edges, sizeof *p.scratch)};
     bool is_whole = plan.pass_of_edge != NULL && plan.reasons != NULL && p.candidates != NULL &&
                     p.is_shown != NULL && p.is_member != NULL && p.n_accepted != NULL && p.n_rejected != NULL &&
-                    p.is_near != NULL && p.scratch != NULL;
+                    p.is_near != NULL && p.fails_beside != NULL && p.scratch != NULL;
     enum nd_status status = is_whole ? nd_edge_kinds(recording->model, &p.kinds, err) : nd_fail_memory(err);
     for (size_t i = 0; status == ND_OK && i < n_edges; i++)
         plan.pass_of_edge[i] = SIZE_MAX;
@@ -405,6 +338,7 @@ enum nd_status nd_plan_passes(const struct nd_recording *recording, struct nd_pa
     free(p.n_accepted);
     free(p.n_rejected);
     free(p.is_near);
+    free(p.fails_beside);
     free(p.scratch);
     if (status == ND_OK)
         *out = plan;

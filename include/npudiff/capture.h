@@ -133,7 +133,11 @@ ND_PUBLIC const char *nd_capture_log_text(const struct nd_capture *capture, size
 ND_PUBLIC size_t nd_capture_n_findings(const struct nd_capture *capture);
 ND_PUBLIC const struct nd_capture_finding *nd_capture_finding(const struct nd_capture *capture, size_t i);
 
-/* Digest of one sample of one repeat. sample < n_samples, repeat < n_repeats (asserted). */
+/* How often that sample was run, as far as this edge shows: n_repeats, or more where npudiff ran a few samples
+ * again to see whether the device repeats itself. sample < n_samples (asserted). */
+ND_PUBLIC size_t nd_capture_n_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample);
+
+/* Digest of one run of one sample. sample < n_samples, repeat < nd_capture_n_runs (asserted). */
 ND_PUBLIC struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge,
                                              size_t sample, size_t repeat);
 

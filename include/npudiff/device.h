@@ -269,8 +269,9 @@ struct nd_capture_options {
     size_t struct_size; /* sizeof(struct nd_capture_options) */
     const char *edges;  /* as nd_model_select_edges; NULL: "all" */
     bool prefixes;      /* every edge from a session of its own; see below */
-    size_t n_repeats;   /* 0: 1 */
-    int deflate_level;  /* 0..9 */
+    size_t n_repeats; /* runs of each sample; 0: one, and a few samples are run again (up to 4 of each probe, at
+                         most 5 % of all, but one) to see whether the device repeats itself */
+    int deflate_level; /* 0..9 */
     bool store_digests_only;
     bool allow_fallback;  /* accept nodes that the device leaves to the CPU whatever is recorded. A node that
                              falls  only because tensors are recorded is recorded in another session in either

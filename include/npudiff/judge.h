@@ -167,6 +167,7 @@ struct nd_golden_check {
     size_t n_blamed;
     const char *blamed[ND_GOLDEN_N_AXES]; /* axes; static */
     struct nd_golden_failure failure;     /* of the test */
+    size_t n_unstable[2];                 /* samples that differ from run to run: of the entry, of the test */
     char *broken;                         /* why the entry, or both, cannot be right; NULL: nothing says so */
     char *test_broken;                    /* of nd_golden_diff: why the second entry cannot be right, or NULL */
 };
@@ -174,8 +175,9 @@ ND_PUBLIC void nd_golden_check_deinit(struct nd_golden_check *check);
 
 /* Holds a capture against the entry that differs in the fewest axes. out->exit_code: same; differs (with at
  * most one axis changed, or blame); inconclusive (two axes changed, and what differs cannot be blamed on
- * either); not comparable (no entry of that model and probe, or the capture equals one that cannot be right:
- * verdict "reference broken"); device failed. */
+ * either; or one of the two is not repeatable, n_unstable, so that noise may be the difference); not comparable
+ * (no entry of that model and probe, or the capture equals one that cannot be right: verdict "reference
+ * broken"); device failed. */
 ND_PUBLIC enum nd_status nd_golden_check(const struct nd_golden *store, const char *capture, bool blame,
                                          struct nd_golden_check *out, struct nd_error *err);
 

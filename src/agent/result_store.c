@@ -158,6 +158,16 @@ static enum nd_status announce_outputs(struct nd_store_thread *store, struct nd_
     return status;
 }
 
+/* How often the sample in work is run, as far as its runs until now say. */
+static size_t count_runs(const struct nd_store_thread *store, const struct slot *slot)
+{
+    size_t n_bytes = store->n_edges * sizeof *store->digests;
+    if (slot->repeat > 1)
+        return store->n_runs;
+    bool differs = slot->repeat == 1 && memcmp(store->digests, store->first_digests, n_bytes) != 0;
+    return nd_job_n_runs(store->job, slot->probe, slot->sample, differs);
+}
+
 static enum nd_status process(struct nd_store_thread *store, const struct slot *slot, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -175,7 +185,8 @@ static enum nd_status process(struct nd_store_thread *store, const struct slot *
                         store->digests, store->n_edges * sizeof *store->digests, err);
     if (slot->repeat == 0)
         memcpy(store->first_digests, store->digests, store->n_edges * sizeof *store->digests);
-    if (slot->repeat + 1 == store->job->n_repeats)
+    store->n_runs = count_runs(store, slot);
+    if (slot->repeat + 1 == store->n_runs)
         store->n_complete = slot->sample + 1;
     bool is_last = store->n_complete == store->job->probes[slot->probe].n_samples;
     bool is_due = nd_clock_ns() - store->acknowledged_ns >= (uint64_t)ACK_INTERVAL_MS * 1000000u;
@@ -370,6 +381,19 @@ enum nd_status nd_store_put(struct nd_store_thread *store, const struct nd_store
     pthread_cond_broadcast(&store->changed);
     pthread_mutex_unlock(&store->lock);
     return ND_OK;
+}
+
+enum nd_status nd_store_n_runs(struct nd_store_thread *store, size_t *n, struct nd_error *err)
+{
+    pthread_mutex_lock(&store->lock);
+    while (store->n_waiting > 0 && store->status == ND_OK)
+        pthread_cond_wait(&store->changed, &store->lock);
+    enum nd_status status = store->status;
+    *n = store->n_runs;
+    if (status != ND_OK && err != NULL)
+        *err = store->error;
+    pthread_mutex_unlock(&store->lock);
+    return status;
 }
 
 enum nd_status nd_store_finish(struct nd_store_thread **store, struct nd_error *err)

@@ -28,6 +28,10 @@ struct nd_store_run {
 enum nd_status nd_store_put(struct nd_store_thread *store, const struct nd_store_run *run,
                             struct nd_error *err);
 
+/* Waits until all runs that were handed over are stored, and says how often the last one's sample is to be run:
+ * whether its first two runs differ decides that. The thread's own error when it has failed. */
+enum nd_status nd_store_n_runs(struct nd_store_thread *store, size_t *n, struct nd_error *err);
+
 /* What an agent before this one stored of the pass, up to an acknowledgement. */
 struct nd_store_fragment {
     size_t first; /* sample */
@@ -44,6 +48,7 @@ struct nd_store_past_edge {
 };
 struct nd_store_past {
     size_t probe, sample, repeat;           /* of its last run */
+    size_t n_runs;                          /* of that sample */
     const void *first_digests;              /* one of every edge of the pass, from repeat 0 of that sample */
     const struct nd_store_past_edge *edges; /* of the whole job */
 };

@@ -50,7 +50,8 @@ struct nd_store_thread {
     struct nd_digest *first_digests; /* of repeat 0 of the sample in work */
     unsigned char *encoded;
     size_t encoded_bytes;
-    size_t probe; /* in work; SIZE_MAX before the first */
+    size_t probe;  /* in work; SIZE_MAX before the first */
+    size_t n_runs; /* of the sample in work */
     size_t n_complete;
     size_t n_acknowledged;
     uint64_t acknowledged_ns;

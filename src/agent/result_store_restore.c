@@ -52,8 +52,9 @@ static enum nd_status restore(struct nd_store_thread *store, const struct nd_sto
         return status;
     if (store->n_edges > 0)
         memcpy(store->first_digests, past->first_digests, store->n_edges * sizeof *store->first_digests);
-    store->n_complete = past->sample + (past->repeat + 1 == store->job->n_repeats ? 1 : 0);
+    store->n_complete = past->sample + (past->repeat + 1 == past->n_runs ? 1 : 0);
     store->n_acknowledged = store->n_complete;
+    store->n_runs = past->n_runs;
     return ND_OK;
 }
 

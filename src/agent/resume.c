@@ -12,6 +12,7 @@ struct reading {
     size_t n_passes;     /* begun */
     size_t n_edges;      /* of the pass in work */
     size_t row;          /* of the next run's sample, over all probes */
+    size_t n_samples;    /* of all probes */
     bool is_out_of_room; /* out of memory */
 };
 
@@ -51,6 +52,7 @@ static bool take_pass(struct reading *reading, const struct nd_record *record)
     resume->probe = resume->sample = resume->repeat = 0;
     reading->row = 0;
     reading->n_edges = 0;
+    memset(resume->n_runs, 0, reading->n_samples * sizeof *resume->n_runs);
     for (size_t e = 0; e < job->n_edges; e++) {
         resume->edges[e].n_fragments = 0;
         reading->n_edges += job->edges[e].pass == resume->pass;
@@ -76,7 +78,13 @@ static bool take_sample(struct reading *reading, const struct nd_record *record)
         resume->past.first_digests = record->payload;
     if (resume->repeat == 0 && resume->pass == 0)
         resume->first_pass[reading->row] = record->payload;
-    if (++resume->repeat == reading->job->n_repeats) {
+    if (resume->repeat < 2) {
+        bool differs = resume->repeat == 1 &&
+                       memcmp(record->payload, resume->past.first_digests, record->payload_bytes) != 0;
+        resume->past.n_runs = nd_job_n_runs(reading->job, resume->probe, resume->sample, differs);
+        resume->n_runs[reading->row] = resume->past.n_runs;
+    }
+    if (++resume->repeat == resume->past.n_runs) {
         resume->repeat = 0;
         resume->sample++;
         reading->row++;
@@ -167,7 +175,9 @@ static enum nd_status read_kept(const struct nd_job *job, const char *path, uint
         n_samples += job->probes[p].n_samples;
     resume->edges = nd_calloc(job->n_edges, sizeof *resume->edges);
     resume->first_pass = nd_calloc(n_samples, sizeof *resume->first_pass);
-    if (resume->edges == NULL || resume->first_pass == NULL)
+    resume->n_runs = nd_calloc(n_samples, sizeof *resume->n_runs);
+    reading.n_samples = n_samples;
+    if (resume->edges == NULL || resume->first_pass == NULL || resume->n_runs == NULL)
         return nd_fail_memory(err);
     resume->n_edges = job->n_edges;
     resume->past.edges = resume->edges;
@@ -234,10 +244,18 @@ void nd_resume_close(struct nd_resume *resume)
         free(resume->edges[e].fragments);
     free(resume->edges);
     free(resume->first_pass);
+    free(resume->n_runs);
     free(resume->libraries.items);
     free(resume->nodes.items);
     nd_spool_reader_close(&resume->reader);
     *resume = (struct nd_resume){0};
+}
+
+size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_job *job, size_t probe, size_t sample)
+{
+    for (size_t p = 0; p < probe; p++)
+        sample += job->probes[p].n_samples;
+    return resume->n_runs[sample];
 }
 
 bool nd_resume_has_run(const struct nd_resume *resume, size_t probe, size_t sample, size_t repeat)

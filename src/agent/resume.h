@@ -25,6 +25,7 @@ struct nd_resume {
     struct nd_resume_records nodes;   /* of the pass */
     struct nd_store_past_edge *edges; /* of the job */
     size_t n_edges;
+    size_t *n_runs;                /* per sample over all probes: how often it was run in the pass */
     const void **first_pass;       /* per sample over all probes: the digests of pass 0's edges, or NULL */
     struct nd_spool_reader reader; /* records and digests point into it */
 };
@@ -36,6 +37,10 @@ struct nd_resume {
 enum nd_status nd_resume_open(const struct nd_job *job, const char *path, struct nd_spool_writer *writer,
                               struct nd_resume *out, struct nd_error *err);
 void nd_resume_close(struct nd_resume *resume);
+
+/* How often the sample was run in the pass to go on with, or will be as far as its runs say; 0: it was not run.
+ */
+size_t nd_resume_n_runs(const struct nd_resume *resume, const struct nd_job *job, size_t probe, size_t sample);
 
 /* Whether that run of the pass to go on with is stored. */
 bool nd_resume_has_run(const struct nd_resume *resume, size_t probe, size_t sample, size_t repeat);

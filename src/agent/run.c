@@ -27,6 +27,27 @@ static bool is_stored(const struct nd_agent *agent, size_t probe, size_t sample,
 
 /* A session that remembers runs also what is stored, so that what follows comes out as if nothing had happened.
  */
+static enum nd_status run_once(struct nd_agent *agent, size_t probe, size_t sample, size_t repeat,
+                               struct nd_error *err)
+{
+    bool is_known = is_stored(agent, probe, sample, repeat);
+    if (is_known && !agent->is_remembering)
+        return ND_OK;
+    if (repeat >= agent->job->n_repeats)
+        nd_session_repeat(agent->session);
+    uint64_t start_ns = nd_clock_ns();
+    enum nd_status status = nd_session_run(agent->session, agent->inputs, agent->outputs, err);
+    struct nd_store_run run = {.probe = probe,
+                               .sample = sample,
+                               .repeat = repeat,
+                               .latency_ns = nd_clock_ns() - start_ns,
+                               .views = agent->edges};
+    if (status != ND_OK || is_known)
+        return status;
+    status = nd_agent_check_outputs(agent, probe, sample, repeat == 0, err);
+    return status == ND_OK ? nd_store_put(agent->store, &run, err) : status;
+}
+
 static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sample, struct nd_error *err)
 {
     const struct nd_job *job = agent->job;
@@ -36,22 +57,14 @@ static enum nd_status run_sample(struct nd_agent *agent, size_t probe, size_t sa
         agent->inputs[i] =
             (const char *)job->probes[probe].inputs[target] + sample * job->targets[target].sample_bytes;
     }
-    for (size_t repeat = 0; status == ND_OK && repeat < job->n_repeats; repeat++) {
-        bool is_known = is_stored(agent, probe, sample, repeat);
-        if (is_known && !agent->is_remembering)
-            continue;
-        uint64_t start_ns = nd_clock_ns();
-        status = nd_session_run(agent->session, agent->inputs, agent->outputs, err);
-        struct nd_store_run run = {.probe = probe,
-                                   .sample = sample,
-                                   .repeat = repeat,
-                                   .latency_ns = nd_clock_ns() - start_ns,
-                                   .views = agent->edges};
-        if (status != ND_OK || is_known)
-            continue;
-        status = nd_agent_check_outputs(agent, probe, sample, repeat == 0, err);
-        if (status == ND_OK)
-            status = nd_store_put(agent->store, &run, err);
+    size_t n_runs = nd_job_n_runs(job, probe, sample, false);
+    if (nd_agent_is_resumed_pass(agent) && nd_resume_n_runs(agent->resume, job, probe, sample) > n_runs)
+        n_runs = nd_resume_n_runs(agent->resume, job, probe, sample);
+    for (size_t repeat = 0; status == ND_OK && repeat < n_runs; repeat++) {
+        status = run_once(agent, probe, sample, repeat, err);
+        bool may_need_more = repeat >= job->n_repeats && repeat + 1 == n_runs && n_runs < ND_RERUN_MOST;
+        if (status == ND_OK && may_need_more && !is_stored(agent, probe, sample, repeat))
+            status = nd_store_n_runs(agent->store, &n_runs, err);
     }
     if (status != ND_OK)
         nd_error_context(err, "probe '%s', sample %zu", job->probes[probe].name, sample);

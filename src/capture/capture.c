@@ -238,15 +238,6 @@ const struct nd_capture_finding *nd_capture_finding(const struct nd_capture *cap
     return &capture->findings[i];
 }
 
-struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample,
-                                   size_t repeat)
-{
-    assert(probe < capture->n_probes && edge < capture->n_edges);
-    const struct nd_probe_data *data = &capture->probes[probe];
-    assert(sample < data->probe.n_samples && repeat < data->probe.n_repeats);
-    return data->edges[edge].digests[sample * data->probe.n_repeats + repeat];
-}
-
 struct nd_digest nd_capture_input_digest(const struct nd_capture *capture, size_t probe, size_t input,
                                          size_t sample)
 {

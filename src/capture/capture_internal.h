@@ -1,5 +1,5 @@
-/* The reader's parts: capture.c (open, accessors); load_attrs.c, load_tables.c, load_probe.c and load_repeats.c
- * (what the index holds, checked and in memory); read_values.c (tensors); verify.c. */
+/* The reader's parts: capture.c (open, accessors); load_attrs.c, load_tables.c, load_probe.c, load_repeats.c
+ * and load_reruns.c (what the index holds, checked and in memory); read_values.c (tensors); verify.c. */
 #ifndef ND_CAPTURE_CAPTURE_INTERNAL_H
 #define ND_CAPTURE_CAPTURE_INTERNAL_H
 
@@ -8,7 +8,7 @@
 #include "hdf5/index.h"
 #include "npudiff/capture.h"
 
-/* A stored repeat: row `row` of /probes/<probe>/repeats/<edge>. */
+/* A stored repeat: row `row` of /probes/<probe>/repeats/<edge>, or of reruns/<edge>. */
 struct nd_repeat_row {
     int64_t sample;
     int64_t repeat;
@@ -18,7 +18,7 @@ struct nd_repeat_row {
 /* What a probe holds of one edge. */
 struct nd_probe_edge {
     const struct nd_index_object *outputs; /* NULL when only digests are stored */
-    const struct nd_index_object *repeats; /* NULL when no repeat differs */
+    const struct nd_index_object *repeats; /* of repeats or reruns; NULL when none differs */
     struct nd_digest *digests;             /* [n_samples][n_repeats] */
     size_t n_repeat_rows;
     struct nd_repeat_row *repeat_rows; /* sorted by sample, then repeat */
@@ -33,6 +33,10 @@ struct nd_probe_data {
     struct nd_capture_probe probe;
     struct nd_probe_input_data *inputs; /* probe.n_inputs */
     struct nd_probe_edge *edges;        /* one per edge of the capture */
+    size_t n_reruns;
+    int64_t (*reruns)[2]; /* sample and repeat (from 1) of the samples that were run again */
+    struct nd_digest
+        *rerun_digests; /* [n_reruns][edges]; zero: the session of the edge did not make that run */
 };
 
 struct nd_capture_log {
@@ -89,13 +93,18 @@ enum nd_status nd_capture_load_part(const struct nd_capture *capture, char *path
                                     const struct nd_wanted *wanted, void **out, size_t *n_rows,
                                     struct nd_error *err);
 
-/* /repeat_index of an edge into part; absent: no rows. */
-enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture, const struct nd_capture_probe *probe,
-                                         const struct nd_edge *edge, struct nd_probe_edge *part,
-                                         struct nd_error *err);
-/* Where outputs are stored, so is every repeat whose digest is another one. */
-enum nd_status nd_probe_check_repeats(const struct nd_capture_probe *probe, const struct nd_edge *edge,
-                                      const struct nd_probe_edge *part, struct nd_error *err);
+/* The table of reruns into data; absent: none. */
+enum nd_status nd_probe_load_reruns(const struct nd_capture *capture, struct nd_probe_data *data,
+                                    struct nd_error *err);
+/* The group of a probe with its repeats ("" or "_index" at its end): that of reruns where it has some. */
+const char *nd_probe_repeats_part(const struct nd_probe_data *data, bool is_index);
+/* /repeat_index or /rerun_index of an edge into its part of data; absent: no rows. */
+enum nd_status nd_probe_load_repeat_rows(const struct nd_capture *capture, const struct nd_probe_data *data,
+                                         size_t edge, struct nd_error *err);
+/* Where outputs are stored, so is every repeat and rerun whose digest is different. data is a probe of the
+ * capture, or will be as its number `probe`. */
+enum nd_status nd_probe_check_repeats(const struct nd_capture *capture, size_t probe, size_t edge,
+                                      struct nd_error *err);
 
 /* ND_ERR_NOT_FOUND: of this edge only digests are stored. */
 enum nd_status nd_capture_fail_no_outputs(const struct nd_capture *capture, size_t probe, size_t edge,

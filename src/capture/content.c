@@ -8,11 +8,11 @@
 #include "base/memory.h"
 #include "base/strbuf.h"
 
-/* Whether the digests of its probe stand for the dataset's bytes: /probes/<probe>/inputs/, /outputs/ and
- * /repeats/. */
+/* Whether the digests of its probe stand for the dataset's bytes: /probes/<probe>/inputs/, /outputs/, /repeats/
+ * and /reruns/. */
 static bool is_tensor(const struct nd_index_object *object)
 {
-    static const char *const parts[] = {"/inputs/", "/outputs/", "/repeats/"};
+    static const char *const parts[] = {"/inputs/", "/outputs/", "/repeats/", "/reruns/"};
     if (object->is_group || strncmp(object->path, "/probes/", 8) != 0)
         return false;
     const char *part = strchr(object->path + 8, '/');

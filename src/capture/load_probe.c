@@ -20,6 +20,8 @@ void nd_probe_data_deinit(struct nd_probe_data *data, size_t n_edges)
     }
     free(data->edges);
     free(data->inputs);
+    free(data->reruns);
+    free(data->rerun_digests);
     free(probe->inputs);
     free(probe->name);
     free(probe->source);
@@ -226,15 +228,18 @@ static enum nd_status check_quant_attrs(const struct nd_index_object *object, co
     return ND_OK;
 }
 
-static enum nd_status load_edge(const struct nd_capture *capture, const struct nd_capture_probe *probe,
-                                const struct nd_edge *edge, struct nd_probe_edge *part, struct nd_error *err)
+static enum nd_status load_edge(const struct nd_capture *capture, size_t p, size_t e, struct nd_error *err)
 {
+    const struct nd_probe_data *data = &capture->probes[p];
+    const struct nd_capture_probe *probe = &data->probe;
+    const struct nd_edge *edge = &capture->edges[e];
+    struct nd_probe_edge *part = &data->edges[e];
     const struct nd_wanted digests = {
         ND_DTYPE_U64,
         {.rank = 3, .dims = {(int64_t)probe->n_samples, (int64_t)probe->n_repeats, 2}},
         probe->n_samples == 0};
     char *outputs = nd_name_probe_path(probe->name, "outputs", edge->name);
-    char *repeats = nd_name_probe_path(probe->name, "repeats", edge->name);
+    char *repeats = nd_name_probe_path(probe->name, nd_probe_repeats_part(data, false), edge->name);
     void *loaded = NULL;
     enum nd_status status = outputs == NULL || repeats == NULL ? nd_fail_memory(err) : ND_OK;
     if (status == ND_OK)
@@ -242,7 +247,7 @@ static enum nd_status load_edge(const struct nd_capture *capture, const struct n
                                       &loaded, NULL, err);
     part->digests = loaded;
     if (status == ND_OK)
-        status = nd_probe_load_repeat_rows(capture, probe, edge, part, err);
+        status = nd_probe_load_repeat_rows(capture, data, e, err);
     if (status == ND_OK) {
         part->outputs = nd_index_find(capture->index, outputs);
         part->repeats = nd_index_find(capture->index, repeats);
@@ -254,7 +259,7 @@ static enum nd_status load_edge(const struct nd_capture *capture, const struct n
     if (status == ND_OK && part->repeats != NULL)
         status = check_tensor(part->repeats, part->n_repeat_rows, &edge->shape, edge->dtype, err);
     if (status == ND_OK)
-        status = nd_probe_check_repeats(probe, edge, part, err);
+        status = nd_probe_check_repeats(capture, p, e, err);
     if (status == ND_OK && probe->n_samples > 0 && (edge->dtype == ND_DTYPE_NONE || edge->shape.rank < 0))
         status = nd_fail(err, ND_E_CAPTURE_SCHEMA, edge->name, "edge '%s' has samples, but no type or shape",
                          edge->name);
@@ -268,15 +273,16 @@ static enum nd_status load_edge(const struct nd_capture *capture, const struct n
 static enum nd_status check_no_strangers(const struct nd_capture *capture, const struct nd_probe_data *data,
                                          struct nd_error *err)
 {
-    size_t n_used[4] = {0}, first, end;
-    static const char *const parts[4] = {"outputs", "digests", "repeats", "repeat_index"};
+    size_t n_used[6] = {0}, first, end, at = data->n_reruns > 0 ? 4 : 2;
+    static const char *const parts[6] = {"outputs",      "digests", "repeats",
+                                         "repeat_index", "reruns",  "rerun_index"};
     for (size_t i = 0; i < capture->n_edges; i++) {
         n_used[0] += data->edges[i].outputs != NULL;
         n_used[1] += data->edges[i].digests != NULL;
-        n_used[2] += data->edges[i].repeats != NULL;
-        n_used[3] += data->edges[i].n_repeat_rows > 0;
+        n_used[at] += data->edges[i].repeats != NULL;
+        n_used[at + 1] += data->edges[i].n_repeat_rows > 0;
     }
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < 6; i++) {
         enum nd_status status = count_part(capture, &data->probe, parts[i], &first, &end, err);
         if (status != ND_OK)
             return status;
@@ -289,11 +295,14 @@ static enum nd_status check_no_strangers(const struct nd_capture *capture, const
 }
 
 static enum nd_status load_probe(const struct nd_capture *capture, const struct nd_index_object *group,
-                                 struct nd_probe_data *data, struct nd_error *err)
+                                 size_t at, struct nd_error *err)
 {
+    struct nd_probe_data *data = &capture->probes[at];
     enum nd_status status = load_sizes(group, &data->probe, err);
     if (status == ND_OK)
         status = load_series(capture, &data->probe, err);
+    if (status == ND_OK)
+        status = nd_probe_load_reruns(capture, data, err);
     if (status == ND_OK)
         status = load_inputs(capture, group, data, err);
     if (status != ND_OK)
@@ -302,7 +311,7 @@ static enum nd_status load_probe(const struct nd_capture *capture, const struct 
     if (data->edges == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < capture->n_edges && status == ND_OK; i++)
-        status = load_edge(capture, &data->probe, &capture->edges[i], &data->edges[i], err);
+        status = load_edge(capture, at, i, err);
     return status == ND_OK ? check_no_strangers(capture, data, err) : status;
 }
 
@@ -329,7 +338,7 @@ enum nd_status nd_capture_load_probes(struct nd_capture *capture, struct nd_erro
             status = nd_fail(err, ND_E_CAPTURE_SCHEMA, group->path,
                              "'%s' has index %zu, which is taken or too large", group->path, at);
         if (status == ND_OK)
-            status = load_probe(capture, group, &capture->probes[at], err);
+            status = load_probe(capture, group, at, err);
     }
     return status;
 }

@@ -53,10 +53,11 @@ enum nd_status nd_capture_read_repeat(const struct nd_capture_tensor *tensor, si
     const struct nd_probe_edge *part = &data->edges[tensor->edge];
     if (part->outputs == NULL)
         return nd_capture_fail_no_outputs(capture, tensor->probe, tensor->edge, err);
-    if (sample >= data->probe.n_samples || repeat >= data->probe.n_repeats)
+    if (sample >= data->probe.n_samples ||
+        repeat >= nd_capture_n_runs(capture, tensor->probe, tensor->edge, sample))
         return nd_fail(err, ND_E_CAPTURE_NO_OBJECT, part->outputs->path,
-                       "'%s': sample %zu, repeat %zu was asked for of %zu samples in %zu repeats",
-                       capture->path, sample, repeat, data->probe.n_samples, data->probe.n_repeats);
+                       "'%s': sample %zu, repeat %zu was asked for of %zu samples, but there was no such run",
+                       capture->path, sample, repeat, data->probe.n_samples);
     const struct nd_repeat_row *row = nd_capture_repeat_row(part, sample, repeat);
     if (row == NULL) /* opening made sure that the digests are then equal */
         return nd_capture_read_outputs(tensor, sample, 1, buf, err);

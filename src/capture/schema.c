@@ -140,6 +140,12 @@ static const struct {
     {"/probes/*/repeats/*", ND_INDEX_DATASET},
     {"/probes/*/repeat_index", ND_INDEX_GROUP},
     {"/probes/*/repeat_index/*", ND_INDEX_DATASET},
+    {"/probes/*/rerun_samples", ND_INDEX_DATASET},
+    {"/probes/*/rerun_digests", ND_INDEX_DATASET},
+    {"/probes/*/reruns", ND_INDEX_GROUP},
+    {"/probes/*/reruns/*", ND_INDEX_DATASET},
+    {"/probes/*/rerun_index", ND_INDEX_GROUP},
+    {"/probes/*/rerun_index/*", ND_INDEX_DATASET},
 };
 
 static bool matches(const char *pattern, const char *path)

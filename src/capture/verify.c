@@ -27,7 +27,7 @@ static void count_wrong(const struct subject *subject, size_t sample, size_t rep
         snprintf(out->first_wrong + n, sizeof out->first_wrong - (size_t)n, ", repeat %zu", repeat);
 }
 
-/* Digest of row i: digests[i * stride] without rows; of a stored repeat, rows[i] says whose it is. */
+/* Digest of row i: digests[i * stride]; of a stored repeat, rows[i] says whose it is. */
 struct expectation {
     const struct nd_digest *digests;
     size_t stride;
@@ -57,8 +57,7 @@ static void check_row(const struct subject *subject, const struct expectation *e
     subject->out->n_tensors++;
     /* data NULL: the row could not even be decoded */
     if (data == NULL || !has_values_only(subject->dtype, data, row_bytes) ||
-        !nd_digest_equal(nd_digest_bytes(data, row_bytes),
-                         expected->digests[sample * expected->stride + repeat]))
+        !nd_digest_equal(nd_digest_bytes(data, row_bytes), expected->digests[i * expected->stride]))
         count_wrong(subject, sample, repeat);
 }
 
@@ -89,23 +88,31 @@ static enum nd_status check_tensor(const struct subject *subject, const struct n
 }
 
 /* Stored repeats are kept sorted by sample; hashing goes by row. */
-static enum nd_status check_repeats(const struct subject *subject, const struct nd_probe_edge *part,
-                                    size_t n_repeats, struct nd_error *err)
+static enum nd_status check_repeats(const struct subject *subject, size_t probe, size_t edge,
+                                    struct nd_error *err)
 {
+    const struct nd_probe_edge *part = &subject->capture->probes[probe].edges[edge];
     struct nd_repeat_row *rows = nd_calloc(part->n_repeat_rows, sizeof *rows);
-    if (rows == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < part->n_repeat_rows; i++)
-        rows[part->repeat_rows[i].row] = part->repeat_rows[i];
-    struct expectation expected = {part->digests, n_repeats, rows};
-    enum nd_status status = check_tensor(subject, part->repeats, &expected, err);
+    struct nd_digest *digests = nd_calloc(part->n_repeat_rows, sizeof *digests);
+    for (size_t i = 0; rows != NULL && digests != NULL && i < part->n_repeat_rows; i++) {
+        const struct nd_repeat_row *row = &part->repeat_rows[i];
+        rows[row->row] = *row;
+        digests[row->row] =
+            nd_capture_digest(subject->capture, probe, edge, (size_t)row->sample, (size_t)row->repeat);
+    }
+    struct expectation expected = {digests, 1, rows};
+    enum nd_status status = rows != NULL && digests != NULL
+                                ? check_tensor(subject, part->repeats, &expected, err)
+                                : nd_fail_memory(err);
     free(rows);
+    free(digests);
     return status;
 }
 
-static enum nd_status check_probe(const struct nd_capture *capture, const struct nd_probe_data *data,
+static enum nd_status check_probe(const struct nd_capture *capture, size_t p,
                                   struct nd_capture_verification *out, struct nd_error *err)
 {
+    const struct nd_probe_data *data = &capture->probes[p];
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < data->probe.n_inputs && status == ND_OK; i++) {
         struct subject subject = {
@@ -121,7 +128,7 @@ static enum nd_status check_probe(const struct nd_capture *capture, const struct
         if (part->outputs != NULL)
             status = check_tensor(&subject, part->outputs, &expected, err);
         if (status == ND_OK && part->repeats != NULL)
-            status = check_repeats(&subject, part, data->probe.n_repeats, err);
+            status = check_repeats(&subject, p, i, err);
     }
     return status;
 }
@@ -156,7 +163,7 @@ enum nd_status nd_capture_verify(const struct nd_capture *capture, struct nd_cap
         status = ND_OK; /* a table that cannot be read does not match either */
     }
     for (size_t i = 0; i < capture->n_probes && status == ND_OK; i++)
-        status = check_probe(capture, &capture->probes[i], &found, err);
+        status = check_probe(capture, i, &found, err);
     if (status == ND_OK)
         *out = found;
     return status;

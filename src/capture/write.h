@@ -91,6 +91,18 @@ enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const
                                          const struct nd_edge *edge, const struct nd_capture_repeats *repeats,
                                          struct nd_error *err);
 
+/* Runs of samples beyond the n_repeats (1) that every sample has. Call before the outputs. Where no sample has
+ * any, n is 0 and nothing is written. Values that differ from the first run's go by nd_capture_writer_repeats.
+ */
+struct nd_capture_reruns {
+    const size_t (*sample_repeat)[2]; /* ascending; repeats from 1 */
+    size_t n;
+    size_t n_edges;
+    const struct nd_digest *digests; /* [n][n_edges]; zero where the session of the edge did not make the run */
+};
+enum nd_status nd_capture_writer_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
+                                        const struct nd_capture_reruns *reruns, struct nd_error *err);
+
 /* /logs/<name>: text, stored as uint8 [bytes] so that any byte survives. */
 enum nd_status nd_capture_writer_log(struct nd_capture_writer *writer, const char *name, const char *text,
                                      size_t text_bytes, struct nd_error *err);

@@ -240,7 +240,10 @@ static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct
                                   const struct nd_edge *edge, const struct nd_capture_repeats *repeats,
                                   struct nd_error *err)
 {
-    const struct nd_writer_tensor tensor = {probe->name, "repeats", edge->name, edge->dtype};
+    bool is_rerun = probe->n_repeats < 2;
+    const char *index_name = is_rerun ? "rerun_index" : "repeat_index";
+    const struct nd_writer_tensor tensor = {probe->name, is_rerun ? "reruns" : "repeats", edge->name,
+                                            edge->dtype};
     size_t n = repeats->n;
     struct nd_capture_dataset *dataset = NULL;
     struct nd_chunk_layout layout;
@@ -257,7 +260,7 @@ static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct
     if (status != ND_OK)
         goto out;
     index = nd_calloc(n, sizeof *index);
-    group = nd_name_probe_path(probe->name, "repeat_index", NULL);
+    group = nd_name_probe_path(probe->name, index_name, NULL);
     if (index == NULL || group == NULL) {
         status = nd_fail_memory(err);
         goto out;
@@ -269,8 +272,8 @@ static enum nd_status put_repeats(struct nd_capture_writer *writer, const struct
     struct nd_shape shape = {.rank = 2, .dims = {(int64_t)n, 2}};
     status = nd_writer_group(writer, group, err);
     if (status == ND_OK)
-        status = nd_writer_put(writer, nd_name_probe_path(probe->name, "repeat_index", edge->name),
-                               ND_DTYPE_I64, &shape, index, err);
+        status = nd_writer_put(writer, nd_name_probe_path(probe->name, index_name, edge->name), ND_DTYPE_I64,
+                               &shape, index, err);
 out:
     nd_writer_dataset_destroy(&dataset);
     free(index);
@@ -286,6 +289,38 @@ enum nd_status nd_capture_writer_repeats(struct nd_capture_writer *writer, const
         return ND_OK;
     nd_hdf5_lock();
     enum nd_status status = put_repeats(writer, probe, edge, repeats, err);
+    nd_hdf5_unlock();
+    return status;
+}
+
+static enum nd_status put_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
+                                 const struct nd_capture_reruns *reruns, struct nd_error *err)
+{
+    struct nd_shape shape = {.rank = 2, .dims = {(int64_t)reruns->n, 2}};
+    struct nd_shape digests = {.rank = 3, .dims = {(int64_t)reruns->n, (int64_t)reruns->n_edges, 2}};
+    int64_t(*runs)[2] = nd_calloc(reruns->n, sizeof *runs);
+    if (runs == NULL)
+        return nd_fail_memory(err);
+    for (size_t i = 0; i < reruns->n; i++) {
+        runs[i][0] = (int64_t)reruns->sample_repeat[i][0];
+        runs[i][1] = (int64_t)reruns->sample_repeat[i][1];
+    }
+    enum nd_status status = nd_writer_put(writer, nd_name_probe_path(probe->name, "rerun_samples", NULL),
+                                          ND_DTYPE_I64, &shape, runs, err);
+    if (status == ND_OK)
+        status = nd_writer_put(writer, nd_name_probe_path(probe->name, "rerun_digests", NULL), ND_DTYPE_U64,
+                               &digests, reruns->digests, err);
+    free(runs);
+    return status;
+}
+
+enum nd_status nd_capture_writer_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
+                                        const struct nd_capture_reruns *reruns, struct nd_error *err)
+{
+    if (reruns->n == 0)
+        return ND_OK;
+    nd_hdf5_lock();
+    enum nd_status status = put_reruns(writer, probe, reruns, err);
     nd_hdf5_unlock();
     return status;
 }

@@ -84,7 +84,7 @@ static void fill_options(const struct values *values, struct nd_capture_options 
     nd_capture_options_init(options);
     options->edges = values->tensors;
     options->prefixes = values->prefixes;
-    options->n_repeats = values->repeats > 0 ? values->repeats : 1;
+    options->n_repeats = values->repeats; /* 0: once, and a few samples again */
     if (values->deflate != NULL)
         options->deflate_level = values->deflate[0] - '0'; /* one of the choices "0" to "9" */
     options->store_digests_only = values->store != NULL && strcmp(values->store, "digest") == 0;
@@ -211,7 +211,9 @@ static const struct cli_option options[] = {
              "store this HTP configuration (the --config_file of qnn-net-run) in the captures; it changes "
              "nothing in the run, because ONNX Runtime takes no such file: set provider options in the device, "
              "as in 'htp-sim:gen3?vtcm_mb=4'"),
-    OPT_NUMBER(0, "repeats", struct values, repeats, "N", 1, 10000, "run every sample N times (1)"),
+    OPT_NUMBER(
+        0, "repeats", struct values, repeats, "N", 1, 10000,
+        "run every sample N times (once, and a few samples again, to see whether the device repeats itself)"),
     OPT_DIM(struct values),
     OPT_CHOICE(0, "store", struct values, store, "full|digest", store_choices,
                "store all values, or only their digests (full)"),

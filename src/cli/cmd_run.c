@@ -189,7 +189,9 @@ static const struct cli_option options[] = {
         0, "lsb", struct values, lsb, CLI_A_TEXT("N[,NAME:N...]"),
         "accept differences of at most N LSB; NAME:N sets a different limit for the tensors with this name or "
         "pattern (every difference counts)"),
-    OPT_NUMBER(0, "repeats", struct values, repeats, "N", 1, 10000, "run every sample N times (1)"),
+    OPT_NUMBER(
+        0, "repeats", struct values, repeats, "N", 1, 10000,
+        "run every sample N times (once, and a few samples again, to see whether the device repeats itself)"),
     OPT_DIM(struct values),
     OPT_FLAG(0, "allow-fallback", struct values, allow_fallback,
              "accept nodes of an NPU device that run on the CPU, and mark their tensors"),

@@ -31,7 +31,8 @@ static bool has_probe(const struct nd_capture *capture, const struct nd_probe *p
     if (p == SIZE_MAX)
         return false;
     const struct nd_capture_probe *there = nd_capture_probe(capture, p);
-    bool is_so = there->n_samples_expected == probe->n_samples && there->n_repeats == n_repeats;
+    bool is_so =
+        there->n_samples_expected == probe->n_samples && there->n_repeats == (n_repeats > 0 ? n_repeats : 1);
     for (size_t i = 0; is_so && i < probe->n_inputs; i++)
         is_so = has_input(capture, p, &probe->inputs[i]);
     return is_so;

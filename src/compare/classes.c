@@ -111,7 +111,14 @@ enum nd_status nd_classes_of_edge(const struct nd_alignment *alignment, size_t e
     return status;
 }
 
-/* Overall: two devices agree when they are in one class on every edge (or have both no data there). */
+bool nd_edge_is_noisy(const struct nd_compared_edge *edge, size_t a, size_t b)
+{
+    const struct nd_edge_on_device *x = &edge->devices[a], *y = &edge->devices[b];
+    return x->class_id >= 0 && y->class_id >= 0 && (x->n_unstable > 0 || y->n_unstable > 0);
+}
+
+/* Overall: two devices agree when they are in one class on every edge (or have both no data there), but for
+ * those that are not repeatable on one of them. */
 struct overall {
     const struct nd_comparison *comparison;
     bool outputs_only;
@@ -124,7 +131,7 @@ static bool overall_is_equal(const void *context, size_t a, size_t b)
         const struct nd_compared_edge *edge = &overall->comparison->edges[e];
         if (overall->outputs_only && !edge->is_model_output)
             continue;
-        if (edge->devices[a].class_id != edge->devices[b].class_id)
+        if (edge->devices[a].class_id != edge->devices[b].class_id && !nd_edge_is_noisy(edge, a, b))
             return false;
     }
     return true;

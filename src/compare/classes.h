@@ -14,6 +14,10 @@ void nd_classes_make(size_t n, const bool *has_data, bool (*is_equal)(const void
 enum nd_status nd_classes_of_edge(const struct nd_alignment *alignment, size_t edge,
                                   struct nd_compared_edge *compared, struct nd_error *err);
 
+/* Whether the edge is not repeatable on one of two devices that have it: that they differ there then shows
+ * nothing. */
+bool nd_edge_is_noisy(const struct nd_compared_edge *edge, size_t a, size_t b);
+
 /* Fills class_id and output_class_id of the devices and the two texts from the edges' classes. */
 enum nd_status nd_classes_overall(struct nd_comparison *comparison, struct nd_error *err);
 

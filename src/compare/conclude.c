@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "compare/classes.h"
 #include "compare/format_text.h"
 #include "compare/result.h"
 #include "compare/top1_classes.h"
@@ -50,6 +51,8 @@ static enum nd_verdict judge_values(const struct nd_compared_pair *pair, bool is
 static enum nd_verdict judge_pair(const struct nd_compared_pair *pair, bool is_bitwise)
 {
     enum nd_verdict verdict = judge_values(pair, is_bitwise);
+    if (pair->within_noise && pair->label == NULL && verdict == ND_VERDICT_DIFFERS)
+        verdict = ND_VERDICT_INCONCLUSIVE;
     bool is_uncompared = pair->total.difference.numbers.n_samples_both_nan > 0;
     return is_uncompared ? nd_verdict_worse(verdict, ND_VERDICT_INCONCLUSIVE) : verdict;
 }
@@ -143,7 +146,7 @@ static void conclude_edge(struct nd_comparison *comparison, size_t e, bool *has_
             comparison->verdict = nd_verdict_worse(comparison->verdict, pair->verdict);
             has_counted[t] = true;
         }
-        if (pair->total.difference.n_samples_differing == 0)
+        if (pair->total.difference.n_samples_differing == 0 || pair->within_noise)
             continue;
         if (device->first_edge == SIZE_MAX)
             device->first_edge = e;
@@ -170,7 +173,7 @@ static size_t part_at(const struct nd_comparison *comparison, size_t a, size_t b
     for (size_t e = 0; e < comparison->n_edges; e++) {
         const struct nd_compared_edge *edge = &comparison->edges[e];
         int x = edge->devices[a].class_id, y = edge->devices[b].class_id;
-        if (x >= 0 && y >= 0 && x != y)
+        if (x >= 0 && y >= 0 && x != y && !nd_edge_is_noisy(edge, a, b))
             return e;
     }
     return SIZE_MAX;

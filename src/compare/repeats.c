@@ -1,5 +1,6 @@
 #include "compare/repeats.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -35,6 +36,12 @@ static bool is_repeat_equal(const struct nd_alignment *a, size_t edge, size_t pr
                            nd_aligned_digest(a, edge, probe, capture, sample));
 }
 
+static size_t count_runs(const struct nd_alignment *a, size_t edge, size_t probe, size_t capture, size_t sample)
+{
+    const struct nd_capture_tensor tensor = nd_aligned_tensor(a, edge, probe, capture);
+    return nd_capture_n_runs(tensor.capture, tensor.probe, tensor.edge, sample);
+}
+
 void nd_repeats_count(const struct nd_alignment *alignment, size_t edge, size_t capture,
                       struct nd_edge_on_device *on)
 {
@@ -44,9 +51,10 @@ void nd_repeats_count(const struct nd_alignment *alignment, size_t edge, size_t 
             continue;
         for (size_t s = 0; s < probe->n_samples; s++) {
             uint64_t n_unequal = 0;
-            for (size_t r = 1; r < probe->n_repeats; r++)
+            size_t n_runs = count_runs(alignment, edge, p, capture, s);
+            for (size_t r = 1; r < n_runs; r++)
                 n_unequal += !is_repeat_equal(alignment, edge, p, capture, s, r);
-            on->n_repeats += probe->n_repeats - 1;
+            on->n_repeats += n_runs - 1;
             on->n_repeats_unequal += n_unequal;
             on->n_unstable += n_unequal > 0;
         }
@@ -96,7 +104,7 @@ static enum nd_status measure(struct work *w, struct nd_difference *out, struct 
     for (size_t p = 0; p < a->n_probes && status == ND_OK; p++) {
         const struct nd_capture_probe *probe = nd_aligned_probe(a, p, w->capture);
         for (size_t s = 0; probe != NULL && s < probe->n_samples && status == ND_OK; s++)
-            status = add_sample(w, p, s, probe->n_repeats, err);
+            status = add_sample(w, p, s, count_runs(a, w->edge, p, w->capture, s), err);
     }
     if (status == ND_OK)
         status = nd_pair_state_finish(w->state, &w->context, out, err);
@@ -122,19 +130,55 @@ static bool has_values(const struct nd_alignment *a, size_t edge, size_t capture
     return has_some;
 }
 
-static bool is_within(const struct nd_difference *d, const struct nd_difference *noise)
+/* A few reruns know the size of a noise that is rare only roughly. A difference is inside it up to twice its
+ * largest value, and up to twice the share of values that its probability can be thought to give (section 17).
+ * Chosen. */
+static const double noise_slack = 2;
+
+/* The share of the values that a device changes from run to run, at most (95 %). */
+static double most_noise(const struct nd_edge_on_device *on)
 {
-    return noise != NULL && d->abs.max <= noise->abs.max && d->share <= noise->share;
+    if (on->noise == NULL || on->n_repeats_unequal == 0)
+        return 0;
+    double of_unequal = on->noise->share * (double)on->n_repeats / (double)on->n_repeats_unequal;
+    return of_unequal * on->unstable_bound;
+}
+
+static bool is_within_size(const struct nd_difference *d, const struct nd_edge_on_device *a,
+                           const struct nd_edge_on_device *b)
+{
+    double max = fmax(a->noise != NULL ? a->noise->abs.max : 0, b->noise != NULL ? b->noise->abs.max : 0);
+    return d->abs.max <= noise_slack * max && d->share <= noise_slack * (most_noise(a) + most_noise(b));
+}
+
+/* The probability that a sample of this tensor changes from run to run, at most, on a device that is not
+ * repeatable. */
+static double most_rare(const struct nd_compared_device *device, const struct nd_edge_on_device *on)
+{
+    return device->n_unstable_edges > 0 ? on->unstable_bound : 0;
+}
+
+/* The reruns of this tensor are equal, those of a different tensor are not: so few samples differ that noise
+ * may be the cause, which the few reruns did not show here. */
+static bool is_within_rare(const struct nd_comparison *comparison, const struct nd_compared_edge *edge,
+                           const struct nd_compared_pair *pair)
+{
+    const struct nd_difference *d = &pair->total.difference;
+    double same = (1 - most_rare(&comparison->devices[pair->ref], &edge->devices[pair->ref])) *
+                  (1 - most_rare(&comparison->devices[pair->test], &edge->devices[pair->test]));
+    return (double)d->n_samples_differing <= (1 - same) * (double)d->n_samples;
 }
 
 static void judge_pairs(struct nd_comparison *comparison, struct nd_compared_edge *edge)
 {
     for (size_t p = 0; p < comparison->n_pairs; p++) {
         struct nd_compared_pair *pair = &edge->pairs[p];
+        const struct nd_edge_on_device *a = &edge->devices[pair->ref], *b = &edge->devices[pair->test];
         const struct nd_difference *d = &pair->total.difference;
+        bool is_measured = a->n_repeats_unequal + b->n_repeats_unequal > 0;
+        bool is_any = d->has_values && d->n_differing > 0 && d->n_nan_mismatch + d->n_inf_mismatch == 0;
         pair->within_noise =
-            d->has_values && d->n_differing > 0 && d->n_nan_mismatch + d->n_inf_mismatch == 0 &&
-            (is_within(d, edge->devices[pair->ref].noise) || is_within(d, edge->devices[pair->test].noise));
+            is_any && (is_measured ? is_within_size(d, a, b) : is_within_rare(comparison, edge, pair));
     }
 }
 

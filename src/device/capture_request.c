@@ -228,6 +228,8 @@ static enum nd_status fill_probes(struct nd_capture_job *capture, struct nd_erro
         for (size_t i = 0; is_whole && i < n_targets; i++)
             copy->inputs[i] = probe->inputs[i].data;
     }
+    if (capture->options->n_repeats == 0)
+        nd_job_plan_reruns(job);
     return is_whole ? ND_OK : nd_fail_memory(err);
 }
 

@@ -23,9 +23,15 @@ struct work {
     size_t next_truth;
 };
 
+/* The number of the run, without those that only repeat the run before them. */
+static uint64_t run_of(const struct nd_emulator *emulator)
+{
+    return emulator->n_again > 0 ? emulator->n_runs - 1 : emulator->n_runs;
+}
+
 static uint64_t sample_of(const struct nd_emulator *emulator)
 {
-    return emulator->n_runs / emulator->n_repeats;
+    return run_of(emulator) / emulator->n_repeats;
 }
 
 /* ---- rounding ---- */
@@ -214,7 +220,7 @@ static void change_value(const struct work *work, const struct nd_emu_item *item
 /* Of a stale edge: what it should show is kept for the next sample. */
 static enum nd_status remember(const struct work *work, const struct nd_array *codes, struct nd_error *err)
 {
-    if (work->emulator->n_runs % work->emulator->n_repeats != 0)
+    if (work->emulator->n_again > 0 || work->emulator->n_runs % work->emulator->n_repeats != 0)
         return ND_OK;
     struct nd_array oldest = work->state->before;
     work->state->before = work->state->now;
@@ -231,7 +237,7 @@ static enum nd_status spoil(const struct work *work, const struct nd_emu_item *i
                                        .values = work->values,
                                        .channels = work->channels,
                                        .seed = emulator->seed,
-                                       .run = emulator->n_runs,
+                                       .run = run_of(emulator) + (emulator->n_again << 32),
                                        .before = &work->state->before};
     enum nd_status status = item->word == ND_EMU_STALE ? remember(work, codes, err) : ND_OK;
     return status == ND_OK ? nd_emu_spoil(&scene, codes, err) : status;
@@ -383,11 +389,18 @@ enum nd_status nd_emulator_run(struct nd_emulator *emulator, const struct nd_arr
     const struct nd_exact_options options = {
         .struct_size = sizeof options, .round = round_unit, .make = make_unit};
     nd_unit_memory_forget(emulator->memory);
+    emulator->n_again = emulator->is_again ? emulator->n_again + 1 : 0;
+    emulator->is_again = false;
     emulator->found = found;
     emulator->context = context;
     enum nd_status status = nd_exact_graph_run(emulator->graph, inputs, &options, show, emulator, err);
     if (status == ND_OK && emulator->has_fused)
         status = recount(emulator, inputs, err);
-    emulator->n_runs++;
+    emulator->n_runs += emulator->n_again == 0;
     return status;
+}
+
+void nd_emulator_repeat(struct nd_emulator *emulator)
+{
+    emulator->is_again = emulator->n_runs > 0;
 }

@@ -73,6 +73,9 @@ struct nd_emulator {
     bool *is_seen;         /* [n_edges]: need not be computed in the second run */
     bool is_recounting;    /* the second run: readers of fused edges, on codes */
     uint64_t seed, n_repeats, n_runs;
+    uint64_t
+        n_again;   /* how often the run at hand repeats the one before it, beyond n_repeats; 0: it does not */
+    bool is_again; /* the next run does */
     struct nd_unit_memory *memory; /* of the run at hand */
     nd_exact_found *found;
     void *context;

@@ -310,6 +310,12 @@ static enum nd_status found(void *context, size_t edge, const struct nd_array *v
     return status;
 }
 
+void nd_session_repeat(struct nd_session *session)
+{
+    if (session->emulator != NULL)
+        nd_emulator_repeat(session->emulator);
+}
+
 enum nd_status nd_session_run(struct nd_session *session, const void *const *inputs,
                               struct nd_output_view *views, struct nd_error *err)
 {

@@ -94,10 +94,22 @@ static void suspect(struct nd_golden_check *check)
             check->blamed[check->n_blamed++] = d->axes[i];
 }
 
-static void decide(struct nd_golden_check *check, const json_t *test, bool blame)
+/* Samples of the probes of a record that differ from run to run. */
+static size_t sum_unstable(const json_t *record)
+{
+    const json_t *probe;
+    size_t i, n = 0;
+    json_array_foreach(json_object_get(record, "probes"), i, probe) n +=
+        (size_t)json_integer_value(json_object_get(probe, "unstable"));
+    return n;
+}
+
+static void decide(struct nd_golden_check *check, const json_t *ref, const json_t *test, bool blame)
 {
     const struct nd_golden_difference *d = &check->difference;
     bool has_failed = strcmp(nd_record_text(test, "status"), "failed") == 0;
+    check->n_unstable[0] = sum_unstable(ref);
+    check->n_unstable[1] = sum_unstable(test);
     suspect(check);
     check->failure = nd_record_failure(test);
     check->verdict = "differs";
@@ -111,7 +123,7 @@ static void decide(struct nd_golden_check *check, const json_t *test, bool blame
     } else if (has_failed && !d->is_same_end) {
         check->verdict = "failed";
         check->exit_code = ND_EXIT_DEVICE_FAILED;
-    } else if (check->n_blamed > 1 && !blame) {
+    } else if (check->n_unstable[0] + check->n_unstable[1] > 0 || (check->n_blamed > 1 && !blame)) {
         check->verdict = "inconclusive";
         check->exit_code = ND_EXIT_INCONCLUSIVE;
     }
@@ -214,7 +226,7 @@ enum nd_status nd_golden_check(const struct nd_golden *store, const char *captur
     status = record != NULL ? find_nearest(store, record, &nearest, err) : nd_fail_memory(err);
     check.difference = nearest.difference;
     if (status == ND_OK && nearest.entry != SIZE_MAX) {
-        decide(&check, record, blame);
+        decide(&check, store->entries[nearest.entry].json, record, blame);
         status = judge(store, nearest.entry, opened, &check, err);
     }
     json_decref(record);
@@ -277,7 +289,7 @@ enum nd_status nd_golden_diff(const struct nd_golden *store, const char *ref, co
     if (status == ND_OK)
         status = nd_store_measure(kept[1] != NULL ? kept[0] : NULL, kept[1], &check.difference, err);
     if (status == ND_OK) {
-        decide(&check, right, true);
+        decide(&check, left, right, true);
         status = note_both_broken(kept, &check, err);
     }
     nd_capture_close(&kept[0]);

@@ -97,7 +97,7 @@ static size_t count_unstable(const struct nd_capture *capture, size_t p)
     for (size_t s = 0; s < probe->n_samples; s++) {
         bool is_stable = true;
         for (size_t e = 0; is_stable && e < nd_capture_n_edges(capture); e++)
-            for (size_t r = 1; is_stable && r < probe->n_repeats; r++)
+            for (size_t r = 1, n = nd_capture_n_runs(capture, p, e, s); is_stable && r < n; r++)
                 is_stable = nd_digest_equal(nd_capture_digest(capture, p, e, s, 0),
                                             nd_capture_digest(capture, p, e, s, r));
         n_unstable += !is_stable;

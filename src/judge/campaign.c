@@ -234,8 +234,7 @@ static enum nd_status read_root(struct nd_campaign_reading *reading, bool withou
 enum nd_status nd_campaign_read(const char *path, bool without_policy, struct nd_campaign *out,
                                 struct nd_error *err)
 {
-    struct nd_campaign campaign = {
-        .path = nd_strdup(path), .n_repeats = 1, .margin = 0.01, .confidence = 0.95, .power = 0.9};
+    struct nd_campaign campaign = {.path = nd_strdup(path), .margin = 0.01, .confidence = 0.95, .power = 0.9};
     char *folder = nd_path_dir(path);
     void *bytes = NULL;
     size_t n_bytes = 0;

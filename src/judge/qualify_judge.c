@@ -96,6 +96,22 @@ static void note_value(struct nd_judging *j, const char *edge, const char *probe
     nd_judging_conclude(out, ND_CASE_FAILED);
 }
 
+/* A value that is no larger than the noise of one of the two devices passes, or decides nothing. */
+static void note_noise(struct nd_judging *j, const char *edge, const char *probe, double value)
+{
+    struct nd_case *out = j->out;
+    enum nd_policy_gate gate = j->gate->gate;
+    double bound = gate == ND_POLICY_BIT_EQUAL ? 0 : is_minimum(gate) ? j->gate->min : j->gate->max;
+    if (is_minimum(gate) ? value >= bound : value <= bound) {
+        note_value(j, edge, probe, value);
+        return;
+    }
+    if (nd_judging_outranks(ND_CASE_INCONCLUSIVE, out))
+        snprintf(out->message, sizeof out->message,
+                 "'%s' is not repeatable: it differs by no more than it does from run to run", edge);
+    nd_judging_conclude(out, ND_CASE_INCONCLUSIVE);
+}
+
 static size_t find_edge(const struct nd_comparison *c, const char *name)
 {
     size_t e = 0;
@@ -153,7 +169,9 @@ static void judge_edge(struct nd_judging *j, const struct nd_comparison *c, size
         return;
     struct nd_edge_value found =
         nd_edge_value_of(j->gate->gate, &part->difference, nd_edge_step(j->model->model, edge->name));
-    if (found.is_known)
+    if (found.is_known && compared->pairs[test - 1].within_noise)
+        note_noise(j, edge->name, probe->name, found.value);
+    else if (found.is_known)
         note_value(j, edge->name, probe->name, found.value);
     else
         nd_judging_note_not_comparable(j->out, edge->name, found.why_not);
@@ -183,7 +201,7 @@ static void tell_edges(const struct nd_judging *j)
 {
     struct nd_case *out = j->out;
     char value[32], bound[32];
-    if (out->verdict == ND_CASE_NOT_COMPARABLE || out->n_cells == 0)
+    if (out->verdict == ND_CASE_NOT_COMPARABLE || out->verdict == ND_CASE_INCONCLUSIVE || out->n_cells == 0)
         return;
     say_value(out->value, out->bound, value);
     nd_policy_format_number(out->bound, bound);

@@ -216,6 +216,8 @@ static enum nd_status write_probe(struct nd_capture_writer *writer, const struct
     enum nd_status status = nd_capture_writer_probe(writer, &probe, err);
     for (size_t i = 0; status == ND_OK && i < source->n_inputs; i++)
         status = nd_capture_writer_input(writer, &probe, i, source->inputs[i].data, err);
+    if (status == ND_OK)
+        status = nd_assemble_reruns(writer, &probe, index, p, err);
     for (size_t e = 0; status == ND_OK && e < assembly->n_edges && run->n_complete > 0; e++) {
         const struct nd_output_source output = {
             .index = index, .probe = p, .edge = e, .deflate_level = assembly->deflate_level};
@@ -304,7 +306,8 @@ enum nd_status nd_capture_assemble(const struct nd_assembly *assembly, struct nd
                                              .pass_of_edge = assembly->pass_of_edge,
                                              .n_edges = assembly->n_edges,
                                              .n_passes = assembly->n_passes,
-                                             .n_repeats = assembly->n_repeats};
+                                             .n_repeats = assembly->n_repeats,
+                                             .has_reruns = assembly->has_reruns};
     enum nd_status status = nd_spool_index_open(assembly->spool_path, &request, &index, err);
     for (size_t p = 0; status == ND_OK && p < assembly->n_probes; p++)
         n_done += index.probes[p].n_complete;

@@ -26,6 +26,7 @@ struct nd_assembly {
     const struct nd_probe *const *probes;
     size_t n_probes;
     size_t n_repeats;
+    bool has_reruns; /* a few samples were run again */
     int deflate_level;
     bool store_digests_only;
     const struct nd_model *model; /* tells whether failed operators follow one another; nullable */

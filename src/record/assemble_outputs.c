@@ -5,6 +5,7 @@
 
 #include "base/memory.h"
 #include "hdf5/chunk_decode.h"
+#include "spool/job_file.h"
 
 enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
                                    const struct nd_edge *edge, const struct nd_output_source *source,
@@ -15,8 +16,39 @@ enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struc
     if (digests == NULL)
         return nd_fail_memory(err);
     for (size_t run = 0; run < n_runs; run++)
-        digests[run] = nd_spool_digest(source->index, source->probe, source->edge, run);
+        nd_spool_digest(source->index, source->probe, source->edge,
+                        (size_t[]){run / probe->n_repeats, run % probe->n_repeats}, &digests[run]);
     enum nd_status status = nd_capture_writer_digests(writer, probe, edge, digests, err);
+    free(digests);
+    return status;
+}
+
+enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
+                                  const struct nd_spool_index *index, size_t p, struct nd_error *err)
+{
+    size_t n_most = index->n_most - index->n_repeats, n = 0;
+    struct nd_capture_reruns reruns = {.n_edges = index->n_edges};
+    if (n_most == 0 || probe->n_samples == 0)
+        return ND_OK;
+    size_t n_runs = ND_RERUN_SAMPLES * n_most;
+    size_t(*runs)[2] = nd_calloc(n_runs, sizeof *runs);
+    struct nd_digest *digests = nd_calloc(n_runs * index->n_edges, sizeof *digests);
+    for (size_t s = 0; runs != NULL && digests != NULL && s < probe->n_samples && s < ND_RERUN_SAMPLES; s++)
+        for (size_t r = index->n_repeats; r < index->n_most; r++) {
+            bool is_any = false;
+            for (size_t e = 0; e < index->n_edges; e++)
+                is_any |= nd_spool_digest(index, p, e, (size_t[]){s, r}, &digests[n * index->n_edges + e]);
+            runs[n][0] = s;
+            runs[n][1] = r;
+            n += is_any;
+        }
+    reruns.n = n;
+    reruns.sample_repeat = (const size_t(*)[2])runs;
+    reruns.digests = digests;
+    enum nd_status status = runs != NULL && digests != NULL
+                                ? nd_capture_writer_reruns(writer, probe, &reruns, err)
+                                : nd_fail_memory(err);
+    free(runs);
     free(digests);
     return status;
 }
@@ -171,7 +203,7 @@ enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struc
     if (status == ND_OK)
         status = nd_capture_writer_outputs_end(&dataset, err);
     nd_capture_dataset_destroy(&dataset);
-    if (status == ND_OK && probe->n_repeats > 1)
+    if (status == ND_OK && source->index->n_most > 1)
         status = write_repeats(writer, probe, edge, layout.sample_bytes, source, err);
     free(chunks.raw);
     free(chunks.encoded);

@@ -17,6 +17,10 @@ enum nd_status nd_assemble_digests(struct nd_capture_writer *writer, const struc
                                    const struct nd_edge *edge, const struct nd_output_source *source,
                                    struct nd_error *err);
 
+/* Which samples were run again, and the digests of these runs. */
+enum nd_status nd_assemble_reruns(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,
+                                  const struct nd_spool_index *index, size_t p, struct nd_error *err);
+
 /* Outputs of the complete samples, and of the repeats that differ. Chunks that the agent finished go over byte
  * for byte; when it stopped early, the last ones are put together again from fragments. */
 enum nd_status nd_assemble_outputs(struct nd_capture_writer *writer, const struct nd_capture_probe *probe,

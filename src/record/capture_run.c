@@ -127,6 +127,7 @@ static enum nd_status assemble(const struct nd_capture_job *capture, const char 
         .probes = capture->probes,
         .n_probes = capture->n_probes,
         .n_repeats = (size_t)capture->job.n_repeats,
+        .has_reruns = capture->options->n_repeats == 0,
         .deflate_level = capture->options->deflate_level,
         .store_digests_only = capture->options->store_digests_only,
         .model = capture->model,

@@ -58,15 +58,15 @@ static void sort_pieces(struct nd_spool_pieces *pieces)
 static bool take_sample(struct nd_spool_index *index, const struct nd_record *record)
 {
     const uint64_t *at = record->index;
-    if (at[0] >= index->n_probes || at[1] >= index->probes[at[0]].n_samples || at[2] >= index->n_repeats ||
+    if (at[0] >= index->n_probes || at[1] >= index->probes[at[0]].n_samples || at[2] >= index->n_most ||
         record->payload_bytes != index->n_edges_of_pass[index->pass] * sizeof(struct nd_digest))
         return false;
     struct nd_spool_probe *probe = &index->probes[at[0]];
-    size_t n_runs = probe->n_samples * index->n_repeats;
-    size_t run = (size_t)(at[1] * index->n_repeats + at[2]);
-    probe->digests[index->pass * n_runs + run] = record->payload;
-    if (index->pass == 0)
-        probe->latency_us[run] = at[3] != UINT64_MAX ? (double)at[3] * 1e-3 : NAN; /* nobody measured it */
+    size_t n_runs = probe->n_samples * index->n_most;
+    probe->digests[index->pass * n_runs + (size_t)(at[1] * index->n_most + at[2])] = record->payload;
+    if (index->pass == 0 && at[2] < index->n_repeats)
+        probe->latency_us[at[1] * index->n_repeats + at[2]] =
+            at[3] != UINT64_MAX ? (double)at[3] * 1e-3 : NAN; /* nobody measured it */
     return true;
 }
 
@@ -110,7 +110,7 @@ static bool is_piece_in_range(const struct nd_spool_index *index, const struct n
 static bool is_repeat_in_range(const struct nd_spool_index *index, const struct nd_record *record)
 {
     return is_piece_in_range(index, record) && record->index[2] < index->probes[record->index[0]].n_samples &&
-           record->index[3] > 0 && record->index[3] < index->n_repeats;
+           record->index[3] > 0 && record->index[3] < index->n_most;
 }
 
 /* False ends the reading: the spool is at its end, a record cannot be ours, or memory is out, which *status
@@ -173,8 +173,9 @@ static bool take_record(struct nd_spool_index *index, const struct nd_record *re
 static bool make_probe(const struct nd_spool_index *index, size_t n_samples, struct nd_spool_probe *probe)
 {
     size_t n_runs, n_cells;
-    if (!nd_size_mul(n_samples, index->n_repeats, &n_runs) || !nd_size_mul(n_runs, index->n_passes, &n_cells))
+    if (!nd_size_mul(n_samples, index->n_most, &n_runs) || !nd_size_mul(n_runs, index->n_passes, &n_cells))
         return false;
+    n_runs = n_samples * index->n_repeats;
     probe->n_samples = n_samples;
     probe->acknowledged = nd_calloc(index->n_passes, sizeof *probe->acknowledged);
     probe->digests = nd_calloc(n_cells, sizeof *probe->digests);
@@ -204,14 +205,16 @@ static void find_complete_samples(struct nd_spool_index *index)
 {
     for (size_t p = 0; p < index->n_probes; p++) {
         struct nd_spool_probe *probe = &index->probes[p];
-        size_t n_runs = probe->n_samples * index->n_repeats;
+        size_t n_runs = probe->n_samples * index->n_most;
         probe->n_complete = probe->n_samples;
         for (size_t pass = 0; pass < index->n_passes; pass++) {
             if (probe->acknowledged[pass] < probe->n_complete)
                 probe->n_complete = probe->acknowledged[pass];
-            for (size_t run = 0; run < probe->n_complete * index->n_repeats; run++)
-                if (probe->digests[pass * n_runs + run] == NULL)
-                    probe->n_complete = run / index->n_repeats;
+            for (size_t run = 0; run < probe->n_complete * index->n_repeats; run++) {
+                size_t sample = run / index->n_repeats, repeat = run % index->n_repeats;
+                if (probe->digests[pass * n_runs + sample * index->n_most + repeat] == NULL)
+                    probe->n_complete = sample;
+            }
         }
     }
 }
@@ -221,6 +224,7 @@ enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_reque
 {
     struct nd_spool_index index = {.n_edges = request->n_edges,
                                    .n_repeats = request->n_repeats,
+                                   .n_most = request->has_reruns ? ND_RERUN_MOST : request->n_repeats,
                                    .n_probes = request->n_probes,
                                    .n_passes = request->n_passes,
                                    .pass_of_edge = request->pass_of_edge};
@@ -247,14 +251,16 @@ enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_reque
     return ND_OK;
 }
 
-struct nd_digest nd_spool_digest(const struct nd_spool_index *index, size_t probe, size_t edge, size_t run)
+bool nd_spool_digest(const struct nd_spool_index *index, size_t probe, size_t edge,
+                     const size_t sample_repeat[2], struct nd_digest *out)
 {
     const struct nd_spool_probe *of_probe = &index->probes[probe];
-    size_t n_runs = of_probe->n_samples * index->n_repeats;
+    size_t n_runs = of_probe->n_samples * index->n_most;
+    size_t run = sample_repeat[0] * index->n_most + sample_repeat[1];
     const char *of_run = of_probe->digests[index->pass_of_edge[edge] * n_runs + run];
-    struct nd_digest digest;
-    memcpy(&digest, of_run + index->place_in_pass[edge] * sizeof digest, sizeof digest);
-    return digest;
+    if (of_run != NULL)
+        memcpy(out, of_run + index->place_in_pass[edge] * sizeof *out, sizeof *out);
+    return of_run != NULL;
 }
 
 void nd_spool_index_close(struct nd_spool_index *index)

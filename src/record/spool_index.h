@@ -32,14 +32,15 @@ struct nd_spool_probe {
     size_t n_samples;     /* asked for */
     size_t n_complete;    /* acknowledged in every pass */
     size_t *acknowledged; /* [n_passes] */
-    const void **digests; /* [n_passes][n_samples][n_repeats]: one digest per edge of the pass each, or NULL */
+    const void **digests; /* [n_passes][n_samples][n_most]: one digest per edge of the pass each, or NULL */
     double *latency_us;   /* [n_samples][n_repeats] of pass 0; NaN where no run was recorded */
 };
 
 struct nd_spool_index {
     struct nd_spool_reader reader;
     size_t n_edges;
-    size_t n_repeats;
+    size_t n_repeats; /* runs of every sample */
+    size_t n_most;    /* of a sample that is run again */
     size_t n_probes;
     size_t n_passes;
     const size_t *pass_of_edge; /* borrowed */
@@ -77,6 +78,7 @@ struct nd_spool_request {
     size_t n_edges;
     size_t n_passes;
     size_t n_repeats;
+    bool has_reruns; /* some samples are run more often than n_repeats */
 };
 
 /* A missing file is an empty spool. Records with an index out of range end the reading like a torn tail: they
@@ -85,8 +87,9 @@ enum nd_status nd_spool_index_open(const char *path, const struct nd_spool_reque
                                    struct nd_spool_index *out, struct nd_error *err);
 void nd_spool_index_close(struct nd_spool_index *index);
 
-/* The digest of one edge in one run (run = sample * n_repeats + repeat) of a complete sample. */
-struct nd_digest nd_spool_digest(const struct nd_spool_index *index, size_t probe, size_t edge, size_t run);
+/* The digest of one edge in one run of a complete sample; false when there was no such run. */
+bool nd_spool_digest(const struct nd_spool_index *index, size_t probe, size_t edge,
+                     const size_t sample_repeat[2], struct nd_digest *out);
 
 /* The piece with these keys, or NULL. */
 const struct nd_spool_piece *nd_spool_find(const struct nd_spool_pieces *pieces, size_t probe, size_t edge,

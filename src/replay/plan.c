@@ -300,9 +300,9 @@ bool nd_plan_is_wide(const struct nd_plan *plan, size_t step)
 bool nd_plan_differs_by_run(const struct nd_plan *plan, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &plan->sources[device];
-    size_t edge = source->edges[step], n_repeats = nd_capture_probe(source->capture, source->probe)->n_repeats;
+    size_t edge = source->edges[step];
     for (size_t i = 0; i < plan->n_samples && edge != SIZE_MAX; i++)
-        for (size_t r = 1; r < n_repeats; r++)
+        for (size_t r = 1, n = nd_capture_n_runs(source->capture, source->probe, edge, i); r < n; r++)
             if (!nd_digest_equal(nd_capture_digest(source->capture, source->probe, edge, i, 0),
                                  nd_capture_digest(source->capture, source->probe, edge, i, r)))
                 return true;

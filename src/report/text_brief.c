@@ -235,6 +235,7 @@ static void put_changes(const struct nd_text_report *report, const struct nd_top
 static void put_notes(const struct nd_text_report *report, const struct nd_top1 *top1)
 {
     nd_text_failures(report);
+    nd_text_not_repeatable(report);
     put_changes(report, top1);
     nd_text_samples(report, top1);
     put_first(report);
@@ -246,7 +247,7 @@ static void put_notes(const struct nd_text_report *report, const struct nd_top1 
     if (report->comparison->has_gates)
         nd_text_gates(report);
     nd_text_device_notes(report);
-    nd_text_repeats(report);
+    nd_text_stuck(report);
 }
 
 void nd_text_brief(const struct nd_text_report *report)

@@ -203,7 +203,9 @@ static void put_sections(const struct nd_text_report *report)
     nd_text_predicates(report);
     nd_text_edges(report);
     nd_text_gates(report);
+    nd_text_not_repeatable(report);
     nd_text_repeats(report);
+    nd_text_stuck(report);
     nd_text_magnitudes(report);
     nd_text_signal(report);
     nd_text_structure(report);

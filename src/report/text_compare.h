@@ -57,8 +57,14 @@ void nd_text_first_differences(const struct nd_text_report *report);
 /* text_edges.c: one row per edge, one column per test device. */
 void nd_text_edges(const struct nd_text_report *report);
 
-/* text_repeats.c: what repeats of a device say, and outputs that do not depend on the input. */
+/* text_repeats.c: what repeats of a device say. A sentence for each device that does not repeat itself; all
+ * tables. */
+void nd_text_not_repeatable(const struct nd_text_report *report);
 void nd_text_repeats(const struct nd_text_report *report);
+/* Outputs that do not depend on the input. */
+void nd_text_stuck(const struct nd_text_report *report);
+/* Why the verdict is `inconclusive`, in words that follow "INCONCLUSIVE: ". */
+const char *nd_text_why_inconclusive(const struct nd_comparison *c);
 
 /* Of a summary: the samples whose class changed, else how many samples differ and which one most. */
 void nd_text_samples(const struct nd_text_report *report, const struct nd_top1 *top1);

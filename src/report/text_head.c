@@ -75,9 +75,7 @@ static void put_headline(const struct nd_text_report *report)
         say_equal(c, &line);
         break;
     case ND_VERDICT_INCONCLUSIVE:
-        nd_strbuf_puts(&line, c->broken_top1 != SIZE_MAX
-                                  ? "INCONCLUSIVE: the reference is broken"
-                                  : "INCONCLUSIVE: values are NaN on both sides, so they cannot be compared");
+        nd_strbuf_printf(&line, "INCONCLUSIVE: %s", nd_text_why_inconclusive(c));
         break;
     case ND_VERDICT_DIFFERS:
         nd_strbuf_puts(&line, c->has_gates ? "DIFFERS: values are outside their gates" : "DIFFERS");
@@ -90,7 +88,8 @@ static void put_headline(const struct nd_text_report *report)
         break;
     }
     size_t n_groups = count_groups(c);
-    if (n_groups > 1 && c->verdict != ND_VERDICT_SAME && !is_dequantised(c))
+    if (n_groups > 1 && c->verdict != ND_VERDICT_SAME && c->verdict != ND_VERDICT_INCONCLUSIVE &&
+        !is_dequantised(c))
         nd_strbuf_printf(&line, "%s %zu captures give %zu different results: %s",
                          c->verdict == ND_VERDICT_DIFFERS && !c->has_gates ? ":"
                          : c->verdict == ND_VERDICT_NOT_COMPARABLE         ? ". What they share DIFFERS:"

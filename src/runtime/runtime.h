@@ -99,6 +99,11 @@ struct nd_output_view {
     size_t size_bytes;
 };
 
+/* The next run is one more of the sample that ran last. Only an emulated device, which counts samples, needs to
+ * know.
+ */
+void nd_session_repeat(struct nd_session *session);
+
 /* Runs once. inputs[i] points at the bytes of session input i, in its shape and type; views[i] receives session
  * output i. ND_ERR_DEVICE with the runtime's message; then views are not valid. Outputs of a type or rank that
  * this program does not know are ND_E_DEVICE_OUTPUT. */

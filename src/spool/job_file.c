@@ -117,8 +117,8 @@ static enum nd_status write_probe(const struct nd_job *job, size_t probe, struct
     const struct nd_job_probe *p = &job->probes[probe];
     struct nd_strbuf payload = {0};
     nd_fields_add(&payload, "name", p->name);
-    enum nd_status status =
-        nd_fields_append(writer, ND_RECORD_PROBE, (uint64_t[]){probe, p->n_samples}, 2, &payload, err);
+    enum nd_status status = nd_fields_append(writer, ND_RECORD_PROBE,
+                                             (uint64_t[]){probe, p->n_samples, p->n_rerun}, 3, &payload, err);
     for (size_t i = 0; status == ND_OK && i < job->n_targets; i++) {
         struct nd_record record = {.kind = ND_RECORD_INPUT, .index = {probe, i}, .payload = p->inputs[i]};
         if (!nd_size_mul(p->n_samples, job->targets[i].sample_bytes, &record.payload_bytes))
@@ -147,6 +147,29 @@ enum nd_status nd_job_write(const struct nd_job *job, const char *path, struct n
         status = nd_spool_append(&writer, &(struct nd_record){.kind = ND_RECORD_END}, err);
     enum nd_status closed = nd_spool_writer_close(&writer, status == ND_OK ? err : NULL);
     return status != ND_OK ? status : closed;
+}
+
+void nd_job_plan_reruns(struct nd_job *job)
+{
+    size_t n_all = 0;
+    for (size_t p = 0; p < job->n_probes; p++) {
+        n_all += job->probes[p].n_samples;
+        job->probes[p].n_rerun = 0;
+    }
+    size_t n_left = n_all / ND_RERUN_SHARE > 0 ? n_all / ND_RERUN_SHARE : 1;
+    for (size_t s = 0; s < ND_RERUN_SAMPLES; s++)
+        for (size_t p = job->n_probes; p-- > 0 && n_left > 0;)
+            if (s < job->probes[p].n_samples) {
+                job->probes[p].n_rerun++;
+                n_left--;
+            }
+}
+
+size_t nd_job_n_runs(const struct nd_job *job, size_t probe, size_t sample, bool differs)
+{
+    if (sample >= job->probes[probe].n_rerun)
+        return (size_t)job->n_repeats;
+    return differs ? ND_RERUN_MOST : ND_RERUN_FEWEST;
 }
 
 static bool is_io_node(const struct nd_job *job, const char *name)
@@ -346,6 +369,7 @@ static bool read_probe(struct nd_job *job, const struct nd_record *record)
     job->probes = grown;
     grown[job->n_probes++] = (struct nd_job_probe){.name = nd_fields_get(record, "name"),
                                                    .n_samples = (size_t)record->index[1],
+                                                   .n_rerun = (size_t)record->index[2],
                                                    .inputs = nd_calloc(job->n_targets, sizeof(void *))};
     return grown[job->n_probes - 1].name != NULL && grown[job->n_probes - 1].inputs != NULL;
 }

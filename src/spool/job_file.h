@@ -38,6 +38,7 @@ struct nd_job_target {
 struct nd_job_probe {
     char *name;
     size_t n_samples;
+    size_t n_rerun; /* its first samples, which are run again; 0 where n_repeats is not 1 */
     const void *
         *inputs; /* per target: n_samples * sample_bytes; borrowed from the map or from the host's probe */
 };
@@ -84,6 +85,20 @@ enum nd_status nd_job_read(const char *path, struct nd_job *out, struct nd_error
 
 /* Frees what the job owns (but not inputs, which are borrowed). Accepts the zeroed. */
 void nd_job_deinit(struct nd_job *job);
+
+/* Reruns: a few samples are run again in the same session, so that a capture knows whether its device repeats
+ * itself. Chosen. ND_RERUN_SAMPLES: of each probe, its first ones. ND_RERUN_SHARE: at most one rerun for so
+ * many samples (5 %), but one sample of each capture is run again in any case. ND_RERUN_FEWEST: runs of such a
+ * sample. ND_RERUN_MOST: its runs where the first two differ, so that the size of the noise is known a little
+ * better. */
+enum { ND_RERUN_SAMPLES = 4, ND_RERUN_SHARE = 20, ND_RERUN_FEWEST = 2, ND_RERUN_MOST = 4 };
+
+/* Sets n_rerun of all probes: first samples before second ones, the last probe before the first, because the
+ * first ones (zeros, ones) say the least. */
+void nd_job_plan_reruns(struct nd_job *job);
+
+/* How often the sample is run in each pass; differs: its first two runs did in this pass. */
+size_t nd_job_n_runs(const struct nd_job *job, size_t probe, size_t sample, bool differs);
 
 /* A node of a session, and where it is. */
 struct nd_job_node {

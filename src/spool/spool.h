@@ -23,7 +23,7 @@ enum nd_record_kind {
                            (low, high) */
     ND_RECORD_EDGE = 2, /* index: edge, pass; fields: output, dtype */
     ND_RECORD_TARGET = 3, /* index: input; fields: name, dtype, dims */
-    ND_RECORD_PROBE = 4,  /* index: probe, samples; fields: name */
+    ND_RECORD_PROBE = 4,  /* index: probe, samples, how many of them are run again; fields: name */
     ND_RECORD_INPUT = 5,  /* index: probe, input; payload: the bytes of all samples */
     ND_RECORD_CHECK =
         6, /* index: pass, edge: this edge of pass 0 is an output of that pass too, and must come out equal */

@@ -23,7 +23,7 @@ static size_t find_runs(const struct nd_capture *capture, size_t probe, size_t e
     for (size_t s = 0; s < p->n_samples; s++) {
         size_t n = 0;
         bool differs = false;
-        for (size_t r = 0; r < p->n_repeats; r++) {
+        for (size_t r = 0, n_runs = nd_capture_n_runs(capture, probe, edge, s); r < n_runs; r++) {
             struct nd_digest digest = nd_capture_digest(capture, probe, edge, s, r);
             differs = differs || !is_equal(digest, nd_capture_digest(capture, probe, edge, s, 0));
             if (n < MOST_RUNS)

@@ -184,6 +184,13 @@ static void fake_count_read(const struct nd_capture *capture, size_t n_bytes)
     atomic_fetch_add(&counted->n_bytes_read, n_bytes);
 }
 
+size_t nd_capture_n_runs(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample)
+{
+    (void)edge;
+    (void)sample;
+    return nd_capture_probe(capture, probe)->n_repeats;
+}
+
 struct nd_digest nd_capture_digest(const struct nd_capture *capture, size_t probe, size_t edge, size_t sample,
                                    size_t repeat)
 {

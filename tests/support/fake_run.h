@@ -40,8 +40,9 @@ struct fake_options {
     int level;
     size_t n_passes;
     bool digests_only;
-    bool pauses; /* so that some samples are acknowledged before their chunk is whole */
-    bool fails;  /* ends with a failure record instead of the end */
+    bool pauses;     /* so that some samples are acknowledged before their chunk is whole */
+    bool has_reruns; /* the first 4 samples of each probe are run again */
+    bool fails;      /* ends with a failure record instead of the end */
 };
 
 static inline size_t fake_bytes(size_t edge)
@@ -99,8 +100,11 @@ static inline void fake_job_fill(struct fake_job *fake, const struct fake_option
                                               .dtype = fake_edges[e].dtype,
                                               .pass = fake_pass(options, e)};
     for (size_t p = 0; p < FAKE_PROBES; p++)
-        fake->probes[p] =
-            (struct nd_job_probe){.name = (char *)(uintptr_t)fake_probe_names[p], .n_samples = fake_samples[p]};
+        fake->probes[p] = (struct nd_job_probe){.name = (char *)(uintptr_t)fake_probe_names[p],
+                                                .n_samples = fake_samples[p],
+                                                .n_rerun = !options->has_reruns  ? 0
+                                                           : fake_samples[p] < 4 ? fake_samples[p]
+                                                                                 : 4};
 }
 
 /* ---- one run ---- */

@@ -364,14 +364,15 @@ static void difference_like_that_of_repeats_is_within_noise(void **state)
     assert_true(fabs(bound - 0.5271291954984121) < 1e-9);
     assert_true(c->edges[FLEET_CONV].pairs[0].within_noise);
     assert_false(c->edges[FLEET_CONV].pairs[1].within_noise); /* neither of these is unstable */
-    assert_int_equal(c->edges[FLEET_CONV].pairs[0].verdict, ND_VERDICT_DIFFERS);
-    for (size_t i = 1; i < 8; i++)
-        f.captures[1]->outputs[0][FLEET_CONV][24 + i] += 1; /* as large, but of more elements */
+    assert_int_equal(c->edges[FLEET_CONV].pairs[0].verdict, ND_VERDICT_INCONCLUSIVE);
+    assert_int_equal(c->edges[FLEET_CONV].pairs[1].verdict, ND_VERDICT_DIFFERS);
+    for (size_t i = 1; i < 16; i++)
+        f.captures[1]->outputs[0][FLEET_CONV][24 + i] += 1; /* as large, but of more than twice the elements */
     assert_false(fleet_compare(&f)->edges[FLEET_CONV].pairs[0].within_noise);
-    for (size_t i = 1; i < 8; i++)
+    for (size_t i = 1; i < 16; i++)
         f.captures[1]->outputs[0][FLEET_CONV][24 + i] -= 1;
     assert_true(fleet_compare(&f)->edges[FLEET_CONV].pairs[0].within_noise);
-    f.captures[1]->outputs[0][FLEET_CONV][24] += 1; /* two steps */
+    f.captures[1]->outputs[0][FLEET_CONV][24] += 2; /* three steps: more than twice the noise */
     assert_false(fleet_compare(&f)->edges[FLEET_CONV].pairs[0].within_noise);
     fleet_stop(&f);
 }

@@ -10,7 +10,7 @@
 #include "support/fake_runtime.h"
 #include "support/scratch.h"
 
-enum { N_CONFIGS = 6, N_TRIALS = 60, MAX_KILLS = 3, SMALL = 5 };
+enum { N_CONFIGS = 8, N_TRIALS = 80, MAX_KILLS = 3, SMALL = 5 };
 
 static const struct config {
     struct fake_options options;
@@ -22,6 +22,8 @@ static const struct config {
     {{.n_repeats = 1, .level = 0, .n_passes = 2}, false},
     {{.n_repeats = 2, .level = 0, .n_passes = 1}, false},
     {{.n_repeats = 3, .level = 1, .n_passes = 2, .digests_only = true}, false},
+    {{.n_repeats = 1, .level = 1, .n_passes = 2, .has_reruns = true}, false},
+    {{.n_repeats = 1, .level = 0, .n_passes = 1, .has_reruns = true}, true},
 };
 
 static struct fake_agent_job jobs[N_CONFIGS];
@@ -122,6 +124,7 @@ static struct nd_capture *assemble(size_t config, const char *spool)
                                          .probes = probe_list,
                                          .n_probes = FAKE_PROBES,
                                          .n_repeats = options->n_repeats,
+                                         .has_reruns = options->has_reruns,
                                          .deflate_level = options->level,
                                          .store_digests_only = options->digests_only,
                                          .is_reproducible = true};
@@ -307,6 +310,64 @@ static size_t n_acknowledged(void)
     }
     nd_spool_reader_close(&reader);
     return n;
+}
+
+/* A pass runs a sample 4 times when its first two runs differ at any of its edges, and twice else. */
+static void samples_that_are_run_again_are_in_the_capture(void **state)
+{
+    (void)state;
+    for (size_t config = N_CONFIGS - 2; config < N_CONFIGS; config++) {
+        put_spool(spools[config], spool_bytes[config]);
+        struct nd_capture *capture = assemble(config, spool_path);
+        size_t n_by_runs[5] = {0};
+        for (size_t p = 0; p < FAKE_PROBES; p++)
+            for (size_t s = 0; s < fake_samples[p]; s++)
+                for (size_t e = 0; e < FAKE_EDGES; e++) {
+                    const struct nd_capture_tensor tensor = {capture, p, e};
+                    size_t n = nd_capture_n_runs(capture, p, e, s),
+                           pass = fake_pass(&configs[config].options, e);
+                    bool differs = false;
+                    for (size_t other = 0; other < FAKE_EDGES; other++)
+                        differs = differs || (fake_pass(&configs[config].options, other) == pass &&
+                                              fake_differs(p, other, s, 1) && fake_bytes(other) > 0);
+                    assert_int_equal(n, s >= 4 ? 1 : differs ? 4 : 2);
+                    n_by_runs[n]++;
+                    for (size_t r = 1; r < n; r++) {
+                        unsigned char *wanted = nd_tensor_alloc(fake_bytes(e)),
+                                      *got = nd_tensor_alloc(fake_bytes(e));
+                        fake_output(p, e, s, r, wanted);
+                        assert_int_equal(nd_capture_read_repeat_verified(&tensor, s, r, got, NULL), ND_OK);
+                        assert_memory_equal(got, wanted, fake_bytes(e));
+                        free(wanted);
+                        free(got);
+                    }
+                }
+        assert_true(n_by_runs[1] > 0 && n_by_runs[4] > 0);
+        struct nd_capture_verification verified;
+        assert_int_equal(nd_capture_verify(capture, &verified, NULL), ND_OK);
+        assert_true(verified.content_matches && verified.n_wrong == 0);
+        nd_capture_close(&capture);
+    }
+}
+
+/* 4 samples of a probe, at most one in 20 of all, at least one; the last probe before the first. */
+static void few_samples_are_run_again(void **state)
+{
+    static const struct {
+        size_t n_samples[3], n_rerun[3];
+    } plans[] = {{{1, 1, 1}, {0, 0, 1}},   {{0, 1, 0}, {0, 1, 0}},   {{1, 1, 64}, {1, 1, 1}},
+                 {{700, 0, 1}, {4, 0, 1}}, {{1, 1, 700}, {1, 1, 4}}, {{1000, 1000, 1000}, {4, 4, 4}},
+                 {{19, 0, 0}, {1, 0, 0}},  {{40, 0, 0}, {2, 0, 0}},  {{0, 0, 0}, {0, 0, 0}}};
+    (void)state;
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        struct nd_job_probe probes[3] = {{0}};
+        struct nd_job job = {.probes = probes, .n_probes = 3, .n_repeats = 1};
+        for (size_t p = 0; p < 3; p++)
+            probes[p].n_samples = plans[i].n_samples[p];
+        nd_job_plan_reruns(&job);
+        for (size_t p = 0; p < 3; p++)
+            assert_int_equal(probes[p].n_rerun, plans[i].n_rerun[p]);
+    }
 }
 
 /* ---- interruptions ---- */
@@ -562,6 +623,8 @@ static void device_that_changed_meanwhile_fails(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(samples_that_are_run_again_are_in_the_capture),
+        cmocka_unit_test(few_samples_are_run_again),
         cmocka_unit_test(interrupted_anywhere_comes_out_as_if_nothing_had_happened),
         cmocka_unit_test(interrupted_at_any_record_comes_out_the_same),
         cmocka_unit_test(damaged_spool_is_gone_on_with_from_before_the_damage),

@@ -135,6 +135,8 @@ static const double single_step = 1, between_runs = 2;
 /* A layer that changes is held against one of its runs: what that is off may be a few times what runs differ
  * by (docs/reference/verdicts.md#a-layer-follows-known-arithmetic). */
 static const double more_than_noise = 3;
+/* A few reruns know the largest value of a noise only roughly. Chosen. */
+static const double slack = 2;
 
 static bool is_noise(const struct nd_explain_job *job, size_t device, size_t step,
                      const struct nd_explain_noise *noise)
@@ -147,6 +149,37 @@ static bool is_noise(const struct nd_explain_job *job, size_t device, size_t ste
            (double)unit->n_unexplained <= more_than_noise * noise->share * (double)unit->n_codes;
 }
 
+/* Its own noise and that of what it reads: nothing says more of the layer. Where its inputs are of a different
+ * session, they are not even those that it read. */
+static bool is_passed_on(const struct nd_explain_job *job, size_t device, size_t step,
+                         const struct nd_explain_noise *noise)
+{
+    const struct nd_explained_unit *unit = &job->out->devices[device].units[step];
+    const struct nd_capture *capture = job->plan->sources[device].capture;
+    const char *sessions = nd_capture_string(capture, "runtime", "edges_in");
+    if (noise->is_own || unit->state != ND_LAYER_UNEXPLAINED)
+        return false;
+    bool is_one_session = sessions == NULL || strcmp(sessions, "one session") == 0;
+    bool is_small = unit->local.max <= slack * noise->max &&
+                    (double)unit->n_unexplained <= more_than_noise * noise->share * (double)unit->n_codes;
+    return !is_one_session || (noise->n_repeats > 0 && is_small);
+}
+
+static enum nd_status accuse_noise(struct nd_explained_unit *unit, const struct nd_explain_noise *noise,
+                                   char *text, struct nd_error *err)
+{
+    unit->state = ND_LAYER_FAULTY;
+    unit->certainty = ND_CERTAINTY_PROVEN;
+    unit->fault =
+        (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_FLIPS),
+                                    .text = nd_strdup("not repeatable, its values change from run to run"),
+                                    .channel = SIZE_MAX,
+                                    .amount = noise->share,
+                                    .explained = 1};
+    unit->evidence = text;
+    return text != NULL && unit->fault.text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
 /* Single steps are the device's own noise, and no difference. More than that is a fault by itself. */
 static enum nd_status settle_noise(const struct nd_explain_job *job, size_t device, size_t step,
                                    struct nd_error *err)
@@ -155,22 +188,22 @@ static enum nd_status settle_noise(const struct nd_explain_job *job, size_t devi
     struct nd_explain_noise noise;
     struct nd_strbuf text = {0};
     enum nd_status status = nd_explain_measure_noise(job->plan, device, step, &noise, err);
-    if (status != ND_OK || noise.n_repeats == 0)
+    bool is_passed = status == ND_OK && is_passed_on(job, device, step, &noise);
+    if (status != ND_OK || ((!noise.is_own || noise.n_repeats == 0) && !is_passed))
         return status;
-    nd_strbuf_printf(&text,
-                     "%.3g%% of its values change from run to run, by up to %g LSB, while its inputs do not",
-                     100 * noise.share, noise.max);
-    if (noise.max > between_runs) {
-        unit->state = ND_LAYER_FAULTY;
-        unit->certainty = ND_CERTAINTY_PROVEN;
-        unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(ND_FAULT_FLIPS),
-                                                  .text = nd_strdup("its values change from run to run"),
-                                                  .channel = SIZE_MAX,
-                                                  .amount = noise.share,
-                                                  .explained = 1};
+    if (noise.n_repeats > 0)
+        nd_strbuf_printf(
+            &text, "run to run it differs by up to %g LSB, in %.3g%% of its values, while its inputs do%s",
+            noise.max, 100 * noise.share, noise.is_own ? " not" : ", too");
+    else
+        nd_strbuf_puts(&text, "its inputs differ from run to run, and are of a different run");
+    if (is_passed) {
+        unit->is_noise = true;
         unit->evidence = nd_strbuf_take(&text);
-        return unit->evidence != NULL && unit->fault.text != NULL ? ND_OK : nd_fail_memory(err);
+        return unit->evidence != NULL ? ND_OK : nd_fail_memory(err);
     }
+    if (noise.max > between_runs)
+        return accuse_noise(unit, &noise, nd_strbuf_take(&text), err);
     if (!is_noise(job, device, step, &noise)) {
         nd_strbuf_deinit(&text);
         return ND_OK;
@@ -225,7 +258,8 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
 bool nd_explain_needs_exam(const struct nd_explain_job *job, size_t device, size_t step)
 {
     return (job->out->steps[step].is_unit || nd_explain_is_input_quantiser(job->plan, step)) &&
-           job->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED;
+           job->out->devices[device].units[step].state == ND_LAYER_UNEXPLAINED &&
+           !job->out->devices[device].units[step].is_noise;
 }
 
 enum nd_status nd_explain_settle_layers(const struct nd_explain_job *job, struct nd_error *err)

@@ -37,10 +37,11 @@ static bool is_run_other(const struct reader *r, size_t sample, size_t repeat)
 static enum nd_status compare_runs(const struct reader *r, size_t n_samples, struct nd_explain_noise *out,
                                    struct nd_error *err)
 {
-    size_t n_repeats = nd_capture_probe(r->source->capture, r->source->probe)->n_repeats, n_differing = 0;
+    size_t n_differing = 0;
     enum nd_status status = ND_OK;
-    for (size_t i = 0; i < n_samples && status == ND_OK; i++)
-        for (size_t k = 1; k < n_repeats && out->n_repeats < MOST_RUNS && status == ND_OK; k++) {
+    for (size_t i = 0; i < n_samples && status == ND_OK; i++) {
+        size_t n_runs = nd_capture_n_runs(r->source->capture, r->source->probe, r->edge, i);
+        for (size_t k = 1; k < n_runs && out->n_repeats < MOST_RUNS && status == ND_OK; k++) {
             if (!is_run_other(r, i, k))
                 continue;
             status = read_run(r, i, 0, r->first, err);
@@ -53,6 +54,7 @@ static enum nd_status compare_runs(const struct reader *r, size_t n_samples, str
                 out->max = fmax(out->max, off);
             }
         }
+    }
     double n = (double)out->n_repeats * (double)r->n;
     out->share = n > 0 ? (double)n_differing / n : 0;
     return status;
@@ -62,8 +64,8 @@ enum nd_status nd_explain_measure_noise(const struct nd_plan *plan, size_t devic
                                         struct nd_explain_noise *out, struct nd_error *err)
 {
     const struct nd_plan_source *source = &plan->sources[device];
-    *out = (struct nd_explain_noise){.is_any = nd_plan_differs_by_run(plan, device, step) &&
-                                               nd_plan_inputs_repeat(plan, device, step)};
+    *out = (struct nd_explain_noise){.is_any = nd_plan_differs_by_run(plan, device, step),
+                                     .is_own = nd_plan_inputs_repeat(plan, device, step)};
     if (!out->is_any)
         return ND_OK;
     struct reader r = {.source = source, .edge = source->edges[step]};

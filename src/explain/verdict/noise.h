@@ -5,7 +5,8 @@
 #include "replay/plan.h"
 
 struct nd_explain_noise {
-    bool is_any;      /* the layer changes by itself; else the rest is 0 */
+    bool is_any;      /* its values differ from run to run; else the rest is 0 */
+    bool is_own;      /* and what it reads does not */
     size_t n_repeats; /* runs that were held against the first one and differ from it */
     double max;       /* LSB */
     double share;     /* of the values of these runs, those that differ from the first run's */

@@ -82,7 +82,7 @@ def text_pages(name, width, height, mean, deviation):
 
 
 def speech(files, rate):
-    """Eight spoken announcements, one after the other, at 16000 or 22050 samples a second."""
+    """Eight spoken announcements, one after the other."""
     pieces = []
     for path in sorted((files("alsa-utils") / "usr/share/sounds/alsa").glob("*_*.wav")):
         with wave.open(str(path)) as sound:
@@ -90,15 +90,6 @@ def speech(files, rate):
     whole = np.concatenate(pieces) / 32768
     smooth = np.convolve(whole, np.hanning(7)[1:-1] / np.hanning(7).sum(), "same")
     return np.interp(np.arange(0, len(whole), 48000 / rate), np.arange(len(whole)), smooth).astype(np.float32)
-
-
-def sound(name, n, rate):
-    def make(files):
-        whole = speech(files, rate)
-        starts = np.linspace(0, len(whole) - n, 16).astype(int)
-        return [{name: whole[s : s + n].reshape(1, n, 1)} for s in starts]
-
-    return make
 
 
 def mel_windows(name):

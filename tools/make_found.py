@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Makes golden/found: models of one operator for which Qualcomm's HTP simulator gives what nobody expects. docs/results/found.md
+says of each what it shows.
+
+Pinned: onnx 1.23.2, numpy 2.4.6 (Python 3.11). The committed files are the reference; the script writes the same bytes
+again with those versions.
+
+    python -m venv VENV && VENV/bin/pip install onnx==1.23.2 numpy==2.4.6
+    VENV/bin/python tools/make_found.py
+"""
+
+import pathlib
+
+import numpy as np
+import onnx
+from onnx import TensorProto as T
+from onnx import helper as h
+from onnx import numpy_helper
+
+FOUND = pathlib.Path(__file__).resolve().parent.parent / "golden/found"
+SEED = 20261123
+
+
+class Graph:
+    """A graph in QDQ form; `scale` is of uint8, that of uint16 is 1/256 of it."""
+
+    def __init__(self, bits):
+        self.code, self.finer = (np.uint8, 1) if bits == 8 else (np.uint16, 256)
+        self.nodes, self.constants, self.inputs, self.outputs = [], [], [], []
+
+    def constant(self, name, array):
+        self.constants.append(numpy_helper.from_array(np.asarray(array), name))
+        return name
+
+    def quantised(self, name, scale, zero_point, made=None):
+        """The name under which other nodes read the activation `name` after its quantisation."""
+        pair = [self.constant(f"{name}_scale", np.float32(scale / self.finer)),
+                self.constant(f"{name}_zero_point", self.code(zero_point * self.finer))]
+        made = made or f"{name}_dequantised"
+        self.nodes.append(h.make_node("QuantizeLinear", [name, *pair], [f"{name}_codes"], name=f"{name}_quantise"))
+        self.nodes.append(h.make_node("DequantizeLinear", [f"{name}_codes", *pair], [made], name=f"{name}_dequantise"))
+        return made
+
+    def weight(self, name, values):
+        """A constant as uint8 codes, one scale for the whole tensor."""
+        low, high = min(values.min(), 0), max(values.max(), 0)
+        scale = np.float32((high - low) / 255)
+        zero_point = np.uint8(np.rint(-low / scale))
+        codes = np.clip(np.rint(values / scale) + zero_point, 0, 255).astype(np.uint8)
+        names = [self.constant(f"{name}_codes", codes), self.constant(f"{name}_scale", scale),
+                 self.constant(f"{name}_zero_point", zero_point)]
+        self.nodes.append(h.make_node("DequantizeLinear", names, [f"{name}_dequantised"], name=f"{name}_dequantise"))
+        return f"{name}_dequantised"
+
+    def input(self, name, shape, scale, zero_point):
+        self.inputs.append(h.make_tensor_value_info(name, T.FLOAT, shape))
+        return self.quantised(name, scale, zero_point)
+
+    def output(self, name, shape, scale, zero_point):
+        """Of the tensor `name_made`."""
+        self.quantised(f"{name}_made", scale, zero_point, name)
+        self.outputs.append(h.make_tensor_value_info(name, T.FLOAT, shape))
+
+    def write(self, name):
+        graph = h.make_graph(self.nodes, name, self.inputs, self.outputs, self.constants)
+        model = h.make_model(graph, opset_imports=[h.make_opsetid("", 21)], ir_version=10, producer_name="npudiff")
+        onnx.checker.check_model(model, full_check=True)
+        onnx.save(model, FOUND / f"{name}.onnx")
+
+
+def batch_norm():
+    """The bias of the last channel is the largest in magnitude, and positive."""
+    g, rng = Graph(8), np.random.default_rng(SEED)
+    bias = np.array([1, -1, 0.5, 3, -2, 0.25, -0.5, 8], np.float32)
+    parts = [g.weight("factor", rng.uniform(0.5, 1.5, 8).astype(np.float32)), g.constant("bias", bias),
+             g.constant("mean", np.zeros(8, np.float32)), g.constant("variance", rng.uniform(0.5, 2, 8).astype(np.float32))]
+    g.nodes.append(h.make_node("BatchNormalization", [g.input("x", (1, 8, 4, 4), 1 / 32, 128), *parts], ["y_made"], name="norm"))
+    g.output("y", (1, 8, 4, 4), 0.125, 128)
+    g.write("batch-norm.u8")
+
+
+def mul():
+    """Every code of one factor times every code of the other."""
+    g = Graph(8)
+    factors = [g.input("a", (1, 1, 256, 1), 0.0437, 77), g.input("b", (1, 1, 1, 256), 0.0091, 121)]
+    g.nodes.append(h.make_node("Mul", factors, ["y_made"], name="product"))
+    g.output("y", (1, 1, 256, 256), 0.0731, 103)
+    g.write("mul.u8")
+
+
+def symmetric(g, name, values, scale):
+    """A constant as uint16 codes around 32768."""
+    codes = np.clip(np.rint(values / np.float32(scale)) + 32768, 0, 65535).astype(np.uint16)
+    names = [g.constant(f"{name}_codes", codes), g.constant(f"{name}_scale", np.float32(scale)),
+             g.constant(f"{name}_zero_point", np.uint16(32768))]
+    g.nodes.append(h.make_node("DequantizeLinear", names, [f"{name}_dequantised"], name=f"{name}_dequantise"))
+    return f"{name}_dequantised"
+
+
+def lstm():
+    """Weights of 16 bits, as ONNX Runtime's recipe gives them to an LSTM; all three outputs are read."""
+    g, rng = Graph(16), np.random.default_rng(SEED)
+    steps, n = 8, 16
+    x = g.input("x", (steps, 1, n), 1 / 32, 128)
+    weights = [symmetric(g, k, rng.normal(0, 0.4, (1, 4 * n, n)).astype(np.float32), 1.6 / 32768) for k in ("w", "r")]
+    bias = symmetric(g, "b", rng.normal(0, 0.3, (1, 8 * n)).astype(np.float32), 2 / 32768)
+    state = [g.quantised(g.constant(k, np.zeros((1, 1, n), np.float32)), 1 / 64, 128) for k in ("h0", "c0")]
+    g.nodes.append(h.make_node("LSTM", [x, *weights, bias, "", *state], ["y_made", "hidden_made", "cell_made"], name="cell", hidden_size=n))
+    g.output("y", (steps, 1, 1, n), 1 / 128, 128)
+    g.output("hidden", (1, 1, n), 1 / 128, 128)
+    g.output("cell", (1, 1, n), 1 / 64, 128)
+    g.write("lstm.u16")
+
+
+def unary(op_type, low, high):
+    """Every second code of uint16. The encoding that the output states reaches beyond what the operator can give."""
+    g = Graph(16)
+    g.nodes.append(h.make_node(op_type, [g.input("x", (1, 1, 128, 256), 1 / 16, 128)], ["y_made"], name="function"))
+    scale = (high - low) / 256
+    g.output("y", (1, 1, 128, 256), scale, round(-low / scale))
+    g.write(f"{op_type.lower()}.u16")
+
+
+if __name__ == "__main__":
+    FOUND.mkdir(exist_ok=True)
+    batch_norm()
+    mul()
+    lstm()
+    unary("Tanh", -1.25, 1.25)
+    unary("Sigmoid", -0.25, 1.25)

@@ -13,7 +13,7 @@ enum { MAX_CHANNELS = 65536, DEFAULT_MEMORY = 512 << 20 };
 
 /* One pair of captures at one edge. */
 struct work {
-    const struct nd_alignment *alignment;
+    const struct nd_matching *alignment;
     const struct nd_compare_options *options;
     const struct nd_kernels *kernels;
     size_t edge, ref, test;
@@ -74,7 +74,7 @@ static void gather(const struct work *w, const unsigned char *sample, size_t ele
 
 static enum nd_status add_sample(struct work *w, size_t probe, size_t sample, struct nd_error *err)
 {
-    const struct nd_alignment *a = w->alignment;
+    const struct nd_matching *a = w->alignment;
     const struct nd_capture_tensor ref = nd_aligned_tensor(a, w->edge, probe, w->ref),
                                    test = nd_aligned_tensor(a, w->edge, probe, w->test);
     bool is_mixed = w->contexts[0].is_mixed;
@@ -178,7 +178,7 @@ static bool set_axis(struct work *w, const struct nd_shape *shape)
 }
 
 struct context {
-    const struct nd_alignment *alignment;
+    const struct nd_matching *alignment;
     const struct nd_compare_options *options;
     const struct nd_kernels *kernels;
     struct nd_comparison *comparison;
@@ -212,7 +212,7 @@ static enum nd_status compare_edge(void *context, size_t worker, size_t e, struc
     return status;
 }
 
-enum nd_status nd_channels_compare(const struct nd_alignment *alignment,
+enum nd_status nd_channels_compare(const struct nd_matching *alignment,
                                    const struct nd_compare_options *options, const struct nd_kernels *kernels,
                                    struct nd_comparison *comparison, struct nd_error *err)
 {

@@ -35,7 +35,7 @@ static bool edge_is_equal(const void *context, size_t a, size_t b)
 }
 
 /* All common samples of all probes have equal digests, and there is at least one. */
-static enum nd_status has_equal_digests(const struct nd_alignment *alignment, size_t edge, size_t a, size_t b,
+static enum nd_status has_equal_digests(const struct nd_matching *alignment, size_t edge, size_t a, size_t b,
                                         bool *equal, struct nd_error *err)
 {
     size_t n_total = 0;
@@ -64,7 +64,7 @@ static enum nd_status has_equal_digests(const struct nd_alignment *alignment, si
     return ND_OK;
 }
 
-static enum nd_status compare_digests(const struct nd_alignment *alignment, size_t edge, size_t a, size_t b,
+static enum nd_status compare_digests(const struct nd_matching *alignment, size_t edge, size_t a, size_t b,
                                       bool *equal, struct nd_error *err)
 {
     bool is_alike;
@@ -74,7 +74,7 @@ static enum nd_status compare_digests(const struct nd_alignment *alignment, size
     return status == ND_OK && is_alike ? has_equal_digests(alignment, edge, a, b, equal, err) : status;
 }
 
-static bool has_samples(const struct nd_alignment *alignment, size_t edge, size_t capture)
+static bool has_samples(const struct nd_matching *alignment, size_t edge, size_t capture)
 {
     for (size_t p = 0; p < alignment->n_probes && nd_aligned_edge(alignment, edge, capture) != NULL; p++) {
         const struct nd_capture_probe *probe = nd_aligned_probe(alignment, p, capture);
@@ -84,7 +84,7 @@ static bool has_samples(const struct nd_alignment *alignment, size_t edge, size_
     return false;
 }
 
-enum nd_status nd_classes_of_edge(const struct nd_alignment *alignment, size_t edge,
+enum nd_status nd_classes_of_edge(const struct nd_matching *alignment, size_t edge,
                                   struct nd_compared_edge *compared, struct nd_error *err)
 {
     size_t n = alignment->n_captures;

@@ -2,7 +2,7 @@
 #ifndef ND_COMPARE_CLASSES_H
 #define ND_COMPARE_CLASSES_H
 
-#include "compare/align.h"
+#include "compare/matching.h"
 
 /* The classes of n devices where is_equal(context, a, b), a < b, tells whether two agree; has_data[i] false
  * gives -1. A device joins the first class all of whose members agree with it, so the numbers rise in order of
@@ -11,7 +11,7 @@ void nd_classes_make(size_t n, const bool *has_data, bool (*is_equal)(const void
                      const void *context, int *classes);
 
 /* Fills class_id of compared->devices. */
-enum nd_status nd_classes_of_edge(const struct nd_alignment *alignment, size_t edge,
+enum nd_status nd_classes_of_edge(const struct nd_matching *alignment, size_t edge,
                                   struct nd_compared_edge *compared, struct nd_error *err);
 
 /* Whether the edge is not repeatable on one of two devices that have it: that they differ there then shows

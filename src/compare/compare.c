@@ -53,7 +53,7 @@ void nd_compare_options_init_sized(struct nd_compare_options *options, size_t st
 }
 
 /* Gates and classes: what digests and options alone decide. */
-static enum nd_status prepare_edges(const struct nd_alignment *alignment,
+static enum nd_status prepare_edges(const struct nd_matching *alignment,
                                     const struct nd_compare_options *options, struct nd_comparison *comparison,
                                     struct nd_error *err)
 {
@@ -122,7 +122,7 @@ static void note_options(const struct nd_compare_options *options, struct nd_com
 }
 
 /* Everything that needs the values of tensors. */
-static enum nd_status compare_values(const struct nd_alignment *alignment,
+static enum nd_status compare_values(const struct nd_matching *alignment,
                                      const struct nd_compare_options *options, struct nd_comparison *comparison,
                                      struct nd_error *err)
 {
@@ -150,7 +150,7 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     if (status != ND_OK)
         return status;
     options = &own;
-    struct nd_alignment alignment = {0};
+    struct nd_matching alignment = {0};
     status = check_options(options, n, err);
     if (status != ND_OK)
         return status;
@@ -158,14 +158,14 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
     if (comparison == NULL)
         return nd_fail_memory(err);
     note_options(options, comparison);
-    status = nd_alignment_make(captures, n, options->allow_different_models, &alignment,
-                               &comparison->different_models, err);
+    status = nd_matching_make(captures, n, options->allow_different_models, &alignment,
+                              &comparison->different_models, err);
     for (size_t c = 0; status == ND_OK && c < n && !options->trust_digests; c++)
         status = nd_capture_check_content(captures[c], err);
     if (status == ND_OK)
-        status = nd_alignment_select(&alignment, options->edges, err);
+        status = nd_matching_select(&alignment, options->edges, err);
     if (status == ND_OK)
-        status = nd_alignment_select_probes(&alignment, options->probes, options->n_probes, err);
+        status = nd_matching_select_probes(&alignment, options->probes, options->n_probes, err);
     comparison->n_edges_left_out = alignment.n_left_out;
     comparison->unknown_models = alignment.unknown_models;
     comparison->unknown_inputs = alignment.unknown_inputs;
@@ -187,7 +187,7 @@ enum nd_status nd_compare_captures(const struct nd_capture *const *captures, siz
         *out = comparison;
         comparison = NULL;
     }
-    nd_alignment_deinit(&alignment);
+    nd_matching_deinit(&alignment);
     nd_comparison_destroy(&comparison);
     return status;
 }

@@ -29,7 +29,7 @@ static void list_changes(const struct nd_config_diff *diff, struct nd_strbuf *ou
     }
 }
 
-enum nd_status nd_devices_describe_configuration(const struct nd_alignment *alignment,
+enum nd_status nd_devices_describe_configuration(const struct nd_matching *alignment,
                                                  struct nd_compared_device *devices, struct nd_error *err)
 {
     enum nd_status status = ND_OK;

@@ -126,7 +126,7 @@ static void count_whole_samples(struct nd_job *job)
 
 enum nd_status nd_deliver_check(const struct nd_job *job, struct nd_error *err)
 {
-    const struct nd_alignment *a = job->alignment;
+    const struct nd_matching *a = job->alignment;
     for (size_t p = 0; p < job->n_pairs; p++) {
         const struct nd_job_pair *pair = &job->pairs[p];
         size_t end = pair->n_common < job->end_sample ? pair->n_common : job->end_sample;

@@ -13,7 +13,7 @@ struct nd_edge_work {
 };
 
 struct nd_delivery {
-    const struct nd_alignment *alignment;
+    const struct nd_matching *alignment;
     const struct nd_compare_options *options;
     struct nd_comparison *comparison;
     struct nd_edge_work *edges; /* [n_edges] */

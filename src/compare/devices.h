@@ -2,7 +2,7 @@
 #ifndef ND_COMPARE_DEVICES_H
 #define ND_COMPARE_DEVICES_H
 
-#include "compare/align.h"
+#include "compare/matching.h"
 
 /* Fills *device from the attributes of a capture; unknown texts become "". ND_ERR_MEMORY. */
 enum nd_status nd_device_describe(const struct nd_capture *capture, struct nd_compared_device *device,
@@ -12,7 +12,7 @@ enum nd_status nd_device_describe(const struct nd_capture *capture, struct nd_co
 enum nd_status nd_devices_number_labels(struct nd_compared_device *devices, size_t n, struct nd_error *err);
 
 /* Fills configured_as and configuration. ND_ERR_MEMORY. */
-enum nd_status nd_devices_describe_configuration(const struct nd_alignment *alignment,
+enum nd_status nd_devices_describe_configuration(const struct nd_matching *alignment,
                                                  struct nd_compared_device *devices, struct nd_error *err);
 
 /* Whether an edge was computed by the CPU provider on a device that says that it is something else than a CPU

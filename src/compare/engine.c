@@ -14,7 +14,7 @@
 enum { DEFAULT_MEMORY = 512 << 20, WORKER_MEMORY = 3 << 20 };
 
 struct engine {
-    const struct nd_alignment *alignment;
+    const struct nd_matching *alignment;
     const struct nd_compare_options *options;
     struct nd_comparison *comparison;
     size_t n_workers;
@@ -165,7 +165,7 @@ static enum nd_status run(struct engine *engine, struct nd_error *err)
     return status;
 }
 
-enum nd_status nd_engine_run(const struct nd_alignment *alignment, const struct nd_compare_options *options,
+enum nd_status nd_engine_run(const struct nd_matching *alignment, const struct nd_compare_options *options,
                              const struct nd_kernels *kernels, struct nd_comparison *comparison,
                              struct nd_error *err)
 {

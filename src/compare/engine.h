@@ -4,12 +4,12 @@
 #ifndef ND_COMPARE_ENGINE_H
 #define ND_COMPARE_ENGINE_H
 
-#include "compare/align.h"
+#include "compare/matching.h"
 #include "metrics/kernels/kernels.h"
 
 /* comparison is described (devices, probes, edges with their pairs); fills differences, coverage, reasons and
  * top1. */
-enum nd_status nd_engine_run(const struct nd_alignment *alignment, const struct nd_compare_options *options,
+enum nd_status nd_engine_run(const struct nd_matching *alignment, const struct nd_compare_options *options,
                              const struct nd_kernels *kernels, struct nd_comparison *comparison,
                              struct nd_error *err);
 

@@ -25,7 +25,7 @@ bool nd_job_is_equal(const struct nd_job *job, size_t a, size_t b, size_t sample
 {
     if (a == b)
         return true;
-    const struct nd_alignment *al = job->alignment;
+    const struct nd_matching *al = job->alignment;
     return job->alike[a * job->n_streams + b] &&
            nd_digest_equal(nd_aligned_digest(al, job->edge, job->probe, job->streams[a].capture, sample),
                            nd_aligned_digest(al, job->edge, job->probe, job->streams[b].capture, sample));
@@ -35,7 +35,7 @@ bool nd_job_is_equal(const struct nd_job *job, size_t a, size_t b, size_t sample
 static enum nd_status is_same_stream(const struct nd_job *job, const struct nd_stream *stream,
                                      const struct nd_stream *wanted, bool *is_same, struct nd_error *err)
 {
-    const struct nd_alignment *al = job->alignment;
+    const struct nd_matching *al = job->alignment;
     *is_same = stream->capture == wanted->capture && stream->is_real == wanted->is_real;
     if (stream->capture == wanted->capture || job->verify_digests || stream->is_real || wanted->is_real ||
         stream->n_samples != wanted->n_samples || stream->has_values != wanted->has_values)
@@ -51,7 +51,7 @@ static enum nd_status is_same_stream(const struct nd_job *job, const struct nd_s
 enum nd_status nd_job_find_stream(struct nd_job *job, size_t capture, bool is_real, size_t *out,
                                   struct nd_error *err)
 {
-    const struct nd_alignment *al = job->alignment;
+    const struct nd_matching *al = job->alignment;
     const struct nd_edge *edge = nd_aligned_edge(al, job->edge, capture);
     struct nd_stream wanted = {.capture = capture,
                                .tensor = nd_aligned_tensor(al, job->edge, job->probe, capture),
@@ -128,8 +128,8 @@ static size_t round_up(size_t n, size_t step)
     return (n + step - 1) / step * step;
 }
 
-void nd_cut_samples(const struct nd_alignment *alignment, size_t probe,
-                    const struct nd_compare_options *options, size_t *first, size_t *end)
+void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const struct nd_compare_options *options,
+                    size_t *first, size_t *end)
 {
     size_t n = 0;
     for (size_t c = 0; c < alignment->n_captures; c++) {
@@ -239,7 +239,7 @@ enum nd_status nd_job_prepare(struct nd_job *job, const struct nd_compare_option
     return ND_OK;
 }
 
-struct nd_job *nd_job_create(const struct nd_alignment *alignment, size_t edge, size_t probe,
+struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t edge, size_t probe,
                              const struct nd_job_options *options, const struct nd_shape *shape)
 {
     struct nd_job *job = nd_calloc(1, sizeof *job);

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "compare/align.h"
+#include "compare/matching.h"
 #include "compare/top1_classes.h"
 #include "metrics/states.h"
 
@@ -41,7 +41,7 @@ struct nd_span {
 };
 
 struct nd_job {
-    const struct nd_alignment *alignment;
+    const struct nd_matching *alignment;
     const struct nd_kernels *kernels;
     size_t edge, probe;
     bool is_scanned;     /* all samples are read: a model output, or a float tensor where none is compared */
@@ -81,13 +81,13 @@ struct nd_job_options {
 };
 
 /* The samples [*first, *end) of a probe that belong to this part of the comparison. */
-void nd_cut_samples(const struct nd_alignment *alignment, size_t probe,
-                    const struct nd_compare_options *options, size_t *first, size_t *end);
+void nd_cut_samples(const struct nd_matching *alignment, size_t probe, const struct nd_compare_options *options,
+                    size_t *first, size_t *end);
 
 /* The jobs of one edge and probe, appended to *jobs: one per shape that is of interest. Fills the coverage and
  * reasons of the pairs' parts; a pair whose total has a reason cannot be compared. is_mixed[pair]: as section
  * 12 has it. */
-enum nd_status nd_jobs_plan(const struct nd_alignment *alignment, size_t edge, size_t probe,
+enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t edge, size_t probe,
                             const struct nd_job_options *options, struct nd_compared_edge *compared,
                             const bool *is_mixed, struct nd_job ***jobs, size_t *n_jobs, size_t *capacity,
                             struct nd_error *err);
@@ -96,7 +96,7 @@ void nd_job_destroy(struct nd_job **job);
 /* The steps of planning: an empty job (NULL: out of memory); its stream for a capture and its pair for pair p
  * of captures, each made when there is none yet; and, when all are there, sample counts, units and memory for
  * results. */
-struct nd_job *nd_job_create(const struct nd_alignment *alignment, size_t edge, size_t probe,
+struct nd_job *nd_job_create(const struct nd_matching *alignment, size_t edge, size_t probe,
                              const struct nd_job_options *options, const struct nd_shape *shape);
 enum nd_status nd_job_find_stream(struct nd_job *job, size_t capture, bool is_real, size_t *out,
                                   struct nd_error *err);

@@ -9,7 +9,7 @@
 
 /* What planning one edge and probe works with. */
 struct plan {
-    const struct nd_alignment *alignment;
+    const struct nd_matching *alignment;
     const struct nd_job_options *options;
     size_t edge, probe;
     bool is_output, is_scanned;
@@ -75,7 +75,7 @@ static enum nd_status add_pair(struct plan *plan, size_t p, size_t n_common, boo
 /* Outputs are looked at on every device that has them, whether or not there is anything beside them. */
 static enum nd_status add_scanned(struct plan *plan, size_t capture, struct nd_error *err)
 {
-    const struct nd_alignment *a = plan->alignment;
+    const struct nd_matching *a = plan->alignment;
     const struct nd_edge *edge = nd_aligned_edge(a, plan->edge, capture);
     const struct nd_capture_probe *probe = nd_aligned_probe(a, plan->probe, capture);
     if (edge == NULL || probe == NULL || probe->n_samples == 0 || edge->dtype == ND_DTYPE_NONE ||
@@ -94,7 +94,7 @@ static enum nd_status add_scanned(struct plan *plan, size_t capture, struct nd_e
     return ND_OK;
 }
 
-enum nd_status nd_jobs_plan(const struct nd_alignment *alignment, size_t edge, size_t probe,
+enum nd_status nd_jobs_plan(const struct nd_matching *alignment, size_t edge, size_t probe,
                             const struct nd_job_options *options, struct nd_compared_edge *compared,
                             const bool *is_mixed, struct nd_job ***jobs, size_t *n_jobs, size_t *capacity,
                             struct nd_error *err)

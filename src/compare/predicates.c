@@ -151,7 +151,7 @@ static enum nd_status find_and_note(struct nd_comparison *comparison, const stru
     return status;
 }
 
-static enum nd_status search_tensors(const struct nd_alignment *alignment, struct nd_comparison *comparison,
+static enum nd_status search_tensors(const struct nd_matching *alignment, struct nd_comparison *comparison,
                                      size_t test, bool *is_wrong, struct nd_error *err)
 {
     struct nd_cells cells = {.is_wrong = is_wrong, .is_inherited = !alignment->unknown_models, .n_searches = 1};
@@ -179,7 +179,7 @@ static enum nd_status search_tensors(const struct nd_alignment *alignment, struc
 
 /* Which samples are grossly wrong among others that differ by rounding, in place of which differ; false in
  * *is_of_size: the sizes do not part them, or are not known. */
-static enum nd_status part_by_size(const struct nd_alignment *alignment, size_t test, size_t edge, size_t n,
+static enum nd_status part_by_size(const struct nd_matching *alignment, size_t test, size_t edge, size_t n,
                                    bool *is_wrong, bool *is_of_size, struct nd_error *err)
 {
     double *sizes = nd_calloc(n, sizeof *sizes);
@@ -201,7 +201,7 @@ static enum nd_status part_by_size(const struct nd_alignment *alignment, size_t 
 
 /* The samples of a tensor that differ; where some are grossly wrong among others that differ by rounding,
  * these. */
-static enum nd_status search_samples(const struct nd_alignment *alignment, struct nd_comparison *comparison,
+static enum nd_status search_samples(const struct nd_matching *alignment, struct nd_comparison *comparison,
                                      size_t test, size_t edge, size_t n_searches, struct nd_error *err)
 {
     size_t n_samples = comparison->edges[edge].pairs[test - 1].total.difference.n_samples;
@@ -234,7 +234,7 @@ static enum nd_status search_samples(const struct nd_alignment *alignment, struc
 }
 
 /* Samples may be told apart: by digests, or by the sizes of their differences. */
-static enum nd_status is_searched(const struct nd_alignment *alignment, const struct nd_comparison *comparison,
+static enum nd_status is_searched(const struct nd_matching *alignment, const struct nd_comparison *comparison,
                                   size_t test, size_t edge, bool *out, struct nd_error *err)
 {
     const struct nd_compared_pair *pair = &comparison->edges[edge].pairs[test - 1];
@@ -248,7 +248,7 @@ static enum nd_status is_searched(const struct nd_alignment *alignment, const st
 }
 
 /* The first tensor that has something to say. In a model, later tensors inherit the samples of the first. */
-static enum nd_status search_all_samples(const struct nd_alignment *alignment, struct nd_comparison *comparison,
+static enum nd_status search_all_samples(const struct nd_matching *alignment, struct nd_comparison *comparison,
                                          size_t test, struct nd_error *err)
 {
     size_t edges[MAX_SAMPLE_SEARCHES], n = 0, n_before = comparison->n_predicates;
@@ -265,9 +265,8 @@ static enum nd_status search_all_samples(const struct nd_alignment *alignment, s
     return status;
 }
 
-enum nd_status nd_predicates_find(const struct nd_alignment *alignment,
-                                  const struct nd_compare_options *options, struct nd_comparison *comparison,
-                                  struct nd_error *err)
+enum nd_status nd_predicates_find(const struct nd_matching *alignment, const struct nd_compare_options *options,
+                                  struct nd_comparison *comparison, struct nd_error *err)
 {
     bool *is_wrong = nd_calloc(comparison->n_edges, sizeof *is_wrong);
     enum nd_status status = is_wrong != NULL ? ND_OK : nd_fail_memory(err);

@@ -7,7 +7,7 @@
 #include "compare/format_text.h"
 #include "compare/repeats.h"
 
-static enum nd_status describe_devices(const struct nd_alignment *alignment, struct nd_comparison *comparison,
+static enum nd_status describe_devices(const struct nd_matching *alignment, struct nd_comparison *comparison,
                                        struct nd_error *err)
 {
     comparison->devices = nd_calloc(alignment->n_captures, sizeof *comparison->devices);
@@ -23,7 +23,7 @@ static enum nd_status describe_devices(const struct nd_alignment *alignment, str
     return status == ND_OK ? nd_devices_number_labels(comparison->devices, comparison->n_devices, err) : status;
 }
 
-static enum nd_status describe_probes(const struct nd_alignment *alignment, struct nd_comparison *comparison,
+static enum nd_status describe_probes(const struct nd_matching *alignment, struct nd_comparison *comparison,
                                       struct nd_error *err)
 {
     comparison->probes = nd_calloc(alignment->n_probes, sizeof *comparison->probes);
@@ -44,7 +44,7 @@ static enum nd_status describe_probes(const struct nd_alignment *alignment, stru
     return ND_OK;
 }
 
-static enum nd_status describe_on_devices(const struct nd_alignment *alignment, size_t e,
+static enum nd_status describe_on_devices(const struct nd_matching *alignment, size_t e,
                                           struct nd_comparison *comparison, struct nd_error *err)
 {
     struct nd_compared_edge *edge = &comparison->edges[e];
@@ -69,7 +69,7 @@ static enum nd_status describe_on_devices(const struct nd_alignment *alignment, 
     return ND_OK;
 }
 
-static const struct nd_edge *first_description(const struct nd_alignment *alignment, size_t e)
+static const struct nd_edge *first_description(const struct nd_matching *alignment, size_t e)
 {
     const struct nd_edge *first = NULL;
     for (size_t c = 0; c < alignment->n_captures; c++) {
@@ -80,7 +80,7 @@ static const struct nd_edge *first_description(const struct nd_alignment *alignm
     return first;
 }
 
-static enum nd_status describe_edge(const struct nd_alignment *alignment, size_t e,
+static enum nd_status describe_edge(const struct nd_matching *alignment, size_t e,
                                     struct nd_comparison *comparison, struct nd_error *err)
 {
     struct nd_compared_edge *edge = &comparison->edges[e];
@@ -111,7 +111,7 @@ static enum nd_status describe_edge(const struct nd_alignment *alignment, size_t
     return status == ND_OK ? describe_on_devices(alignment, e, comparison, err) : status;
 }
 
-enum nd_status nd_result_describe(const struct nd_alignment *alignment, bool all_pairs,
+enum nd_status nd_result_describe(const struct nd_matching *alignment, bool all_pairs,
                                   struct nd_comparison *comparison, struct nd_error *err)
 {
     size_t n = alignment->n_captures;

@@ -2,11 +2,11 @@
 #ifndef ND_COMPARE_RESULT_H
 #define ND_COMPARE_RESULT_H
 
-#include "compare/align.h"
+#include "compare/matching.h"
 
 /* Devices, probes and edges with everything that needs no tensor: names, providers, status, unstable samples.
  * Parts made before a failure belong to comparison and go with nd_comparison_destroy. */
-enum nd_status nd_result_describe(const struct nd_alignment *alignment, bool all_pairs,
+enum nd_status nd_result_describe(const struct nd_matching *alignment, bool all_pairs,
                                   struct nd_comparison *comparison, struct nd_error *err);
 
 /* After every edge was compared, and the overall classes are there: coverage, verdicts, first differences, who

@@ -15,7 +15,7 @@ static const double least_gross = 0.1, least_gap = 10;
 static const size_t most_elems = (size_t)1 << 20;
 
 struct reader {
-    const struct nd_alignment *alignment;
+    const struct nd_matching *alignment;
     size_t edge, test, probe, n_elems, sample_bytes;
     unsigned char *bytes[2];
     double *values[2]; /* [n_elems] of the reference and of the test */
@@ -93,7 +93,7 @@ static enum nd_status read_all(struct reader *r, size_t n, double *sizes, bool *
     return status;
 }
 
-enum nd_status nd_sample_sizes_read(const struct nd_alignment *alignment, size_t edge, size_t test, size_t n,
+enum nd_status nd_sample_sizes_read(const struct nd_matching *alignment, size_t edge, size_t test, size_t n,
                                     double *sizes, bool *is_known, struct nd_error *err)
 {
     struct reader r = {.alignment = alignment, .edge = edge, .test = test};

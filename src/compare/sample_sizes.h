@@ -3,13 +3,13 @@
 #ifndef ND_COMPARE_SAMPLE_SIZES_H
 #define ND_COMPARE_SAMPLE_SIZES_H
 
-#include "compare/align.h"
+#include "compare/matching.h"
 
 /* Root mean square of test - reference of each of the n samples that nd_align_samples gives, probe after probe,
  * in units of the reference's spread over all of them; infinite where one side alone is not finite. Codes are
  * compared as codes. *is_known: both captures keep all values, and the reference is not one value. sizes: [n].
  * ND_ERR_MEMORY, or what reading gives. */
-enum nd_status nd_sample_sizes_read(const struct nd_alignment *alignment, size_t edge, size_t test, size_t n,
+enum nd_status nd_sample_sizes_read(const struct nd_matching *alignment, size_t edge, size_t test, size_t n,
                                     double *sizes, bool *is_known, struct nd_error *err);
 
 /* Marks the samples that are grossly wrong among others that differ by rounding at most; false: the sizes do

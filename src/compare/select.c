@@ -5,11 +5,11 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "compare/align.h"
+#include "compare/matching.h"
 #include "npudiff/parse.h"
 
 /* Whether any capture says that it is an output of the model: an import may not know. */
-static bool is_output(const struct nd_alignment *a, size_t edge)
+static bool is_output(const struct nd_matching *a, size_t edge)
 {
     for (size_t c = 0; c < a->n_captures; c++) {
         const struct nd_edge *one = nd_aligned_edge(a, edge, c);
@@ -19,7 +19,7 @@ static bool is_output(const struct nd_alignment *a, size_t edge)
     return false;
 }
 
-static size_t mark(const struct nd_alignment *a, const char *pattern, bool *chosen)
+static size_t mark(const struct nd_matching *a, const char *pattern, bool *chosen)
 {
     size_t n = 0;
     bool is_word = strcmp(pattern, "outputs") == 0;
@@ -34,7 +34,7 @@ static size_t mark(const struct nd_alignment *a, const char *pattern, bool *chos
     return n;
 }
 
-static enum nd_status fail_no_match(const struct nd_alignment *a, const char *pattern, struct nd_error *err)
+static enum nd_status fail_no_match(const struct nd_matching *a, const char *pattern, struct nd_error *err)
 {
     struct nd_strbuf examples = {0};
     char meant[ND_DID_YOU_MEAN_BYTES];
@@ -55,7 +55,7 @@ static enum nd_status fail_no_match(const struct nd_alignment *a, const char *pa
 }
 
 /* Every pattern has to match: a misspelt name would otherwise pass as nothing to complain of. */
-static enum nd_status mark_all(const struct nd_alignment *a, const char *spec, bool *chosen,
+static enum nd_status mark_all(const struct nd_matching *a, const char *spec, bool *chosen,
                                struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -69,7 +69,7 @@ static enum nd_status mark_all(const struct nd_alignment *a, const char *spec, b
     return status;
 }
 
-enum nd_status nd_alignment_select(struct nd_alignment *a, const char *spec, struct nd_error *err)
+enum nd_status nd_matching_select(struct nd_matching *a, const char *spec, struct nd_error *err)
 {
     if (spec == NULL || strcmp(spec, "all") == 0)
         return ND_OK;
@@ -91,7 +91,7 @@ enum nd_status nd_alignment_select(struct nd_alignment *a, const char *spec, str
     return ND_OK;
 }
 
-static size_t mark_probes(const struct nd_alignment *a, const char *pattern, bool *chosen)
+static size_t mark_probes(const struct nd_matching *a, const char *pattern, bool *chosen)
 {
     size_t n = 0;
     for (size_t p = 0; p < a->n_probes; p++)
@@ -102,7 +102,7 @@ static size_t mark_probes(const struct nd_alignment *a, const char *pattern, boo
     return n;
 }
 
-static enum nd_status fail_no_probe(const struct nd_alignment *a, const char *pattern, struct nd_error *err)
+static enum nd_status fail_no_probe(const struct nd_matching *a, const char *pattern, struct nd_error *err)
 {
     struct nd_strbuf names = {0};
     for (size_t p = 0; p < a->n_probes && p < 5; p++)
@@ -117,7 +117,7 @@ static enum nd_status fail_no_probe(const struct nd_alignment *a, const char *pa
 }
 
 /* Of the tables of probes only the rows that are chosen. */
-static void keep_probes(struct nd_alignment *a, const bool *chosen)
+static void keep_probes(struct nd_matching *a, const bool *chosen)
 {
     size_t n = 0, width = a->n_captures;
     for (size_t p = 0; p < a->n_probes; p++) {
@@ -133,8 +133,8 @@ static void keep_probes(struct nd_alignment *a, const bool *chosen)
     a->n_probes = n;
 }
 
-enum nd_status nd_alignment_select_probes(struct nd_alignment *a, const char *const *patterns, size_t n,
-                                          struct nd_error *err)
+enum nd_status nd_matching_select_probes(struct nd_matching *a, const char *const *patterns, size_t n,
+                                         struct nd_error *err)
 {
     if (n == 0)
         return ND_OK;

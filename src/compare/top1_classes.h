@@ -2,7 +2,7 @@
 #ifndef ND_COMPARE_TOP1_CLASSES_H
 #define ND_COMPARE_TOP1_CLASSES_H
 
-#include "compare/align.h"
+#include "compare/matching.h"
 #include "metrics/states.h"
 
 /* Outputs of at most this many elements are always looked at a whole sample at a time. */
@@ -45,7 +45,7 @@ enum nd_status nd_output_rows_add(struct nd_output_rows *rows, size_t edge, size
 void nd_output_rows_deinit(struct nd_output_rows *rows);
 
 /* Fills comparison->top1, one entry per row, with counts over the rows' samples. */
-enum nd_status nd_accuracy_count(const struct nd_alignment *alignment, const struct nd_output_rows *rows,
+enum nd_status nd_accuracy_count(const struct nd_matching *alignment, const struct nd_output_rows *rows,
                                  struct nd_comparison *comparison, struct nd_error *err);
 
 /* Shares, p-values and significance from the counts. */

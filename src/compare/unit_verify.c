@@ -7,7 +7,7 @@
 static enum nd_status fail_verification(const struct nd_job *job, size_t a, size_t b, size_t sample,
                                         struct nd_error *err)
 {
-    const struct nd_alignment *al = job->alignment;
+    const struct nd_matching *al = job->alignment;
     return nd_fail(
         err, ND_E_CAPTURE_DIGEST, al->edge_names[job->edge],
         "edge '%s', probe '%s', sample %zu: the digests in '%s' and '%s' are equal, but the data is not",

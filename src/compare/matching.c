@@ -1,4 +1,4 @@
-#include "compare/align.h"
+#include "compare/matching.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static const char *probe_name(const struct nd_capture *capture, size_t i)
 static const struct item_kind edge_kind = {nd_capture_n_edges, edge_name, nd_capture_find_edge};
 static const struct item_kind probe_kind = {nd_capture_n_probes, probe_name, nd_capture_find_probe};
 
-static bool is_in_earlier_capture(const struct nd_alignment *a, const struct item_kind *kind, size_t capture,
+static bool is_in_earlier_capture(const struct nd_matching *a, const struct item_kind *kind, size_t capture,
                                   const char *name)
 {
     for (size_t c = 0; c < capture; c++)
@@ -36,7 +36,7 @@ static bool is_in_earlier_capture(const struct nd_alignment *a, const struct ite
     return false;
 }
 
-static enum nd_status align_items(const struct nd_alignment *a, const struct item_kind *kind,
+static enum nd_status align_items(const struct nd_matching *a, const struct item_kind *kind,
                                   const char ***names, size_t **table, size_t *n_items, struct nd_error *err)
 {
     size_t capacity = 0, n = 0;
@@ -61,7 +61,7 @@ static enum nd_status align_items(const struct nd_alignment *a, const struct ite
 }
 
 /* Captures that do not say it (imports) are compared with any, and the comparison notes that. */
-static enum nd_status check_models(struct nd_alignment *a, bool allow, bool *different, struct nd_error *err)
+static enum nd_status check_models(struct nd_matching *a, bool allow, bool *different, struct nd_error *err)
 {
     const char *ref = NULL;
     size_t first = 0;
@@ -88,7 +88,7 @@ static enum nd_status check_models(struct nd_alignment *a, bool allow, bool *dif
     return ND_OK;
 }
 
-static enum nd_status digest_inputs(struct nd_alignment *a, struct nd_error *err)
+static enum nd_status digest_inputs(struct nd_matching *a, struct nd_error *err)
 {
     a->inputs = nd_calloc(a->n_probes * a->n_captures, sizeof *a->inputs); /* the table of this size exists */
     if (a->inputs == NULL)
@@ -107,7 +107,7 @@ static enum nd_status digest_inputs(struct nd_alignment *a, struct nd_error *err
 }
 
 /* Some captures say what a probe fed and others do not: nothing tells that they saw the same. */
-static void note_unknown_inputs(struct nd_alignment *a)
+static void note_unknown_inputs(struct nd_matching *a)
 {
     for (size_t p = 0; p < a->n_probes; p++) {
         size_t n_known = 0, n_unknown = 0;
@@ -125,11 +125,10 @@ static void note_unknown_inputs(struct nd_alignment *a)
     }
 }
 
-enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_t n,
-                                 bool allow_different_models, struct nd_alignment *out, bool *different_models,
-                                 struct nd_error *err)
+enum nd_status nd_matching_make(const struct nd_capture *const *captures, size_t n, bool allow_different_models,
+                                struct nd_matching *out, bool *different_models, struct nd_error *err)
 {
-    struct nd_alignment a = {.captures = captures, .n_captures = n};
+    struct nd_matching a = {.captures = captures, .n_captures = n};
     enum nd_status status = check_models(&a, allow_different_models, different_models, err);
     if (status == ND_OK)
         status = align_items(&a, &edge_kind, &a.edge_names, &a.edges, &a.n_edges, err);
@@ -142,11 +141,11 @@ enum nd_status nd_alignment_make(const struct nd_capture *const *captures, size_
     if (status == ND_OK)
         *out = a;
     else
-        nd_alignment_deinit(&a);
+        nd_matching_deinit(&a);
     return status;
 }
 
-void nd_alignment_deinit(struct nd_alignment *alignment)
+void nd_matching_deinit(struct nd_matching *alignment)
 {
     for (size_t i = 0; alignment->inputs != NULL && i < alignment->n_probes * alignment->n_captures; i++)
         free(alignment->inputs[i]);
@@ -155,23 +154,23 @@ void nd_alignment_deinit(struct nd_alignment *alignment)
     free(alignment->probes);
     free(alignment->edge_names);
     free(alignment->probe_names);
-    *alignment = (struct nd_alignment){0};
+    *alignment = (struct nd_matching){0};
 }
 
-const struct nd_edge *nd_aligned_edge(const struct nd_alignment *alignment, size_t edge, size_t capture)
+const struct nd_edge *nd_aligned_edge(const struct nd_matching *alignment, size_t edge, size_t capture)
 {
     size_t i = alignment->edges[edge * alignment->n_captures + capture];
     return i == SIZE_MAX ? NULL : nd_capture_edge(alignment->captures[capture], i);
 }
 
-const struct nd_capture_probe *nd_aligned_probe(const struct nd_alignment *alignment, size_t probe,
+const struct nd_capture_probe *nd_aligned_probe(const struct nd_matching *alignment, size_t probe,
                                                 size_t capture)
 {
     size_t i = alignment->probes[probe * alignment->n_captures + capture];
     return i == SIZE_MAX ? NULL : nd_capture_probe(alignment->captures[capture], i);
 }
 
-struct nd_capture_tensor nd_aligned_tensor(const struct nd_alignment *alignment, size_t edge, size_t probe,
+struct nd_capture_tensor nd_aligned_tensor(const struct nd_matching *alignment, size_t edge, size_t probe,
                                            size_t capture)
 {
     size_t n = alignment->n_captures;
@@ -179,13 +178,13 @@ struct nd_capture_tensor nd_aligned_tensor(const struct nd_alignment *alignment,
                                       alignment->edges[edge * n + capture]};
 }
 
-bool nd_aligned_has_values(const struct nd_alignment *alignment, size_t edge, size_t probe, size_t capture)
+bool nd_aligned_has_values(const struct nd_matching *alignment, size_t edge, size_t probe, size_t capture)
 {
     const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
     return nd_capture_has_outputs(tensor.capture, tensor.probe, tensor.edge);
 }
 
-struct nd_digest nd_aligned_digest(const struct nd_alignment *alignment, size_t edge, size_t probe,
+struct nd_digest nd_aligned_digest(const struct nd_matching *alignment, size_t edge, size_t probe,
                                    size_t capture, size_t sample)
 {
     const struct nd_capture_tensor tensor = nd_aligned_tensor(alignment, edge, probe, capture);
@@ -240,7 +239,7 @@ enum nd_status nd_align_is_alike(const struct nd_edge *a, const struct nd_edge *
     return status;
 }
 
-static bool is_fed_alike(const struct nd_alignment *a, size_t probe, size_t ref, size_t test, size_t n_samples)
+static bool is_fed_alike(const struct nd_matching *a, size_t probe, size_t ref, size_t test, size_t n_samples)
 {
     const struct nd_digest *x = a->inputs[probe * a->n_captures + ref];
     const struct nd_digest *y = a->inputs[probe * a->n_captures + test];
@@ -250,7 +249,7 @@ static bool is_fed_alike(const struct nd_alignment *a, size_t probe, size_t ref,
     return true;
 }
 
-enum nd_status nd_align_samples(const struct nd_alignment *alignment, size_t probe, size_t ref, size_t test,
+enum nd_status nd_align_samples(const struct nd_matching *alignment, size_t probe, size_t ref, size_t test,
                                 size_t *n_common, char **reason, struct nd_error *err)
 {
     const struct nd_capture_probe *r = nd_aligned_probe(alignment, probe, ref);

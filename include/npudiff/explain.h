@@ -62,9 +62,12 @@ struct nd_explain_options {
      * by URI. They show whether the outputs change when intermediate tensors are made visible. May be none. */
     const struct nd_capture *const *untouched;
     size_t n_untouched;
-    size_t n_threads;     /* 0: as many as the process may use; the result does not depend on it */
-    size_t memory_bytes;  /* threads, and samples at a time, are as many as fit; one sample is always held. 0: 1
-                             GiB. The result does not depend on it */
+    size_t n_threads;    /* 0: as many as the process may use; the result does not depend on it */
+    size_t memory_bytes; /* threads, and samples at a time, are as many as fit; one sample is always held. 0: 1
+                            GiB. The result does not depend on it */
+    /* Asked after every sample, by any thread: true ends the work with ND_E_CANCELLED. NULL: never. */
+    bool (*is_cancelled)(void *context);
+    void *cancel_context;
     bool hides_placement; /* do not use the placement that the captures state: judge by values and times where
                              each unit ran */
 };

@@ -6,6 +6,8 @@
 #include "cli/progress.h"
 #include "cli/report_file.h"
 #include "cli/rows.h"
+#include "cli/signals.h"
+#include "cli/stopped.h"
 #include "cli/terminal.h"
 
 struct values {
@@ -98,11 +100,18 @@ static int explain(const struct values *values, const struct nd_model *model,
                                                .n_threads = values->n_threads,
                                                .memory_bytes = values->memory_mib << 20,
                                                .hides_placement = values->hide_placement,
+                                               .is_cancelled = cli_signals_came,
                                                .progress = show_progress,
                                                .progress_context = progress};
+    cli_signals_catch();
     enum nd_status status = nd_explain(model, float_model, (const struct nd_capture *const *)captures, n,
                                        &options, &explanation, &err);
     cli_progress_destroy(progress);
+    if (cli_signals_came(NULL)) {
+        cli_stopped_tell("the captures are as they were, and no result is kept", "");
+        nd_explanation_destroy(&explanation);
+        return ND_EXIT_TROUBLE;
+    }
     if (status != ND_OK) {
         int code = cli_report_error(&err);
         return status == ND_ERR_UNSUPPORTED ? (int)ND_EXIT_INCONCLUSIVE : code;
@@ -165,6 +174,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     free(captures);
     nd_model_destroy(&float_model);
     nd_model_destroy(&model);
+    cli_signals_end_if_came();
     return exit_code;
 }
 

@@ -10,6 +10,7 @@
 #include "cli/errors.h"
 #include "cli/report_documents.h"
 #include "cli/rows.h"
+#include "npudiff/evidence.h"
 
 enum { MAX_RESULT_BYTES = 1 << 30 };
 
@@ -101,6 +102,36 @@ static enum nd_status gather(const json_t *campaign, const json_t *model, struct
     return status;
 }
 
+/* Samples of each model that are explained, so that a report of many models takes minutes at most; chosen. */
+enum { EXPLAINED_SAMPLES = 64 };
+
+/* The float model is looked for beside the quantised one. NULL: not there. */
+static const char *find_beside(struct report_documents *documents, const char *path, const char *name)
+{
+    const char *slash = strrchr(path, '/');
+    char beside[4096];
+    int n = snprintf(beside, sizeof beside, "%.*s%s", slash != NULL ? (int)(slash + 1 - path) : 0, path, name);
+    bool is_there = name[0] != '\0' && n > 0 && (size_t)n < sizeof beside && access(beside, R_OK) == 0;
+    return is_there ? report_documents_keep(documents, beside) : NULL;
+}
+
+/* Where the models are, as the first capture states it. A float reference has a model of its own. */
+static void find_models(struct report_documents *documents, const json_t *campaign, const json_t *model,
+                        const char *path, struct report_sources *about)
+{
+    struct nd_capture *capture = NULL;
+    if (strcmp(cli_text_of(campaign, "reference"), "float") == 0 ||
+        nd_capture_open(path, &capture, NULL) != ND_OK)
+        return;
+    const char *stated = nd_capture_model_path(capture);
+    about->quantised = stated != NULL ? report_documents_keep(documents, stated) : NULL;
+    if (about->quantised != NULL)
+        about->float_model = find_beside(documents, about->quantised, cli_text_of(model, "float"));
+    about->is_explained_if_possible = true;
+    about->n_samples = EXPLAINED_SAMPLES;
+    nd_capture_close(&capture);
+}
+
 static enum nd_status add_model(struct report_documents *documents, const char *folder, const json_t *campaign,
                                 const json_t *model, const struct report_sources *sources, struct nd_error *err)
 {
@@ -109,6 +140,8 @@ static enum nd_status add_model(struct report_documents *documents, const char *
     bool is_one = json_array_size(json_object_get(campaign, "models")) == 1;
     about.model = is_one ? NULL : report_documents_keep(documents, cli_text_of(model, "name"));
     enum nd_status status = gather(campaign, model, &captures, err);
+    if (captures.n > 0 && about.quantised == NULL)
+        find_models(documents, campaign, model, captures.paths[0], &about);
     if (status == ND_OK && captures.n > 1)
         status = report_documents_of_captures(documents, (const char *const *)captures.paths, captures.n,
                                               &about, err);

@@ -99,6 +99,7 @@ static enum nd_status explain(struct report_documents *documents, const struct m
     struct cli_progress *progress = cli_progress_create(1, 1, sources->quiet);
     char *json = NULL;
     const struct nd_explain_options options = {.struct_size = sizeof options,
+                                               .n_samples = sources->n_samples,
                                                .n_harm_samples = HARM_SAMPLES,
                                                .n_threads = sources->n_threads,
                                                .progress = show_progress,
@@ -205,8 +206,13 @@ enum nd_status report_documents_of_captures(struct report_documents *documents, 
         status = nd_capture_open(paths[i], &captures[i], err);
     if (status == ND_OK && n > 1)
         status = compare(documents, captures, n, sources, err);
-    if (status == ND_OK && sources->quantised != NULL)
+    struct nd_error problem = {0};
+    if (status == ND_OK && sources->quantised != NULL && sources->is_explained_if_possible) {
+        status = look_into_model(documents, captures, n, sources, &problem);
+        status = status == ND_ERR_MEMORY ? cli_memory_error(err) : ND_OK;
+    } else if (status == ND_OK && sources->quantised != NULL) {
         status = look_into_model(documents, captures, n, sources, err);
+    }
     if (status == ND_OK)
         status = time_runs(documents, captures, n, sources, err);
     for (size_t i = 0; captures != NULL && i < n; i++)

@@ -22,6 +22,8 @@ struct report_documents {
 struct report_sources {
     const char *quantised, *float_model; /* paths */
     const char *model;                   /* the name of a campaign's model */
+    size_t n_samples;                    /* that the explanation looks at; 0: all */
+    bool is_explained_if_possible;       /* an explanation that fails is left out */
     size_t n_threads;
     bool quiet;
     bool takes_campaigns; /* an operand may be the folder of `npudiff qualify` */
@@ -41,7 +43,8 @@ enum nd_status report_documents_of_captures(struct report_documents *documents, 
                                             struct nd_error *err);
 
 /* Adds the result.json in the folder of `npudiff qualify`, and for each model a comparison of its captures
- * there with the reference's. Captures that are gone are left out. */
+ * there with the reference's and, where the model is still at the place that the captures state, an
+ * explanation. Captures that are gone are left out. */
 enum nd_status report_documents_of_campaign(struct report_documents *documents, const char *folder,
                                             const struct report_sources *sources, struct nd_error *err);
 

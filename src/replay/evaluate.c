@@ -418,7 +418,9 @@ enum nd_status nd_evaluate(struct nd_evaluation *evaluation, const struct nd_exp
                                      .run = run_sample,
                                      .end = end,
                                      .progress = options->progress,
-                                     .progress_context = options->progress_context};
+                                     .progress_context = options->progress_context,
+                                     .is_cancelled = options->is_cancelled,
+                                     .cancel_context = options->cancel_context};
     enum nd_status status = nd_replay_run(&replay, err);
     for (size_t k = 0; k < plan->n_devices * plan->n_steps; k++)
         nd_code_tally_finish(&evaluation->tally[k]);

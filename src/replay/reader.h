@@ -85,6 +85,8 @@ struct nd_replay {
     void (*end)(void *state, void *context);
     void (*progress)(void *context, size_t n_done, size_t n_samples); /* as in nd_explain_options; nullable */
     void *progress_context;
+    bool (*is_cancelled)(void *context); /* the same */
+    void *cancel_context;
 };
 enum nd_status nd_replay_run(const struct nd_replay *replay, struct nd_error *err);
 

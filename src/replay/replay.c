@@ -39,6 +39,8 @@ static enum nd_status run_block(void *context, size_t worker, size_t task, struc
         size_t n_done = atomic_fetch_add(&team->n_done, 1) + 1;
         if (worker == 0 && replay->progress != NULL) /* the calling thread */
             replay->progress(replay->progress_context, n_done, replay->plan->n_samples);
+        if (status == ND_OK && replay->is_cancelled != NULL && replay->is_cancelled(replay->cancel_context))
+            status = nd_fail(err, ND_E_CANCELLED, NULL, "the explanation was stopped on request");
     }
     return status;
 }

@@ -339,10 +339,15 @@ static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *
     for (size_t i = 0; i < n; i++)
         n_changed += upgrades[i].check.exit_code != ND_EXIT_SAME;
     if (n_changed == 0)
-        nd_summary_put(out, width, 0, 2, "SAME: %s gives the accepted values on all %zu chipsets",
+        nd_summary_put(out, width, 0, 2,
+                       n == 2 ? "SAME: %s gives the accepted values on both chipsets"
+                              : "SAME: %s gives the accepted values on all %zu chipsets",
                        n > 0 ? upgrades[0].runtime : "the runtime", n);
     else
-        nd_summary_put(out, width, 0, 2, "DIFFERS: %s does not give the accepted values on %zu of %zu chipsets",
+        nd_summary_put(out, width, 0, 2,
+                       n == 2 && n_changed == 2
+                           ? "DIFFERS: %s gives values that were not accepted, on both chipsets"
+                           : "DIFFERS: %s gives values that were not accepted, on %zu of %zu chipsets",
                        upgrades[0].runtime, n_changed, n);
     nd_strbuf_puts(out, "\n");
     for (size_t i = 0; i < N_COLUMNS; i++) {
@@ -353,6 +358,34 @@ static void put_upgrades(struct nd_strbuf *out, const struct nd_golden_upgrade *
         put_upgrade(&table, &upgrades[i]);
     nd_table_render_panels(&table, 1, out);
     nd_table_deinit(&table);
+}
+
+static bool has_same_names(const struct nd_golden_difference *a, const struct nd_golden_difference *b)
+{
+    bool is_same = a->n_different == b->n_different && a->n_axes == b->n_axes;
+    for (size_t i = 0; i < a->n_different && is_same; i++)
+        is_same = strcmp(a->different[i].name, b->different[i].name) == 0;
+    return is_same;
+}
+
+/* Which other chipsets are like the first that is told of, and which are not. */
+static void put_others(struct nd_strbuf *out, const struct nd_golden_upgrade *upgrades, size_t n, size_t told,
+                       size_t width)
+{
+    for (int pass = 0; pass < 2; pass++) {
+        struct nd_strbuf names = {0};
+        for (size_t i = told + 1; i < n; i++)
+            if (upgrades[i].check.exit_code != ND_EXIT_SAME &&
+                has_same_names(&upgrades[told].check.difference, &upgrades[i].check.difference) == (pass == 0))
+                nd_strbuf_printf(&names, "%s%s", names.len > 0 ? ", " : "", upgrades[i].chipset);
+        if (names.len > 0)
+            nd_summary_put(out, width, 2, 4,
+                           pass == 0 ? "the same tensors differ on %s"
+                                     : "other tensors differ on %s (-v shows them)",
+                           names.text);
+        out->failed = out->failed || names.failed;
+        nd_strbuf_deinit(&names);
+    }
 }
 
 enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *upgrades, size_t n, size_t width,
@@ -366,6 +399,8 @@ enum nd_status nd_report_golden_upgrades_text(const struct nd_golden_upgrade *up
         if (upgrades[i].check.exit_code != ND_EXIT_SAME && (is_verbose || first == NULL)) {
             nd_strbuf_puts(&buf, "\n");
             put_check(&buf, &upgrades[i].check, upgrades[i].check.capture, &layout);
+            if (!is_verbose)
+                put_others(&buf, upgrades, n, i, layout.width);
             first = first == NULL ? &upgrades[i].check : first;
         }
     if (first != NULL && first->has_entry && first->exit_code == ND_EXIT_DIFFERS)

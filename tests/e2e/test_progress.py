@@ -99,7 +99,7 @@ class Progress(unittest.TestCase):
             drawn += more
             if drawn:
                 break
-        self.assertRegex(drawn, r"explain run ")
+        self.assertRegex(drawn, r"explain layers ")
         self.assertLess(max(map(len, self.lines_of(drawn))), 40)
 
     def test_ctrl_c_says_what_is_kept_and_the_command_that_continues(self):
@@ -117,6 +117,14 @@ class Progress(unittest.TestCase):
         subprocess.run([NPUDIFF, *words[1:], "-q"], check=True, cwd=self.folder)
         self.assertEqual(sorted(os.listdir(self.folder / name)), ["emu-htp-v73.h5", "exact.h5"])
         self.assertEqual((self.folder / name / "exact.h5").stat().st_mtime, since)
+
+    def test_explain_says_on_ctrl_c_that_nothing_is_lost(self):
+        support.capture("vit.w8a8.onnx", ["exact"], ["uniform:300"], self.folder)
+        name = next(p.name for p in self.folder.iterdir())
+        drawn, code = self.on_terminal(80, "explain", "--quantised", MODEL, name, "--threads", 1, enough=r"explain layers")
+        self.assertEqual(code, -signal.SIGINT)
+        self.assertIn("npudiff: stopped; the captures are as they were, and no result is kept\r\n", drawn)
+        self.assertIn(f"npudiff: to continue, run: npudiff explain --quantised {MODEL} {name}", drawn)
 
     def test_compare_has_a_bar_and_stops(self):
         """The bar comes although the stage that takes longest tells nothing while it works."""

@@ -438,6 +438,8 @@ policy: [{{gate: finalize}}, {{gate: lsb, max: 0}}]
         cells = browser.texts("table.matrix tbody td .badge")
         self.assertEqual(len(cells), 4)
         self.assertIn("fails", cells)
+        # Each model is explained, too: the captures say where it is.
+        self.assertEqual(self.page.read_text().count("every layer that was examined follows known arithmetic"), 2)
         self.check_accessible(self.page)
         again = self.path / "again.html"
         npudiff("report", out, "-o", again, "-q")

@@ -57,8 +57,9 @@ enum nd_remedy_kind {
     ND_REMEDY_WEIGHT_CHANNELS, /* 8-bit weights with one scale per output channel */
     ND_REMEDY_WEIGHT_16_BITS,  /* 16-bit weights, scales as they are: per tensor or channel */
     ND_REMEDY_BIAS,            /* 32-bit bias whose scale is that of the products */
+    ND_REMEDY_BIAS_SHIFT,      /* biases that take back what the rounding of the weights adds on average */
 };
-/* "range", "16-bits", "weight-channels", "weight-16-bits", "bias". Static storage. */
+/* "range", "16-bits", "weight-channels", "weight-16-bits", "bias", "bias-shift". Static storage. */
 ND_PUBLIC const char *nd_remedy_kind_name(enum nd_remedy_kind kind);
 
 /* A change of one layer's quantisation. Its gains were computed with the change made, not estimated. */

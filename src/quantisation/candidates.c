@@ -252,6 +252,62 @@ static enum nd_status try_constants(struct nd_search *search, size_t step, enum 
     return status;
 }
 
+/* Whether a sample is used where effects and gains are measured. */
+static bool is_judged(const struct nd_study *study, size_t k)
+{
+    for (size_t i = 0; i < study->n_effect_samples; i++)
+        if (nd_effect_sample(study, i) == k)
+            return true;
+    return false;
+}
+
+/* The mean error of a channel of the constants: of samples in which the gain is not measured, if there are any.
+ */
+static double shift_of(const struct nd_study *study, size_t step, size_t channel)
+{
+    const struct nd_loss_channels *channels = &study->channels[step];
+    bool has_others = study->n_samples > study->n_effect_samples;
+    double sum = 0, n = 0;
+    for (size_t k = 0; k < study->n_samples; k++) {
+        if (has_others && is_judged(study, k))
+            continue;
+        sum += channels->shift[k * channels->n + channel];
+        n += (double)study->sums[k * study->plan->n_steps + step].n / (double)channels->n;
+    }
+    return n > 0 ? sum / n : 0;
+}
+
+/* Biases that take back what the rounding of the weights adds on average: it costs nothing on the device. */
+static enum nd_status try_shift(struct nd_search *search, size_t step, struct nd_error *err)
+{
+    const struct nd_study *study = search->study;
+    const struct nd_loss_channels *channels = &study->channels[step];
+    struct nd_exact_constant all[ND_LOSS_CONSTANTS];
+    size_t n =
+        nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, all, ND_LOSS_CONSTANTS);
+    double mean_square = 0, constants = study->out->layers[step].constants;
+    size_t bias = 0;
+    while (bias < n && !(all[bias].is_bias && all[bias].real->n == channels->n))
+        bias++;
+    if (bias == n || channels->n == 0)
+        return ND_OK;
+    for (size_t c = 0; c < channels->n; c++)
+        mean_square += shift_of(study, step, c) * shift_of(study, step, c) / (double)channels->n;
+    double own = gain_db(constants, fmax(constants - mean_square, 0));
+    if (own < least_own_gain)
+        return ND_OK;
+    struct nd_candidate *candidate = add(search, step, ND_REMEDY_BIAS_SHIFT);
+    enum nd_status status = nd_array_copy(all[bias].real, &candidate->values[0], err);
+    for (size_t c = 0; c < channels->n && status == ND_OK; c++)
+        candidate->values[0].x[c] -= shift_of(study, step, c);
+    if (status != ND_OK)
+        return status;
+    change_constant(candidate, &all[bias]);
+    candidate->remedy.own_gain_db = own;
+    candidate->remedy.text = nd_strdup("biases that take back the mean error of its weights");
+    return candidate->remedy.text != NULL ? ND_OK : nd_fail_memory(err);
+}
+
 enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err)
 {
     const struct nd_quantised_layer *layer = &search->study->out->layers[step];
@@ -260,6 +316,8 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
     if (layer->constants >= least_part * parts)
         for (int kind = ND_REMEDY_WEIGHT_CHANNELS; kind <= ND_REMEDY_BIAS && status == ND_OK; kind++)
             status = try_constants(search, step, (enum nd_remedy_kind)kind, err);
+    if (status == ND_OK && layer->constants >= least_part * parts)
+        status = try_shift(search, step, err);
     if (status != ND_OK || layer->rounding + layer->clipping < least_part * parts ||
         !nd_has_range(search->study, step))
         return status;

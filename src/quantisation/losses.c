@@ -224,6 +224,7 @@ static void add_parts(const struct nd_loss_run *run, size_t step, const double *
     const struct nd_quant *quant = quant_of(run, step);
     enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
     const double *exact = before->shape.rank >= 0 && before->n == real->n ? before->x : layer;
+    const struct nd_loss_channels *channels = &run->study->channels[step];
     bool is_code = quant->n > 0 && nd_dtype_is_integer(dtype) && nd_dtype_size_bytes(dtype) <= 4;
     for (size_t i = 0; i < real->n; i++) {
         double rounding = real->x[i] - exact[i];
@@ -233,6 +234,9 @@ static void add_parts(const struct nd_loss_run *run, size_t step, const double *
         bool is_clipped = exact[i] < reach.low || exact[i] > reach.high;
         sums->n_clipped += run->values[step].x[i] < reach.low || run->values[step].x[i] > reach.high;
         sums->constants += (exact[i] - layer[i]) * (exact[i] - layer[i]);
+        if (channels->n > 0)
+            channels->shift[run->sample * channels->n + i / channels->n_inner % channels->n] +=
+                exact[i] - layer[i];
         if (is_clipped)
             sums->clipping += rounding * rounding;
         else

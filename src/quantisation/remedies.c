@@ -20,7 +20,8 @@ const char *nd_remedy_kind_name(enum nd_remedy_kind kind)
                                         [ND_REMEDY_16_BITS] = "16-bits",
                                         [ND_REMEDY_WEIGHT_CHANNELS] = "weight-channels",
                                         [ND_REMEDY_WEIGHT_16_BITS] = "weight-16-bits",
-                                        [ND_REMEDY_BIAS] = "bias"};
+                                        [ND_REMEDY_BIAS] = "bias",
+                                        [ND_REMEDY_BIAS_SHIFT] = "bias-shift"};
     return names[kind];
 }
 

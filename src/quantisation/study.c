@@ -106,6 +106,30 @@ static enum nd_status make_values(struct nd_study *study, struct nd_error *err)
     return ND_OK;
 }
 
+/* The last axis of a product of matrices, axis 1 of a convolution. */
+static enum nd_status make_channels(struct nd_study *study, size_t step, struct nd_error *err)
+{
+    struct nd_exact_constant constants[ND_LOSS_CONSTANTS];
+    const struct nd_shape *shape = &study->plan->shapes[step];
+    struct nd_loss_channels *channels = &study->channels[step];
+    size_t n = nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, constants,
+                                       ND_LOSS_CONSTANTS),
+           n_elements = 0;
+    bool has_weights = false;
+    for (size_t i = 0; i < n; i++)
+        has_weights = has_weights || constants[i].channel_axis >= 0;
+    if (!has_weights || shape->rank < 2 || nd_shape_n_elems(shape, &n_elements, NULL) != ND_OK ||
+        n_elements == 0)
+        return ND_OK;
+    int axis = shape->rank > 2 && constants[0].real->shape.rank > 2 ? 1 : shape->rank - 1;
+    channels->n_inner = 1;
+    for (int d = axis + 1; d < shape->rank; d++)
+        channels->n_inner *= (size_t)shape->dims[d];
+    channels->n = (size_t)shape->dims[axis];
+    channels->shift = nd_calloc(study->n_samples * channels->n, sizeof *channels->shift);
+    return channels->shift != NULL ? ND_OK : nd_fail_memory(err);
+}
+
 static enum nd_status study_init(struct nd_study *study, const struct nd_plan *plan, struct nd_error *err)
 {
     *study = (struct nd_study){.plan = plan,
@@ -123,9 +147,11 @@ static enum nd_status study_init(struct nd_study *study, const struct nd_plan *p
     study->step_of_float = nd_calloc(nd_model_n_edges(plan->float_model), sizeof *study->step_of_float);
     study->sums = nd_calloc(study->n_samples * plan->n_steps, sizeof *study->sums);
     study->values = nd_calloc(plan->n_steps, sizeof *study->values);
+    study->channels = nd_calloc(plan->n_steps, sizeof *study->channels);
     study->out = nd_calloc(1, sizeof *study->out);
     if (study->inputs == NULL || study->float_edge == NULL || study->float_input == NULL ||
-        study->step_of_float == NULL || study->sums == NULL || study->values == NULL || study->out == NULL)
+        study->step_of_float == NULL || study->sums == NULL || study->values == NULL ||
+        study->channels == NULL || study->out == NULL)
         return nd_fail_memory(err);
     match_steps(study);
     study->out->layers = nd_calloc(plan->n_steps, sizeof *study->out->layers);
@@ -133,6 +159,8 @@ static enum nd_status study_init(struct nd_study *study, const struct nd_plan *p
     if (study->out->layers == NULL || study->out->ranked == NULL)
         return nd_fail_memory(err);
     enum nd_status status = make_values(study, err);
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        status = nd_is_matched(study, s) ? make_channels(study, s, err) : ND_OK;
     for (size_t k = 0; k < study->n_samples; k++)
         for (size_t i = 0; i < study->n_inputs && status == ND_OK; i++)
             status = read_input(study, k, i, err);
@@ -152,6 +180,9 @@ static void study_deinit(struct nd_study *study)
     free(study->float_input);
     free(study->step_of_float);
     free(study->sums);
+    for (size_t s = 0; study->channels != NULL && s < study->plan->n_steps; s++)
+        free(study->channels[s].shift);
+    free(study->channels);
     free(study->values);
     nd_quantisation_destroy(&study->out);
 }

@@ -40,6 +40,12 @@ struct nd_loss_values {
     float *values, *errors; /* [n] in the order of the samples */
 };
 
+/* By output channel of a layer with weights: what the rounding of its constants adds. */
+struct nd_loss_channels {
+    size_t n, n_inner; /* elements of a channel that follow each other; n = 0: the layer has no weights */
+    double *shift;     /* [n_samples][n] sums of the error of the constants */
+};
+
 /* What float values look like. */
 struct nd_value_facts {
     size_t n;                         /* values without the mask */
@@ -58,11 +64,12 @@ struct nd_study {
     size_t samples[ND_LOSS_SAMPLES];
     struct nd_array *inputs; /* [n_samples][n_inputs of model] */
     size_t n_inputs, n_float_inputs;
-    size_t *float_edge;            /* [n_steps] the same tensor of the float model, or SIZE_MAX */
-    size_t *float_input;           /* [n_steps] the model's input that the step quantises, or SIZE_MAX */
-    size_t *step_of_float;         /* [n_edges of float_model] the step of the same name, or SIZE_MAX */
-    struct nd_loss_sums *sums;     /* [n_samples][n_steps] */
-    struct nd_loss_values *values; /* [n_steps] */
+    size_t *float_edge;                /* [n_steps] the same tensor of the float model, or SIZE_MAX */
+    size_t *float_input;               /* [n_steps] the model's input that the step quantises, or SIZE_MAX */
+    size_t *step_of_float;             /* [n_edges of float_model] the step of the same name, or SIZE_MAX */
+    struct nd_loss_sums *sums;         /* [n_samples][n_steps] */
+    struct nd_loss_values *values;     /* [n_steps] */
+    struct nd_loss_channels *channels; /* [n_steps] */
     struct nd_quantisation *out;
 };
 

@@ -406,6 +406,41 @@ static void coarse_bias_is_named(void **state)
     end(&b, &f);
 }
 
+/* All weights are a third of a step too small, and x has the mean 1/2: the error of the weights is mostly a
+ * shift. */
+static void mean_error_of_weights_can_be_taken_back(void **state)
+{
+    (void)state;
+    enum { N = 64 };
+    static float w[N * N], bias[N];
+    struct nd_shape square = {.rank = 2, .dims = {N, N}}, row = {.rank = 1, .dims = {N}};
+    struct bench b;
+    begin(&b, N);
+    for (size_t i = 0; i < N * N; i++)
+        w[i] = ((float)((int)(i * 7 % 11) - 5) + 1.0f / 3) / 127;
+    nd_compose_constant(b.compose, "w", ND_DTYPE_F32, &square, w);
+    nd_compose_constant(b.compose, "b", ND_DTYPE_F32, &row, bias);
+    nd_compose_node(b.compose, "Gemm", (const char *const[]){"x", "w", "b", NULL}, "y");
+    const float size = 1;
+    item(&b, "x", ND_DTYPE_U16, 1);
+    b.scales[0][0] = 1.0f / 65535;
+    set_weights(&b, &size, 1);
+    item(&b, "b", ND_DTYPE_I32, 1);
+    b.scales[2][0] = 1.0f / 65535 / 127;
+    item(&b, "y", ND_DTYPE_U16, 1);
+    b.scales[3][0] = 8.0f / 65535;
+    b.zeros[3][0] = 32768;
+    struct fixture f = run(&b);
+    const struct nd_quantised_layer *layer = layer_of(&f, "y");
+    assert_string_equal(nd_loss_cause_name(layer->cause), "weight-rounding");
+    /* The error is sum(x) / 3 / 127: its mean squared is (N / 2)^2, its variance N / 12, and that of the mean
+     * of ten samples a tenth of it. */
+    double expected = 10 * log10(1 + 3.0 * N), gain = remedy_of(layer, ND_REMEDY_BIAS_SHIFT)->output_gain_db;
+    print_message("# said %+.2f dB, expected %+.2f dB\n", gain, expected);
+    assert_true(gain > expected - 6 && gain < expected + 6);
+    end(&b, &f);
+}
+
 /* ---- calibration ---- */
 
 static void calibrations_know_an_outlier(void **state)
@@ -444,6 +479,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(mask_constant_is_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(one_scale_for_channels_far_apart_is_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(coarse_bias_is_named, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(mean_error_of_weights_can_be_taken_back, make_folder, remove_folder),
         cmocka_unit_test(calibrations_know_an_outlier),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,3 +51,13 @@ def initializers(data):
             if raw is not None:
                 found[name] = (dims, *raw)
     return found
+
+
+def outputs(data):
+    """The names of the graph's outputs."""
+    found = []
+    for number, _, graph in _fields(data, 0, len(data)):
+        for field, _, value in _fields(data, *graph) if number == 7 else ():
+            if field == 12:
+                found += [data[b:e].decode() for part, _, (b, e) in ((f, k, v) for f, k, v in _fields(data, *value) if f == 1)]
+    return found

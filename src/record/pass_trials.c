@@ -10,13 +10,13 @@
 #include "remote/remote.h"
 #include "spool/record_fields.h"
 
-/* Chosen. A session is given up that takes this many times as long as that of the outputs alone, and at least
- * this long: exposing tensors adds some copies, and never made a session take twice as long in what was tried.
- */
+/* A session is given up as stuck that takes this many times as long as that of the outputs alone. Chosen. */
 static const double session_factor = 10;
+
+/* Seconds that every session has, however quick that of the outputs was. Chosen. */
 static const double least_session_limit_s = 30;
 
-/* Chosen. The share of the capture's time limit after which no more sessions are tried. */
+/* The share of the capture's time limit after which no more sessions are tried. Chosen. */
 static const double trial_share = 0.5;
 
 void nd_tries_deinit(struct nd_tries *trials)

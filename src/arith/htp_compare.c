@@ -55,6 +55,20 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
     return true;
 }
 
+/* A depthwise Conv that skips places: the HTP does not sum it as it sums others, and how it does is not known. */
+static bool is_depthwise_with_stride(const struct nd_exact_unit *unit)
+{
+    const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};
+    const struct nd_array *x = unit->call->inputs[0].values;
+    const int64_t *strides;
+    size_t n = unit->call->node != NULL ? nd_op_ints(&call, "strides", &strides) : 0;
+    bool is_skipping = false;
+    for (size_t i = 0; i < n; i++)
+        is_skipping = is_skipping || strides[i] > 1;
+    return is_skipping && x != NULL && x->shape.rank > 1 && x->shape.dims[1] > 1 &&
+           nd_op_i(&call, "group", 1) == x->shape.dims[1];
+}
+
 double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                              const struct nd_unit_memory *memory)
 {
@@ -66,6 +80,8 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
         return of_norms;
     if (is_wide && (strcmp(op_type, "GlobalAveragePool") == 0 || strcmp(op_type, "ReduceMean") == 0))
         return of_wide_means;
+    if (strcmp(op_type, "Conv") == 0 && is_depthwise_with_stride(unit))
+        return 1;
     if (!is_product(op_type) || unit->call->n_inputs < 2 || unit->origins[1] != ND_EXACT_FROM_UNIT)
         return 0;
     if (is_wide)

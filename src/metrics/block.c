@@ -139,26 +139,29 @@ static size_t mask_block(const struct nd_pair_context *context, struct nd_block_
     return context->kernels->mask[log2_bytes](block->ref.bytes, block->test.bytes, block->n, mask);
 }
 
-/* The offsets of the ones among n bytes of 0 and 1, ascending; eight zeros are passed over at once. What is
- * written where there is no one is written over: no branch depends on a single byte. */
+/* The places of the ones among four bits, 16 bits each, the first the lowest; and how many there are. */
+static const uint64_t places_of[16] = {0x0,     0x0,         0x1,         0x10000,        0x2,     0x20000,
+                                       0x20001, 0x200010000, 0x3,         0x30000,        0x30001, 0x300010000,
+                                       0x30002, 0x300020000, 0x300020001, 0x3000200010000};
+static const uint8_t n_of[16] = {0, 1, 1, 2, 1, 2, 2, 3, 1, 2, 2, 3, 2, 3, 3, 4};
+
+/* The offsets of the ones among n bytes of 0 and 1, ascending; eight zeros are passed over at once. Four
+ * offsets are written where there may be fewer, which the next ones write over: no branch depends on a single
+ * byte. */
 static size_t list_set(const uint8_t *mask, size_t n, uint16_t *out)
 {
-    const uint64_t all = 0x0101010101010101;
     size_t n_set = 0, i = 0;
     for (; i + 8 <= n; i += 8) {
         uint64_t word;
         memcpy(&word, mask + i, sizeof word);
         if (word == 0)
             continue;
-        if (word == all) {
-            for (size_t k = 0; k < 8; k++)
-                out[n_set + k] = (uint16_t)(i + k);
-            n_set += 8;
-            continue;
-        }
-        for (size_t k = i; k < i + 8; k++) {
-            out[n_set] = (uint16_t)k;
-            n_set += mask[k];
+        uint64_t bits = word * 0x0102040810204080u >> 56; /* the lowest bits of eight bytes */
+        for (size_t half = 0; half < 2; half++) {
+            uint64_t set = bits >> 4 * half & 15,
+                     listed = places_of[set] + (i + 4 * half) * 0x0001000100010001u;
+            memcpy(out + n_set, &listed, sizeof listed);
+            n_set += n_of[set];
         }
     }
     for (; i < n; i++)

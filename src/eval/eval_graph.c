@@ -145,6 +145,24 @@ static enum nd_status find_last_uses(struct nd_exact_graph *g, struct nd_error *
     return ND_OK;
 }
 
+static enum nd_status list_last_uses(struct nd_exact_graph *g, struct nd_error *err)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    g->first_done = nd_calloc(graph->n_nodes, sizeof *g->first_done);
+    g->next_done = nd_calloc(graph->n_tensors, sizeof *g->next_done);
+    if (g->first_done == NULL || g->next_done == NULL)
+        return nd_fail_memory(err);
+    for (size_t n = 0; n < graph->n_nodes; n++)
+        g->first_done[n] = ND_NO_INDEX;
+    for (size_t t = 0; t < graph->n_tensors; t++) {
+        size_t node = g->last_use[t];
+        g->next_done[t] = node < graph->n_nodes ? g->first_done[node] : ND_NO_INDEX;
+        if (node < graph->n_nodes)
+            g->first_done[node] = t;
+    }
+    return ND_OK;
+}
+
 static enum nd_status read_quants(struct nd_exact_graph *g, struct nd_error *err)
 {
     const struct nd_graph *graph = &g->model->graph;
@@ -228,6 +246,8 @@ enum nd_status nd_exact_graph_create(const struct nd_model *model, struct nd_exa
     if (status == ND_OK)
         status = find_last_uses(g, err);
     if (status == ND_OK)
+        status = list_last_uses(g, err);
+    if (status == ND_OK)
         status = nd_exact_prepare_wholes(g, err);
     if (status == ND_OK) {
         *out = g;
@@ -253,6 +273,8 @@ void nd_exact_graph_destroy(struct nd_exact_graph **graph)
     free(g->constants);
     free(g->quants);
     free(g->last_use);
+    free(g->first_done);
+    free(g->next_done);
     free(g->unit_of_node);
     free(g);
     *graph = NULL;

@@ -295,8 +295,8 @@ static enum nd_status feed(struct nd_exact_run *run, const struct nd_array *inpu
 
 static void drop_read(struct nd_exact_run *run, size_t node)
 {
-    for (size_t t = 0; t < run->graph->n_tensors; t++)
-        if (run->g->last_use[t] == node && run->values[t].shape.rank >= 0) {
+    for (size_t t = run->g->first_done[node]; t != ND_NO_INDEX; t = run->g->next_done[t])
+        if (run->values[t].shape.rank >= 0) {
             nd_array_deinit(&run->values[t]);
             run->values[t] = nd_exact_none();
         }

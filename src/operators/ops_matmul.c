@@ -91,8 +91,12 @@ enum nd_status nd_op_matmul(const struct nd_op_call *call, struct nd_error *err)
         nd_walk_axis(&walk, stack.dims[axis], nd_broadcast_stride(&a_stack, &stack, axis) * n * inner,
                      nd_broadcast_stride(&b_stack, &stack, axis) * inner * m, 0);
     double *c = call->outputs[0]->x;
-    if (call->shorts != NULL && c != NULL && b.shape.rank == 2 && inner > 0 &&
-        nd_short_product(&a, call->shorts, false, a.n / (size_t)inner, (size_t)inner, (size_t)m, c))
+    const struct nd_short_factors shorts = {.a = &a,
+                                            .b = call->shorts,
+                                            .n = inner > 0 ? a.n / (size_t)inner : 0,
+                                            .inner = (size_t)inner,
+                                            .m = (size_t)m};
+    if (call->shorts != NULL && c != NULL && b.shape.rank == 2 && nd_short_product(&shorts, c))
         return nd_op_wrap(call, call->outputs[0], err);
     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n && c != NULL; i++, c += n * m)
@@ -158,9 +162,14 @@ static enum nd_status gemm_shape(const struct nd_op_call *call, struct nd_shape 
 static bool multiply_shorts(const struct nd_op_call *call, const struct nd_shape *shape, size_t inner)
 {
     struct nd_array *y = call->outputs[0];
+    const struct nd_short_factors shorts = {.a = call->inputs[0],
+                                            .b = call->shorts,
+                                            .is_transposed = nd_op_i(call, "transB", 0) != 0,
+                                            .n = (size_t)shape->dims[0],
+                                            .inner = inner,
+                                            .m = (size_t)shape->dims[1]};
     return call->shorts != NULL && y->n > 0 && nd_op_i(call, "transA", 0) == 0 &&
-           nd_short_product(call->inputs[0], call->shorts, nd_op_i(call, "transB", 0) != 0,
-                            (size_t)shape->dims[0], inner, (size_t)shape->dims[1], y->x);
+           nd_short_product(&shorts, y->x);
 }
 
 enum nd_status nd_op_gemm(const struct nd_op_call *call, struct nd_error *err)

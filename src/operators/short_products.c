@@ -30,73 +30,73 @@ struct nd_short_range nd_short_range_of(const struct nd_array *x, const struct n
     return range;
 }
 
-struct product {
-    const struct nd_op_shorts *b;
-    bool is_transposed;
-    size_t inner, m;
+/* Rows k .. k + n - 1 of columns j .. j + n_columns - 1 of b, in pairs. */
+struct piece {
+    size_t k, n, j, n_columns;
 };
 
-/* Rows k .. k + n - 1 of columns j .. j + n_columns - 1, in pairs. */
-static void pair_weights(const struct product *p, size_t k, size_t n, size_t j, size_t n_columns,
-                         int16_t *pairs)
+static void pair_weights(const struct nd_short_factors *f, const struct piece *piece, int16_t *pairs)
 {
-    const int16_t *w = p->b->weights;
-    for (size_t t = 0; t < n; t += 2, pairs += (ptrdiff_t)(2 * MOST_COLUMNS)) {
-        bool has_both = t + 1 < n;
-        size_t step = p->is_transposed ? p->inner : 1, next = p->is_transposed ? 1 : p->m;
-        const int16_t *first = w + (p->is_transposed ? j * p->inner + k + t : (k + t) * p->m + j);
-        for (size_t c = 0; c < n_columns; c++) {
+    size_t step = f->is_transposed ? f->inner : 1, next = f->is_transposed ? 1 : f->m;
+    for (size_t t = 0; t < piece->n; t += 2, pairs += (ptrdiff_t)(2 * MOST_COLUMNS)) {
+        const int16_t *first = f->b->weights + (piece->k + t) * next + piece->j * step;
+        for (size_t c = 0; c < piece->n_columns; c++) {
             pairs[2 * c] = first[c * step];
-            pairs[2 * c + 1] = has_both ? first[c * step + next] : (int16_t)0;
+            pairs[2 * c + 1] = t + 1 < piece->n ? first[c * step + next] : (int16_t)0;
         }
     }
 }
 
 /* What the offset took away: the sum of each column of b, times it. */
-static void begin(const struct product *p, double offset, size_t n, double *c)
+static void begin(const struct nd_short_factors *f, double offset, double *c)
 {
-    memset(c, 0, n * p->m * sizeof *c);
-    for (size_t k = 0; k < p->inner && offset != 0; k++)
-        for (size_t j = 0; j < p->m; j++)
-            c[j] += offset * p->b->weights[p->is_transposed ? j * p->inner + k : k * p->m + j];
-    for (size_t i = 1; i < n && offset != 0; i++)
-        memcpy(c + i * p->m, c, p->m * sizeof *c);
+    size_t step = f->is_transposed ? f->inner : 1, next = f->is_transposed ? 1 : f->m;
+    memset(c, 0, f->n * f->m * sizeof *c);
+    for (size_t k = 0; k < f->inner && offset != 0; k++)
+        for (size_t j = 0; j < f->m; j++)
+            c[j] += offset * f->b->weights[k * next + j * step];
+    for (size_t i = 1; i < f->n && offset != 0; i++)
+        memcpy(c + i * f->m, c, f->m * sizeof *c);
 }
 
-bool nd_short_product(const struct nd_array *a, const struct nd_op_shorts *b, bool is_transposed, size_t n,
-                      size_t inner, size_t m, double *c)
+static void multiply(const struct nd_short_factors *f, const int16_t *left, size_t n_terms, int16_t *pairs,
+                     double *c)
 {
-    enum { LEAST_ROWS = 4 }; /* below, making the pairs costs more than it saves */
-    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
-    const struct product p = {.b = b, .is_transposed = is_transposed, .inner = inner, .m = m};
-    if (n < LEAST_ROWS || inner < LEAST_TERMS || a->n != n * inner)
-        return false;
-    struct nd_short_range range = nd_short_range_of(a, b);
-    int16_t *left = range.n_terms > 0 ? nd_calloc(n * inner + 1, 2 * sizeof *left) : NULL;
-    int16_t *pairs = left != NULL ? nd_calloc(MOST_TERMS * MOST_COLUMNS, sizeof *pairs) : NULL;
-    if (pairs == NULL) {
-        free(left);
-        return false;
-    }
-    for (size_t i = 0; i < n * inner; i++)
-        left[i] = (int16_t)(a->x[i] - range.offset);
-    begin(&p, range.offset, n, c);
-    for (size_t j = 0; j < m; j += MOST_COLUMNS)
-        for (size_t k = 0; k < inner; k += range.n_terms) {
-            size_t n_terms = inner - k < range.n_terms ? inner - k : range.n_terms;
-            const struct nd_short_gemm gemm = {.n = n,
-                                               .n_pairs = (n_terms + 1) / 2,
-                                               .m = m - j < MOST_COLUMNS ? m - j : MOST_COLUMNS,
+    for (size_t j = 0; j < f->m; j += MOST_COLUMNS)
+        for (size_t k = 0; k < f->inner; k += n_terms) {
+            const struct piece piece = {.k = k,
+                                        .n = f->inner - k < n_terms ? f->inner - k : n_terms,
+                                        .j = j,
+                                        .n_columns = f->m - j < MOST_COLUMNS ? f->m - j : MOST_COLUMNS};
+            const struct nd_short_gemm gemm = {.n = f->n,
+                                               .n_pairs = (piece.n + 1) / 2,
+                                               .m = piece.n_columns,
                                                .a = left + k,
                                                .b = pairs,
                                                .c = c + j,
-                                               .a_row = inner,
+                                               .a_row = f->inner,
                                                .b_row = MOST_COLUMNS,
-                                               .c_row = m};
-            pair_weights(&p, k, n_terms, j, gemm.m, pairs);
-            kernels->add_short(&gemm);
+                                               .c_row = f->m};
+            pair_weights(f, &piece, pairs);
+            nd_gemm_kernels()->add_short(&gemm);
         }
+}
+
+bool nd_short_product(const struct nd_short_factors *f, double *c)
+{
+    enum { LEAST_ROWS = 4 }; /* below, making the pairs costs more than it saves; chosen */
+    if (f->n < LEAST_ROWS || f->inner < LEAST_TERMS || f->a->n != f->n * f->inner)
+        return false;
+    struct nd_short_range range = nd_short_range_of(f->a, f->b);
+    int16_t *left = range.n_terms > 0 ? nd_calloc(f->a->n + 1, sizeof *left) : NULL;
+    int16_t *pairs = left != NULL ? nd_calloc(MOST_TERMS * MOST_COLUMNS, sizeof *pairs) : NULL;
+    for (size_t i = 0; i < f->a->n && pairs != NULL; i++)
+        left[i] = (int16_t)(f->a->x[i] - range.offset);
+    if (pairs != NULL) {
+        begin(f, range.offset, c);
+        multiply(f, left, range.n_terms, pairs, c);
+    }
     free(left);
     free(pairs);
-    return true;
+    return pairs != NULL;
 }

@@ -18,9 +18,14 @@ struct nd_short_range {
 /* x: whole numbers. A sum of n_terms products fits 32 bits. */
 struct nd_short_range nd_short_range_of(const struct nd_array *x, const struct nd_op_shorts *shorts);
 
-/* c (n x m) = a (n x inner) b (inner x m), or the transpose of b (m x inner). False: not that way, or no
- * memory; c is untouched. */
-bool nd_short_product(const struct nd_array *a, const struct nd_op_shorts *b, bool is_transposed, size_t n,
-                      size_t inner, size_t m, double *c);
+/* a (n x inner) b (inner x m), or a and the transpose of b (m x inner). */
+struct nd_short_factors {
+    const struct nd_array *a;
+    const struct nd_op_shorts *b;
+    bool is_transposed;
+    size_t n, inner, m;
+};
+/* c (n x m) becomes the product. False: not that way, or no memory; c is untouched. */
+bool nd_short_product(const struct nd_short_factors *f, double *c);
 
 #endif

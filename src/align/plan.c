@@ -173,6 +173,17 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
     return status;
 }
 
+/* A calculated uint16 operand becomes 8-bit numbers around its zero point. Where that is in the middle they are
+ * all that 8 bits hold, and none is rescaled. */
+static void centre_second_operand(const struct nd_exact_unit *unit, struct nd_quantiser *w,
+                                  const struct nd_quantiser *y)
+{
+    bool is_calculated = unit->origins[W] == ND_EXACT_FROM_UNIT;
+    if (is_calculated && w != NULL && !w->is_settled && !y->is_settled && unit->dtype == ND_DTYPE_U16 &&
+        unit->call->inputs[W].values->dtype == ND_DTYPE_U16)
+        nd_quantiser_centre(w);
+}
+
 static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exact_unit *unit,
                                  const struct place *place, struct nd_error *err)
 {
@@ -187,12 +198,13 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
         return ND_OK;
     }
     const struct nd_quantiser *x = nd_quantiser_of(&plan->quantisers, unit->input_edges[0]);
-    const struct nd_quantiser *w =
+    struct nd_quantiser *w =
         unit->input_edges[W] != SIZE_MAX ? nd_quantiser_of(&plan->quantisers, unit->input_edges[W]) : NULL;
     if (x->quant.n != 1 || y->quant.n != 1 || (w != NULL && w->quant.n != 1)) {
         step->obstacle = "an input or the output has a scale per channel";
         return ND_OK;
     }
+    centre_second_operand(unit, w, y);
     enum nd_status status = find_floats(plan, place->weights, &call->inputs[W], &weights, err);
     if (status == ND_OK && place->bias != ND_NO_INDEX && weights != NULL)
         status = find_floats(plan, place->bias, &call->inputs[B], &bias, err);

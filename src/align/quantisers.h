@@ -24,6 +24,10 @@ struct nd_quantisers {
 enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model *model, struct nd_error *err);
 void nd_quantisers_deinit(struct nd_quantisers *q);
 
+/* Moves the zero point of a uint16 quantiser to the middle; the scale grows so that all values stay in the
+ * range. */
+void nd_quantiser_centre(struct nd_quantiser *quantiser);
+
 struct nd_quantiser *nd_quantiser_of(const struct nd_quantisers *q, size_t edge);
 
 #endif

@@ -58,6 +58,7 @@ void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
 /* floor(c step (floor((a + beta) / step) + half) + 1/2) + zero: what a sum of products becomes. */
 struct nd_htp_scaling {
     double beta, c, step, half, zero;
+    bool is_beta_unsure; /* see nd_htp_is_bias_unsure */
 };
 double nd_htp_scale(const struct nd_htp_scaling *scaling, double a, const struct nd_htp_bounds *bounds);
 
@@ -90,6 +91,11 @@ struct nd_htp_column {
     double largest_bias_scale, largest_bias; /* greatest |F(bias largest_bias_scale)| */
     bool is_per_channel;
 };
+/* Whether the formula of beta is not known to be complete: v73, weights per channel, a bias that is almost a
+ * whole number in the product of its scales. Seen in the simulator (QAIRT 2.51, gen3): with quotients up to
+ * 2e-5 of their size above 497 to 2382, beta is one less in magnitude than the formula's in 6 of 16 channels.
+ */
+bool nd_htp_is_bias_unsure(enum nd_htp_arch arch, const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
 

@@ -157,8 +157,10 @@ static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
         column.bias_scale = nd_linear_scale(&call->inputs[2], c);
     }
     enum nd_htp_arch arch = p->job->program->arch;
-    return p->job->unit->dtype == ND_DTYPE_U8 ? nd_htp_scaling8(arch, &column)
-                                              : nd_htp_scaling16(arch, &column);
+    bool is_word = p->job->unit->dtype != ND_DTYPE_U8;
+    struct nd_htp_scaling scaling = is_word ? nd_htp_scaling16(arch, &column) : nd_htp_scaling8(arch, &column);
+    scaling.is_beta_unsure = nd_htp_is_bias_unsure(arch, &column);
+    return scaling;
 }
 
 /* floor(x) of |x| < 2^51, without a call. */

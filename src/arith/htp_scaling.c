@@ -21,6 +21,11 @@ static double bias_of(const struct nd_htp_column *c, float unit)
     return trunc((double)(rounded / unit));
 }
 
+bool nd_htp_is_bias_unsure(enum nd_htp_arch arch, const struct nd_htp_column *c)
+{
+    return arch == ND_HTP_V73 && c->is_per_channel && c->bias_scale > 0 && c->bias != 0;
+}
+
 /* In the product of the two scales. */
 static double exact_bias(const struct nd_htp_column *c)
 {

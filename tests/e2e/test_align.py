@@ -33,8 +33,8 @@ class Align(Scratch):
         """Tensors of the model as it is that differ between the chips."""
         for chip in CHIPS:
             npudiff("capture", MODELS / f"{model}.onnx", "-d", chip, "-p", probe, "-o", self.folder / f"{chip[-4:]}.h5", "-q")
-        compared = json.loads(npudiff("compare", self.folder / "gen1.h5", self.folder / "gen3.h5", "--json", "-q", expect=1))
-        return sum(edge["verdict"] == "differs" for edge in compared["edges"])
+        compared = json.loads(npudiff("compare", self.folder / "gen1.h5", self.folder / "gen3.h5", "--json", expect=1))
+        return sum(edge["verdict"] == "differs" for edge in compared["tensors"])
 
     def test_cnn_is_one_group_with_every_layer_proven(self):
         digits = self.few(40)
@@ -54,11 +54,14 @@ class Align(Scratch):
         self.check_one_group(document, 10)
         self.assertEqual([layer["operators"] for layer in document["layers"] if layer["state"] == "tested"], ["GlobalAveragePool"])
 
-    def test_weights_per_channel_are_proven_and_equal(self):
-        document = self.align("random-residual.u8", "-p", "uniform:20:3", "-p", "ties")
-        states = {layer["tensor"]: layer["state"] for layer in document["layers"] if layer["scaling"]}
-        self.assertEqual(set(states.values()), {"proven"}, states)
-        self.check_one_group(document, document["verification"]["tensors"])
+    def test_weights_per_channel_with_biases_are_not_called_proven(self):
+        """How v73 rounds such biases is not known for certain; the simulator shows it."""
+        document = self.align("random-residual.u8", "-p", "uniform:20:3", "-p", "ties", expect=1)
+        self.assertEqual(document["result"], "differs")
+        self.assertEqual(document["verification"]["refuted"], 0)
+        states = {layer["tensor"]: layer["state"] for layer in document["layers"]}
+        self.assertEqual(states["stem/relu"], "differs")
+        self.assertNotIn("proven", [layer["state"] for layer in document["layers"] if layer["scaling"]])
 
 
 if __name__ == "__main__":

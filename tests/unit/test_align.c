@@ -200,10 +200,9 @@ static size_t check(const struct recipe *recipe, size_t *n_proven)
     assert_true(first->scale[0] >= old->scale[0] && first->scale[0] <= 2.01F * old->scale[0]);
     if (recipe->has_codes_out)
         assert_true(first->scale[0] == old->scale[0]);
-    if (alignment->n_proven == alignment->n_layers) {
-        assert_int_equal(alignment->end, ND_ALIGN_END_ALIGNED);
-        assert_int_equal(after, 0);
-    }
+    assert_int_equal(alignment->n_differ, 0);
+    assert_int_equal(after, 0);
+    assert_int_equal(alignment->end, alignment->n_unknown == 0 ? ND_ALIGN_END_ALIGNED : ND_ALIGN_END_UNKNOWN);
     *n_proven += alignment->n_proven;
     nd_alignment_destroy(&alignment);
     nd_model_destroy(&aligned);
@@ -233,7 +232,7 @@ static void uint8_models_are_aligned(void **state)
 static void weights_per_channel_are_aligned(void **state)
 {
     (void)state;
-    check_many((struct recipe){.is_per_channel = true}, 36);
+    check_many((struct recipe){.is_per_channel = true}, 12); /* how v73 rounds their biases is not certain */
 }
 
 static void uint16_models_are_aligned(void **state)

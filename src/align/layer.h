@@ -3,7 +3,7 @@
 #ifndef ND_ALIGN_LAYER_H
 #define ND_ALIGN_LAYER_H
 
-#include "align/scales.h"
+#include "align/power_scales.h"
 #include "arith/htp.h"
 #include "eval/linear_unit.h"
 
@@ -38,8 +38,8 @@ enum nd_status nd_align_layer_init(struct nd_align_layer *layer, const struct nd
                                    const struct nd_align_now *now, const char **obstacle, struct nd_error *err);
 void nd_align_layer_deinit(struct nd_align_layer *layer);
 
-/* bias.c: codes and scale of the bias with which both programs give the same, as far as they can be found.
- * *n_left channels remain in which they do not. */
+/* bias_search.c: the bias, and the last float32 steps of the scales, with which all programs give the same, as
+ * far as they can be found. *n_left channels remain in which they do not. */
 enum nd_status nd_align_find_bias(struct nd_align_layer *layer, const struct nd_unit_program *const *programs,
                                   size_t n_programs, size_t *n_left, struct nd_error *err);
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "align/align.h"
+#include "align/align_stages.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/parallel.h"

@@ -1,7 +1,7 @@
 /* Each layer of the written model, as it was read again: what the arithmetics make of all that it can read. */
 #include <stdlib.h>
 
-#include "align/align.h"
+#include "align/align_stages.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "eval/eval_graph.h"

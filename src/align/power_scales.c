@@ -1,4 +1,4 @@
-#include "align/scales.h"
+#include "align/power_scales.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* Scales with which a product is multiplied by a power of two. */
-#ifndef ND_ALIGN_SCALES_H
-#define ND_ALIGN_SCALES_H
+#ifndef ND_ALIGN_POWER_SCALES_H
+#define ND_ALIGN_POWER_SCALES_H
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-#include "align/plan.h"
+#include "align/align_plan.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "align/align.h"
+#include "align/align_stages.h"
 
 #include <math.h>
 #include <stdlib.h>

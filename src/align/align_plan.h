@@ -1,6 +1,6 @@
 /* New scales and codes for a whole model, layer by layer in the order of the graph. */
-#ifndef ND_ALIGN_PLAN_H
-#define ND_ALIGN_PLAN_H
+#ifndef ND_ALIGN_ALIGN_PLAN_H
+#define ND_ALIGN_ALIGN_PLAN_H
 
 #include "align/quantisers.h"
 #include "arith/htp.h"

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "align/align.h"
+#include "align/align_stages.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"

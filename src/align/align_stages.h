@@ -1,8 +1,8 @@
 /* The stages of nd_align. Each fills its part of the result. */
-#ifndef ND_ALIGN_ALIGN_H
-#define ND_ALIGN_ALIGN_H
+#ifndef ND_ALIGN_ALIGN_STAGES_H
+#define ND_ALIGN_ALIGN_STAGES_H
 
-#include "align/plan.h"
+#include "align/align_plan.h"
 #include "npudiff/align.h"
 
 enum { ND_ALIGN_MOST_PROGRAMS = 8 };
@@ -22,7 +22,7 @@ struct nd_align_job {
 enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err);
 /* price.c: outputs, and the classes of labelled samples. */
 enum nd_status nd_align_price(struct nd_align_job *job, struct nd_error *err);
-/* verify.c: runs the aligned model on the devices, and corrects the states by what was seen. */
+/* align_verify.c: runs the aligned model on the devices, and corrects the states by what was seen. */
 enum nd_status nd_align_verify(struct nd_align_job *job, struct nd_error *err);
 
 enum nd_status nd_align_tell(const struct nd_align_job *job, const char *stage, size_t n_done, size_t n_total,

@@ -62,10 +62,11 @@ static enum nd_status round_sums(const struct nd_op_call *call, const struct ope
 static enum nd_status run(const struct nd_op_call *call, nd_op_function *product, int weights_axis, int axis,
                           struct nd_error *err)
 {
-    struct operand operands[2] = {{0, SIZE_MAX, 2, -1, {0}}, {1, SIZE_MAX, 3, weights_axis, {0}}};
+    struct operand operands[2] = {{.codes = 0, .scale = SIZE_MAX, .zero_point = 2, .axis = -1},
+                                  {.codes = 1, .scale = SIZE_MAX, .zero_point = 3, .axis = weights_axis}};
     if (is_rounded(call)) {
-        operands[0] = (struct operand){0, 1, 2, -1, {0}};
-        operands[1] = (struct operand){3, 4, 5, weights_axis, {0}};
+        operands[0] = (struct operand){.codes = 0, .scale = 1, .zero_point = 2, .axis = -1};
+        operands[1] = (struct operand){.codes = 3, .scale = 4, .zero_point = 5, .axis = weights_axis};
     }
     struct nd_array sums = {0}, *out = &sums;
     const struct nd_array *inputs[] = {&operands[0].wholes, &operands[1].wholes,

@@ -53,12 +53,9 @@ def clean(text, names, version):
         text = text.replace(path, name)
     text = re.sub(r"/npudiff-\w{6}(?=[/'])", "/npudiff-XXXXXX", text)
     text = re.sub(r"\.tmp-\d+", ".tmp-PID", text)
+    # Stages that take over a second on a slow machine (test_progress.py has those).
+    text = re.sub(r"^(align|compare|explain): [a-z ]+(, \d+ [a-z]+)?\n", "", text, flags=re.MULTILINE)
     return re.sub(rf"\b{re.escape(version)}\b", "$VERSION", text)
-
-
-def clean_errors(text, names, version):
-    """The same, without the stages that take over a second on a slow machine (test_progress.py has those)."""
-    return re.sub(r"^(compare|explain): [a-z ]+(, \d+ [a-z]+)?\n", "", clean(text, names, version), flags=re.MULTILINE)
 
 
 def runtimes_folder():
@@ -111,7 +108,7 @@ def run_case(script, npudiff, version):
                        for path in sorted(folder.rglob("*")) if not path.is_dir())
         kinds, invalid = check_documents(documents)
         is_same = not updates() or (state is not None and state == state_of(npudiff))
-        return {".out": clean(out, names, version), ".err": clean_errors(err, names, version), ".exit": f"{code}\n",
+        return {".out": clean(out, names, version), ".err": clean(err, names, version), ".exit": f"{code}\n",
                 ".left": left, ".invalid": invalid}, kinds, is_same, time.monotonic() - since
 
 

@@ -29,6 +29,10 @@ static enum nd_status leave_out(struct nd_capture_job *capture, const struct nd_
     enum { MAX_TEXT = 60000 }; /* a text that is stored with a file has at most 64 KiB */
     struct nd_strbuf text = {0};
     size_t n = 0;
+    if (capture->left_out != NULL) /* by an earlier plan */
+        nd_strbuf_printf(&text, "%s", capture->left_out);
+    free(capture->left_out);
+    capture->left_out = NULL;
     for (size_t e = 0; e < plan->n_edges; e++) {
         if (plan->pass_of_edge[e] == SIZE_MAX) {
             if (text.len < MAX_TEXT)
@@ -115,25 +119,68 @@ static enum nd_status cut_into_passes(struct nd_capture_job *capture, struct nd_
  * moves nothing, where that is possible. *again says whether that job, or one that is allowed to fall back, is
  * to be run. What the device does with the outputs alone is its own doing: it is accepted with leave to fall
  * back, and else the first run tells of it. */
-static enum nd_status plan_again(struct nd_capture_job *capture, struct nd_tried *first, bool *again,
-                                 struct nd_error *err)
+static enum nd_status plan_again(struct nd_capture_job *capture, struct nd_tries *trials,
+                                 struct nd_tried *first, bool *again, struct nd_error *err)
 {
-    struct nd_tries trials = {.capture = capture};
     bool holds = false, is_cut = false, may_fall = capture->options->allow_fallback;
-    enum nd_status status = nd_tries_begin(&trials, &holds, err);
-    bool can_be_cut = status == ND_OK && holds && (may_fall || trials.own.n == 0);
-    nd_fallen_subtract(&first->fallen, &trials.own);
+    enum nd_status status = nd_tries_begin(trials, &holds, err);
+    bool can_be_cut = status == ND_OK && holds && (may_fall || trials->own.n == 0);
+    nd_fallen_subtract(&first->fallen, &trials->own);
     bool is_changed = first->reason[0] != '\0' || first->fallen.n > 0;
     if (can_be_cut && is_changed)
-        status = cut_into_passes(capture, &trials, first, &is_cut, err);
+        status = cut_into_passes(capture, trials, first, &is_cut, err);
     bool is_placed = first->reason[0] == '\0';
     if (status == ND_OK && is_placed && is_changed && !is_cut && may_fall)
         status = note_moved(capture, &first->fallen, err);
-    capture->n_tried = trials.n + 1;
     capture->job.is_fallback_allowed = may_fall;
     *again = is_cut || (may_fall && is_placed);
-    nd_tries_deinit(&trials);
     return status;
+}
+
+/* Runs what was planned, with the folder as its name; *folder is replaced. */
+static enum nd_status run_again(struct nd_capture_job *capture, const char *name, char **folder,
+                                struct nd_agent_exit *exit, struct nd_error *err)
+{
+    free(*folder);
+    *folder = nd_path_join(capture->folder, name);
+    *exit = (struct nd_agent_exit){0};
+    return *folder != NULL ? nd_job_run(capture, &capture->job, *folder, capture->options, exit, err)
+                           : nd_fail_memory(err);
+}
+
+/* Whether the run gave other outputs than the session of the outputs alone, or one pass others than another. */
+static enum nd_status find_changed(const struct nd_capture_job *capture, const struct nd_tries *trials,
+                                   const char *folder, const struct nd_agent_exit *exit, bool *is_changed,
+                                   struct nd_error *err)
+{
+    struct nd_tried end = {0};
+    bool do_agree = true, is_of_session;
+    enum nd_status status = nd_tries_agree(trials, folder, &do_agree, err);
+    if (status == ND_OK)
+        status = nd_tried_read(&capture->job, folder, exit, &end, &is_of_session, err);
+    *is_changed = !do_agree || strstr(end.reason, "exposing tensors changes results") != NULL;
+    nd_tried_deinit(&end);
+    return status;
+}
+
+/* Looking changed what the model gives: plans again with sessions that run a sample, which must come out the
+ * same. A device that gives other outputs each time cannot be asked; then passes are not held against each
+ * other. */
+static enum nd_status run_checked(struct nd_capture_job *capture, struct nd_tries *trials, char **folder,
+                                  struct nd_agent_exit *exit, struct nd_error *err)
+{
+    bool is_changed = false, is_steady = false, is_cut = false;
+    enum nd_status status = find_changed(capture, trials, *folder, exit, &is_changed, err);
+    if (status != ND_OK || !is_changed || exit->stage != NULL || exit->can_resume)
+        return status;
+    nd_capture_report_stage(capture, "placement", exit->elapsed_s);
+    status = nd_tries_use_sample(trials, &is_steady, err);
+    if (status == ND_OK && is_steady)
+        status = cut_into_passes(capture, trials, NULL, &is_cut, err);
+    else if (status == ND_OK)
+        status = nd_capture_job_set_passes(capture, capture->job.n_passes, NULL, err);
+    return status == ND_OK && (is_cut || !is_steady) ? run_again(capture, "run-checked", folder, exit, err)
+                                                     : status;
 }
 
 /* The first run takes no more than this share of the time to make its session: what does not come to be may in
@@ -147,6 +194,7 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
                               struct nd_error *err)
 {
     struct nd_tried first = {0};
+    struct nd_tries trials = {.capture = capture};
     bool again = false, is_of_session = false;
     bool can_be_cut = nd_device_is_npu(capture->device->kind) && !nd_capture_job_is_untouched(capture) &&
                       !capture->options->prefixes;
@@ -162,16 +210,16 @@ static enum nd_status run_all(struct nd_capture_job *capture, char **folder, str
         status = nd_tried_read(&capture->job, *folder, exit, &first, &is_of_session, err);
     if (status == ND_OK && is_of_session && !first.holds && exit->stage == NULL && !exit->can_resume) {
         nd_capture_report_stage(capture, "placement", exit->elapsed_s);
-        status = plan_again(capture, &first, &again, err);
+        status = plan_again(capture, &trials, &first, &again, err);
     }
+    if (status == ND_OK && again)
+        status = run_again(capture, "run-again", folder, exit, err);
+    if (status == ND_OK && again && (capture->job.n_passes > 1 || capture->n_left_out > 0))
+        status = run_checked(capture, &trials, folder, exit, err);
+    capture->n_tried = trials.n > 0 ? trials.n + 1 : 0;
     nd_tried_deinit(&first);
-    if (status != ND_OK || !again)
-        return status;
-    free(*folder);
-    *folder = nd_path_join(capture->folder, "run-again");
-    *exit = (struct nd_agent_exit){0};
-    return *folder != NULL ? nd_job_run(capture, &capture->job, *folder, capture->options, exit, err)
-                           : nd_fail_memory(err);
+    nd_tries_deinit(&trials);
+    return status;
 }
 
 enum nd_status nd_capture_run_agent(struct nd_capture_job *capture, char **folder, struct nd_agent_exit *exit,

@@ -22,6 +22,8 @@ static const double trial_share = 0.5;
 void nd_tries_deinit(struct nd_tries *trials)
 {
     nd_fallen_deinit(&trials->own);
+    free(trials->outputs);
+    trials->outputs = NULL;
 }
 
 /* ---- one run of the agent ---- */
@@ -72,7 +74,7 @@ enum nd_status nd_job_run(const struct nd_capture_job *capture, const struct nd_
         .options = options,
         .begun_ns = capture->begun_ns,
         .samples_total = samples_of(capture, job),
-        .is_trial = job->n_probes == 0,
+        .is_trial = job != &capture->job,
     };
     return nd_remote_run(capture->remote, &run, exit, err);
 }
@@ -236,11 +238,80 @@ static enum nd_status run_trial(struct nd_tries *trials, const struct nd_job *jo
     return status == ND_OK ? nd_tried_read(job, folder, &exit, out, &is_of_session, err) : status;
 }
 
-enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, struct nd_tried *out,
-                            struct nd_error *err)
+/* ---- outputs of one sample ---- */
+
+/* The digests of a run's first sample; *digests stays NULL where there is none. n: how many there have to be.
+ */
+static enum nd_status read_digests(const char *folder, size_t n, struct nd_digest **digests,
+                                   struct nd_error *err)
 {
-    struct nd_tries *trials = context;
+    struct nd_spool_reader reader = {0};
+    struct nd_record record = {0};
+    char *spool = nd_path_join(folder, "spool.nds");
+    enum nd_status status = spool != NULL ? ND_OK : nd_fail_memory(err);
+    if (status == ND_OK && nd_path_exists(spool))
+        status = nd_spool_reader_open(&reader, spool, err);
+    bool is_found = false;
+    while (status == ND_OK && !is_found && nd_spool_next(&reader, &record))
+        is_found = record.kind == ND_RECORD_SAMPLE;
+    if (is_found && record.payload_bytes == n * sizeof **digests) {
+        *digests = nd_calloc(n, sizeof **digests);
+        if (*digests == NULL)
+            status = nd_fail_memory(err);
+        else
+            memcpy(*digests, record.payload, n * sizeof **digests);
+    }
+    nd_spool_reader_close(&reader);
+    free(spool);
+    return status;
+}
+
+/* Makes the job run one sample, and record the model's outputs of it. *probe stays as long as the job. */
+static enum nd_status add_sample(const struct nd_tries *trials, struct nd_job *job, struct nd_job_probe *probe,
+                                 struct nd_error *err)
+{
+    const struct nd_model *model = trials->capture->model;
+    *probe = trials->capture->job.probes[0];
+    probe->n_samples = 1;
+    job->probes = probe;
+    job->n_probes = 1;
+    job->n_repeats = 1;
+    job->store = ND_STORE_DIGEST;
+    job->edges = nd_calloc(trials->n_outputs, sizeof *job->edges);
+    if (job->edges == NULL)
+        return nd_fail_memory(err);
+    for (size_t e = 0; e < nd_model_n_edges(model); e++) {
+        if (!nd_model_edge(model, e)->is_model_output)
+            continue;
+        job->edges[job->n_edges].output = nd_strdup(nd_model_edge(model, e)->onnx_name);
+        if (job->edges[job->n_edges++].output == NULL)
+            return nd_fail_memory(err);
+    }
+    return ND_OK;
+}
+
+static bool has_outputs(const struct nd_tries *trials, const size_t *edges, size_t n_edges)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_edges; i++)
+        n += nd_model_edge(trials->capture->model, edges[i])->is_model_output;
+    return n == trials->n_outputs;
+}
+
+static bool is_same(const struct nd_tries *trials, const struct nd_digest *digests)
+{
+    for (size_t i = 0; i < trials->n_outputs; i++)
+        if (!nd_digest_equal(trials->outputs[i], digests[i]))
+            return false;
+    return true;
+}
+
+/* One session; *digests, NULL: it runs no sample. */
+static enum nd_status try_session(struct nd_tries *trials, const size_t *edges, size_t n_edges,
+                                  struct nd_tried *out, struct nd_digest **digests, struct nd_error *err)
+{
     const struct nd_capture_job *capture = trials->capture;
+    struct nd_job_probe probe;
     struct nd_job job;
     char name[32];
     snprintf(name, sizeof name, "trial%u", trials->n++);
@@ -250,9 +321,14 @@ enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, 
     enum nd_status status = nd_capture_job_trial(capture, edges, n_edges, &job, err);
     if (status == ND_OK) {
         job.is_fallback_allowed = true; /* what fell is read, also where some nodes may */
-        status = run_trial(trials, &job, folder, out, err);
+        if (digests != NULL)
+            status = add_sample(trials, &job, &probe, err);
+        if (status == ND_OK)
+            status = run_trial(trials, &job, folder, out, err);
         nd_capture_job_free_trial(&job);
     }
+    if (status == ND_OK && digests != NULL)
+        status = read_digests(folder, trials->n_outputs, digests, err);
     if (status == ND_OK) {
         nd_fallen_subtract(&out->fallen, &trials->own);
         out->holds = out->reason[0] == '\0' && out->fallen.n == 0;
@@ -262,10 +338,26 @@ enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, 
     return status;
 }
 
-enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err)
+enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, struct nd_tried *out,
+                            struct nd_error *err)
+{
+    struct nd_tries *trials = context;
+    struct nd_digest *digests = NULL;
+    bool with_sample = trials->with_sample && has_outputs(trials, edges, n_edges);
+    enum nd_status status = try_session(trials, edges, n_edges, out, with_sample ? &digests : NULL, err);
+    if (status == ND_OK && out->holds && digests != NULL && !is_same(trials, digests)) {
+        snprintf(out->reason, sizeof out->reason, "recording it changes the outputs of the model");
+        out->holds = false;
+    }
+    free(digests);
+    return status;
+}
+
+/* The session of the outputs alone, with a sample where there is one. */
+static enum nd_status try_outputs(struct nd_tries *trials, struct nd_tried *out, struct nd_digest **digests,
+                                  struct nd_error *err)
 {
     const struct nd_model *model = trials->capture->model;
-    struct nd_tried trial = {0};
     size_t n = 0;
     size_t *outputs = nd_calloc(nd_model_n_edges(model), sizeof *outputs);
     if (outputs == NULL)
@@ -273,14 +365,58 @@ enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_er
     for (size_t e = 0; e < nd_model_n_edges(model); e++)
         if (nd_model_edge(model, e)->is_model_output)
             outputs[n++] = e;
-    double begun_s = elapsed_s(trials);
-    enum nd_status status = nd_tries_try(trials, outputs, n, &trial, err);
+    trials->n_outputs = n;
+    bool has_sample = trials->capture->n_probes > 0 && trials->capture->probes[0]->n_samples > 0;
+    enum nd_status status = try_session(trials, outputs, n, out, has_sample ? digests : NULL, err);
     free(outputs);
+    return status;
+}
+
+enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    double begun_s = elapsed_s(trials);
+    enum nd_status status = try_outputs(trials, &trial, &trials->outputs, err);
     *holds = status == ND_OK && trial.reason[0] == '\0';
     double limit_s = session_factor * (elapsed_s(trials) - begun_s);
     trials->session_limit_s = limit_s > least_session_limit_s ? limit_s : least_session_limit_s;
     trials->own = trial.fallen;
     trial.fallen = (struct nd_fallen){0};
     nd_tried_deinit(&trial);
+    return status;
+}
+
+enum nd_status nd_tries_use_sample(struct nd_tries *trials, bool *is_steady, struct nd_error *err)
+{
+    struct nd_tried trial = {0};
+    struct nd_digest *digests = NULL;
+    enum nd_status status = try_outputs(trials, &trial, &digests, err);
+    *is_steady = status == ND_OK && digests != NULL && is_same(trials, digests);
+    trials->with_sample = *is_steady;
+    free(digests);
+    nd_tried_deinit(&trial);
+    return status;
+}
+
+enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *folder, bool *do_agree,
+                              struct nd_error *err)
+{
+    const struct nd_capture_job *capture = trials->capture;
+    struct nd_digest *digests = NULL;
+    size_t n = 0, n_seen = 0, n_pass = 0;
+    *do_agree = true;
+    for (size_t e = 0; e < capture->n_edges; e++)
+        n_pass += capture->pass_of_edge[e] == 0;
+    enum nd_status status = read_digests(folder, n_pass, &digests, err);
+    for (size_t e = 0; status == ND_OK && digests != NULL && e < capture->n_edges; e++) {
+        if (capture->pass_of_edge[e] != 0)
+            continue;
+        if (capture->edges[e].is_model_output && trials->outputs != NULL && n < trials->n_outputs)
+            *do_agree = nd_digest_equal(digests[n_seen], trials->outputs[n++]) && *do_agree;
+        n_seen++;
+    }
+    /* Of some outputs alone it is not known which they are. */
+    *do_agree = *do_agree || n != trials->n_outputs;
+    free(digests);
     return status;
 }

@@ -22,6 +22,9 @@ struct nd_tries {
     unsigned int n;         /* sessions tried */
     struct nd_fallen own;   /* nodes that fall when nothing but the outputs is recorded: looking is not why */
     double session_limit_s; /* for a session to come to be; 0: the capture's own limits */
+    struct nd_digest *outputs; /* [n_outputs] what the first sample gives when nothing else is recorded */
+    size_t n_outputs;          /* of the model */
+    bool with_sample;          /* a session that gives other outputs does not hold */
 };
 void nd_tries_deinit(struct nd_tries *trials);
 
@@ -29,6 +32,15 @@ void nd_tries_deinit(struct nd_tries *trials);
  * nodes that fall there as the device's own, and how long it took as the measure of all others. *holds is false
  * where there is no such session. */
 enum nd_status nd_tries_begin(struct nd_tries *trials, bool *holds, struct nd_error *err);
+
+/* Whether the outputs that the first pass of a run recorded for the first sample are those of the session of
+ * the outputs alone; true as well where that is not known. */
+enum nd_status nd_tries_agree(const struct nd_tries *trials, const char *folder, bool *do_agree,
+                              struct nd_error *err);
+
+/* From now on every session that exposes all outputs of the model also runs the first sample. *is_steady is
+ * false where the session of the outputs alone gives others now than before: then nothing can be told. */
+enum nd_status nd_tries_use_sample(struct nd_tries *trials, bool *is_steady, struct nd_error *err);
 
 /* nd_session_trial and nd_recording.has_time; context: struct nd_tries. */
 enum nd_status nd_tries_try(void *context, const size_t *edges, size_t n_edges, struct nd_tried *out,

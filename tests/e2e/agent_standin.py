@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """An agent that cannot make a session in which a certain tensor is visible: $STANDIN_TENSOR, the name of the model's tensor. There
-it is killed or, with $STANDIN_STUCK, stuck; in all other sessions $STANDIN_AGENT does its work."""
+it is killed or, with $STANDIN_STUCK, stuck; with $STANDIN_CHANGES the session runs, but another value of that constant makes other
+outputs. In all other sessions $STANDIN_AGENT does its work."""
 import os
 import pathlib
 import re
@@ -12,7 +13,15 @@ import onnx_bytes
 
 agent, tensor = os.environ["STANDIN_AGENT"], os.environ["STANDIN_TENSOR"]
 models = re.findall(rb"/[^\0]*?\.onnx", pathlib.Path(sys.argv[1]).read_bytes())
-if not any(tensor in onnx_bytes.outputs(pathlib.Path(m.decode()).read_bytes()) for m in models):
+guilty = [p for p in map(pathlib.Path, (m.decode() for m in models)) if tensor in onnx_bytes.outputs(p.read_bytes())]
+constant = os.environ.get("STANDIN_CHANGES")
+for path in guilty if constant else []:
+    data = bytearray(path.read_bytes())
+    if constant in onnx_bytes.initializers(data):
+        _, begin, _ = onnx_bytes.initializers(data)[constant]
+        data[begin] ^= 8
+        path.write_bytes(data)
+if not guilty or constant:
     os.execv(agent, sys.argv)
 stop = pathlib.Path("stop-here")
 stop.write_text("stage session\n")

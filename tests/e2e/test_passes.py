@@ -130,6 +130,16 @@ class LeftOut(Blocks):
                                      STANDIN_STUCK="1")
         self.assertEqual(opened.edges, ["b0/sum.dq"])
 
+    def test_tensor_that_changes_the_outputs_is_shown_apart_from_them(self):
+        """Nodes stay where they are, but the outputs are others where it is visible: seen in the run, and split further."""
+        self.write(attention_blocks.Attention(SEED, 1))
+        environment = self.environment("b0/weights.q", STANDIN_CHANGES="b0/sum.z")
+        opened, row = self.capture("passes.h5", "htp-sim:gen3", env=environment)
+        self.check_whole(opened, 2)
+        self.assertEqual(row["left_out"], [])
+        self.check_same(opened, self.capture("none.h5", "htp-sim:gen3", "--tensors", "none")[0])
+        self.check_same(opened, self.capture("whole.h5", "htp-sim:gen3")[0])
+
     def test_model_that_never_runs_is_a_failure(self):
         """Nothing is searched where the outputs alone do not come either."""
         self.write(attention_blocks.Attention(SEED, 1))

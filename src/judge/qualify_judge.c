@@ -164,7 +164,8 @@ static void judge_edge(struct nd_judging *j, const struct nd_comparison *c, size
         return;
     }
     /* The type is known only now: a gate for codes does not govern floats, nor the reverse. */
-    bool is_float = nd_dtype_is_float(compared->dtype);
+    /* Codes against floats are counted in steps of the code. */
+    bool is_float = nd_dtype_is_float(compared->dtype) && !part->difference.has_steps;
     if ((j->gate->gate == ND_POLICY_LSB && is_float) || (j->gate->gate == ND_POLICY_ULP && !is_float))
         return;
     struct nd_edge_value found =

@@ -36,7 +36,11 @@ static struct nd_edge_value mixed_value_of(enum nd_policy_gate gate, const struc
         return sqnr_of(d, is_same);
     if (gate == ND_POLICY_LSB && (is_same || is_on_grid))
         return (struct nd_edge_value){true, is_same ? 0 : whole, NULL};
-    if (gate == ND_POLICY_SHARE && is_same)
+    /* Between two steps, or with scales for each channel: compare has counted in steps. */
+    if (gate == ND_POLICY_LSB && d->has_steps)
+        return (struct nd_edge_value){
+            true, d->n_nan_mismatch > 0 || d->n_inf_mismatch > 0 ? INFINITY : d->max_steps, NULL};
+    if ((gate == ND_POLICY_SHARE || gate == ND_POLICY_ULP) && is_same)
         return (struct nd_edge_value){true, 0, NULL};
     return (struct nd_edge_value){false, NAN, "codes stand against floats"};
 }

@@ -160,8 +160,9 @@ static double number_attribute(const struct nd_op_call *call, const char *name, 
  * ONNX makes of its operand; others take the exact one (ops_binary.c says why). */
 static bool takes_float32(const struct nd_op_call *call)
 {
-    static const char *const names[] = {"Acosh", "Atanh",  "Ceil", "Cos", "Floor",
-                                        "Round", "Shrink", "Sin",  "Tan", "ThresholdedRelu"};
+    static const char *const names[] = {"Acosh", "Atanh", "Ceil",           "Cos",    "Cosh",
+                                        "Exp",   "Floor", "Round",          "Shrink", "Sin",
+                                        "Sinh",  "Tan",   "ThresholdedRelu"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (nd_op_is(call, names[i]))
             return call->inputs[0]->dtype == ND_DTYPE_F32;

@@ -83,6 +83,24 @@ static void outputs_that_are_nan_alike_are_inconclusive(void **state)
     fleet_stop(&f);
 }
 
+/* A gate in LSB governs codes against floats, whichever side the codes are on and whatever the scales are. */
+static void gate_of_codes_against_floats_counts_steps(void **state)
+{
+    (void)state;
+    struct nd_difference d = {
+        .is_mixed = true, .has_values = true, .n_samples_differing = 1, .has_steps = true, .max_steps = 2.5};
+    d.abs.max = 0.25;
+    struct nd_edge_value value = nd_edge_value_of(ND_POLICY_LSB, &d, NAN); /* a scale for each channel */
+    assert_true(value.is_known);
+    assert_f64_bits(value.value, 2.5);
+    assert_f64_bits(nd_edge_value_of(ND_POLICY_LSB, &d, 0.1).value, 2.5); /* between two steps */
+    assert_false(nd_edge_value_of(ND_POLICY_ULP, &d, 0.1).is_known);
+    d.n_inf_mismatch = 1;
+    assert_true(isinf(nd_edge_value_of(ND_POLICY_LSB, &d, 0.1).value));
+    d = (struct nd_difference){.is_mixed = true, .has_values = true};
+    assert_f64_bits(nd_edge_value_of(ND_POLICY_ULP, &d, 0.1).value, 0);
+}
+
 /* The first sample is that of the first launch. */
 static void one_sample_that_is_nan_alike_is_inconclusive(void **state)
 {
@@ -233,6 +251,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(outputs_that_are_nan_alike_are_inconclusive),
+        cmocka_unit_test(gate_of_codes_against_floats_counts_steps),
         cmocka_unit_test(one_sample_that_is_nan_alike_is_inconclusive),
         cmocka_unit_test(single_nans_that_are_equal_are_reported_and_same),
         cmocka_unit_test(output_that_is_nan_on_one_side_has_no_metric),

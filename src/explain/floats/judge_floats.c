@@ -198,6 +198,9 @@ static enum nd_status accuse(const struct nd_float_evaluation *e, size_t device,
     bool is_proved = best != NULL && is_no_arithmetic(best->kind) && best->explained >= least_explained &&
                      unit->floats.n_beyond + unit->floats.n_lost >= MIN_BEYOND;
     unit->state = is_proved ? ND_LAYER_FAULTY : ND_LAYER_UNEXPLAINED;
+    unit->certainty = is_proved      ? ND_CERTAINTY_LIKELY
+                      : best != NULL ? ND_CERTAINTY_GUESS
+                                     : ND_CERTAINTY_UNKNOWN;
     if (best != NULL) {
         free(unit->fault.text);
         unit->fault = (struct nd_explained_fault){.kind = nd_fault_name(best->kind),

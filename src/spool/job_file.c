@@ -189,6 +189,26 @@ static bool is_new_quantiser(const struct nd_job_node *node)
     return is_quantiser && strlen(node->op_type) == n && memcmp(node->op_type, node->name, n) == 0;
 }
 
+static bool is_named(const struct nd_job_node *node, const char *op_type, const char *tensor, const char *end)
+{
+    size_t n = strlen(tensor);
+    return strcmp(node->op_type, op_type) == 0 && strncmp(node->name, tensor, n) == 0 &&
+           strcmp(node->name + n, end) == 0;
+}
+
+/* ONNX Runtime moves a quantiser through a Reshape or Transpose to the input, or to the output, of the graph,
+ * and names it after that. */
+static bool is_moved_to_the_end(const struct nd_job *job, const struct nd_job_node *node)
+{
+    for (size_t i = 0; i < job->n_targets; i++)
+        if (is_named(node, "QuantizeLinear", job->targets[i].name, "_q"))
+            return true;
+    for (size_t i = 0; i < job->n_edges; i++)
+        if (is_named(node, "DequantizeLinear", job->edges[i].output, "_dq"))
+            return true;
+    return false;
+}
+
 void nd_job_find_fallen(const struct nd_job *job, const struct nd_job_node *nodes, size_t n, bool *is_fallen)
 {
     size_t n_replaced = job->n_io_nodes; /* of those: not on the CPU by their own names */
@@ -196,7 +216,7 @@ void nd_job_find_fallen(const struct nd_job *job, const struct nd_job_node *node
         bool is_io = is_io_node(job, nodes[i].name);
         bool is_elsewhere = strcmp(nodes[i].provider, job->provider_name) != 0;
         n_replaced -= is_io && is_elsewhere && n_replaced > 0;
-        is_fallen[i] = is_elsewhere && !is_io;
+        is_fallen[i] = is_elsewhere && !is_io && !is_moved_to_the_end(job, &nodes[i]);
     }
     /* A copy of the model lacks some of them for another reason: it gives out quantised values. */
     for (size_t i = 0; job->is_untouched && i < n && n_replaced > 0; i++)

@@ -363,6 +363,25 @@ static void quantiser_that_took_the_place_of_one_may_be_on_the_cpu(void **state)
     assert_true(is_fallen[N - 2]);
 }
 
+/* A Reshape stands between the graph's input and its quantiser, and another before its output. */
+static void quantiser_that_was_moved_to_an_end_may_be_on_the_cpu(void **state)
+{
+    (void)state;
+    const char npu[] = "QNNExecutionProvider", cpu[] = "CPUExecutionProvider";
+    struct nd_job_target target = {.name = (char *)"x"};
+    struct nd_job_edge edge = {.output = (char *)"y"};
+    struct nd_job job = {
+        .provider_name = (char *)npu, .targets = &target, .n_targets = 1, .edges = &edge, .n_edges = 1};
+    struct nd_job_node nodes[] = {{cpu, "x_q", "QuantizeLinear"}, {cpu, "y_dq", "DequantizeLinear"},
+                                  {cpu, "y_q", "QuantizeLinear"}, {cpu, "x_dq", "DequantizeLinear"},
+                                  {cpu, "x_q", "Conv"},           {cpu, "xx_q", "QuantizeLinear"}};
+    enum { N = sizeof nodes / sizeof nodes[0] };
+    bool is_fallen[N];
+    nd_job_find_fallen(&job, nodes, N, is_fallen);
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(is_fallen[i], i >= 2);
+}
+
 int main(void)
 {
 #define IN_PLACE(test) cmocka_unit_test_setup_teardown(test, make_place, remove_place)
@@ -378,6 +397,7 @@ int main(void)
         IN_PLACE(job_cut_anywhere_is_refused),
         cmocka_unit_test(dims_parse_what_shapes_print),
         cmocka_unit_test(quantiser_that_took_the_place_of_one_may_be_on_the_cpu),
+        cmocka_unit_test(quantiser_that_was_moved_to_an_end_may_be_on_the_cpu),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -368,7 +368,8 @@
     part.flow.devices.forEach((device, i) => choice.append(make("option", { value: i }, device.label)));
     const worst = part.flow.devices.findIndex((device) => device.layers.some((layer) => layer[3] === "fail"));
     const zoom = make("input", { type: "range", id: part.prefix + "flow-zoom", min: 20, max: 150, value: 100 });
-    const canvas = make("div", { className: "canvas", tabIndex: 0, role: "region", "aria-label": "Graph of the model" });
+    const title = part.prefix ? `, ${document.getElementById(`${part.prefix}flow-title`).textContent}` : "";
+    const canvas = make("div", { className: "canvas", tabIndex: 0, role: "region", "aria-label": `Graph of the model${title}` });
     home.append(make("div", { className: "tools" }, make("label", { htmlFor: choice.id }, "Device"), choice,
       make("label", { htmlFor: zoom.id }, "Zoom"), zoom), canvas,
       make("p", { className: "op" }, "Darker: more values differ because of the layer itself. Larger: more effect on the outputs. Red: faulty. " +

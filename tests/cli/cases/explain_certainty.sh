@@ -10,4 +10,4 @@ says() {
 says stale@residual/conv stale
 says clamp@logits=0:120 clamp
 says round@logits=floor floor
-says flip@logits=0.1 flip
+says zero-point@logits=3:4,round@logits=floor both

@@ -7,6 +7,7 @@
 #include "cli/output.h"
 #include "cli/report_documents.h"
 #include "cli/rows.h"
+#include "cli/terminal.h"
 
 /* Adds what was written to rows. */
 static int write_files(const struct export_values *values, const struct nd_node_data *data, json_t *rows)
@@ -39,8 +40,10 @@ static int write_all(const struct export_values *values, const char *model, cons
         cli_print_json(ND_DOCUMENT_NODE_DATA, root);
         json_decref(root);
     } else if (exit_code == 0 && !values->quiet) {
-        printf("%s: %zu file%s. Open them in Model Explorer, over the model %s.\n", values->output, data->n,
-               data->n == 1 ? "" : "s", model);
+        struct nd_report_screen *screen = nd_report_screen_create(cli_text_width(0));
+        nd_report_screen_put(screen, "%s: %zu file%s. Open them in Model Explorer, over the model %s.\n",
+                             values->output, data->n, data->n == 1 ? "" : "s", model);
+        exit_code = cli_print_screen(screen, NULL);
     }
     json_decref(rows);
     return exit_code;

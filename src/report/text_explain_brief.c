@@ -333,8 +333,11 @@ static void put_devices(const struct brief *b)
                 put_device(b, d, &columns);
     nd_explain_put_quantisation_line(b->out, b->e, b->width);
     nd_explain_put_unreached(b->out, b->e, b->width);
-    if (b->e->float_model == NULL && nd_explain_has_codes(b->e))
-        nd_strbuf_puts(b->out, "\nWith --float MODEL it also says how much of the error is quantisation.\n");
+    if (b->e->float_model == NULL && nd_explain_has_codes(b->e)) {
+        nd_strbuf_puts(b->out, "\n");
+        nd_summary_put(b->out, b->width, 0, 2,
+                       "With --float MODEL it also says how much of the error is quantisation.");
+    }
 }
 
 enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanation,

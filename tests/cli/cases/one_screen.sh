@@ -59,6 +59,9 @@ for columns in ("40", "80"):
                     ["encodings", "diff", "a.encodings", "b.encodings"], ["encodings", "check", "a.encodings", "cnn.w8a8/cpu.h5"],
                     ["golden", "list", "store"], ["golden", "prune", "store"], ["probes"], ["runtimes"],
                     ["devices", "--no-phones"], ["verify", "c.h5"], ["fingerprint", "--diff", "a.json", "b.json"],
-                    ["reduce", "cnn.w8a8.onnx", "-d", "emu:htp-v69", "--differs", "0lsb"]):
+                    ["reduce", "cnn.w8a8.onnx", "-d", "emu:htp-v69", "--differs", "0lsb"],
+                    ["triage", "c.h5", "--against", "store"], ["golden", "check", "store", "c.h5"],
+                    ["explain", "--quantised", "vit.w8a8.onnx", "c.h5", "--samples", "4", "--effect-samples", "2"],
+                    ["export", "model-explorer", "vit.w8a8.onnx", "c.h5", "-o", f"overlays{columns}"]):
         check(" ".join(command), *command, columns=columns)
 END

@@ -74,6 +74,15 @@ struct nd_remedy {
     double output_gain_db; /* by how much the error at the model's outputs shrinks */
 };
 
+/* One kind of remedy in all layers that it concerns, together: ND_REMEDY_RANGE (mask constants taken out of
+ * ranges), ND_REMEDY_16_BITS or ND_REMEDY_WEIGHT_CHANNELS. */
+struct nd_whole_remedy {
+    enum nd_remedy_kind kind;
+    const char *text; /* static */
+    size_t n_layers;
+    double output_gain_db;
+};
+
 /* One step of the explanation. Mean squares are in real units, over the samples that were measured. */
 struct nd_quantised_layer {
     bool is_known; /* the float model has the tensor, and both could be evaluated; else all is NaN or 0 */
@@ -114,6 +123,8 @@ struct nd_quantisation {
     double mended_sqnr_db;   /* with the best remedy of each layer, all together; NaN without remedies */
     size_t n_layers;         /* = n_steps of the explanation */
     struct nd_quantised_layer *layers; /* [n_layers] */
+    size_t n_whole;
+    struct nd_whole_remedy *whole; /* [n_whole] of the model as a whole, that help, the greatest gain first */
     size_t n_ranked;
     size_t *ranked; /* [n_ranked] layers whose effect was measured, the greatest first */
 };

@@ -141,6 +141,15 @@ static enum nd_status try_masks(struct nd_search *search, size_t step, const str
     return status;
 }
 
+static enum nd_status try_wide(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
+                               struct nd_error *err)
+{
+    const struct nd_quantised_layer *layer = &search->study->out->layers[step];
+    const struct nd_range range = {layer->value_low, layer->value_high};
+    const struct nd_fit fit = nd_fit_range(range, 0, ldexp(1, WIDE_BITS) - 1);
+    return try_range(search, step, facts, &fit, NULL, err);
+}
+
 static enum nd_status try_ranges(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
                                  struct nd_error *err)
 {
@@ -157,12 +166,7 @@ static enum nd_status try_ranges(struct nd_search *search, size_t step, const st
         const struct nd_fit fit = nd_fit_range(range, old.low_code, old.high_code);
         status = try_range(search, step, facts, &fit, nd_calibration_name((enum nd_calibration)m), err);
     }
-    if (status == ND_OK && is_narrow) {
-        const struct nd_range range = {layer->value_low, layer->value_high};
-        const struct nd_fit fit = nd_fit_range(range, 0, ldexp(1, WIDE_BITS) - 1);
-        status = try_range(search, step, facts, &fit, NULL, err);
-    }
-    return status;
+    return status == ND_OK && is_narrow ? try_wide(search, step, facts, err) : status;
 }
 
 /* ---- constants ---- */
@@ -325,6 +329,35 @@ enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct 
     status = nd_loss_value_facts(&search->study->values[step], &facts, err);
     if (status == ND_OK && facts.n > 0)
         status = try_ranges(search, step, &facts, err);
+    nd_value_facts_deinit(&facts);
+    return status;
+}
+
+/* A mask at a distance of 16 from the other values: e^-16 is nothing to a Softmax. */
+static enum nd_status try_one_mask(struct nd_search *search, size_t step, const struct nd_value_facts *facts,
+                                   struct nd_error *err)
+{
+    const struct nd_fit old = nd_fit_of_step(search->study, step);
+    double below = facts->mask < facts->low ? 16 : 0;
+    const struct nd_range range = {facts->low - below, facts->high + 16 - below};
+    const struct nd_fit fit = nd_fit_range(range, old.low_code, old.high_code);
+    return try_range(search, step, facts, &fit, "without the constant", err);
+}
+
+enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
+                                 struct nd_error *err)
+{
+    const struct nd_study *study = search->study;
+    if (kind == ND_REMEDY_WEIGHT_CHANNELS)
+        return try_constants(search, step, kind, err);
+    if (!nd_has_range(study, step) || nd_dtype_size_bytes(nd_plan_edge(study->plan, step)->dtype) > 1)
+        return ND_OK;
+    struct nd_value_facts facts;
+    enum nd_status status = nd_loss_value_facts(&study->values[step], &facts, err);
+    if (status == ND_OK && facts.n > 0 && kind == ND_REMEDY_16_BITS)
+        status = try_wide(search, step, &facts, err);
+    else if (status == ND_OK && facts.has_mask && kind == ND_REMEDY_RANGE)
+        status = try_one_mask(search, step, &facts, err);
     nd_value_facts_deinit(&facts);
     return status;
 }

@@ -27,4 +27,9 @@ struct nd_search {
 /* Adds what could help the layer: remedies with own_gain_db, not measured at the outputs. ND_ERR_MEMORY. */
 enum nd_status nd_find_candidates(struct nd_search *search, size_t step, struct nd_error *err);
 
+/* Adds that remedy of the layer, if it helps the tensor or the weights: ND_REMEDY_WEIGHT_CHANNELS,
+ * ND_REMEDY_16_BITS, or ND_REMEDY_RANGE, which takes a mask constant out of the range. */
+enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_remedy_kind kind,
+                                 struct nd_error *err);
+
 #endif

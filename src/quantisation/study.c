@@ -297,7 +297,9 @@ static enum nd_status run_study(struct nd_study *study, struct nd_error *err)
         status = nd_measure_effects(study, steps, n, err);
     if (status == ND_OK)
         rank(out, steps, n);
-    return status == ND_OK ? nd_find_remedies(study, err) : status;
+    if (status == ND_OK)
+        status = nd_find_remedies(study, err);
+    return status == ND_OK && out->n_ranked > 0 ? nd_find_whole_remedies(study, err) : status;
 }
 
 enum nd_status nd_study_quantisation(const struct nd_plan *plan, struct nd_quantisation **out,
@@ -331,6 +333,7 @@ void nd_quantisation_destroy(struct nd_quantisation **quantisation)
     }
     free(q->layers);
     free(q->ranked);
+    free(q->whole);
     free(q);
     *quantisation = NULL;
 }

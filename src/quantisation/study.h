@@ -6,7 +6,7 @@
  *     values.c    what the float values of a tensor look like: ranges, outliers, mask constants
  *     cause.c     why a layer introduces its error, from the numbers
  *     effects.c   what each layer's error does to the outputs;  trials.c  what a changed model would give there
- *     remedies.c  what helps, and how much;  candidates.c  changes that could
+ *     remedies.c  what helps, and how much;  candidates.c  changes that could;  whole.c  in all layers
  *     ranges.c    quantisers of one scale; weights.c  those of constants; cut.c  which part of a graph to run
  */
 #ifndef ND_QUANTISATION_STUDY_H
@@ -172,6 +172,11 @@ enum nd_status nd_run_trials(struct nd_study *study, struct nd_trial *trials, si
 
 /* Remedies of the layers that matter most, measured at the outputs, and which layers are accused. */
 enum nd_status nd_find_remedies(struct nd_study *study, struct nd_error *err);
+
+/* ---- whole.c ---- */
+
+/* Remedies of all layers that they concern together. */
+enum nd_status nd_find_whole_remedies(struct nd_study *study, struct nd_error *err);
 
 /* ---- rerun.c ---- */
 

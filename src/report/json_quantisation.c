@@ -66,6 +66,17 @@ static json_t *layer_json(const struct nd_explanation *e, size_t s)
     return row;
 }
 
+static json_t *whole_json(const struct nd_quantisation *q)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < q->n_whole; i++)
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:I, s:o}", "kind", nd_remedy_kind_name(q->whole[i].kind),
+                                        "text", q->whole[i].text, "layers", (json_int_t)q->whole[i].n_layers,
+                                        "output_gain_db", nd_tree_real(q->whole[i].output_gain_db)));
+    return list;
+}
+
 json_t *nd_explain_quantisation_json(const struct nd_explanation *e)
 {
     const struct nd_quantisation *q = e->quantisation;
@@ -76,7 +87,8 @@ json_t *nd_explain_quantisation_json(const struct nd_explanation *e)
         json_array_append_new(layers, layer_json(e, s));
     for (size_t i = 0; i < q->n_ranked; i++)
         json_array_append_new(ranked, nd_json_string(e->steps[q->ranked[i]].name));
-    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o}", "samples", (json_int_t)q->n_samples, "effect_samples",
-                     (json_int_t)q->n_effect_samples, "output_sqnr_db", nd_tree_known(q->output_sqnr_db),
-                     "mended_sqnr_db", nd_tree_known(q->mended_sqnr_db), "ranked", ranked, "layers", layers);
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o}", "samples", (json_int_t)q->n_samples,
+                     "effect_samples", (json_int_t)q->n_effect_samples, "output_sqnr_db",
+                     nd_tree_known(q->output_sqnr_db), "mended_sqnr_db", nd_tree_known(q->mended_sqnr_db),
+                     "model_remedies", whole_json(q), "ranked", ranked, "layers", layers);
 }

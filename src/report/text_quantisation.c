@@ -45,14 +45,6 @@ static void put_remedies(struct nd_strbuf *out, const struct nd_quantised_layer 
     }
 }
 
-static size_t count_mended(const struct nd_quantisation *q)
-{
-    size_t n = 0;
-    for (size_t s = 0; s < q->n_layers; s++)
-        n += q->layers[s].n_remedies > 0;
-    return n;
-}
-
 void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_explanation *e, size_t width)
 {
     const struct nd_quantisation *q = e->quantisation;
@@ -61,13 +53,13 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
     size_t s = main_layer(q);
     const struct nd_quantised_layer *layer = &q->layers[s];
     struct nd_strbuf remedies = {0};
-    char sqnr[32], mended[32];
+    char sqnr[32], whole[32];
     put_remedies(&remedies, layer, MOST_REMEDIES);
-    size_t n_mended = count_mended(q);
-    if (n_mended > 1 && !isnan(q->mended_sqnr_db))
-        nd_strbuf_printf(&remedies, "; with the best remedies of %zu layers %s", n_mended,
-                         decibel(q->mended_sqnr_db, mended));
-    bool has_remedies = layer->n_remedies > 0;
+    if (q->n_whole > 0)
+        nd_strbuf_printf(&remedies, "%s%s: %s in %zu layers (%s)", remedies.len > 0 ? ". " : "",
+                         remedies.len > 0 ? "In the whole model" : "in the whole model", q->whole[0].text,
+                         q->whole[0].n_layers, gain(q->whole[0].output_gain_db, whole));
+    bool has_remedies = remedies.len > 0;
     nd_summary_put(
         out, width, 0, 2,
         "Quantisation alone: %s at the outputs (SQNR). %s '%s' (%s), %.3g%% of the effects of all layers: "
@@ -118,6 +110,10 @@ void nd_explain_put_quantisation(struct nd_strbuf *out, const struct nd_explanat
         decibel(q->output_sqnr_db, sqnr), q->n_effect_samples);
     for (size_t i = 0; i < q->n_ranked && i < MOST_LISTED; i++)
         put_layer(out, e, q->ranked[i], width);
+    for (size_t i = 0; i < q->n_whole; i++)
+        nd_explain_put_wrapped(out, width, 2, "in %zu layers together: %s: %s at the outputs",
+                               q->whole[i].n_layers, q->whole[i].text,
+                               gain(q->whole[i].output_gain_db, mended));
     if (!isnan(q->mended_sqnr_db))
         nd_explain_put_wrapped(out, width, 2, "with the best remedy of each of these layers, all together: %s",
                                decibel(q->mended_sqnr_db, mended));

@@ -67,6 +67,9 @@ class Explain(Scratch):
             for remedy in layer["remedies"]:
                 self.assertGreaterEqual(remedy["output_gain_db"], 0.5)
         self.assertGreater(quantisation["mended_sqnr_db"], quantisation["output_sqnr_db"] + 1)
+        whole = {remedy["kind"]: remedy for remedy in quantisation["model_remedies"]}
+        self.assertEqual(whole["weight-channels"]["layers"], 5)
+        self.assertGreater(whole["weight-channels"]["output_gain_db"], 3)
         alone = self.explain("exact", arguments=())
         self.assertIsNone(alone["quantisation"])
 

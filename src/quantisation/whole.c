@@ -1,0 +1,83 @@
+/* Remedies of the model as a whole: one kind of change in all layers that it concerns. Layers that share a
+ * cause hide each other: no single one of them gives the accuracy back. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "quantisation/candidates.h"
+
+/* What is tried, and the least gain at the outputs that is worth telling, in dB: chosen. */
+static const struct {
+    enum nd_remedy_kind kind;
+    const char *text;
+} kinds[] = {{ND_REMEDY_RANGE, "ranges without mask constants"},
+             {ND_REMEDY_WEIGHT_CHANNELS, "8-bit weights with one scale for each channel"},
+             {ND_REMEDY_16_BITS, "16-bit outputs"}};
+enum { N_KINDS = sizeof kinds / sizeof kinds[0] };
+static const double least_gain = 0.5;
+
+static void search_deinit(struct nd_search *search)
+{
+    for (size_t i = 0; search->candidates != NULL && i < search->n; i++) {
+        free(search->candidates[i].remedy.text);
+        for (size_t k = 0; k < ND_LOSS_CONSTANTS; k++)
+            nd_array_deinit(&search->candidates[i].values[k]);
+    }
+    free(search->candidates);
+}
+
+/* The changes of all candidates: a new array. NULL: out of memory. */
+static struct nd_change *join(const struct nd_search *search, size_t *n_changes, size_t *n_layers)
+{
+    struct nd_change *changes = nd_calloc(search->n * ND_MOST_TIED, sizeof *changes);
+    *n_changes = *n_layers = 0;
+    for (size_t i = 0; i < search->n && changes != NULL; i++) {
+        const struct nd_candidate *c = &search->candidates[i];
+        *n_layers += c->n_changes > 0;
+        for (size_t k = 0; k < c->n_changes; k++)
+            changes[(*n_changes)++] = c->changes[k];
+    }
+    return changes;
+}
+
+static void tell(struct nd_quantisation *out, const struct nd_whole_remedy *remedy)
+{
+    size_t at = out->n_whole++;
+    for (; at > 0 && out->whole[at - 1].output_gain_db < remedy->output_gain_db; at--)
+        out->whole[at] = out->whole[at - 1];
+    out->whole[at] = *remedy;
+}
+
+static enum nd_status try_kind(struct nd_study *study, size_t kind, struct nd_error *err)
+{
+    size_t n_steps = study->plan->n_steps;
+    struct nd_search search = {study, nd_calloc(n_steps, sizeof *search.candidates), 0};
+    struct nd_trial trial = {0};
+    struct nd_whole_remedy remedy = {.kind = kinds[kind].kind, .text = kinds[kind].text};
+    enum nd_status status = search.candidates != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t s = 0; s < n_steps && status == ND_OK; s++)
+        if (study->out->layers[s].is_known)
+            status = nd_find_candidate(&search, s, kinds[kind].kind, err);
+    struct nd_change *changes = status == ND_OK ? join(&search, &trial.n_changes, &remedy.n_layers) : NULL;
+    if (status == ND_OK && changes == NULL)
+        status = nd_fail_memory(err);
+    trial.changes = changes;
+    if (status == ND_OK && remedy.n_layers > 1)
+        status = nd_run_trials(study, &trial, 1, err);
+    remedy.output_gain_db = trial.sqnr_db - study->out->output_sqnr_db;
+    if (status == ND_OK && remedy.n_layers > 1 && remedy.output_gain_db >= least_gain)
+        tell(study->out, &remedy);
+    free(changes);
+    search_deinit(&search);
+    return status;
+}
+
+enum nd_status nd_find_whole_remedies(struct nd_study *study, struct nd_error *err)
+{
+    study->out->whole = nd_calloc(N_KINDS, sizeof *study->out->whole);
+    enum nd_status status = study->out->whole != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t kind = 0; kind < N_KINDS && status == ND_OK; kind++)
+        status = try_kind(study, kind, err);
+    return status;
+}

@@ -261,14 +261,24 @@ static enum nd_status look_at_all(const struct proof *p, struct nd_unit_proof *p
 
 /* ---- the unit ---- */
 
+/* Whether calculated weights, and those that are fed, fit 8 signed bits whatever they are. */
+static bool always_fits(const struct proof *p)
+{
+    enum { STEP = 257, MIDDLE = 128 };
+    const struct nd_linear_input *w = &p->jobs[0].call->inputs[1];
+    int64_t zero = w->quant->zero_point[0];
+    if (w->values->dtype == ND_DTYPE_U16)
+        return (2 * zero + STEP) / (2 * STEP) == MIDDLE;
+    return p->jobs[0].unit->origins[1] == ND_EXACT_FROM_UNIT || zero == MIDDLE;
+}
+
 static enum nd_status look_at_columns(struct proof *p, struct nd_unit_proof *proof, bool *is_unequal,
                                       struct nd_error *err)
 {
-    for (size_t c = 0; c < p->weights.n_columns && !p->is_fixed; c++)
-        if (p->weights.r[c] != 1) {
-            proof->reason = "the device rescales the calculated weights, which depends on their values";
-            return ND_OK;
-        }
+    if (!p->is_fixed && !always_fits(p)) {
+        proof->reason = "the device rescales its second operand, which depends on the values";
+        return ND_OK;
+    }
     p->pairs = nd_calloc(p->weights.n_columns, sizeof *p->pairs);
     if (p->pairs == NULL)
         return nd_fail_memory(err);

@@ -228,9 +228,9 @@ static void say_price(struct nd_report_screen *screen, const struct nd_alignment
                          alignment->n_samples == 1 ? "" : "s");
     say_rows(screen, rows, alignment->float_model != NULL ? columns : columns_alone, "-v shows all");
     if (alignment->n_labelled > 0)
-        nd_report_screen_put(screen, "\nRight classes: %zu of %zu before, %zu after; %zu classes changed.\n",
+        nd_report_screen_put(screen, "\nRight classes: %zu of %zu before, %zu after; %zu class%s changed.\n",
                              alignment->n_right_before, alignment->n_labelled, alignment->n_right_after,
-                             alignment->n_changed);
+                             alignment->n_changed, alignment->n_changed == 1 ? "" : "es");
 }
 
 static void say_devices(struct nd_report_screen *screen, const struct nd_alignment *alignment)

@@ -54,6 +54,15 @@ class Align(Scratch):
         self.check_one_group(document, 10)
         self.assertEqual([layer["operators"] for layer in document["layers"] if layer["state"] == "tested"], ["GlobalAveragePool"])
 
+    def test_vits_are_one_group(self):
+        """What rests on calculated uint16 operands included."""
+        digits = self.few(8)
+        for model, proven in (("vit.w8a8", 56), ("vit.w8a16", 49)):
+            with self.subTest(model):
+                document = self.align(model, "-p", digits)
+                self.check_one_group(document, 64)
+                self.assertEqual((document["counts"]["proven"], document["counts"]["tested"]), (proven, 63 - proven))
+
     def test_weights_per_channel_with_biases_are_not_called_proven(self):
         """How v73 rounds such biases is not known for certain; the simulator shows it."""
         document = self.align("random-residual.u8", "-p", "uniform:20:3", "-p", "ties", expect=1)

@@ -263,12 +263,32 @@ static void a_layer_without_known_arithmetic_is_not_proven(void **state)
     close_layer(&l);
 }
 
+static void operands_that_are_rescaled_are_not_proven(void **state)
+{
+    static const enum nd_exact_origin fed[] = {ND_EXACT_FROM_INPUT, ND_EXACT_FROM_INPUT,
+                                               ND_EXACT_FROM_CONSTANT};
+    struct layer l;
+    uint64_t seed = 7;
+    (void)state;
+    open_layer(&l, ND_DTYPE_U8, 1, 4, 2);
+    draw_scales(&l, &seed, true);
+    l.unit.origins = fed;
+    assert_int_equal(prove(&l, NULL).end, ND_UNIT_PROOF_EQUAL); /* -128..127 */
+    for (l.zeros[1] = 0; l.zeros[1] < 256; l.zeros[1] += 51) {
+        for (size_t i = 0; i < l.w.n; i++)
+            l.w.x[i] = (double)l.zeros[1]; /* these fit, others would not */
+        assert_int_equal(prove(&l, NULL).end, ND_UNIT_PROOF_NONE);
+    }
+    close_layer(&l);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(proof_of_all_sums_is_that_of_trying_each),
         cmocka_unit_test(proven_layers_are_equal_on_random_and_extreme_inputs),
         cmocka_unit_test(a_layer_without_known_arithmetic_is_not_proven),
+        cmocka_unit_test(operands_that_are_rescaled_are_not_proven),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -143,7 +143,7 @@ static enum nd_status tell_of_nan(size_t s, const struct nd_explained_unit *unit
     struct nd_explained_finding *findings = nd_calloc(device->n_findings + 1, sizeof *findings),
                                 *old = device->findings;
     nd_strbuf_printf(&text,
-                     "%.2g %% of its exact values are not numbers (0 / 0, or the root, logarithm or power of a "
+                     "%.3g %% of its exact values are not numbers (0 / 0, or the root, logarithm or power of a "
                      "negative number). ONNX does not say which code they have, so npudiff does not judge them",
                      100 * share);
     char *taken = nd_strbuf_take(&text);

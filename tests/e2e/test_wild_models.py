@@ -88,6 +88,22 @@ class MobileBlocks(Scratch):
                 self.assertEqual(elsewhere, [])
 
 
+class NoNumbers(Scratch):
+    def test_a_layer_without_any_number_is_named(self):
+        """As what a quantiser makes of a mask constant of minus infinity: all exact values are no numbers, or nearly all."""
+        block = mobile_blocks.Block(SEED)
+        block.add("Sqrt", [block.last], np.sqrt(np.abs(block.values["image"])))
+        (self.folder / "root.onnx").write_bytes(block.bytes())
+        image = np.full((1, *block.values["image"].shape), -1, np.float32)
+        image[0, 0, 0, 0, 0] = 1
+        np.savez(self.folder / "negative.npz", image=image)
+        capture(self.folder / "root.onnx", ["cpu"], [f"negative={self.folder / 'negative.npz'}"], self.folder / "cpu.h5")
+        done = npudiff("explain", "--quantised", self.folder / "root.onnx", self.folder / "cpu.h5", "--json", expect=None)
+        (device,) = json.loads(done.stdout)["devices"]
+        (finding,) = [f for f in device["findings"] if f["kind"] == "not-a-number"]
+        self.assertTrue(finding["text"].startswith("99.9 % of its exact values are not numbers"), finding["text"])
+
+
 for block in mobile_blocks.BLOCKS:
     setattr(MobileBlocks, "test_" + block.replace("-", "_"), lambda self, name=block: self.check(name))
 

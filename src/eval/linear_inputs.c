@@ -169,7 +169,7 @@ enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__N
                      operands[1]->x == call->inputs[1].wholes->x;
     struct nd_array *made = is_shared ? &shared->sums : own;
     const struct nd_linear_input *weights = &call->inputs[1];
-    bool is_short = weights->shorts != NULL && weights->wholes != NULL && operands[1]->x == weights->wholes->x;
+    bool is_short = weights->wholes != NULL && weights->shorts != NULL && operands[1]->x == weights->wholes->x;
     const struct nd_op_shorts shorts = {.weights = weights->shorts, .largest = weights->largest};
     *out = made;
     if (is_shared && made->n > 0)

@@ -38,7 +38,7 @@ struct nd_linear_input {
      */
     const struct nd_array *wholes;
     double largest;
-    const int16_t *shorts; /* `wholes` for nd_op_shorts; NULL: they do not fit, or nobody has prepared them */
+    const int16_t *shorts; /* `wholes` for nd_op_shorts, nothing without them; NULL: they do not fit */
 };
 
 /* What those who look at one unit share, so that it is made once: input 0 in whole numbers, and of products the

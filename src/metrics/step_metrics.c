@@ -32,6 +32,24 @@ static void add_distance(struct nd_steps_state *steps, uint64_t distance, bool i
  * Four counters of each take turns, since adding to one waits for the addition before. */
 enum { STEPS = 256, BELOW = 128, WAYS = 4 };
 
+/* Of all elements, or where few differ of those; how many. */
+static size_t find_slots(const struct nd_kernels *kernels, const struct nd_pair_block *block, uint8_t *slots)
+{
+    enum { FEW = 4 }; /* one of so many; chosen */
+    double ref[ND_BLOCK / FEW] = {0}, test[ND_BLOCK / FEW] = {0};
+    size_t n = block->n_differing;
+    if (n * FEW > block->n) {
+        kernels->steps(block->ref.x, block->test.x, block->n, slots);
+        return block->n;
+    }
+    for (size_t k = 0; k < n; k++) {
+        ref[k] = block->ref.x[block->differing[k]];
+        test[k] = block->test.x[block->differing[k]];
+    }
+    kernels->steps(ref, test, n, slots);
+    return n;
+}
+
 /* Types of up to 32 bits: x is the code less its zero point, d and the sums of a block are whole numbers below
  * 2^53, and so exact. */
 static void add_narrow(struct nd_steps_state *steps, const struct nd_kernels *kernels,
@@ -40,8 +58,8 @@ static void add_narrow(struct nd_steps_state *steps, const struct nd_kernels *ke
     uint16_t counts[STEPS][WAYS] = {0};
     uint8_t slots[ND_BLOCK];
     uint64_t max = (uint64_t)block->sums.max_abs;
-    kernels->steps(block->ref.x, block->test.x, block->n, slots);
-    for (size_t i = 0; i < block->n; i++)
+    size_t n_slots = find_slots(kernels, block, slots);
+    for (size_t i = 0; i < n_slots; i++)
         counts[slots[i]][i % WAYS]++;
     for (int is_above = 0; is_above < 2; is_above++)
         for (uint64_t size = 0;; size++) {

@@ -331,7 +331,6 @@ static void put_devices(const struct brief *b)
         for (size_t d = 0; d < b->e->n_devices; d++)
             if ((int)b->e->devices[d].health == health && is_first(b, d))
                 put_device(b, d, &columns);
-    nd_explain_put_quantisation_line(b->out, b->e, b->width);
     nd_explain_put_unreached(b->out, b->e, b->width);
     if (b->e->float_model == NULL && nd_explain_has_codes(b->e)) {
         nd_strbuf_puts(b->out, "\n");
@@ -344,13 +343,14 @@ enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanat
                                            const struct nd_identification *identification, size_t width,
                                            char **out, struct nd_error *err)
 {
-    enum { CROWD = 3 };
-    struct nd_strbuf text = {0}, devices = {0}, next = {0};
+    enum { CROWD = 3, CROWD_BESIDE_QUANTISATION = 2 };
+    struct nd_strbuf text = {0}, devices = {0}, quantisation = {0}, next = {0};
     struct brief b = {.e = explanation, .out = &text, .width = nd_summary_width(width)};
     size_t n_groups = 0;
     for (size_t d = 0; d < explanation->n_devices; d++)
         n_groups += is_first(&b, d);
-    b.is_crowded = n_groups > CROWD;
+    nd_explain_put_quantisation_line(&quantisation, explanation, b.width);
+    b.is_crowded = n_groups > (quantisation.len > 0 ? CROWD_BESIDE_QUANTISATION : CROWD);
     put_headline(&b);
     nd_strbuf_puts(&text, "\n");
     b.out = &next;
@@ -358,11 +358,14 @@ enum nd_status nd_report_explanation_brief(const struct nd_explanation *explanat
         put_next(&b);
     b.out = &devices;
     put_devices(&b);
-    size_t used = nd_summary_count_lines(&text) + nd_summary_count_lines(&next);
+    size_t used =
+        nd_summary_count_lines(&text) + nd_summary_count_lines(&quantisation) + nd_summary_count_lines(&next);
     nd_summary_append_cut(&text, &devices, used < ND_SUMMARY_LINES ? ND_SUMMARY_LINES - used : 1);
+    nd_summary_append_cut(&text, &quantisation, SIZE_MAX);
     nd_explain_put_identification(&text, identification, b.width, false);
     nd_summary_append_cut(&text, &next, SIZE_MAX);
     nd_strbuf_deinit(&devices);
+    nd_strbuf_deinit(&quantisation);
     nd_strbuf_deinit(&next);
     return nd_text_end(&text, out, err);
 }

@@ -291,8 +291,7 @@ struct nd_explained_unit {
                                 Static */
     char *follows_text;      /* a sentence for "fused" and "forced-encoding"; else NULL */
     bool is_faulty;          /* state is ND_LAYER_FAULTY */
-    bool is_noise;  /* unexplained, and within what it differs from run to run, as its inputs do: not examined
-                       further */
+    bool is_noise;           /* unexplained, and its inputs differ from run to run: not examined further */
     char *evidence; /* only of a faulty or unexplained layer: "the fault predicts every wrong value; in this
                        layer alone 58% of the values are wrong, by up to 212 LSB". Else NULL */
     enum nd_certainty certainty; /* of the fault, or of what an unexplained layer resembles */

@@ -130,10 +130,10 @@ static bool has_values(const struct nd_matching *a, size_t edge, size_t capture)
     return has_some;
 }
 
-/* A few reruns know the size of a noise that is rare only roughly. A difference is inside it up to twice its
- * largest value, and up to twice the share of values that its probability can be thought to give (section 17).
- * Chosen. */
-static const double noise_slack = 2;
+/* A few reruns know a noise only roughly. A difference is inside it up to 8 times its largest value, and up to
+ * twice the share of values that its probability can be thought to give (section 17). Chosen; the largest of a
+ * few runs of YOLOv8n was 2 to 5 times too small. */
+static const double largest_slack = 8, share_slack = 2;
 
 /* The share of the values that a device changes from run to run, at most (95 %). */
 static double most_noise(const struct nd_edge_on_device *on)
@@ -148,7 +148,7 @@ static bool is_within_size(const struct nd_difference *d, const struct nd_edge_o
                            const struct nd_edge_on_device *b)
 {
     double max = fmax(a->noise != NULL ? a->noise->abs.max : 0, b->noise != NULL ? b->noise->abs.max : 0);
-    return d->abs.max <= noise_slack * max && d->share <= noise_slack * (most_noise(a) + most_noise(b));
+    return d->abs.max <= largest_slack * max && d->share <= share_slack * (most_noise(a) + most_noise(b));
 }
 
 /* The probability that a sample of this tensor changes from run to run, at most, on a device that is not
@@ -166,7 +166,7 @@ static bool is_within_rare(const struct nd_comparison *comparison, const struct 
     const struct nd_difference *d = &pair->total.difference;
     double same = (1 - most_rare(&comparison->devices[pair->ref], &edge->devices[pair->ref])) *
                   (1 - most_rare(&comparison->devices[pair->test], &edge->devices[pair->test]));
-    return (double)d->n_samples_differing <= (1 - same) * (double)d->n_samples;
+    return (double)d->n_samples_differing <= ceil((1 - same) * (double)d->n_samples);
 }
 
 static void judge_pairs(struct nd_comparison *comparison, struct nd_compared_edge *edge)

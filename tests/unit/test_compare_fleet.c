@@ -372,7 +372,7 @@ static void difference_like_that_of_repeats_is_within_noise(void **state)
     for (size_t i = 1; i < 16; i++)
         f.captures[1]->outputs[0][FLEET_CONV][24 + i] -= 1;
     assert_true(fleet_compare(&f)->edges[FLEET_CONV].pairs[0].within_noise);
-    f.captures[1]->outputs[0][FLEET_CONV][24] += 2; /* three steps: more than twice the noise */
+    f.captures[1]->outputs[0][FLEET_CONV][24] += 8; /* nine steps: more than eight times the noise */
     assert_false(fleet_compare(&f)->edges[FLEET_CONV].pairs[0].within_noise);
     fleet_stop(&f);
 }

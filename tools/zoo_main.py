@@ -101,10 +101,21 @@ def device_row(device):
     }  # fmt: skip
 
 
+def quantisation_row(document):
+    """The layer whose quantisation matters most, why, and what the outputs would gain if all remedies were taken."""
+    found = (document or {}).get("quantisation")
+    if not found or not found["ranked"]:
+        return None
+    first = next(u for u in found["layers"] if u["name"] == found["ranked"][0])
+    return {"sqnr_db": found["output_sqnr_db"], "mended_sqnr_db": found["mended_sqnr_db"], "layer": first["name"],
+            "op_type": first["op_type"], "cause": first["cause"], "share": first["effect_share"]}  # fmt: skip
+
+
 def explain(model, folder, captures, row):
     done = Run([program(), "explain", "--quantised", model, "--float", folder / "float.onnx", *captures, "--json"])
     document = done.json()
     row["explain"] = {"code": done.code, "seconds": done.seconds, "mib": done.mib, "why": None if document else done.why()}
+    row["quantisation"] = quantisation_row(document)
     row["devices"] = [device_row(d) for d in document["devices"]] if document and "devices" in document else []
 
 
@@ -135,17 +146,22 @@ def measured(model, kind, folder, again):
     return row
 
 
+def layer_name(name, op_type, share):
+    """Names that exporters make are long: the end is enough here."""
+    return f"'{name if len(name) <= 32 else '…' + name[-31:]}' ({op_type}){'' if share is None else f', {100 * share:.0f} %'}"
+
+
 def answer(row):
     """Where the quantisation, and where the NPU."""
-    npu = [d for d in row["devices"] if d["uri"] != "cpu" and d["uri"].startswith("htp-sim") and d["sqnr_db"] is not None]
+    npu = [d for d in row["devices"] if d["uri"].startswith("htp-sim") and d["sqnr_db"] is not None]
     if not npu:
         return (row["explain"]["why"] or row["capture"]["why"] or "no float reference")[:160]
     worst = max(npu, key=lambda d: d["noise_figure_db"] or 0)
-    said = f"quantisation {worst['sqnr_db']:.1f} dB; NPU {worst['noise_figure_db']:+.1f} dB on {worst['uri'].split(':')[1].split('@')[0]}"
-    if worst["greatest"]:
-        name, op_type, share = worst["greatest"][0]
-        said += f", {100 * share:.0f} % of it by '{name}' ({op_type})"
-    return said
+    said, where = f"quantisation {worst['sqnr_db']:.1f} dB", row.get("quantisation")
+    if where:
+        said += f": {layer_name(where['layer'], where['op_type'], where['share'])}, {where['cause']}"
+    said += f"; NPU {worst['noise_figure_db']:+.1f} dB on {worst['uri'].split(':')[1].split('@')[0]}"
+    return said + (f": {layer_name(*worst['greatest'][0])}" if worst["greatest"] else "")
 
 
 def cells(row):

@@ -9,7 +9,7 @@
 /* Samples that are read together: a chunk of a capture (256 KiB) holds many small ones, and is decoded as a
  * whole. At most ND_READER_BLOCK, or as many as ND_READER_BLOCK_BYTES hold (chosen: what costs little beside
  * the arrays of one sample); nd_plan.block says how many. */
-enum { ND_READER_BLOCK = 8, ND_READER_BLOCK_BYTES = 16 << 20, ND_READER_MOST = 1024 };
+enum { ND_READER_BLOCK = 8, ND_READER_BLOCK_BYTES = 2 << 20, ND_READER_MOST = 1024 };
 
 struct nd_reader {
     const struct nd_plan *plan; /* NULL: the reader is not made */

@@ -17,8 +17,8 @@ struct nd_exact_graph {
     int16_t **shorts;             /* [n_tensors]: wholes for nd_op_shorts; NULL where they do not fit */
     struct nd_node_quant *quants; /* [n_nodes]: of Q and DQ nodes */
     size_t *last_use;             /* [n_tensors]: the node after which nobody reads the tensor */
-    size_t *first_done;           /* [n_nodes]: the first tensor that nobody reads after it; ND_NO_INDEX: none */
-    size_t *next_done;            /* [n_tensors]: and the one after that */
+    size_t *first_done; /* [n_nodes]: the first tensor that nobody reads after it; ND_NO_INDEX: none */
+    size_t *next_done;  /* [n_tensors]: and the one after that */
 };
 
 /* One sample on its way. */

@@ -288,7 +288,8 @@ def recurrent(op, x, w, r, b=None, lengths=None, h0=None, c0=None, p=None, *, di
 
 
 def cubic_grid_sample(x, grid, padding, aligned):
-    """GridSample with mode cubic in float64 (onnx.reference has weights in float32)."""
+    """GridSample with mode cubic in float64 (onnx.reference has weights in float32, and clamps the place at a border,
+    which ONNX Runtime does with pixels only)."""
     n, channels, *sizes = x.shape
     y = np.zeros((n, channels, *grid.shape[1:3]))
 
@@ -306,8 +307,8 @@ def cubic_grid_sample(x, grid, padding, aligned):
         for size, g in zip(sizes, grid[place][::-1]):
             low, high = (0, size - 1) if aligned else (-0.5, size - 0.5)
             at = (g + 1) / 2 * (size - 1) if aligned else ((g + 1) * size - 1) / 2
-            if not low <= at <= high and padding != "zeros":
-                at = np.clip(at, 0, size - 1) if padding == "border" else mirror(at, low, high)
+            if not low <= at <= high and padding == "reflection":
+                at = mirror(at, low, high)
             first = np.floor(at)
             pixels = first + np.arange(-1, 3)
             w = weights(at - first)

@@ -65,7 +65,8 @@ static struct taps find_taps(const struct sampler *s, double x, int64_t size)
     struct taps taps = {.n = s->mode == NEAREST ? 1 : s->mode == LINEAR ? 2 : TAPS, .weight = {1}};
     if (s->mode == NEAREST)
         at = rint(at);
-    if (s->padding == BORDER && (at < low || at > high))
+    /* A cubic goes on beyond the border, as ONNX Runtime and PyTorch have it: only its pixels are clamped. */
+    if (s->padding == BORDER && s->mode != CUBIC && (at < low || at > high))
         at = fmin(fmax(at, 0), n - 1);
     else if (s->padding == REFLECTION && (at < low || at > high))
         at = reflect(at, low, high);

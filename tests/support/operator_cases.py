@@ -16,7 +16,7 @@ MS = "com.microsoft"
 # What the second, third... input of an operator is: a parameter that no quantiser touches.
 PARAMETERS = {"Resize": {1, 2, 3}, "Upsample": {1}, "Pad": {2}, "Dropout": {1, 2}, "OneHot": {0, 1, 2}, "Clip": {1, 2},
               "TopK": {1}, "CumSum": {1}, "Range": {0, 1, 2}, "QuantizeLinear": {1, 2}, "DequantizeLinear": {1, 2},
-              "CastLike": {1}}
+              "CastLike": {1}, "GridSample": {1}}
 # Element by element, so that one row can hold every code.
 ELEMENTWISE = {"nd_op_unary", "nd_op_clip", "nd_op_gelu", "nd_op_binary", "nd_op_variadic", "nd_op_where"}
 # Inputs whose float values must be positive for the operator to mean anything: a variance.
@@ -24,7 +24,8 @@ POSITIVE = {"BatchNormalization": {4}}
 # ONNX Runtime adds and subtracts squares along the channels: what it rounds has the size of the largest of them.
 NARROW = {"LRN"}
 # A product of many: float32 overflows where a double does not, and infinity times 0 is NaN. No reference claims to know that.
-SMALL = {"ReduceProd"}
+# Recurrent weights of a million: what float32 rounds in such sums moves a gate from one end to the other.
+SMALL = {"ReduceProd", "GRU", "LSTM", "RNN"}
 
 
 class Operator:

@@ -104,6 +104,20 @@ class NoNumbers(Scratch):
         self.assertTrue(finding["text"].startswith("99.9 % of its exact values are not numbers"), finding["text"])
 
 
+class DepthwiseWithStride(Scratch):
+    def test_nearly_exact_sums_do_not_show_another_unit(self):
+        """Drawn by tools/studies/mobile_blocks (seed 17). The HTP sums the first layer almost exactly, as a CPU would."""
+        model = MODELS / "depthwise-stride-2.w8a8.onnx"
+        np.savez(self.folder / "x.npz", image=np.random.default_rng(SEED).normal(0, 1, (16, 8, 14, 14)).clip(-3, 3).astype(np.float32))
+        capture(model, ["htp-sim:gen1", "htp-sim:gen3"], [f"x={self.folder / 'x.npz'}"], self.folder / "out")
+        for path in sorted((self.folder / "out").glob("*.h5")):
+            done = npudiff("explain", "--quantised", model, path, "--json", "--hide-placement", "--effect-samples", 0, expect=1)
+            (device,) = json.loads(done)["devices"]
+            layer = device["layers"][[u["name"] for u in device["layers"]].index("conv0")]
+            self.assertEqual((device["verdict"], layer["state"], layer["execution"]["verdict"]), ("unexplained", "unexplained", "unknown"))
+            self.assertEqual(device["execution"]["verdict"], "npu")
+
+
 for block in mobile_blocks.BLOCKS:
     setattr(MobileBlocks, "test_" + block.replace("-", "_"), lambda self, name=block: self.check(name))
 

@@ -57,8 +57,8 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
 
 /* Which share of the codes of a unit that it covers the program may have off by one on a device that does
  * follow it, as the formula is not complete (docs/science/htp-arithmetic.md); 0 where no code differed. 1:
- * nothing is known of how an operand is brought there, or how it is summed, and codes that differ say nothing. Asked before the next
- * unit is run with that memory (NULL: none). */
+ * nothing is known of how an operand is brought there, or how it is summed, and codes that differ say nothing.
+ * Asked before the next unit is run with that memory (NULL: none). */
 double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                              const struct nd_unit_memory *memory);
 

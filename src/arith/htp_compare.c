@@ -55,7 +55,8 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
     return true;
 }
 
-/* A depthwise Conv that skips places: the HTP does not sum it as it sums others, and how it does is not known. */
+/* A depthwise Conv that skips places: the HTP does not sum it as it sums others, and how it does is not known.
+ */
 static bool is_depthwise_with_stride(const struct nd_exact_unit *unit)
 {
     const struct nd_op_call call = {.node = unit->call->node, .opset = unit->call->opset};

@@ -12,13 +12,12 @@
  *
  * Example:
  *
- *     static void print_worst_layer(const struct nd_explanation *explanation)
+ *     static void print_worst_layer(const struct nd_quantisation *q)
  *     {
- *         const struct nd_quantisation *q = explanation->quantisation;
  *         if (q == NULL || q->n_ranked == 0)
  *             return;
  *         const struct nd_quantised_layer *worst = &q->layers[q->ranked[0]];
- *         printf("%s: %s\n", explanation->steps[q->ranked[0]].name, worst->cause_text);
+ *         printf("layer %zu: %s\n", q->ranked[0], worst->cause_text);
  *         for (size_t i = 0; i < worst->n_remedies; i++)
  *             printf("  %s: %+.1f dB\n", worst->remedies[i].text, worst->remedies[i].output_gain_db);
  *     }

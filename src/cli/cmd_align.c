@@ -222,7 +222,7 @@ static const struct cli_option options[] = {
 static const struct cli_example examples[] = {
     {"npudiff align model.onnx --float float.onnx -p digits=test.npz -o aligned.onnx",
      "Writes a model that gives the same bits on all Snapdragon generations, and says what it costs."},
-    {"npudiff align model.onnx --verify htp-sim:gen1 --verify htp-sim:gen3 -p uniform -o aligned.onnx",
+    {"npudiff align model.onnx --verify htp-sim:gen1 --verify htp-sim:gen3 -p uniform -o equal.onnx",
      "Also runs the new model on two chips and compares every tensor."},
     {NULL, NULL},
 };

@@ -92,7 +92,7 @@ static void count_value(struct nd_float_sums *sums, double given, double exact, 
     double off = given - exact, ulp = nd_float_ulp(exact, digits), rounded = nd_float_round(exact, digits);
     sums->n++;
     if (!isfinite(exact) || !isfinite(rounded)) {
-        sums->n_overflown += isfinite(exact);
+        sums->n_overflown += isfinite(exact) ? 1 : 0;
         return; /* whatever a device makes of it */
     }
     if (!isfinite(given)) {

@@ -194,7 +194,8 @@ static void put_legend(const struct nd_text_report *report, const struct marks *
         {marks->has_inf, "Inf   an infinity on one side only"},
         {marks->is_on_cpu, "c     computed by the CPU provider, not by the NPU"},
         {marks->is_unstable, "u     repeats of one sample differ on this device"},
-        {marks->is_within_noise, "~     within its own noise: no more than repeats of a device differ"},
+        {marks->is_within_noise,
+         "~     may be noise: repeats of a device differ as much, or too few were made"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++)
         if (lines[i].is_used)

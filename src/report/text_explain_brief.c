@@ -285,6 +285,22 @@ static size_t first_with(const struct nd_explanation *e, enum nd_health health)
     return d;
 }
 
+/* Whether two chips are healthy and have different arithmetic: then the model can be changed so that they
+ * agree. */
+static bool can_align(const struct nd_explanation *e)
+{
+    const char *first = NULL;
+    bool are_different = false;
+    for (size_t d = 0; d < e->n_devices; d++) {
+        const char *program = e->devices[d].program;
+        if (program == NULL || strncmp(program, "htp-", strlen("htp-")) != 0)
+            continue;
+        are_different = are_different || (first != NULL && strcmp(first, program) != 0);
+        first = program;
+    }
+    return are_different;
+}
+
 static void put_next(const struct brief *b)
 {
     const struct nd_explanation *e = b->e;
@@ -292,7 +308,12 @@ static void put_next(const struct brief *b)
     size_t n = 1, d = first_with(e, e->health);
     const struct nd_explained_device *device = &e->devices[d];
     bool can_run = device->uri[0] != '?' && strncmp(device->uri, "import", 6) != 0;
-    if (e->health == ND_HEALTH_HEALTHY) {
+    if (e->health == ND_HEALTH_HEALTHY && can_align(e)) {
+        why = "to make the chips give the same bits";
+        const char *rest[] = {"align", e->model, "-o", "aligned.onnx"};
+        for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
+            words[n++] = rest[i];
+    } else if (e->health == ND_HEALTH_HEALTHY) {
         why = "to judge accuracy and differences by your own limits";
         words[n++] = "qualify";
         words[n++] = "campaign.yaml";

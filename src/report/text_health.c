@@ -103,11 +103,15 @@ static void say_shares(const struct nd_explanation *e, const struct nd_explained
                  100 * device->float_error, -20 * log10(device->float_error));
     if (device->output.n_codes == 0 || isnan(own))
         return;
-    snprintf(out, size, ". The output's error against the float model is %.3g%% %s, %.3g%% the chip's",
-             100 - own,
-             e->vote.is_known && e->vote.common_divergence > 0 ? "quantisation and what all chips share"
-                                                               : "quantisation",
-             own);
+    const char *common = e->vote.is_known && e->vote.common_divergence > 0
+                             ? "quantisation and what all chips share"
+                             : "quantisation";
+    if (own < 0.1) /* both numbers would not add up to 100 */
+        snprintf(out, size, ". The output's error against the float model is %s; under 0.1%% is the chip's",
+                 common);
+    else
+        snprintf(out, size, ". The output's error against the float model is %.3g%% %s, %.3g%% the chip's",
+                 100 - own, common, own);
 }
 
 void nd_explain_say_health(const struct nd_explanation *e, const struct nd_explained_device *device,

@@ -219,7 +219,8 @@ static void put_finding(const struct brief *b, size_t i)
     for (size_t k = i + 1; k < r->cases.n; k++)
         n_more += is_same_finding(one, &r->cases.items[k]);
     if (n_more > 0)
-        snprintf(more, sizeof more, "; it is the same on %zu more device%s", n_more, n_more == 1 ? "" : "s");
+        snprintf(more, sizeof more, "; this gate does so on %zu more device%s, too", n_more,
+                 n_more == 1 ? "" : "s");
     nd_summary_put(b->out, b->width, 0, 2, "%s on %s: '%s' %s: %s%s", one->model, one->device,
                    nd_qualified_gate_of(r, one)->text,
                    is(one->verdict, "failed")         ? "fails"

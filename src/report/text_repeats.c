@@ -102,7 +102,7 @@ void nd_text_stuck(const struct nd_text_report *report)
 static void put_unknown(const struct nd_text_report *report)
 {
     const struct nd_comparison *c = report->comparison;
-    struct nd_strbuf names = {0};
+    struct nd_strbuf names = {0}, text = {0};
     size_t n = 0;
     for (size_t i = 0; i < c->n_devices && c->verdict == ND_VERDICT_DIFFERS; i++) {
         bool has_any = false;
@@ -111,14 +111,19 @@ static void put_unknown(const struct nd_text_report *report)
         if (!has_any)
             nd_strbuf_printf(&names, "%s%s", n++ > 0 ? ", " : "", c->devices[i].label);
     }
-    if (n > 0)
+    if (n > 0) {
         nd_strbuf_printf(
-            report->out,
-            "\nnot known: whether %s repeat%s %s, because no sample was run twice. A part of the difference "
-            "may be noise.\n",
+            &text,
+            "not known: whether %s repeat%s %s, because no sample was run twice. A part of the difference "
+            "may be noise.",
             names.text != NULL ? names.text : "", n == 1 ? "s" : "", n == 1 ? "itself" : "themselves");
-    report->out->failed = report->out->failed || names.failed;
+        nd_strbuf_puts(report->out, "\n");
+        nd_text_put_wrapped(report, text.text != NULL ? text.text : "", 0);
+        nd_strbuf_puts(report->out, "\n");
+    }
+    report->out->failed = report->out->failed || names.failed || text.failed;
     nd_strbuf_deinit(&names);
+    nd_strbuf_deinit(&text);
 }
 
 void nd_text_repeats(const struct nd_text_report *report)

@@ -253,7 +253,7 @@ class Captures(Scratch):
                 self.assertEqual([d for d in report["diagnoses"] if d["fault"]], [])
         found = json.loads(npudiff("explain", "--float", MODELS / "cnn.float.onnx", self.shared / "cnn.float/gen1.h5", "--json",
                                    expect=None).stdout)["devices"][0]["findings"]
-        self.assertEqual({f["kind"] for f in found}, {"fp16-grid"})
+        self.assertEqual(found, []) # half precision is how an HTP computes floats
 
     def test_operand_of_the_previous_sample(self):
         """An Add of codes whose second operand is late: with the model, and with captures alone."""

@@ -41,7 +41,7 @@ class Emulated(Scratch):
     def test_faults_are_seen_and_told(self):
         """Edges before the fault are the reference's; what changed is what the truth counts."""
         device = "emu:window@residual/conv=10:50,stale@logits"
-        capture(CNN, ["exact", device], PROBES, self.folder)
+        capture(CNN, ["exact", device], PROBES, self.folder, "--repeats", 1)
         name = "emu-window-residual-conv-10-50-stale-logits.h5"
         profile, faults = truth(self.folder / name)
         self.assertEqual(profile, "window@residual/conv=10:50,stale@logits")

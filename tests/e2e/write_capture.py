@@ -175,24 +175,33 @@ def content_digest(file):
             stream += ["attribute", name, _type_name(kind), str(value.size) if kind.shape else "scalar"]
             stream.append(digits(value.tobytes()))
         parts = path.split("/")
-        if is_set and not (parts[1] == "probes" and parts[3:4] and parts[3] in ("inputs", "outputs", "repeats")):
+        if is_set and not (parts[1] == "probes" and parts[3:4] and parts[3] in ("inputs", "outputs", "repeats", "reruns")):
             stream.append(digits(np.ascontiguousarray(item[()]).tobytes()))
     return digits(b"".join(text.encode() + b"\0" for text in stream))
 
 
 def seal(file, changed=None):
     """Makes the digests of a capture that was changed those of what it holds now: npudiff concludes nothing from another.
-    Repeats that were equal to the first stay so. changed: the stored names of the edges whose tensors were changed (None:
-    any may be)."""
+    Repeats and reruns that were equal to the first stay so. changed: the stored names of the edges whose tensors were
+    changed (None: any may be)."""
+    from support import stored_name # which only tests of real captures have
+    names = [n.decode() if isinstance(n, bytes) else n for n in file["edges/name"][:]]
+    edge_of = {stored_name(name): row for row, name in enumerate(names)}
     for probe in file["probes"].values():
         for name, data in probe.get("outputs", {}).items():
             if changed is not None and name not in changed:
                 continue
             digests = probe["digests"][name]
             table = digests[()]
+            first = table[:, 0].copy()
             for sample, values in enumerate(data[()]):
-                was = table[sample, 0].copy()
-                table[sample, (table[sample] == was).all(axis=1)] = digest(values)
+                table[sample, (table[sample] == first[sample]).all(axis=1)] = digest(values)
+            if "rerun_digests" in probe:
+                reruns = probe["rerun_digests"][()]
+                for row, (sample, _) in enumerate(probe["rerun_samples"][()]):
+                    if (reruns[row, edge_of[name]] == first[sample]).all():
+                        reruns[row, edge_of[name]] = table[sample, 0]
+                probe["rerun_digests"][...] = reruns
             for row, (sample, repeat) in enumerate(probe.get("repeat_index", {}).get(name, ())):
                 table[sample, repeat] = digest(probe["repeats"][name][row])
             digests[...] = table

@@ -70,6 +70,8 @@ struct nd_explain_options {
     void *cancel_context;
     bool hides_placement; /* do not use the placement that the captures state: judge by values and times where
                              each unit ran */
+    bool omits_quantisation; /* nd_explanation.quantisation stays NULL: it costs some runs of both models for
+                                each of a few samples */
 };
 
 /* The verdict on a device, from best to worst. Several devices together have the worst of their verdicts. */

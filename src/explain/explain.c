@@ -63,7 +63,7 @@ static enum nd_status explain(const struct nd_plan *plan, const struct nd_explai
         status = nd_evaluate(&evaluation, options, err);
     if (status == ND_OK)
         status = conclude(&evaluation, options, out, err);
-    if (status == ND_OK)
+    if (status == ND_OK && !options->omits_quantisation)
         status = nd_study_quantisation(plan, &out->quantisation, err);
     nd_evaluation_deinit(&evaluation);
     return status;

@@ -100,6 +100,7 @@ enum nd_status nd_qualify_explain(struct nd_qualification *q, struct nd_qualify_
         }
     const struct nd_explain_options options = {.struct_size = sizeof options,
                                                .n_threads = q->options->n_threads,
+                                               .omits_quantisation = true, /* a campaign does not tell of it */
                                                .progress = q->options->progress != NULL ? show_samples : NULL,
                                                .progress_context = (void *)(uintptr_t)q->options};
     if (status == ND_OK && n > 0 && q->options->say != NULL)

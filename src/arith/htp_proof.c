@@ -25,6 +25,19 @@ static double code_of(const struct pair *p, int program, double q)
     return nd_htp_scale(&p->scalings[program], q, &p->bounds);
 }
 
+/* The greatest q between inside, where the program has the code, and outside, where it has it not. */
+static double last_of_code(const struct pair *p, int program, double code, double inside, double outside)
+{
+    while (outside - inside > 1) {
+        double middle = floor((inside + outside) / 2);
+        if (code_of(p, program, middle) == code)
+            inside = middle;
+        else
+            outside = middle;
+    }
+    return inside;
+}
+
 /* The greatest q up to p->high with the code that program 0 has at q. *length is that of the run before, a
  * guess for this one. */
 static double end_of_run(const struct pair *p, double q, double code, double *length)
@@ -42,13 +55,7 @@ static double end_of_run(const struct pair *p, double q, double code, double *le
         }
         inside += step;
     }
-    while (outside - inside > 1) {
-        double middle = floor((inside + outside) / 2);
-        if (code_of(p, 0, middle) == code)
-            inside = middle;
-        else
-            outside = middle;
-    }
+    inside = last_of_code(p, 0, code, inside, outside);
     *length = inside - q + 1;
     return inside;
 }
@@ -65,15 +72,7 @@ static bool find_unequal(const struct pair *p, double *out)
         end = end_of_run(p, q, code, &length);
         if (code_of(p, 1, end) == code)
             continue;
-        double equal = q, unequal = end;
-        while (unequal - equal > 1) {
-            double middle = floor((equal + unequal) / 2);
-            if (code_of(p, 1, middle) == code)
-                equal = middle;
-            else
-                unequal = middle;
-        }
-        *out = unequal;
+        *out = last_of_code(p, 1, code, q, end) + 1;
         return true;
     }
     return false;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "eval/rounding.h"
+#include "stats/series.h"
 
 /* Chosen: far off is an eighth of the reference's spread and four steps. Healthy devices, with 8 bits through
  * some sixty layers, stay below in nearly every element. */
@@ -166,17 +167,11 @@ size_t nd_channel_axes(const struct nd_look *look, struct nd_axis out[ND_CHANNEL
     return n;
 }
 
-static int compare(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
-
 double nd_look_quantile(double *x, size_t n, double part)
 {
     if (n == 0)
         return NAN;
-    qsort(x, n, sizeof *x, compare);
+    nd_series_sort(x, n);
     return x[(size_t)(part * (double)(n - 1))];
 }
 

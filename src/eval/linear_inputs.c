@@ -165,11 +165,11 @@ enum nd_status nd_linear_add_up(const struct nd_linear_call *call, const Onnx__N
                                 const struct nd_array **out, struct nd_error *err)
 {
     struct nd_linear_shared *shared = call->shared;
-    bool is_shared = shared != NULL && operands[0] == &shared->x && call->inputs[1].wholes != NULL &&
-                     operands[1]->x == call->inputs[1].wholes->x;
-    struct nd_array *made = is_shared ? &shared->sums : own;
     const struct nd_linear_input *weights = &call->inputs[1];
-    bool is_short = weights->wholes != NULL && weights->shorts != NULL && operands[1]->x == weights->wholes->x;
+    bool is_as_prepared = weights->wholes != NULL && operands[1]->x == weights->wholes->x;
+    bool is_shared = is_as_prepared && shared != NULL && operands[0] == &shared->x;
+    bool is_short = is_as_prepared && weights->shorts != NULL;
+    struct nd_array *made = is_shared ? &shared->sums : own;
     const struct nd_op_shorts shorts = {.weights = weights->shorts, .largest = weights->largest};
     *out = made;
     if (is_shared && made->n > 0)

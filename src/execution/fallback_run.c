@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "execution/fallback.h"
 #include "npudiff/evidence.h"
+#include "stats/series.h"
 
 const char *nd_fallback_stated_other(const struct nd_capture *capture)
 {
@@ -129,12 +130,6 @@ static enum nd_status judge_latency(const struct nd_plan_source *source, struct 
         latency.modes[0].median_us, latency.modes[1].median_us);
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 static enum nd_status find_median(const struct nd_plan_source *source, double *out, struct nd_error *err)
 {
     const struct nd_capture_probe *probe = nd_capture_probe(source->capture, source->probe);
@@ -145,8 +140,7 @@ static enum nd_status find_median(const struct nd_plan_source *source, double *o
     for (size_t i = 0; i < n_all && probe->latency_us != NULL; i++)
         if (probe->latency_us[i] > 0)
             us[n++] = probe->latency_us[i];
-    if (n > 0)
-        qsort(us, n, sizeof *us, by_value);
+    nd_series_sort(us, n);
     *out = n > 0 ? us[n / 2] : NAN;
     free(us);
     return ND_OK;

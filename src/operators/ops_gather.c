@@ -48,10 +48,25 @@ enum nd_status nd_op_gather(const struct nd_op_call *call, struct nd_error *err)
     return status;
 }
 
+enum nd_status nd_op_walk_indices(const struct nd_op_call *call, int axis, struct nd_walk *walk,
+                                  ptrdiff_t data_strides[ND_MAX_RANK], struct nd_error *err)
+{
+    const struct nd_shape *data = &call->inputs[0]->shape, *indices = &call->inputs[1]->shape;
+    ptrdiff_t strides[ND_MAX_RANK];
+    nd_strides(data, data_strides);
+    nd_strides(indices, strides);
+    for (int i = 0; i < data->rank; i++) {
+        if (i != axis && indices->dims[i] > data->dims[i])
+            return nd_op_misfit(call, err, "indices that are larger than the data");
+        nd_walk_axis(walk, indices->dims[i], strides[i], i == axis ? 0 : data_strides[i], 0);
+    }
+    return ND_OK;
+}
+
 enum nd_status nd_op_gather_elements(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0], *indices = call->inputs[1];
-    ptrdiff_t x_strides[ND_MAX_RANK], strides[ND_MAX_RANK];
+    ptrdiff_t x_strides[ND_MAX_RANK];
     struct nd_walk walk = {0};
     int axis = 0;
     enum nd_status status = nd_op_axis(call, nd_op_i(call, "axis", 0), x->shape.rank, &axis, err);
@@ -59,13 +74,9 @@ enum nd_status nd_op_gather_elements(const struct nd_op_call *call, struct nd_er
         return status;
     if (indices->shape.rank != x->shape.rank)
         return nd_op_misfit(call, err, "indices of %d dimensions", indices->shape.rank);
-    nd_strides(&x->shape, x_strides);
-    nd_strides(&indices->shape, strides);
-    for (int i = 0; i < x->shape.rank; i++) {
-        if (i != axis && indices->shape.dims[i] > x->shape.dims[i])
-            return nd_op_misfit(call, err, "indices that are larger than the data");
-        nd_walk_axis(&walk, indices->shape.dims[i], strides[i], i == axis ? 0 : x_strides[i], 0);
-    }
+    status = nd_op_walk_indices(call, axis, &walk, x_strides, err);
+    if (status != ND_OK)
+        return status;
     status = nd_op_make(call, 0, x->dtype, &indices->shape, err);
     if (status != ND_OK)
         return status;

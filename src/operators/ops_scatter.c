@@ -61,7 +61,7 @@ static enum nd_status begin(const struct nd_op_call *call, combine **function, s
 enum nd_status nd_op_scatter_elements(const struct nd_op_call *call, struct nd_error *err)
 {
     const struct nd_array *x = call->inputs[0], *indices = call->inputs[1], *updates = call->inputs[2];
-    ptrdiff_t x_strides[ND_MAX_RANK], strides[ND_MAX_RANK];
+    ptrdiff_t x_strides[ND_MAX_RANK];
     struct nd_walk walk = {0};
     combine *function;
     int axis = 0;
@@ -70,13 +70,9 @@ enum nd_status nd_op_scatter_elements(const struct nd_op_call *call, struct nd_e
         return status;
     if (indices->shape.rank != x->shape.rank || !nd_shape_equal(&indices->shape, &updates->shape))
         return nd_op_misfit(call, err, "indices that do not fit to the data or to the updates");
-    nd_strides(&x->shape, x_strides);
-    nd_strides(&indices->shape, strides);
-    for (int i = 0; i < x->shape.rank; i++) {
-        if (i != axis && indices->shape.dims[i] > x->shape.dims[i])
-            return nd_op_misfit(call, err, "indices that are larger than the data");
-        nd_walk_axis(&walk, indices->shape.dims[i], strides[i], i == axis ? 0 : x_strides[i], 0);
-    }
+    status = nd_op_walk_indices(call, axis, &walk, x_strides, err);
+    if (status != ND_OK)
+        return status;
     status = begin(call, &function, err);
     for (bool more = status == ND_OK && nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n && status == ND_OK; i++) {

@@ -51,6 +51,13 @@ enum nd_status nd_op_axes(const struct nd_op_call *call, const struct nd_op_list
 /* The product of dimensions from..to - 1. */
 size_t nd_dims_product(const struct nd_shape *shape, int from, int to);
 
+/* GatherElements, ScatterElements: a walk over the indices (inputs[1]), at[0], and beside it over the data
+ * (inputs[0]), at[1], where the axis itself is not counted. The ranks are equal. ND_E_EXACT_SHAPE: indices that
+ * are larger than the data. */
+struct nd_walk;
+enum nd_status nd_op_walk_indices(const struct nd_op_call *call, int axis, struct nd_walk *walk,
+                                  ptrdiff_t data_strides[ND_MAX_RANK], struct nd_error *err);
+
 /* The shape that two tensors are repeated to; *shape is one of the two and becomes the result. */
 enum nd_status nd_op_broadcast(const struct nd_op_call *call, const struct nd_shape *other,
                                struct nd_shape *shape, struct nd_error *err);

@@ -5,6 +5,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "operators/ops_shared.h"
+#include "stats/series.h"
 
 /* Elements of a channel that follow each other, and how many channels there are. */
 struct layout {
@@ -16,9 +18,7 @@ static struct layout layout_of(const struct nd_array *real, int axis)
     struct layout layout = {real->n > 0 ? real->n : 1, 1};
     if (axis < 0)
         return layout;
-    layout.n_inner = 1;
-    for (int d = axis + 1; d < real->shape.rank; d++)
-        layout.n_inner *= (size_t)real->shape.dims[d];
+    layout.n_inner = nd_dims_product(&real->shape, axis + 1, real->shape.rank);
     layout.n_channels = (size_t)real->shape.dims[axis];
     return layout;
 }
@@ -34,12 +34,6 @@ static double *channel_sizes(const struct nd_array *real, const struct layout *l
     return sizes;
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *ratio, struct nd_error *err)
 {
     struct layout layout = layout_of(real, axis);
@@ -47,7 +41,7 @@ enum nd_status nd_channels_ratio(const struct nd_array *real, int axis, double *
     size_t first = 0, n = layout.n_channels;
     if (sizes == NULL)
         return nd_fail_memory(err);
-    qsort(sizes, n, sizeof *sizes, by_size);
+    nd_series_sort(sizes, n);
     while (first < n && sizes[first] == 0)
         first++;
     *ratio = first < n ? sizes[n - 1] / sizes[first + (n - first) / 4] : NAN;

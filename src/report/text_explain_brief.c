@@ -301,6 +301,14 @@ static bool can_align(const struct nd_explanation *e)
     return are_different;
 }
 
+/* Behind the first n words; how many there are then. more ends with NULL. */
+static size_t add_words(const char **words, size_t n, const char *const *more)
+{
+    for (; *more != NULL; more++)
+        words[n++] = *more;
+    return n;
+}
+
 static void put_next(const struct brief *b)
 {
     const struct nd_explanation *e = b->e;
@@ -310,33 +318,26 @@ static void put_next(const struct brief *b)
     bool can_run = device->uri[0] != '?' && strncmp(device->uri, "import", 6) != 0;
     if (e->health == ND_HEALTH_HEALTHY && can_align(e)) {
         why = "to make the chips give the same bits";
-        const char *rest[] = {"align", e->model, "-o", "aligned.onnx"};
-        for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
-            words[n++] = rest[i];
+        n = add_words(words, n, (const char *[]){"align", e->model, "-o", "aligned.onnx", NULL});
     } else if (e->health == ND_HEALTH_HEALTHY) {
         why = "to judge accuracy and differences by your own limits";
-        words[n++] = "qualify";
-        words[n++] = "campaign.yaml";
+        n = add_words(words, n, (const char *[]){"qualify", "campaign.yaml", NULL});
     } else if (e->health == ND_HEALTH_FAULTY && can_run) {
         why = "to make a small reproducer for the vendor";
-        const char *rest[] = {"reduce",     e->model,    "-d",   device->uri, "-o",
-                              "reproducer", "--differs", "1lsb", "--tensor",  e->steps[device->faulty[0]].name};
-        for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
-            words[n++] = rest[i];
-        if (e->probe_source != NULL) {
-            words[n++] = "-p";
-            words[n++] = e->probe_source;
-        }
+        n = add_words(words, n,
+                      (const char *[]){"reduce", e->model, "-d", device->uri, "-o", "reproducer", "--differs",
+                                       "1lsb", "--tensor", e->steps[device->faulty[0]].name, NULL});
+        if (e->probe_source != NULL)
+            n = add_words(words, n, (const char *[]){"-p", e->probe_source, NULL});
     } else if (e->health == ND_HEALTH_FAILED) {
         why = "to see what the device's logs say";
-        words[n++] = "info";
-        words[n++] = device->capture;
+        n = add_words(words, n, (const char *[]){"info", device->capture, NULL});
     } else {
         bool is_unexplained = e->health == ND_HEALTH_UNEXPLAINED;
         why = is_unexplained ? "to see which arithmetic the values leave possible" : "to see every layer";
-        const char *rest[] = {"explain", is_unexplained ? "--identify" : "-v", "--quantised", e->model};
-        for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++)
-            words[n++] = rest[i];
+        n = add_words(
+            words, n,
+            (const char *[]){"explain", is_unexplained ? "--identify" : "-v", "--quantised", e->model, NULL});
         for (size_t i = 0; i < e->n_devices && n < 8 + MOST_CAPTURES; i++)
             if (e->devices[i].health == e->health && is_first(b, i))
                 words[n++] = e->devices[i].capture;

@@ -2,13 +2,8 @@
 
 #include <assert.h>
 #include <math.h>
-#include <stdlib.h>
 
-static int compare_reals(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-    return (*x > *y) - (*x < *y);
-}
+#include "stats/series.h"
 
 static size_t rank_of(size_t n, double share)
 {
@@ -18,13 +13,13 @@ static size_t rank_of(size_t n, double share)
 
 struct nd_interval nd_percentiles(double *draws, size_t n, double confidence)
 {
-    qsort(draws, n, sizeof *draws, compare_reals);
+    nd_series_sort(draws, n);
     size_t high = rank_of(n, 1 - (1 - confidence) / 2);
     return (struct nd_interval){draws[n - 1 - high], draws[high]};
 }
 
 double nd_quantile(double *draws, size_t n, double share)
 {
-    qsort(draws, n, sizeof *draws, compare_reals);
+    nd_series_sort(draws, n);
     return draws[rank_of(n, share)];
 }

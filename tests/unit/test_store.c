@@ -247,8 +247,8 @@ static void check_end(const struct seen *seen)
             }
         }
     }
-    /* The end, and 2 or 3 of the 5 samples: a pause is longer than the time between two acknowledgements, but on a
-     * slow disk one can take so long that the second pause has none. */
+    /* The end, and 2 or 3 of the 5 samples: a pause is longer than the time between two acknowledgements, but
+     * on a slow disk one can take so long that the second pause has none. */
     if (seen->options->pauses)
         assert_true(seen->n_acks[0][1] >= 2);
     if (seen->options->pauses && !seen->options->digests_only)

@@ -426,6 +426,15 @@ ND_PUBLIC enum nd_status nd_report_suggestion_json(const struct nd_qualified *re
 ND_PUBLIC enum nd_status nd_report_qualification_write(const struct nd_qualify_result *result,
                                                        struct nd_error *err);
 
+/* Writes a document. A regular file appears under its name when it is whole, and takes the place of another one
+ * only with replace; nothing that is not a regular file is ever replaced. A pipe, /dev/stdout or another device
+ * is written into. ND_ERR_IO (ND_E_FILE_WRITE, ND_E_FILE_EXISTS). Thread-safe. */
+ND_PUBLIC enum nd_status nd_document_write(const char *path, const char *text, bool replace,
+                                           struct nd_error *err);
+
+/* Whether nd_document_write would write into what is there: a pipe, or a device such as /dev/stdout. */
+ND_PUBLIC bool nd_document_is_stream(const char *path);
+
 /* ---- the report: one HTML file ---- */
 
 /* The inputs of the changed samples (nd_find_changed_samples) as pictures, for nd_report_page: {"images":

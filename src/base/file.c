@@ -16,8 +16,7 @@
 #include "base/strbuf.h"
 
 enum {
-    MAX_TEMPORARIES = 1000, /* chosen: writers of one file at once */
-    PIPE_WAIT_MS = 3000,    /* chosen: for somebody who writes a named pipe */
+    PIPE_WAIT_MS = 3000, /* chosen: for somebody who writes a named pipe */
 };
 
 static enum nd_status fail_large(const char *path, size_t max_bytes, struct nd_error *err)
@@ -115,56 +114,22 @@ enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, co
     return ND_OK;
 }
 
-/* Closes fd. */
-static enum nd_status write_and_sync(int fd, const char *path, const void *data, size_t size_bytes,
-                                     struct nd_error *err)
+enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, struct nd_error *err)
 {
-    enum nd_status status = nd_file_write_all(fd, data, size_bytes, path, err);
-    if (status == ND_OK && fsync(fd) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
-    if (close(fd) != 0 && status == ND_OK)
-        status = nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
-    return status;
-}
-
-/* A new file beside path, under a name that no other writer has. Another thread, or a process of another
- * machine or container with the same number, may be writing the same file. */
-static enum nd_status create_temporary(const char *path, char **name, int *fd, struct nd_error *err)
-{
-    for (int i = 0; i < MAX_TEMPORARIES; i++) {
-        struct nd_strbuf buf = {0};
-        nd_strbuf_printf(&buf, i > 0 ? "%s.tmp-%ld-%d" : "%s.tmp-%ld", path, (long)getpid(), i);
-        char *made = nd_strbuf_take(&buf);
-        if (made == NULL)
-            return nd_fail_memory(err);
-        *fd = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (*fd >= 0) {
-            *name = made;
-            return ND_OK;
-        }
-        bool is_taken = errno == EEXIST && i + 1 < MAX_TEMPORARIES;
-        if (!is_taken)
-            nd_fail(err, ND_E_FILE_WRITE, made, "cannot create '%s': %s", made, strerror(errno));
-        free(made);
-        if (!is_taken)
+    enum { BLOCK_BYTES = 1 << 20 };
+    char *block = nd_calloc(BLOCK_BYTES, 1);
+    enum nd_status status = block != NULL ? ND_OK : nd_fail_memory(err);
+    while (status == ND_OK) {
+        ssize_t n = read(in, block, BLOCK_BYTES);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            status = nd_fail(err, ND_E_FILE_READ, from, "cannot read '%s': %s", from, strerror(errno));
+        if (n <= 0)
             break;
+        status = nd_file_write_all(out, block, (size_t)n, to, err);
     }
-    return ND_ERR_IO;
-}
-
-enum nd_status nd_file_put(const char *path, const void *data, size_t size_bytes, struct nd_error *err)
-{
-    char *name = NULL;
-    int fd = -1;
-    enum nd_status status = create_temporary(path, &name, &fd, err);
-    if (status != ND_OK)
-        return status;
-    status = write_and_sync(fd, name, data, size_bytes, err);
-    if (status == ND_OK)
-        status = nd_file_publish(name, path, true, err);
-    if (status != ND_OK)
-        unlink(name);
-    free(name);
+    free(block);
     return status;
 }
 
@@ -199,16 +164,14 @@ static int rename_without_replacing(const char *from, const char *to)
     return unlink(from);
 }
 
-enum nd_status nd_file_publish(const char *temporary, const char *final_path, bool replace,
-                               struct nd_error *err)
+enum nd_status nd_dir_publish(const char *temporary, const char *final_path, struct nd_error *err)
 {
-    int rc = replace ? rename(temporary, final_path) : rename_without_replacing(temporary, final_path);
-    if (rc != 0 && errno == EEXIST)
+    if (rename_without_replacing(temporary, final_path) == 0)
+        return sync_dir_of(final_path, err);
+    if (errno == EEXIST)
         return nd_fail(err, ND_E_FILE_EXISTS, final_path, "'%s' exists already", final_path);
-    if (rc != 0)
-        return nd_fail(err, ND_E_FILE_WRITE, final_path, "cannot rename '%s' to '%s': %s", temporary,
-                       final_path, strerror(errno));
-    return sync_dir_of(final_path, err);
+    return nd_fail(err, ND_E_FILE_WRITE, final_path, "cannot rename '%s' to '%s': %s", temporary, final_path,
+                   strerror(errno));
 }
 
 enum nd_status nd_dir_make_temporary(char **path, struct nd_error *err)

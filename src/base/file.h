@@ -17,13 +17,12 @@ enum nd_status nd_file_read(const char *path, size_t max_bytes, void **data, siz
 enum nd_status nd_file_write_all(int fd, const void *data, size_t size_bytes, const char *path,
                                  struct nd_error *err);
 
-/* Creates path (mode 0666 less umask) with these bytes; an existing file is replaced at once or not at all. */
-enum nd_status nd_file_put(const char *path, const void *data, size_t size_bytes, struct nd_error *err);
+/* Copies what is left of `in` to `out`. The names are for messages only. */
+enum nd_status nd_file_copy(int in, const char *from, int out, const char *to, struct nd_error *err);
 
-/* Gives the finished, synced temporary file its final name and syncs the folder. With replace false an
- * existing final file is an error (ND_E_FILE_EXISTS) and stays as it was. */
-enum nd_status nd_file_publish(const char *temporary, const char *final_path, bool replace,
-                               struct nd_error *err);
+/* Gives the finished folder its final name, where nothing may be (ND_E_FILE_EXISTS), and syncs the folder
+ * around it. */
+enum nd_status nd_dir_publish(const char *temporary, const char *final_path, struct nd_error *err);
 
 /* A new empty folder under $TMPDIR (default /tmp) for one run. The caller frees the path, and removes the
  * folder with nd_dir_remove. */

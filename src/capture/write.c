@@ -40,12 +40,12 @@ static enum nd_status create_file(struct nd_capture_writer *writer, struct nd_er
     enum nd_status status = ND_OK;
     hid_t access = make_access();
     hid_t creation = H5Pcreate(H5P_FILE_CREATE);
-    /* The file was made by us a moment ago with O_EXCL; only that one is ever truncated. */
+    /* We made the file a moment ago under a name that nobody could guess; only that one is ever truncated. */
     if (access >= 0 && creation >= 0 && H5Pset_obj_track_times(creation, false) >= 0)
-        writer->file = H5Fcreate(writer->temporary, H5F_ACC_TRUNC, creation, access);
+        writer->file = H5Fcreate(writer->place.temporary, H5F_ACC_TRUNC, creation, access);
     if (writer->file < 0) {
-        status =
-            nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary, "cannot create '%s'", writer->temporary);
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot create '%s'",
+                              writer->place.temporary);
         goto out;
     }
     writer->reserved_bytes = 0; /* creating has cut the file */
@@ -90,24 +90,24 @@ enum nd_status nd_writer_reserve(struct nd_capture_writer *writer, size_t n_byte
 {
     hsize_t used = 0;
     if (writer->file >= 0 && H5Fget_filesize(writer->file, &used) < 0)
-        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary, "cannot tell the size of '%s'",
-                            writer->temporary);
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot tell the size of '%s'",
+                            writer->place.temporary);
     uint64_t needed;
     if (__builtin_add_overflow((uint64_t)used, (uint64_t)n_bytes + RESERVE_SLACK, &needed) ||
         needed > INT64_MAX - RESERVE_STEP)
-        return nd_fail(err, ND_E_SIZE_OVERFLOW, writer->temporary, "'%s' would become too large",
-                       writer->temporary);
+        return nd_fail(err, ND_E_SIZE_OVERFLOW, writer->place.temporary, "'%s' would become too large",
+                       writer->place.temporary);
     if (needed <= writer->reserved_bytes)
         return ND_OK;
     uint64_t wanted = needed + RESERVE_STEP;
-    int error = reserve_range(writer->fd, writer->reserved_bytes, wanted);
+    int error = reserve_range(writer->place.fd, writer->reserved_bytes, wanted);
     if (error != 0) {
         wanted = needed;
-        error = reserve_range(writer->fd, writer->reserved_bytes, wanted);
+        error = reserve_range(writer->place.fd, writer->reserved_bytes, wanted);
     }
     if (error != 0)
-        return nd_fail(err, ND_E_FILE_WRITE, writer->temporary, "cannot write '%s': %s", writer->temporary,
-                       strerror(error));
+        return nd_fail(err, ND_E_FILE_WRITE, writer->place.temporary, "cannot write '%s': %s",
+                       writer->place.temporary, strerror(error));
     writer->reserved_bytes = wanted;
     return ND_OK;
 }
@@ -115,34 +115,18 @@ enum nd_status nd_writer_reserve(struct nd_capture_writer *writer, size_t n_byte
 enum nd_status nd_capture_writer_create(const char *final_path, bool replace, struct nd_capture_writer **out,
                                         struct nd_error *err)
 {
-    if (!replace && nd_path_exists(final_path))
-        return nd_fail(err, ND_E_FILE_EXISTS, final_path, "'%s' exists already", final_path);
     struct nd_capture_writer *writer = nd_calloc(1, sizeof *writer);
     if (writer == NULL)
         return nd_fail_memory(err);
-    *writer = (struct nd_capture_writer){.replace = replace, .fd = -1, .file = H5I_INVALID_HID};
-    enum nd_status status = ND_OK;
-    struct nd_strbuf name = {0};
-    nd_strbuf_printf(&name, "%s.tmp-%ld", final_path, (long)getpid());
-    writer->temporary = nd_strbuf_take(&name);
-    writer->final_path = nd_strdup(final_path);
-    if (writer->temporary == NULL || writer->final_path == NULL) {
-        status = nd_fail_memory(err);
-        goto out;
+    *writer = (struct nd_capture_writer){.file = H5I_INVALID_HID};
+    enum nd_status status = nd_new_file_create(final_path, replace, &writer->place, err);
+    if (status == ND_OK) {
+        nd_hdf5_lock();
+        status = nd_writer_reserve(writer, 0, err);
+        if (status == ND_OK)
+            status = create_file(writer, err);
+        nd_hdf5_unlock();
     }
-    writer->fd = open(writer->temporary, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (writer->fd < 0) {
-        status = nd_fail(err, errno == EEXIST ? ND_E_FILE_EXISTS : ND_E_FILE_WRITE, writer->temporary,
-                         "cannot create '%s': %s", writer->temporary, strerror(errno));
-        goto out;
-    }
-    writer->is_ours = true;
-    nd_hdf5_lock();
-    status = nd_writer_reserve(writer, 0, err);
-    if (status == ND_OK)
-        status = create_file(writer, err);
-    nd_hdf5_unlock();
-out:
     if (status == ND_OK)
         *out = writer;
     else
@@ -186,12 +170,7 @@ void nd_capture_writer_destroy(struct nd_capture_writer **writer_at)
         close_abandoned(writer);
         nd_hdf5_unlock();
     }
-    if (writer->fd >= 0)
-        close(writer->fd);
-    if (writer->is_ours)
-        unlink(writer->temporary);
-    free(writer->temporary);
-    free(writer->final_path);
+    nd_new_file_discard(&writer->place);
     free(writer);
     *writer_at = NULL;
 }
@@ -234,14 +213,16 @@ static enum nd_status close_checked(struct nd_capture_writer *writer, struct nd_
     hsize_t n_bytes = 0;
     /* Flushing first: a close that fails half-way leaves no id to abandon properly. */
     if (H5Fflush(writer->file, H5F_SCOPE_LOCAL) < 0 || H5Fget_filesize(writer->file, &n_bytes) < 0)
-        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary, "cannot write '%s'", writer->temporary);
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot write '%s'",
+                            writer->place.temporary);
     herr_t rc = H5Fclose(writer->file);
     writer->file = H5I_INVALID_HID;
     if (rc < 0)
-        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary, "cannot close '%s'", writer->temporary);
-    if (ftruncate(writer->fd, (off_t)n_bytes) != 0) /* gives back what was reserved and not used */
-        return nd_fail(err, ND_E_FILE_WRITE, writer->temporary, "cannot write '%s': %s", writer->temporary,
-                       strerror(errno));
+        return nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary, "cannot close '%s'",
+                            writer->place.temporary);
+    if (ftruncate(writer->place.fd, (off_t)n_bytes) != 0) /* gives back what was reserved and not used */
+        return nd_fail(err, ND_E_FILE_WRITE, writer->place.temporary, "cannot write '%s': %s",
+                       writer->place.temporary, strerror(errno));
     return ND_OK;
 }
 
@@ -264,13 +245,13 @@ static enum nd_status store_digest(struct nd_capture_writer *writer, const char 
     hid_t attr = H5I_INVALID_HID, type = nd_hdf5_text_make(sizeof no_digest - 1);
     hid_t access = make_access();
     if (access >= 0)
-        writer->file = H5Fopen(writer->temporary, H5F_ACC_RDWR, access);
+        writer->file = H5Fopen(writer->place.temporary, H5F_ACC_RDWR, access);
     if (writer->file >= 0)
         attr = H5Aopen(writer->file, "content_digest", H5P_DEFAULT);
     herr_t rc = attr >= 0 ? H5Awrite(attr, type, digest) : -1;
     if ((attr >= 0 && H5Aclose(attr) < 0) || rc < 0)
-        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->temporary,
-                              "cannot write the content digest of '%s'", writer->temporary);
+        status = nd_hdf5_fail(err, ND_E_CAPTURE_HDF5, writer->place.temporary,
+                              "cannot write the content digest of '%s'", writer->place.temporary);
     if (status == ND_OK)
         status = close_checked(writer, err);
     H5Tclose(type);
@@ -287,7 +268,7 @@ enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum n
     /* Read back by the very code that will read it later: a capture that breaks the schema is never published.
      */
     if (status == ND_OK)
-        status = nd_capture_open(writer->temporary, &capture, err);
+        status = nd_capture_open(writer->place.temporary, &capture, err);
     if (status == ND_OK)
         status = nd_content_digest(capture->index, digest, err);
     nd_capture_close(&capture);
@@ -298,11 +279,5 @@ enum nd_status nd_capture_writer_commit(struct nd_capture_writer *writer, enum n
     nd_hdf5_unlock();
     if (status != ND_OK)
         return status;
-    if (fsync(writer->fd) != 0)
-        return nd_fail(err, ND_E_FILE_WRITE, writer->temporary, "cannot write '%s': %s", writer->temporary,
-                       strerror(errno));
-    status = nd_file_publish(writer->temporary, writer->final_path, writer->replace, err);
-    if (status == ND_OK)
-        writer->is_ours = false;
-    return status;
+    return nd_new_file_commit(&writer->place, err);
 }

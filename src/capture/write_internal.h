@@ -3,16 +3,13 @@
 #ifndef ND_CAPTURE_WRITE_INTERNAL_H
 #define ND_CAPTURE_WRITE_INTERNAL_H
 
+#include "base/new_file.h"
 #include "capture/schema.h"
 #include "capture/write.h"
 #include "hdf5/libhdf5.h"
 
 struct nd_capture_writer {
-    char *final_path;
-    char *temporary;
-    bool replace;
-    bool is_ours; /* the temporary file exists and was made here */
-    int fd;       /* of the temporary file, for syncing */
+    struct nd_new_file place;
     hid_t file;
     int level;               /* of deflate; 0: contiguous */
     uint64_t reserved_bytes; /* of the file, from its start */

@@ -25,7 +25,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     char *text = NULL;
     if (values->output == NULL)
         return cli_usage_error("bundle", "-o FILE.json is missing");
-    if (cli_check_output(values->output, values->force, "--force overwrites it") != 0)
+    if (cli_check_text_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
     enum nd_status status = nd_capture_open(operands[0], &capture, &err);
     if (status == ND_OK)

@@ -222,7 +222,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     struct nd_error err = {0};
     if (values.output == NULL)
         values.output = "campaign.yaml";
-    if (cli_check_output(values.output, values.force, "--force overwrites it") != 0)
+    if (cli_check_text_output(values.output, values.force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
     if (check(&values, operands[0], &err) != ND_OK)
         return cli_report_error(&err);

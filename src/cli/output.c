@@ -2,33 +2,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/command_options.h"
+#include "cli/errors.h"
+#include "npudiff/report.h"
 
 int cli_write_text(const char *path, const char *text, bool replace)
 {
-    size_t size = strlen(path) + 32;
-    char *temporary = malloc(size);
-    if (temporary == NULL)
-        return cli_fail_memory();
-    snprintf(temporary, size, "%s.tmp-%ld", path, (long)getpid());
-    FILE *file = fopen(temporary, "we");
-    bool is_written = file != NULL && fputs(text, file) >= 0 && fflush(file) == 0 && fsync(fileno(file)) == 0;
-    int problem = errno;
-    if (file != NULL && fclose(file) != 0)
-        is_written = false;
-    if (is_written && (replace ? rename(temporary, path) : link(temporary, path)) != 0) {
-        problem = errno;
-        is_written = false;
-    }
-    unlink(temporary);
-    free(temporary);
-    return is_written ? 0 : cli_fail(CLI_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
+    struct nd_error err = {0};
+    return nd_document_write(path, text, replace, &err) == ND_OK ? 0 : cli_report_error(&err);
 }
 
 bool cli_ends_with(const char *text, const char *end)
@@ -60,8 +46,11 @@ int cli_check_output_folder(const char *path, bool is_forced, const char *remedy
 int cli_check_output(const char *path, bool is_forced, const char *remedy)
 {
     struct stat info;
-    if (stat(path, &info) == 0 && S_ISDIR(info.st_mode))
-        return cli_fail(CLI_E_FILE_EXISTS, path, "'%s' is a folder", path);
+    if (lstat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        return cli_fail(CLI_E_FILE_EXISTS, path, "'%s' is %s, and only a regular file is replaced", path,
+                        S_ISDIR(info.st_mode)   ? "a folder"
+                        : S_ISLNK(info.st_mode) ? "a symbolic link"
+                                                : "a device, pipe or socket");
     const char *slash = strrchr(path, '/');
     size_t n = slash == path ? 1 : slash != NULL ? (size_t)(slash - path) : 0;
     char *folder = n > 0 ? strndup(path, n) : strdup(".");
@@ -72,6 +61,11 @@ int cli_check_output(const char *path, bool is_forced, const char *remedy)
     if (problem != 0)
         return cli_fail(CLI_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(problem));
     return cli_check_output_folder(path, is_forced, remedy);
+}
+
+int cli_check_text_output(const char *path, bool is_forced, const char *remedy)
+{
+    return nd_document_is_stream(path) ? 0 : cli_check_output(path, is_forced, remedy);
 }
 
 const char *cli_file_name(const char *path)

@@ -4,15 +4,16 @@
 
 #include <stdbool.h>
 
-/* Writes the text under a temporary name first: the file is whole or not there. With replace false one that
- * exists stays, and that is an error. 0, or exit code 2 with the reason on stderr. */
+/* nd_document_write. 0, or exit code 2 with the reason on stderr. */
 int cli_write_text(const char *path, const char *text, bool replace);
 
 /* What would stop the writing at the end, found before anything runs: 0 when the file can be made there, else 2
- * with the reason on stderr. With is_forced one that exists is replaced. remedy says what helps where it
- * exists:
- * "--force overwrites it". */
+ * with the reason on stderr. With is_forced a regular file that exists is replaced. remedy says what helps
+ * where it exists: "--force overwrites it". */
 int cli_check_output(const char *path, bool is_forced, const char *remedy);
+
+/* The same for cli_write_text, which can also write into a pipe or a device such as /dev/stdout. */
+int cli_check_text_output(const char *path, bool is_forced, const char *remedy);
 
 /* The same for a folder that is made, and replaced, as a whole. What may be replaced is for those to say who
  * made it.

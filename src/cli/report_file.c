@@ -27,7 +27,7 @@ int cli_report_check(const char *path)
     if (is_other_file(path))
         return cli_fail(CLI_E_FILE_EXISTS, path,
                         "'%s' exists and is no report: give the report a different name", path);
-    return cli_check_output(path, true, "");
+    return cli_check_text_output(path, true, "");
 }
 
 int cli_report_write(const char *path, const struct nd_report_document *documents, size_t n, const char *title)

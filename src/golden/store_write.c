@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/json_out.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "base/options.h"
 #include "base/strbuf.h"
 #include "base/utc.h"
@@ -47,99 +48,60 @@ static enum nd_status verify(const struct nd_capture *capture, struct nd_error *
                    found.n_wrong > 0 ? found.first_wrong : "its content digest does not match");
 }
 
-static enum nd_status copy_bytes(const char *from, const char *to, struct nd_error *err)
+static enum nd_status copy_bytes(const char *from, const struct nd_new_file *to, struct nd_error *err)
 {
-    enum { BLOCK = 1 << 20 };
-    enum nd_status status = ND_OK;
-    char *block = nd_calloc(BLOCK, 1);
     int in = open(from, O_RDONLY | O_CLOEXEC);
-    int out = in >= 0 && block != NULL ? open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666) : -1;
-    if (block == NULL)
-        status = nd_fail_memory(err);
-    else if (in < 0)
-        status = nd_fail(err, ND_E_FILE_OPEN, from, "cannot open '%s': %s", from, strerror(errno));
-    else if (out < 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot create '%s': %s", to, strerror(errno));
-    while (status == ND_OK) {
-        ssize_t n = read(in, block, BLOCK);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            status = nd_fail(err, ND_E_FILE_READ, from, "cannot read '%s': %s", from, strerror(errno));
-        if (n <= 0)
-            break;
-        status = nd_file_write_all(out, block, (size_t)n, to, err);
-    }
-    if (status == ND_OK && fsync(out) != 0)
-        status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
-    if (out >= 0 && close(out) != 0 && status == ND_OK)
-        status = nd_fail(err, ND_E_FILE_WRITE, to, "cannot write '%s': %s", to, strerror(errno));
-    if (in >= 0)
-        close(in);
-    free(block);
+    if (in < 0)
+        return nd_fail(err, ND_E_FILE_OPEN, from, "cannot open '%s': %s", from, strerror(errno));
+    enum nd_status status = nd_file_copy(in, from, to->fd, to->temporary, err);
+    close(in);
     return status;
 }
 
-/* The copy of a capture, under the SHA-256 of its bytes, which *hex gets. Under the lock, so that a temporary
- * file in the way is that of a killed writer. */
+/* The copy of a capture, under the SHA-256 of its bytes, which *hex gets. */
 static enum nd_status put_object(const struct nd_golden *store, const char *capture,
                                  char hex[static ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
     char copied[ND_SHA256_HEX_BYTES];
-    struct nd_strbuf suffix = {0};
+    struct nd_new_file copy = nd_new_file_none();
     enum nd_status status = nd_sha256_file(capture, hex, err);
     if (status != ND_OK)
         return status;
-    nd_strbuf_printf(&suffix, ".h5.tmp-%ld", (long)getpid());
     char *final = nd_store_path(store, "objects", hex, ".h5");
-    char *temporary = suffix.text != NULL ? nd_store_path(store, "objects", hex, suffix.text) : NULL;
-    if (final == NULL || temporary == NULL) {
+    if (final == NULL) {
         status = nd_fail_memory(err);
     } else if (!nd_path_exists(final)) {
-        unlink(temporary);
-        status = copy_bytes(capture, temporary, err);
+        status = nd_new_file_create(final, true, &copy, err);
         if (status == ND_OK)
-            status = nd_sha256_file(temporary, copied, err);
+            status = copy_bytes(capture, &copy, err);
+        if (status == ND_OK)
+            status = nd_sha256_file(copy.temporary, copied, err);
         if (status == ND_OK && strcmp(copied, hex) != 0)
             status = nd_fail(err, ND_E_CAPTURE_CHANGED, capture, "'%s' was changed while it was being copied",
                              capture);
         if (status == ND_OK)
-            status = nd_file_publish(temporary, final, true, err);
-        if (status != ND_OK)
-            unlink(temporary);
+            status = nd_new_file_commit(&copy, err);
+        nd_new_file_discard(&copy);
     }
-    nd_strbuf_deinit(&suffix);
     free(final);
-    free(temporary);
     return status;
 }
 
 static enum nd_status put_entry(const struct nd_golden *store, const json_t *entry,
                                 char id[static ND_SHA256_HEX_BYTES], struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
     struct nd_strbuf text = {0};
-    char *compact = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS), *path = NULL, *temporary = NULL;
+    char *compact = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS), *path = NULL;
     if (compact != NULL)
         nd_strbuf_printf(&text, "%s\n", compact);
     if (compact != NULL && !text.failed) {
-        struct nd_strbuf suffix = {0};
         nd_sha256_bytes(text.text, text.len, id);
-        nd_strbuf_printf(&suffix, ".json.tmp-%ld", (long)getpid());
         path = nd_store_path(store, "entries", id, ".json");
-        temporary = suffix.text != NULL ? nd_store_path(store, "entries", id, suffix.text) : NULL;
-        nd_strbuf_deinit(&suffix);
     }
-    if (path == NULL || temporary == NULL) {
-        status = nd_fail_memory(err);
-    } else {
-        unlink(temporary); /* of a killed writer: the lock is ours */
-        status = nd_file_put(path, text.text, text.len, err);
-    }
+    enum nd_status status = path != NULL ? nd_file_put(path, text.text, text.len, err) : nd_fail_memory(err);
     nd_strbuf_deinit(&text);
     free(compact);
     free(path);
-    free(temporary);
     return status;
 }
 

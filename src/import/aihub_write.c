@@ -1,13 +1,15 @@
 /* A capture's tensors as a dataset of Qualcomm AI Hub. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "base/options.h"
-#include "base/strbuf.h"
 #include "hdf5/libhdf5.h"
 #include "npudiff/capture.h"
 #include "npudiff/import.h"
@@ -19,7 +21,8 @@ struct hub_file {
     size_t probe;
     bool inputs;
     hid_t file;
-    const char *path; /* being written */
+    int fd;           /* of the file in memory */
+    const char *path; /* to be written */
     size_t n_written;
 };
 
@@ -227,12 +230,19 @@ static enum nd_status find_probe(const struct nd_capture *capture, const char *n
     return ND_OK;
 }
 
+/* In memory: when libhdf5 cannot write what it kept for later it tries again at the end of the process, and
+ * crashes. */
 static enum nd_status open_file(struct hub_file *hub, struct nd_error *err)
 {
+    char name[64];
+    hub->fd = memfd_create("npudiff-aihub", MFD_CLOEXEC);
+    if (hub->fd < 0)
+        return nd_fail_memory(err);
+    snprintf(name, sizeof name, "/proc/self/fd/%d", hub->fd);
     nd_hdf5_lock();
     hid_t creation = H5Pcreate(H5P_FILE_CREATE), group = H5I_INVALID_HID;
     if (creation >= 0 && H5Pset_obj_track_times(creation, false) >= 0)
-        hub->file = H5Fcreate(hub->path, H5F_ACC_EXCL, creation, H5P_DEFAULT);
+        hub->file = H5Fcreate(name, H5F_ACC_TRUNC, creation, H5P_DEFAULT);
     if (hub->file >= 0)
         group = H5Gcreate2(hub->file, "/data", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     enum nd_status status = group >= 0 ? ND_OK : fail_write(hub, "/data", err);
@@ -257,21 +267,33 @@ static enum nd_status close_file(struct hub_file *hub, struct nd_error *err)
     return status;
 }
 
-static enum nd_status write_file(struct hub_file *hub, const char *output, bool replace, struct nd_error *err)
+static enum nd_status make_file(struct hub_file *hub, struct nd_error *err)
 {
     enum nd_status status = open_file(hub, err);
-    bool is_made = hub->file >= 0;
     if (status == ND_OK)
         status = hub->inputs ? put_inputs(hub, err) : put_outputs(hub, err);
     if (status == ND_OK && hub->n_written == 0)
         status = nd_fail(err, ND_E_IMPORT_NOTHING, nd_capture_path(hub->capture), "'%s' stores no %s to export",
                          nd_capture_path(hub->capture), hub->inputs ? "inputs" : "outputs");
     enum nd_status closed = close_file(hub, status == ND_OK ? err : NULL);
-    status = status == ND_OK ? closed : status;
+    return status == ND_OK ? closed : status;
+}
+
+static enum nd_status write_file(struct hub_file *hub, bool replace, struct nd_error *err)
+{
+    struct nd_new_file file = nd_new_file_none();
+    enum nd_status status = make_file(hub, err);
     if (status == ND_OK)
-        status = nd_file_publish(hub->path, output, replace, err);
-    if (status != ND_OK && is_made)
-        unlink(hub->path);
+        status = nd_new_file_create(hub->path, replace, &file, err);
+    if (status == ND_OK && lseek(hub->fd, 0, SEEK_SET) != 0)
+        status = nd_fail(err, ND_E_FILE_READ, hub->path, "cannot write '%s': %s", hub->path, strerror(errno));
+    if (status == ND_OK)
+        status = nd_file_copy(hub->fd, hub->path, file.fd, file.temporary, err);
+    if (status == ND_OK)
+        status = nd_new_file_commit(&file, err);
+    nd_new_file_discard(&file);
+    if (hub->fd >= 0)
+        close(hub->fd);
     return status;
 }
 
@@ -284,11 +306,7 @@ enum nd_status nd_export_aihub(const char *capture_path, const char *output,
         return status;
     options = &own;
     struct nd_capture *capture = NULL;
-    struct nd_strbuf name = {0};
-    nd_strbuf_printf(&name, "%s.tmp-%ld", output, (long)getpid());
-    char *temporary = nd_strbuf_take(&name);
-    struct hub_file hub = {.inputs = options->inputs, .file = H5I_INVALID_HID, .path = temporary};
-    status = temporary != NULL ? ND_OK : nd_fail_memory(err);
+    struct hub_file hub = {.inputs = options->inputs, .file = H5I_INVALID_HID, .path = output, .fd = -1};
     if (status == ND_OK && !options->replace && nd_path_exists(output))
         status = nd_fail(err, ND_E_FILE_EXISTS, output, "'%s' exists already", output);
     if (status == ND_OK)
@@ -297,9 +315,8 @@ enum nd_status nd_export_aihub(const char *capture_path, const char *output,
         status = find_probe(capture, options->probe, &hub.probe, err);
     hub.capture = capture;
     if (status == ND_OK)
-        status = write_file(&hub, output, options->replace, err);
+        status = write_file(&hub, options->replace, err);
     nd_capture_close(&capture);
-    free(temporary);
     if (status == ND_OK)
         *n_tensors = hub.n_written;
     return status;

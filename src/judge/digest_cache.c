@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"

@@ -17,26 +17,6 @@ struct nd_external_placed {
     size_t kept_len; /* the part of dir that existed before */
 };
 
-static enum nd_status copy_bytes(int from, int to, const char *source, const char *target, struct nd_error *err)
-{
-    const size_t block_bytes = 1u << 20;
-    char *block = nd_calloc(block_bytes, 1);
-    if (block == NULL)
-        return nd_fail_memory(err);
-    enum nd_status status = ND_OK;
-    while (status == ND_OK) {
-        ssize_t n = read(from, block, block_bytes);
-        if (n == 0)
-            break;
-        if (n > 0)
-            status = nd_file_write_all(to, block, (size_t)n, target, err);
-        else if (errno != EINTR)
-            status = nd_fail(err, ND_E_FILE_READ, source, "cannot read '%s': %s", source, strerror(errno));
-    }
-    free(block);
-    return status;
-}
-
 static enum nd_status copy_file(const char *source, const char *target, struct nd_error *err)
 {
     int from = open(source, O_RDONLY | O_CLOEXEC);
@@ -47,7 +27,7 @@ static enum nd_status copy_file(const char *source, const char *target, struct n
         close(from);
         return nd_fail(err, ND_E_FILE_WRITE, target, "cannot create '%s': %s", target, strerror(errno));
     }
-    enum nd_status status = copy_bytes(from, to, source, target, err);
+    enum nd_status status = nd_file_copy(from, source, to, target, err);
     if (close(to) != 0 && status == ND_OK)
         status = nd_fail(err, ND_E_FILE_WRITE, target, "cannot write '%s': %s", target, strerror(errno));
     close(from);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/memory.h"
 #include "qnn/prepare_internal.h"
 #include "qnn/prepare_remote.h"

@@ -108,7 +108,7 @@ static enum nd_status publish(const struct nd_reducer *reducer, struct nd_error 
     if (old == NULL)
         return nd_fail_memory(err);
     bool is_moved = reducer->options->replace && rename(folder, old) == 0;
-    enum nd_status status = nd_file_publish(reducer->staging, folder, false, err);
+    enum nd_status status = nd_dir_publish(reducer->staging, folder, err);
     if (is_moved && status == ND_OK)
         nd_dir_remove(old);
     else if (is_moved && rename(old, folder) != 0)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/strbuf.h"
 #include "reduce/reducer.h"
 

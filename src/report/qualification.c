@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "judge/qualified.h"
 #include "npudiff/report.h"
 #include "report/tree.h"

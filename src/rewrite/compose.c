@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/new_file.h"
 #include "base/memory.h"
 #include "onnx.pb-c.h"
 

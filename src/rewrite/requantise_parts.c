@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/new_file.h"
 #include "base/memory.h"
 #include "rewrite/requantise_model.h"
 

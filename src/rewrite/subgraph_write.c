@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
+#include "base/new_file.h"
 #include "base/memory.h"
 #include "rewrite/subgraph.h"
 

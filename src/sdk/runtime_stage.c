@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/memory.h"
 #include "base/sha256.h"
 #include "sdk/runtime_adding.h"

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "npudiff/device.h"
 #include "support/scratch.h"
 

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "remote/remote.h"
 #include "remote/remote_session.h"
 #include "support/fake_run.h"

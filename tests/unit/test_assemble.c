@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "record/assemble.h"
 #include "support/failing_memory.h"
 #include "support/fake_run.h"

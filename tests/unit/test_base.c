@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/nearest.h"
+#include "base/new_file.h"
 #include "base/random.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
@@ -146,25 +147,16 @@ static void sha256_matches_the_standard_vector(void **state)
     assert_string_equal(hex, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-static void file_publishing_never_replaces_unasked(void **state)
+static void files_and_folders_say_what_is_wrong_with_them(void **state)
 {
     (void)state;
     char *dir = NULL;
     assert_int_equal(nd_dir_make_temporary(&dir, NULL), ND_OK);
     char *a = nd_path_join(dir, "a"), *b = nd_path_join(dir, "b"), *deep = nd_path_join(dir, "x/y/z");
-    assert_int_equal(nd_file_put(a, "one", 3, NULL), ND_OK);
     assert_int_equal(nd_file_put(b, "two", 3, NULL), ND_OK);
     struct nd_error err = {0};
-    assert_int_equal(nd_file_publish(a, b, false, &err), ND_ERR_IO);
-    assert_int_equal(err.id, ND_E_FILE_EXISTS);
     void *data = NULL;
     size_t n = 0;
-    assert_int_equal(nd_file_read(b, 100, &data, &n, NULL), ND_OK);
-    assert_int_equal(n, 3);
-    assert_memory_equal(data, "two", 4);
-    free(data);
-    assert_int_equal(nd_file_publish(a, b, true, NULL), ND_OK);
-    assert_false(nd_path_exists(a));
     assert_int_equal(nd_file_read(b, 2, &data, &n, &err), ND_ERR_MEMORY);
     assert_int_equal(nd_file_read(dir, 100, &data, &n, &err), ND_ERR_IO);
     assert_int_equal(nd_file_read(a, 100, &data, &n, &err), ND_ERR_IO);
@@ -224,32 +216,6 @@ static void file_over_the_limit_is_refused_before_it_is_read(void **state)
     assert_int_equal(truncate(path, 1000), 0);
     assert_int_equal(nd_file_read(path, 1000, &data, &n, &err), ND_OK);
     assert_int_equal(n, 1000);
-    free(data);
-    free(path);
-    nd_dir_remove(dir);
-    free(dir);
-}
-
-/* What another writer of the same file has begun stays his. */
-static void file_put_leaves_the_temporary_of_another_writer(void **state)
-{
-    (void)state;
-    char *dir = NULL, other[4200];
-    void *data = NULL;
-    size_t n = 0;
-    assert_int_equal(nd_dir_make_temporary(&dir, NULL), ND_OK);
-    char *path = nd_path_join(dir, "x");
-    snprintf(other, sizeof other, "%s.tmp-%ld", path, (long)getpid());
-    FILE *file = fopen(other, "w");
-    assert_non_null(file);
-    fputs("half of it", file);
-    assert_int_equal(fclose(file), 0);
-    assert_int_equal(nd_file_put(path, "mine", 4, NULL), ND_OK);
-    assert_int_equal(nd_file_read(path, 100, &data, &n, NULL), ND_OK);
-    assert_memory_equal(data, "mine", 5);
-    free(data);
-    assert_int_equal(nd_file_read(other, 100, &data, &n, NULL), ND_OK);
-    assert_memory_equal(data, "half of it", 11);
     free(data);
     free(path);
     nd_dir_remove(dir);
@@ -323,11 +289,10 @@ int main(void)
         cmocka_unit_test(number_formatted_reads_back_to_the_same_bits),
         cmocka_unit_test(strbuf_collects_and_hands_over),
         cmocka_unit_test(sha256_matches_the_standard_vector),
-        cmocka_unit_test(file_publishing_never_replaces_unasked),
+        cmocka_unit_test(files_and_folders_say_what_is_wrong_with_them),
         cmocka_unit_test(the_nearest_word_is_the_one_with_the_fewest_changes),
         cmocka_unit_test(a_mistyped_word_is_told_which_was_meant_and_a_strange_one_is_not),
         cmocka_unit_test(file_over_the_limit_is_refused_before_it_is_read),
-        cmocka_unit_test(file_put_leaves_the_temporary_of_another_writer),
         cmocka_unit_test(random_numbers_are_those_of_the_published_generators),
         cmocka_unit_test(ends_of_texts_are_told),
     };

@@ -1,6 +1,7 @@
 /* Campaign files: what is read from them, and where what they hold is looked for. */
 #include <string.h>
 
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include "support/scratch.h"

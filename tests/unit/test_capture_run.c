@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "npudiff/capture.h"
 #include "npudiff/device.h"
 #include "support/scratch.h"

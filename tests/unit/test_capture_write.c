@@ -1,4 +1,5 @@
 /* The writer of captures: what it leaves behind, misuse, a full disk, threads. */
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <dirent.h>

@@ -1,4 +1,5 @@
 /* HTP configurations: what is read, how it is flattened, what each setting is known to do. */
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <string.h>

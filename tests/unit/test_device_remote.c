@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "device/resolve.h"
 #include "npudiff/device.h"
 #include "remote/remote_uri.h"

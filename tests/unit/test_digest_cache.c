@@ -1,4 +1,5 @@
 /* Digests of files by content: what is kept, what is read again. */
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* Encodings of other tools: what is read, in which convention, what is refused and how; and models made with
  * them. */
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <string.h>

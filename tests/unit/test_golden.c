@@ -1,3 +1,4 @@
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <glob.h>

@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "base/parallel.h"
 #include "foreign/edge_names.h"
 #include "foreign/facts.h"

@@ -8,7 +8,7 @@
 
 #include "support/scratch.h"
 
-#include "base/file.h"
+#include "base/new_file.h"
 #include "foreign/grid.h"
 #include "probe/element.h"
 #include "probe/source.h"

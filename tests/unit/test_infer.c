@@ -1,4 +1,5 @@
 /* Shapes that are inferred. */
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <math.h>

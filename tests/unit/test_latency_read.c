@@ -1,4 +1,5 @@
 /* Lists of latencies that other tools wrote. */
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <math.h>

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "device/launch.h"
 #include "npudiff/capture.h"
 #include "sdk/sdk.h"

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/sha256.h"
 #include "npudiff/model.h"
 #include "support/golden_models.h"

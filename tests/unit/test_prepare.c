@@ -1,5 +1,6 @@
 /* Preparing a folder for qnn-net-run, without a runtime: names and codes at the ends of a model, quantisation,
  * and what is refused before anything runs. */
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* EPContext models: what they say of their binary, and that the binary is part of the model. */
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <string.h>

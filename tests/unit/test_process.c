@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/process.h"
 #include "support/process_end.h"
 #include "support/scratch.h"

@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "remote/remote.h"
 #include "remote/remote_script.h"
 #include "remote/remote_session.h"

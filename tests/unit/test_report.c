@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/file.h"
+#include "base/new_file.h"
 #include "npudiff/report.h"
 #include "report/format.h"
 

@@ -1,4 +1,5 @@
 /* Runtimes of several ABIs, what their names and libraries say, and libraries that are damaged. */
+#include "base/new_file.h"
 #include "support/main.h"
 
 #include <stdio.h>

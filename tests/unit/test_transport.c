@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "base/sha256.h"
 #include "remote/transport.h"
 #include "support/scratch.h"

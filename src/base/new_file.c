@@ -1,0 +1,250 @@
+#include "base/new_file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/strbuf.h"
+
+/* Random names collide once in 2^32 files; more than a few in a row mean that something else is wrong. */
+enum { MAX_ATTEMPTS = 16, N_RANDOM_DIGITS = 16 };
+
+static enum nd_status fail_write(const char *path, struct nd_error *err)
+{
+    return nd_fail(err, ND_E_FILE_WRITE, path, "cannot write '%s': %s", path, strerror(errno));
+}
+
+bool nd_path_is_stream(const char *path)
+{
+    static const char *const ours[] = {"/dev/stdout", "/dev/stderr", "/dev/fd/", "/proc/self/fd/"};
+    for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+        if (strncmp(path, ours[i], strlen(ours[i])) == 0)
+            return true;
+    struct stat info;
+    return stat(path, &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISCHR(info.st_mode));
+}
+
+/* Locks of an open file description: a lock goes with the process that holds it, however it ends. flock() would
+ * get into the way of libhdf5, which may lock the file so. */
+static bool lock(int fd)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int rc = fcntl(fd, F_OFD_SETLK, &whole);
+    return rc == 0 || errno == EINVAL || errno == ENOLCK || errno == EOPNOTSUPP;
+}
+
+enum writer { WRITER_GONE, WRITER_LIVES, WRITER_UNKNOWN };
+
+/* Whether somebody has locked the file. A file system without locks leaves the answer open. */
+static enum writer find_writer(int fd)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    if (fcntl(fd, F_OFD_SETLK, &whole) == 0)
+        return WRITER_GONE;
+    return errno == EAGAIN || errno == EACCES ? WRITER_LIVES : WRITER_UNKNOWN;
+}
+
+static bool is_temporary_of(const char *name, const char *base)
+{
+    static const char middle[] = ".tmp-";
+    size_t n = strlen(base), n_middle = sizeof middle - 1;
+    return strncmp(name, base, n) == 0 && strncmp(name + n, middle, n_middle) == 0 &&
+           strspn(name + n + n_middle, "0123456789abcdef") == N_RANDOM_DIGITS &&
+           name[n + n_middle + N_RANDOM_DIGITS] == '\0';
+}
+
+/* Best effort: a folder that cannot be listed keeps what it has. Returns whether somebody is making the same
+ * file now. */
+static bool remove_abandoned(int folder, const char *base)
+{
+    bool is_busy = false;
+    int listed = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *dir = listed >= 0 ? fdopendir(listed) : NULL;
+    if (dir == NULL && listed >= 0)
+        close(listed);
+    for (struct dirent *entry = NULL; dir != NULL && (entry = readdir(dir)) != NULL;) {
+        if (!is_temporary_of(entry->d_name, base))
+            continue;
+        struct stat info;
+        int fd = openat(folder, entry->d_name, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        bool is_file = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+        enum writer writer = is_file ? find_writer(fd) : WRITER_UNKNOWN;
+        is_busy |= writer == WRITER_LIVES;
+        if (writer == WRITER_GONE)
+            unlinkat(folder, entry->d_name, 0);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return is_busy;
+}
+
+/* Whether the name still leads to fd. It does not when a cleaner came between creating and locking. */
+static bool is_still_there(int folder, const char *name, int fd)
+{
+    struct stat named, opened;
+    return fstatat(folder, name, &named, AT_SYMLINK_NOFOLLOW) == 0 && fstat(fd, &opened) == 0 &&
+           named.st_dev == opened.st_dev && named.st_ino == opened.st_ino;
+}
+
+static enum nd_status check_place(const struct nd_new_file *file, const char *base, struct nd_error *err)
+{
+    struct stat info;
+    if (fstatat(file->folder, base, &info, AT_SYMLINK_NOFOLLOW) != 0)
+        return errno == ENOENT ? ND_OK : fail_write(file->path, err);
+    if (!file->replace)
+        return nd_fail(err, ND_E_FILE_EXISTS, file->path, "'%s' exists already", file->path);
+    if (S_ISREG(info.st_mode))
+        return ND_OK;
+    return nd_fail(err, ND_E_FILE_EXISTS, file->path, "'%s' is %s, and only a regular file is replaced",
+                   file->path,
+                   S_ISDIR(info.st_mode)   ? "a folder"
+                   : S_ISLNK(info.st_mode) ? "a symbolic link"
+                                           : "a device, pipe or socket");
+}
+
+static enum nd_status create_locked(struct nd_new_file *file, struct nd_error *err)
+{
+    for (int i = 0; i < MAX_ATTEMPTS; i++) {
+        uint64_t number;
+        if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number)
+            return fail_write(file->path, err);
+        struct nd_strbuf name = {0};
+        nd_strbuf_printf(&name, "%s.tmp-%0*" PRIx64, file->path, N_RANDOM_DIGITS, number);
+        free(file->temporary);
+        file->temporary = nd_strbuf_take(&name);
+        if (file->temporary == NULL)
+            return nd_fail_memory(err);
+        const char *base = nd_path_base(file->temporary);
+        file->fd = openat(file->folder, base, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (file->fd < 0 && errno != EEXIST)
+            break;
+        if (file->fd >= 0 && lock(file->fd) && is_still_there(file->folder, base, file->fd)) {
+            file->is_ours = true;
+            return ND_OK;
+        }
+        if (file->fd >= 0)
+            close(file->fd);
+        file->fd = -1;
+    }
+    return nd_fail(err, ND_E_FILE_WRITE, file->path, "cannot create '%s': %s", file->temporary,
+                   strerror(errno));
+}
+
+enum nd_status nd_new_file_create(const char *path, bool replace, struct nd_new_file *file,
+                                  struct nd_error *err)
+{
+    *file = nd_new_file_none();
+    file->replace = replace;
+    file->path = nd_strdup(path);
+    char *folder = nd_path_dir(path);
+    enum nd_status status = file->path != NULL && folder != NULL ? ND_OK : nd_fail_memory(err);
+    const char *base = nd_path_base(path);
+    if (status == ND_OK) {
+        file->folder = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+        if (file->folder < 0)
+            status = fail_write(path, err);
+    }
+    if (status == ND_OK)
+        status = check_place(file, base, err);
+    if (status == ND_OK && remove_abandoned(file->folder, base) && !replace)
+        status = nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' is being made by another process", path);
+    if (status == ND_OK)
+        status = create_locked(file, err);
+    free(folder);
+    if (status != ND_OK)
+        nd_new_file_discard(file);
+    return status;
+}
+
+static int rename_without_replacing(int folder, const char *from, const char *to)
+{
+    const unsigned int no_replace = 1; /* RENAME_NOREPLACE, which older C libraries do not declare */
+    if (renameat2(folder, from, folder, to, no_replace) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -1;
+    /* File systems without that flag: a hard link refuses to replace as well. */
+    if (linkat(folder, from, folder, to, 0) != 0)
+        return -1;
+    return unlinkat(folder, from, 0);
+}
+
+enum nd_status nd_new_file_commit(struct nd_new_file *file, struct nd_error *err)
+{
+    const char *from = nd_path_base(file->temporary), *to = nd_path_base(file->path);
+    if (fsync(file->fd) != 0)
+        return fail_write(file->temporary, err);
+    /* Once more: the file may have been made over hours. */
+    enum nd_status status = check_place(file, to, err);
+    if (status != ND_OK)
+        return status;
+    int rc = file->replace ? renameat(file->folder, from, file->folder, to)
+                           : rename_without_replacing(file->folder, from, to);
+    if (rc != 0 && errno == EEXIST)
+        return nd_fail(err, ND_E_FILE_EXISTS, file->path, "'%s' exists already", file->path);
+    if (rc != 0)
+        return nd_fail(err, ND_E_FILE_WRITE, file->path, "cannot rename '%s' to '%s': %s", file->temporary,
+                       file->path, strerror(errno));
+    file->is_ours = false;
+    /* Some file systems cannot sync a folder (EINVAL); the rename itself has then to be enough. */
+    if (fsync(file->folder) != 0 && errno != EINVAL)
+        return fail_write(file->path, err);
+    nd_new_file_discard(file);
+    return ND_OK;
+}
+
+void nd_new_file_discard(struct nd_new_file *file)
+{
+    if (file->is_ours)
+        unlinkat(file->folder, nd_path_base(file->temporary), 0);
+    if (file->fd >= 0)
+        close(file->fd);
+    if (file->folder >= 0)
+        close(file->folder);
+    free(file->temporary);
+    free(file->path);
+    *file = nd_new_file_none();
+}
+
+static enum nd_status put_into_stream(const char *path, const void *data, size_t size_bytes,
+                                      struct nd_error *err)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+    if (fd < 0)
+        return fail_write(path, err);
+    enum nd_status status = nd_file_write_all(fd, data, size_bytes, path, err);
+    if (close(fd) != 0 && status == ND_OK)
+        status = fail_write(path, err);
+    return status;
+}
+
+enum nd_status nd_file_put_new(const char *path, const void *data, size_t size_bytes, bool replace,
+                               struct nd_error *err)
+{
+    if (nd_path_is_stream(path))
+        return put_into_stream(path, data, size_bytes, err);
+    struct nd_new_file file;
+    enum nd_status status = nd_new_file_create(path, replace, &file, err);
+    if (status == ND_OK)
+        status = nd_file_write_all(file.fd, data, size_bytes, file.temporary, err);
+    if (status == ND_OK)
+        status = nd_new_file_commit(&file, err);
+    nd_new_file_discard(&file);
+    return status;
+}
+
+enum nd_status nd_file_put(const char *path, const void *data, size_t size_bytes, struct nd_error *err)
+{
+    return nd_file_put_new(path, data, size_bytes, true, err);
+}

@@ -1,0 +1,213 @@
+#include "support/main.h"
+
+/* Files that appear under their name when they are whole, and what they never replace. */
+#include <fcntl.h>
+#include <glob.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/file.h"
+#include "base/new_file.h"
+
+struct bench {
+    char *dir;
+    char *path;
+};
+
+static int make_bench(void **state)
+{
+    static struct bench bench;
+    if (nd_dir_make_temporary(&bench.dir, NULL) != ND_OK)
+        return -1;
+    bench.path = nd_path_join(bench.dir, "x");
+    *state = &bench;
+    return bench.path != NULL ? 0 : -1;
+}
+
+static int remove_bench(void **state)
+{
+    struct bench *bench = *state;
+    nd_dir_remove(bench->dir);
+    free(bench->path);
+    free(bench->dir);
+    return 0;
+}
+
+static size_t n_temporaries(const struct bench *bench)
+{
+    char pattern[4200];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/*.tmp-*", bench->dir);
+    int rc = glob(pattern, 0, NULL, &found);
+    size_t n = rc == 0 ? found.gl_pathc : 0;
+    globfree(&found);
+    return n;
+}
+
+static void expect_content(const char *path, const char *text)
+{
+    void *data = NULL;
+    size_t n = 0;
+    assert_int_equal(nd_file_read(path, 1000, &data, &n, NULL), ND_OK);
+    assert_string_equal(data, text);
+    free(data);
+}
+
+static void a_file_is_replaced_only_when_asked(void **state)
+{
+    const struct bench *bench = *state;
+    struct nd_error err = {0};
+    struct stat info;
+    mode_t mask = umask(027);
+    assert_int_equal(nd_file_put_new(bench->path, "one", 3, false, &err), ND_OK);
+    umask(mask);
+    assert_int_equal(stat(bench->path, &info), 0);
+    assert_int_equal(info.st_mode & 0777, 0640);
+    assert_int_equal(nd_file_put_new(bench->path, "two", 3, false, &err), ND_ERR_IO);
+    assert_int_equal(err.id, ND_E_FILE_EXISTS);
+    expect_content(bench->path, "one");
+    assert_int_equal(nd_file_put_new(bench->path, "three", 5, true, &err), ND_OK);
+    expect_content(bench->path, "three");
+    assert_int_equal(n_temporaries(bench), 0);
+}
+
+/* A file that comes while ours is being made stays as it is. */
+static void a_file_that_came_meanwhile_stays(void **state)
+{
+    const struct bench *bench = *state;
+    struct nd_error err = {0};
+    struct nd_new_file file;
+    assert_int_equal(nd_new_file_create(bench->path, false, &file, &err), ND_OK);
+    FILE *other = fopen(bench->path, "w");
+    assert_non_null(other);
+    fputs("other", other);
+    fclose(other);
+    assert_int_equal(nd_new_file_commit(&file, &err), ND_ERR_IO);
+    assert_int_equal(err.id, ND_E_FILE_EXISTS);
+    nd_new_file_discard(&file);
+    expect_content(bench->path, "other");
+    assert_int_equal(n_temporaries(bench), 0);
+}
+
+static void only_a_regular_file_is_replaced(void **state)
+{
+    const struct bench *bench = *state;
+    struct nd_new_file file;
+    struct nd_error err = {0};
+    struct stat info;
+    assert_int_equal(mkdir(bench->path, 0777), 0);
+    assert_int_equal(nd_new_file_create(bench->path, true, &file, &err), ND_ERR_IO);
+    assert_non_null(strstr(err.message, "is a folder"));
+    assert_int_equal(rmdir(bench->path), 0);
+
+    assert_int_equal(symlink("/dev/null", bench->path), 0);
+    assert_int_equal(nd_new_file_create(bench->path, true, &file, &err), ND_ERR_IO);
+    assert_int_equal(err.id, ND_E_FILE_EXISTS);
+    assert_non_null(strstr(err.message, "is a symbolic link"));
+    /* Text goes through the link, into the device. */
+    assert_int_equal(nd_file_put(bench->path, "gone", 4, &err), ND_OK);
+    assert_int_equal(lstat(bench->path, &info), 0);
+    assert_true(S_ISLNK(info.st_mode));
+    assert_int_equal(unlink(bench->path), 0);
+
+    assert_int_equal(mkfifo(bench->path, 0666), 0);
+    assert_int_equal(nd_new_file_create(bench->path, true, &file, &err), ND_ERR_IO);
+    assert_non_null(strstr(err.message, "pipe"));
+    assert_int_equal(lstat(bench->path, &info), 0);
+    assert_true(S_ISFIFO(info.st_mode));
+    assert_int_equal(stat("/dev/null", &info), 0);
+    assert_true(S_ISCHR(info.st_mode));
+}
+
+static void a_pipe_is_written_into(void **state)
+{
+    const struct bench *bench = *state;
+    char got[8] = "";
+    assert_int_equal(mkfifo(bench->path, 0666), 0);
+    int reader = open(bench->path, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    assert_int_equal(nd_file_put(bench->path, "bytes", 5, NULL), ND_OK);
+    assert_int_equal(read(reader, got, sizeof got), 5);
+    assert_memory_equal(got, "bytes", 5);
+    close(reader);
+}
+
+/* What stood at the name that an older version would have used: a link to somebody's file. */
+static void a_planted_link_is_not_followed(void **state)
+{
+    const struct bench *bench = *state;
+    char planted[4200], *victim = nd_path_join(bench->dir, "victim");
+    assert_int_equal(nd_file_put(victim, "precious", 8, NULL), ND_OK);
+    snprintf(planted, sizeof planted, "%s.tmp-%ld", bench->path, (long)getpid());
+    assert_int_equal(symlink(victim, planted), 0);
+    assert_int_equal(nd_file_put(bench->path, "mine", 4, NULL), ND_OK);
+    expect_content(victim, "precious");
+    expect_content(bench->path, "mine");
+    free(victim);
+}
+
+static void kill_while_writing(const char *path)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct nd_new_file file;
+        if (nd_new_file_create(path, true, &file, NULL) != ND_OK)
+            _exit(1);
+        raise(SIGKILL);
+    }
+    int how = 0;
+    assert_int_equal(waitpid(child, &how, 0), child);
+    assert_true(WIFSIGNALED(how));
+}
+
+/* What a killed writer has left goes; what a living one is writing, and what is like it but of another file,
+ * stays. */
+static void leftovers_of_killed_writers_go(void **state)
+{
+    const struct bench *bench = *state;
+    struct nd_new_file living;
+    char *other = nd_path_join(bench->dir, "xy");
+    kill_while_writing(bench->path);
+    kill_while_writing(other);
+    assert_int_equal(n_temporaries(bench), 2);
+    assert_int_equal(nd_new_file_create(bench->path, true, &living, NULL), ND_OK);
+    assert_int_equal(n_temporaries(bench), 2); /* that of "xy", and the living one's */
+    assert_int_equal(nd_file_put(bench->path, "second", 6, NULL), ND_OK);
+    assert_int_equal(n_temporaries(bench), 2);
+    assert_int_equal(nd_file_write_all(living.fd, "first", 5, "x", NULL), ND_OK);
+    assert_int_equal(nd_new_file_commit(&living, NULL), ND_OK);
+    expect_content(bench->path, "first");
+    assert_int_equal(n_temporaries(bench), 1);
+    free(other);
+}
+
+static void a_folder_without_the_right_says_so(void **state)
+{
+    const struct bench *bench = *state;
+    struct nd_error err = {0};
+    char *path = nd_path_join(bench->path, "deep/y");
+    assert_int_equal(nd_file_put(path, "", 0, &err), ND_ERR_IO);
+    assert_int_equal(err.id, ND_E_FILE_WRITE);
+    assert_non_null(strstr(err.message, path));
+    free(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_file_is_replaced_only_when_asked, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(a_file_that_came_meanwhile_stays, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(only_a_regular_file_is_replaced, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(a_pipe_is_written_into, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(a_planted_link_is_not_followed, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(leftovers_of_killed_writers_go, make_bench, remove_bench),
+        cmocka_unit_test_setup_teardown(a_folder_without_the_right_says_so, make_bench, remove_bench),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

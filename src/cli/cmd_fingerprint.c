@@ -153,7 +153,8 @@ static int take(const struct values *values)
     struct nd_error err = {0};
     struct nd_fingerprint_options options;
     char *text = NULL;
-    if (values->output != NULL && cli_check_text_output(values->output, values->force, "--force overwrites it") != 0)
+    if (values->output != NULL &&
+        cli_check_text_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
     if (nd_device_parse(values->device, &device, &err) != ND_OK)
         return cli_report_error(&err);

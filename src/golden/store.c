@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "base/strbuf.h"
 
 char *nd_store_path(const struct nd_golden *store, const char *folder, const char *name, const char *suffix)

@@ -1,9 +1,7 @@
 /* A capture's tensors as a dataset of Qualcomm AI Hub. */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -21,7 +19,6 @@ struct hub_file {
     size_t probe;
     bool inputs;
     hid_t file;
-    int fd;           /* of the file in memory */
     const char *path; /* to be written */
     size_t n_written;
 };
@@ -230,70 +227,71 @@ static enum nd_status find_probe(const struct nd_capture *capture, const char *n
     return ND_OK;
 }
 
-/* In memory: when libhdf5 cannot write what it kept for later it tries again at the end of the process, and
- * crashes. */
+/* In memory: when libhdf5 cannot write to a disk what it kept for later it tries again at the end of the
+ * process, and crashes. */
 static enum nd_status open_file(struct hub_file *hub, struct nd_error *err)
 {
-    char name[64];
-    hub->fd = memfd_create("npudiff-aihub", MFD_CLOEXEC);
-    if (hub->fd < 0)
-        return nd_fail_memory(err);
-    snprintf(name, sizeof name, "/proc/self/fd/%d", hub->fd);
+    enum { GROWTH_BYTES = 8 << 20 }; /* chosen */
     nd_hdf5_lock();
-    hid_t creation = H5Pcreate(H5P_FILE_CREATE), group = H5I_INVALID_HID;
-    if (creation >= 0 && H5Pset_obj_track_times(creation, false) >= 0)
-        hub->file = H5Fcreate(name, H5F_ACC_TRUNC, creation, H5P_DEFAULT);
+    hid_t creation = H5Pcreate(H5P_FILE_CREATE), access = H5Pcreate(H5P_FILE_ACCESS), group = H5I_INVALID_HID;
+    if (creation >= 0 && access >= 0 && H5Pset_obj_track_times(creation, false) >= 0 &&
+        H5Pset_fapl_core(access, GROWTH_BYTES, false) >= 0)
+        hub->file = H5Fcreate(hub->path, H5F_ACC_TRUNC, creation, access);
     if (hub->file >= 0)
         group = H5Gcreate2(hub->file, "/data", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT);
     enum nd_status status = group >= 0 ? ND_OK : fail_write(hub, "/data", err);
     if (group >= 0)
         H5Gclose(group);
+    if (access >= 0)
+        H5Pclose(access);
     if (creation >= 0)
         H5Pclose(creation);
     nd_hdf5_unlock();
     return status;
 }
 
-static enum nd_status close_file(struct hub_file *hub, struct nd_error *err)
+/* The bytes of the finished file, which the caller frees. */
+static enum nd_status take_image(const struct hub_file *hub, void **image, size_t *n_bytes,
+                                 struct nd_error *err)
 {
-    enum nd_status status = ND_OK;
-    if (hub->file < 0)
-        return ND_OK;
     nd_hdf5_lock();
-    if (H5Fflush(hub->file, H5F_SCOPE_GLOBAL) < 0 || H5Fclose(hub->file) < 0)
+    ssize_t n = H5Fflush(hub->file, H5F_SCOPE_GLOBAL) >= 0 ? H5Fget_file_image(hub->file, NULL, 0) : -1;
+    void *bytes = n > 0 ? nd_calloc((size_t)n, 1) : NULL;
+    enum nd_status status = n <= 0 ? fail_write(hub, "/", err) : bytes == NULL ? nd_fail_memory(err) : ND_OK;
+    if (status == ND_OK && H5Fget_file_image(hub->file, bytes, (size_t)n) != n)
         status = fail_write(hub, "/", err);
-    hub->file = H5I_INVALID_HID;
     nd_hdf5_unlock();
+    *image = bytes;
+    *n_bytes = status == ND_OK ? (size_t)n : 0;
     return status;
 }
 
-static enum nd_status make_file(struct hub_file *hub, struct nd_error *err)
+static void close_file(struct hub_file *hub)
 {
+    if (hub->file < 0)
+        return;
+    nd_hdf5_lock();
+    H5Fclose(hub->file);
+    hub->file = H5I_INVALID_HID;
+    nd_hdf5_unlock();
+}
+
+static enum nd_status write_file(struct hub_file *hub, bool replace, struct nd_error *err)
+{
+    void *image = NULL;
+    size_t n_bytes = 0;
     enum nd_status status = open_file(hub, err);
     if (status == ND_OK)
         status = hub->inputs ? put_inputs(hub, err) : put_outputs(hub, err);
     if (status == ND_OK && hub->n_written == 0)
         status = nd_fail(err, ND_E_IMPORT_NOTHING, nd_capture_path(hub->capture), "'%s' stores no %s to export",
                          nd_capture_path(hub->capture), hub->inputs ? "inputs" : "outputs");
-    enum nd_status closed = close_file(hub, status == ND_OK ? err : NULL);
-    return status == ND_OK ? closed : status;
-}
-
-static enum nd_status write_file(struct hub_file *hub, bool replace, struct nd_error *err)
-{
-    struct nd_new_file file = nd_new_file_none();
-    enum nd_status status = make_file(hub, err);
     if (status == ND_OK)
-        status = nd_new_file_create(hub->path, replace, &file, err);
-    if (status == ND_OK && lseek(hub->fd, 0, SEEK_SET) != 0)
-        status = nd_fail(err, ND_E_FILE_READ, hub->path, "cannot write '%s': %s", hub->path, strerror(errno));
+        status = take_image(hub, &image, &n_bytes, err);
+    close_file(hub);
     if (status == ND_OK)
-        status = nd_file_copy(hub->fd, hub->path, file.fd, file.temporary, err);
-    if (status == ND_OK)
-        status = nd_new_file_commit(&file, err);
-    nd_new_file_discard(&file);
-    if (hub->fd >= 0)
-        close(hub->fd);
+        status = nd_file_put_new(hub->path, image, n_bytes, replace, err);
+    free(image);
     return status;
 }
 
@@ -306,7 +304,7 @@ enum nd_status nd_export_aihub(const char *capture_path, const char *output,
         return status;
     options = &own;
     struct nd_capture *capture = NULL;
-    struct hub_file hub = {.inputs = options->inputs, .file = H5I_INVALID_HID, .path = output, .fd = -1};
+    struct hub_file hub = {.inputs = options->inputs, .file = H5I_INVALID_HID, .path = output};
     if (status == ND_OK && !options->replace && nd_path_exists(output))
         status = nd_fail(err, ND_E_FILE_EXISTS, output, "'%s' exists already", output);
     if (status == ND_OK)

@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "base/strbuf.h"
 
 enum {

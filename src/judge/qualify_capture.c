@@ -8,8 +8,8 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "base/sha256.h"
 #include "base/strbuf.h"
 #include "judge/digest_cache.h"

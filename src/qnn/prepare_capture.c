@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "qnn/prepare_internal.h"
 #include "qnn/prepare_remote.h"
 #include "spool/record_fields.h"

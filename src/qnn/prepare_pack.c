@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "qnn/prepare_remote.h"
 
 static const size_t max_list_bytes = (size_t)1 << 30;

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "remote/remote.h"
 #include "remote/remote_script.h"
 #include "remote/remote_session.h"

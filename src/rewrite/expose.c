@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "model/loaded.h"
 
 struct copy {

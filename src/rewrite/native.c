@@ -6,8 +6,8 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "base/strbuf.h"
 #include "model/loaded.h"
 

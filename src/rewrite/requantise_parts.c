@@ -3,8 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "rewrite/requantise_model.h"
 
 static const char contrib_domain[] = "com.microsoft";

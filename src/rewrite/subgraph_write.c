@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "rewrite/subgraph.h"
 
 /* The description of a tensor at which the model is cut. */

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "base/new_file.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "base/sha256.h"
 #include "sdk/runtime_adding.h"
 #include "sdk/runtime_manifest.h"

@@ -210,8 +210,13 @@ struct nd_device {
  * adb or ssh here; ND_E_DEVICE_PROFILE: an emulated device that is described wrongly (whether a model has what
  * it names is found on capturing); ND_E_RUNTIME_MISSING: the runtime is not installed (the message says the
  * command that installs it; for another machine only an id that no ABI has is an error). The caller frees *out
- * with nd_device_deinit, on success only. Thread safe. */
+ * with nd_device_deinit, on success only. Thread safe. ND_E_DEVICE_OPTION: the URI has an option of the
+ * provider or the session that may name a file or load a library. A URI may come from a stranger's campaign or
+ * capture. */
 ND_PUBLIC enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err);
+
+/* The same for a URI that the user wrote: every option goes to the provider or the session as it is. */
+ND_PUBLIC enum nd_status nd_device_parse_trusted(const char *uri, struct nd_device *out, struct nd_error *err);
 ND_PUBLIC void nd_device_deinit(struct nd_device *device);
 
 /* The URIs that a URI stands for: "adb:*", with or without what may follow, becomes one for each phone that adb

@@ -31,6 +31,7 @@ struct values {
     double stall_limit_s;
     bool prefixes;
     bool allow_fallback;
+    bool trust_options;
     bool allow_nonfinite;
     bool profile;
     struct cli_integer link_limit_s; /* 0 is a choice: not at all */
@@ -123,7 +124,8 @@ static int capture_model(const struct values *values, struct nd_model *model, st
                               .n_threads = values->jobs,
                               .is_quiet = values->quiet,
                               .is_json = values->json,
-                              .is_resumable = true};
+                              .is_resumable = true,
+                              .trusts_options = values->trust_options};
     fill_options(values, &fleet.options);
     fleet.options.htp_config = htp->inner;
     fleet.options.htp_config_outer = htp->outer;
@@ -222,6 +224,9 @@ static const struct cli_option options[] = {
     OPT_FLAG(0, "allow-fallback", struct values, allow_fallback,
              "accept nodes of an NPU device that run on the CPU, and mark their tensors; without it such a "
              "device fails"),
+    OPT_FLAG(0, "trust-options", struct values, trust_options,
+             "accept options in devices that may name files or load libraries, such as "
+             "'ep.context_file_path'; without it such a device is refused"),
     OPT_ALLOW_NONFINITE(struct values),
     OPT_FORCE(struct values, "overwrite existing captures"),
     OPT_FLAG(0, "resume", struct values, resume,

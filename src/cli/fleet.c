@@ -31,7 +31,8 @@ static const struct cli_cell *find_same(const struct cli_fleet *fleet, const str
 static enum nd_status add_cell(struct cli_fleet *fleet, const char *uri, struct nd_error *err)
 {
     struct nd_device device;
-    enum nd_status status = nd_device_parse(uri, &device, err);
+    enum nd_status status =
+        fleet->trusts_options ? nd_device_parse_trusted(uri, &device, err) : nd_device_parse(uri, &device, err);
     if (status != ND_OK)
         return status;
     const struct cli_cell *same = find_same(fleet, &device);

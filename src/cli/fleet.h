@@ -29,7 +29,8 @@ struct cli_fleet {
     bool is_quiet;    /* no progress, no table */
     bool has_no_table;
     bool is_json;
-    bool is_resumable; /* the command has --resume, which continues after Ctrl-C */
+    bool trusts_options; /* options of devices may name files and libraries; before cli_fleet_set_devices */
+    bool is_resumable;   /* the command has --resume, which continues after Ctrl-C */
 };
 
 /* Makes a cell of every device that the URIs name, "adb:*" of every phone; a device on another machine that is

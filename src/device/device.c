@@ -314,6 +314,17 @@ static enum nd_status parse_elsewhere(const char *uri, struct nd_device *device,
 
 enum nd_status nd_device_parse(const char *uri, struct nd_device *out, struct nd_error *err)
 {
+    struct nd_device device;
+    enum nd_status status = nd_device_parse_trusted(uri, &device, err);
+    if (status == ND_OK && (status = nd_device_check_options(&device, uri, err)) != ND_OK)
+        nd_device_deinit(&device);
+    else if (status == ND_OK)
+        *out = device;
+    return status;
+}
+
+enum nd_status nd_device_parse_trusted(const char *uri, struct nd_device *out, struct nd_error *err)
+{
     static const char emulated[] = "emu:";
     if (strncmp(uri, emulated, strlen(emulated)) == 0)
         return parse_emulated(uri, uri + strlen(emulated), out, err);

@@ -104,6 +104,62 @@ enum nd_status nd_device_apply_query(struct nd_device *device, const char *uri, 
     return status;
 }
 
+/* Options that neither name a file nor load a library, as the QNN provider of QAIRT 2.47 to 2.51 knows them. */
+static bool is_harmless(const char *key)
+{
+    static const char *const harmless[] = {
+        "device_id",
+        "disable_file_mapped_weights",
+        "enable_block_quant_weight_optimization",
+        "enable_htp_fp16_clamp_overflow",
+        "enable_htp_fp16_precision",
+        "enable_htp_graph_splitting",
+        "enable_htp_monolithic_lstm",
+        "enable_htp_shared_memory_allocator",
+        "enable_htp_spill_fill_buffer",
+        "enable_vtcm_backup_buffer_sharing",
+        "extended_udma",
+        "htp_arch",
+        "htp_bf16_enable",
+        "htp_graph_finalization_optimization_mode",
+        "htp_graph_splitting_num_prepare_threads",
+        "htp_performance_mode",
+        "htp_reused_io_limit_mb",
+        "htp_share_resource_optimization",
+        "num_graph_prepare_threads",
+        "offload_graph_io_quantization",
+        "profiling_level",
+        "qnn_context_priority",
+        "rpc_control_latency",
+        "session.disable_cpu_ep_fallback",
+        "skip_backend_op_validation",
+        "skip_qnn_version_check",
+        "soc_model",
+        "vtcm_mb",
+    };
+    for (size_t i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        if (strcmp(key, harmless[i]) == 0)
+            return true;
+    return false;
+}
+
+enum nd_status nd_device_check_options(const struct nd_device *device, const char *uri, struct nd_error *err)
+{
+    if (!nd_device_is_npu(device->kind))
+        return ND_OK; /* others have options of ours alone */
+    for (size_t i = 0; i < device->n_options; i++) {
+        const char *key = device->option_keys[i];
+        bool is_ours = strcmp(key, "backend_path") == 0; /* a URI cannot give it */
+        if (!is_ours && !is_harmless(key))
+            return nd_fail(
+                err, ND_E_DEVICE_OPTION, uri,
+                "device '%s': option '%s' may name a file or load a library: it is taken only from a "
+                "command with --trust-options",
+                uri, key);
+    }
+    return ND_OK;
+}
+
 /* Explicit, since defaults have changed between versions. */
 enum nd_status nd_device_default_options(struct nd_device *device, struct nd_error *err)
 {

@@ -15,6 +15,10 @@ enum nd_status nd_device_set_option(struct nd_device *device, const char *key, c
 enum nd_status nd_device_apply_query(struct nd_device *device, const char *uri, char *query,
                                      struct nd_error *err);
 
+/* ND_E_DEVICE_OPTION when an option is not known to be harmless: it may name a file that is written, or a
+ * library. */
+enum nd_status nd_device_check_options(const struct nd_device *device, const char *uri, struct nd_error *err);
+
 /* What the provider of an NPU is told unless the URI says otherwise, as far as runtime and chipset are known;
  * nothing for other devices. */
 enum nd_status nd_device_default_options(struct nd_device *device, struct nd_error *err);

@@ -95,7 +95,8 @@ class Placement(Scratch):
         csv = self.folder / "mine.csv"
         for device, has_log in (("htp-sim:gen3?profiling_level=basic", True),
                                 (f"htp-sim:gen3?profiling_level=detailed&profiling_file_path={csv}", False)):
-            capture(CASES / "erf.u8.onnx", [device], ["zeros"], self.folder / "a.h5", "--profile", "--allow-fallback", "-f")
+            capture(CASES / "erf.u8.onnx", [device], ["zeros"], self.folder / "a.h5", "--profile", "--allow-fallback", "-f",
+                    "--trust-options")
             with h5py.File(self.folder / "a.h5") as file:
                 self.assertIn("profile", file["logs"])
                 self.assertEqual("qnn-profile" in file["logs"], has_log)

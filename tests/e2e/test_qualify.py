@@ -373,7 +373,7 @@ class Qualify(Scratch):
         """What goes to a phone: npudiff has the provider write an EPContext model and its binary."""
         path = self.folder / f"{name}.onnx"
         capture("cnn.w8a8.onnx", [f"{device}?ep.context_enable=1&ep.context_file_path={path}&ep.context_embed_mode=0"],
-                ["uniform:1:1"], self.folder / f"{name}.h5", "--tensors", "none")
+                ["uniform:1:1"], self.folder / f"{name}.h5", "--tensors", "none", "--trust-options")
         self.assertTrue(path.with_name(f"{name}_qnn.bin").exists())
         return path
 

@@ -16,6 +16,7 @@ try 'cpu?threads=0'
 try 'cpu?threads=two'
 try 'htp-sim:gen3?soc_model=57'
 try 'htp-sim:gen3?backend_path=/tmp/x.so'
+try 'htp-sim:gen3?op_packages=/tmp/x.so:f'
 try cpu@
 try cpu@qairt-9.9
 try htp-sim:gen3@../../etc

@@ -24,6 +24,8 @@ struct nd_fallback_counts {
     double n_far;  /* of those, not next to a tie */
     double spread; /* variance of n_off from sample to sample over that of independent codes, at least 1 */
     bool is_wide;  /* codes of more than 8 bits */
+    bool is_by_constant; /* an operator of two tensors, of which one is constant: each code follows from one
+                            code */
 };
 
 /* How NPUs compute units of a kind. */
@@ -34,7 +36,10 @@ struct nd_fallback_rates {
 };
 
 /* From runs on a simulator: prior knowledge about operators, of which op_types names the first. */
-struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, bool is_wide);
+struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, const struct nd_fallback_counts *counts);
+
+/* Whether the first operator combines two tensors element by element, such as Add. */
+bool nd_fallback_is_pairwise(const char *op_types);
 
 /* What is expected when n_siblings units of the kind on the same run, or where is_same_unit the same unit on
  * other runs, are off in `off` of their codes. */

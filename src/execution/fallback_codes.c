@@ -35,6 +35,8 @@ static void count_codes(struct nd_fallback *f, size_t device, size_t step)
     struct nd_fallback_counts *counts = &f->counts[nd_fallback_at(f, device, step)];
     struct nd_explained_execution *execution = nd_fallback_execution_of(f, device, step);
     counts->is_wide = nd_dtype_size_bytes(nd_plan_edge(f->plan, step)->dtype) > 1;
+    counts->is_by_constant = f->out->steps[step].is_unit && nd_plan_unit(f->plan, step)->n_inputs == 1 &&
+                             nd_fallback_is_pairwise(f->plan->steps[step].op_types);
     counts->spread = 1;
     if (!f->out->steps[step].is_unit || !unit->is_examined)
         return;
@@ -187,14 +189,16 @@ enum nd_status nd_fallback_judge_codes(struct nd_fallback *f, size_t device, siz
 {
     struct nd_explained_execution *execution = nd_fallback_execution_of(f, device, step);
     const struct nd_fallback_counts *counts = &f->counts[nd_fallback_at(f, device, step)];
-    struct nd_fallback_rates rates = nd_fallback_rates_of(f->out->steps[step].op_types, counts->is_wide);
+    struct nd_fallback_rates rates = nd_fallback_rates_of(f->out->steps[step].op_types, counts);
     bool is_told = false;
     if (nd_fallback_is_spoilt(f, device, step))
         return ND_OK;
     enum nd_status status = judge_by_program(f, device, step, &is_told, err);
     if (status != ND_OK || is_told)
         return status;
-    struct siblings siblings = find_siblings(f, device, step);
+    struct siblings siblings = {0};
+    if (!counts->is_by_constant)
+        siblings = find_siblings(f, device, step);
     if (siblings.n_units > 0)
         nd_fallback_learn(&rates, usual_rate(&siblings), siblings.n_units, siblings.is_same_unit);
     double weight = nd_fallback_weigh(counts, &rates);
@@ -223,7 +227,7 @@ void nd_fallback_count_codes(struct nd_fallback *f, size_t device)
     lend_spread(f, device);
     for (size_t s = 0; s < f->plan->n_steps; s++) {
         const struct nd_fallback_counts *counts = &f->counts[nd_fallback_at(f, device, s)];
-        struct nd_fallback_rates rates = nd_fallback_rates_of(f->plan->steps[s].op_types, counts->is_wide);
+        struct nd_fallback_rates rates = nd_fallback_rates_of(f->plan->steps[s].op_types, counts);
         f->alone[nd_fallback_at(f, device, s)] = nd_fallback_weigh(counts, &rates);
     }
 }

@@ -51,14 +51,34 @@ static const struct row rows[] = {
     {"Tanh", {0.98, 0.01, 0.002}, {0.006, 0.5, 0.002}},
 };
 
-struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, bool is_wide)
+/* By a constant nothing is known of a kind: whether such a layer is exact depends on the constant and the
+ * scales. Division by 6 into a scale that is a sixth only copies codes. */
+static const struct nd_fallback_rates by_constant[2] = {{0.98, 0.01, 0.002}, {0.5, 0.02, 0.002}};
+
+static bool is_first(const char *op_types, const char *name)
+{
+    size_t length = strcspn(op_types, "+,");
+    return strlen(name) == length && strncmp(name, op_types, length) == 0;
+}
+
+bool nd_fallback_is_pairwise(const char *op_types)
+{
+    static const char *const pairwise[] = {"Add", "Div", "Max", "Min", "Mod", "Mul", "PRelu", "Pow", "Sub"};
+    for (size_t i = 0; i < sizeof pairwise / sizeof *pairwise; i++)
+        if (is_first(op_types, pairwise[i]))
+            return true;
+    return false;
+}
+
+struct nd_fallback_rates nd_fallback_rates_of(const char *op_types, const struct nd_fallback_counts *counts)
 {
     const struct row *row = &unknown;
-    size_t length = strcspn(op_types, "+,");
+    if (counts->is_by_constant)
+        return by_constant[counts->is_wide];
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        if (strlen(rows[i].op_type) == length && strncmp(rows[i].op_type, op_types, length) == 0)
+        if (is_first(op_types, rows[i].op_type))
             row = &rows[i];
-    return is_wide ? row->wide : row->narrow;
+    return counts->is_wide ? row->wide : row->narrow;
 }
 
 void nd_fallback_learn(struct nd_fallback_rates *rates, double off, size_t n_siblings, bool is_same_unit)

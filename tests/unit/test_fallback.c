@@ -18,7 +18,7 @@ static struct nd_fallback_counts counts_of(double n, double n_off, double n_far,
 
 static double weigh(const char *op, struct nd_fallback_counts counts)
 {
-    struct nd_fallback_rates rates = nd_fallback_rates_of(op, counts.is_wide);
+    struct nd_fallback_rates rates = nd_fallback_rates_of(op, &counts);
     return nd_fallback_weigh(&counts, &rates);
 }
 
@@ -30,6 +30,14 @@ static void exact_codes_weigh_against_the_npu_where_it_is_never_exact(void **sta
     assert_true(weigh("LayerNormalization", counts_of(20000, 12, 0, true)) <= -ND_FALLBACK_DECISION);
     /* A table of 256 entries is exact wherever it is. */
     assert_true(fabs(weigh("Gelu", counts_of(20000, 0, 0, false))) < 1);
+    /* By a constant, any layer may be exact. */
+    for (int is_wide = 0; is_wide < 2; is_wide++) {
+        struct nd_fallback_counts constant = counts_of(64789, 0, 0, is_wide);
+        assert_true(weigh("Add", constant) <= -ND_FALLBACK_DECISION);
+        constant.is_by_constant = true;
+        assert_true(fabs(weigh("Add", constant)) < 1.01);
+        assert_true(fabs(weigh("Div", constant)) < 1.01);
+    }
     /* Nothing is known of it in 8 bits. */
     assert_true(fabs(weigh("Erf", counts_of(20000, 0, 0, false))) < 2);
 }
@@ -89,7 +97,7 @@ static void what_is_off_elsewhere_makes_exact_codes_tell(void **state)
 {
     (void)state;
     struct nd_fallback_counts exact = counts_of(20000, 0, 0, false);
-    struct nd_fallback_rates rates = nd_fallback_rates_of("Erf", false), unit = rates, kind = rates;
+    struct nd_fallback_rates rates = nd_fallback_rates_of("Erf", &exact), unit = rates, kind = rates;
     nd_fallback_learn(&unit, 0.02, 1, true);
     nd_fallback_learn(&kind, 0.02, 5, false);
     double alone = nd_fallback_weigh(&exact, &rates);

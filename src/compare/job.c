@@ -12,7 +12,7 @@
  * sample does not depend on how the file is laid out. */
 enum { UNIT_BYTES = 2 << 20 };
 
-/* Counting pairs of codes costs as much as some ten thousand elements, and half a MiB for each pair and thread
+/* Counting pairs of codes costs as much as some hundred thousand elements, and a MiB for each pair and thread
  * (chosen). */
 enum { JOINT_ELEMS = 1 << 20, JOINT_PAIRS = 4 };
 

@@ -245,6 +245,8 @@ static struct nd_side_view view_side(struct nd_worker *w, const struct nd_job *j
 {
     size_t rep = w->rep[stream];
     const unsigned char *bytes = nd_unit_bytes(w, job, range, stream, block->sample, block->first);
+    if (!w->is_loaded[rep] && block->joint != NULL)
+        return (struct nd_side_view){bytes, NULL, &w->side_blocks[rep]};
     if (!w->is_loaded[rep])
         nd_layout_load(&job->streams[rep].layout, job->kernels, bytes, block->first, block->n, w->x[rep]);
     w->is_loaded[rep] = true;
@@ -260,10 +262,10 @@ static void compare_block(struct nd_worker *w, struct nd_job *job, const struct 
         if (w->rep[pair->ref] == w->rep[pair->test])
             continue;
         struct nd_pair_block block = {.probe = job->probe, .sample = sample, .first = first, .n = n};
-        block.ref = view_side(w, job, range, pair->ref, &block);
-        block.test = view_side(w, job, range, pair->test, &block);
         struct nd_pair_state *state = job->states[w->index][w->wanted[k]];
         block.joint = nd_joint_of(state, &pair->context);
+        block.ref = view_side(w, job, range, pair->ref, &block);
+        block.test = view_side(w, job, range, pair->test, &block);
         size_t n_differing = nd_pair_block_make(&pair->context, &w->scratch, &block);
         nd_dequantised_note(state, &block);
         if (n_differing == 0)

@@ -64,10 +64,11 @@ void nd_side_merge(struct nd_side_state *side, const struct nd_side_state *other
 static uint64_t count_saturation(const struct nd_pair_context *context, const struct nd_pair_block *block)
 {
     const struct nd_layout *layout = &context->ref;
+    const uint16_t *measured = nd_pair_block_measured(block);
     uint64_t n = 0;
     if (layout->is_real || context->is_mixed) {
         for (size_t k = 0; k < block->n_measured; k++) {
-            size_t i = block->measured[k];
+            size_t i = measured[k];
             n += nd_layout_is_saturated(layout, block->first + i, block->ref.x[i]) !=
                  nd_layout_is_saturated(&context->test, block->first + i, block->test.x[i]);
         }
@@ -75,7 +76,7 @@ static uint64_t count_saturation(const struct nd_pair_context *context, const st
     }
     double low = layout->low - layout->zero, high = layout->high - layout->zero;
     for (size_t k = 0; k < block->n_measured; k++) {
-        double r = block->ref.x[block->measured[k]], t = block->test.x[block->measured[k]];
+        double r = block->ref.x[measured[k]], t = block->test.x[measured[k]];
         n += ((r == low) | (r == high)) != ((t == low) | (t == high));
     }
     return n;
@@ -93,11 +94,13 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
         account->n_inf_mismatch += !ref_nan && !test_nan;
     }
     if (context->ref.is_float && !context->is_mixed && block->ref.block->n_zero > 0 &&
-        block->test.block->n_zero > 0)
+        block->test.block->n_zero > 0) {
+        const uint16_t *measured = nd_pair_block_measured(block);
         for (size_t k = 0; k < block->n_measured; k++) {
-            size_t i = block->measured[k];
+            size_t i = measured[k];
             account->n_zero_sign += block->ref.x[i] == 0 && block->test.x[i] == 0;
         }
+    }
     if (block->joint != NULL || block->ref.block->n_saturated + block->test.block->n_saturated == 0)
         return;
     account->n_saturation_mismatch += count_saturation(context, block);

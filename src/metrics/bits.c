@@ -33,7 +33,7 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
                                                         .has_index = true,
                                                         .probe = block->probe,
                                                         .sample = block->sample,
-                                                        .index = block->first + block->differing[0]});
+                                                        .index = block->first + block->first_differing});
 }
 
 static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,

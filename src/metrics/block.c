@@ -170,24 +170,65 @@ static size_t list_set(const uint8_t *mask, size_t n, uint16_t *out)
     return n_set;
 }
 
-static void list_elements(struct nd_block_scratch *scratch, struct nd_pair_block *block)
+const uint16_t *nd_pair_block_differing(const struct nd_pair_block *block)
 {
-    size_t n_differing = list_set(scratch->mask, block->n, scratch->differing), n_measured = 0,
-           n_unmeasured = 0;
-    block->mask = scratch->mask;
-    block->differing = block->measured = scratch->differing;
+    struct nd_block_scratch *scratch = block->scratch;
+    if (!scratch->is_listed)
+        list_set(scratch->mask, block->n, scratch->differing);
+    scratch->is_listed = true;
+    return scratch->differing;
+}
+
+const uint16_t *nd_pair_block_measured(const struct nd_pair_block *block)
+{
+    return block->is_clean ? nd_pair_block_differing(block) : block->scratch->measured;
+}
+
+static void gather_bits(const uint8_t *mask, size_t n, uint64_t *bits)
+{
+    size_t i = 0;
+    memset(bits, 0, ND_BLOCK_WORDS * sizeof *bits);
+    for (; i + 8 <= n; i += 8) {
+        uint64_t bytes;
+        memcpy(&bytes, mask + i, sizeof bytes);
+        bits[i / 64] |= (bytes * 0x0102040810204080u >> 56) << i % 64; /* the lowest bits of eight bytes */
+    }
+    for (; i < n; i++)
+        bits[i / 64] |= (uint64_t)mask[i] << i % 64;
+}
+
+/* Where the elements are that differ; there is at least one. */
+static void find_ends(struct nd_block_scratch *scratch, struct nd_pair_block *block)
+{
+    size_t first = 0, last = ND_BLOCK_WORDS - 1;
+    gather_bits(scratch->mask, block->n, scratch->bits);
+    block->bits = scratch->bits;
+    while (scratch->bits[first] == 0)
+        first++;
+    while (scratch->bits[last] == 0)
+        last--;
+    block->first_differing = (uint16_t)(64 * first + (size_t)__builtin_ctzll(scratch->bits[first]));
+    block->last_differing = (uint16_t)(64 * last + 63 - (size_t)__builtin_clzll(scratch->bits[last]));
+}
+
+static void list_elements(struct nd_block_scratch *scratch, struct nd_pair_block *block, size_t n_differing)
+{
+    size_t n_measured = 0, n_unmeasured = 0;
+    scratch->is_listed = false;
+    block->scratch = scratch;
     block->n_differing = block->n_measured = n_differing;
     block->unmeasured = scratch->unmeasured;
+    find_ends(scratch, block);
     if (block->is_clean)
         return;
+    const uint16_t *differing = nd_pair_block_differing(block);
     for (size_t k = 0; k < n_differing; k++) {
-        uint16_t i = scratch->differing[k];
+        uint16_t i = differing[k];
         if (isfinite(block->ref.x[i]) && isfinite(block->test.x[i]))
             scratch->measured[n_measured++] = i;
         else
             scratch->unmeasured[n_unmeasured++] = i;
     }
-    block->measured = scratch->measured;
     block->n_measured = n_measured;
     block->n_unmeasured = n_unmeasured;
 }
@@ -230,8 +271,9 @@ static void measure_distances(const struct nd_pair_context *context, struct nd_b
     if (!context->is_mixed && block->is_clean)
         return;
     block->max_distance = 0;
+    const uint16_t *measured = nd_pair_block_measured(block);
     for (size_t k = 0; k < block->n_measured; k++) {
-        size_t i = block->measured[k];
+        size_t i = measured[k];
         if (context->is_mixed)
             distance[i] = nd_float_distance_in(context->ulp_format, block->ref.x[i], block->test.x[i]);
         block->max_distance = distance[i] > block->max_distance ? distance[i] : block->max_distance;
@@ -249,7 +291,7 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
     const struct nd_side_block *ref = block->ref.block, *test = block->test.block;
     block->is_clean = ref->n_nan + ref->n_inf + test->n_nan + test->n_inf == 0;
     block->n_unmeasured = block->n_test_only = 0;
-    list_elements(scratch, block);
+    list_elements(scratch, block, n_differing);
     if (!block->is_clean)
         clean_sides(context, scratch, block);
     if (block->dequantised.n > 0)
@@ -258,13 +300,13 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
         measure_distances(context, scratch, block);
     block->ref_clean = block->is_clean ? block->ref.x : scratch->ref_clean;
     block->test_clean = block->is_clean ? block->test.x : scratch->test_clean;
-    (block->joint == NULL ? context->kernels->errors : context->kernels->error_sums)(
-        block->ref_clean, block->test_clean, block->n, &scratch->errors);
     block->errors = &scratch->errors;
-    block->sums = (struct nd_diff_sums){.max_abs = scratch->errors.max_absolute};
-    if (block->joint == NULL)
-        context->kernels->diff_sums(block->ref_clean, block->test_clean, block->n, &block->sums);
-    else
-        nd_joint_add(block->joint, block->ref.bytes, block->test.bytes, block->n);
+    if (block->joint != NULL) {
+        nd_joint_add(block->joint, context, block->ref.bytes, block->test.bytes, block->n, &scratch->errors);
+        block->sums = (struct nd_diff_sums){.max_abs = scratch->errors.max_absolute};
+        return n_differing;
+    }
+    context->kernels->errors(block->ref_clean, block->test_clean, block->n, &scratch->errors);
+    context->kernels->diff_sums(block->ref_clean, block->test_clean, block->n, &block->sums);
     return n_differing;
 }

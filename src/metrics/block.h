@@ -29,7 +29,7 @@ struct nd_side_block {
 /* x of the block, and its bytes. */
 struct nd_side_view {
     const unsigned char *bytes;
-    const double *x;
+    const double *x; /* may be NULL where the block has a joint */
     const struct nd_side_block *block;
 };
 
@@ -42,12 +42,11 @@ struct nd_dequantised {
 struct nd_pair_block {
     size_t probe, sample, first, n; /* elements [first, first + n) of the sample */
     struct nd_side_view ref, test;
-    const uint8_t *mask;       /* [n]: 1 where the element differs, else 0 */
-    const uint16_t *differing; /* offsets of the elements that differ, ascending */
+    const uint64_t *bits; /* [ND_BLOCK_WORDS]: bit i % 64 of word i / 64 is 1 where element i differs */
     size_t n_differing;
-    const uint16_t *measured; /* those of them whose difference is a number */
-    size_t n_measured;
-    const uint16_t *unmeasured; /* NaN or infinity mismatches, and NaNs of other bits */
+    uint16_t first_differing, last_differing; /* offsets in the block */
+    size_t n_measured;                        /* elements that differ by a number */
+    const uint16_t *unmeasured;               /* NaN or infinity mismatches, and NaNs of other bits */
     size_t n_unmeasured;
     const uint64_t *distance;             /* [n]: steps or ULPs; only those of `measured` mean anything */
     uint64_t max_distance;                /* of `measured` */
@@ -60,11 +59,16 @@ struct nd_pair_block {
     struct nd_joint *joint; /* given: that of the state, or NULL. Then there are no distances, and of the sums
                                only max_abs */
     struct nd_dequantised dequantised; /* they do not differ: test.x is ref.x there */
+    struct nd_block_scratch *scratch;  /* of the lists below */
 };
+
+enum { ND_BLOCK_WORDS = ND_BLOCK / 64 };
 
 /* Memory for one block; one per thread. About 75 KB. */
 struct nd_block_scratch {
     uint8_t mask[ND_BLOCK];
+    uint64_t bits[ND_BLOCK_WORDS];
+    bool is_listed; /* `differing` is made */
     uint16_t differing[ND_BLOCK], measured[ND_BLOCK], unmeasured[ND_BLOCK];
     uint64_t distance[ND_BLOCK];
     struct nd_error_values errors;
@@ -87,5 +91,12 @@ void nd_side_block_make(const struct nd_layout *layout, const struct nd_kernels 
  * elements; when it is 0 nothing else but `dequantised` is filled. The arrays lie in scratch. */
 size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
                           struct nd_pair_block *block);
+
+/* Offsets of the elements that differ, ascending: [block->n_differing]. Made when they are first asked for,
+ * since of a block that differs everywhere few metrics need them. */
+const uint16_t *nd_pair_block_differing(const struct nd_pair_block *block);
+
+/* Those of them whose difference is a number: [block->n_measured]. */
+const uint16_t *nd_pair_block_measured(const struct nd_pair_block *block);
 
 #endif

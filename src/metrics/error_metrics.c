@@ -30,7 +30,7 @@ static void count_sizes(struct nd_log_histogram *histogram, const struct nd_kern
         if (nd_log_histogram_add_bins(histogram, &bins, block->n, block->n_measured))
             return;
     }
-    nd_log_histogram_add_listed(histogram, values, block->measured, block->n_measured);
+    nd_log_histogram_add_listed(histogram, values, nd_pair_block_measured(block), block->n_measured);
 }
 
 /* Of elements that do not differ every sum takes up a 0. Section 2 is about their order. */

@@ -10,8 +10,9 @@
  * out of memory: the block is then added up element by element. */
 struct nd_joint *nd_joint_of(struct nd_pair_state *state, const struct nd_pair_context *context);
 
-/* n pairs of bytes. */
-void nd_joint_add(struct nd_joint *joint, const unsigned char *ref, const unsigned char *test, size_t n);
+/* The n <= ND_BLOCK pairs of bytes of a block; *out: as nd_kernels.join. */
+void nd_joint_add(struct nd_joint *joint, const struct nd_pair_context *context, const unsigned char *ref,
+                  const unsigned char *test, size_t n, struct nd_error_values *out);
 
 /* Adds what they hold to the metrics and frees it. Before a state is merged, formatted or finished. */
 void nd_joint_settle(struct nd_pair_state *state, const struct nd_pair_context *context);

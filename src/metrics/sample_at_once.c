@@ -19,7 +19,9 @@ static struct nd_side_view load_side(const struct nd_layout *layout, const struc
 {
     bool is_loaded;
     nd_side_block_make(layout, kernels, bytes, block->first, block->n, x, &is_loaded, side_block);
-    if (!is_loaded)
+    if (!is_loaded && block->joint != NULL)
+        x = NULL;
+    else if (!is_loaded)
         nd_layout_load(layout, kernels, bytes, block->first, block->n, x);
     nd_side_add_block(side, side_block, block->n);
     return (struct nd_side_view){bytes, x, side_block};
@@ -49,11 +51,11 @@ enum nd_status nd_sample_compare(struct nd_pair_state *state, const struct nd_pa
         struct nd_side_block ref_block, test_block;
         struct nd_pair_block block = {.probe = probe, .sample = sample, .first = first};
         block.n = n_elems - first < ND_BLOCK ? n_elems - first : ND_BLOCK;
+        block.joint = nd_joint_of(state, context);
         block.ref = load_side(&context->ref, context->kernels, ref + first * context->ref.elem_bytes, &block,
                               b->ref, &ref_block, &b->ref_side);
         block.test = load_side(&context->test, context->kernels, test + first * context->test.elem_bytes,
                                &block, b->test, &test_block, &b->test_side);
-        block.joint = nd_joint_of(state, context);
         size_t n_differing = nd_pair_block_make(context, &b->scratch, &block);
         nd_dequantised_note(state, &block);
         if (n_differing == 0)

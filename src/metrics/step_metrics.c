@@ -42,9 +42,10 @@ static size_t find_slots(const struct nd_kernels *kernels, const struct nd_pair_
         kernels->steps(block->ref.x, block->test.x, block->n, slots);
         return block->n;
     }
+    const uint16_t *differing = nd_pair_block_differing(block);
     for (size_t k = 0; k < n; k++) {
-        ref[k] = block->ref.x[block->differing[k]];
-        test[k] = block->test.x[block->differing[k]];
+        ref[k] = block->ref.x[differing[k]];
+        test[k] = block->test.x[differing[k]];
     }
     kernels->steps(ref, test, n, slots);
     return n;
@@ -81,8 +82,9 @@ static void add_bits(struct nd_steps_state *steps, const struct nd_layout *layou
                      const struct nd_pair_block *block)
 {
     uint64_t high[2] = {0}, low[2] = {0}; /* sums of the halves of the distances, below and above */
+    const uint16_t *differing = nd_pair_block_differing(block);
     for (size_t k = 0; k < block->n_differing; k++) {
-        size_t i = block->differing[k];
+        size_t i = differing[k];
         uint64_t distance = block->distance[i];
         bool is_negative = nd_layout_is_less(layout, block->test.bytes, block->ref.bytes, i);
         add_distance(steps, distance, !is_negative, 1);

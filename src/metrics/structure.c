@@ -33,30 +33,14 @@ static enum nd_status init(struct nd_pair_state *state, const struct nd_pair_con
     return ND_OK;
 }
 
-/* The elements of a block as bits: 1 where they differ. */
-enum { BLOCK_WORDS = ND_BLOCK / 64 };
-
-static void gather_bits(const uint8_t *mask, size_t n, uint64_t *bits)
-{
-    size_t i = 0;
-    memset(bits, 0, BLOCK_WORDS * sizeof *bits);
-    for (; i + 8 <= n; i += 8) {
-        uint64_t bytes;
-        memcpy(&bytes, mask + i, sizeof bytes);
-        bits[i / 64] |= (bytes * 0x0102040810204080u >> 56) << i % 64; /* the lowest bits of eight bytes */
-    }
-    for (; i < n; i++)
-        bits[i / 64] |= (uint64_t)mask[i] << i % 64;
-}
-
 /* Leaves the bits that are followed by one `step` further on; false when none is left. */
 static bool keep_followed(uint64_t *bits, size_t step)
 {
     uint64_t any = 0;
     size_t words = step / 64, shift = step % 64;
-    for (size_t w = 0; w < BLOCK_WORDS; w++) {
-        uint64_t low = w + words < BLOCK_WORDS ? bits[w + words] : 0;
-        uint64_t high = w + words + 1 < BLOCK_WORDS ? bits[w + words + 1] : 0;
+    for (size_t w = 0; w < ND_BLOCK_WORDS; w++) {
+        uint64_t low = w + words < ND_BLOCK_WORDS ? bits[w + words] : 0;
+        uint64_t high = w + words + 1 < ND_BLOCK_WORDS ? bits[w + words + 1] : 0;
         bits[w] &= low >> shift | high << 1 << (63 - shift);
         any |= bits[w];
     }
@@ -81,9 +65,9 @@ static uint64_t lengthen(uint64_t *bits, uint64_t longest)
 
 static void add_runs(struct nd_structure_state *structure, const struct nd_pair_block *block)
 {
-    uint64_t bits[BLOCK_WORDS], before = 0;
-    gather_bits(block->mask, block->n, bits);
-    for (size_t w = 0; w < BLOCK_WORDS; w++) {
+    uint64_t bits[ND_BLOCK_WORDS], before = 0;
+    memcpy(bits, block->bits, sizeof bits);
+    for (size_t w = 0; w < ND_BLOCK_WORDS; w++) {
         structure->n_runs += (uint64_t)__builtin_popcountll(bits[w] & ~(bits[w] << 1 | before));
         before = bits[w] >> 63;
     }
@@ -109,28 +93,44 @@ static void add_row(struct nd_structure_state *structure, const struct nd_shape 
     }
 }
 
+/* Whether an element in [from, end) of the block differs. */
+static bool has_set(const uint64_t *bits, size_t from, size_t end)
+{
+    uint64_t head = UINT64_MAX << from % 64, tail = UINT64_MAX >> (63 - (end - 1) % 64);
+    size_t first = from / 64, last = (end - 1) / 64;
+    if (first == last)
+        return (bits[first] & head & tail) != 0;
+    uint64_t any = (bits[first] & head) | (bits[last] & tail);
+    for (size_t w = first + 1; w < last; w++)
+        any |= bits[w];
+    return any != 0;
+}
+
+static void add_columns(struct nd_bitset *columns, const struct nd_pair_block *block, size_t from, size_t end,
+                        size_t column)
+{
+    for (size_t i = from; i < end; i++)
+        if (block->bits[i / 64] >> i % 64 & 1)
+            nd_bitset_add(columns, column + i - from);
+}
+
+/* Row by row of the innermost dimension. */
 static void add_coordinates(struct nd_structure_state *structure, const struct nd_shape *shape,
                             const struct nd_pair_block *block)
 {
     if (shape->rank == 0 || are_axes_full(structure, shape))
         return;
-    size_t width = (size_t)shape->dims[shape->rank - 1];
-    size_t row = block->first / width, end = (row + 1) * width;
-    size_t n = block->n_differing, k = 0;
+    size_t width = (size_t)shape->dims[shape->rank - 1], row = block->first / width;
+    size_t column = block->first % width;
     struct nd_bitset *columns = &structure->axes[shape->rank - 1];
-    while (k < n) {
-        size_t index = block->first + block->differing[k];
-        if (index >= end) {
-            row = index / width;
-            end = (row + 1) * width;
+    for (size_t from = 0; from < block->n; row++, column = 0) {
+        size_t end = width - column < block->n - from ? from + width - column : block->n;
+        if (has_set(block->bits, from, end)) {
+            add_row(structure, shape, row);
+            if (columns->n_set < columns->n_bits)
+                add_columns(columns, block, from, end, column);
         }
-        add_row(structure, shape, row);
-        if (columns->n_set < columns->n_bits)
-            for (; k < n && block->first + block->differing[k] < end; k++)
-                nd_bitset_add(columns, block->first + block->differing[k] - (end - width));
-        k = end >= block->first + block->n ? n : k;
-        while (k < n && block->first + block->differing[k] < end)
-            k++;
+        from = end;
     }
 }
 
@@ -140,9 +140,13 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     struct nd_structure_state *structure = &state->structure;
     add_runs(structure, block);
     add_coordinates(structure, &context->ref.shape, block);
-    nd_stride_add(&structure->stride, block->first + block->differing[block->n_differing - 1]);
-    for (size_t k = 0; k < block->n_differing && (k == 0 || structure->stride.divisor != 1); k++)
-        nd_stride_add(&structure->stride, block->first + block->differing[k]);
+    nd_stride_add(&structure->stride, block->first + block->last_differing);
+    nd_stride_add(&structure->stride, block->first + block->first_differing);
+    if (structure->stride.divisor == 1)
+        return;
+    const uint16_t *differing = nd_pair_block_differing(block);
+    for (size_t k = 0; k < block->n_differing && structure->stride.divisor != 1; k++)
+        nd_stride_add(&structure->stride, block->first + differing[k]);
 }
 
 static void describe_axis(const struct nd_bitset *set, struct nd_axis_span *span)

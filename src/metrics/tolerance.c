@@ -44,8 +44,9 @@ static uint64_t count_failing(const struct nd_gate_values *gate, double unit, co
     if (gate->bitwise)
         return block->n_differing;
     uint64_t n_failing = 0;
+    const uint16_t *measured = nd_pair_block_measured(block);
     for (size_t k = 0; k < block->n_measured; k++) {
-        size_t i = block->measured[k];
+        size_t i = measured[k];
         double error = unit * fabs(block->test.x[i] - block->ref.x[i]), size = fabs(unit * block->ref.x[i]);
         n_failing += !passes(gate, block->distance[i], error, size);
     }
@@ -71,8 +72,9 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     tolerance->atol = largest > tolerance->atol ? largest : tolerance->atol;
     bool is_more =
         rtol < INFINITY && context->kernels->exceeds(block->ref_clean, block->test_clean, block->n, unit, rtol);
+    const uint16_t *measured = is_more ? nd_pair_block_measured(block) : NULL;
     for (size_t k = 0; k < block->n_measured && is_more; k++) {
-        size_t i = block->measured[k];
+        size_t i = measured[k];
         double error = unit * fabs(block->test.x[i] - block->ref.x[i]), size = fabs(unit * block->ref.x[i]);
         if (error >
             rtol * size) /* it needs more than all others so far (inf * 0 is no number: nothing needs more) */

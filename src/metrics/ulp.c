@@ -22,8 +22,9 @@ static const struct nd_layout *coded_side(const struct nd_pair_context *context)
 static void add_steps(struct nd_ulp_state *ulp, const struct nd_layout *coded,
                       const struct nd_pair_block *block)
 {
+    const uint16_t *measured = nd_pair_block_measured(block);
     for (size_t k = 0; k < block->n_measured; k++) {
-        size_t i = block->measured[k], channel = (block->first + i) / coded->inner % coded->n_channels;
+        size_t i = measured[k], channel = (block->first + i) / coded->inner % coded->n_channels;
         double scale = fabs((double)coded->scale[channel]);
         double steps = fabs(block->test.x[i] - block->ref.x[i]) / scale;
         ulp->max_steps = scale > 0 && steps > ulp->max_steps ? steps : ulp->max_steps;
@@ -41,8 +42,9 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
         add_steps(ulp, coded, block);
     if (context->ulp_in == NULL)
         return;
+    const uint16_t *measured = nd_pair_block_measured(block);
     for (size_t k = 0; k < block->n_measured; k++) {
-        size_t i = block->measured[k];
+        size_t i = measured[k];
         uint64_t distance = nd_float_distance_in(context->ulp_in, context->ref.unit * block->ref.x[i],
                                                  context->test.unit * block->test.x[i]);
         ulp->max_in = distance > ulp->max_in ? distance : ulp->max_in;

@@ -43,10 +43,27 @@ static bool is_before_last(const struct nd_worst_list *list, const struct nd_pai
     return list->n < list->capacity || nd_place_is_before(&start, &list->items[list->n - 1].place);
 }
 
+static void offer_measured(struct nd_worst_list *list, const struct nd_pair_context *context,
+                           const struct nd_pair_block *block, bool ties_count)
+{
+    const uint16_t *measured = nd_pair_block_measured(block);
+    double unit = fabs(context->ref.unit);
+    for (size_t k = 0; k < block->n_measured; k++) {
+        size_t i = measured[k];
+        double error = unit * fabs(block->test.x[i] - block->ref.x[i]);
+        if (list->n < list->capacity || error > list->items[list->n - 1].abs_error ||
+            (ties_count && error == list->items[list->n - 1].abs_error)) {
+            offer(list, context, block, i, error);
+            ties_count = is_before_last(list, block); /* another one is the last now */
+        }
+    }
+}
+
 static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
                    const struct nd_pair_block *block)
 {
     struct nd_worst_list *list = &state->worst.list;
+    double ref[ND_BLOCK], test[ND_BLOCK];
     if (list->capacity == 0)
         return;
     for (size_t k = 0; k < block->n_unmeasured; k++) {
@@ -59,15 +76,14 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     bool ties_count = is_before_last(list, block);
     if (!ties_count && unit * block->sums.max_abs <= list->items[list->n - 1].abs_error)
         return;
-    for (size_t k = 0; k < block->n_measured; k++) {
-        size_t i = block->measured[k];
-        double error = unit * fabs(block->test.x[i] - block->ref.x[i]);
-        if (list->n < list->capacity || error > list->items[list->n - 1].abs_error ||
-            (ties_count && error == list->items[list->n - 1].abs_error)) {
-            offer(list, context, block, i, error);
-            ties_count = is_before_last(list, block); /* another one is the last now */
-        }
+    struct nd_pair_block loaded = *block;
+    if (block->ref.x == NULL || block->test.x == NULL) {
+        nd_layout_load(&context->ref, context->kernels, block->ref.bytes, block->first, block->n, ref);
+        nd_layout_load(&context->test, context->kernels, block->test.bytes, block->first, block->n, test);
+        loaded.ref.x = ref;
+        loaded.test.x = test;
     }
+    offer_measured(list, context, &loaded, ties_count);
 }
 
 static enum nd_status finish(const struct nd_pair_state *state, const struct nd_pair_context *context,

@@ -71,6 +71,68 @@ static void steps_are_sign_exponent_and_first_bit(void **state)
         }
 }
 
+/* Pieces of a sum have few bits: the largest sums fit. */
+static void sums_of_extreme_bytes_are_whole(void **state)
+{
+    (void)state;
+    const struct nd_kernels *const *kernels;
+    size_t n = nd_kernels_available(&kernels);
+    static const uint8_t bytes[] = {0, 127, 128, 255};
+    for (size_t i = 0; i < n; i++)
+        for (size_t b = 0; b < sizeof bytes; b++)
+            for (enum nd_elem_kind kind = ND_ELEM_U8; kind <= ND_ELEM_I8; kind++) {
+                uint8_t block[ND_BLOCK];
+                struct nd_self_sums sums;
+                double x = kind == ND_ELEM_U8 ? bytes[b] : (int8_t)bytes[b];
+                memset(block, bytes[b], sizeof block);
+                kernels[i]->self_elems[kind](block, ND_BLOCK, x, 0x1p-1074, &sums);
+                assert_f64_bits(sums.sum, 0);
+                assert_f64_bits(sums.sum_squares, 0);
+                assert_int_equal(sums.n_tiny, ND_BLOCK);
+                kernels[i]->self_elems[kind](block, ND_BLOCK, 0, 0x1p-1074, &sums);
+                assert_f64_bits(sums.sum, ND_BLOCK * x);
+                assert_f64_bits(sums.sum_squares, ND_BLOCK * x * x);
+            }
+}
+
+/* Of all lengths, with much that is equal. */
+static void pairs_of_bytes_are_counted(void **state)
+{
+    (void)state;
+    enum { CODES = 256 };
+    const struct nd_kernels *const *kernels;
+    size_t n_kernels = nd_kernels_available(&kernels);
+    uint64_t seed = random_seed();
+    static struct nd_joint_cell cells[CODES * CODES];
+    static struct nd_error_values got;
+    for (size_t i = 0; i < CODES * CODES; i++)
+        cells[i].ratio = i % CODES == i / CODES ? 0 : 1 / (double)(i + 3);
+    for (size_t k = 0; k < n_kernels; k++)
+        for (size_t n = 0; n <= ND_BLOCK; n = next_length(n)) {
+            uint8_t ref[ND_BLOCK], test[ND_BLOCK];
+            double ratio[ND_BLOCK], max[2] = {0};
+            static uint32_t wanted[CODES * CODES];
+            memset(wanted, 0, sizeof wanted);
+            for (size_t i = 0; i < n; i++) {
+                ref[i] = (uint8_t)(check_random(&seed) >> 40);
+                test[i] =
+                    n % 3 == 0 ? (uint8_t)(ref[i] + check_random(&seed) % 2) : (uint8_t)check_random(&seed);
+                ratio[i] = cells[ref[i] * CODES + test[i]].ratio;
+                wanted[ref[i] * CODES + test[i]]++;
+                max[0] = fmax(max[0], abs(ref[i] - test[i]));
+                max[1] = fmax(max[1], abs((int8_t)ref[i] - (int8_t)test[i]));
+            }
+            for (size_t i = 0; i < CODES * CODES; i++)
+                cells[i].n[0] = cells[i].n[1] = 0;
+            kernels[k]->join(ref, test, n, n % 2 == 1, cells, &got);
+            assert_f64_bits(got.sum_relative, lane_sum(ratio, NULL, n));
+            assert_f64_bits(got.max_absolute, max[n % 2]);
+            for (size_t i = 0; i < CODES * CODES; i++)
+                if (i % CODES != i / CODES)
+                    assert_true(cells[i].n[0] + cells[i].n[1] == wanted[i]);
+        }
+}
+
 /* Values that anyone can look up: they hold the reference itself. */
 static void values_of_small_floats_are_those_of_their_papers(void **state)
 {
@@ -184,6 +246,8 @@ int main(void)
         cmocka_unit_test(integers_match_their_definition),
         cmocka_unit_test(floats_match_their_definition),
         cmocka_unit_test(sums_match_their_definition),
+        cmocka_unit_test(sums_of_extreme_bytes_are_whole),
+        cmocka_unit_test(pairs_of_bytes_are_counted),
         cmocka_unit_test(steps_are_sign_exponent_and_first_bit),
         cmocka_unit_test(values_of_small_floats_are_those_of_their_papers),
         cmocka_unit_test(mask_finds_one_bit_at_its_place),

@@ -72,6 +72,13 @@ struct nd_bins {
     uint32_t n_zero, n_first; /* values +0, and values of bin 0 */
 };
 
+/* A pair of bytes: how often it was seen (neighbours in turn count in one of two, since adding to one waits for
+ * the addition before), and its relative error, 0 where that is not defined. */
+struct nd_joint_cell {
+    double ratio;
+    uint32_t n[2];
+};
+
 struct nd_kernels {
     const char *name; /* "scalar", "avx2", "avx512", "neon" */
     /* out[i] = element i as double (64-bit integers: rounded to nearest even), minus zero (one rounding; zero
@@ -92,8 +99,11 @@ struct nd_kernels {
                                         struct nd_self_sums *out);
     void (*diff_sums)(const double *ref, const double *test, size_t n, struct nd_diff_sums *out);
     void (*errors)(const double *ref, const double *test, size_t n, struct nd_error_values *out);
-    /* Of the same only sum_relative and max_absolute; the rest is left as it is. */
-    void (*error_sums)(const double *ref, const double *test, size_t n, struct nd_error_values *out);
+    /* Counts n pairs of bytes in the cells [256 * the byte of the reference + that of the test]; equal pairs in
+     * the cell of any equal pair, whose ratios are all 0. Adds the ratios up in the order of `errors`:
+     * sum_relative, and finds max_absolute. The rest of *out is left as it is. */
+    void (*join)(const uint8_t *ref, const uint8_t *test, size_t n, bool is_signed, struct nd_joint_cell *cells,
+                 struct nd_error_values *out);
     /* out[i]: of d the sign (bit 7: negative), the exponent and the highest fraction bit, 2 e + f; ND_NO_STEP
      * where d is 0. Of d that are whole numbers below 2^53. */
     void (*steps)(const double *ref, const double *test, size_t n, uint8_t *out);

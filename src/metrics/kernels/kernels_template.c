@@ -391,36 +391,47 @@ static void self_sums(const double *x, size_t n, double tiny, struct nd_self_sum
     out->n_tiny = count_tiny(x, n, tiny);
 }
 
-/* Whole numbers: sum (x - z) = sum x - n z, sum (x - z)^2 = sum x^2 - 2 z sum x + n z^2. Bytes are added up in
- * short pieces, so that the compiler may do with narrow lanes. */
-#define SELF_BYTES(name, type, least, greatest)                                                                \
+/* Whole numbers: sum (x - z) = sum x - n z, sum (x - z)^2 = sum x^2 - 2 z sum x + n z^2. Squares of bytes and
+ * sums of PIECE bytes have 16 bits: the narrower the lanes, the more of them. */
+#define SELF_BYTES(name, type, wide, least, greatest)                                                          \
     static void self_##name(const void *elems, size_t n, double zero, double tiny, struct nd_self_sums *out)   \
     {                                                                                                          \
+        enum { PIECE = 256 };                                                                                  \
         assert(n >= 1 && n <= ND_BLOCK);                                                                       \
         (void)tiny;                                                                                            \
         const struct at_##type *x = elems;                                                                     \
-        int32_t sum = 0, squares = 0, n_zero = 0;                                                              \
+        int32_t sum = 0, n_zero = 0;                                                                           \
+        uint32_t squares = 0;                                                                                  \
         type min = greatest, max = least;                                                                      \
         for (size_t i = 0; i < n; i++) {                                                                       \
             min = x[i].value < min ? x[i].value : min;                                                         \
             max = x[i].value > max ? x[i].value : max;                                                         \
         }                                                                                                      \
-        for (size_t i = 0; i < n; i++) {                                                                       \
-            sum += x[i].value;                                                                                 \
-            squares += (int16_t)x[i].value * (int16_t)x[i].value;                                              \
+        for (size_t first = 0; first < n; first += PIECE) {                                                    \
+            size_t end = n - first < PIECE ? n : first + PIECE;                                                \
+            wide piece = 0;                                                                                    \
+            for (size_t i = first; i < end; i++)                                                               \
+                piece = (wide)(piece + x[i].value);                                                            \
+            sum += piece;                                                                                      \
         }                                                                                                      \
-        if (zero >= min && zero <= max)                                                                        \
-            for (size_t i = 0; i < n; i++)                                                                     \
-                n_zero += x[i].value == (type)zero;                                                            \
+        for (size_t i = 0; i < n; i++)                                                                         \
+            squares += (uint16_t)(x[i].value * x[i].value);                                                    \
+        for (size_t first = 0; first < n && zero >= min && zero <= max; first += PIECE / 2) {                  \
+            size_t end = n - first < PIECE / 2 ? n : first + PIECE / 2;                                        \
+            uint8_t piece = 0;                                                                                 \
+            for (size_t i = first; i < end; i++)                                                               \
+                piece = (uint8_t)(piece + (x[i].value == (type)zero));                                         \
+            n_zero += piece;                                                                                   \
+        }                                                                                                      \
         int64_t z = (int64_t)zero, count = (int64_t)n;                                                         \
         out->sum = (double)(sum - count * z);                                                                  \
-        out->sum_squares = (double)(squares - 2 * z * sum + count * z * z);                                    \
+        out->sum_squares = (double)((int64_t)squares - 2 * z * sum + count * z * z);                           \
         out->min = (double)(min - z);                                                                          \
         out->max = (double)(max - z);                                                                          \
         out->n_tiny = (uint64_t)n_zero;                                                                        \
     }
-SELF_BYTES(u8, uint8_t, 0, UINT8_MAX)
-SELF_BYTES(i8, int8_t, INT8_MIN, INT8_MAX)
+SELF_BYTES(u8, uint8_t, uint16_t, 0, UINT8_MAX)
+SELF_BYTES(i8, int8_t, int16_t, INT8_MIN, INT8_MAX)
 
 /* float32 in the order of add_values, widened on the way; extremes and sizes are compared as floats. */
 
@@ -641,29 +652,50 @@ static void errors(const double *ref, const double *test, size_t n, struct nd_er
     out->n_undefined = add_counts(&lanes.undefined);
 }
 
-/* Where ref is 0 the size of infinity makes the ratio 0. */
-static inline void add_plain_ratios(const double *ref, const double *test, struct lanes *sum, struct lanes *max)
+/* How far apart are the two that are farthest: bytes in the order of unsigned ones. */
+static uint8_t farthest_bytes(const uint8_t *ref, const uint8_t *test, size_t n, uint8_t flip)
 {
-    for (size_t k = 0; k < N_VECTORS; k++) {
-        VECTOR(double) r = take(ref + k * PER_VECTOR), none = {0};
-        VECTOR(double) absolute = size_of(take(test + k * PER_VECTOR) - r);
-        sum->part[k] += absolute / choose_lanes(r == 0, none + HUGE_VAL, size_of(r));
-        max->part[k] = greater(absolute, max->part[k]);
+    uint8_t most = 0;
+    for (size_t i = 0; i < n; i++) {
+        uint8_t r = ref[i] ^ flip, t = test[i] ^ flip, apart = (uint8_t)(r > t ? r - t : t - r);
+        most = apart > most ? apart : most;
+    }
+    return most;
+}
+
+/* The cells of n pairs. Equal ones, which nobody counts, go to one of the 16 first cells of equal pairs in
+ * turn: where most is equal, adding to one cell would wait for the addition before. */
+static void find_cells(const uint8_t *restrict ref, const uint8_t *restrict test, size_t n,
+                       uint16_t *restrict cell)
+{
+    enum { NEXT_EQUAL = 257 };
+    for (size_t i = 0; i < n; i++) {
+        uint16_t equal = (uint16_t)(i % ND_LANES * NEXT_EQUAL), pair = (uint16_t)(ref[i] << 8 | test[i]),
+                 is_equal = (uint16_t)(0 - (ref[i] == test[i]));
+        cell[i] = (uint16_t)((equal & is_equal) | (pair & (uint16_t)~is_equal));
     }
 }
 
-static void error_sums(const double *ref, const double *test, size_t n, struct nd_error_values *out)
+/* What is missing to whole lanes: equal pairs. */
+static void join(const uint8_t *ref, const uint8_t *test, size_t n, bool is_signed, struct nd_joint_cell *cells,
+                 struct nd_error_values *out)
 {
     assert(n <= ND_BLOCK);
-    struct lanes sum = all_lanes(0), max = all_lanes(0);
-    double rest_ref[ND_LANES], rest_test[ND_LANES];
-    size_t i = 0;
-    for (; i + ND_LANES <= n; i += ND_LANES)
-        add_plain_ratios(ref + i, test + i, &sum, &max);
-    if (i < n)
-        add_plain_ratios(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &sum, &max);
-    out->sum_relative = add_lanes(&sum);
-    out->max_absolute = greatest_lane(&max);
+    uint16_t cell[ND_BLOCK + ND_LANES] = {0};
+    struct lanes lanes = all_lanes(0);
+    find_cells(ref, test, n, cell);
+    for (size_t i = 0; i < n; i += ND_LANES) {
+        double ratio[ND_LANES];
+        for (size_t k = 0; k < ND_LANES; k++) {
+            struct nd_joint_cell *pair = &cells[cell[i + k]];
+            pair->n[k % 2]++;
+            ratio[k] = pair->ratio;
+        }
+        for (size_t k = 0; k < N_VECTORS; k++)
+            lanes.part[k] += take(ratio + k * PER_VECTOR);
+    }
+    out->sum_relative = add_lanes(&lanes);
+    out->max_absolute = farthest_bytes(ref, test, n, is_signed ? 0x80 : 0);
 }
 
 static void find_steps(const double *ref, const double *test, size_t n, uint8_t *out)
@@ -747,7 +779,7 @@ const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA) = {
     .self_elems = {[ND_ELEM_U8] = self_u8, [ND_ELEM_I8] = self_i8, [ND_ELEM_F32] = self_f32},
     .diff_sums = diff_sums,
     .errors = errors,
-    .error_sums = error_sums,
+    .join = join,
     .steps = find_steps,
     .bins = find_bins,
     .exceeds = exceeds,

@@ -306,7 +306,6 @@ size_t nd_pair_block_make(const struct nd_pair_context *context, struct nd_block
         block->sums = (struct nd_diff_sums){.max_abs = scratch->errors.max_absolute};
         return n_differing;
     }
-    context->kernels->errors(block->ref_clean, block->test_clean, block->n, &scratch->errors);
-    context->kernels->diff_sums(block->ref_clean, block->test_clean, block->n, &block->sums);
+    context->kernels->errors(block->ref_clean, block->test_clean, block->n, &scratch->errors, &block->sums);
     return n_differing;
 }

@@ -19,33 +19,59 @@ static const struct nd_field fields[] = {
     {ND_FIELD_HISTOGRAM, offsetof(struct nd_error_state, relative), 0},
 };
 
-/* Those that are listed: of a block in which many are, all, since the others are 0. */
-static void count_sizes(struct nd_log_histogram *histogram, const struct nd_kernels *kernels,
-                        const double *values, const struct nd_pair_block *block)
+/* |d|, or |d| / |ref|; negative where that is not defined. */
+static double size_of(const struct nd_pair_block *block, size_t i, bool is_relative)
+{
+    double ref = block->ref_clean[i], absolute = fabs(block->test_clean[i] - ref);
+    if (!is_relative)
+        return absolute;
+    return ref != 0 ? absolute / fabs(ref) : absolute > 0 ? -1 : 0;
+}
+
+/* One by one: all that are measured, or those of slot 0. */
+static void count_singly(struct nd_log_histogram *histogram, const struct nd_pair_block *block,
+                         bool is_relative, bool only_low)
+{
+    const uint16_t *measured = nd_pair_block_measured(block);
+    for (size_t k = 0; k < block->n_measured; k++) {
+        double size = size_of(block, measured[k], is_relative);
+        if (size >= 0 && (!only_low || size < ND_SLOT_FIRST))
+            nd_log_histogram_add(histogram, size);
+    }
+}
+
+/* By slots those that are measured, or where these are many all, since the others are 0. Slot 0 seldom has more
+ * than these zeros. */
+static void count_sizes(struct nd_log_histogram *histogram, const struct nd_pair_block *block, bool is_relative)
 {
     enum { MANY = 4 }; /* one of so many; chosen */
-    struct nd_bins bins;
-    if (block->n_measured * MANY >= block->n) {
-        kernels->bins(values, block->n, &bins);
-        if (nd_log_histogram_add_bins(histogram, &bins, block->n, block->n_measured))
-            return;
-    }
-    nd_log_histogram_add_listed(histogram, values, nd_pair_block_measured(block), block->n_measured);
+    const struct nd_error_values *values = block->errors;
+    const struct nd_slots slots = {.slot = is_relative ? values->relative : values->absolute,
+                                   .folders =
+                                       is_relative ? values->relative_folders : values->absolute_folders};
+    bool is_listed = block->n_measured * MANY < block->n;
+    const uint16_t *list = is_listed ? nd_pair_block_measured(block) : NULL;
+    size_t n = is_listed ? block->n_measured : block->n;
+    uint64_t n_low, n_zero = n - block->n_measured + (is_relative ? values->n_undefined : 0);
+    double max = is_relative ? values->max_relative : values->max_absolute;
+    if (!(max < ND_SLOT_END) || !nd_log_histogram_add_slots(histogram, &slots, list, n, &n_low))
+        count_singly(histogram, block, is_relative, false);
+    else if (n_low != n_zero)
+        count_singly(histogram, block, is_relative, true);
 }
 
 /* Of elements that do not differ every sum takes up a 0. Section 2 is about their order. */
 static void update(struct nd_pair_state *state, const struct nd_pair_context *context,
                    const struct nd_pair_block *block)
 {
+    (void)context;
     struct nd_error_state *error = &state->error;
     const struct nd_error_values *values = block->errors;
     nd_exact_add(&error->sum_relative, values->sum_relative); /* rounded: its order is that of the elements */
     if (block->joint != NULL)
         return;
-    count_sizes(&error->absolute, context->kernels, values->absolute, block);
-    count_sizes(&error->relative, context->kernels, values->relative, block);
-    if (values->n_undefined > 0) /* they were added: they are taken out again */
-        nd_log_histogram_add_many(&error->relative, ND_UNDEFINED_RATIO, 0 - values->n_undefined);
+    count_sizes(&error->absolute, block, false);
+    count_sizes(&error->relative, block, true);
     error->n_above += block->sums.n_above;
     error->n_below += block->sums.n_below;
     error->n_absolute += block->n_measured;

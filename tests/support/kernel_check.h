@@ -405,6 +405,7 @@ static inline bool check_self(const struct nd_kernels *k, const double *x, size_
 
 static inline bool check_diff(const struct nd_kernels *k, const double *ref, const double *test, size_t n)
 {
+    static struct nd_error_values errors;
     struct nd_diff_sums got;
     double d[ND_BLOCK], size[ND_BLOCK], max = 0;
     uint64_t n_above = 0, n_below = 0;
@@ -415,22 +416,39 @@ static inline bool check_diff(const struct nd_kernels *k, const double *ref, con
         n_above += d[i] > 0;
         n_below += d[i] < 0;
     }
-    k->diff_sums(ref, test, n, &got);
+    k->errors(ref, test, n, &errors, &got);
     if (!is_same(got.sum_abs, lane_sum(size, NULL, n)) || !is_same(got.sum_signed, lane_sum(d, NULL, n)) ||
         !is_same(got.sum_squares, lane_sum(d, d, n)) || !is_same(got.sum_ref_signed, lane_sum(ref, d, n)))
-        return wrong(k, "a sum", "diff_sums", n, n);
+        return wrong(k, "a sum", "errors", n, n);
     if (got.n_above != n_above || got.n_below != n_below)
-        return wrong(k, "a count", "diff_sums", n, n);
-    return is_same(got.max_abs, max) || wrong(k, "max_abs", "diff_sums", n, n);
+        return wrong(k, "a count", "errors", n, n);
+    return is_same(got.max_abs, max) || wrong(k, "max_abs", "errors", n, n);
 }
 
 /* Relative errors, and what no tolerance below a limit lets pass: at each limit around the largest ratio. */
+static inline uint32_t slot_of(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return value < ND_SLOT_FIRST ? 0 : (uint32_t)(bits >> ND_BIN_SHIFT) - ND_SLOT_BIN;
+}
+
+/* Of slots that mean something. */
+static inline uint32_t folders_of(const uint32_t *slots, size_t n)
+{
+    uint32_t folders = 0;
+    for (size_t i = 0; i < n; i++)
+        folders |= 1u << (slots[i] == 0 ? 0 : 1 + (slots[i] - 1) / ND_LOG_IN_FOLDER);
+    return folders;
+}
+
 static inline bool check_errors(const struct nd_kernels *k, const double *ref, const double *test, size_t n)
 {
     static struct nd_error_values got;
+    struct nd_diff_sums sums;
     double ratio[ND_BLOCK], max = 0, largest = 0;
     uint64_t n_undefined = 0;
-    k->errors(ref, test, n, &got);
+    k->errors(ref, test, n, &got, &sums);
     for (size_t i = 0; i < n; i++) {
         double size = fabs(test[i] - ref[i]);
         bool is_undefined = ref[i] == 0 && size > 0;
@@ -438,10 +456,13 @@ static inline bool check_errors(const struct nd_kernels *k, const double *ref, c
         max = fmax(max, ratio[i]);
         largest = fmax(largest, size);
         n_undefined += is_undefined;
-        if (!is_same(got.absolute[i], size) ||
-            !is_same(got.relative[i], is_undefined ? ND_UNDEFINED_RATIO : ratio[i]))
-            return wrong(k, "an error", "errors", n, i);
+        if ((size < ND_SLOT_END && got.absolute[i] != slot_of(size)) ||
+            (ratio[i] < ND_SLOT_END && got.relative[i] != slot_of(ratio[i])))
+            return wrong(k, "a slot", "errors", n, i);
     }
+    if ((largest < ND_SLOT_END && got.absolute_folders != folders_of(got.absolute, n)) ||
+        (max < ND_SLOT_END && got.relative_folders != folders_of(got.relative, n)))
+        return wrong(k, "folders", "errors", n, n);
     if (!is_same(got.sum_relative, lane_sum(ratio, NULL, n)) || !is_same(got.max_relative, max) ||
         !is_same(got.max_absolute, largest) || got.n_undefined != n_undefined)
         return wrong(k, "a sum", "errors", n, n);

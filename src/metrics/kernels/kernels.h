@@ -51,26 +51,27 @@ struct nd_diff_sums {
     uint64_t n_above, n_below; /* d > 0, d < 0 */
 };
 
-/* Stands for the relative error of an element whose ref is 0 and whose d is not. */
-enum { ND_UNDEFINED_RATIO = 1 };
+/* The bin of a value in a histogram of sizes (log_histogram.h) is what is above its lowest 46 bits. A slot is a
+ * bin of the common sizes: those from 2^-63 up to 2^65 have the slots from 1 on, what is less has slot 0. Slots
+ * of greater values mean nothing. */
+enum { ND_LOG_BINS = 64, ND_LOG_IN_FOLDER = 16 * ND_LOG_BINS, ND_BIN_SHIFT = 46 };
+enum { ND_SLOT_FOLDER = 60, ND_SLOT_FOLDERS = 8, ND_SLOT_BIN = ND_SLOT_FOLDER * ND_LOG_IN_FOLDER - 1 };
+#define ND_SLOT_LOW 0x1.fcp-64 /* of bin ND_SLOT_BIN */
+#define ND_SLOT_FIRST 0x1p-63
+#define ND_SLOT_END 0x1p65
 
 /* The errors of one block of pairs of finite values; the arrays are written up to whole lanes. */
 struct nd_error_values {
-    double absolute[ND_BLOCK];         /* |d| */
-    double relative[ND_BLOCK];         /* |d| / |ref|; 0 where d is 0 */
-    double sum_relative;               /* of those that are defined */
+    uint32_t absolute[ND_BLOCK];       /* slots of |d| */
+    uint32_t relative[ND_BLOCK];       /* slots of |d| / |ref|; 0 where ref is 0 */
+    uint32_t absolute_folders;         /* bit 0: slot 0 is among them; bit 1: one of the slots 1 .. 1024, ... */
+    uint32_t relative_folders;         /* of slots that mean something */
+    double sum_relative;               /* where ref is not 0 */
     double max_absolute, max_relative; /* >= 0 */
     uint64_t n_undefined;              /* ref is 0, d is not */
 };
 
 enum { ND_NO_STEP = 127 };
-
-/* Bins (log_histogram.h) of one block of values. */
-struct nd_bins {
-    uint32_t bin[ND_BLOCK];   /* the highest 18 bits of each: exact for values from +0 on */
-    uint32_t least, greatest; /* of those that are not 0; least > greatest: none */
-    uint32_t n_zero, n_first; /* values +0, and values of bin 0 */
-};
 
 /* A pair of bytes: how often it was seen (neighbours in turn count in one of two, since adding to one waits for
  * the addition before), and its relative error, 0 where that is not defined. */
@@ -97,8 +98,8 @@ struct nd_kernels {
      * has no order. float32: tiny is a float and zero 0. */
     void (*self_elems[ND_N_ELEM_KINDS])(const void *elems, size_t n, double zero, double tiny,
                                         struct nd_self_sums *out);
-    void (*diff_sums)(const double *ref, const double *test, size_t n, struct nd_diff_sums *out);
-    void (*errors)(const double *ref, const double *test, size_t n, struct nd_error_values *out);
+    void (*errors)(const double *ref, const double *test, size_t n, struct nd_error_values *out,
+                   struct nd_diff_sums *sums);
     /* Counts n pairs of bytes in the cells [256 * the byte of the reference + that of the test]; equal pairs in
      * the cell of any equal pair, whose ratios are all 0. Adds the ratios up in the order of `errors`:
      * sum_relative, and finds max_absolute. The rest of *out is left as it is. */
@@ -107,7 +108,6 @@ struct nd_kernels {
     /* out[i]: of d the sign (bit 7: negative), the exponent and the highest fraction bit, 2 e + f; ND_NO_STEP
      * where d is 0. Of d that are whole numbers below 2^53. */
     void (*steps)(const double *ref, const double *test, size_t n, uint8_t *out);
-    void (*bins)(const double *values, size_t n, struct nd_bins *out);
     /* Whether unit * |d| > rtol * |unit * ref| for any element. */
     bool (*exceeds)(const double *ref, const double *test, size_t n, double unit, double rtol);
 };

@@ -8,7 +8,6 @@
 
 #include "base/memory.h"
 #include "base/strbuf.h"
-#include "metrics/kernels/kernels.h"
 
 /* Bins in one row: the exponent 2047 (infinity) has none. */
 enum { N_BINS = 2047 * ND_LOG_BINS };
@@ -18,18 +17,26 @@ static const uint64_t max_count = (uint64_t)1 << 63;
 /* Ways have 32 bits. */
 static const uint64_t most_recent = (uint64_t)1 << 31;
 
+static bool has_slots(const struct nd_log_histogram *h, size_t number)
+{
+    return h->slots != NULL && number >= ND_SLOT_FOLDER && number < ND_SLOT_FOLDER + ND_SLOT_FOLDERS;
+}
+
 static struct nd_log_folder *make_folder(struct nd_log_histogram *h, size_t number)
 {
-    if (h->folder[number] == NULL)
-        h->folder[number] = nd_calloc(1, sizeof *h->folder[number]);
-    h->failed |= h->folder[number] == NULL;
-    return h->folder[number];
+    struct nd_log_folder *folder = &h->folder[number];
+    if (folder->n == NULL && has_slots(h, number))
+        folder->n = h->slots + 1 + (number - ND_SLOT_FOLDER) * ND_LOG_IN_FOLDER;
+    else if (folder->n == NULL)
+        folder->n = nd_calloc(ND_LOG_IN_FOLDER, sizeof *folder->n);
+    h->failed |= folder->n == NULL;
+    return folder->n != NULL ? folder : NULL;
 }
 
 /* The least value of a bin. */
 static double edge_of(uint32_t bin)
 {
-    uint64_t bits = (uint64_t)bin << 46;
+    uint64_t bits = (uint64_t)bin << ND_BIN_SHIFT;
     double value;
     memcpy(&value, &bits, sizeof value);
     return value;
@@ -55,8 +62,8 @@ static uint64_t count_of(const struct nd_log_folder *folder, size_t bin)
 static uint32_t next_bin(const struct nd_log_histogram *h, uint32_t bin, uint64_t *n)
 {
     while (bin < N_BINS) {
-        const struct nd_log_folder *folder = h->folder[bin / ND_LOG_IN_FOLDER];
-        if (folder == NULL) {
+        const struct nd_log_folder *folder = &h->folder[bin / ND_LOG_IN_FOLDER];
+        if (folder->n == NULL) {
             bin = (bin / ND_LOG_IN_FOLDER + 1) * ND_LOG_IN_FOLDER;
             continue;
         }
@@ -93,73 +100,81 @@ void nd_log_histogram_add_many(struct nd_log_histogram *h, double value, uint64_
     else if (value == HUGE_VAL)
         h->n_inf += n;
     else if (n != 0)
-        add_to_bin(h, (uint32_t)(bits >> 46 & (ND_LOG_FOLDERS * ND_LOG_IN_FOLDER - 1)), n);
+        add_to_bin(h, (uint32_t)(bits >> ND_BIN_SHIFT & (ND_LOG_FOLDERS * ND_LOG_IN_FOLDER - 1)), n);
 }
 
 static void empty_ways(struct nd_log_histogram *h)
 {
     for (size_t i = 0; i < ND_LOG_FOLDERS; i++) {
-        struct nd_log_folder *folder = h->folder[i];
-        if (folder == NULL || !has_more(h, folder))
+        struct nd_log_folder *folder = &h->folder[i];
+        if (folder->n == NULL || !has_more(h, folder))
             continue;
         for (size_t bin = 0; bin < ND_LOG_IN_FOLDER; bin++)
             folder->more[bin] = count_of(folder, bin);
-        memset(folder->n, 0, sizeof folder->n);
+        memset(folder->n, 0, ND_LOG_IN_FOLDER * sizeof *folder->n);
     }
     h->n_recent = 0;
 }
 
-void nd_log_histogram_add_listed(struct nd_log_histogram *h, const double *values, const uint16_t *list,
-                                 size_t n)
+/* Folders that are there already move in. */
+static bool make_slots(struct nd_log_histogram *h)
 {
-    if (n > most_recent - h->n_recent)
-        empty_ways(h);
-    h->n_recent += n;
-    for (size_t k = 0; k < n; k++) {
-        uint64_t bits;
-        memcpy(&bits, &values[list[k]], sizeof bits);
-        uint64_t number = bits >> 56;
-        /* Zeros and infinities would be in the first and last folder, -0 beyond them. */
-        bool is_common = number - 1 < ND_LOG_FOLDERS - 2;
-        struct nd_log_folder *folder = is_common ? h->folder[number] : NULL;
-        if (folder == NULL && is_common)
-            folder = make_folder(h, number);
-        if (folder != NULL)
-            folder->n[bits >> 46 & (ND_LOG_IN_FOLDER - 1)][k % ND_LOG_WAYS]++;
-        else
-            nd_log_histogram_add(h, values[list[k]]);
+    if (h->slots != NULL)
+        return true;
+    uint32_t(*slots)[ND_LOG_WAYS] = nd_calloc(1 + ND_SLOT_FOLDERS * ND_LOG_IN_FOLDER, sizeof *slots);
+    if (slots == NULL)
+        return false;
+    for (size_t i = 0; i < ND_SLOT_FOLDERS; i++) {
+        struct nd_log_folder *folder = &h->folder[ND_SLOT_FOLDER + i];
+        if (folder->n == NULL)
+            continue;
+        uint32_t(*moved)[ND_LOG_WAYS] = slots + 1 + i * ND_LOG_IN_FOLDER;
+        memcpy(moved, folder->n, ND_LOG_IN_FOLDER * sizeof *moved);
+        free(folder->n);
+        folder->n = moved;
     }
+    h->slots = slots;
+    return true;
 }
 
-bool nd_log_histogram_add_bins(struct nd_log_histogram *h, const struct nd_bins *bins, size_t n,
-                               size_t n_listed)
+static void add_listed_slots(uint32_t (*counts)[ND_LOG_WAYS], const uint32_t *slot, const uint16_t *list,
+                             size_t n)
 {
-    enum { MOST_FOLDERS = 8 }; /* chosen: 16 KiB each */
-    uint32_t(*counts[ND_LOG_FOLDERS])[ND_LOG_WAYS], zeros[1][ND_LOG_WAYS] = {0};
-    size_t first = bins->least / ND_LOG_IN_FOLDER, last = bins->greatest / ND_LOG_IN_FOLDER;
-    bool is_empty = bins->least > bins->greatest;
-    if (bins->n_zero != bins->n_first ||
-        (!is_empty && (first == 0 || last >= ND_LOG_FOLDERS - 1 || last - first >= MOST_FOLDERS)))
-        return false;
-    if (n > most_recent - h->n_recent)
-        empty_ways(h);
-    for (size_t i = first; i <= last && !is_empty; i++) {
-        if (make_folder(h, i) == NULL)
-            return false;
-        counts[i] = h->folder[i]->n;
-    }
-    h->n_recent += n;
-    h->n_zero += bins->n_zero - (n - n_listed);
-    counts[0] = zeros;
+    for (size_t k = 0; k < n; k++)
+        counts[slot[list[k]]][k % ND_LOG_WAYS]++;
+}
+
+static void add_all_slots(uint32_t (*counts)[ND_LOG_WAYS], const uint32_t *slot, size_t n)
+{
     size_t i = 0;
     for (; i + ND_LOG_WAYS <= n; i += ND_LOG_WAYS)
 #pragma GCC unroll 4
-        for (size_t way = 0; way < ND_LOG_WAYS; way++) {
-            uint32_t bin = bins->bin[i + way];
-            counts[bin / ND_LOG_IN_FOLDER][bin % ND_LOG_IN_FOLDER][way]++;
-        }
+        for (size_t way = 0; way < ND_LOG_WAYS; way++)
+            counts[slot[i + way]][way]++;
     for (; i < n; i++)
-        counts[bins->bin[i] / ND_LOG_IN_FOLDER][bins->bin[i] % ND_LOG_IN_FOLDER][0]++;
+        counts[slot[i]][0]++;
+}
+
+bool nd_log_histogram_add_slots(struct nd_log_histogram *h, const struct nd_slots *slots, const uint16_t *list,
+                                size_t n, uint64_t *n_low)
+{
+    if (!make_slots(h))
+        return false;
+    if (n > most_recent - h->n_recent)
+        empty_ways(h);
+    for (size_t i = 0; i < ND_SLOT_FOLDERS; i++)
+        if (slots->folders >> (i + 1) & 1)
+            make_folder(h, ND_SLOT_FOLDER + i);
+    h->n_recent += n;
+    if (list != NULL)
+        add_listed_slots(h->slots, slots->slot, list, n);
+    else
+        add_all_slots(h->slots, slots->slot, n);
+    *n_low = 0;
+    for (size_t way = 0; way < ND_LOG_WAYS; way++) {
+        *n_low += h->slots[0][way];
+        h->slots[0][way] = 0;
+    }
     return true;
 }
 
@@ -318,9 +333,10 @@ bool nd_log_histogram_parse(const char *text, struct nd_log_histogram *out)
 void nd_log_histogram_deinit(struct nd_log_histogram *h)
 {
     for (size_t i = 0; i < ND_LOG_FOLDERS; i++) {
-        if (h->folder[i] != NULL)
-            free(h->folder[i]->more);
-        free(h->folder[i]);
+        free(h->folder[i].more);
+        if (!has_slots(h, i))
+            free(h->folder[i].n);
     }
+    free(h->slots);
     *h = (struct nd_log_histogram){0};
 }

@@ -11,20 +11,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { ND_LOG_BINS = 64, ND_LOG_FOLDERS = 128, ND_LOG_IN_FOLDER = 16 * ND_LOG_BINS, ND_LOG_WAYS = 4 };
+#include "metrics/kernels/kernels.h"
+
+enum { ND_LOG_FOLDERS = 128, ND_LOG_WAYS = 4 };
 
 /* The bins of 16 exponents. */
 struct nd_log_folder {
     /* A bin is the sum of its ways, and of what was moved to `more`: adding to one counter again and again
      * would wait for the addition before. */
-    uint32_t n[ND_LOG_IN_FOLDER][ND_LOG_WAYS];
-    uint64_t *more; /* [ND_LOG_IN_FOLDER]; NULL: nothing */
+    uint32_t (*n)[ND_LOG_WAYS]; /* [ND_LOG_IN_FOLDER]; NULL while empty */
+    uint64_t *more;             /* [ND_LOG_IN_FOLDER]; NULL: nothing */
 };
 
 struct nd_log_histogram {
-    struct nd_log_folder
-        *folder[ND_LOG_FOLDERS]; /* by the upper seven bits of the exponent; NULL while empty */
-    uint64_t n_recent;           /* elements that ways may hold */
+    struct nd_log_folder folder[ND_LOG_FOLDERS]; /* by the upper seven bits of the exponent */
+    uint32_t (*slots)[ND_LOG_WAYS]; /* memory of slot 0 and of the folders of the others; NULL: none yet */
+    uint64_t n_recent;              /* elements that ways may hold */
     uint64_t n_zero, n_inf;
     bool failed; /* out of memory at some time: counts are missing */
 };
@@ -38,15 +40,16 @@ static inline void nd_log_histogram_add(struct nd_log_histogram *h, double value
     nd_log_histogram_add_many(h, value, 1);
 }
 
-/* Adds values[list[k]], k < n, which must be as `value` above. */
-void nd_log_histogram_add_listed(struct nd_log_histogram *h, const double *values, const uint16_t *list,
-                                 size_t n);
+/* Slots of values (kernels.h), none above the greatest slot; folders: what nd_kernels.errors says of them. */
+struct nd_slots {
+    const uint32_t *slot;
+    uint32_t folders;
+};
 
-/* Adds n values, all of them +0 but those of a list of n_listed; bins: what nd_kernels.bins finds of them.
- * False: they are too far apart, or too near the ends of the range, and nothing was added. */
-struct nd_bins;
-bool nd_log_histogram_add_bins(struct nd_log_histogram *h, const struct nd_bins *bins, size_t n,
-                               size_t n_listed);
+/* Adds the n values of the list (NULL: the n first). Those of slot 0 are not added: *n_low says how many they
+ * are. False when out of memory: nothing was added. */
+bool nd_log_histogram_add_slots(struct nd_log_histogram *h, const struct nd_slots *slots, const uint16_t *list,
+                                size_t n, uint64_t *n_low);
 
 /* Adds all that is in other, which is not h. A failed other makes h failed. */
 void nd_log_histogram_merge(struct nd_log_histogram *h, const struct nd_log_histogram *other);

@@ -71,8 +71,8 @@ static bool may_saturate(const struct nd_layout *layout, const struct nd_self_su
 /* Whether the kernels know the sums of a side without its values. */
 static bool needs_no_values(const struct nd_layout *layout)
 {
-    bool is_byte = layout->kind == ND_ELEM_U8 || layout->kind == ND_ELEM_I8;
-    return layout->kind == ND_ELEM_F32 || (is_byte && !layout->is_real && fabs(layout->zero) <= 0x1p15);
+    bool is_narrow = !layout->is_float && layout->elem_bytes <= 2;
+    return layout->kind == ND_ELEM_F32 || (is_narrow && !layout->is_real && fabs(layout->zero) <= 0x1p16);
 }
 
 void nd_side_block_make(const struct nd_layout *layout, const struct nd_kernels *kernels,
@@ -260,9 +260,19 @@ static void equalise(struct nd_block_scratch *scratch, struct nd_pair_block *blo
     block->test.x = scratch->test_equal;
 }
 
+/* Floats apart, and what a gate or 64-bit integers need. */
+static bool needs_distances(const struct nd_pair_context *context)
+{
+    const struct nd_gate_values *gate = &context->gate;
+    return context->is_mixed || context->ulp_format != NULL || !nd_layout_is_narrow(&context->ref) ||
+           (!gate->bitwise && (gate->has_lsb || gate->has_ulp));
+}
+
 static void measure_distances(const struct nd_pair_context *context, struct nd_block_scratch *scratch,
                               struct nd_pair_block *block)
 {
+    if (!needs_distances(context))
+        return;
     uint64_t *distance = scratch->distance;
     block->distance = distance;
     if (!context->is_mixed)

@@ -48,8 +48,9 @@ struct nd_pair_block {
     size_t n_measured;                        /* elements that differ by a number */
     const uint16_t *unmeasured;               /* NaN or infinity mismatches, and NaNs of other bits */
     size_t n_unmeasured;
-    const uint64_t *distance;             /* [n]: steps or ULPs; only those of `measured` mean anything */
-    uint64_t max_distance;                /* of `measured` */
+    const uint64_t *distance; /* [n]: steps or ULPs; only those of `measured` mean anything. NULL where nobody
+                                 asks: integers without a gate of steps, whose steps are d */
+    uint64_t max_distance;    /* of `measured` */
     const struct nd_error_values *errors; /* as the sums: 0 where a side is not finite */
     const double *ref_clean, *test_clean; /* x, with +0 on both sides where one is not finite */
     struct nd_diff_sums sums;             /* of d, over the elements that are finite on both sides */

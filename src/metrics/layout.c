@@ -109,6 +109,11 @@ size_t nd_layout_count_saturated(const struct nd_layout *layout, const struct nd
     return n_saturated;
 }
 
+bool nd_layout_is_narrow(const struct nd_layout *layout)
+{
+    return !layout->is_float && layout->elem_bytes < 8 && !layout->is_real && fabs(layout->zero) <= 0x1p31;
+}
+
 bool nd_layout_is_saturated(const struct nd_layout *layout, size_t index, double x)
 {
     if (layout->is_float)

@@ -40,6 +40,10 @@ void nd_layout_load(const struct nd_layout *layout, const struct nd_kernels *ker
 size_t nd_layout_count_saturated(const struct nd_layout *layout, const struct nd_kernels *kernels,
                                  const unsigned char *bytes, size_t n);
 
+/* Whether x is a code less its zero point such that differences, and their sums of a block, are whole numbers
+ * below 2^53, and so exact. */
+bool nd_layout_is_narrow(const struct nd_layout *layout);
+
 /* Whether x, of the element at flat index `index`, is at an end of the range of its type (floats: or beyond).
  */
 bool nd_layout_is_saturated(const struct nd_layout *layout, size_t index, double x);

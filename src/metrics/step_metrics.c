@@ -51,14 +51,11 @@ static size_t find_slots(const struct nd_kernels *kernels, const struct nd_pair_
     return n;
 }
 
-/* Types of up to 32 bits: x is the code less its zero point, d and the sums of a block are whole numbers below
- * 2^53, and so exact. */
-static void add_narrow(struct nd_steps_state *steps, const struct nd_kernels *kernels,
-                       const struct nd_pair_block *block)
+static void add_by_slots(struct nd_steps_state *steps, const struct nd_kernels *kernels,
+                         const struct nd_pair_block *block, uint64_t max)
 {
     uint16_t counts[STEPS][WAYS] = {0};
     uint8_t slots[ND_BLOCK];
-    uint64_t max = (uint64_t)block->sums.max_abs;
     size_t n_slots = find_slots(kernels, block, slots);
     for (size_t i = 0; i < n_slots; i++)
         counts[slots[i]][i % WAYS]++;
@@ -72,6 +69,44 @@ static void add_narrow(struct nd_steps_state *steps, const struct nd_kernels *ke
             if (n > 0)
                 add_distance(steps, distance, is_above, n);
         }
+}
+
+/* Those from 1, 2, 3, 4, 8, 16, ... on less those from the next limit on. The limits are few where differences
+ * are small, and a limit costs little. */
+static void add_by_limits(struct nd_steps_state *steps, const struct nd_pair_context *context,
+                          const struct nd_pair_block *block, uint64_t max)
+{
+    uint32_t above = (uint32_t)block->sums.n_above, below = (uint32_t)block->sums.n_below;
+    uint16_t limit = 1;
+    while (above + below > 0) {
+        uint32_t next = limit < 4 ? limit + 1u : 2u * limit, next_above = 0, next_below = 0;
+        if (next <= max)
+            context->kernels->steps_from[context->ref.kind](block->ref.bytes, block->test.bytes, block->n,
+                                                            (uint16_t)next, &next_above, &next_below);
+        if (above > next_above)
+            add_distance(steps, limit, true, above - next_above);
+        if (below > next_below)
+            add_distance(steps, limit, false, below - next_below);
+        above = next_above;
+        below = next_below;
+        limit = (uint16_t)next;
+    }
+}
+
+/* nd_layout_is_narrow. */
+static void add_narrow(struct nd_steps_state *steps, const struct nd_pair_context *context,
+                       const struct nd_pair_block *block)
+{
+    enum {
+        SMALL = 1 << 10,
+        FEW = 4
+    }; /* limits take longer than slots from there on; one of so many (chosen) */
+    uint64_t max = (uint64_t)block->sums.max_abs;
+    if (context->kernels->steps_from[context->ref.kind] != NULL && max < SMALL &&
+        block->n_differing * FEW > block->n)
+        add_by_limits(steps, context, block, max);
+    else
+        add_by_slots(steps, context->kernels, block, max);
     steps->max = max > steps->max ? max : steps->max;
     nd_exact_add(&steps->sum, block->sums.sum_abs);
     nd_exact_add(&steps->sum_signed, block->sums.sum_signed);
@@ -107,8 +142,8 @@ static void update(struct nd_pair_state *state, const struct nd_pair_context *co
     const struct nd_layout *layout = &context->ref;
     if (!applies(context) || block->joint != NULL)
         return;
-    if (layout->elem_bytes < 8 && !layout->is_real && fabs(layout->zero) <= 0x1p31)
-        add_narrow(&state->steps, context->kernels, block);
+    if (nd_layout_is_narrow(layout))
+        add_narrow(&state->steps, context, block);
     else
         add_bits(&state->steps, layout, block);
 }

@@ -529,24 +529,28 @@ static inline void fill_elems(enum nd_elem_kind kind, size_t n, size_t variant, 
                         variant % 4 == 0 ? random_element(&kind_infos[kind], seed)
                                          : 0x3f000000u | (check_random(seed) & 0x807fffffu));
         else
-            elems[i] = (unsigned char)(variant % 3 == 0 ? 128 : variant % 3 == 1 ? 255 : check_random(seed));
+            put_element(&kind_infos[kind], elems, i,
+                        variant % 3 == 0   ? 0x8080
+                        : variant % 3 == 1 ? 0xffff
+                                           : check_random(seed));
 }
 
 /* The sums of elements are those of the values that load makes of them. */
 static inline bool check_self_elems(const struct nd_kernels *k, uint64_t seed)
 {
-    static const double zeros[] = {0, 128, -3, 255, 32768, -32768, 7};
-    static const enum nd_elem_kind kinds[] = {ND_ELEM_U8, ND_ELEM_I8, ND_ELEM_F32};
+    static const double zeros[] = {0, 128, -3, 255, 32768, -32768, 65535};
+    static const enum nd_elem_kind kinds[] = {ND_ELEM_U8, ND_ELEM_I8, ND_ELEM_F32, ND_ELEM_U16, ND_ELEM_I16};
     struct guarded memory = guarded_make(4 * ND_BLOCK + 64);
     bool fine = true;
     for (size_t n = 1; n <= ND_BLOCK && fine; n = next_length(n))
-        for (size_t variant = 0; variant < 42 && fine; variant++) {
-            enum nd_elem_kind kind = kinds[variant % 3];
+        for (size_t variant = 0; variant < 70 && fine; variant++) {
+            enum nd_elem_kind kind = kinds[variant % 5];
             bool is_float = kind == ND_ELEM_F32;
             double zero = is_float ? 0 : zeros[variant % 7], tiny = is_float ? 0x1p-126 : 0x1p-1074,
                    values[ND_BLOCK];
-            unsigned char *elems = guarded_place(&memory, variant % 2 == 0, is_float ? 4 * n : n, variant % 4);
-            fill_elems(kind, n, variant / 3, &seed, elems);
+            unsigned char *elems =
+                guarded_place(&memory, variant % 2 == 0, n * kind_infos[kind].bytes, variant % 4);
+            fill_elems(kind, n, variant / 5, &seed, elems);
             struct nd_self_sums got, expected;
             k->load[kind](elems, n, zero, values);
             k->self_sums(values, n, tiny, &expected);

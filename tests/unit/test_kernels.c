@@ -71,27 +71,58 @@ static void steps_are_sign_exponent_and_first_bit(void **state)
         }
 }
 
+/* Of all lengths: differences from 1 to 2^15 - 1 on both sides. */
+static void steps_from_a_limit_are_counted(void **state)
+{
+    (void)state;
+    static const enum nd_elem_kind kinds[] = {ND_ELEM_U8, ND_ELEM_I8, ND_ELEM_U16, ND_ELEM_I16};
+    const struct nd_kernels *const *kernels;
+    size_t n_kernels = nd_kernels_available(&kernels);
+    uint64_t seed = random_seed();
+    for (size_t k = 0; k < n_kernels; k++)
+        for (size_t n = 0; n <= ND_BLOCK; n = next_length(n))
+            for (size_t t = 0; t < sizeof kinds / sizeof kinds[0]; t++) {
+                bool is_byte = kind_infos[kinds[t]].bytes == 1, is_signed = kind_infos[kinds[t]].is_signed;
+                int span = is_byte ? 256 : 32768, least = is_signed ? -span / 2 : 0;
+                uint16_t limit = (uint16_t)(1 + check_random(&seed) % (uint64_t)(span - 1));
+                uint32_t above = 0, below = 0, wanted_above = 0, wanted_below = 0;
+                unsigned char ref[2 * ND_BLOCK], test[2 * ND_BLOCK];
+                for (size_t i = 0; i < n; i++) {
+                    int r = least + (int)(check_random(&seed) % (uint64_t)span),
+                        x = least + (int)(check_random(&seed) % (uint64_t)span);
+                    put_element(&kind_infos[kinds[t]], ref, i, (uint64_t)(int64_t)r);
+                    put_element(&kind_infos[kinds[t]], test, i, (uint64_t)(int64_t)x);
+                    wanted_above += x - r >= limit;
+                    wanted_below += r - x >= limit;
+                }
+                kernels[k]->steps_from[kinds[t]](ref, test, n, limit, &above, &below);
+                assert_int_equal(above, wanted_above);
+                assert_int_equal(below, wanted_below);
+            }
+}
+
 /* Pieces of a sum have few bits: the largest sums fit. */
-static void sums_of_extreme_bytes_are_whole(void **state)
+static void sums_of_extremes_are_whole(void **state)
 {
     (void)state;
     const struct nd_kernels *const *kernels;
     size_t n = nd_kernels_available(&kernels);
-    static const uint8_t bytes[] = {0, 127, 128, 255};
+    static const uint16_t codes[] = {0, 127, 128, 255, 32767, 32768, 65535};
     for (size_t i = 0; i < n; i++)
-        for (size_t b = 0; b < sizeof bytes; b++)
-            for (enum nd_elem_kind kind = ND_ELEM_U8; kind <= ND_ELEM_I8; kind++) {
-                uint8_t block[ND_BLOCK];
+        for (size_t b = 0; b < sizeof codes / sizeof codes[0]; b++)
+            for (enum nd_elem_kind kind = ND_ELEM_U8; kind <= ND_ELEM_I16; kind++) {
+                uint16_t block[ND_BLOCK];
                 struct nd_self_sums sums;
-                double x = kind == ND_ELEM_U8 ? bytes[b] : (int8_t)bytes[b];
-                memset(block, bytes[b], sizeof block);
-                kernels[i]->self_elems[kind](block, ND_BLOCK, x, 0x1p-1074, &sums);
+                const double x[] = {(uint8_t)codes[b], (int8_t)codes[b], codes[b], (int16_t)codes[b]};
+                for (size_t k = 0; k < ND_BLOCK; k++)
+                    put_element(&kind_infos[kind], (unsigned char *)block, k, codes[b]);
+                kernels[i]->self_elems[kind](block, ND_BLOCK, x[kind], 0x1p-1074, &sums);
                 assert_f64_bits(sums.sum, 0);
                 assert_f64_bits(sums.sum_squares, 0);
                 assert_int_equal(sums.n_tiny, ND_BLOCK);
                 kernels[i]->self_elems[kind](block, ND_BLOCK, 0, 0x1p-1074, &sums);
-                assert_f64_bits(sums.sum, ND_BLOCK * x);
-                assert_f64_bits(sums.sum_squares, ND_BLOCK * x * x);
+                assert_f64_bits(sums.sum, ND_BLOCK * x[kind]);
+                assert_f64_bits(sums.sum_squares, ND_BLOCK * x[kind] * x[kind]);
             }
 }
 
@@ -246,7 +277,8 @@ int main(void)
         cmocka_unit_test(integers_match_their_definition),
         cmocka_unit_test(floats_match_their_definition),
         cmocka_unit_test(sums_match_their_definition),
-        cmocka_unit_test(sums_of_extreme_bytes_are_whole),
+        cmocka_unit_test(steps_from_a_limit_are_counted),
+        cmocka_unit_test(sums_of_extremes_are_whole),
         cmocka_unit_test(pairs_of_bytes_are_counted),
         cmocka_unit_test(steps_are_sign_exponent_and_first_bit),
         cmocka_unit_test(values_of_small_floats_are_those_of_their_papers),

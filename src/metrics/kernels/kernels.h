@@ -93,9 +93,9 @@ struct nd_kernels {
      * Returns the largest of them. */
     uint64_t (*distance[ND_N_ELEM_KINDS])(const void *ref, const void *test, size_t n, uint64_t *out);
     void (*self_sums)(const double *x, size_t n, double tiny, struct nd_self_sums *out);
-    /* self_sums of what load gives, without loading; the same bits. NULL for kinds that have none. uint8, int8:
-     * tiny is the least positive double and zero a whole number, |zero| <= 2^15, so that every sum is exact and
-     * has no order. float32: tiny is a float and zero 0. */
+    /* self_sums of what load gives, without loading; the same bits. NULL for kinds that have none. Integers of
+     * 8 and 16 bits: tiny is the least positive double and zero a whole number, |zero| <= 2^16, so that every
+     * sum is exact and has no order. float32: tiny is a float and zero 0. */
     void (*self_elems[ND_N_ELEM_KINDS])(const void *elems, size_t n, double zero, double tiny,
                                         struct nd_self_sums *out);
     void (*errors)(const double *ref, const double *test, size_t n, struct nd_error_values *out,
@@ -108,6 +108,10 @@ struct nd_kernels {
     /* out[i]: of d the sign (bit 7: negative), the exponent and the highest fraction bit, 2 e + f; ND_NO_STEP
      * where d is 0. Of d that are whole numbers below 2^53. */
     void (*steps)(const double *ref, const double *test, size_t n, uint8_t *out);
+    /* Integers of 8 and 16 bits whose differences are all below 2^15; NULL for other kinds. How many are at
+     * least `limit` above, and at least `limit` below the reference; 1 <= limit < 2^15. */
+    void (*steps_from[ND_N_ELEM_KINDS])(const void *ref, const void *test, size_t n, uint16_t limit,
+                                        uint32_t *above, uint32_t *below);
     /* Whether unit * |d| > rtol * |unit * ref| for any element. */
     bool (*exceeds)(const double *ref, const double *test, size_t n, double unit, double rtol);
 };

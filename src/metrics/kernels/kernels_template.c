@@ -154,7 +154,25 @@ LOAD(u64, uint64_t, from_u64)
 LOAD(i64, int64_t, from_i64)
 LOAD(f8e4m3fn, uint8_t, from_f8e4m3fn)
 LOAD(f8e5m2, uint8_t, from_f8e5m2)
+#if defined __AVX512F__
+/* The processor converts halves by itself: 16 at a time. */
+static void load_f16(const void *elems, size_t n, double zero, double *restrict out)
+{
+    enum { MANY = 16 };
+    assert(n <= ND_BLOCK);
+    const struct at_uint16_t *elem = elems;
+    size_t i = 0;
+    for (; i + MANY <= n; i += MANY) {
+        __m512 wide = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i_u *)(const void *)(elem + i)));
+        _mm512_storeu_pd(out + i, _mm512_cvtps_pd(_mm512_castps512_ps256(wide)));
+        _mm512_storeu_pd(out + i + MANY / 2, _mm512_cvtps_pd(_mm512_extractf32x8_ps(wide, 1)));
+    }
+    for (; i < n; i++)
+        out[i] = from_f16(elem[i].value) - zero;
+}
+#else
 LOAD(f16, uint16_t, from_f16)
+#endif
 LOAD(bf16, uint16_t, from_bf16)
 LOAD(f32, float, from_f32)
 LOAD(f64, double, from_f64)
@@ -453,6 +471,40 @@ static void self_sums(const double *x, size_t n, double tiny, struct nd_self_sum
 SELF_BYTES(u8, uint8_t, uint16_t, 0, UINT8_MAX)
 SELF_BYTES(i8, int8_t, int16_t, INT8_MIN, INT8_MAX)
 
+/* The same of 16 bits. A square has 32, and is added up in two halves. */
+#define SELF_SHORTS(name, type, least, greatest)                                                               \
+    static void self_##name(const void *elems, size_t n, double zero, double tiny, struct nd_self_sums *out)   \
+    {                                                                                                          \
+        assert(n >= 1 && n <= ND_BLOCK);                                                                       \
+        (void)tiny;                                                                                            \
+        const struct at_##type *x = elems;                                                                     \
+        int32_t sum = 0;                                                                                       \
+        uint32_t low = 0, high = 0;                                                                            \
+        uint16_t n_zero = 0;                                                                                   \
+        type min = greatest, max = least;                                                                      \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            min = x[i].value < min ? x[i].value : min;                                                         \
+            max = x[i].value > max ? x[i].value : max;                                                         \
+        }                                                                                                      \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            uint32_t value = (uint32_t)(int32_t)x[i].value, square = value * value;                            \
+            sum += x[i].value;                                                                                 \
+            low += square & 0xffff;                                                                            \
+            high += square >> 16;                                                                              \
+        }                                                                                                      \
+        if (zero >= min && zero <= max)                                                                        \
+            for (size_t i = 0; i < n; i++)                                                                     \
+                n_zero = (uint16_t)(n_zero + (x[i].value == (type)zero));                                      \
+        int64_t z = (int64_t)zero, count = (int64_t)n, squares = (int64_t)(((uint64_t)high << 16) + low);      \
+        out->sum = (double)(sum - count * z);                                                                  \
+        out->sum_squares = (double)(squares - 2 * z * sum + count * z * z);                                    \
+        out->min = (double)(min - z);                                                                          \
+        out->max = (double)(max - z);                                                                          \
+        out->n_tiny = n_zero;                                                                                  \
+    }
+SELF_SHORTS(u16, uint16_t, 0, UINT16_MAX)
+SELF_SHORTS(i16, int16_t, INT16_MIN, INT16_MAX)
+
 /* float32 in the order of add_values, widened on the way; extremes and sizes are compared as floats. */
 
 struct float_lanes {
@@ -705,6 +757,28 @@ static void find_steps(const double *ref, const double *test, size_t n, uint8_t 
     }
 }
 
+/* Differences have 16 bits: what is wrapped on the way does not matter. */
+#define STEPS_FROM(name, type)                                                                                 \
+    static void steps_from_##name(const void *ref, const void *test, size_t n, uint16_t limit,                 \
+                                  uint32_t *above, uint32_t *below)                                            \
+    {                                                                                                          \
+        assert(n <= ND_BLOCK);                                                                                 \
+        const struct at_##type *r = ref, *t = test;                                                            \
+        int16_t from = (int16_t)limit;                                                                         \
+        uint16_t n_above = 0, n_below = 0;                                                                     \
+        for (size_t i = 0; i < n; i++) {                                                                       \
+            int16_t d = (int16_t)(uint16_t)(t[i].value - r[i].value);                                          \
+            n_above = (uint16_t)(n_above + (d >= from));                                                       \
+            n_below = (uint16_t)(n_below + (d <= -from));                                                      \
+        }                                                                                                      \
+        *above = n_above;                                                                                      \
+        *below = n_below;                                                                                      \
+    }
+STEPS_FROM(u8, uint8_t)
+STEPS_FROM(i8, int8_t)
+STEPS_FROM(u16, uint16_t)
+STEPS_FROM(i16, int16_t)
+
 static bool exceeds(const double *ref, const double *test, size_t n, double unit, double rtol)
 {
     uint64_t count = 0;
@@ -746,9 +820,17 @@ const struct nd_kernels JOIN(nd_kernels_, ND_KERNELS_ISA) = {
                  [ND_ELEM_F32] = distance_f32,
                  [ND_ELEM_F64] = distance_f64},
     .self_sums = self_sums,
-    .self_elems = {[ND_ELEM_U8] = self_u8, [ND_ELEM_I8] = self_i8, [ND_ELEM_F32] = self_f32},
+    .self_elems = {[ND_ELEM_U8] = self_u8,
+                   [ND_ELEM_I8] = self_i8,
+                   [ND_ELEM_U16] = self_u16,
+                   [ND_ELEM_I16] = self_i16,
+                   [ND_ELEM_F32] = self_f32},
     .errors = errors,
     .join = join,
     .steps = find_steps,
+    .steps_from = {[ND_ELEM_U8] = steps_from_u8,
+                   [ND_ELEM_I8] = steps_from_i8,
+                   [ND_ELEM_U16] = steps_from_u16,
+                   [ND_ELEM_I16] = steps_from_i16},
     .exceeds = exceeds,
 };

@@ -115,13 +115,20 @@ static bool describe_call(const struct nd_exact_run *run, size_t quantize, struc
     return is_known;
 }
 
+/* Whether the values may be left quick: rounded half to even here, or by who takes them so. */
+static bool takes_quick(const struct nd_exact_run *run)
+{
+    return run->options->round == NULL ? run->options->rounding == ND_ROUND_HALF_EVEN
+                                       : run->options->takes_quick;
+}
+
 /* ND_ERR_UNSUPPORTED: the unit is not linear, or something that it reads is not there as codes. */
 static enum nd_status linear_ratios(const struct nd_exact_run *run, const struct unit_call *unit,
                                     struct nd_linear_result *result, struct nd_error *err)
 {
     if (!unit->is_known)
         return nd_fail(err, ND_E_EXACT_OPERATOR, NULL, "the unit does not read codes only");
-    if (run->options->round == NULL ? run->options->rounding == ND_ROUND_HALF_EVEN : run->options->takes_quick)
+    if (takes_quick(run))
         return nd_linear_unit_quick(&unit->call, result, err);
     return nd_linear_unit(&unit->call, result, err);
 }
@@ -228,6 +235,27 @@ static enum nd_status round_ratios(struct nd_exact_run *run, size_t quantize,
     return status;
 }
 
+/* Real values in steps of the output: quotients by the scale. */
+static enum nd_status in_steps(const struct nd_exact_run *run, const struct nd_array *real,
+                               const struct nd_quant *quant, struct nd_linear_result *result,
+                               struct nd_error *err)
+{
+    bool is_quick = takes_quick(run) && quant->n == 1 && quant->scale[0] > 0 && isfinite(quant->scale[0]);
+    enum nd_status status = is_quick ? nd_linear_make_quick(result, &real->shape, ND_QUICK_QUOTIENT, err)
+                                     : nd_linear_make(result, &real->shape, err);
+    if (status == ND_OK && is_quick) {
+        result->quick->x = real->x;
+        result->quick->low = -HUGE_VAL;
+        result->quick->high = HUGE_VAL;
+        result->quick->scale = (double)quant->scale[0];
+    }
+    for (size_t i = 0; i < result->n && status == ND_OK && !is_quick; i++) {
+        size_t channel = nd_exact_channel(quant, &real->shape, i);
+        result->v[i] = nd_ratio_of(real->x[i], (double)quant->scale[channel]);
+    }
+    return status;
+}
+
 /* Section "else": everything in double, and the quotient by the scale rounded by the program. */
 static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, struct nd_array *codes,
                                    struct nd_error *err)
@@ -239,13 +267,8 @@ static enum nd_status round_values(struct nd_exact_run *run, size_t quantize, st
     enum nd_status status = nd_exact_ensure(run, input, err);
     if (status != ND_OK)
         return status;
-    const struct nd_array *real = nd_exact_value(run, input);
     struct nd_linear_result result = {0};
-    status = nd_linear_make(&result, &real->shape, err);
-    for (size_t i = 0; i < result.n && status == ND_OK; i++) {
-        size_t channel = nd_exact_channel(&quant->quant, &real->shape, i);
-        result.v[i] = nd_ratio_of(real->x[i], (double)quant->quant.scale[channel]);
-    }
+    status = in_steps(run, nd_exact_value(run, input), &quant->quant, &result, err);
     if (status == ND_OK)
         status = round_ratios(run, quantize, &result, ND_EXACT_AS_DOUBLE, codes, err);
     nd_linear_deinit(&result);

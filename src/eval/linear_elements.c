@@ -128,18 +128,12 @@ static struct nd_ratio product_of(double a, double b)
     return (struct nd_ratio){nd_wide_product(a, b), nd_wide_from(1)};
 }
 
-static struct nd_ratio quotient_of(double a, double b)
-{
-    return b < 0 ? nd_ratio_of(-a, -b) : nd_ratio_of(a, b);
-}
-
 static struct nd_ratio prelu_of(double x, double slope)
 {
     return x < 0 ? product_of(x, slope) : nd_ratio_of(x, 1);
 }
 
-static void combine(struct nd_ratio (*function)(double a, double b), const struct nd_array *a,
-                    const struct nd_array *b, struct nd_linear_result *result)
+static void follow_slopes(const struct nd_array *a, const struct nd_array *b, struct nd_linear_result *result)
 {
     struct nd_walk walk = {0};
     for (int axis = 0; axis < result->shape.rank; axis++)
@@ -148,7 +142,7 @@ static void combine(struct nd_ratio (*function)(double a, double b), const struc
     struct nd_ratio *v = result->v;
     for (bool more = nd_walk_begin(&walk); more; more = nd_walk_next(&walk))
         for (ptrdiff_t i = 0; i < walk.n; i++)
-            *v++ = function(a->x[walk.at[0] + i * walk.step[0]], b->x[walk.at[1] + i * walk.step[1]]);
+            *v++ = prelu_of(a->x[walk.at[0] + i * walk.step[0]], b->x[walk.at[1] + i * walk.step[1]]);
 }
 
 enum nd_status nd_linear_pair(const struct nd_linear_call *call, struct nd_linear_result *result,
@@ -163,12 +157,13 @@ enum nd_status nd_linear_pair(const struct nd_linear_call *call, struct nd_linea
         status = nd_linear_reals(call, 0, &a, err);
     if (status == ND_OK)
         status = nd_linear_reals(call, 1, &b, err);
-    if (status == ND_OK && is_op(call, "Mul")) {
-        status = make_pair(result, ND_QUICK_PRODUCT, &a, &b, &shape, err);
-    } else if (status == ND_OK) {
+    if (status == ND_OK && is_op(call, "PRelu")) {
         status = nd_linear_make(result, &shape, err);
         if (status == ND_OK)
-            combine(is_op(call, "Div") ? quotient_of : prelu_of, &a, &b, result);
+            follow_slopes(&a, &b, result);
+    } else if (status == ND_OK) {
+        status =
+            make_pair(result, is_op(call, "Mul") ? ND_QUICK_PRODUCT : ND_QUICK_QUOTIENT, &a, &b, &shape, err);
     }
     nd_array_deinit(&a);
     nd_array_deinit(&b);

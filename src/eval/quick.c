@@ -80,6 +80,14 @@ void nd_quick_near_unbounded(const struct nd_quick *q, size_t first, size_t n, d
         for (size_t i = 0; i < n; i++)
             near[i] = q->x[first + i] * q->y[first + i] * inverse;
         break;
+    case ND_QUICK_QUOTIENT: /* as nd_ratio_value has it where the quotient is one of two doubles */
+        for (size_t i = 0; i < n && q->y == NULL; i++)
+            near[i] = q->x[first + i] / q->scale;
+        for (size_t i = 0; i < n && q->y != NULL; i++) {
+            double y = q->y[first + i];
+            near[i] = y != 0 ? q->x[first + i] / (y * q->scale) : (double)NAN;
+        }
+        break;
     case ND_QUICK_TABLE: /* finished */
         for (size_t i = 0; i < n; i++)
             near[i] = q->near_table[(size_t)q->x[first + i]];
@@ -97,8 +105,15 @@ void nd_quick_near(const struct nd_quick *q, size_t first, size_t n, double *nea
         nd_gemm_kernels()->bound(near, n, q->low * inverse, q->high * inverse);
 }
 
-static struct nd_wide numerator_of(const struct nd_quick *q, size_t i)
+/* Over *divisor, which is not negative. */
+static struct nd_wide numerator_of(const struct nd_quick *q, size_t i, double *divisor)
 {
+    *divisor = q->divisor;
+    if (q->kind == ND_QUICK_QUOTIENT) {
+        double y = q->y != NULL ? q->y[i] : 1;
+        *divisor = y < 0 ? -y : y;
+        return nd_wide_from(y < 0 ? -q->x[i] : q->x[i]);
+    }
     if (q->kind == ND_QUICK_SUM)
         return nd_wide_add(nd_wide_from(q->x[i]), nd_wide_from(q->sign * q->y[i]));
     if (q->kind == ND_QUICK_PRODUCT)
@@ -113,8 +128,8 @@ struct nd_ratio nd_quick_exact(const struct nd_quick *q, size_t i)
 {
     if (q->kind == ND_QUICK_TABLE)
         return q->table[(size_t)q->x[i]];
-    struct nd_wide numerator = numerator_of(q, i);
-    double divisor = q->divisor;
+    double divisor;
+    struct nd_wide numerator = numerator_of(q, i, &divisor);
     if (q->low > -HUGE_VAL && nd_wide_compare(numerator, nd_wide_product(q->low, divisor)) < 0) {
         numerator = nd_wide_from(q->low);
         divisor = 1;

@@ -7,10 +7,11 @@
 #include "operators/array.h"
 
 enum nd_quick_kind {
-    ND_QUICK_LINE,    /* (factor x + bias) / divisor, by channel */
-    ND_QUICK_SUM,     /* x + sign y */
-    ND_QUICK_PRODUCT, /* x y */
-    ND_QUICK_TABLE,   /* table[x] */
+    ND_QUICK_LINE,     /* (factor x + bias) / divisor, by channel */
+    ND_QUICK_SUM,      /* x + sign y */
+    ND_QUICK_PRODUCT,  /* x y */
+    ND_QUICK_QUOTIENT, /* x / y; without y: x */
+    ND_QUICK_TABLE,    /* table[x] */
 };
 
 /* What elements of one channel share. */
@@ -21,7 +22,7 @@ struct nd_quick_line {
 struct nd_quick {
     enum nd_quick_kind kind;
     size_t n;
-    const double *x, *y;         /* [n] */
+    const double *x, *y;         /* [n]; y NULL where there is none */
     double *own_x, *own_y;       /* what is to be freed of them */
     struct nd_quick_line *lines; /* [n_lines] of channels: element i is of channel i / n_inner % n_lines */
     double *factors, *biases;    /* [n_lines] of the lines, near, in steps of the output */

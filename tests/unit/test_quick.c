@@ -230,8 +230,10 @@ static void choose_scale(struct unit_case *unit, enum nd_dtype dtype)
     double low, high, largest = 0;
     unit->out_scales[0] = 1;
     unit_run(unit);
-    for (size_t i = 0; i < unit->result.n; i++)
-        largest = fmax(largest, fabs(nd_ratio_value(&unit->result.v[i])));
+    for (size_t i = 0; i < unit->result.n; i++) {
+        double size = fabs(nd_ratio_value(&unit->result.v[i]));
+        largest = size < HUGE_VAL ? fmax(largest, size) : largest; /* not of what is divided by zero */
+    }
     nd_linear_deinit(&unit->result);
     nd_code_range(dtype, &low, &high);
     int64_t kind = pick(0, 3);
@@ -289,8 +291,9 @@ static void check_conv(struct counts *counts)
 
 static void check_elements(struct counts *counts)
 {
-    static const char *const op_types[] = {"Add", "Sub", "Mul", "Relu", "HardSwish", "Identity", "ReduceMean"};
-    size_t op = (size_t)pick(0, 6);
+    static const char *const op_types[] = {"Add",  "Sub",       "Mul",      "Div",
+                                           "Relu", "HardSwish", "Identity", "ReduceMean"};
+    size_t op = (size_t)pick(0, 7);
     struct node node;
     struct tensor a, b;
     struct unit_case unit;
@@ -300,9 +303,9 @@ static void check_elements(struct counts *counts)
     node_begin(&node, op_types[op], 1);
     tensor_make(&a, dtype, shape, -1);
     tensor_make(&b, dtype, other, -1);
-    unit_begin(&unit, &node, op == 6 ? 13 : 21);
+    unit_begin(&unit, &node, op == 7 ? 13 : 21);
     unit_add(&unit, &a);
-    if (op < 3)
+    if (op < 4)
         unit_add(&unit, &b);
     check_unit(&unit, counts);
     tensor_free(&a);

@@ -50,6 +50,8 @@ struct nd_gemm_kernels {
     const char *name; /* "scalar", "avx2", "avx512", "neon" */
     void (*add)(const struct nd_gemm *gemm);
     void (*add_short)(const struct nd_short_gemm *gemm);
+    /* The sum of a[i] b[i], which 32 bits hold. */
+    int32_t (*dot_short)(const int16_t *a, const int16_t *b, size_t n);
     /* pairs[2 n]: x[i] - offset, y[i] - offset, both whole numbers of 16 bits. y NULL: 0. */
     void (*pair)(const double *x, const double *y, double offset, size_t n, int16_t *pairs);
     void (*add_plane)(const struct nd_plane_taps *plane);

@@ -151,6 +151,14 @@ static void add_short(const struct nd_short_gemm *g)
     }
 }
 
+static int32_t dot_short(const int16_t *a, const int16_t *b, size_t n)
+{
+    int32_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (int32_t)a[i] * b[i];
+    return sum;
+}
+
 static void pair_up(const double *x, const double *y, double offset, size_t n, int16_t *pairs)
 {
     enum { BLOCK = 64 };
@@ -308,6 +316,7 @@ extern const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA);
 const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
                                                         add_products,
                                                         add_short,
+                                                        dot_short,
                                                         pair_up,
                                                         add_plane,
                                                         take_zero,

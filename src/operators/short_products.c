@@ -82,19 +82,34 @@ static void multiply(const struct nd_short_factors *f, const int16_t *left, size
         }
 }
 
+/* Row by row of b's transpose, as it lies there. */
+static void multiply_rows(const struct nd_short_factors *f, const int16_t *left, size_t n_terms, double *c)
+{
+    for (size_t j = 0; j < f->m; j++)
+        for (size_t i = 0; i < f->n; i++)
+            for (size_t k = 0; k < f->inner; k += n_terms)
+                c[i * f->m + j] +=
+                    nd_gemm_kernels()->dot_short(left + i * f->inner + k, f->b->weights + j * f->inner + k,
+                                                 f->inner - k < n_terms ? f->inner - k : n_terms);
+}
+
 bool nd_short_product(const struct nd_short_factors *f, double *c)
 {
     enum { LEAST_ROWS = 4 }; /* below, making the pairs costs more than it saves; chosen */
-    if (f->n < LEAST_ROWS || f->inner < LEAST_TERMS || f->a->n != f->n * f->inner)
+    bool are_few = f->n < LEAST_ROWS;
+    if ((are_few && !f->is_transposed) || f->inner < LEAST_TERMS || f->a->n != f->n * f->inner)
         return false;
     struct nd_short_range range = nd_short_range_of(f->a, f->b);
     int16_t *left = range.n_terms > 0 ? nd_calloc(f->a->n + 1, sizeof *left) : NULL;
-    int16_t *pairs = left != NULL ? nd_calloc(MOST_TERMS * MOST_COLUMNS, sizeof *pairs) : NULL;
+    int16_t *pairs = left != NULL ? nd_calloc(are_few ? 1 : MOST_TERMS * MOST_COLUMNS, sizeof *pairs) : NULL;
     for (size_t i = 0; i < f->a->n && pairs != NULL; i++)
         left[i] = (int16_t)(f->a->x[i] - range.offset);
     if (pairs != NULL) {
         begin(f, range.offset, c);
-        multiply(f, left, range.n_terms, pairs, c);
+        if (are_few)
+            multiply_rows(f, left, range.n_terms, c);
+        else
+            multiply(f, left, range.n_terms, pairs, c);
     }
     free(left);
     free(pairs);

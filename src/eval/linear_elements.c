@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "operators/gemm_kernels.h"
 
 static bool is_op(const struct nd_linear_call *call, const char *op_type)
 {
@@ -63,16 +64,44 @@ static enum nd_status expand(struct nd_array *operand, const struct nd_shape *sh
 
 static double largest_of(const struct nd_array *array)
 {
-    double largest = 0;
-    for (size_t i = 0; i < array->n; i++)
-        largest = fabs(array->x[i]) > largest ? fabs(array->x[i]) : largest;
-    return largest;
+    double low = 0, high = 0;
+    if (array->n > 0)
+        nd_gemm_kernels()->range(array->x, array->n, &low, &high);
+    return fmax(fabs(low), fabs(high));
 }
 
-/* Two operands, left quick. The arrays go over to the result. */
+/* A tensor and a number: x + number, x * number or x / number. */
+static enum nd_status make_line(struct nd_linear_result *result, enum nd_quick_kind kind, struct nd_array *x,
+                                double number, struct nd_error *err)
+{
+    enum nd_status status = nd_linear_make_line(result, x, kind == ND_QUICK_PRODUCT ? number : 1, err);
+    if (status != ND_OK)
+        return status;
+    struct nd_quick_line *line = &result->quick->lines[0];
+    if (kind == ND_QUICK_SUM)
+        line->bias = nd_wide_from(number);
+    if (kind == ND_QUICK_QUOTIENT && number < 0)
+        line->factor = nd_wide_from(-1);
+    if (kind == ND_QUICK_QUOTIENT)
+        result->quick->divisor = fabs(number);
+    return ND_OK;
+}
+
+/* Whether the operand is a number that a line can have. */
+static bool is_number(const struct nd_array *operand, const struct nd_array *other,
+                      const struct nd_shape *shape)
+{
+    return operand->n == 1 && isfinite(operand->x[0]) && nd_shape_equal(&other->shape, shape);
+}
+
+/* Two operands, left quick. Arrays go over to the result, but for a number, which becomes a part of a line. */
 static enum nd_status make_pair(struct nd_linear_result *result, enum nd_quick_kind kind, struct nd_array *a,
                                 struct nd_array *b, const struct nd_shape *shape, struct nd_error *err)
 {
+    if (is_number(b, a, shape) && (kind != ND_QUICK_QUOTIENT || b->x[0] != 0))
+        return make_line(result, kind, a, b->x[0], err);
+    if (is_number(a, b, shape) && kind != ND_QUICK_QUOTIENT)
+        return make_line(result, kind, b, a->x[0], err);
     enum nd_status status = expand(a, shape, err);
     if (status == ND_OK)
         status = expand(b, shape, err);
@@ -80,11 +109,23 @@ static enum nd_status make_pair(struct nd_linear_result *result, enum nd_quick_k
         status = nd_linear_make_quick(result, shape, kind, err);
     if (status != ND_OK)
         return status;
-    result->quick->largest = largest_of(a) + largest_of(b);
+    if (kind == ND_QUICK_SUM)
+        result->quick->largest = largest_of(a) + largest_of(b);
     result->quick->x = result->quick->own_x = a->x;
     result->quick->y = result->quick->own_y = b->x;
     *a = *b = (struct nd_array){0};
     return ND_OK;
+}
+
+/* Makes a difference of a sum. */
+static void take_away(struct nd_quick *quick, bool is_from_number)
+{
+    if (quick->kind == ND_QUICK_SUM)
+        quick->sign = -1;
+    else if (is_from_number)
+        quick->lines[0].factor = nd_wide_from(-1);
+    else
+        quick->lines[0].bias = nd_wide_negate(quick->lines[0].bias);
 }
 
 static enum nd_status sum_of_two(const struct nd_linear_call *call, const struct nd_shape *shape,
@@ -96,8 +137,8 @@ static enum nd_status sum_of_two(const struct nd_linear_call *call, const struct
         status = nd_linear_reals(call, 1, &b, err);
     if (status == ND_OK)
         status = make_pair(result, ND_QUICK_SUM, &a, &b, shape, err);
-    if (status == ND_OK)
-        result->quick->sign = is_op(call, "Sub") ? -1 : 1;
+    if (status == ND_OK && is_op(call, "Sub"))
+        take_away(result->quick, a.x != NULL);
     nd_array_deinit(&a);
     nd_array_deinit(&b);
     return status;

@@ -52,8 +52,8 @@ enum nd_status nd_linear_layout(const struct nd_quant *quant, const struct nd_sh
     return ND_OK;
 }
 
-/* out = (values - zero point), times the scale where it is wanted. */
-static enum nd_status dequantise(const struct nd_linear_input *input, bool is_scaled, struct nd_array *out,
+/* out = values - zero point. */
+static enum nd_status take_zeros(const struct nd_linear_input *input, struct nd_array *out,
                                  struct nd_error *err)
 {
     const struct nd_array *values = input->values;
@@ -61,15 +61,14 @@ static enum nd_status dequantise(const struct nd_linear_input *input, bool is_sc
     size_t n_inner;
     enum nd_status status = nd_linear_layout(input->quant, &values->shape, &axis, &n_inner, err);
     if (status == ND_OK)
-        status = nd_array_make(out, ND_DTYPE_F32, &values->shape, err);
+        status = nd_array_make_room(out, ND_DTYPE_F32, &values->shape, err);
     if (status != ND_OK)
         return status;
     size_t n_scales = nd_linear_n_scales(input), channel = 0;
     for (size_t start = 0; start < values->n; start += n_inner, channel = (channel + 1) % n_scales) {
         double zero = (double)input->quant->zero_point[channel];
-        double scale = is_scaled ? nd_linear_scale(input, channel) : 1;
         for (size_t i = start; i < start + n_inner; i++)
-            out->x[i] = (values->x[i] - zero) * scale;
+            out->x[i] = values->x[i] - zero;
     }
     return ND_OK;
 }
@@ -107,7 +106,7 @@ enum nd_status nd_linear_wholes(const struct nd_linear_call *call, size_t i, str
                    : nd_linear_unsupported(call, err, "an input that is neither codes nor whole numbers");
     }
     enum nd_status status =
-        input->quant != NULL ? dequantise(input, false, out, err) : nd_array_copy(input->values, out, err);
+        input->quant != NULL ? take_zeros(input, out, err) : nd_array_copy(input->values, out, err);
     if (status != ND_OK)
         return status;
     if (!is_whole(out))
@@ -189,12 +188,18 @@ enum nd_status nd_linear_reals(const struct nd_linear_call *call, size_t i, stru
     if (input->quant == NULL)
         return nd_array_copy(input->values, out, err);
     double largest = 0;
+    int axis;
+    size_t n_inner, channel = 0;
     enum nd_status status = nd_linear_wholes(call, i, out, &largest, err);
+    if (status == ND_OK)
+        status = nd_linear_layout(input->quant, &out->shape, &axis, &n_inner, err);
     if (status != ND_OK)
         return status;
     if (largest > largest_code)
         return nd_linear_unsupported(call, err, "codes of more than 29 bits");
-    return dequantise(input, true, out, err);
+    for (size_t start = 0; start < out->n; start += n_inner, channel = (channel + 1) % input->quant->n)
+        nd_gemm_kernels()->scale(out->x + start, n_inner, nd_linear_scale(input, channel));
+    return ND_OK;
 }
 
 enum nd_status nd_linear_run(const struct nd_linear_call *call, const Onnx__NodeProto *node,

@@ -68,25 +68,23 @@ static void follow_lines(const struct nd_quick *q, size_t first, size_t n, doubl
 void nd_quick_near_unbounded(const struct nd_quick *q, size_t first, size_t n, double *near)
 {
     double inverse = 1 / q->scale;
+    const struct nd_gemm_kernels *kernels = nd_gemm_kernels();
+    const struct nd_pairs pairs = {q->x + first, q->y != NULL ? q->y + first : NULL, n};
     switch (q->kind) {
     case ND_QUICK_LINE:
         follow_lines(q, first, n, near);
         break;
     case ND_QUICK_SUM:
-        for (size_t i = 0; i < n; i++)
-            near[i] = (q->x[first + i] + q->sign * q->y[first + i]) * inverse;
+        kernels->add_pairs(&pairs, q->sign, inverse, near);
         break;
     case ND_QUICK_PRODUCT:
-        for (size_t i = 0; i < n; i++)
-            near[i] = q->x[first + i] * q->y[first + i] * inverse;
+        kernels->multiply_pairs(&pairs, inverse, near);
         break;
-    case ND_QUICK_QUOTIENT: /* as nd_ratio_value has it where the quotient is one of two doubles */
+    case ND_QUICK_QUOTIENT: /* without y as nd_ratio_value has it */
         for (size_t i = 0; i < n && q->y == NULL; i++)
             near[i] = q->x[first + i] / q->scale;
-        for (size_t i = 0; i < n && q->y != NULL; i++) {
-            double y = q->y[first + i];
-            near[i] = y != 0 ? q->x[first + i] / (y * q->scale) : (double)NAN;
-        }
+        if (q->y != NULL)
+            kernels->divide_pairs(&pairs, q->scale, near);
         break;
     case ND_QUICK_TABLE: /* finished */
         for (size_t i = 0; i < n; i++)

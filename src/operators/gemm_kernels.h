@@ -46,6 +46,11 @@ struct nd_rounding_block {
     double *codes;
 };
 
+struct nd_pairs {
+    const double *x, *y;
+    size_t n;
+};
+
 struct nd_gemm_kernels {
     const char *name; /* "scalar", "avx2", "avx512", "neon" */
     void (*add)(const struct nd_gemm *gemm);
@@ -57,8 +62,15 @@ struct nd_gemm_kernels {
     void (*add_plane)(const struct nd_plane_taps *plane);
     /* out[i] = codes[i] - zero, and the largest magnitude of them. False: some have a fraction. */
     bool (*take_zero)(const double *codes, size_t n, double zero, double *out, double *largest);
-    /* x[i] = x[i] * factor + bias: two roundings. */
+    void (*scale)(double *x, size_t n, double factor);
+    /* out[i] = x[i] * factor + bias: two roundings. */
     void (*follow_line)(const double *x, size_t n, double factor, double bias, double *out);
+    /* out[i] = (x[i] + y[i] * sign) * factor, and x[i] * y[i] * factor, and x[i] / (y[i] * scale), NaN where y
+     * is 0.
+     */
+    void (*add_pairs)(const struct nd_pairs *pairs, double sign, double factor, double *out);
+    void (*multiply_pairs)(const struct nd_pairs *pairs, double factor, double *out);
+    void (*divide_pairs)(const struct nd_pairs *pairs, double scale, double *out);
     /* x[i] = within low and high; NaN stays. */
     void (*bound)(double *x, size_t n, double low, double high);
     bool (*round)(const struct nd_rounding_block *block);

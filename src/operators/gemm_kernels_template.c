@@ -233,10 +233,36 @@ static bool take_zero(const double *codes, size_t n, double zero, double *out, d
     return n_broken == 0;
 }
 
+static void scale(double *x, size_t n, double factor)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] *= factor;
+}
+
 static void follow_line(const double *x, size_t n, double factor, double bias, double *out)
 {
     for (size_t i = 0; i < n; i++)
         out[i] = x[i] * factor + bias;
+}
+
+static void add_pairs(const struct nd_pairs *pairs, double sign, double factor, double *out)
+{
+    for (size_t i = 0; i < pairs->n; i++)
+        out[i] = (pairs->x[i] + sign * pairs->y[i]) * factor;
+}
+
+static void multiply_doubles(const struct nd_pairs *pairs, double factor, double *out)
+{
+    for (size_t i = 0; i < pairs->n; i++)
+        out[i] = pairs->x[i] * pairs->y[i] * factor;
+}
+
+static void divide_pairs(const struct nd_pairs *pairs, double scale, double *out)
+{
+    for (size_t i = 0; i < pairs->n; i++) {
+        double quotient = pairs->x[i] / (pairs->y[i] * scale);
+        out[i] = pairs->y[i] != 0 ? quotient : (double)__builtin_nan("");
+    }
 }
 
 static void bound(double *x, size_t n, double low, double high)
@@ -320,7 +346,11 @@ const struct nd_gemm_kernels NAME_OF(ND_KERNELS_ISA) = {TEXT_OF(ND_KERNELS_ISA),
                                                         pair_up,
                                                         add_plane,
                                                         take_zero,
+                                                        scale,
                                                         follow_line,
+                                                        add_pairs,
+                                                        multiply_doubles,
+                                                        divide_pairs,
                                                         bound,
                                                         round_block,
                                                         find_range};

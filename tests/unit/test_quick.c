@@ -298,11 +298,13 @@ static void check_elements(struct counts *counts)
     struct tensor a, b;
     struct unit_case unit;
     const struct nd_shape shape = {.rank = 2, .dims = {pick(1, 40), pick(1, 70)}};
-    const struct nd_shape other = {.rank = 2, .dims = {pick(0, 1) == 0 ? 1 : shape.dims[0], shape.dims[1]}};
+    bool is_number = pick(0, 3) == 0, is_swapped = pick(0, 1) == 0;
+    const struct nd_shape other = {
+        .rank = 2, .dims = {is_number || pick(0, 1) == 0 ? 1 : shape.dims[0], is_number ? 1 : shape.dims[1]}};
     enum nd_dtype dtype = random_type();
     node_begin(&node, op_types[op], 1);
-    tensor_make(&a, dtype, shape, -1);
-    tensor_make(&b, dtype, other, -1);
+    tensor_make(&a, dtype, op < 4 && is_swapped ? other : shape, -1);
+    tensor_make(&b, dtype, is_swapped ? shape : other, -1);
     unit_begin(&unit, &node, op == 7 ? 13 : 21);
     unit_add(&unit, &a);
     if (op < 4)

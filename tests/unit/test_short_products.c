@@ -161,12 +161,15 @@ static double any_number(void)
 static void every_set_does_the_same_with_each_element(void **state)
 {
     (void)state;
-    static double x[MOST], wanted[3][MOST], found[3][MOST];
+    enum { KINDS = 7 };
+    static double x[MOST], y[MOST], wanted[KINDS][MOST], found[KINDS][MOST];
     const struct nd_gemm_kernels *const *kernels;
     size_t n_kernels = nd_gemm_kernels_available(&kernels), n_clear = 0, n_whole = 0;
     for (int round = 0; round < 400; round++) {
         size_t n = (size_t)pick(0, MOST);
         bool is_tame = pick(0, 1) == 0, is_clear[2] = {false}, is_whole[2] = {false};
+        for (size_t i = 0; i < n; i++)
+            y[i] = any_number();
         for (size_t i = 0; i < n; i++)
             x[i] = is_tame ? (double)pick(-300, 300) + (pick(0, 1) == 0 ? 0.25 : 0) * (pick(0, 20) == 0)
                            : any_number();
@@ -184,10 +187,16 @@ static void every_set_does_the_same_with_each_element(void **state)
             is_whole[s > 0] = kernels[s]->take_zero(x, n, 7, out[1], &largest[s > 0]);
             kernels[s]->follow_line(x, n, 0.1, 0.7, out[2]);
             kernels[s]->bound(out[2], n, -20, 13.5);
+            const struct nd_pairs pairs = {x, y, n};
+            kernels[s]->add_pairs(&pairs, -1, 0.3, out[3]);
+            kernels[s]->multiply_pairs(&pairs, 0.3, out[4]);
+            kernels[s]->divide_pairs(&pairs, 0.3, out[5]);
+            memcpy(out[6], x, sizeof x);
+            kernels[s]->scale(out[6], n, 0.3);
             if (s == 0)
                 continue;
             assert_true(is_clear[0] == is_clear[1] && is_whole[0] == is_whole[1]);
-            for (size_t k = 0; k < 3; k++)
+            for (size_t k = 0; k < KINDS; k++)
                 for (size_t i = 0; i < n; i++)
                     if (!(found[k][i] == wanted[k][i] || (isnan(found[k][i]) && isnan(wanted[k][i]))))
                         fail_msg("%s: %zu: %.17g, not %.17g", kernels[s]->name, k, found[k][i], wanted[k][i]);

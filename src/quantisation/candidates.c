@@ -352,6 +352,8 @@ enum nd_status nd_find_candidate(struct nd_search *search, size_t step, enum nd_
         return try_constants(search, step, kind, err);
     if (!nd_has_range(study, step) || nd_dtype_size_bytes(nd_plan_edge(study->plan, step)->dtype) > 1)
         return ND_OK;
+    if (kind == ND_REMEDY_RANGE && isnan(study->out->layers[step].mask))
+        return ND_OK;
     struct nd_value_facts facts;
     enum nd_status status = nd_loss_value_facts(&study->values[step], &facts, err);
     if (status == ND_OK && facts.n > 0 && kind == ND_REMEDY_16_BITS)

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "quantisation/study.h"
+#include "stats/series.h"
 
 /* A group of values at one end is far off when the gap before it is so many times as wide as the rest: chosen.
  * A Softmax does not care how far below the others a mask lies; a quantiser does. */
@@ -18,20 +19,14 @@ static const double mask_spread = 0.05;
 /* The share of the values that is called central, as calibration by percentile does. */
 static const double central_share = 0.999;
 
-static int by_value(const void *a, const void *b)
-{
-    float x = *(const float *)a, y = *(const float *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorted, without what is not a number. */
-static size_t sort_known(const struct nd_loss_values *values, float *out)
+/* Sorted, without what is not a number. out and scratch: [values->n]. */
+static size_t sort_known(const struct nd_loss_values *values, float *out, float *scratch)
 {
     size_t n = 0;
     for (size_t i = 0; i < values->n; i++)
         if (!isnan(values->values[i]))
             out[n++] = values->values[i];
-    qsort(out, n, sizeof *out, by_value);
+    nd_series_sort_floats(out, n, scratch);
     return n;
 }
 
@@ -99,9 +94,14 @@ enum nd_status nd_loss_value_facts(const struct nd_loss_values *values, struct n
 {
     *facts = (struct nd_value_facts){.mask = NAN, .noise_to_signal = NAN};
     facts->sorted = nd_calloc(values->n, sizeof *facts->sorted);
-    if (facts->sorted == NULL)
+    float *scratch = nd_calloc(values->n, sizeof *scratch);
+    size_t n = 0, first = 0;
+    if (facts->sorted != NULL && scratch != NULL)
+        n = sort_known(values, facts->sorted, scratch);
+    bool has_all = facts->sorted != NULL && scratch != NULL;
+    free(scratch);
+    if (!has_all)
         return nd_fail_memory(err);
-    size_t n = sort_known(values, facts->sorted), first = 0;
     if (n == 0)
         return ND_OK;
     part_mask(facts->sorted, n, facts, &first, &facts->n);

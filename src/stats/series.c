@@ -2,7 +2,9 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 static int by_value(const void *a, const void *b)
 {
@@ -14,6 +16,45 @@ void nd_series_sort(double *values, size_t n)
 {
     if (n > 1)
         qsort(values, n, sizeof *values, by_value);
+}
+
+enum { DIGIT_BITS = 11, N_DIGITS = 1 << DIGIT_BITS, N_PASSES = 3 };
+
+/* Bits that are in the order of the floats. */
+static uint32_t key_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits >> 31 != 0 ? ~bits : bits | UINT32_C(1) << 31;
+}
+
+/* In order of one digit, and otherwise as they were. */
+static void sort_by_digit(const float *from, size_t n, int shift, float *to)
+{
+    size_t counts[N_DIGITS] = {0}, first = 0;
+    for (size_t i = 0; i < n; i++)
+        counts[key_of(from[i]) >> shift & (N_DIGITS - 1)]++;
+    for (size_t d = 0; d < N_DIGITS; d++) {
+        size_t count = counts[d];
+        counts[d] = first;
+        first += count;
+    }
+    for (size_t i = 0; i < n; i++)
+        to[counts[key_of(from[i]) >> shift & (N_DIGITS - 1)]++] = from[i];
+}
+
+void nd_series_sort_floats(float *values, size_t n, float *scratch)
+{
+    float *from = values, *to = scratch;
+    for (size_t i = 0; i < n; i++)
+        values[i] += 0.0F; /* makes of -0 0 */
+    for (int pass = 0; pass < N_PASSES; pass++) {
+        sort_by_digit(from, n, pass * DIGIT_BITS, to);
+        float *kept = from;
+        from = to;
+        to = kept;
+    }
+    memcpy(values, from, n * sizeof *values); /* an odd number of passes */
 }
 
 double nd_series_quantile(const double *sorted, size_t n, double q)

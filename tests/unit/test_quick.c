@@ -1,5 +1,5 @@
-/* Many values at once, held against one after the other: products in blocks, values as near doubles, and codes
- * counted by cells. */
+/* Many values at once, held against one after the other: products in blocks, values as near doubles, codes
+ * counted by cells, and sorting. */
 #include "support/main.h"
 
 #include "eval/program.h"
@@ -7,6 +7,7 @@
 #include "operators/gemm_kernels.h"
 #include "operators/ops.h"
 #include "replay/code_tally.h"
+#include "stats/series.h"
 #include "support/linear_case.h"
 
 /* ---- products in blocks ---- */
@@ -329,12 +330,38 @@ static void near_values_decide_what_exact_ones_do(void **state)
     assert_true(counts.n_exact * 4 < counts.n);
 }
 
+/* ---- sorting ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    float x = *(const float *)a, y = *(const float *)b;
+    return (x > y) - (x < y);
+}
+
+static void floats_are_sorted_by_their_bits(void **state)
+{
+    (void)state;
+    enum { MOST = 3000 };
+    static float values[MOST], wanted[MOST], scratch[MOST];
+    static const float special[] = {0, -0.0F, INFINITY, -INFINITY, 0x1p-149F, -0x1p-149F, 1, -1};
+    for (int round = 0; round < 50; round++) {
+        size_t n = (size_t)pick(0, MOST);
+        for (size_t i = 0; i < n; i++)
+            values[i] = wanted[i] = pick(0, 9) == 0 ? special[pick(0, 7)] : (float)random_real();
+        nd_series_sort_floats(values, n, scratch);
+        qsort(wanted, n, sizeof *wanted, by_value);
+        for (size_t i = 0; i < n; i++)
+            assert_true(values[i] == wanted[i] && !(values[i] == 0 && signbit(values[i])));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_instruction_set_adds_in_the_same_order),
         cmocka_unit_test(convolutions_in_blocks_have_the_bits_of_plain_ones),
         cmocka_unit_test(near_values_decide_what_exact_ones_do),
+        cmocka_unit_test(floats_are_sorted_by_their_bits),
     };
     return cmocka_run_group_tests(tests, set_seed, NULL);
 }

@@ -49,35 +49,64 @@ static void tell(struct nd_quantisation *out, const struct nd_whole_remedy *reme
     out->whole[at] = *remedy;
 }
 
-static enum nd_status try_kind(struct nd_study *study, size_t kind, struct nd_error *err)
+/* One kind of change while it is tried. */
+struct attempt {
+    struct nd_search search;
+    struct nd_change *changes;
+    size_t n_changes;
+    struct nd_whole_remedy remedy;
+};
+
+static enum nd_status find_changes(struct nd_study *study, size_t kind, struct attempt *attempt,
+                                   struct nd_error *err)
 {
     size_t n_steps = study->plan->n_steps;
-    struct nd_search search = {study, nd_calloc(n_steps, sizeof *search.candidates), 0};
-    struct nd_trial trial = {0};
-    struct nd_whole_remedy remedy = {.kind = kinds[kind].kind, .text = kinds[kind].text};
-    enum nd_status status = search.candidates != NULL ? ND_OK : nd_fail_memory(err);
+    attempt->search = (struct nd_search){study, nd_calloc(n_steps, sizeof *attempt->search.candidates), 0};
+    attempt->remedy = (struct nd_whole_remedy){.kind = kinds[kind].kind, .text = kinds[kind].text};
+    enum nd_status status = attempt->search.candidates != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t s = 0; s < n_steps && status == ND_OK; s++)
         if (study->out->layers[s].is_known)
-            status = nd_find_candidate(&search, s, kinds[kind].kind, err);
-    struct nd_change *changes = status == ND_OK ? join(&search, &trial.n_changes, &remedy.n_layers) : NULL;
-    if (status == ND_OK && changes == NULL)
-        status = nd_fail_memory(err);
-    trial.changes = changes;
-    if (status == ND_OK && remedy.n_layers > 1)
-        status = nd_run_trials(study, &trial, 1, err);
-    remedy.output_gain_db = trial.sqnr_db - study->out->output_sqnr_db;
-    if (status == ND_OK && remedy.n_layers > 1 && remedy.output_gain_db >= least_gain)
-        tell(study->out, &remedy);
-    free(changes);
-    search_deinit(&search);
+            status = nd_find_candidate(&attempt->search, s, kinds[kind].kind, err);
+    if (status != ND_OK)
+        return status;
+    attempt->changes = join(&attempt->search, &attempt->n_changes, &attempt->remedy.n_layers);
+    return attempt->changes != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+/* All kinds in one run of the samples. */
+static enum nd_status try_all(struct nd_study *study, struct attempt *attempts, struct nd_error *err)
+{
+    struct nd_trial trials[N_KINDS];
+    size_t n = 0;
+    for (size_t kind = 0; kind < N_KINDS; kind++)
+        if (attempts[kind].remedy.n_layers > 1)
+            trials[n++] =
+                (struct nd_trial){.changes = attempts[kind].changes, .n_changes = attempts[kind].n_changes};
+    enum nd_status status = nd_run_trials(study, trials, n, err);
+    n = 0;
+    for (size_t kind = 0; kind < N_KINDS && status == ND_OK; kind++) {
+        struct nd_whole_remedy *remedy = &attempts[kind].remedy;
+        if (remedy->n_layers <= 1)
+            continue;
+        remedy->output_gain_db = trials[n++].sqnr_db - study->out->output_sqnr_db;
+        if (remedy->output_gain_db >= least_gain)
+            tell(study->out, remedy);
+    }
     return status;
 }
 
 enum nd_status nd_find_whole_remedies(struct nd_study *study, struct nd_error *err)
 {
+    struct attempt attempts[N_KINDS] = {0};
     study->out->whole = nd_calloc(N_KINDS, sizeof *study->out->whole);
     enum nd_status status = study->out->whole != NULL ? ND_OK : nd_fail_memory(err);
     for (size_t kind = 0; kind < N_KINDS && status == ND_OK; kind++)
-        status = try_kind(study, kind, err);
+        status = find_changes(study, kind, &attempts[kind], err);
+    if (status == ND_OK)
+        status = try_all(study, attempts, err);
+    for (size_t kind = 0; kind < N_KINDS; kind++) {
+        free(attempts[kind].changes);
+        search_deinit(&attempts[kind].search);
+    }
     return status;
 }

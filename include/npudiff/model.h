@@ -145,7 +145,8 @@ ND_PUBLIC enum nd_status nd_model_set_dim(struct nd_model *model, const char *na
 ND_PUBLIC enum nd_status nd_model_check_static(const struct nd_model *model, struct nd_error *err);
 
 /* Which edges to make visible: "all", "outputs" (the model's outputs, as codes), "none" (the outputs exactly as
- * the model has them; the file is left untouched), or a comma-separated list of glob patterns over edge names:
+ * the model has them; but for dimensions that were set, the file is left untouched), or a comma-separated list
+ * of glob patterns over edge names:
  * '*' and '?' also match '/', every name matches itself even if it contains such characters, "\," is a comma.
  * An edge that is a graph input itself (an input of codes) is never selected: its bytes are those of the probe,
  * and providers may refuse to return it. *selected is a new array of edge indices in graph order, freed by the

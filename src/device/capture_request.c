@@ -12,6 +12,7 @@
 #include "base/strbuf.h"
 #include "device/device_options.h"
 #include "emulator/emulate.h"
+#include "rewrite/whole.h"
 #include "runtime/runtime.h"
 
 void nd_capture_options_init_sized(struct nd_capture_options *options, size_t struct_size)
@@ -289,12 +290,14 @@ static void free_passes(struct nd_job *job)
     job->n_edges = 0;
 }
 
-/* The file that a session reads: the model itself, or a copy that exposes these edges. */
+/* The file that a session reads: the model itself, or a copy that exposes these edges. Providers take no model
+ * whose shapes are open: where dimensions were set, the untouched model is a copy, too. */
 static enum nd_status make_model(const struct nd_capture_job *capture, const char *name, const size_t *edges,
                                  size_t n_edges, char **path, struct nd_error *err)
 {
     const char *original = nd_model_path(capture->model);
-    if (nd_capture_job_is_untouched(capture)) {
+    bool is_untouched = nd_capture_job_is_untouched(capture);
+    if (is_untouched && !nd_model_has_set_dims(capture->model)) {
         *path = realpath(original, NULL); /* the agent works in another folder */
         return *path != NULL
                    ? ND_OK
@@ -303,7 +306,8 @@ static enum nd_status make_model(const struct nd_capture_job *capture, const cha
     *path = nd_path_join(capture->folder, name);
     if (*path == NULL)
         return nd_fail_memory(err);
-    return nd_model_write_exposed(capture->model, edges, n_edges, *path, err);
+    return is_untouched ? nd_model_write_whole(capture->model, *path, err)
+                        : nd_model_write_exposed(capture->model, edges, n_edges, *path, err);
 }
 
 static bool records_any(const struct nd_capture_job *capture, size_t p)

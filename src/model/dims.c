@@ -218,6 +218,7 @@ enum nd_status nd_model_set_dim(struct nd_model *model, const char *name, int64_
         return nd_fail_memory(err);
     enum nd_status status = ND_OK;
     const Onnx__GraphProto *graph = model->graph.proto;
+    model->has_set_dims = true;
     size_t n_fixed = fix_named(graph->input, graph->n_input, own_name, n);
     dimension *unnamed = n_fixed == 0 ? find_unnamed(model, own_name) : NULL;
     if (unnamed != NULL)

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/new_file.h"
 #include "model/loaded.h"
+#include "rewrite/put.h"
 
 struct copy {
     const struct nd_model *source;
@@ -178,22 +179,6 @@ static void choose_outputs(struct copy *copy, const size_t *edges)
     }
 }
 
-static enum nd_status write_copy(const struct copy *copy, const char *path, struct nd_error *err)
-{
-    struct nd_external_copy external = {0};
-    size_t n = onnx__model_proto__get_packed_size(&copy->model);
-    uint8_t *bytes = nd_calloc(n, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
-    onnx__model_proto__pack(&copy->model, bytes);
-    enum nd_status status = nd_external_place(&copy->source->external, path, &external, err);
-    if (status == ND_OK)
-        status = nd_file_put(path, bytes, n, err);
-    nd_external_copy_end(&external, status != ND_OK);
-    free(bytes);
-    return status;
-}
-
 enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t *edges, size_t n_edges,
                                       const char *path, struct nd_error *err)
 {
@@ -205,7 +190,7 @@ enum nd_status nd_model_write_exposed(const struct nd_model *model, const size_t
         keep_nodes(&copy);
         keep_sources(&copy);
         choose_outputs(&copy, edges);
-        status = write_copy(&copy, path, err);
+        status = nd_rewrite_put(&copy.model, &model->external, path, err);
     }
     copy_deinit(&copy);
     return status;

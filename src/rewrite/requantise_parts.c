@@ -1,10 +1,9 @@
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/new_file.h"
+#include "rewrite/put.h"
 #include "rewrite/requantise_model.h"
 
 static const char contrib_domain[] = "com.microsoft";
@@ -307,26 +306,6 @@ static bool import_contrib(struct nd_requantiser *r, Onnx__ModelProto *model)
     return true;
 }
 
-static enum nd_status put(const struct nd_requantiser *r, const Onnx__ModelProto *model, const char *path,
-                          struct nd_error *err)
-{
-    struct nd_external_copy external = {0};
-    size_t n = onnx__model_proto__get_packed_size(model);
-    if (n > INT_MAX)
-        return nd_fail(err, ND_E_SIZE_OVERFLOW, path, "'%s' would be larger than the 2 GiB of a protobuf",
-                       path);
-    uint8_t *bytes = nd_calloc(n, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
-    onnx__model_proto__pack(model, bytes);
-    enum nd_status status = nd_external_place(&r->model->external, path, &external, err);
-    if (status == ND_OK)
-        status = nd_file_put(path, bytes, n, err);
-    nd_external_copy_end(&external, status != ND_OK);
-    free(bytes);
-    return status;
-}
-
 enum nd_status nd_requantiser_write(struct nd_requantiser *r, const char *path, struct nd_error *err)
 {
     Onnx__ModelProto model = *r->model->proto;
@@ -336,5 +315,5 @@ enum nd_status nd_requantiser_write(struct nd_requantiser *r, const char *path, 
         model.ir_version = 4; /* the first in which an initializer need not be a graph input */
     bool is_whole =
         order_nodes(r, &graph) && choose_sources(r, &graph) && (!r->needs_contrib || import_contrib(r, &model));
-    return is_whole ? put(r, &model, path, err) : nd_fail_memory(err);
+    return is_whole ? nd_rewrite_put(&model, &r->model->external, path, err) : nd_fail_memory(err);
 }

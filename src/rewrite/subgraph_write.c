@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/new_file.h"
+#include "rewrite/put.h"
 #include "rewrite/subgraph.h"
 
 /* The description of a tensor at which the model is cut. */
@@ -245,22 +245,6 @@ static enum nd_status choose_files(struct writer *writer, struct nd_error *err)
     return status;
 }
 
-static enum nd_status write_file(const struct writer *writer, const char *path, struct nd_error *err)
-{
-    struct nd_external_copy external = {0};
-    size_t n = onnx__model_proto__get_packed_size(&writer->model);
-    uint8_t *bytes = nd_calloc(n, 1);
-    if (bytes == NULL)
-        return nd_fail_memory(err);
-    onnx__model_proto__pack(&writer->model, bytes);
-    enum nd_status status = nd_external_place(&writer->external, path, &external, err);
-    if (status == ND_OK)
-        status = nd_file_put(path, bytes, n, err);
-    nd_external_copy_end(&external, status != ND_OK);
-    free(bytes);
-    return status;
-}
-
 enum nd_status nd_model_write_subgraph(const struct nd_model *model, const struct nd_model_cut *cut,
                                        const char *path, struct nd_error *err)
 {
@@ -277,7 +261,7 @@ enum nd_status nd_model_write_subgraph(const struct nd_model *model, const struc
     if (status == ND_OK)
         status = choose_files(&writer, err);
     if (status == ND_OK)
-        status = write_file(&writer, path, err);
+        status = nd_rewrite_put(&writer.model, &writer.external, path, err);
     deinit(&writer);
     nd_subgraph_deinit(&part);
     return status;

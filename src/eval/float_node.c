@@ -19,6 +19,18 @@ static bool is_edge_itself(const struct nd_exact_graph *g, size_t tensor, size_t
            strcmp(g->model->edges[*edge].onnx_name, g->model->graph.tensors[tensor].name) == 0;
 }
 
+/* Between quantised layers: what a DequantizeLinear makes of the codes of an edge. */
+static bool is_dequantised_edge(const struct nd_exact_graph *g, size_t tensor, struct nd_float_node *node,
+                                size_t i)
+{
+    size_t edge = g->model->tensor_edge[tensor], maker = g->model->graph.tensors[tensor].producer;
+    if (edge == ND_NO_INDEX || maker == ND_NO_INDEX || g->model->graph.nodes[maker].kind != ND_NODE_DEQUANTIZE)
+        return false;
+    node->inputs[i].index = edge;
+    node->inputs[i].quant = &g->model->edges[edge].quant;
+    return node->inputs[i].quant->n > 0;
+}
+
 static bool find_input(const struct nd_exact_graph *g, size_t tensor, struct nd_float_node *node, size_t i)
 {
     if (tensor == ND_NO_INDEX) {
@@ -37,7 +49,10 @@ static bool find_input(const struct nd_exact_graph *g, size_t tensor, struct nd_
             return true;
         }
     node->inputs[i].source = ND_FLOAT_EDGE;
-    return is_edge_itself(g, tensor, &node->inputs[i].index);
+    if (is_edge_itself(g, tensor, &node->inputs[i].index))
+        return true;
+    node->inputs[i].source = ND_FLOAT_CODES;
+    return is_dequantised_edge(g, tensor, node, i);
 }
 
 bool nd_float_node_find(const struct nd_exact_graph *g, size_t edge, struct nd_float_node *out)

@@ -11,6 +11,7 @@ enum nd_float_source {
     ND_FLOAT_CONSTANT, /* `constant` */
     ND_FLOAT_INPUT,    /* of the model: `index` */
     ND_FLOAT_EDGE,     /* of the model: `index` */
+    ND_FLOAT_CODES,    /* the same, of quantised values: `quant` dequantises them */
 };
 
 struct nd_float_node {
@@ -21,6 +22,7 @@ struct nd_float_node {
         enum nd_float_source source;
         size_t index;
         const struct nd_array *constant;
+        const struct nd_quant *quant;
     } inputs[ND_FLOAT_OPERANDS];
 };
 

@@ -11,16 +11,6 @@
 #include "explain/verdict/health.h"
 #include "quantisation/study.h"
 
-/* Without codes there is nothing to work out: captures of a float model, or of outputs in floats only. */
-static bool has_codes(const struct nd_plan *plan)
-{
-    for (size_t d = 0; d < plan->n_devices; d++)
-        for (size_t s = 0; s < plan->n_steps && !plan->sources[d].is_failed; s++)
-            if (plan->sources[d].units[s].has_total || plan->sources[d].units[s].is_examined)
-                return true;
-    return false;
-}
-
 /* From the plan and the evaluation to what is said of the devices. */
 static enum nd_status conclude(const struct nd_evaluation *evaluation, const struct nd_explain_options *options,
                                struct nd_explanation *out, struct nd_error *err)
@@ -39,7 +29,7 @@ static enum nd_status conclude(const struct nd_evaluation *evaluation, const str
         status = nd_explain_find_differences(&job, err);
     if (status == ND_OK && plan->n_samples > 0)
         status = nd_explain_diagnose(&job, err);
-    if (status == ND_OK && plan->n_samples > 0 && !has_codes(plan))
+    if (status == ND_OK && plan->n_samples > 0)
         status = nd_explain_judge_floats(&job, options, err);
     if (status == ND_OK && plan->n_samples > 0)
         status = nd_find_execution(evaluation, habits.unit_program, options->hides_placement, out, err);
@@ -59,7 +49,7 @@ static enum nd_status explain(const struct nd_plan *plan, const struct nd_explai
         status = nd_explain_examine_captures(plan, out->devices, err);
     if (status == ND_OK)
         status = nd_evaluation_init(&evaluation, plan, err);
-    if (status == ND_OK && plan->n_samples > 0 && has_codes(plan))
+    if (status == ND_OK && plan->n_samples > 0 && nd_plan_has_codes(plan))
         status = nd_evaluate(&evaluation, options, err);
     if (status == ND_OK)
         status = conclude(&evaluation, options, out, err);

@@ -56,28 +56,34 @@ double nd_float_round(double x, int digits)
 
 /* ---- readings ---- */
 
-static enum nd_status read_as(const struct nd_float_case *c, const struct nd_array *from,
-                              enum nd_float_reading reading, uint64_t *random, struct nd_array *out,
-                              struct nd_error *err)
+static void read_as(int digits, enum nd_float_reading reading, uint64_t *random, struct nd_array *array)
 {
-    enum nd_status status = nd_array_copy(from, out, err);
-    double u = ldexp(1, -c->digits);
-    for (size_t i = 0; status == ND_OK && i < out->n; i++) {
-        double x = nd_float_round(out->x[i], c->digits);
+    double u = ldexp(1, -digits);
+    for (size_t i = 0; i < array->n; i++) {
+        double x = nd_float_round(array->x[i], digits);
         if (reading == ND_FLOAT_MAGNITUDES)
             x = fabs(x);
         else if (reading == ND_FLOAT_SHAKEN)
             x *= (nd_splitmix_next(random) & 1) != 0 ? 1 + u : 1 - u;
-        out->x[i] = x;
+        array->x[i] = x;
     }
-    return status;
+}
+
+static void dequantise(const struct nd_quant *quant, struct nd_array *codes)
+{
+    codes->dtype = ND_DTYPE_F32;
+    for (size_t i = 0; i < codes->n; i++) {
+        size_t channel = nd_exact_channel(quant, &codes->shape, i);
+        codes->x[i] = (double)quant->scale[channel] * (codes->x[i] - (double)quant->zero_point[channel]);
+    }
 }
 
 /* Values that a device computed are on its grid: they are rounded by nobody. */
 static bool is_changed(const struct nd_float_node *node, size_t i, const struct nd_array *values,
                        enum nd_float_reading reading)
 {
-    if (!nd_dtype_is_float(values->dtype) || reading == ND_FLOAT_AS_THEY_ARE)
+    bool is_float = nd_dtype_is_float(values->dtype) || node->inputs[i].source == ND_FLOAT_CODES;
+    if (!is_float || reading == ND_FLOAT_AS_THEY_ARE)
         return false;
     return reading != ND_FLOAT_ROUNDED || node->inputs[i].source != ND_FLOAT_EDGE;
 }
@@ -95,11 +101,42 @@ static const struct nd_array *find_values(const struct nd_float_case *c, size_t 
     case ND_FLOAT_INPUT:
         return &c->reader->inputs[node->inputs[i].index];
     case ND_FLOAT_EDGE:
+    case ND_FLOAT_CODES:
         return &c->values[node->inputs[i].index];
     case ND_FLOAT_OMITTED:
         break;
     }
     return NULL;
+}
+
+struct way {
+    enum nd_float_reading reading;
+    uint64_t random;
+};
+
+/* Input i in that reading: values that are there already, or made of them in `own`. NULL: it is omitted. */
+static enum nd_status read_input(const struct nd_float_case *c, size_t i, struct way *way, struct nd_array *own,
+                                 const struct nd_array **out, struct nd_error *err)
+{
+    enum nd_float_reading reading = way->reading;
+    const struct nd_float_node *node = &c->evaluation->nodes[c->step];
+    *out = find_values(c, i, reading);
+    if (*out == NULL)
+        return ND_OK;
+    if ((*out)->shape.rank < 0)
+        return nd_fail(err, ND_E_EXACT_UNKNOWN, NULL, "what it reads is not known");
+    bool are_codes = node->inputs[i].source == ND_FLOAT_CODES;
+    bool is_kept = node->inputs[i].source == ND_FLOAT_CONSTANT && reading == ND_FLOAT_ROUNDED;
+    bool is_read = !is_kept && is_changed(node, i, *out, reading);
+    if (!are_codes && !is_read)
+        return ND_OK;
+    enum nd_status status = nd_array_copy(*out, own, err);
+    if (status == ND_OK && are_codes)
+        dequantise(node->inputs[i].quant, own);
+    if (status == ND_OK && is_read)
+        read_as(c->digits, reading, &way->random, own);
+    *out = own;
+    return status;
 }
 
 enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading reading, unsigned seed,
@@ -109,17 +146,9 @@ enum nd_status nd_float_run(const struct nd_float_case *c, enum nd_float_reading
     const struct nd_array *inputs[ND_FLOAT_OPERANDS];
     struct nd_array own[ND_FLOAT_OPERANDS] = {0};
     enum nd_status status = ND_OK;
-    uint64_t random = (uint64_t)c->step * 1000 + seed;
-    for (size_t i = 0; i < node->n_inputs && status == ND_OK; i++) {
-        inputs[i] = find_values(c, i, reading);
-        if (inputs[i] != NULL && inputs[i]->shape.rank < 0)
-            status = nd_fail(err, ND_E_EXACT_UNKNOWN, NULL, "what it reads is not known");
-        bool is_kept = node->inputs[i].source == ND_FLOAT_CONSTANT && reading == ND_FLOAT_ROUNDED;
-        if (status != ND_OK || inputs[i] == NULL || is_kept || !is_changed(node, i, inputs[i], reading))
-            continue;
-        status = read_as(c, inputs[i], reading, &random, &own[i], err);
-        inputs[i] = &own[i];
-    }
+    struct way way = {reading, (uint64_t)c->step * 1000 + seed};
+    for (size_t i = 0; i < node->n_inputs && status == ND_OK; i++)
+        status = read_input(c, i, &way, &own[i], &inputs[i], err);
     if (status == ND_OK)
         status = nd_float_node_run(node, inputs, out, err);
     for (size_t i = 0; i < node->n_inputs; i++)
@@ -170,6 +199,24 @@ static enum nd_status bound_others(const struct nd_float_case *c, double factor,
     return status;
 }
 
+static enum nd_status add_inside(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
+                                 struct nd_error *err)
+{
+    enum nd_float_inside inside = nd_float_node_inside(&c->evaluation->nodes[c->step]);
+    struct way way = {.reading = ND_FLOAT_AS_THEY_ARE};
+    struct nd_array own = {0};
+    const struct nd_array *x = NULL;
+    if (inside == ND_FLOAT_NOTHING_INSIDE)
+        return ND_OK;
+    enum nd_status status = read_input(c, 0, &way, &own, &x, err);
+    bool has_input = status == ND_OK && inside == ND_FLOAT_INPUT_INSIDE && x != NULL && x->n == exact->n;
+    for (size_t i = 0; i < exact->n && status == ND_OK; i++)
+        bound[i] +=
+            inside_roundings * ldexp(1, -c->digits) * (has_input && isfinite(x->x[i]) ? fabs(x->x[i]) : 1);
+    nd_array_deinit(&own);
+    return status;
+}
+
 enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_array *exact, double *bound,
                               struct nd_error *err)
 {
@@ -186,12 +233,8 @@ enum nd_status nd_float_bound(const struct nd_float_case *c, const struct nd_arr
             ? bound_sums(c, n_terms, exact, bound, err)
             : bound_others(c, patterns_reach * (growth == ND_FLOAT_OF_ROWS ? sqrt((double)n_terms) : 1), exact,
                            bound, err);
-    enum nd_float_inside inside = nd_float_node_inside(node);
-    const struct nd_array *x = inputs[0];
-    for (size_t i = 0; i < exact->n && inside != ND_FLOAT_NOTHING_INSIDE; i++)
-        bound[i] +=
-            inside_roundings * u *
-            (inside == ND_FLOAT_INPUT_INSIDE && x->n == exact->n && isfinite(x->x[i]) ? fabs(x->x[i]) : 1);
+    if (status == ND_OK)
+        status = add_inside(c, exact, bound, err);
     /* Numbers below the least normal one may be flushed to zero. */
     double least = ldexp(1, least_exponent(c->digits));
     for (size_t i = 0; i < exact->n; i++)

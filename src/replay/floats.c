@@ -32,6 +32,15 @@ bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step)
            nd_dtype_is_float(nd_capture_edge(source->capture, source->edges[step])->dtype);
 }
 
+bool nd_float_has_steps(const struct nd_plan *plan)
+{
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps; s++)
+            if (nd_float_is_step(plan, d, s))
+                return true;
+    return false;
+}
+
 int nd_float_digits_of(const struct nd_float_evaluation *e, size_t device, size_t step)
 {
     const struct nd_plan_source *source = &e->plan->sources[device];
@@ -244,7 +253,7 @@ static enum nd_status run_sample(void *state, struct nd_error *err)
 {
     struct worker *w = state;
     const struct nd_plan *plan = w->reader.plan;
-    enum nd_status status = run_reference(w, err);
+    enum nd_status status = w->evaluation->is_beside_codes ? ND_OK : run_reference(w, err);
     for (size_t d = 0; d < plan->n_devices && status == ND_OK; d++) {
         if (plan->sources[d].is_failed || plan->sources[d].same_as != d)
             continue;
@@ -335,6 +344,16 @@ static enum nd_status find_digits(struct nd_float_evaluation *e, struct nd_error
     return status;
 }
 
+/* Whether any device computes the step in half precision: nobody else reads rounded constants, which are as
+ * large as the model. */
+static bool has_half_precision(const struct nd_float_evaluation *e, size_t s)
+{
+    for (size_t d = 0; d < e->plan->n_devices; d++)
+        if (nd_float_is_step(e->plan, d, s) && nd_float_digits_of(e, d, s) == ND_HALF_DIGITS)
+            return true;
+    return false;
+}
+
 static enum nd_status round_constants(struct nd_float_evaluation *e, size_t s, struct nd_error *err)
 {
     enum nd_status status = ND_OK;
@@ -367,19 +386,20 @@ static enum nd_status prepare(struct nd_float_evaluation *e, struct nd_error *er
         return nd_fail_memory(err);
     for (size_t k = 0; k < plan->n_steps * ND_FLOAT_OPERANDS; k++)
         e->constants[k] = nd_no_array();
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
+    for (size_t s = 0; s < plan->n_steps; s++)
         e->is_known[s] = nd_float_node_find(plan->graph, plan->steps[s].edge, &e->nodes[s]);
-        if (e->is_known[s])
+    enum nd_status status = find_digits(e, err);
+    for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
+        if (e->is_known[s] && has_half_precision(e, s))
             status = round_constants(e, s, err);
-    }
-    return status == ND_OK ? find_digits(e, err) : status;
+    return status;
 }
 
 enum nd_status nd_float_evaluate(struct nd_float_evaluation *e, const struct nd_plan *plan,
                                  const struct nd_explain_options *options, struct nd_error *err)
 {
     e->plan = plan;
+    e->is_beside_codes = nd_plan_has_codes(plan);
     const struct nd_replay replay = {.plan = plan,
                                      .state_bytes = sizeof(struct worker),
                                      .context = e,

@@ -1,6 +1,6 @@
-/* Layers of a float model, each worked out again in double precision from the values that its inputs had on the
- * device, and how far the device's values are from that: held against what rounding to half precision, or to
- * float32, may do there. docs/science/theory.md#floats. */
+/* Layers whose values are floats, in a float model or between quantised layers, each worked out again in double
+ * precision from the values that its inputs had on the device, and how far the device's values are from that:
+ * held against what rounding to half precision, or to float32, may do there. docs/science/theory.md#floats. */
 #ifndef ND_REPLAY_FLOATS_H
 #define ND_REPLAY_FLOATS_H
 
@@ -22,8 +22,10 @@ struct nd_float_sums {
 
 struct nd_float_evaluation {
     const struct nd_plan *plan;
-    int *digits;                 /* [n_devices] of the arithmetic; 0: the device has no floats */
-    bool *is_known;              /* [n_steps] node is found */
+    bool is_beside_codes; /* the model is quantised, too: then there is no reference, and no effect is measured
+                           */
+    int *digits;          /* [n_devices] of the arithmetic; 0: the device has no floats */
+    bool *is_known;       /* [n_steps] node is found */
     struct nd_float_node *nodes; /* [n_steps] */
     struct nd_array *constants;  /* [n_steps * ND_FLOAT_OPERANDS] rounded to half precision; rank < 0: none */
     struct nd_float_sums *sums;  /* [n_samples][n_devices][n_steps] */
@@ -37,7 +39,8 @@ void nd_float_evaluation_deinit(struct nd_float_evaluation *evaluation);
 struct nd_float_sums *nd_float_sums_of(const struct nd_float_evaluation *evaluation, size_t sample,
                                        size_t device, size_t step);
 
-/* Whether the step's values are floats that the device computes. */
+/* Whether the step's values are floats that the device computes; whether any step of any device has such. */
+bool nd_float_has_steps(const struct nd_plan *plan);
 bool nd_float_is_step(const struct nd_plan *plan, size_t device, size_t step);
 /* Digits of the step: a tensor of half precision is rounded to it whatever computed it. */
 int nd_float_digits_of(const struct nd_float_evaluation *evaluation, size_t device, size_t step);

@@ -292,6 +292,15 @@ const struct nd_edge *nd_plan_edge(const struct nd_plan *plan, size_t step)
     return nd_model_edge(plan->model, plan->steps[step].edge);
 }
 
+bool nd_plan_has_codes(const struct nd_plan *plan)
+{
+    for (size_t d = 0; d < plan->n_devices; d++)
+        for (size_t s = 0; s < plan->n_steps && !plan->sources[d].is_failed; s++)
+            if (plan->sources[d].units[s].has_total || plan->sources[d].units[s].is_examined)
+                return true;
+    return false;
+}
+
 bool nd_plan_is_wide(const struct nd_plan *plan, size_t step)
 {
     return nd_dtype_size_bytes(nd_plan_edge(plan, step)->dtype) > 1;

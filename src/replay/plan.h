@@ -72,6 +72,8 @@ const struct nd_model_unit *nd_unit_of_edge(const struct nd_model *model, size_t
 /* The same of a step. */
 const struct nd_model_unit *nd_plan_unit(const struct nd_plan *plan, size_t step);
 const struct nd_edge *nd_plan_edge(const struct nd_plan *plan, size_t step);
+/* Whether any capture has codes that can be worked out. None: a float model, or outputs in floats only. */
+bool nd_plan_has_codes(const struct nd_plan *plan);
 /* Whether the step's codes have more than 8 bits. */
 bool nd_plan_is_wide(const struct nd_plan *plan, size_t step);
 

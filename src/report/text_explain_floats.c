@@ -1,4 +1,4 @@
-/* What an explanation says of a model without quantisation. */
+/* What an explanation says of layers whose values are floats. */
 #include <math.h>
 #include <stdio.h>
 
@@ -35,7 +35,7 @@ void nd_explain_put_floats(struct nd_strbuf *out, const struct nd_explanation *e
     size_t n_layers, n_exact, first = find_first(e, device, &n_layers, &n_exact);
     size_t greatest = nd_explain_greatest(e, device);
     char share[32];
-    if (n_layers == 0)
+    if (n_layers == 0 || nd_explain_has_codes(e))
         return;
     if (greatest != SIZE_MAX && device->units[greatest].floats.n > 0) {
         const struct nd_explained_floats *f = &device->units[greatest].floats;

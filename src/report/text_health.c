@@ -45,13 +45,15 @@ static void name_arithmetic(const struct nd_explanation *e, const struct nd_expl
                             size_t size)
 {
     const struct nd_explained_floats *floats = device->failure == NULL ? first_floats(e, device) : NULL;
-    if (floats != NULL) {
-        snprintf(out, size, "%s", floats->digits == 11 ? "half-precision" : "float32");
+    bool is_half = floats != NULL && floats->digits == 11, has_codes = nd_explain_has_codes(e);
+    if (floats != NULL && !has_codes) {
+        snprintf(out, size, "%s", is_half ? "half-precision" : "float32");
         return;
     }
     bool is_known = device->expected != NULL && !device->is_refuted;
     const char *name = is_known ? device->expected : device->program;
-    snprintf(out, size, "%s", name != NULL ? name : "known");
+    snprintf(out, size, "%s%s", name != NULL ? name : "known",
+             is_half && has_codes ? " or half-precision" : "");
 }
 
 /* ---- the first line ---- */

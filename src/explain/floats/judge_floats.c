@@ -217,6 +217,32 @@ static enum nd_status accuse(const struct nd_float_evaluation *e, size_t device,
     return say_evidence(unit, best != NULL ? said : NULL, err);
 }
 
+/* A tensor that it reads, and of which the capture need not show what it read. SIZE_MAX: none. */
+static size_t find_unsure_input(const struct nd_explain_job *job, const struct nd_float_evaluation *e, size_t d,
+                                size_t s)
+{
+    const struct nd_float_node *node = &e->nodes[s];
+    for (size_t i = 0; e->is_known[s] && i < node->n_inputs; i++) {
+        bool is_edge = node->inputs[i].source == ND_FLOAT_EDGE || node->inputs[i].source == ND_FLOAT_CODES;
+        size_t step = is_edge ? job->plan->step_of_edge[node->inputs[i].index] : SIZE_MAX;
+        if (step == SIZE_MAX)
+            continue;
+        const char *fault = job->out->devices[d].units[step].fault.kind;
+        if ((fault != NULL && strcmp(fault, nd_fault_name(ND_FAULT_REUSED_BUFFER)) == 0) ||
+            nd_plan_differs_by_run(job->plan, d, step))
+            return step;
+    }
+    return SIZE_MAX;
+}
+
+static enum nd_status leave_unsure(const struct nd_explain_job *job, struct nd_explained_unit *unit,
+                                   size_t input, struct nd_error *err)
+{
+    struct nd_strbuf text = {0};
+    nd_strbuf_printf(&text, "the capture of '%s' need not show what it read", job->plan->steps[input].name);
+    return set_text(&text, &unit->why_not, err);
+}
+
 static enum nd_status judge_step(const struct nd_explain_job *job, const struct nd_float_evaluation *e,
                                  size_t d, size_t s, struct nd_error *err)
 {
@@ -224,6 +250,9 @@ static enum nd_status judge_step(const struct nd_explain_job *job, const struct 
     struct nd_explained_unit *unit = &device->units[s];
     if (!nd_float_is_step(job->plan, d, s))
         return ND_OK;
+    size_t unsure = find_unsure_input(job, e, d, s);
+    if (unsure != SIZE_MAX)
+        return leave_unsure(job, unit, unsure, err);
     const struct nd_float_sums sums = sum_up(e, d, s);
     if (sums.is_missed || sums.n == 0) {
         struct nd_strbuf text = {0};
@@ -269,13 +298,14 @@ static double error_of_outputs(const struct nd_explain_job *job, const struct nd
     return relative(total, signal, is_known);
 }
 
-/* The device against exact rounding: as trace.c has it for codes. */
+/* The device against exact rounding: as trace.c has it for codes, which was called before. */
 static enum nd_verdict verdict_of(const struct nd_explained_device *device, size_t n_steps)
 {
-    bool differs = false, is_within = false;
+    bool differs = device->n_sources > 0, is_within = false;
     for (size_t s = 0; s < n_steps; s++) {
         differs = differs || (device->units[s].floats.n > 0 && device->units[s].n_unexplained > 0);
-        is_within = is_within || device->units[s].floats.n_rounded < device->units[s].floats.n;
+        is_within = is_within || device->units[s].is_within_step ||
+                    device->units[s].floats.n_rounded < device->units[s].floats.n;
     }
     if (differs)
         return ND_VERDICT_DIFFERS;
@@ -311,7 +341,8 @@ static enum nd_status judge_device(const struct nd_explain_job *job, const struc
     enum nd_status status = ND_OK;
     for (size_t s = 0; s < job->plan->n_steps && status == ND_OK; s++)
         status = judge_step(job, e, d, s, err);
-    device->float_error = error_of_outputs(job, e, d);
+    if (!e->is_beside_codes)
+        device->float_error = error_of_outputs(job, e, d);
     drop_grid_findings(job->plan, d, device);
     device->verdict = verdict_of(device, job->plan->n_steps);
     return status;
@@ -322,6 +353,8 @@ enum nd_status nd_explain_judge_floats(const struct nd_explain_job *job,
 {
     struct nd_float_evaluation evaluation = {0};
     struct nd_explanation *out = job->out;
+    if (nd_plan_has_codes(job->plan) && !nd_float_has_steps(job->plan))
+        return ND_OK;
     enum nd_status status = nd_float_evaluate(&evaluation, job->plan, options, err);
     for (size_t d = 0; d < out->n_devices && status == ND_OK; d++)
         if (!job->plan->sources[d].is_failed)

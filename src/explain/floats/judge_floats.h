@@ -1,11 +1,14 @@
-/* Layers of a model without quantisation: whether their values are those of half precision (or float32). */
+/* Layers whose values are floats: whether they are those of half precision (or float32). In a quantised model
+ * that is what lies between DequantizeLinear and QuantizeLinear where tensors are visible, or before and after
+ * all of them. */
 #ifndef ND_EXPLAIN_FLOATS_JUDGE_FLOATS_H
 #define ND_EXPLAIN_FLOATS_JUDGE_FLOATS_H
 
 #include "explain/stages.h"
 
 /* Evaluates every layer whose values are floats, fills `floats` of the units, their state, evidence and fault,
- * and float_error of the devices. After nd_explain_diagnose, before the verdicts. Errors are those of reading
+ * and float_error of the devices, which stays
+ * unknown for a quantised model. After nd_explain_diagnose, before the verdicts. Errors are those of reading
  * captures, ND_ERR_MEMORY. */
 enum nd_status nd_explain_judge_floats(const struct nd_explain_job *job,
                                        const struct nd_explain_options *options, struct nd_error *err);

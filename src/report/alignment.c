@@ -109,11 +109,11 @@ static json_t *alignment_json(const struct nd_alignment *alignment)
                   count(alignment->n_products), "planned", count(alignment->n_planned), "weighted",
                   count(alignment->n_weighted), "from_float", count(alignment->n_from_float), "float_tensors",
                   count(alignment->n_floats));
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result", end_word(alignment->end),
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "result", end_word(alignment->end),
                      "model", nd_json_string(alignment->model), "output", text_or_null(alignment->output),
-                     "float_model", text_or_null(alignment->float_model), "arithmetics", arithmetics, "counts",
-                     counts, "price", price_json(alignment), "verification", devices_json(alignment), "layers",
-                     layers);
+                     "certificate", text_or_null(alignment->certificate), "float_model",
+                     text_or_null(alignment->float_model), "arithmetics", arithmetics, "counts", counts,
+                     "price", price_json(alignment), "verification", devices_json(alignment), "layers", layers);
 }
 
 enum nd_status nd_report_alignment_json(const struct nd_alignment *alignment, char **out, struct nd_error *err)
@@ -181,7 +181,10 @@ static void say_model(struct nd_report_screen *screen, const struct nd_alignment
         nd_report_screen_put(screen,
                              "Weights rounded anew from the quantised ones (--float gives better ones).\n");
     if (alignment->output != NULL)
-        nd_report_screen_put(screen, "Written to '%s'.\n", alignment->output);
+        nd_report_screen_put(screen, "Written to '%s'%s%s%s.\n", alignment->output,
+                             alignment->certificate != NULL ? ", certificate in '" : "",
+                             alignment->certificate != NULL ? alignment->certificate : "",
+                             alignment->certificate != NULL ? "'" : "");
 }
 
 static void add_number(json_t *row, const char *key, const char *format, double value)

@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "base/new_file.h"
 #include "model/loaded.h"
 #include "rewrite/put.h"
 

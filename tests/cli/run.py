@@ -33,10 +33,20 @@ DEFAULTS = {".out": "", ".err": "", ".exit": "0\n", ".left": "", ".invalid": ""}
 TIME_LIMIT_S = 120
 # They need a phone, a runtime of the vendor's, or minutes; the end-to-end tests make and validate them.
 OF_OTHER_TESTS = {"golden_upgrades", "prepared", "runtimes_added", "runtimes_removed"}
-# Stands in for npudiff: keeps a copy of what is printed with --json. What is written to a device is not copied.
+# Stands in for npudiff: keeps a copy of what is printed with --json, and of certificates. What is written to a device is
+# not copied.
 KEEPER = """#!/bin/sh
-wanted=
-for argument; do case $argument in --json|--option-table) wanted=yes;; esac; done
+wanted= before=
+for argument; do
+    case $argument in --json|--option-table) wanted=yes;; esac
+    if [ "$before" = --certificate ] && [ ! -e "$argument" ]; then
+        code=0
+        {npudiff} "$@" || code=$?
+        [ ! -e "$argument" ] || cp "$argument" "$(mktemp {folder}/XXXXXXXX)"
+        exit $code
+    fi
+    before=$argument
+done
 if [ -z "$wanted" ] || [ -c /proc/self/fd/1 ]; then exec {npudiff} "$@"; fi
 copy=$(mktemp {folder}/XXXXXXXX)
 code=0
@@ -54,7 +64,7 @@ def clean(text, names, version):
     text = re.sub(r"/npudiff-\w{6}(?=[/'])", "/npudiff-XXXXXX", text)
     text = re.sub(r"\.tmp-[0-9a-f]+", ".tmp-XXXX", text)
     # Stages that take over a second on a slow machine (test_progress.py has those).
-    text = re.sub(r"^(align|compare|explain): (?!yes$)[a-z ]+(, \d+ [a-z]+)?\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^(align|compare|explain|verify): (?!yes$)[a-z ]+(, \d+ [a-z]+)?\n", "", text, flags=re.MULTILINE)
     return re.sub(rf"\b{re.escape(version)}\b", "$VERSION", text)
 
 

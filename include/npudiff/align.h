@@ -42,6 +42,12 @@ struct nd_align_options {
                                            it; NULL: from the quantised weights */
     const char *const *arithmetics;     /* names of those that are to agree; NULL: "htp-v69", "htp-v73" */
     size_t n_arithmetics;
+    const char *const *chipsets; /* their arithmetics must agree, too: "gen1", "SM8650" */
+    size_t n_chipsets;
+    /* Tensors whose layers may get new scales, as nd_model_select_edges takes them. "auto": those first whose
+     * difference between the arithmetics has the largest effect on the outputs, as many as the budget allows;
+     * needs a budget. NULL: all. */
+    const char *layers;
     const struct nd_probe *const *probes; /* inputs for the price and for the devices */
     size_t n_probes;
     size_t n_samples; /* of all probes together that the price is taken from; 0: all */
@@ -51,8 +57,8 @@ struct nd_align_options {
     size_t n_devices;
     const char *agent; /* as nd_capture_options.agent */
     size_t n_threads;  /* 0: as many as the process may use */
-    /* Told what is done: "plan", "prove", "price", "capture"; of n_total parts n_done are finished. NULL:
-     * nobody. */
+    /* Told what is done: "curve", "plan", "prove", "price", "capture"; of n_total parts n_done are finished.
+     * NULL: nobody. */
     void (*progress)(void *context, const char *stage, size_t n_done, size_t n_total);
     void *progress_context;
     bool (*is_cancelled)(void *context); /* asked now and then; true stops (ND_E_CANCELLED). NULL: never */
@@ -109,6 +115,19 @@ struct nd_alignment_output {
     double loss_db;        /* before less after; NaN without a float model */
 };
 
+/* What alignment of the first layers costs and brings, by known arithmetic: a point of the curve. */
+struct nd_alignment_point {
+    size_t
+        n_layers; /* Conv, Gemm and MatMul that may get new scales; those with the largest effect come first */
+    char *layer;  /* the last of them; NULL: there is none */
+    double effect_db;             /* of that layer: signal to noise at the outputs if it alone has a different
+                                     arithmetic; infinite: none */
+    double sqnr_db;               /* the least of the outputs, as nd_alignment_output.sqnr_after_db */
+    double loss_db;               /* the most of the outputs; NaN without a float model */
+    size_t n_values, n_different; /* of the outputs, between the arithmetics */
+    size_t n_tensors, n_tensors_different;
+};
+
 enum nd_align_end {
     ND_ALIGN_END_ALIGNED,     /* every layer is proven or tested */
     ND_ALIGN_END_DIFFERS,     /* a layer differs */
@@ -132,7 +151,10 @@ struct nd_alignment {
     size_t n_weighted,
         n_from_float; /* of these, those with constant weights; rounded anew from the float model */
     size_t n_floats;  /* tensors of floats that operators make outside of layers: nothing is said of them */
-    size_t n_outputs; /* 0 without probes */
+    size_t n_points;  /* the curve: with layers "auto", and where the budget is not enough */
+    struct nd_alignment_point *points;
+    size_t n_curve_samples; /* that sqnr_db and loss_db are measured on */
+    size_t n_outputs;       /* 0 without probes */
     struct nd_alignment_output *outputs;
     size_t n_samples;                                 /* that the price is taken from */
     double budget_db;                                 /* NaN: none */
@@ -153,7 +175,8 @@ struct nd_alignment {
 /* Plans, writes, proves, and as the options say weighs and runs it. The caller destroys *out.
  *
  * ND_ERR_UNSUPPORTED: a model without quantised layers (ND_E_ALIGN_FLOAT), one of whose Conv, Gemm and MatMul
- * none can be aligned (ND_E_ALIGN_NOTHING), open dimensions; ND_ERR_USAGE: an unknown arithmetic, a budget
+ * none can be aligned (ND_E_ALIGN_NOTHING), open dimensions; ND_ERR_NOT_FOUND: no tensor matches `layers`;
+ * ND_ERR_USAGE: an unknown arithmetic or chipset, chipsets of one arithmetic, a budget
  * without a float model or probes, devices without probes, a float model whose outputs are other ones;
  * ND_ERR_IO: the output exists or cannot be written; ND_ERR_DEVICE: a device failed; ND_ERR_MEMORY. Nothing is
  * left half-written. Thread-safe. */

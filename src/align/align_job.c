@@ -1,10 +1,15 @@
 /* What nd_align and nd_certificate_verify begin with, and how they count. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "align/align_stages.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "replay/expectation.h"
+
+static const char not_examined[] = "it was not examined";
 
 const char *nd_align_state_name(enum nd_align_state state)
 {
@@ -29,6 +34,9 @@ void nd_alignment_destroy(struct nd_alignment **alignment)
         free(old->devices[i]);
         free(old->environments[i]);
     }
+    for (size_t i = 0; i < old->n_points; i++)
+        free(old->points[i].layer);
+    free(old->points);
     free(old->layers);
     free(old->outputs);
     free(old->arithmetics);
@@ -54,34 +62,68 @@ enum nd_status nd_align_tell(const struct nd_align_job *job, const char *stage, 
     return ND_OK;
 }
 
+static enum nd_status add_program(struct nd_align_job *job, const char *name, struct nd_error *err)
+{
+    const struct nd_unit_program *program = nd_unit_program_from_name(name);
+    for (size_t i = 0; i < job->n_programs; i++)
+        if (job->programs[i] == program && program != NULL)
+            return ND_OK;
+    if (program == NULL)
+        return nd_fail(err, ND_E_OPTION_VALUE, name,
+                       "'%s' is no arithmetic of whole layers; known are htp-v69, htp-v73, htp-v69:2.48 and "
+                       "htp-v73:2.48",
+                       name);
+    if (job->n_programs == ND_ALIGN_MOST_PROGRAMS)
+        return nd_fail(err, ND_E_OPTION_VALUE, name, "at most %d arithmetics can be aligned",
+                       ND_ALIGN_MOST_PROGRAMS);
+    job->programs[job->n_programs] = program;
+    job->result->arithmetics[job->n_programs] = nd_strdup(name);
+    if (job->result->arithmetics[job->n_programs] == NULL)
+        return nd_fail_memory(err);
+    job->result->n_arithmetics = ++job->n_programs;
+    return ND_OK;
+}
+
+/* That of the newest SDK. */
+static enum nd_status add_chipset(struct nd_align_job *job, const char *name, struct nd_error *err)
+{
+    const struct nd_chipset *chipset = nd_chipset_find(name);
+    if (chipset == NULL)
+        return nd_fail(err, ND_E_OPTION_VALUE, name,
+                       "'%s' is no chipset that npudiff knows; 'npudiff devices' lists them", name);
+    switch (nd_expect_of_arch(chipset->arch)) {
+    case ND_EXPECT_V69:
+        return add_program(job, "htp-v69", err);
+    case ND_EXPECT_V73:
+        return add_program(job, "htp-v73", err);
+    default:
+        return nd_fail(err, ND_E_OPTION_VALUE, name, "the arithmetic of '%s' (%s) is not known", name,
+                       chipset->arch);
+    }
+}
+
 enum nd_status nd_align_find_programs(struct nd_align_job *job, const char *const *names, size_t n,
                                       struct nd_error *err)
 {
     static const char *const usual[] = {"htp-v69", "htp-v73"};
-    if (n == 0) {
+    const struct nd_align_options *options = job->options;
+    enum nd_status status = ND_OK;
+    if (n == 0 && options->n_chipsets == 0) {
         names = usual;
         n = sizeof usual / sizeof usual[0];
     }
-    if (n < 2 || n > ND_ALIGN_MOST_PROGRAMS)
-        return nd_fail(err, ND_E_OPTION_VALUE, NULL, "2 to %d arithmetics can be aligned, not %zu",
-                       ND_ALIGN_MOST_PROGRAMS, n);
-    job->result->arithmetics = nd_calloc(n, sizeof *job->result->arithmetics);
+    job->result->arithmetics = nd_calloc(ND_ALIGN_MOST_PROGRAMS, sizeof *job->result->arithmetics);
     if (job->result->arithmetics == NULL)
         return nd_fail_memory(err);
-    for (size_t i = 0; i < n; i++) {
-        job->programs[i] = nd_unit_program_from_name(names[i]);
-        if (job->programs[i] == NULL)
-            return nd_fail(
-                err, ND_E_OPTION_VALUE, names[i],
-                "'%s' is no arithmetic of whole layers; known are htp-v69, htp-v73, htp-v69:2.48 and "
-                "htp-v73:2.48",
-                names[i]);
-        job->result->arithmetics[i] = nd_strdup(names[i]);
-        if (job->result->arithmetics[i] == NULL)
-            return nd_fail_memory(err);
-        job->result->n_arithmetics = job->n_programs = i + 1;
-    }
-    return ND_OK;
+    for (size_t i = 0; i < n && status == ND_OK; i++)
+        status = add_program(job, names[i], err);
+    for (size_t i = 0; i < options->n_chipsets && status == ND_OK; i++)
+        status = add_chipset(job, options->chipsets[i], err);
+    if (status == ND_OK && job->n_programs < 2)
+        status = nd_fail(err, ND_E_OPTION_VALUE, job->result->arithmetics[0],
+                         "all of them have one arithmetic, %s: they give the same bits already",
+                         job->result->arithmetics[0]);
+    return status;
 }
 
 enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_model *model,
@@ -101,6 +143,8 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
         struct nd_alignment_layer *layer = &result->layers[u];
         result->n_layers = u + 1;
         job->layer_of_edge[nd_model_unit(model, u)->edge] = u;
+        layer->state = ND_ALIGN_UNKNOWN;
+        layer->reason = not_examined;
         layer->name = nd_strdup(nd_model_unit(model, u)->name);
         layer->op_types = nd_strdup(nd_model_unit(model, u)->op_types);
         if (layer->name == NULL || layer->op_types == NULL)
@@ -112,6 +156,58 @@ enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_mo
     return result->model != NULL && (job->options->float_model == NULL || result->float_model != NULL)
                ? ND_OK
                : nd_fail_memory(err);
+}
+
+bool nd_align_is_product(const char *op_types)
+{
+    static const char *const products[] = {"Conv", "Gemm", "MatMul"};
+    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
+        size_t n = strlen(products[i]);
+        if (strncmp(op_types, products[i], n) == 0 && (op_types[n] == '\0' || op_types[n] == '+'))
+            return true;
+    }
+    return false;
+}
+
+enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err)
+{
+    struct nd_model *aligned = NULL;
+    enum nd_status status = job->folder == NULL ? nd_dir_make_temporary(&job->folder, err) : ND_OK;
+    char *path = status == ND_OK ? nd_path_join(job->folder, "aligned.onnx") : NULL;
+    if (status == ND_OK && path == NULL)
+        status = nd_fail_memory(err);
+    if (status == ND_OK)
+        status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err);
+    if (status == ND_OK)
+        status = nd_model_load(path, &aligned, err);
+    job->aligned = job->read_again = aligned;
+    if (status == ND_OK)
+        status = nd_align_take_dims(job->model, aligned, err);
+    free(path);
+    return status;
+}
+
+size_t nd_align_n_samples(const struct nd_align_options *options)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < options->n_probes; i++)
+        n += options->probes[i]->n_samples;
+    return options->n_samples > 0 && options->n_samples < n ? options->n_samples : n;
+}
+
+const struct nd_probe *nd_align_load_sample(const struct nd_align_job *job, size_t *sample,
+                                            struct nd_array *inputs)
+{
+    const struct nd_align_options *options = job->options;
+    size_t p = 0;
+    while (*sample >= options->probes[p]->n_samples)
+        *sample -= options->probes[p++]->n_samples;
+    const struct nd_probe *probe = options->probes[p];
+    for (size_t i = 0; i < probe->n_inputs; i++)
+        nd_array_load(probe->inputs[i].dtype,
+                      (const unsigned char *)probe->inputs[i].data + *sample * probe->inputs[i].sample_bytes,
+                      inputs[i].n, inputs[i].x);
+    return probe;
 }
 
 enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int axis, int64_t n, struct nd_error *err)

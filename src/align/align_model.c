@@ -24,6 +24,8 @@ static enum nd_status check_options(const struct nd_align_options *options, stru
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "a budget needs the float model and inputs");
     if (options->n_devices > 0 && options->n_probes == 0)
         return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "devices need inputs");
+    if (options->layers != NULL && strcmp(options->layers, "auto") == 0 && isnan(options->budget_db))
+        return nd_fail(err, ND_E_OPTION_CONFLICT, NULL, "layers are chosen by the budget, and there is none");
     if (options->n_devices == 1)
         return nd_fail(err, ND_E_OPTION_VALUE, NULL, "two devices or more are needed to compare them");
     if (options->output != NULL && !options->replace && nd_path_exists(options->output))
@@ -52,17 +54,6 @@ static enum nd_status check_model(const struct nd_model *model, struct nd_error 
 
 /* ---- the stages ---- */
 
-static bool is_product(const char *op_types)
-{
-    static const char *const products[] = {"Conv", "Gemm", "MatMul"};
-    for (size_t i = 0; i < sizeof products / sizeof products[0]; i++) {
-        size_t n = strlen(products[i]);
-        if (strncmp(op_types, products[i], n) == 0 && (op_types[n] == '\0' || op_types[n] == '+'))
-            return true;
-    }
-    return false;
-}
-
 /* What the plan says of the layers goes to the result. ND_E_ALIGN_NOTHING where it plans none of the products.
  */
 static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align_plan *plan,
@@ -73,7 +64,7 @@ static enum nd_status take_steps(struct nd_align_job *job, const struct nd_align
     for (size_t i = 0; i < result->n_layers; i++) {
         struct nd_alignment_layer *layer = &result->layers[i];
         const struct nd_align_step *step = &plan->steps[nd_model_unit(job->model, i)->edge];
-        layer->is_product = is_product(layer->op_types);
+        layer->is_product = nd_align_is_product(layer->op_types);
         if (!layer->is_product)
             continue;
         layer->is_planned = step->is_planned;
@@ -115,23 +106,20 @@ static bool is_over_budget(const struct nd_alignment *result)
 static enum nd_status write_and_prove(struct nd_align_job *job, const struct nd_align_plan *plan,
                                       struct nd_error *err)
 {
-    struct nd_model *aligned = NULL;
-    enum nd_status status = nd_dir_make_temporary(&job->folder, err);
-    char *path = status == ND_OK ? nd_path_join(job->folder, "aligned.onnx") : NULL;
-    if (status == ND_OK && path == NULL)
-        status = nd_fail_memory(err);
-    if (status == ND_OK)
-        status = nd_model_write_recoded(job->model, plan->nodes, plan->n_nodes, path, err);
-    if (status == ND_OK)
-        status = nd_model_load(path, &aligned, err);
-    job->aligned = job->read_again = aligned;
-    if (status == ND_OK)
-        status = nd_align_take_dims(job->model, aligned, err);
+    enum nd_status status = nd_align_write(job, plan, err);
     if (status == ND_OK)
         status = nd_align_tell(job, "prove", 0, 1, err);
-    if (status == ND_OK)
-        status = nd_align_prove(job, err);
-    free(path);
+    return status == ND_OK ? nd_align_prove(job, err) : status;
+}
+
+/* What a part of the layers would cost is told with the refusal. */
+static enum nd_status refuse(struct nd_align_job *job, struct nd_error *err)
+{
+    bool *is_chosen = NULL;
+    enum nd_status status = job->result->n_points == 0 ? nd_align_curve(job, &is_chosen, err) : ND_OK;
+    free(is_chosen);
+    nd_align_count_states(job->result);
+    job->result->end = ND_ALIGN_END_OVER_BUDGET;
     return status;
 }
 
@@ -144,10 +132,8 @@ static enum nd_status weigh_and_write(struct nd_align_job *job, const struct nd_
     nd_align_count_states(result);
     if (status != ND_OK)
         return status;
-    if (is_over_budget(result)) {
-        result->end = ND_ALIGN_END_OVER_BUDGET;
-        return ND_OK;
-    }
+    if (is_over_budget(result))
+        return refuse(job, err);
     if (options->n_devices > 0)
         status = nd_align_verify(job, err);
     nd_align_count_states(result);
@@ -160,17 +146,36 @@ static enum nd_status weigh_and_write(struct nd_align_job *job, const struct nd_
     return status == ND_OK && options->certificate != NULL ? nd_align_certify(job, err) : status;
 }
 
-static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
+/* The layers that `layers` names; *is_chosen stays NULL for all of them. */
+static enum nd_status choose_layers(struct nd_align_job *job, bool **is_chosen, struct nd_error *err)
 {
-    struct nd_align_plan plan = {.model = job->model, .float_model = job->options->float_model};
-    enum nd_status status =
-        nd_align_find_programs(job, job->options->arithmetics, job->options->n_arithmetics, err);
-    plan.programs = job->programs;
-    plan.n_programs = job->n_programs;
-    if (status == ND_OK)
-        status = nd_align_make_layers(job, job->model, err);
-    if (status == ND_OK)
-        status = nd_align_tell(job, "plan", 0, 1, err);
+    const char *layers = job->options->layers;
+    size_t *edges = NULL, n = 0;
+    if (layers == NULL)
+        return ND_OK;
+    if (strcmp(layers, "auto") == 0) {
+        enum nd_status status = nd_align_curve(job, is_chosen, err);
+        return status == ND_OK && *is_chosen == NULL ? refuse(job, err) : status;
+    }
+    enum nd_status status = nd_model_select_edges(job->model, layers, &edges, &n, err);
+    if (status == ND_OK) {
+        *is_chosen = nd_calloc(nd_model_n_edges(job->model), sizeof **is_chosen);
+        status = *is_chosen != NULL ? ND_OK : nd_fail_memory(err);
+    }
+    for (size_t i = 0; i < n && status == ND_OK; i++)
+        (*is_chosen)[edges[i]] = true;
+    free(edges);
+    return status;
+}
+
+static enum nd_status align_chosen(struct nd_align_job *job, const bool *is_chosen, struct nd_error *err)
+{
+    struct nd_align_plan plan = {.model = job->model,
+                                 .float_model = job->options->float_model,
+                                 .programs = job->programs,
+                                 .n_programs = job->n_programs,
+                                 .is_chosen = is_chosen};
+    enum nd_status status = nd_align_tell(job, "plan", 0, 1, err);
     if (status == ND_OK)
         status = nd_align_plan_make(&plan, err);
     if (status == ND_OK)
@@ -180,6 +185,21 @@ static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
     if (status == ND_OK)
         status = weigh_and_write(job, &plan, err);
     nd_align_plan_deinit(&plan);
+    return status;
+}
+
+static enum nd_status align(struct nd_align_job *job, struct nd_error *err)
+{
+    bool *is_chosen = NULL;
+    enum nd_status status =
+        nd_align_find_programs(job, job->options->arithmetics, job->options->n_arithmetics, err);
+    if (status == ND_OK)
+        status = nd_align_make_layers(job, job->model, err);
+    if (status == ND_OK)
+        status = choose_layers(job, &is_chosen, err);
+    if (status == ND_OK && job->result->end != ND_ALIGN_END_OVER_BUDGET)
+        status = align_chosen(job, is_chosen, err);
+    free(is_chosen);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "align/align_stages.h"
 #include "align/layer.h"
 #include "base/error.h"
 #include "base/memory.h"
@@ -235,6 +236,10 @@ static enum nd_status visit(void *context, const struct nd_exact_unit *unit, str
     *is_made = false;
     if (unit->call->node == NULL || !nd_unit_is_product(unit) || plan->steps[unit->edge].is_planned)
         return ND_OK;
+    if (plan->is_chosen != NULL && !plan->is_chosen[unit->edge]) {
+        plan->steps[unit->edge].obstacle = "it was not chosen";
+        return ND_OK;
+    }
     const struct nd_graph *graph = &plan->model->graph;
     size_t node = node_of(graph, unit->call->node);
     struct place place = {ND_NO_INDEX, ND_NO_INDEX, false};
@@ -292,6 +297,19 @@ static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error
     return status;
 }
 
+/* A layer that is not chosen goes on as it is: its bias rests on the scale of its input. */
+static void settle_others(struct nd_align_plan *plan)
+{
+    for (size_t u = 0; u < plan->model->n_units && plan->is_chosen != NULL; u++) {
+        const struct nd_model_unit *unit = &plan->model->units[u];
+        if (plan->is_chosen[unit->edge] || !nd_align_is_product(unit->op_types))
+            continue;
+        nd_quantiser_of(&plan->quantisers, unit->edge)->is_settled = true;
+        for (size_t i = 0; i < unit->n_inputs; i++)
+            nd_quantiser_of(&plan->quantisers, unit->inputs[i])->is_settled = true;
+    }
+}
+
 enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *err)
 {
     enum nd_status status = nd_quantisers_init(&plan->quantisers, plan->model, err);
@@ -300,8 +318,10 @@ enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *e
         status = nd_fail_memory(err);
     for (size_t e = 0; status == ND_OK && e < plan->model->n_edges; e++)
         plan->steps[e].obstacle = "npudiff cannot evaluate an operator before it";
-    if (status == ND_OK)
+    if (status == ND_OK) {
+        settle_others(plan);
         status = visit_all(plan, err);
+    }
     return status == ND_OK ? add_quantisers(plan, err) : status;
 }
 

@@ -21,6 +21,8 @@ struct nd_align_plan {
     const struct nd_model *model, *float_model; /* float_model nullable */
     const struct nd_unit_program *const *programs;
     size_t n_programs;
+    const bool *is_chosen; /* [n_edges] layers that may get new scales; all that a different one reads and makes
+                              stays as it is. NULL: all may. Borrowed */
     struct nd_quantisers quantisers;
     struct nd_align_step *steps; /* [n_edges], by the edge that the layer makes */
     /* For nd_model_write_recoded. What the entries point to is owned, but for the quantisers' quants. */

@@ -4,6 +4,7 @@
 
 #include "align/align_plan.h"
 #include "npudiff/align.h"
+#include "operators/array.h"
 
 enum { ND_ALIGN_MOST_PROGRAMS = 8 };
 
@@ -30,6 +31,30 @@ enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int axis, 
                                 struct nd_error *err);
 /* Counts the states of the layers, and sets the end by them. */
 void nd_align_count_states(struct nd_alignment *result);
+
+/* Conv, Gemm or MatMul, with what follows. */
+bool nd_align_is_product(const char *op_types);
+/* Writes what is planned into the job's folder and reads it again. */
+enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_plan *plan, struct nd_error *err);
+/* How many samples the price is taken from; and the inputs of one of them, arrays of the model's inputs. */
+size_t nd_align_n_samples(const struct nd_align_options *options);
+const struct nd_probe *nd_align_load_sample(const struct nd_align_job *job, size_t *sample,
+                                            struct nd_array *inputs);
+
+/* contrast.c: values that differ between the first arithmetic and the others, on the first samples. */
+struct nd_align_contrast {
+    size_t n_values, n_different; /* of the model's outputs */
+    size_t n_tensors, n_tensors_different;
+};
+enum nd_status nd_align_contrast(const struct nd_align_job *job, const struct nd_model *model, size_t n_samples,
+                                 struct nd_align_contrast *out, struct nd_error *err);
+/* effects[n_edges]: noise by signal at the outputs if the layer alone has another arithmetic. */
+enum nd_status nd_align_effects(const struct nd_align_job *job, const bool *is_product, size_t n_samples,
+                                double *effects, struct nd_error *err);
+
+/* align_curve.c: layers by their effect, and what the first of them cost. *is_chosen [n_edges], owned by the
+ * caller: those that the budget allows; NULL: not even one. */
+enum nd_status nd_align_curve(struct nd_align_job *job, bool **is_chosen, struct nd_error *err);
 
 /* prove.c: state, reason and proof of each layer of the aligned model. */
 enum nd_status nd_align_prove(struct nd_align_job *job, struct nd_error *err);

@@ -6,25 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "align/certificate.h"
+#include "align/certificate_check.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/options.h"
-
-/* Of a level in decibels that is measured again, since log10 of another C library may differ in its last bit.
- * Chosen. */
-static const double slack_db = 1e-9;
-
-struct checker {
-    const struct nd_certificate *certificate;
-    const struct nd_model *model;
-    const struct nd_certificate_options *options;
-    struct nd_certificate_check *check;
-    struct nd_align_options align_options;
-    struct nd_align_job job;
-    size_t refusals_capacity;
-};
 
 const char *nd_certificate_end_name(enum nd_certificate_end end)
 {
@@ -57,67 +43,37 @@ void nd_certificate_check_destroy(struct nd_certificate_check **check)
     *check = NULL;
 }
 
-/* ---- what the certificate says ---- */
-
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text != NULL ? text : "";
-}
-
-static const json_t *member(const struct checker *c, const char *key)
-{
-    return json_object_get(c->certificate->root, key);
-}
-
-static enum nd_status refuse(struct checker *c, struct nd_error *err, const char *what, const char *fmt, ...)
-    ND_PRINTF(4, 5);
-static enum nd_status refuse(struct checker *c, struct nd_error *err, const char *what, const char *fmt, ...)
-{
-    struct nd_certificate_check *check = c->check;
-    char text[1024];
-    va_list arguments;
-    if (!nd_grow((void **)&check->refusals, &c->refusals_capacity, check->n_refusals + 1,
-                 sizeof *check->refusals))
-        return nd_fail_memory(err);
-    va_start(arguments, fmt);
-    vsnprintf(text, sizeof text, fmt, arguments);
-    va_end(arguments);
-    struct nd_certificate_refusal *refusal = &check->refusals[check->n_refusals++];
-    *refusal = (struct nd_certificate_refusal){what, nd_strdup(text)};
-    return refusal->text != NULL ? ND_OK : nd_fail_memory(err);
-}
-
 /* ---- digests ---- */
 
-static enum nd_status check_content(struct checker *c, struct nd_error *err)
+static enum nd_status check_content(struct nd_certificate_checker *c, struct nd_error *err)
 {
     char hex[ND_SHA256_HEX_BYTES];
-    const char *stated = text_of(c->certificate->root, "digest");
+    const char *stated = nd_certificate_text(c->certificate->root, "digest");
     enum nd_status status = nd_certificate_digest(c->certificate->root, hex, err);
     if (status == ND_OK && strcmp(stated, hex) != 0)
-        status =
-            refuse(c, err, "content",
-                   "the certificate was changed after it was written: the digest of its content is %s, and "
-                   "it states '%s'",
-                   hex, stated);
+        status = nd_certificate_refuse(
+            c, err, "content",
+            "the certificate was changed after it was written: the digest of its content is %s, and "
+            "it states '%s'",
+            hex, stated);
     return status;
 }
 
-static enum nd_status check_file(struct checker *c, struct nd_error *err)
+static enum nd_status check_file(struct nd_certificate_checker *c, struct nd_error *err)
 {
-    const json_t *aligned = json_object_get(member(c, "files"), "aligned");
-    const char *stated = text_of(aligned, "sha256"), *found = nd_model_sha256(c->model);
+    const json_t *aligned = json_object_get(nd_certificate_member(c, "files"), "aligned");
+    const char *stated = nd_certificate_text(aligned, "sha256"), *found = nd_model_sha256(c->model);
     if (strcmp(stated, found) == 0)
         return ND_OK;
-    return refuse(c, err, "file",
-                  "'%s' is a different file: its SHA-256 is %s, and the certificate is about '%s' with %s",
-                  nd_path_base(nd_model_path(c->model)), found, text_of(aligned, "name"), stated);
+    return nd_certificate_refuse(
+        c, err, "file",
+        "'%s' is a different file: its SHA-256 is %s, and the certificate is about '%s' with %s",
+        nd_path_base(nd_model_path(c->model)), found, nd_certificate_text(aligned, "name"), stated);
 }
 
-static enum nd_status check_shapes(struct checker *c, struct nd_error *err)
+static enum nd_status check_shapes(struct nd_certificate_checker *c, struct nd_error *err)
 {
-    const json_t *inputs = member(c, "inputs");
+    const json_t *inputs = nd_certificate_member(c, "inputs");
     bool is_same = json_array_size(inputs) == nd_model_n_inputs(c->model);
     for (size_t i = 0; i < nd_model_n_inputs(c->model) && is_same; i++) {
         const struct nd_model_io *input = nd_model_input(c->model, i);
@@ -127,38 +83,45 @@ static enum nd_status check_shapes(struct checker *c, struct nd_error *err)
             is_same = json_integer_value(json_array_get(shape, (size_t)d)) == input->shape.dims[d];
     }
     return is_same ? ND_OK
-                   : refuse(c, err, "file", "the model's inputs have other dimensions than in the certificate");
+                   : nd_certificate_refuse(c, err, "file",
+                                           "the model's inputs have other dimensions than in the certificate");
 }
 
-static enum nd_status check_behaviour(struct checker *c, const json_t *stated,
+static enum nd_status check_behaviour(struct nd_certificate_checker *c, const json_t *stated,
                                       const struct nd_unit_program *program, struct nd_error *err)
 {
     char digits[ND_CERTIFICATE_DIGEST_BYTES];
     enum nd_status status = nd_align_behaviour(c->model, program, digits, err);
-    if (status == ND_OK && strcmp(text_of(stated, "behaviour"), digits) != 0)
-        status =
-            refuse(c, err, "arithmetic",
-                   "%s of this npudiff (%s) gives other values for this model than %s of npudiff %s, which "
-                   "wrote the certificate: align the model again",
-                   program->name, nd_version(), program->name, c->check->version);
+    if (status == ND_OK && strcmp(nd_certificate_text(stated, "behaviour"), digits) != 0)
+        status = nd_certificate_refuse(
+            c, err, "arithmetic",
+            "%s of this npudiff (%s) gives other values for this model than %s of npudiff %s, which "
+            "wrote the certificate: align the model again",
+            program->name, nd_version(), program->name, c->check->version);
     return status;
 }
 
 /* Names that this version knows, and that behave as they did. */
-static enum nd_status check_arithmetics(struct checker *c, struct nd_error *err)
+static enum nd_status check_arithmetics(struct nd_certificate_checker *c, struct nd_error *err)
 {
-    const json_t *stated = member(c, "arithmetics"), *item;
+    const json_t *stated = nd_certificate_member(c, "arithmetics"), *item;
     const char *names[ND_ALIGN_MOST_PROGRAMS];
     size_t i, n = json_array_size(stated);
     if (n < 2 || n > ND_ALIGN_MOST_PROGRAMS)
-        return refuse(c, err, "arithmetic", "the certificate names %zu arithmetics; 2 to %d can agree", n,
-                      ND_ALIGN_MOST_PROGRAMS);
+        return nd_certificate_refuse(c, err, "arithmetic",
+                                     "the certificate names %zu arithmetics; 2 to %d can agree", n,
+                                     ND_ALIGN_MOST_PROGRAMS);
     json_array_foreach(stated, i, item)
     {
-        names[i] = text_of(item, "name");
+        names[i] = nd_certificate_text(item, "name");
+        for (size_t k = 0; k < i; k++)
+            if (strcmp(names[k], names[i]) == 0)
+                return nd_certificate_refuse(c, err, "arithmetic", "the certificate names '%s' twice",
+                                             names[i]);
         if (nd_unit_program_from_name(names[i]) == NULL)
-            return refuse(c, err, "arithmetic", "this npudiff (%s) does not know the arithmetic '%s'",
-                          nd_version(), names[i]);
+            return nd_certificate_refuse(c, err, "arithmetic",
+                                         "this npudiff (%s) does not know the arithmetic '%s'", nd_version(),
+                                         names[i]);
     }
     enum nd_status status = nd_align_find_programs(&c->job, names, n, err);
     for (i = 0; i < c->job.n_programs && status == ND_OK; i++)
@@ -169,23 +132,26 @@ static enum nd_status check_arithmetics(struct checker *c, struct nd_error *err)
 /* ---- layers ---- */
 
 /* What the certificate and the new proof say of one layer. */
-static enum nd_status check_layer(struct checker *c, const json_t *stated,
+static enum nd_status check_layer(struct nd_certificate_checker *c, const json_t *stated,
                                   const struct nd_alignment_layer *layer, struct nd_error *err)
 {
     struct nd_certificate_check *check = c->check;
-    const char *state = text_of(stated, "state");
-    if (strcmp(text_of(stated, "tensor"), layer->name) != 0 ||
-        strcmp(text_of(stated, "operators"), layer->op_types) != 0)
-        return refuse(c, err, "layers", "the certificate has '%s' (%s) where the model has '%s' (%s)",
-                      text_of(stated, "tensor"), text_of(stated, "operators"), layer->name, layer->op_types);
+    const char *state = nd_certificate_text(stated, "state");
+    if (strcmp(nd_certificate_text(stated, "tensor"), layer->name) != 0 ||
+        strcmp(nd_certificate_text(stated, "operators"), layer->op_types) != 0)
+        return nd_certificate_refuse(c, err, "layers",
+                                     "the certificate has '%s' (%s) where the model has '%s' (%s)",
+                                     nd_certificate_text(stated, "tensor"),
+                                     nd_certificate_text(stated, "operators"), layer->name, layer->op_types);
     if (strcmp(state, "proven") == 0) {
         check->n_proven++;
         if (layer->state != ND_ALIGN_PROVEN)
-            return refuse(c, err, "proof", "'%s' is called proven, and is not: %s", layer->name, layer->reason);
+            return nd_certificate_refuse(c, err, "proof", "'%s' is called proven, and is not: %s", layer->name,
+                                         layer->reason);
         bool has_sums = layer->n_channels > 0;
         if (has_sums && (json_number_value(json_object_get(stated, "sums")) != layer->n_sums ||
                          (size_t)json_integer_value(json_object_get(stated, "channels")) != layer->n_channels))
-            return refuse(
+            return nd_certificate_refuse(
                 c, err, "proof",
                 "the proof of '%s' covers %.0f sums of %zu channels, other numbers than the certificate "
                 "states",
@@ -199,22 +165,24 @@ static enum nd_status check_layer(struct checker *c, const json_t *stated,
         return ND_OK;
     }
     if (strcmp(state, "tested") != 0 && strcmp(state, "unknown") != 0)
-        return refuse(c, err, "layers", "'%s' has the state '%s', which is none", layer->name, state);
+        return nd_certificate_refuse(c, err, "layers", "'%s' has the state '%s', which is none", layer->name,
+                                     state);
     bool is_tested = strcmp(state, "tested") == 0;
     check->n_tested += is_tested;
     check->n_unknown += !is_tested;
     if (layer->state == ND_ALIGN_DIFFERS)
-        return refuse(c, err, c->options->n_devices > 0 ? "devices" : "proof", "'%s' is called %s, and %s",
-                      layer->name, is_tested ? "equal as tested" : "unknown", layer->reason);
+        return nd_certificate_refuse(c, err, c->options->n_devices > 0 ? "devices" : "proof",
+                                     "'%s' is called %s, and %s", layer->name,
+                                     is_tested ? "equal as tested" : "unknown", layer->reason);
     check->n_tested_again += is_tested && layer->state != ND_ALIGN_UNKNOWN;
     return ND_OK;
 }
 
 /* Whether the sums that a reader sees first are those of the layers. */
-static bool has_counts(const struct checker *c)
+static bool has_counts(const struct nd_certificate_checker *c)
 {
     const struct nd_certificate_check *check = c->check;
-    const json_t *counts = member(c, "counts");
+    const json_t *counts = nd_certificate_member(c, "counts");
     const size_t found[] = {check->n_layers, check->n_proven, check->n_tested, check->n_unknown,
                             check->n_differ};
     static const char *const keys[] = {"layers", "proven", "tested", "unknown", "differ"};
@@ -222,30 +190,32 @@ static bool has_counts(const struct checker *c)
         if (json_integer_value(json_object_get(counts, keys[i])) != (json_int_t)found[i])
             return false;
     bool is_aligned = check->n_unknown + check->n_differ == 0;
-    return is_aligned || strcmp(text_of(c->certificate->root, "result"), "aligned") != 0;
+    return is_aligned || strcmp(nd_certificate_text(c->certificate->root, "result"), "aligned") != 0;
 }
 
-static enum nd_status check_layers(struct checker *c, struct nd_error *err)
+static enum nd_status check_layers(struct nd_certificate_checker *c, struct nd_error *err)
 {
     const struct nd_alignment *result = c->job.result;
-    const json_t *layers = member(c, "layers");
+    const json_t *layers = nd_certificate_member(c, "layers");
     c->check->n_layers = result->n_layers;
     if (json_array_size(layers) != result->n_layers)
-        return refuse(c, err, "layers", "the certificate has %zu layers, and the model has %zu",
-                      json_array_size(layers), result->n_layers);
+        return nd_certificate_refuse(c, err, "layers", "the certificate has %zu layers, and the model has %zu",
+                                     json_array_size(layers), result->n_layers);
     enum nd_status status = ND_OK;
     for (size_t i = 0; i < result->n_layers && status == ND_OK; i++)
         status = check_layer(c, json_array_get(layers, i), &result->layers[i], err);
     if (status == ND_OK && c->check->n_refusals == 0 && !has_counts(c))
-        status = refuse(c, err, "layers", "the counts of the certificate are not those of its layers");
+        status = nd_certificate_refuse(c, err, "layers",
+                                       "the counts of the certificate are not those of its layers");
     if (status == ND_OK && c->options->n_devices > 0 && c->check->n_refusals == 0 &&
         result->n_tensors_equal < result->n_tensors && c->check->n_unknown + c->check->n_differ == 0)
-        status = refuse(c, err, "devices", "%zu of %zu tensors differ between the devices: %s",
-                        result->n_tensors - result->n_tensors_equal, result->n_tensors, result->groups);
+        status = nd_certificate_refuse(c, err, "devices", "%zu of %zu tensors differ between the devices: %s",
+                                       result->n_tensors - result->n_tensors_equal, result->n_tensors,
+                                       result->groups);
     return status;
 }
 
-static enum nd_status prove(struct checker *c, struct nd_error *err)
+static enum nd_status prove(struct nd_certificate_checker *c, struct nd_error *err)
 {
     enum nd_status status = nd_align_make_layers(&c->job, c->model, err);
     if (status == ND_OK)
@@ -263,99 +233,9 @@ static enum nd_status prove(struct checker *c, struct nd_error *err)
     return status;
 }
 
-/* ---- the price ---- */
-
-static enum nd_status check_price_file(const struct checker *c, const char *key, const struct nd_model *model,
-                                       struct nd_error *err)
-{
-    const json_t *file = json_object_get(member(c, "files"), key);
-    if (!json_is_object(file) || model == NULL) {
-        if (!json_is_object(file) && model == NULL)
-            return ND_OK;
-        return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->certificate->path,
-                       model == NULL ? "the price was measured against a float model, '%s': give it, too"
-                                     : "the price was measured without a float model%s",
-                       model == NULL ? text_of(file, "name") : "");
-    }
-    if (strcmp(text_of(file, "sha256"), nd_model_sha256(model)) != 0)
-        return nd_fail(err, ND_E_CERTIFICATE_INPUT, nd_model_path(model),
-                       "'%s' is a different file than '%s', with which the price was measured",
-                       nd_model_path(model), text_of(file, "name"));
-    return ND_OK;
-}
-
-static enum nd_status check_price_probes(const struct checker *c, struct nd_error *err)
-{
-    const json_t *probes = member(c, "probes");
-    size_t n = json_array_size(probes);
-    if (n != c->options->n_probes)
-        return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->certificate->path,
-                       "the price was measured with %zu probes, and %zu are given; the first was '%s'", n,
-                       c->options->n_probes, text_of(json_array_get(probes, 0), "source"));
-    for (size_t i = 0; i < n; i++) {
-        char digits[ND_CERTIFICATE_DIGEST_BYTES];
-        const json_t *probe = json_array_get(probes, i);
-        enum nd_status status = nd_certificate_probe_digest(c->options->probes[i], digits, err);
-        if (status != ND_OK)
-            return status;
-        if (strcmp(digits, text_of(probe, "digest")) != 0)
-            return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->options->probes[i]->source,
-                           "'%s' has other values than '%s', with which the price was measured",
-                           c->options->probes[i]->source, text_of(probe, "source"));
-    }
-    return ND_OK;
-}
-
-static bool is_level(const json_t *value, double level)
-{
-    if (json_is_string(value)) /* infinite */
-        return isinf(level) && (level > 0) == (*json_string_value(value) != '-');
-    if (!json_is_number(value))
-        return isnan(level);
-    double stated = json_number_value(value);
-    return fabs(stated - level) <= slack_db * fmax(1, fabs(stated));
-}
-
-static bool is_price(const struct nd_alignment *result, const json_t *price)
-{
-    const json_t *outputs = json_object_get(price, "outputs"), *answers = json_object_get(price, "answers"),
-                 *before = json_object_get(answers, "before"), *after = json_object_get(answers, "after");
-    bool is_same = json_array_size(outputs) == result->n_outputs;
-    for (size_t i = 0; i < result->n_outputs && is_same; i++) {
-        const json_t *output = json_array_get(outputs, i);
-        is_same = is_level(json_object_get(output, "sqnr_before_db"), result->outputs[i].sqnr_before_db) &&
-                  is_level(json_object_get(output, "sqnr_after_db"), result->outputs[i].sqnr_after_db);
-    }
-    return is_same && (size_t)json_integer_value(json_object_get(answers, "labelled")) == result->n_labelled &&
-           (size_t)json_integer_value(json_object_get(before, "right")) == result->n_right_before &&
-           (size_t)json_integer_value(json_object_get(after, "right")) == result->n_right_after;
-}
-
-static enum nd_status check_price(struct checker *c, struct nd_error *err)
-{
-    const json_t *price = member(c, "price");
-    if (!json_is_object(price))
-        return nd_fail(err, ND_E_CERTIFICATE_INPUT, c->certificate->path,
-                       "the certificate states no price that could be measured again");
-    enum nd_status status = check_price_file(c, "model", c->options->model, err);
-    if (status == ND_OK)
-        status = check_price_file(c, "float", c->options->float_model, err);
-    if (status == ND_OK)
-        status = check_price_probes(c, err);
-    c->job.model = c->options->model;
-    c->align_options.n_samples = (size_t)json_integer_value(json_object_get(price, "samples"));
-    if (status == ND_OK)
-        status = nd_align_price(&c->job, err);
-    c->check->is_price_checked = status == ND_OK;
-    if (status == ND_OK && !is_price(c->job.result, price))
-        status = refuse(c, err, "price", "the price is another one: '%s' has %.2f dB now",
-                        c->job.result->outputs[0].name, c->job.result->outputs[0].sqnr_after_db);
-    return status;
-}
-
 /* ---- all of it ---- */
 
-static enum nd_status begin(struct checker *c, struct nd_error *err)
+static enum nd_status begin(struct nd_certificate_checker *c, struct nd_error *err)
 {
     const struct nd_certificate_options *options = c->options;
     struct nd_align_options *own = &c->align_options;
@@ -374,10 +254,10 @@ static enum nd_status begin(struct checker *c, struct nd_error *err)
     own->cancel_context = options->cancel_context;
     c->job.result = nd_calloc(1, sizeof *c->job.result);
     check->struct_size = sizeof *check;
-    check->has_price = json_is_object(member(c, "price"));
+    check->has_price = json_is_object(nd_certificate_member(c, "price"));
     check->certificate = nd_strdup(c->certificate->path);
     check->model = nd_strdup(nd_model_path(c->model));
-    check->version = nd_strdup(text_of(c->certificate->root, "npudiff"));
+    check->version = nd_strdup(nd_certificate_text(c->certificate->root, "npudiff"));
     if (c->job.result == NULL || check->certificate == NULL || check->model == NULL || check->version == NULL)
         return nd_fail_memory(err);
     if (options->n_devices == 1 || (options->n_devices > 0 && options->n_probes == 0))
@@ -395,7 +275,7 @@ static void conclude(struct nd_certificate_check *check)
 }
 
 /* Names of arithmetics go over to the check, which outlives the job. */
-static void take_arithmetics(struct checker *c)
+static void take_arithmetics(struct nd_certificate_checker *c)
 {
     c->check->arithmetics = c->job.result->arithmetics;
     c->check->n_arithmetics = c->job.result->n_arithmetics;
@@ -403,16 +283,16 @@ static void take_arithmetics(struct checker *c)
     c->job.result->n_arithmetics = 0;
 }
 
-static enum nd_status check_all(struct checker *c, struct nd_error *err)
+static enum nd_status check_all(struct nd_certificate_checker *c, struct nd_error *err)
 {
-    static enum nd_status (*const checks[])(struct checker *, struct nd_error *) = {
+    static enum nd_status (*const checks[])(struct nd_certificate_checker *, struct nd_error *) = {
         check_content, check_file, check_shapes, check_arithmetics, prove, check_layers};
     enum nd_status status = begin(c, err);
     for (size_t i = 0; i < sizeof checks / sizeof checks[0] && status == ND_OK && c->check->n_refusals == 0;
          i++)
         status = checks[i](c, err);
     if (status == ND_OK && c->check->n_refusals == 0 && c->options->model != NULL)
-        status = check_price(c, err);
+        status = nd_certificate_check_price(c, err);
     if (c->job.result != NULL)
         take_arithmetics(c);
     conclude(c->check);
@@ -431,7 +311,8 @@ enum nd_status nd_certificate_verify(const struct nd_certificate *certificate, c
         status = nd_fail_memory(err);
     if (status != ND_OK)
         return status;
-    struct checker c = {.certificate = certificate, .model = model, .options = &own, .check = check};
+    struct nd_certificate_checker c = {
+        .certificate = certificate, .model = model, .options = &own, .check = check};
     c.job = (struct nd_align_job){.options = &c.align_options, .model = model, .aligned = model};
     status = check_all(&c, err);
     if (c.job.folder != NULL)

@@ -100,15 +100,6 @@ static enum nd_status weigh(const struct pricer *p, const struct worker *worker,
     return ND_OK;
 }
 
-static const struct nd_probe *probe_of(const struct pricer *p, size_t *sample)
-{
-    const struct nd_align_options *options = p->job->options;
-    size_t i = 0;
-    while (*sample >= options->probes[i]->n_samples)
-        *sample -= options->probes[i++]->n_samples;
-    return options->probes[i];
-}
-
 static void classify(const struct pricer *p, const struct worker *worker, const struct nd_probe *probe,
                      size_t sample, signed char *out)
 {
@@ -126,12 +117,8 @@ static enum nd_status price_sample(void *context, size_t worker_index, size_t ta
     struct pricer *p = context;
     struct worker *worker = &p->workers[worker_index];
     size_t sample = task;
-    const struct nd_probe *probe = probe_of(p, &sample);
+    const struct nd_probe *probe = nd_align_load_sample(p->job, &sample, worker->inputs);
     enum nd_status status = worker_index == 0 ? nd_align_tell(p->job, "price", task, p->n_samples, err) : ND_OK;
-    for (size_t i = 0; i < probe->n_inputs; i++)
-        nd_array_load(probe->inputs[i].dtype,
-                      (const unsigned char *)probe->inputs[i].data + sample * probe->inputs[i].sample_bytes,
-                      worker->inputs[i].n, worker->inputs[i].x);
     for (size_t m = 0; m < p->n_models && status == ND_OK; m++)
         status = evaluate(p, worker, (int)m, err);
     for (size_t o = 0; o < p->n_outputs && status == ND_OK; o++)
@@ -240,10 +227,7 @@ static enum nd_status prepare(struct pricer *p, struct nd_error *err)
     p->models[AFTER] = p->job->aligned;
     p->models[FLOATS] = options->float_model;
     p->n_models = options->float_model != NULL ? N_MODELS : FLOATS;
-    for (size_t i = 0; i < options->n_probes; i++)
-        p->n_samples += options->probes[i]->n_samples;
-    if (options->n_samples > 0 && options->n_samples < p->n_samples)
-        p->n_samples = options->n_samples;
+    p->n_samples = nd_align_n_samples(options);
     p->job->result->n_samples = p->n_samples;
     enum nd_status status = name_outputs(p, err);
     for (size_t m = 0; m < p->n_models && status == ND_OK; m++) {

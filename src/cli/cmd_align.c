@@ -19,6 +19,8 @@ struct values {
     const char *certificate;
     const char *float_model;
     struct cli_list arithmetics;
+    const char *chipsets;
+    const char *layers;
     struct cli_list devices;
     struct cli_list probes;
     struct cli_list dims;
@@ -35,6 +37,9 @@ struct values {
 
 /* What the command makes and frees. */
 struct work {
+    char *chipset_names;
+    const char **chipsets; /* [n_chipsets], into it */
+    size_t n_chipsets;
     struct nd_model *model, *float_model;
     struct nd_probe **probes;
     struct nd_device *devices;
@@ -74,6 +79,22 @@ static int report(const struct values *values, const struct nd_alignment *alignm
 }
 
 /* ---- what the options name ---- */
+
+/* The names between commas. */
+static enum nd_status split_chipsets(const char *text, struct work *work, struct nd_error *err)
+{
+    char *rest = NULL;
+    if (text == NULL)
+        return ND_OK;
+    work->chipset_names = strdup(text);
+    work->chipsets = calloc(strlen(text) + 1, sizeof *work->chipsets);
+    if (work->chipset_names == NULL || work->chipsets == NULL)
+        return cli_memory_error(err);
+    for (char *name = strtok_r(work->chipset_names, ",", &rest); name != NULL;
+         name = strtok_r(NULL, ",", &rest))
+        work->chipsets[work->n_chipsets++] = name;
+    return ND_OK;
+}
 
 static enum nd_status open_models(const struct values *values, const char *path, struct work *work, int *usage,
                                   struct nd_error *err)
@@ -117,6 +138,8 @@ static void close_all(const struct values *values, struct work *work)
         nd_probe_destroy(&work->probes[i]);
     for (size_t d = 0; d < work->n_devices; d++)
         nd_device_deinit(&work->devices[d]);
+    free(work->chipsets);
+    free(work->chipset_names);
     free(work->probes);
     free(work->devices);
     free(work->pointers);
@@ -135,6 +158,9 @@ static void fill_options(const struct values *values, const struct work *work, s
     options->float_model = work->float_model;
     options->arithmetics = values->arithmetics.items;
     options->n_arithmetics = values->arithmetics.n;
+    options->chipsets = work->chipsets;
+    options->n_chipsets = work->n_chipsets;
+    options->layers = values->layers;
     options->probes = (const struct nd_probe *const *)work->probes;
     options->n_probes = values->probes.n;
     options->n_samples = values->n_samples;
@@ -179,7 +205,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->budget_db > 0 && (values->float_model == NULL || values->probes.n == 0))
         return cli_usage_error("align",
                                "--budget needs --float FLOAT.onnx and -p PROBE: they measure the price");
-    if (values->arithmetics.n == 1)
+    if (values->layers != NULL && strcmp(values->layers, "auto") == 0 && !(values->budget_db > 0))
+        return cli_usage_error("align", "--layers auto needs --budget DB, which says how many layers");
+    if (values->arithmetics.n == 1 && values->chipsets == NULL)
         return cli_usage_error("align", "--arithmetic needs two or more that are to agree");
     if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
@@ -188,7 +216,9 @@ static int run(const void *context, const char *const *operands, size_t n_operan
     if (values->certificate != NULL &&
         cli_check_output(values->certificate, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    enum nd_status status = open_models(values, operands[0], &work, &usage, &err);
+    enum nd_status status = split_chipsets(values->chipsets, &work, &err);
+    if (status == ND_OK)
+        status = open_models(values, operands[0], &work, &usage, &err);
     if (status == ND_OK)
         status = open_rest(values, &work, &err);
     int exit_code = status == ND_OK ? align(values, &work) : (usage != 0 ? usage : cli_report_error(&err));
@@ -208,6 +238,13 @@ static const struct cli_option options[] = {
     OPT_LIST(0, "arithmetic", struct values, arithmetics, CLI_A_TEXT("NAME"),
              "an arithmetic that must give the same bits: htp-v69, htp-v73, htp-v69:2.48, htp-v73:2.48; may be "
              "repeated (htp-v69 and htp-v73)"),
+    OPT_TEXT(
+        'c', "chipsets", struct values, chipsets, CLI_A_CHIPSET("NAME,NAME"),
+        "chipsets that must give the same bits, such as gen1,gen3; their arithmetics (newest SDK) are used"),
+    OPT_TEXT(
+        'l', "layers", struct values, layers, CLI_A_TENSORS("WHICH"),
+        "give only these layers new scales: names or patterns of tensors with commas; auto: those with the "
+        "largest effect on the outputs first, as many as --budget allows (all)"),
     OPT_LIST(
         'd', "verify", struct values, devices, CLI_A_DEVICE,
         "run the aligned model on this device and compare all tensors; at least two; 'npudiff devices' lists "
@@ -257,6 +294,11 @@ const struct cli_command cmd_align = {
         "values "
         "for every sum that the layer can have. as tested: not proven, but equal on all devices of --verify. "
         "unknown: neither. DIFFERS: for some sums the arithmetics differ (-v shows one), or the devices do.\n"
+        "--layers auto with --budget aligns the layers first whose difference between the chips has the "
+        "largest "
+        "effect on the outputs, as many as the budget allows. It prints the curve: decibels lost, and values "
+        "that "
+        "still differ. A refusal by --budget prints it, too.\n"
         "The price is the signal-to-noise ratio of the outputs before and after, in exact arithmetic on the "
         "samples of -p. Without --float, the distance from the model as it was is printed.\n"
         "Exit code 0: every layer is proven or tested; 1: a layer or a tensor differs, or the price is over "

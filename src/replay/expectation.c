@@ -7,7 +7,7 @@
 
 #include "npudiff/device.h"
 
-static enum nd_expectation of_arch(const char *arch)
+enum nd_expectation nd_expect_of_arch(const char *arch)
 {
     enum {
         LAST_OLD = 69
@@ -40,9 +40,9 @@ enum nd_expectation nd_expect(const struct nd_capture *capture)
     if (kind != NULL && is_one_of(kind, of_their_own, sizeof of_their_own / sizeof *of_their_own))
         return ND_EXPECT_ANY;
     if (arch != NULL && arch[0] != '\0')
-        return of_arch(arch);
+        return nd_expect_of_arch(arch);
     const struct nd_chipset *chipset = sm != NULL && sm[0] != '\0' ? nd_chipset_find(sm) : NULL;
-    return chipset != NULL ? of_arch(chipset->arch) : ND_EXPECT_ANY;
+    return chipset != NULL ? nd_expect_of_arch(chipset->arch) : ND_EXPECT_ANY;
 }
 
 bool nd_is_emulated(const struct nd_capture *capture)

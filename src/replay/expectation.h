@@ -14,6 +14,8 @@ enum nd_expectation {
 /* From `kind`, `arch` and `chipset` of the capture's device. Emulated devices, GPUs, references, and CPUs that
  * an import states, have any arithmetic. */
 enum nd_expectation nd_expect(const struct nd_capture *capture);
+/* Of a Hexagon architecture, "v75". NULL or something else: ND_EXPECT_ANY. */
+enum nd_expectation nd_expect_of_arch(const char *arch);
 /* Whether the capture's device is an emulated one: one arithmetic makes everything, tables too. */
 bool nd_is_emulated(const struct nd_capture *capture);
 /* Whether values alone may show that a layer was computed elsewhere, in floats: not of an import that does not

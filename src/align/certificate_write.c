@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json_out.h"
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "stats/proportion.h"
 
 /* Of the intervals of right answers. Chosen, as everywhere in npudiff. */

@@ -109,10 +109,29 @@ const Onnx__AttributeProto *nd_onnx_attribute(const Onnx__NodeProto *node, const
     return NULL;
 }
 
+static bool has_type(const Onnx__AttributeProto *attribute, Onnx__AttributeProto__AttributeType type)
+{
+    return attribute != NULL && attribute->has_type && attribute->type == type;
+}
+
+bool nd_onnx_is_integer(const Onnx__AttributeProto *attribute)
+{
+    return has_type(attribute, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT) ||
+           (attribute != NULL && attribute->has_i && !attribute->has_f);
+}
+
 int64_t nd_onnx_attribute_i(const Onnx__NodeProto *node, const char *name, int64_t otherwise)
 {
     const Onnx__AttributeProto *attribute = nd_onnx_attribute(node, name);
-    return attribute != NULL && attribute->has_i ? attribute->i : otherwise;
+    return nd_onnx_is_integer(attribute) ? attribute->i : otherwise;
+}
+
+double nd_onnx_attribute_f(const Onnx__NodeProto *node, const char *name, double otherwise)
+{
+    const Onnx__AttributeProto *attribute = nd_onnx_attribute(node, name);
+    bool is_float = has_type(attribute, ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT) ||
+                    (attribute != NULL && attribute->has_f);
+    return is_float ? (double)attribute->f : otherwise;
 }
 
 const char *nd_onnx_domain(const char *domain)

@@ -48,8 +48,13 @@ bool nd_onnx_n_elems(const Onnx__TensorProto *tensor, size_t *out);
 /* The attribute of that name, or NULL. */
 const Onnx__AttributeProto *nd_onnx_attribute(const Onnx__NodeProto *node, const char *name);
 
-/* Its integer value, or otherwise when it is absent. */
+/* Its value, or otherwise when it is absent. A writer of proto3 leaves a zero out: then the type alone says
+ * that it is there. */
 int64_t nd_onnx_attribute_i(const Onnx__NodeProto *node, const char *name, int64_t otherwise);
+double nd_onnx_attribute_f(const Onnx__NodeProto *node, const char *name, double otherwise);
+
+/* Whether the attribute, which may be NULL, holds one integer. */
+bool nd_onnx_is_integer(const Onnx__AttributeProto *attribute);
 
 /* The domain with the two spellings of the default one made equal: "ai.onnx" is "". Never NULL. */
 const char *nd_onnx_domain(const char *domain);

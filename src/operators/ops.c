@@ -255,8 +255,7 @@ enum nd_status nd_op_make(const struct nd_op_call *call, size_t i, enum nd_dtype
 
 double nd_op_f(const struct nd_op_call *call, const char *name, double otherwise)
 {
-    const Onnx__AttributeProto *attribute = nd_onnx_attribute(call->node, name);
-    return attribute != NULL && attribute->has_f ? (double)attribute->f : otherwise;
+    return nd_onnx_attribute_f(call->node, name, otherwise);
 }
 
 int64_t nd_op_i(const struct nd_op_call *call, const char *name, int64_t otherwise)

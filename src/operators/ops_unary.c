@@ -151,7 +151,7 @@ static const struct unary *find_unary(const char *op_type)
 static double number_attribute(const struct nd_op_call *call, const char *name, float otherwise)
 {
     const Onnx__AttributeProto *attribute = nd_onnx_attribute(call->node, name);
-    if (attribute != NULL && attribute->has_i && !attribute->has_f)
+    if (nd_onnx_is_integer(attribute))
         return (double)attribute->i;
     return nd_op_f(call, name, (double)otherwise);
 }

@@ -10,8 +10,8 @@
 
 /* Sorts in increasing order; there is no NaN. */
 void nd_series_sort(double *values, size_t n);
-/* Of floats, none NaN, digit by digit of their bits: many values in a few passes. scratch[n]. 0 is never negative
- * behind it. */
+/* Of floats, none NaN, digit by digit of their bits: many values in a few passes. scratch[n]. 0 is never
+ * negative behind it. */
 void nd_series_sort_floats(float *values, size_t n, float *scratch);
 
 /* Quantile q of a sorted series, n > 0: between the order statistics around q (n - 1), linearly (Hyndman and

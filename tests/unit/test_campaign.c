@@ -1,11 +1,11 @@
 /* Campaign files: what is read from them, and where what they hold is looked for. */
 #include <string.h>
 
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include "support/scratch.h"
 
+#include "base/new_file.h"
 #include "judge/campaign.h"
 
 static struct nd_campaign campaign;

@@ -1,5 +1,4 @@
 /* The writer of captures: what it leaves behind, misuse, a full disk, threads. */
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <dirent.h>
@@ -9,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/new_file.h"
 #include "support/capture_fixture.h"
 #include "support/scratch.h"
 static size_t n_files_in_folder(void)

@@ -1,10 +1,10 @@
 /* HTP configurations: what is read, how it is flattened, what each setting is known to do. */
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <string.h>
 
 #include "base/error.h"
+#include "base/new_file.h"
 #include "config/config.h"
 #include "support/assert_text.h"
 #include "support/scratch.h"

@@ -1,5 +1,4 @@
 /* Digests of files by content: what is kept, what is read again. */
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <fcntl.h>
@@ -8,6 +7,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/new_file.h"
 #include "judge/digest_cache.h"
 #include "support/scratch.h"
 

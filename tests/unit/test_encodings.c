@@ -1,11 +1,11 @@
 /* Encodings of other tools: what is read, in which convention, what is refused and how; and models made with
  * them. */
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <string.h>
 
 #include "base/error.h"
+#include "base/new_file.h"
 #include "npudiff/encodings.h"
 #include "onnx.pb-c.h"
 #include "support/assert_text.h"

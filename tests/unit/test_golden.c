@@ -1,4 +1,3 @@
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <glob.h>
@@ -7,6 +6,7 @@
 
 #include <jansson.h>
 
+#include "base/new_file.h"
 #include "base/sha256.h"
 #include "npudiff/judge.h"
 #include "npudiff/report.h"

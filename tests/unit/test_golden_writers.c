@@ -1,4 +1,3 @@
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <glob.h>
@@ -7,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/new_file.h"
 #include "npudiff/judge.h"
 #include "support/golden_capture.h"
 #include "support/scratch.h"

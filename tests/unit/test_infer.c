@@ -1,12 +1,13 @@
 /* Shapes that are inferred. */
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/new_file.h"
 #include "model/infer.h"
+#include "model/onnx.h"
 #include "npudiff/model.h"
 #include "rewrite/compose.h"
 #include "support/infer_model.h"
@@ -286,10 +287,33 @@ static void operators_are_told_by_their_whole_name(void **state)
     expect_y(c, unknown);
 }
 
+/* Writers of proto3 leave out what is zero. Then the type says that the attribute is there, as ONNX Runtime
+ * reads it. */
+static void attributes_left_out_because_they_are_zero_are_zero(void **state)
+{
+    (void)state;
+    Onnx__AttributeProto attribute = ONNX__ATTRIBUTE_PROTO__INIT, *list = &attribute;
+    Onnx__NodeProto node = ONNX__NODE_PROTO__INIT;
+    char axis[] = "axis";
+    attribute.name = axis;
+    node.n_attribute = 1;
+    node.attribute = &list;
+    assert_int_equal(nd_onnx_attribute_i(&node, "axis", 1), 1);
+    attribute.has_type = true;
+    attribute.type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__INT;
+    assert_int_equal(nd_onnx_attribute_i(&node, "axis", 1), 0);
+    assert_f64_bits(nd_onnx_attribute_f(&node, "axis", 0.5), 0.5);
+    attribute.type = ONNX__ATTRIBUTE_PROTO__ATTRIBUTE_TYPE__FLOAT;
+    assert_int_equal(nd_onnx_attribute_i(&node, "axis", 1), 1);
+    assert_f64_bits(nd_onnx_attribute_f(&node, "axis", 0.5), 0);
+    assert_int_equal(nd_onnx_attribute_i(&node, "axes", 7), 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(golden_models_are_inferred_as_they_are_declared),
+        TEST(attributes_left_out_because_they_are_zero_are_zero),
         TEST(slices_have_the_size_that_numpy_gives_them),
         TEST(slices_are_understood_however_they_are_given),
         TEST(slices_by_what_is_no_constant_or_no_axis_are_unknown),

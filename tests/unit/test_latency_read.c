@@ -1,10 +1,10 @@
 /* Lists of latencies that other tools wrote. */
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <math.h>
 #include <stdio.h>
 
+#include "base/new_file.h"
 #include "npudiff/evidence.h"
 #include "support/scratch.h"
 

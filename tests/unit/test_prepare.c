@@ -1,6 +1,5 @@
 /* Preparing a folder for qnn-net-run, without a runtime: names and codes at the ends of a model, quantisation,
  * and what is refused before anything runs. */
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <math.h>
@@ -8,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/new_file.h"
 #include "model/parts.h"
 #include "qnn/prepare_internal.h"
 #include "support/scratch.h"

@@ -1,10 +1,10 @@
 /* EPContext models: what they say of their binary, and that the binary is part of the model. */
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <string.h>
 
 #include "base/error.h"
+#include "base/new_file.h"
 #include "model/prepared.h"
 #include "onnx.pb-c.h"
 #include "support/scratch.h"

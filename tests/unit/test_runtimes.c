@@ -1,5 +1,4 @@
 /* Runtimes of several ABIs, what their names and libraries say, and libraries that are damaged. */
-#include "base/new_file.h"
 #include "support/main.h"
 
 #include <stdio.h>
@@ -8,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/memory.h"
+#include "base/new_file.h"
 #include "runtime/runtime.h"
 #include "sdk/elf_facts.h"
 #include "sdk/runtime_manifest.h"

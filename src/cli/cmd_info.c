@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/info_brief.h"
 #include "cli/rows.h"
+#include "cli/safe_output.h"
 #include "npudiff/capture.h"
 
 struct values {
@@ -218,7 +219,7 @@ static int print_log(const struct nd_capture *capture, const char *name, bool is
         if (strcmp(nd_capture_log_name(capture, i), name) != 0)
             continue;
         if (!is_json) {
-            fputs(nd_capture_log_text(capture, i), stdout);
+            cli_put_raw(nd_capture_log_text(capture, i));
             return 0;
         }
         json_t *log = json_pack("{s:o, s:o, s:o}", "path", cli_text(nd_capture_path(capture)), "log",

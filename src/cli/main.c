@@ -12,6 +12,7 @@
 #include "cli/help.h"
 #include "cli/help_errors.h"
 #include "cli/option_table.h"
+#include "cli/safe_output.h"
 #include "cli/sigbus.h"
 #include "cli/stopped.h"
 #include "npudiff/parse.h"
@@ -138,6 +139,7 @@ static void keep_freed_memory(void)
 int main(int argc, char **argv)
 {
     keep_freed_memory();
+    cli_guard_output();
     signal(SIGXFSZ, SIG_IGN); /* a file size limit is an error to report, like a full disk */
     signal(SIGCHLD, SIG_DFL); /* who started this may ignore it, and then nobody could wait for adb or ssh */
     cli_handle_sigbus();

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/progress_line.h"
+#include "cli/safe_output.h"
 #include "npudiff/parse.h"
 
 struct device_line {
@@ -127,9 +128,9 @@ static void measure(size_t *columns, size_t *lines)
 static void erase(struct cli_progress *progress)
 {
     for (size_t i = 1; i < progress->n_drawn; i++)
-        fputs("\033[A", stderr);
+        cli_put_escape(stderr, "\033[A");
     if (progress->n_drawn > 0)
-        fputs("\r\033[J", stderr);
+        cli_put_escape(stderr, "\r\033[J");
     progress->n_drawn = 0;
 }
 

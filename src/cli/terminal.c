@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "cli/rows.h"
+#include "cli/safe_output.h"
 #include "npudiff/parse.h"
 
 const char *const cli_color_choices[] = {"auto", "always", "never", NULL};
@@ -98,7 +99,9 @@ void cli_print_text(const char *text, const char *color)
             putchar(*at++);
             continue;
         }
-        printf("%s%s" PLAIN, verdicts[i].color, verdicts[i].word);
+        cli_put_escape(stdout, verdicts[i].color);
+        fputs(verdicts[i].word, stdout);
+        cli_put_escape(stdout, PLAIN);
         at += strlen(verdicts[i].word);
     }
 }

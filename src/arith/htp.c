@@ -12,10 +12,20 @@ static const struct nd_unit_program programs[] = {
     {"htp-v69:2.48", "HTP v68 and v69, QAIRT 2.48 to 2.50", ND_HTP_V69, true},
 };
 
-static const struct {
+struct named_family {
     const char *op_type;
     nd_htp_family *family;
-} families[] = {
+};
+
+/* Asked first, of uint16; what they do not cover is asked of the others. */
+static const struct named_family families_of_words[] = {
+    {"Relu", nd_htp_narrow16},   {"Clip", nd_htp_narrow16},     {"Neg", nd_htp_neg16},
+    {"Abs", nd_htp_abs16},       {"LeakyRelu", nd_htp_leaky16}, {"HardSigmoid", nd_htp_hard_sigmoid16},
+    {"Sigmoid", nd_htp_curve16}, {"Tanh", nd_htp_curve16},      {"Concat", nd_htp_move16},
+    {"Slice", nd_htp_move16},
+};
+
+static const struct named_family families[] = {
     {"Conv", nd_htp_linear},
     {"Gemm", nd_htp_linear},
     {"MatMul", nd_htp_linear},
@@ -89,17 +99,48 @@ bool nd_htp_all_are(const struct nd_htp_job *job, size_t n, enum nd_dtype dtype)
     return are;
 }
 
+bool nd_htp_writes(const struct nd_htp_job *job, double scale, int64_t zero)
+{
+    const struct nd_quant *quant = nd_htp_plain_output(job);
+    return quant != NULL && (double)quant->scale[0] == scale && quant->zero_point[0] == zero;
+}
+
 struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job)
+{
+    return nd_htp_bounds_between(job, job->call->low, job->call->high);
+}
+
+struct nd_htp_bounds nd_htp_bounds_between(const struct nd_htp_job *job, double low, double high)
 {
     struct nd_htp_bounds bounds;
     const struct nd_quant *quant = job->call->out_quant;
     nd_code_range(job->unit->dtype, &bounds.low, &bounds.high);
     double scale = (double)quant->scale[0], zero = (double)quant->zero_point[0], most = bounds.high;
-    if (job->call->low > -HUGE_VAL)
-        bounds.low = fmin(fmax(bounds.low, rint(job->call->low / scale) + zero), most);
-    if (job->call->high < HUGE_VAL)
-        bounds.high = fmax(fmin(bounds.high, rint(job->call->high / scale) + zero), bounds.low);
+    if (low > -HUGE_VAL)
+        bounds.low = fmin(fmax(bounds.low, rint(low / scale) + zero), most);
+    if (high < HUGE_VAL)
+        bounds.high = fmax(fmin(bounds.high, rint(high / scale) + zero), bounds.low);
     return bounds;
+}
+
+/* Asks the first of n families that has the operator of the unit. */
+static enum nd_status ask(const struct named_family *from, size_t n, const struct nd_htp_job *job,
+                          struct nd_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(nd_onnx_text(job->call->node->op_type), from[i].op_type) != 0)
+            continue;
+        struct nd_error why;
+        enum nd_status status = from[i].family(job, &why);
+        if (status == ND_ERR_UNSUPPORTED) { /* its operator is not evaluated */
+            nd_array_deinit(job->codes);
+            return ND_OK;
+        }
+        if (status != ND_OK && err != NULL)
+            *err = why;
+        return status;
+    }
+    return ND_OK;
 }
 
 enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
@@ -112,18 +153,10 @@ enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const 
     if (node == NULL || nd_onnx_domain(node->domain)[0] != '\0' ||
         (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16))
         return ND_OK;
-    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        if (strcmp(nd_onnx_text(node->op_type), families[i].op_type) != 0)
-            continue;
-        struct nd_error why;
-        enum nd_status status = families[i].family(&job, &why);
-        if (status == ND_ERR_UNSUPPORTED) { /* its operator is not evaluated */
-            nd_array_deinit(codes);
-            return ND_OK;
-        }
-        if (status != ND_OK && err != NULL)
-            *err = why;
-        return status;
-    }
-    return ND_OK;
+    enum nd_status status = ND_OK;
+    if (unit->dtype == ND_DTYPE_U16)
+        status = ask(families_of_words, sizeof families_of_words / sizeof families_of_words[0], &job, err);
+    if (status == ND_OK && !*is_covered)
+        status = ask(families, sizeof families / sizeof families[0], &job, err);
+    return status;
 }

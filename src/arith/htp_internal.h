@@ -24,6 +24,9 @@ nd_htp_family nd_htp_mean;   /* htp_pool.c: GlobalAveragePool, ReduceMean */
 nd_htp_family nd_htp_norm;   /* htp_norm.c: LayerNormalization */
 nd_htp_family nd_htp_table;  /* htp_table.c: uint8 functions of one input */
 nd_htp_family nd_htp_move;   /* htp_move.c: what moves codes or takes the greatest */
+/* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat and Slice with another scale */
+nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
+nd_htp_family nd_htp_curve16; /* htp_table16.c: Tanh, Sigmoid */
 
 /* ---- htp.c ---- */
 
@@ -38,6 +41,24 @@ struct nd_htp_bounds {
     double low, high;
 };
 struct nd_htp_bounds nd_htp_bounds_of(const struct nd_htp_job *job);
+struct nd_htp_bounds nd_htp_bounds_between(const struct nd_htp_job *job, double low, double high);
+/* Whether the output is plain and has that scale and zero point. */
+bool nd_htp_writes(const struct nd_htp_job *job, double scale, int64_t zero);
+
+/* ---- htp_elementwise16.c ---- */
+
+/* What the provider gives a uint16 Sigmoid and HardSigmoid (zero point 0), and a Tanh (32768), to write with.
+ */
+#define ND_HTP_GATE_SCALE 0x1p-16
+#define ND_HTP_TANH_SCALE 0x1p-15
+
+/* Whether input 0 has codes of uint16 and nothing else, and the output is of uint16, both plain. */
+bool nd_htp_has_words(const struct nd_htp_job *job);
+/* The code that becomes of x. */
+typedef int64_t nd_htp_word(const void *parameters, int64_t x);
+/* Makes the codes of the unit from input 0. */
+enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *function, const void *parameters,
+                                 const struct nd_htp_bounds *bounds, struct nd_error *err);
 
 /* ---- htp_memory.c ---- */
 

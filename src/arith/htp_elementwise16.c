@@ -1,0 +1,259 @@
+/* What has one line or two for a uint16 input: rescaling (Relu, Clip, Concat, Slice), Neg, Abs,
+ * LeakyRelu, HardSigmoid. docs/science/htp-arithmetic.md#elements. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "arith/htp_internal.h"
+#include "base/memory.h"
+
+enum {
+    MULTIPLIER_BITS = 18, /* of a rescaling's multiplier, after the point */
+    CODE_BITS = 3,        /* of its sum, after the point */
+};
+/* The greatest quotients of scales that the formulas were held against are 200, and 16 for Abs (QAIRT 2.51:
+ * from 26 on 4 of 65 536 codes were off by one); below 64 the multiplier has no more bits than a float32. */
+static const float most_of_rescaling = 64, most_of_abs = 16, most_of_leaky = 200;
+
+/* y = (((d m + half) >> 15) + offset + 4) >> 3 */
+struct rescaling {
+    int64_t m, offset;
+};
+
+static int64_t rescale(const struct rescaling *r, int64_t d)
+{
+    enum { SHIFT = MULTIPLIER_BITS - CODE_BITS };
+    int64_t product = (d * r->m + ((int64_t)1 << (SHIFT - 1))) >> SHIFT;
+    return (product + r->offset + (1 << (CODE_BITS - 1))) >> CODE_BITS;
+}
+
+/* False: scales that are not known to be handled like this. */
+static bool make_rescaling(const struct nd_quant *x, const struct nd_quant *y, bool is_negative,
+                           struct rescaling *out)
+{
+    float ratio = x->scale[0] / y->scale[0];
+    if (!(ratio > 0 && ratio < most_of_rescaling))
+        return false;
+    out->m = llrint(ldexp((double)ratio, MULTIPLIER_BITS));
+    float rounded = (float)ldexp((double)out->m, -MULTIPLIER_BITS);
+    float moved = (float)x->zero_point[0] * (is_negative ? -rounded : rounded);
+    float offset = (1 << CODE_BITS) * ((float)y->zero_point[0] - moved);
+    out->offset = llrintf(offset);
+    out->m = is_negative ? -out->m : out->m;
+    return true;
+}
+
+/* Codes: the whole numbers 0 .. 65535. Inputs that are moved, to see how far an error of theirs reaches, may be
+ * others. */
+static bool are_codes(const struct nd_array *x)
+{
+    for (size_t i = 0; i < x->n; i++)
+        if (!(x->x[i] >= 0 && x->x[i] <= UINT16_MAX))
+            return false;
+    return true;
+}
+
+bool nd_htp_has_words(const struct nd_htp_job *job)
+{
+    return job->call->n_inputs > 0 && nd_htp_all_are(job, 1, ND_DTYPE_U16) &&
+           are_codes(job->call->inputs[0].values);
+}
+
+static bool is_unbounded(const struct nd_htp_job *job)
+{
+    return job->call->low <= -HUGE_VAL && job->call->high >= HUGE_VAL;
+}
+
+enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *function, const void *parameters,
+                                 const struct nd_htp_bounds *bounds, struct nd_error *err)
+{
+    const struct nd_array *x = job->call->inputs[0].values;
+    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    for (size_t i = 0; status == ND_OK && i < x->n; i++) {
+        double y = (double)function(parameters, (int64_t)x->x[i]);
+        job->codes->x[i] = fmin(fmax(y, bounds->low), bounds->high);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
+}
+
+static int64_t rescale_code(const void *parameters, int64_t x)
+{
+    return rescale(parameters, x);
+}
+
+/* Relu and Clip: the line between the bounds of the operator. */
+enum nd_status nd_htp_narrow16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_linear_call *call = job->call;
+    struct rescaling r;
+    double low = call->low, high = call->high;
+    if (!nd_htp_has_words(job) || !nd_linear_fold(call->node, call->n_inputs, call->inputs, &low, &high) ||
+        !make_rescaling(call->inputs[0].quant, call->out_quant, false, &r))
+        return ND_OK;
+    struct nd_htp_bounds bounds = nd_htp_bounds_between(job, low, high);
+    return nd_htp_make_words(job, rescale_code, &r, &bounds, err);
+}
+
+enum nd_status nd_htp_neg16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct rescaling r;
+    if (!nd_htp_has_words(job) || !is_unbounded(job) ||
+        !make_rescaling(job->call->inputs[0].quant, job->call->out_quant, true, &r))
+        return ND_OK;
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, rescale_code, &r, &bounds, err);
+}
+
+struct centred {
+    struct rescaling r;
+    int64_t zero;
+};
+
+static int64_t rescale_magnitude(const void *parameters, int64_t x)
+{
+    const struct centred *c = parameters;
+    return rescale(&c->r, x > c->zero ? x - c->zero : c->zero - x);
+}
+
+enum nd_status nd_htp_abs16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct centred c;
+    if (!nd_htp_has_words(job) || !is_unbounded(job) ||
+        !make_rescaling(job->call->inputs[0].quant, job->call->out_quant, false, &c.r) ||
+        job->call->inputs[0].quant->scale[0] >= most_of_abs * job->call->out_quant->scale[0])
+        return ND_OK;
+    c.zero = job->call->inputs[0].quant->zero_point[0];
+    c.r.offset = job->call->out_quant->zero_point[0] * (1 << CODE_BITS);
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, rescale_magnitude, &c, &bounds, err);
+}
+
+struct leaky {
+    int64_t above, below; /* the multipliers */
+    int64_t zero_x, zero_y;
+    int shift;
+};
+
+/* The sum wraps in 32 bits, before it is rounded: with a shift of 15 what is above 65535 becomes 0. That is a
+ * defect of the SDK (2.50.40, 2.51.0). */
+static int64_t leak(const void *parameters, int64_t x)
+{
+    const struct leaky *l = parameters;
+    int64_t d = x - l->zero_x;
+    int64_t sum = d * (d >= 0 ? l->above : l->below) + l->zero_y * ((int64_t)1 << l->shift);
+    int64_t wrapped = (int64_t)((uint64_t)(sum - INT32_MIN) & UINT32_MAX) + INT32_MIN;
+    return (wrapped + ((int64_t)1 << (l->shift - 1))) >> l->shift;
+}
+
+enum nd_status nd_htp_leaky16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !is_unbounded(job))
+        return ND_OK;
+    const struct nd_quant *x = job->call->inputs[0].quant, *y = job->call->out_quant;
+    float above = x->scale[0] / y->scale[0], below = above * (float)nd_op_f(&op_call, "alpha", 0.01);
+    float largest = fmaxf(above, fabsf(below));
+    if (!(largest < most_of_leaky))
+        return ND_OK;
+    int exponent; /* largest < 2^exponent */
+    frexp((double)largest, &exponent);
+    struct leaky l = {.zero_x = x->zero_point[0], .zero_y = y->zero_point[0]};
+    l.shift = 15 - (exponent > 0 ? exponent : 0);
+    l.above = (int64_t)ldexp((double)above, l.shift);
+    l.below = (int64_t)ldexp((double)below, l.shift);
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, leak, &l, &bounds, err);
+}
+
+struct line {
+    double slope, offset;
+    int64_t zero;
+};
+
+static int64_t follow_line(const void *parameters, int64_t x)
+{
+    const struct line *l = parameters;
+    return (int64_t)floor((double)(x - l->zero) * l->slope + l->offset + 0.5);
+}
+
+enum nd_status nd_htp_hard_sigmoid16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    if (job->call->n_inputs != 1 || !nd_htp_has_words(job) || !is_unbounded(job) ||
+        !nd_htp_writes(job, ND_HTP_GATE_SCALE, 0))
+        return ND_OK;
+    const struct nd_quant *x = job->call->inputs[0].quant;
+    float slope = x->scale[0] * (float)nd_op_f(&op_call, "alpha", 0.2);
+    float offset = (float)nd_op_f(&op_call, "beta", 0.5);
+    struct line l = {.slope = (double)slope / ND_HTP_GATE_SCALE,
+                     .offset = rint((double)offset / ND_HTP_GATE_SCALE),
+                     .zero = x->zero_point[0]};
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    return nd_htp_make_words(job, follow_line, &l, &bounds, err);
+}
+
+/* ---- what moves codes ---- */
+
+static bool is_word(const struct nd_linear_input *input)
+{
+    return input->values != NULL && input->quant != NULL && input->quant->n == 1 &&
+           input->quant->scale[0] > 0 && input->values->dtype == ND_DTYPE_U16 && are_codes(input->values);
+}
+
+/* The codes of input i with the scale of the output. */
+static enum nd_status rescale_input(const struct nd_htp_job *job, size_t i, struct nd_array *out,
+                                    bool *is_known, struct nd_error *err)
+{
+    const struct nd_linear_input *input = &job->call->inputs[i];
+    struct rescaling r;
+    *is_known = is_word(input) && make_rescaling(input->quant, job->call->out_quant, false, &r);
+    if (!*is_known)
+        return ND_OK;
+    enum nd_status status = nd_array_make(out, ND_DTYPE_U16, &input->values->shape, err);
+    for (size_t k = 0; status == ND_OK && k < out->n; k++)
+        out->x[k] = fmin(fmax((double)rescale(&r, (int64_t)input->values->x[k]), 0), UINT16_MAX);
+    return status;
+}
+
+static bool is_rescaled(const struct nd_linear_call *call)
+{
+    for (size_t i = 0; i < call->n_inputs; i++)
+        if (call->inputs[i].quant != NULL && call->inputs[i].quant->n == 1 &&
+            (call->inputs[i].quant->scale[0] != call->out_quant->scale[0] ||
+             call->inputs[i].quant->zero_point[0] != call->out_quant->zero_point[0]))
+            return true;
+    return false;
+}
+
+/* Concat, Slice: the codes are rescaled, then moved. With the scale of the output: htp_move.c. */
+enum nd_status nd_htp_move16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    const struct nd_linear_call *call = job->call;
+    if (nd_htp_plain_output(job) == NULL || call->n_inputs == 0 || !is_unbounded(job) || !is_rescaled(call))
+        return ND_OK;
+    struct nd_array *rescaled = nd_calloc(call->n_inputs, sizeof *rescaled), moved = {0};
+    const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);
+    bool is_known = rescaled != NULL && inputs != NULL;
+    enum nd_status status = is_known ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; is_known && status == ND_OK && i < call->n_inputs; i++) {
+        inputs[i] = call->inputs[i].values;
+        if (call->inputs[i].quant != NULL || i == 0) {
+            status = rescale_input(job, i, &rescaled[i], &is_known, err);
+            inputs[i] = &rescaled[i];
+        }
+    }
+    if (is_known && status == ND_OK)
+        status = nd_linear_run(call, call->node, inputs, call->n_inputs, &moved, err);
+    for (size_t i = 0; rescaled != NULL && i < call->n_inputs; i++)
+        nd_array_deinit(&rescaled[i]);
+    free(rescaled);
+    free(inputs);
+    if (status != ND_OK || !is_known) {
+        nd_array_deinit(&moved);
+        return status;
+    }
+    moved.dtype = ND_DTYPE_U16;
+    *job->codes = moved;
+    *job->is_covered = true;
+    return ND_OK;
+}

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Makes the cases of golden/programs for uint16 operators without matrix products, as make_htp_oracle.py makes the
+others: models of one operator, random codes, and the codes that the simulator of the HTP makes of those.
+
+    tools/make_htp16_oracle.py --npudiff build/src/cli/npudiff -o golden/programs
+
+Needs what make_htp_oracle.py needs."""
+import argparse
+import os
+import tempfile
+
+import numpy as np
+import onnx
+
+import make_htp_oracle
+from make_htp_oracle import Case, capture
+
+N_CODES = 600
+T = "uint16"
+
+
+def unary(name, op, scale, zero, out, out_zero, constants=(), **attributes):
+    case = Case(name, op, n_samples=1, **attributes).input("x", T, [1, N_CODES], scale, zero)
+    for i, value in enumerate(constants):
+        case.constant("c%d" % i, value)
+    return case.output(T, [1, N_CODES], out, out_zero)
+
+
+def cases():
+    yield unary("relu16", "Relu", 0.00021, 30011, 0.00013, 0)
+    yield unary("relu16-zero", "Relu", 0.0000131, 41233, 0.000037, 9731)
+    yield unary("clip16", "Clip", 0.00021, 30011, 0.000087, 11503, (np.float32(-1), np.float32(4.5)))
+    yield unary("neg16", "Neg", 0.00017, 20011, 0.00023, 40009)
+    yield unary("abs16", "Abs", 0.00017, 20011, 0.00015, 77)
+    yield unary("leakyrelu16", "LeakyRelu", 0.00017, 9013, 0.000093, 3307, alpha=0.17)
+    # The sum wraps: 65536 and more become 0.
+    yield unary("leakyrelu16-wraps", "LeakyRelu", 0.00017, 9013, 0.00021, 31007, alpha=0.17)
+    yield unary("hardsigmoid16", "HardSigmoid", 0.000121, 30011, 2.0 ** -16, 0, alpha=0.21, beta=0.43)
+    yield unary("sigmoid16", "Sigmoid", 0.000237, 30011, 2.0 ** -16, 0)
+    yield unary("sigmoid16-narrow", "Sigmoid", 0.0000437, 5003, 2.0 ** -16, 0)
+    yield unary("tanh16", "Tanh", 0.0000717, 31019, 2.0 ** -15, 32768)
+    yield unary("tanh16-wide", "Tanh", 0.000391, 37019, 2.0 ** -15, 32768)
+    yield (Case("concat16", "Concat", n_samples=1, axis=1).input("x", T, [1, 300], 0.00021, 30011)
+           .input("b", T, [1, 300], 0.00031, 12007).output(T, [1, 600], 0.00027, 21001))
+    case = Case("slice16", "Slice", n_samples=1).input("x", T, [1, N_CODES], 0.00021, 30011)
+    for i, value in enumerate([100, 500, 1]):
+        case.constant("c%d" % i, np.array([value], np.int64))
+    yield case.output(T, [1, 400], 0.00014, 21001)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--npudiff", required=True)
+    parser.add_argument("-o", "--output", required=True)
+    options = parser.parse_args()
+    make_htp_oracle.rng = np.random.default_rng(20261123)
+    for case in cases():
+        stem = os.path.join(options.output, case.name)
+        with tempfile.TemporaryDirectory() as folder:
+            for name, device in [("v69", "htp-sim:gen1"), ("v73", "htp-sim:gen3")]:
+                capture(options.npudiff, case, device, folder).tofile("%s.%s.bin" % (stem, name))
+        onnx.save(case.model, stem + ".onnx")
+        for name, codes in case.codes.items():
+            codes.tofile("%s.%s.bin" % (stem, name))
+
+
+if __name__ == "__main__":
+    main()

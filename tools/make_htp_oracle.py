@@ -173,7 +173,11 @@ def capture(npudiff, case, device, folder):
         return h["probes/codes/outputs/y"][:]
 
 
-def main():
+def all_cases():
+    return [*products(False), *products(True), *elements(), *others(), *calculated()]
+
+
+def main(make_cases=all_cases):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--npudiff", required=True)
     parser.add_argument("-o", "--output", required=True)
@@ -181,8 +185,7 @@ def main():
     parser.add_argument("--only", default="*", help="glob of the cases to make; their codes are the same then")
     options = parser.parse_args()
     os.makedirs(options.output, exist_ok=True)
-    cases = [*products(False), *products(True), *elements(), *others(), *calculated()]
-    for case in cases:
+    for case in make_cases():
         if not fnmatch.fnmatch(case.name, options.only):
             continue
         stem = os.path.join(options.output, case.name)

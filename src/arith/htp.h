@@ -74,8 +74,7 @@ struct nd_unit_proof {
     /* Of Conv, Gemm and MatMul, else 0. A sum is that of products, codes less zero points, without the bias. Of
      * calculated weights every 8-bit number is taken as possible. */
     size_t n_channels, n_unequal; /* output channels, and those with such a sum */
-    size_t n_unsure; /* channels with a bias of which it is not known for certain how a device rounds it */
-    double n_sums;   /* that were covered, over all channels */
+    double n_sums;                /* that were covered, over all channels */
     /* The first of them. */
     size_t channel;
     double sum, codes[2]; /* what a and b make of it */

@@ -79,7 +79,6 @@ void nd_htp_remember(const struct nd_htp_job *job, struct nd_array *bytes);
 /* floor(c step (floor((a + beta) / step) + half) + 1/2) + zero: what a sum of products becomes. */
 struct nd_htp_scaling {
     double beta, c, step, half, zero;
-    bool is_beta_unsure; /* see nd_htp_is_bias_unsure */
 };
 double nd_htp_scale(const struct nd_htp_scaling *scaling, double a, const struct nd_htp_bounds *bounds);
 
@@ -100,7 +99,24 @@ enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct 
                                    struct nd_error *err);
 void nd_htp_weights_deinit(struct nd_htp_weights *weights);
 
+/* ---- htp_bias.c ---- */
+
+/* The biases of a product as the provider hands them to the device. */
+struct nd_htp_biases {
+    const struct nd_linear_call *call;
+    bool is_there, is_rescaled;
+    /* Of weights with a scale per channel: the greatest scale of the accumulator, and with that scale the
+     * greatest absolute bias. */
+    float largest_scale, largest;
+};
+struct nd_htp_biases nd_htp_biases_of(const struct nd_htp_job *job);
+/* The code of a channel and its scale; 0 and 0 without a bias. */
+double nd_htp_bias(const struct nd_htp_biases *biases, size_t channel, double *scale);
+
 /* ---- htp_linear.c ---- */
+
+/* Whether the operator is a Conv. */
+bool nd_htp_is_conv(const struct nd_htp_job *job);
 
 /* What goes into the output channel of a column: the bias is a code. */
 struct nd_htp_column {
@@ -109,14 +125,9 @@ struct nd_htp_column {
     double bias, bias_scale; /* bias_scale 0: no bias */
     /* Of all columns, where weights have scales per channel, else scale_w, and 0 */
     double largest_scale_w;
-    double largest_bias_scale, largest_bias; /* greatest |F(bias largest_bias_scale)| */
+    float largest_bias_scale, largest_bias; /* see nd_htp_biases */
     bool is_per_channel;
 };
-/* Whether the formula of beta is not known to be complete: v73, weights per channel, a bias that is almost a
- * whole number in the product of its scales. Seen in the simulator (QAIRT 2.51, gen3): with quotients up to
- * 2e-5 of their size above 497 to 2382, beta is one less in magnitude than the formula's in 6 of 16 channels.
- */
-bool nd_htp_is_bias_unsure(enum nd_htp_arch arch, const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling8(enum nd_htp_arch arch, const struct nd_htp_column *column);
 struct nd_htp_scaling nd_htp_scaling16(enum nd_htp_arch arch, const struct nd_htp_column *column);
 

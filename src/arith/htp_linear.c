@@ -16,11 +16,17 @@ struct product {
     const struct nd_array *x, *sums;      /* codes less zero point; the operator on them and the weights */
     size_t n_channels, n_inner, n_matrix; /* of the output, see column_of */
     struct nd_htp_column common;
+    struct nd_htp_biases biases;
 };
 
 static bool is_op(const struct nd_htp_job *job, const char *op_type)
 {
     return strcmp(job->call->node->op_type, op_type) == 0;
+}
+
+bool nd_htp_is_conv(const struct nd_htp_job *job)
+{
+    return is_op(job, "Conv");
 }
 
 static bool is_plain_gemm(const struct nd_htp_job *job)
@@ -65,7 +71,8 @@ static bool is_known_bias(const struct nd_htp_job *job, size_t n_columns)
     const struct nd_linear_input *bias = &job->call->inputs[2];
     const struct nd_quant *quant = bias->quant;
     bool is_known = quant != NULL && bias->values->dtype == ND_DTYPE_I32 && bias->values->n == n_columns &&
-                    job->unit->origins[2] == ND_EXACT_FROM_CONSTANT && (quant->n == 1 || quant->n == n_columns);
+                    job->unit->origins[2] == ND_EXACT_FROM_CONSTANT &&
+                    (quant->n == n_columns || (quant->n == 1 && job->call->inputs[1].quant->n == 1));
     for (size_t c = 0; is_known && c < quant->n; c++)
         is_known = quant->zero_point[c] == 0 && quant->scale[c] > 0 && isfinite(quant->scale[c]);
     return is_known;
@@ -131,15 +138,9 @@ static bool find_common(struct product *p)
     for (size_t c = 0; c < p->weights->n_columns && common->is_per_channel; c++)
         if (p->weights->r[c] != 1)
             return false;
-    if (!nd_linear_has(call, 2))
-        return true;
-    const struct nd_linear_input *bias = &call->inputs[2];
-    for (size_t c = 0; c < bias->quant->n; c++)
-        common->largest_bias_scale = fmax(common->largest_bias_scale, (double)bias->quant->scale[c]);
-    for (size_t c = 0; c < bias->values->n; c++) {
-        float product = (float)bias->values->x[c] * (float)common->largest_bias_scale;
-        common->largest_bias = fmax(common->largest_bias, fabs((double)product));
-    }
+    p->biases = nd_htp_biases_of(p->job);
+    common->largest_bias_scale = p->biases.largest_scale;
+    common->largest_bias = p->biases.largest;
     return true;
 }
 
@@ -152,15 +153,10 @@ static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
         column.largest_scale_w = p->weights->scale;
     column.r = p->weights->r[c];
     column.sum = p->weights->sums[c];
-    if (nd_linear_has(call, 2)) {
-        column.bias = call->inputs[2].values->x[c];
-        column.bias_scale = nd_linear_scale(&call->inputs[2], c);
-    }
+    column.bias = nd_htp_bias(&p->biases, c, &column.bias_scale);
     enum nd_htp_arch arch = p->job->program->arch;
     bool is_word = p->job->unit->dtype != ND_DTYPE_U8;
-    struct nd_htp_scaling scaling = is_word ? nd_htp_scaling16(arch, &column) : nd_htp_scaling8(arch, &column);
-    scaling.is_beta_unsure = nd_htp_is_bias_unsure(arch, &column);
-    return scaling;
+    return is_word ? nd_htp_scaling16(arch, &column) : nd_htp_scaling8(arch, &column);
 }
 
 /* floor(x) of |x| < 2^51, without a call. */

@@ -210,13 +210,6 @@ static void look_at_each(const struct proof *p, const size_t *group, size_t from
     }
 }
 
-/* Channels of which the programs say the same, but a program may be wrong. */
-static void count_unsure(const struct proof *p, struct nd_unit_proof *proof)
-{
-    for (size_t c = 0; c < p->weights.n_columns; c++)
-        proof->n_unsure += p->scalings[0][c].is_beta_unsure || p->scalings[1][c].is_beta_unsure;
-}
-
 static enum nd_status look_at_all(const struct proof *p, struct nd_unit_proof *proof, bool *is_unequal,
                                   struct nd_error *err)
 {
@@ -245,13 +238,8 @@ static enum nd_status look_at_all(const struct proof *p, struct nd_unit_proof *p
         if (find_unequal(&whole[g], &q))
             look_at_each(p, group, firsts[g], proof, is_unequal);
     }
-    count_unsure(p, proof);
     proof->end = proof->n_unequal > 0 ? ND_UNIT_PROOF_UNEQUAL : ND_UNIT_PROOF_EQUAL;
     proof->reason = NULL;
-    if (proof->n_unequal == 0 && proof->n_unsure > 0) {
-        proof->end = ND_UNIT_PROOF_NONE;
-        proof->reason = "it is not known how v73 rounds a bias where the weights have scales per channel";
-    }
     free(group);
     free(firsts);
     free(whole);

@@ -63,14 +63,12 @@ class Align(Scratch):
                 self.check_one_group(document, 64)
                 self.assertEqual((document["counts"]["proven"], document["counts"]["tested"]), (proven, 63 - proven))
 
-    def test_weights_per_channel_with_biases_are_not_called_proven(self):
-        """How v73 rounds such biases is not known for certain; the simulator shows it."""
-        document = self.align("random-residual.u8", "-p", "uniform:20:3", "-p", "ties", expect=1)
-        self.assertEqual(document["result"], "differs")
-        self.assertEqual(document["verification"]["refuted"], 0)
+    def test_weights_per_channel_with_biases_are_proven(self):
+        document = self.align("random-residual.u8", "-p", "uniform:20:3", "-p", "ties")
+        self.check_one_group(document, 15)
         states = {layer["tensor"]: layer["state"] for layer in document["layers"]}
-        self.assertEqual(states["stem/relu"], "differs")
-        self.assertNotIn("proven", [layer["state"] for layer in document["layers"] if layer["scaling"]])
+        self.assertEqual(states["stem/relu"], "proven")
+        self.assertEqual({layer["state"] for layer in document["layers"] if layer["scaling"]}, {"proven"})
 
 
 if __name__ == "__main__":

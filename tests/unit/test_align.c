@@ -232,7 +232,13 @@ static void uint8_models_are_aligned(void **state)
 static void weights_per_channel_are_aligned(void **state)
 {
     (void)state;
-    check_many((struct recipe){.is_per_channel = true}, 12); /* how v73 rounds their biases is not certain */
+    check_many((struct recipe){.is_per_channel = true}, 36);
+}
+
+static void uint16_weights_per_channel_are_aligned(void **state)
+{
+    (void)state;
+    check_many((struct recipe){.is_per_channel = true, .is_wide = true}, 36);
 }
 
 static void uint16_models_are_aligned(void **state)
@@ -252,6 +258,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(uint8_models_are_aligned, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(weights_per_channel_are_aligned, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(uint16_weights_per_channel_are_aligned, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(uint16_models_are_aligned, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_scale_that_leaves_the_model_stays, make_folder, remove_folder),
     };

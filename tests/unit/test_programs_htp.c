@@ -170,6 +170,17 @@ static void products_of_words_are_bit_exact(void **state)
     assert_true(n_exact > 600);
 }
 
+/* Of all sizes, with scales that are those of the accumulator, a little off, far off, and one for all weights
+ * (docs/science/htp-arithmetic.md#biases). */
+static void biases_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "bias8-conv-channels", "bias8-conv-far", "bias8-conv-off", "bias8-conv-rescaled",
+               "bias8-conv-one", "bias8-conv-one-rescaled", "bias8-gemm-off", "bias8-gemm-rescaled",
+               "bias16-conv-channels", "bias16-conv-far", "bias16-conv-off", "bias16-conv-rescaled",
+               "bias16-conv-one", "bias16-conv-one-rescaled", "bias16-gemm-off", "bias16-gemm-rescaled");
+}
+
 /* docs/science/htp-arithmetic.md#open: where the folded zero point is just below a whole number. */
 static void products_of_calculated_words_are_nearly_exact_on_v69(void **state)
 {
@@ -420,6 +431,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_are_bit_exact),
         cmocka_unit_test(products_of_words_are_bit_exact),
+        cmocka_unit_test(biases_are_bit_exact),
         cmocka_unit_test(products_of_calculated_words_are_nearly_exact_on_v69),
         cmocka_unit_test(calculated_operands_are_bit_exact_with_a_memory),
         cmocka_unit_test(sums_and_products_of_elements_are_bit_exact),

@@ -1,0 +1,60 @@
+/* Which numbers a product's bias becomes before the device rounds it to the accumulator.
+ * docs/science/htp-arithmetic.md#biases. F is one operation on float32. */
+#include <math.h>
+
+#include "arith/htp_internal.h"
+
+/* The provider takes the bias scale of a Conv for that of the accumulator up to this distance, whatever the
+ * scales are (its source: `CheckBiasScaleMatch`; measured with QAIRT 2.51). */
+static const float LARGEST_SCALE_DIFFERENCE = 1e-5F;
+
+static float accumulator_scale(const struct nd_linear_call *call, size_t channel)
+{
+    return call->inputs[0].quant->scale[0] * (float)nd_linear_scale(&call->inputs[1], channel);
+}
+
+/* A Conv whose bias scales are not those of the accumulator gets codes of the provider's. */
+static bool is_rescaled(const struct nd_htp_job *job)
+{
+    const struct nd_quant *quant = job->call->inputs[2].quant;
+    if (!nd_htp_is_conv(job))
+        return false;
+    for (size_t c = 0; c < quant->n; c++)
+        if (fabsf(quant->scale[c] - accumulator_scale(job->call, c)) > LARGEST_SCALE_DIFFERENCE)
+            return true;
+    return false;
+}
+
+struct nd_htp_biases nd_htp_biases_of(const struct nd_htp_job *job)
+{
+    const struct nd_linear_call *call = job->call;
+    struct nd_htp_biases biases = {.call = call};
+    if (!nd_linear_has(call, 2))
+        return biases;
+    bool has_channels = call->inputs[1].quant->n > 1;
+    biases.is_there = true;
+    biases.is_rescaled = is_rescaled(job);
+    for (size_t c = 0; has_channels && c < call->inputs[1].quant->n; c++)
+        biases.largest_scale = fmaxf(biases.largest_scale, accumulator_scale(call, c));
+    for (size_t c = 0; has_channels && c < call->inputs[2].values->n; c++) {
+        double scale;
+        biases.largest =
+            fmaxf(biases.largest, fabsf((float)nd_htp_bias(&biases, c, &scale) * biases.largest_scale));
+    }
+    return biases;
+}
+
+double nd_htp_bias(const struct nd_htp_biases *biases, size_t channel, double *scale)
+{
+    *scale = 0;
+    if (!biases->is_there)
+        return 0;
+    const struct nd_linear_input *input = &biases->call->inputs[2];
+    double code = input->values->x[channel];
+    *scale = nd_linear_scale(input, channel);
+    if (!biases->is_rescaled)
+        return code;
+    float real = (float)(code * *scale);
+    *scale = (double)accumulator_scale(biases->call, channel);
+    return fmin(fmax(round((double)real / *scale), INT32_MIN), INT32_MAX); /* halves away from zero */
+}

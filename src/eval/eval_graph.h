@@ -18,6 +18,8 @@ struct nd_quick;
 
 /* The channel of element i where scales are per channel, else 0. */
 size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *shape, size_t i);
+/* How many of n elements, at least 1, follow each other in one channel of the scales. */
+size_t nd_exact_inner(const struct nd_quant *quant, const struct nd_shape *shape, size_t n);
 
 /* How a unit was evaluated. */
 enum nd_exact_way {

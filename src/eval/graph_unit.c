@@ -194,6 +194,15 @@ size_t nd_exact_channel(const struct nd_quant *quant, const struct nd_shape *sha
     return i % quant->n;
 }
 
+size_t nd_exact_inner(const struct nd_quant *quant, const struct nd_shape *shape, size_t n)
+{
+    size_t inner = quant->n > 1 ? 1 : n;
+    int axis = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
+    for (int d = shape->rank - 1; d > axis && quant->n > 1; d--)
+        inner *= (size_t)shape->dims[d];
+    return inner > 0 ? inner : 1;
+}
+
 static enum nd_status round_plainly(const struct nd_exact_run *run, const struct nd_exact_values *values,
                                     struct nd_array *codes)
 {

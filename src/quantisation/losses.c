@@ -104,8 +104,10 @@ void nd_reals_before(const struct nd_exact_values *values, double *out)
                 out[i] = nd_ratio_value(&exact);
             }
     }
-    for (size_t i = 0; i < values->n; i++)
-        out[i] *= (double)values->quant->scale[nd_exact_channel(values->quant, values->shape, i)];
+    size_t inner = nd_exact_inner(values->quant, values->shape, values->n), channel = 0;
+    for (size_t start = 0; start < values->n; start += inner, channel = (channel + 1) % values->quant->n)
+        for (size_t i = start; i < start + inner; i++)
+            out[i] *= (double)values->quant->scale[channel];
 }
 
 /* Rounds as the reference does, and keeps what was rounded. */
@@ -135,13 +137,16 @@ static enum nd_status found_reference(void *context, size_t edge, const struct n
     enum nd_status status = keep(values, &run->reference[step], err);
     if (status == ND_OK)
         status = keep(values, &run->real[step], err);
-    if (status == ND_OK && quant->n > 0)
-        run->real[step].dtype = ND_DTYPE_F32; /* operators make integers of integers */
-    for (size_t i = 0; i < values->n && status == ND_OK && quant->n > 0; i++) {
-        size_t c = nd_exact_channel(quant, &values->shape, i);
-        run->real[step].x[i] = (values->x[i] - (double)quant->zero_point[c]) * (double)quant->scale[c];
+    if (status != ND_OK || quant->n == 0)
+        return status;
+    size_t inner = nd_exact_inner(quant, &values->shape, values->n), channel = 0;
+    run->real[step].dtype = ND_DTYPE_F32; /* operators make integers of integers */
+    for (size_t start = 0; start < values->n; start += inner, channel = (channel + 1) % quant->n) {
+        double zero = (double)quant->zero_point[channel], scale = (double)quant->scale[channel];
+        for (size_t i = start; i < start + inner; i++)
+            run->real[step].x[i] = (values->x[i] - zero) * scale;
     }
-    return status;
+    return ND_OK;
 }
 
 static enum nd_status run_reference(struct nd_loss_run *run, struct nd_error *err)
@@ -216,6 +221,19 @@ static struct nd_range reach_of(const struct nd_quant *quant, enum nd_dtype dtyp
     return (struct nd_range){(low - zero - 0.5) * scale, (high - zero + 0.5) * scale};
 }
 
+/* By channel of a layer with weights: what its constants add. */
+static void add_shifts(const struct nd_loss_run *run, size_t step, const double *exact, const double *layer)
+{
+    const struct nd_loss_channels *channels = &run->study->channels[step];
+    size_t channel = 0;
+    for (size_t start = 0; channels->n > 0 && start < run->real[step].n; start += channels->n_inner) {
+        double *shift = &channels->shift[run->sample * channels->n + channel];
+        for (size_t i = start; i < start + channels->n_inner; i++)
+            *shift += exact[i] - layer[i];
+        channel = (channel + 1) % channels->n;
+    }
+}
+
 /* What became of a value between the layer and its codes. */
 static void add_parts(const struct nd_loss_run *run, size_t step, const double *layer,
                       struct nd_loss_sums *sums)
@@ -224,23 +242,23 @@ static void add_parts(const struct nd_loss_run *run, size_t step, const double *
     const struct nd_quant *quant = quant_of(run, step);
     enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
     const double *exact = before->shape.rank >= 0 && before->n == real->n ? before->x : layer;
-    const struct nd_loss_channels *channels = &run->study->channels[step];
     bool is_code = quant->n > 0 && nd_dtype_is_integer(dtype) && nd_dtype_size_bytes(dtype) <= 4;
-    for (size_t i = 0; i < real->n; i++) {
-        double rounding = real->x[i] - exact[i];
+    size_t inner = nd_exact_inner(quant, &real->shape, real->n), channel = 0;
+    add_shifts(run, step, exact, layer);
+    for (size_t start = 0; start < real->n; start += inner, channel++) {
         struct nd_range reach = {-HUGE_VAL, HUGE_VAL};
         if (is_code)
-            reach = reach_of(quant, dtype, nd_exact_channel(quant, &real->shape, i));
-        bool is_clipped = exact[i] < reach.low || exact[i] > reach.high;
-        sums->n_clipped += run->values[step].x[i] < reach.low || run->values[step].x[i] > reach.high;
-        sums->constants += (exact[i] - layer[i]) * (exact[i] - layer[i]);
-        if (channels->n > 0)
-            channels->shift[run->sample * channels->n + i / channels->n_inner % channels->n] +=
-                exact[i] - layer[i];
-        if (is_clipped)
-            sums->clipping += rounding * rounding;
-        else
-            sums->rounding += rounding * rounding;
+            reach = reach_of(quant, dtype, channel % quant->n);
+        for (size_t i = start; i < start + inner; i++) {
+            double rounding = real->x[i] - exact[i], value = run->values[step].x[i];
+            bool is_clipped = exact[i] < reach.low || exact[i] > reach.high;
+            sums->n_clipped += value < reach.low || value > reach.high;
+            sums->constants += (exact[i] - layer[i]) * (exact[i] - layer[i]);
+            if (is_clipped)
+                sums->clipping += rounding * rounding;
+            else
+                sums->rounding += rounding * rounding;
+        }
     }
 }
 

@@ -22,10 +22,19 @@ struct nd_range nd_range_of_fit(const struct nd_fit *fit)
                              (fit->high_code - fit->zero) * fit->scale};
 }
 
+/* The nearest whole number, ties to even, mostly without a call. */
+static inline double nearest(double x)
+{
+    const double shift = 0x1.8p52;
+    return fabs(x) < 0x1p51 ? (x + shift) - shift : rint(x);
+}
+
 double nd_fit_apply(const struct nd_fit *fit, double x)
 {
-    double code = rint(x / fit->scale) + fit->zero;
-    return (fmin(fmax(code, fit->low_code), fit->high_code) - fit->zero) * fit->scale;
+    double code = nearest(x / fit->scale) + fit->zero;
+    code = code > fit->low_code ? code : fit->low_code; /* NaN gives the least code */
+    code = code < fit->high_code ? code : fit->high_code;
+    return (code - fit->zero) * fit->scale;
 }
 
 double nd_fit_error(const struct nd_fit *fit, const float *values, size_t n)

@@ -74,16 +74,6 @@ static enum nd_status missed_float(void *context, size_t edge, const struct nd_e
     return ND_OK;
 }
 
-/* How many elements that follow each other share a scale. */
-static size_t inner_of(const struct nd_quant *quant, const struct nd_shape *shape, size_t n)
-{
-    size_t inner = quant->n > 1 ? 1 : n;
-    int axis = quant->axis < 0 ? quant->axis + shape->rank : quant->axis;
-    for (int d = shape->rank - 1; d > axis && quant->n > 1; d--)
-        inner *= (size_t)shape->dims[d];
-    return inner > 0 ? inner : 1;
-}
-
 /* Turns the float reference into the quantisation error, both in steps of the channel. */
 static void take_error(struct nd_evaluator *w, size_t step)
 {
@@ -92,7 +82,7 @@ static void take_error(struct nd_evaluator *w, size_t step)
     const struct nd_array *codes = &w->reference[step];
     struct nd_reference_sums *sums = reference_of(w, step);
     double *x = w->error[step].x;
-    size_t inner = inner_of(quant, &plan->shapes[step], codes->n);
+    size_t inner = nd_exact_inner(quant, &plan->shapes[step], codes->n);
     for (size_t i = 0; i < codes->n; i++) {
         size_t channel = i / inner % quant->n;
         double steps = x[i] / (double)quant->scale[channel];

@@ -17,6 +17,44 @@ static bool only_chooses(const struct nd_linear_call *call)
     return mode[0] == '\0' || strcmp(mode, "nearest") == 0;
 }
 
+/* Operators that only move elements of one tensor: what they move may as well be codes, of which there are
+ * sometimes far fewer behind it (a Gather from a table of words). */
+static bool only_moves(const struct nd_linear_call *call)
+{
+    static const char *const movers[] = {"DepthToSpace", "Dropout",        "Expand",       "Flatten",
+                                         "Gather",       "GatherElements", "GatherND",     "Identity",
+                                         "Reshape",      "Slice",          "SpaceToDepth", "Split",
+                                         "Squeeze",      "Tile",           "Transpose",    "Unsqueeze"};
+    bool is_mover = call->inputs[0].quant != NULL && call->inputs[0].quant->n == 1;
+    for (size_t i = 1; i < call->n_inputs; i++)
+        is_mover = is_mover && call->inputs[i].quant == NULL;
+    for (size_t i = 0; i < sizeof movers / sizeof movers[0] && is_mover; i++)
+        if (strcmp(call->node->op_type, movers[i]) == 0)
+            return true;
+    return false;
+}
+
+static enum nd_status run_on_codes(const struct nd_linear_call *call, struct nd_array *out,
+                                   struct nd_error *err)
+{
+    struct nd_array moved = {0};
+    const struct nd_linear_input input = {.values = &moved, .quant = call->inputs[0].quant};
+    struct nd_linear_call of_moved = *call;
+    of_moved.inputs = &input;
+    of_moved.n_inputs = 1;
+    const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);
+    enum nd_status status = inputs != NULL ? ND_OK : nd_fail_memory(err);
+    for (size_t i = 0; i < call->n_inputs && status == ND_OK; i++)
+        inputs[i] = call->inputs[i].values;
+    if (status == ND_OK)
+        status = nd_linear_run(call, call->node, inputs, call->n_inputs, &moved, err);
+    if (status == ND_OK)
+        status = nd_linear_reals(&of_moved, 0, out, err);
+    nd_array_deinit(&moved);
+    free(inputs);
+    return status;
+}
+
 static enum nd_status run_on_reals(const struct nd_linear_call *call, struct nd_array *out,
                                    struct nd_error *err)
 {
@@ -50,6 +88,8 @@ enum nd_status nd_linear_choose(const struct nd_linear_call *call, struct nd_lin
     enum nd_status status = ND_OK;
     if (call->node == NULL)
         status = nd_linear_reals(call, 0, &real, err);
+    else if (only_moves(call))
+        status = run_on_codes(call, &real, err);
     else if (only_chooses(call))
         status = run_on_reals(call, &real, err);
     else

@@ -209,8 +209,8 @@ static void add_element(struct nd_loss_sums *sums, double value, double real, do
     sums->total += (real - value) * (real - value);
     sums->introduced += introduced * introduced;
     sums->passed_on += passed_on * passed_on;
-    sums->low = fmin(sums->low, value);
-    sums->high = fmax(sums->high, value);
+    sums->low = value < sums->low ? value : sums->low;
+    sums->high = value > sums->high ? value : sums->high;
 }
 
 /* Real values that the codes of a channel reach, half a step beyond them included. */
@@ -235,8 +235,8 @@ static void add_shifts(const struct nd_loss_run *run, size_t step, const double 
 }
 
 /* What became of a value between the layer and its codes. */
-static void add_parts(const struct nd_loss_run *run, size_t step, const double *layer,
-                      struct nd_loss_sums *sums)
+static struct nd_loss_sums add_parts(const struct nd_loss_run *run, size_t step, const double *layer,
+                                     struct nd_loss_sums sums)
 {
     const struct nd_array *before = &run->before[step], *real = &run->real[step];
     const struct nd_quant *quant = quant_of(run, step);
@@ -252,14 +252,15 @@ static void add_parts(const struct nd_loss_run *run, size_t step, const double *
         for (size_t i = start; i < start + inner; i++) {
             double rounding = real->x[i] - exact[i], value = run->values[step].x[i];
             bool is_clipped = exact[i] < reach.low || exact[i] > reach.high;
-            sums->n_clipped += value < reach.low || value > reach.high;
-            sums->constants += (exact[i] - layer[i]) * (exact[i] - layer[i]);
+            sums.n_clipped += value < reach.low || value > reach.high;
+            sums.constants += (exact[i] - layer[i]) * (exact[i] - layer[i]);
             if (is_clipped)
-                sums->clipping += rounding * rounding;
+                sums.clipping += rounding * rounding;
             else
-                sums->rounding += rounding * rounding;
+                sums.rounding += rounding * rounding;
         }
     }
+    return sums;
 }
 
 /* Some of the sample's values into their own place: spread over the tensor, but not in step with its channels.
@@ -292,11 +293,11 @@ static enum nd_status take_layer(struct nd_loss_run *run, size_t step, const str
         run->introduced[step].x[i] = run->real[step].x[i] - layer->x[i];
     if (run->sums == NULL || status != ND_OK)
         return status;
-    struct nd_loss_sums *sums = &run->sums[step];
-    *sums = (struct nd_loss_sums){.is_known = true, .n = layer->n, .low = HUGE_VAL, .high = -HUGE_VAL};
+    struct nd_loss_sums sums = {.is_known = true, .n = layer->n, .low = HUGE_VAL, .high = -HUGE_VAL};
+    const double *values = run->values[step].x, *real = run->real[step].x;
     for (size_t i = 0; i < layer->n; i++)
-        add_element(sums, run->values[step].x[i], run->real[step].x[i], layer->x[i]);
-    add_parts(run, step, layer->x, sums);
+        add_element(&sums, values[i], real[i], layer->x[i]);
+    run->sums[step] = add_parts(run, step, layer->x, sums);
     keep_values(run, step, layer);
     return status;
 }

@@ -10,11 +10,6 @@
 
 /* ---- the references ---- */
 
-static struct nd_reference_sums *reference_of(const struct nd_evaluator *w, size_t step)
-{
-    return nd_reference_sums_of(w->evaluation, w->reader.sample, step);
-}
-
 /* False: the edge changes its shape from sample to sample. */
 static bool keep(const struct nd_array *values, struct nd_array *to)
 {
@@ -31,7 +26,7 @@ static enum nd_status found_reference(void *context, size_t edge, const struct n
     (void)err;
     struct nd_evaluator *w = context;
     size_t step = w->reader.plan->step_of_edge[edge];
-    struct nd_reference_sums *sums = reference_of(w, step);
+    struct nd_reference_sums *sums = nd_reference_of(w, step);
     /* The quantisation of an input is ONNX's own operator, whatever way it takes. */
     sums->is_double = way == ND_EXACT_AS_DOUBLE && w->reader.plan->steps[step].is_unit;
     sums->is_missed = !keep(values, &w->reference[step]);
@@ -46,7 +41,7 @@ static enum nd_status missed_reference(void *context, size_t edge, const struct 
     (void)err;
     struct nd_evaluator *w = context;
     size_t step = w->reader.plan->step_of_edge[edge];
-    reference_of(w, step)->is_missed =
+    nd_reference_of(w, step)->is_missed =
         w->reader.plan->steps[step].taken_from == SIZE_MAX || !keep(&w->taken[edge], &w->reference[step]);
     return ND_OK;
 }
@@ -59,7 +54,7 @@ static enum nd_status found_float(void *context, size_t edge, const struct nd_ar
     struct nd_evaluator *w = context;
     size_t step = w->reader.plan->step_of_float[edge];
     if (step != SIZE_MAX)
-        reference_of(w, step)->is_float_missed = !keep(values, &w->error[step]);
+        nd_reference_of(w, step)->is_float_missed = !keep(values, &w->error[step]);
     return ND_OK;
 }
 
@@ -70,40 +65,8 @@ static enum nd_status missed_float(void *context, size_t edge, const struct nd_e
     struct nd_evaluator *w = context;
     size_t step = w->reader.plan->step_of_float[edge];
     if (step != SIZE_MAX)
-        reference_of(w, step)->is_float_missed = true;
+        nd_reference_of(w, step)->is_float_missed = true;
     return ND_OK;
-}
-
-/* Turns the float reference into the quantisation error, both in steps of the channel. */
-static void take_error(struct nd_evaluator *w, size_t step)
-{
-    const struct nd_plan *plan = w->reader.plan;
-    const struct nd_quant *quant = &nd_model_edge(plan->model, plan->steps[step].edge)->quant;
-    const struct nd_array *codes = &w->reference[step];
-    struct nd_reference_sums *sums = reference_of(w, step);
-    double *x = w->error[step].x;
-    size_t inner = nd_exact_inner(quant, &plan->shapes[step], codes->n);
-    for (size_t i = 0; i < codes->n; i++) {
-        size_t channel = i / inner % quant->n;
-        double steps = x[i] / (double)quant->scale[channel];
-        double q = codes->x[i] - (double)quant->zero_point[channel] - steps;
-        sums->signal += steps * steps;
-        sums->quantisation += q * q;
-        if (nd_is_clipped(codes->x[i] - q, codes->dtype)) {
-            sums->n_clipped++;
-            sums->clipped_quantisation += q * q;
-        }
-        x[i] = q;
-    }
-}
-
-bool nd_is_clipped(double value, enum nd_dtype dtype)
-{
-    double low, high;
-    if (!nd_dtype_is_integer(dtype))
-        return false;
-    nd_code_range(dtype, &low, &high);
-    return value < low - 0.5 || value > high + 0.5;
 }
 
 static enum nd_status run_references(struct nd_evaluator *w, struct nd_error *err)
@@ -118,59 +81,13 @@ static enum nd_status run_references(struct nd_evaluator *w, struct nd_error *er
     if (status == ND_OK && plan->float_graph != NULL)
         status = nd_exact_graph_run(plan->float_graph, w->float_inputs, &of_floats, found_float, w, err);
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++)
-        if (plan->steps[s].has_float && !reference_of(w, s)->is_missed && !reference_of(w, s)->is_float_missed)
-            take_error(w, s);
+        if (plan->steps[s].has_float && !nd_reference_of(w, s)->is_missed &&
+            !nd_reference_of(w, s)->is_float_missed)
+            nd_take_error(w, s);
     return status;
 }
 
 /* ---- a device ---- */
-
-/* Codes, of which there are so few that sums of squares of differences stay exact, whatever the order. */
-static bool are_exact(const struct nd_array *values)
-{
-    double low, high;
-    if (!nd_dtype_is_integer(values->dtype) || nd_dtype_size_bytes(values->dtype) > 2)
-        return false;
-    nd_code_range(values->dtype, &low, &high);
-    return (double)values->n * (high - low) * (high - low) < 0x1p53;
-}
-
-/* a - b. */
-static void add_differences(struct nd_part_sums *part, const double *a, const double *b, size_t n)
-{
-    enum { LANES = 4 };
-    double sum[LANES] = {0}, energy[LANES] = {0}, max[LANES] = {0}, n_differing = 0;
-    size_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (size_t k = 0; k < LANES; k++) {
-            double d = a[i + k] - b[i + k], size = fabs(d);
-            n_differing += d != 0 ? 1.0 : 0.0;
-            max[k] = size > max[k] ? size : max[k];
-            sum[k] += d;
-            energy[k] += d * d;
-        }
-    for (; i < n; i++) {
-        double d = a[i] - b[i];
-        n_differing += d != 0 ? 1.0 : 0.0;
-        max[0] = fabs(d) > max[0] ? fabs(d) : max[0];
-        sum[0] += d;
-        energy[0] += d * d;
-    }
-    part->n_differing += (uint64_t)n_differing;
-    for (size_t k = 0; k < LANES; k++) {
-        part->max = max[k] > part->max ? max[k] : part->max;
-        part->sum += sum[k];
-        part->energy += energy[k];
-    }
-}
-
-static void add_difference(struct nd_part_sums *part, double d)
-{
-    part->n_differing += d != 0;
-    part->max = fabs(d) > part->max ? fabs(d) : part->max;
-    part->sum += d;
-    part->energy += d * d;
-}
 
 /* The quantised reference's rounding; and which programs would have given what the device has. */
 static enum nd_status round_device(void *context, const struct nd_exact_values *values, struct nd_array *codes,
@@ -190,46 +107,6 @@ static enum nd_status round_device(void *context, const struct nd_exact_values *
     return ND_OK;
 }
 
-/* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
- * against the reference. */
-static void add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *values)
-{
-    const struct nd_plan *plan = w->reader.plan;
-    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
-    struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
-    const double *given = w->reader.given[plan->steps[step].edge].x, *own = values->x;
-    const double *ref = unit->has_total && !reference_of(w, step)->is_missed ? w->reference[step].x : NULL;
-    const double *error = ref != NULL && plan->steps[step].has_float ? w->error[step].x : NULL;
-    sums->n_codes = values->n;
-    if (error == NULL && are_exact(values) && are_exact(&w->reader.given[plan->steps[step].edge])) {
-        if (unit->is_examined)
-            add_differences(&sums->local, given, own, values->n);
-        if (ref != NULL)
-            add_differences(&sums->total, given, ref, values->n);
-        if (ref != NULL && unit->is_examined)
-            add_differences(&sums->inherited, own, ref, values->n); /* whole numbers: no violation can be */
-        return;
-    }
-    for (size_t i = 0; i < values->n; i++) {
-        double local = given[i] - own[i];
-        if (unit->is_examined)
-            add_difference(&sums->local, local);
-        if (ref == NULL)
-            continue;
-        double total = given[i] - ref[i], inherited = own[i] - ref[i];
-        add_difference(&sums->total, total);
-        if (error != NULL) {
-            sums->q_times_d += error[i] * total;
-            if (total != 0 && nd_is_clipped(ref[i] - error[i], w->reference[step].dtype))
-                sums->clipped_divergence += total * total;
-        }
-        if (!unit->is_examined)
-            continue;
-        add_difference(&sums->inherited, inherited);
-        sums->n_violations += total != local + inherited;
-    }
-}
-
 static enum nd_status found_device(void *context, size_t edge, const struct nd_array *values,
                                    enum nd_exact_way way, struct nd_error *err)
 {
@@ -240,14 +117,14 @@ static enum nd_status found_device(void *context, size_t edge, const struct nd_a
     const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
     if (!unit->has_total && !unit->is_examined)
         return ND_OK;
-    if (reference_of(w, step)->is_missed) /* nobody else has said it */
-        reference_of(w, step)->is_double = way == ND_EXACT_AS_DOUBLE && plan->steps[step].is_unit;
+    if (nd_reference_of(w, step)->is_missed) /* nobody else has said it */
+        nd_reference_of(w, step)->is_double = way == ND_EXACT_AS_DOUBLE && plan->steps[step].is_unit;
     bool is_kept = values->n == w->own[step].n;
     if (is_kept && nd_is_harm_sample(plan, w->reader.sample))
         is_kept = keep(values, &w->own[step]);
     nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step)->is_missed = !is_kept;
     if (is_kept)
-        add_unit(w, step, values);
+        nd_add_unit(w, step, values);
     return ND_OK;
 }
 

@@ -22,8 +22,18 @@ struct nd_evaluator {
     struct nd_unit_tally *unit_tally; /* [n_devices][n_steps] */
 };
 
-/* Whether the value, in codes, lies more than half a step beyond those of the type. */
-bool nd_is_clipped(double value, enum nd_dtype dtype);
+static inline struct nd_reference_sums *nd_reference_of(const struct nd_evaluator *w, size_t step)
+{
+    return nd_reference_sums_of(w->evaluation, w->reader.sample, step);
+}
+
+/* ---- unit_sums.c ---- */
+
+/* Turns the float reference, w->error, into the quantisation error, both in steps of the channel. */
+void nd_take_error(struct nd_evaluator *w, size_t step);
+/* What the unit makes of the device's own inputs, held against what the device has and, where there is one,
+ * against the reference. */
+void nd_add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *values);
 
 /* harm.c: what a unit's own mistakes do to the outputs. The quantised reference is run again with nothing but
  * that unit's local error put in. Units are ranked by effect, and not by size. docs/science/theory.md#harm.

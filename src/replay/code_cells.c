@@ -94,14 +94,18 @@ static const struct cells *cells_of(const struct nd_code_bounds *bounds)
 
 /* ---- those in doubt ---- */
 
-/* Values of which there are few different ones are worked out once. */
-enum { N_REMEMBERED = 1 << 10 };
+/* Equal ones, of which there are often many (whole numbers, ties), are worked out once. */
+enum { REMEMBERED_BITS = 10, N_REMEMBERED = 1 << REMEMBERED_BITS };
+
+/* What an exact value is made of, and what the device has there. */
+struct operands {
+    double x, y, given;
+};
 
 struct remembered {
-    bool is_known;
-    double x;
+    uint64_t count; /* not yet in the tally; 0: the place is free */
+    struct operands operands;
     struct nd_ratio v;
-    struct nd_place place;
 };
 
 /* The codes of one unit at work. */
@@ -119,26 +123,36 @@ struct work {
     struct remembered remembered[N_REMEMBERED];
 };
 
+static void settle(struct work *w, struct remembered *r)
+{
+    const struct nd_place place = nd_place_of(&r->v);
+    nd_code_tally_many(w->tally, &r->v, &place, w->bounds, r->operands.given, r->count);
+    r->count = 0;
+}
+
+static struct operands operands_of(const struct nd_quick *quick, size_t i, double given)
+{
+    double y = quick->y != NULL ? quick->y[i] : 0;
+    if (quick->kind == ND_QUICK_LINE)
+        y = (double)(i / quick->n_inner % quick->n_lines);
+    return (struct operands){quick->x[i], y, given};
+}
+
 static void count_exactly(struct work *w, size_t i, double given)
 {
-    const struct nd_quick *quick = w->quick;
-    bool is_of_x = quick->kind == ND_QUICK_TABLE || (quick->kind == ND_QUICK_LINE && quick->n_lines == 1);
-    if (!is_of_x) {
-        struct nd_ratio v = nd_quick_exact(quick, i);
-        const struct nd_place place = nd_place_of(&v);
-        nd_code_tally_one(w->tally, &v, &place, w->bounds, given);
-        return;
+    const struct operands operands = operands_of(w->quick, i, given);
+    uint64_t bits[3], hash = 0;
+    memcpy(bits, &operands, sizeof bits);
+    for (size_t k = 0; k < 3; k++)
+        hash = (hash ^ bits[k]) * 0x9e3779b97f4a7c15;
+    struct remembered *r = &w->remembered[hash >> (64 - REMEMBERED_BITS)];
+    if (r->count == 0 || memcmp(&r->operands, bits, sizeof bits) != 0) {
+        if (r->count > 0)
+            settle(w, r);
+        r->operands = operands;
+        r->v = nd_quick_exact(w->quick, i);
     }
-    uint64_t bits;
-    memcpy(&bits, &quick->x[i], sizeof bits);
-    struct remembered *r = &w->remembered[(bits * 0x9e3779b97f4a7c15) >> 54];
-    if (!r->is_known || memcmp(&r->x, &bits, sizeof bits) != 0) {
-        r->is_known = true;
-        r->x = quick->x[i];
-        r->v = nd_quick_exact(quick, i);
-        r->place = nd_place_of(&r->v);
-    }
-    nd_code_tally_one(w->tally, &r->v, &r->place, w->bounds, given);
+    r->count++;
 }
 
 /* ---- many at once ---- */
@@ -245,6 +259,9 @@ void nd_code_cells_add(struct nd_code_tally *tally, const struct nd_quick *quick
             if (w.cells == NULL || !count_near(&w, near[i], given[first + i]))
                 count_exactly(&w, first + i, given[first + i]);
     }
+    for (size_t k = 0; k < N_REMEMBERED; k++)
+        if (w.remembered[k].count > 0)
+            settle(&w, &w.remembered[k]);
     if (w.cells != NULL)
         add_cases(&w);
 }

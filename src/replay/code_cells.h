@@ -21,8 +21,9 @@ double nd_code_threshold(const struct nd_program *program, const struct nd_place
 /* Whether v moved a little gives the whole number. */
 bool nd_code_is_close(const struct nd_program *program, const struct nd_place *place,
                       const struct nd_code_bounds *bounds, double given);
-void nd_code_tally_one(struct nd_code_tally *tally, const struct nd_ratio *v, const struct nd_place *place,
-                       const struct nd_code_bounds *bounds, double given);
+/* Codes of one exact value: so many of them are `given`. */
+void nd_code_tally_many(struct nd_code_tally *tally, const struct nd_ratio *v, const struct nd_place *place,
+                        const struct nd_code_bounds *bounds, double given, uint64_t count);
 
 /* ---- code_cells.c ---- */
 

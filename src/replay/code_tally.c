@@ -56,24 +56,24 @@ static double clip(const struct nd_code_bounds *bounds, double whole)
     return fmin(fmax(whole + bounds->zero, bounds->low), bounds->high);
 }
 
-void nd_code_tally_one(struct nd_code_tally *tally, const struct nd_ratio *v, const struct nd_place *at,
-                       const struct nd_code_bounds *bounds, double given)
+void nd_code_tally_many(struct nd_code_tally *tally, const struct nd_ratio *v, const struct nd_place *at,
+                        const struct nd_code_bounds *bounds, double given, uint64_t count)
 {
     size_t n;
     const struct nd_program *programs = nd_programs(&n);
     if (nd_ratio_is_nan(v)) {
-        tally->n_nan++;
+        tally->n_nan += count;
         return;
     }
     const struct nd_place place = *at;
     double low = clip(bounds, place.floor), high = clip(bounds, place.floor + 1);
     if (place.is_whole || low == high) {
-        tally->all_wrong += given != low;
+        tally->all_wrong += given != low ? count : 0;
         return;
     }
-    tally->n_open++;
+    tally->n_open += count;
     if (given < low - 1 || given > high + 1) {
-        tally->all_wrong++;
+        tally->all_wrong += count;
         return;
     }
     bool is_far_from_tie =
@@ -83,8 +83,8 @@ void nd_code_tally_one(struct nd_code_tally *tally, const struct nd_ratio *v, co
         bool is_given = is_nearest_right && is_nearest(&programs[p]);
         if (is_given || clip(bounds, nd_program_round(&programs[p], v, &place)) == given)
             continue;
-        tally->wrong[p]++;
-        tally->far[p] += !nd_code_is_close(&programs[p], &place, bounds, given);
+        tally->wrong[p] += count;
+        tally->far[p] += nd_code_is_close(&programs[p], &place, bounds, given) ? 0 : count;
     }
 }
 
@@ -101,7 +101,7 @@ void nd_code_tally_add(struct nd_code_tally *tally, const struct nd_exact_values
         size_t channel = nd_exact_channel(values->quant, values->shape, i);
         bounds.zero = (double)values->quant->zero_point[channel];
         const struct nd_place place = nd_place_of(&values->v[i]);
-        nd_code_tally_one(tally, &values->v[i], &place, &bounds, given[i]);
+        nd_code_tally_many(tally, &values->v[i], &place, &bounds, given[i], 1);
     }
 }
 

@@ -3,6 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if ND_HAVE_LIBDEFLATE
+#include <libdeflate.h>
+#endif
 #include <zlib.h>
 
 #include "base/error.h"
@@ -168,10 +171,46 @@ void nd_chunk_span(const struct nd_chunk_layout *layout, size_t index, struct nd
     *out = span;
 }
 
+#if ND_HAVE_LIBDEFLATE
+size_t nd_chunk_bound(size_t chunk_bytes)
+{
+    return libdeflate_zlib_compress_bound(NULL, chunk_bytes);
+}
+
+static enum nd_status deflate_bytes(const void *source, size_t n_bytes, int level, void *out, size_t *out_bytes,
+                                    struct nd_error *err)
+{
+    struct libdeflate_compressor *compressor = libdeflate_alloc_compressor(level);
+    if (compressor == NULL)
+        return nd_fail_memory(err);
+    size_t size = libdeflate_zlib_compress(compressor, source, n_bytes, out, nd_chunk_bound(n_bytes));
+    libdeflate_free_compressor(compressor);
+    if (size == 0)
+        return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk of %zu bytes cannot be deflated at level %d",
+                       n_bytes, level);
+    *out_bytes = size;
+    return ND_OK;
+}
+#else
 size_t nd_chunk_bound(size_t chunk_bytes)
 {
     return compressBound(chunk_bytes);
 }
+
+static enum nd_status deflate_bytes(const void *source, size_t n_bytes, int level, void *out, size_t *out_bytes,
+                                    struct nd_error *err)
+{
+    uLongf size = compressBound(n_bytes);
+    int rc = compress2(out, &size, source, n_bytes, level);
+    if (rc == Z_MEM_ERROR)
+        return nd_fail_memory(err);
+    if (rc != Z_OK)
+        return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk of %zu bytes cannot be deflated at level %d (%d)",
+                       n_bytes, level, rc);
+    *out_bytes = size;
+    return ND_OK;
+}
+#endif
 
 /* HDF5's SHUFFLE: byte j of every element, then byte j + 1 of every element; a rest smaller than an element
  * stays. */
@@ -195,16 +234,9 @@ enum nd_status nd_chunk_encode(const struct nd_chunk_layout *layout, const void 
             return nd_fail_memory(err);
         shuffle(raw, chunk_bytes, elem_bytes, shuffled);
     }
-    uLongf size = compressBound(chunk_bytes);
     static const unsigned char nothing;
     const void *source = shuffled != NULL ? shuffled : chunk_bytes > 0 ? raw : &nothing;
-    int rc = compress2(out, &size, source, chunk_bytes, level);
+    enum nd_status status = deflate_bytes(source, chunk_bytes, level, out, out_bytes, err);
     free(shuffled);
-    if (rc == Z_MEM_ERROR)
-        return nd_fail_memory(err);
-    if (rc != Z_OK)
-        return nd_fail(err, ND_E_CHUNK_CODEC, NULL, "a chunk of %zu bytes cannot be deflated at level %d (%d)",
-                       chunk_bytes, level, rc);
-    *out_bytes = size;
-    return ND_OK;
+    return status;
 }

@@ -41,7 +41,7 @@ static enum nd_status digest_library(const struct nd_assembly *assembly, const c
                                      char hex[static ND_SHA256_HEX_BYTES])
 {
     if (!assembly->is_elsewhere)
-        return nd_sha256_file(path, hex, NULL);
+        return nd_sha256_file_once(path, hex, NULL);
     for (size_t i = 0; i < assembly->n_libraries; i++)
         if (strcmp(assembly->libraries[i].path, path) == 0 && assembly->libraries[i].sha256[0] != '\0') {
             memcpy(hex, assembly->libraries[i].sha256, ND_SHA256_HEX_BYTES);

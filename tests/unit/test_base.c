@@ -139,6 +139,30 @@ static void strbuf_collects_and_hands_over(void **state)
     free(text);
 }
 
+/* A file that was only just written is read each time; an old one, until its times change. */
+static void file_is_hashed_again_when_it_may_have_changed(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/npudiff-test-XXXXXX", first[ND_SHA256_HEX_BYTES], again[ND_SHA256_HEX_BYTES],
+         plain[ND_SHA256_HEX_BYTES];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    for (size_t i = 0; i < 8; i++) {
+        assert_int_equal(pwrite(fd, i % 2 == 0 ? "even" : "odds", 4, 0), 4);
+        assert_int_equal(nd_sha256_file_once(path, first, NULL), ND_OK);
+        assert_int_equal(nd_sha256_file_once(path, again, NULL), ND_OK);
+        assert_int_equal(nd_sha256_file(path, plain, NULL), ND_OK);
+        assert_string_equal(first, plain);
+        assert_string_equal(again, plain);
+    }
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(unlink(path), 0);
+    assert_true(nd_sha256_file_once(path, first, NULL) != ND_OK);
+    assert_int_equal(nd_sha256_file_once("/proc/self/exe", first, NULL), ND_OK);
+    assert_int_equal(nd_sha256_file_once("/proc/self/exe", again, NULL), ND_OK);
+    assert_string_equal(first, again);
+}
+
 static void sha256_matches_the_standard_vector(void **state)
 {
     (void)state;
@@ -290,6 +314,7 @@ int main(void)
         cmocka_unit_test(strbuf_collects_and_hands_over),
         cmocka_unit_test(sha256_matches_the_standard_vector),
         cmocka_unit_test(files_and_folders_say_what_is_wrong_with_them),
+        cmocka_unit_test(file_is_hashed_again_when_it_may_have_changed),
         cmocka_unit_test(the_nearest_word_is_the_one_with_the_fewest_changes),
         cmocka_unit_test(a_mistyped_word_is_told_which_was_meant_and_a_strange_one_is_not),
         cmocka_unit_test(file_over_the_limit_is_refused_before_it_is_read),

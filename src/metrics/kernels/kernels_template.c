@@ -361,7 +361,7 @@ static double greatest_lane(const struct lanes *lanes)
 }
 
 /* What is missing to whole lanes is made up for by values that change nothing: +0 in sums (a lane starts as +0
- * and never becomes -0), NaN where values are compared. */
+ * and never becomes -0), a value of the block where values are compared. */
 static const double *pad(const double *x, size_t n, double padding, double *out)
 {
     for (size_t lane = 0; lane < ND_LANES; lane++)
@@ -369,48 +369,39 @@ static const double *pad(const double *x, size_t n, double padding, double *out)
     return out;
 }
 
-static inline void add_values(const double *x, struct lanes *sum, struct lanes *squares)
+struct value_sums {
+    struct lanes sum, squares, min, max;
+};
+
+static inline void add_values(const double *x, struct value_sums *sums)
 {
     for (size_t k = 0; k < N_VECTORS; k++) {
         VECTOR(double) value = take(x + k * PER_VECTOR);
-        sum->part[k] += value;
-        squares->part[k] += value * value;
+        sums->sum.part[k] += value;
+        sums->squares.part[k] += value * value;
+        sums->min.part[k] = lesser(value, sums->min.part[k]);
+        sums->max.part[k] = greater(value, sums->max.part[k]);
     }
 }
 
 static void sum_values(const double *x, size_t n, struct nd_self_sums *out)
 {
-    struct lanes sum = all_lanes(0), squares = all_lanes(0);
+    struct value_sums sums = {all_lanes(0), all_lanes(0), all_lanes(HUGE_VAL), all_lanes(-HUGE_VAL)};
     double rest[ND_LANES];
     size_t i = 0;
     for (; i + ND_LANES <= n; i += ND_LANES)
-        add_values(x + i, &sum, &squares);
-    if (i < n)
-        add_values(pad(x + i, n - i, 0, rest), &sum, &squares);
-    out->sum = add_lanes(&sum);
-    out->sum_squares = add_lanes(&squares);
-}
-
-static inline void widen_range(const double *x, struct lanes *min, struct lanes *max)
-{
-    for (size_t k = 0; k < N_VECTORS; k++) {
-        VECTOR(double) value = take(x + k * PER_VECTOR);
-        min->part[k] = lesser(value, min->part[k]);
-        max->part[k] = greater(value, max->part[k]);
+        add_values(x + i, &sums);
+    if (i < n) { /* the first value changes no range, and 0 no sum */
+        struct value_sums range = sums;
+        add_values(pad(x + i, n - i, x[i], rest), &range);
+        add_values(pad(x + i, n - i, 0, rest), &sums);
+        sums.min = range.min;
+        sums.max = range.max;
     }
-}
-
-static void range_of_values(const double *x, size_t n, struct nd_self_sums *out)
-{
-    struct lanes min = all_lanes(HUGE_VAL), max = all_lanes(-HUGE_VAL);
-    double rest[ND_LANES];
-    size_t i = 0;
-    for (; i + ND_LANES <= n; i += ND_LANES)
-        widen_range(x + i, &min, &max);
-    if (i < n)
-        widen_range(pad(x + i, n - i, (double)NAN, rest), &min, &max);
-    out->min = least_lane(&min) + 0.0; /* -0 becomes +0 */
-    out->max = greatest_lane(&max) + 0.0;
+    out->sum = add_lanes(&sums.sum);
+    out->sum_squares = add_lanes(&sums.squares);
+    out->min = least_lane(&sums.min) + 0.0; /* -0 becomes +0 */
+    out->max = greatest_lane(&sums.max) + 0.0;
 }
 
 static uint64_t count_tiny(const double *x, size_t n, double tiny)
@@ -425,7 +416,6 @@ static void self_sums(const double *x, size_t n, double tiny, struct nd_self_sum
 {
     assert(n >= 1 && n <= ND_BLOCK);
     sum_values(x, n, out);
-    range_of_values(x, n, out);
     out->n_tiny = count_tiny(x, n, tiny);
 }
 
@@ -524,21 +514,20 @@ static inline __attribute__((unused)) HALF_VECTOR(float)
     return (HALF_VECTOR(float))(((HALF_VECTOR(int32_t))yes & mask) | ((HALF_VECTOR(int32_t))no & ~mask));
 }
 
-static inline void add_floats(const struct at_float *x, struct lanes *sum, struct lanes *squares)
-{
-    for (size_t k = 0; k < N_VECTORS; k++) {
-        VECTOR(double) value = __builtin_convertvector(take_floats(x + k * PER_VECTOR), VECTOR(double));
-        sum->part[k] += value;
-        squares->part[k] += value * value;
-    }
-}
+struct float_sums {
+    struct lanes sum, squares;
+    struct float_lanes min, max;
+};
 
-static inline void widen_float_range(const struct at_float *x, struct float_lanes *min, struct float_lanes *max)
+static inline void add_floats(const struct at_float *x, struct float_sums *sums)
 {
     for (size_t k = 0; k < N_VECTORS; k++) {
-        HALF_VECTOR(float) value = take_floats(x + k * PER_VECTOR);
-        min->part[k] = LESSER_FLOAT(value, min->part[k]);
-        max->part[k] = GREATER_FLOAT(value, max->part[k]);
+        HALF_VECTOR(float) narrow = take_floats(x + k * PER_VECTOR);
+        VECTOR(double) value = __builtin_convertvector(narrow, VECTOR(double));
+        sums->sum.part[k] += value;
+        sums->squares.part[k] += value * value;
+        sums->min.part[k] = LESSER_FLOAT(narrow, sums->min.part[k]);
+        sums->max.part[k] = GREATER_FLOAT(narrow, sums->max.part[k]);
     }
 }
 
@@ -556,42 +545,36 @@ static void finish_float_range(const struct float_lanes *min, const struct float
     out->max = (double)greatest[0] + 0.0;
 }
 
-/* What is missing to whole lanes, as in pad. */
-static const struct at_float *pad_floats(const struct at_float *x, size_t n, float padding,
-                                         struct at_float *out)
+/* What is missing to whole lanes changes no sum and no range: zeros, or the first value. */
+static void add_rest(const struct at_float *x, size_t n, struct float_sums *sums)
 {
-    for (size_t lane = 0; lane < ND_LANES; lane++)
-        out[lane].value = lane < n ? x[lane].value : padding;
-    return out;
+    struct at_float zeros[ND_LANES], firsts[ND_LANES];
+    struct float_sums range = *sums;
+    for (size_t lane = 0; lane < ND_LANES; lane++) {
+        zeros[lane].value = lane < n ? x[lane].value : 0;
+        firsts[lane].value = lane < n ? x[lane].value : x[0].value;
+    }
+    add_floats(firsts, &range);
+    add_floats(zeros, sums);
+    sums->min = range.min;
+    sums->max = range.max;
 }
 
 static void sum_floats(const struct at_float *x, size_t n, struct nd_self_sums *out)
 {
-    struct lanes sum = all_lanes(0), squares = all_lanes(0);
-    struct at_float rest[ND_LANES];
-    size_t i = 0;
-    for (; i + ND_LANES <= n; i += ND_LANES)
-        add_floats(x + i, &sum, &squares);
-    if (i < n)
-        add_floats(pad_floats(x + i, n - i, 0, rest), &sum, &squares);
-    out->sum = add_lanes(&sum);
-    out->sum_squares = add_lanes(&squares);
-}
-
-static void range_of_floats(const struct at_float *x, size_t n, struct nd_self_sums *out)
-{
-    struct float_lanes min, max;
-    struct at_float rest[ND_LANES];
+    struct float_sums sums = {.sum = all_lanes(0), .squares = all_lanes(0)};
     size_t i = 0;
     for (size_t k = 0; k < N_VECTORS; k++) {
-        min.part[k] = (HALF_VECTOR(float)){0} + HUGE_VALF;
-        max.part[k] = (HALF_VECTOR(float)){0} - HUGE_VALF;
+        sums.min.part[k] = (HALF_VECTOR(float)){0} + HUGE_VALF;
+        sums.max.part[k] = (HALF_VECTOR(float)){0} - HUGE_VALF;
     }
     for (; i + ND_LANES <= n; i += ND_LANES)
-        widen_float_range(x + i, &min, &max);
+        add_floats(x + i, &sums);
     if (i < n)
-        widen_float_range(pad_floats(x + i, n - i, NAN, rest), &min, &max);
-    finish_float_range(&min, &max, out);
+        add_rest(x + i, n - i, &sums);
+    out->sum = add_lanes(&sums.sum);
+    out->sum_squares = add_lanes(&sums.squares);
+    finish_float_range(&sums.min, &sums.max, out);
 }
 
 static void self_f32(const void *elems, size_t n, double zero, double tiny, struct nd_self_sums *out)
@@ -602,7 +585,6 @@ static void self_f32(const void *elems, size_t n, double zero, double tiny, stru
     float limit = (float)tiny;
     int32_t n_tiny = 0;
     sum_floats(x, n, out);
-    range_of_floats(x, n, out);
     for (size_t i = 0; i < n; i++)
         n_tiny += fabsf(x[i].value) < limit;
     out->n_tiny = (uint64_t)n_tiny;
@@ -635,7 +617,7 @@ static inline void put_slots(VECTOR(double) value, uint32_t *out)
 
 struct pair_lanes {
     struct lanes sum_relative, sum_abs, sum_signed, sum_squares, sum_ref_signed, max_relative, max_absolute;
-    uint64_t n_above, n_below;
+    uint64_t n_above, n_below, n_nonzero; /* of ref */
 };
 
 /* A quotient for every element, also where nothing differs (0 / 1); where ref is 0 infinity makes it 0. */
@@ -644,8 +626,8 @@ static inline void add_pairs(const double *ref, const double *test, struct pair_
 {
     for (size_t k = 0; k < N_VECTORS; k++) {
         VECTOR(double) r = take(ref + k * PER_VECTOR), d = take(test + k * PER_VECTOR) - r, none = {0};
-        VECTOR(double) absolute = size_of(d);
-        VECTOR(double) ratio = absolute / choose_lanes(r == 0, none + HUGE_VAL, size_of(r));
+        VECTOR(double) absolute = size_of(d), size = size_of(r);
+        VECTOR(double) ratio = absolute / choose_lanes(size == 0, none + HUGE_VAL, size);
         lanes->sum_relative.part[k] += ratio;
         lanes->sum_abs.part[k] += absolute;
         lanes->sum_signed.part[k] += d;
@@ -655,6 +637,7 @@ static inline void add_pairs(const double *ref, const double *test, struct pair_
         lanes->max_absolute.part[k] = greater(absolute, lanes->max_absolute.part[k]);
         lanes->n_above += count_less(none, d);
         lanes->n_below += count_less(d, none);
+        lanes->n_nonzero += count_less(none, size);
         put_slots(absolute, out->absolute + at + k * PER_VECTOR);
         put_slots(ratio, out->relative + at + k * PER_VECTOR);
     }
@@ -681,7 +664,7 @@ static void errors(const double *ref, const double *test, size_t n, struct nd_er
         add_pairs(ref + i, test + i, &lanes, out, i);
     if (i < n)
         add_pairs(pad(ref + i, n - i, 0, rest_ref), pad(test + i, n - i, 0, rest_test), &lanes, out, i);
-    for (size_t k = 0; k < n; k++)
+    for (size_t k = 0; k < n && lanes.n_nonzero < n; k++)
         n_undefined += ref[k] == 0 && test[k] != 0;
     *sums = (struct nd_diff_sums){.sum_abs = add_lanes(&lanes.sum_abs),
                                   .sum_signed = add_lanes(&lanes.sum_signed),

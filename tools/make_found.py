@@ -121,6 +121,32 @@ def unary(op_type, low, high):
     g.write(f"{op_type.lower()}.u16")
 
 
+def cast():
+    """An image of bytes on its way into a network of floats."""
+    g = Graph(8)
+    g.inputs.append(h.make_tensor_value_info("x", T.UINT8, (1, 256)))
+    g.nodes.append(h.make_node("Cast", ["x"], ["y"], name="cast", to=T.FLOAT))
+    g.outputs.append(h.make_tensor_value_info("y", T.FLOAT, (1, 256)))
+    g.write("cast.u8")
+
+
+def four_bits(name, kind, zero_point):
+    """Weights of 4 bits in blocks of 16, around a zero point."""
+    g, rng = Graph(16), np.random.default_rng(SEED)
+    shape, block = (32, 16), 16
+    w = rng.normal(0, 0.3, shape)
+    scale = (np.abs(w.reshape(-1, block, shape[1])).max(1) / 7).astype(np.float32)
+    codes = np.rint(w / np.repeat(scale, block, 0)).astype(int) + zero_point
+    g.constants.append(h.make_tensor("w_codes", kind, shape, codes.ravel().tolist()))
+    g.constants.append(h.make_tensor("w_zero_point", kind, scale.shape, [zero_point] * scale.size))
+    names = ["w_codes", g.constant("w_scale", scale), "w_zero_point"]
+    x = g.input("x", (4, 32), 1 / 32, 128)
+    g.nodes.append(h.make_node("DequantizeLinear", names, ["w_dequantised"], name="w_dequantise", axis=0, block_size=block))
+    g.nodes.append(h.make_node("MatMul", [x, "w_dequantised"], ["y_made"], name="product"))
+    g.output("y", (4, 16), 1 / 8, 128)
+    g.write(name)
+
+
 if __name__ == "__main__":
     FOUND.mkdir(exist_ok=True)
     batch_norm()
@@ -128,3 +154,6 @@ if __name__ == "__main__":
     lstm()
     unary("Tanh", -1.25, 1.25)
     unary("Sigmoid", -0.25, 1.25)
+    cast()
+    four_bits("matmul.int4-blocks.u16", T.INT4, 0)
+    four_bits("matmul.uint4-blocks.u16", T.UINT4, 8)

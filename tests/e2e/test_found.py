@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
 """What was found in the wild still shows in the simulator, with models of one operator: docs/results/found.md. A case that
 fails here means that an SDK has changed: measure again, and say so on that page."""
+import json
+
 import numpy as np
 
-from support import GOLDEN, Capture, Scratch, bits_equal, capture, main
+import onnx_bytes
+from support import GOLDEN, Capture, Scratch, bits_equal, capture, main, npudiff
 
 FOUND = GOLDEN / "found"
 OLD, NEW = "qairt-2.50.40", "qairt-2.51.0"
@@ -49,6 +52,36 @@ class Found(Scratch):
             own = np.clip(np.rint(function(real) / scale) + zero_point, 0, 65535)
             self.assertLessEqual(np.abs(codes["htp-sim:gen3"]["y"] - own).max(), 4, model)
             self.assertGreater(np.abs(codes["htp-sim:gen3"]["y"] - codes["cpu"]["y"]).max(), 5000, model)
+
+    def test_cast_of_bytes_gives_ones(self):
+        codes = self.codes("cast.u8.onnx", ["cpu", "htp-sim:gen1", "htp-sim:gen3"], "ramp")
+        self.assertEqual(codes["cpu"]["y"].ravel().tolist(), list(range(256)))
+        for device in ("htp-sim:gen1", "htp-sim:gen3"):
+            self.assertEqual(codes[device]["y"].ravel().tolist(), [0] + 255 * [1])
+            done = npudiff("explain", "--float", FOUND / "cast.u8.onnx", self.folder / "cast.u8.onnx" / f"{device[8:]}.h5", "--json", expect=1)
+            (fault,) = json.loads(done)["devices"][0]["faulty"]
+            self.assertEqual((fault["layer"], fault["kind"]), ("y", "saturation"))
+
+    def test_a_zero_point_of_blocks_is_added(self):
+        """Weights of uint4 in blocks: scale times (code + zero point). With int4 around 0 nothing is wrong."""
+        npu = ["htp-sim:gen1", "htp-sim:gen3"]
+        for kind, zero_point in (("int4", 0), ("uint4", 8)):
+            model = FOUND / f"matmul.{kind}-blocks.u16.onnx"
+            data = model.read_bytes()
+            dims, begin, end = onnx_bytes.initializers(data)["w_scale"]
+            scale = np.frombuffer(data[begin:end], "<f4").reshape(dims).astype(float)
+            codes = self.codes(model.name, ["cpu", *npu], "uniform:8")
+            real = (codes["cpu"]["x"] - 32768) / 32 / 256
+            moved = 2 * zero_point * real @ np.repeat(scale, 16, 0) * 8 * 256
+            expected = np.clip(codes["cpu"]["y"] + moved, 0, 65535)
+            is_inside = (codes["cpu"]["y"] > 0) & (codes["cpu"]["y"] < 65535)
+            for device in npu:
+                off = np.abs(codes[device]["y"] - expected)[is_inside]
+                self.assertLess(np.median(off), 4, (kind, device))
+                self.assertLess(off.max(), 256, (kind, device))
+                print(f"# {kind}, {device}: median {np.median(off):.2f}, at most {off.max():.1f} LSB")
+                error = np.abs(codes[device]["y"] - codes["cpu"]["y"]).max()
+                (self.assertGreater if zero_point else self.assertLess)(error, 1000, (kind, device))
 
 
 if __name__ == "__main__":

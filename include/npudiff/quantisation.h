@@ -45,9 +45,10 @@ enum nd_loss_cause {
     ND_LOSS_WEIGHT_ROUNDING, /* the rounding of its weights; their scales fit */
     ND_LOSS_WEIGHT_CHANNELS, /* one scale for all channels of the weights, whose sizes are far apart */
     ND_LOSS_BIAS,            /* its bias: coarse steps, or clipped */
+    ND_LOSS_NOT_FINITE,      /* a constant that it reads has an infinite scale: what it gives is no number */
 };
 /* "none", "rounding", "outliers", "mask", "range", "zero-point", "clipping", "weight-rounding",
- * "weight-channels", "bias". Static storage. */
+ * "weight-channels", "bias", "not-finite". Static storage. */
 ND_PUBLIC const char *nd_loss_cause_name(enum nd_loss_cause cause);
 
 enum nd_remedy_kind {
@@ -125,7 +126,8 @@ struct nd_quantisation {
     size_t n_whole;
     struct nd_whole_remedy *whole; /* [n_whole] of the model as a whole, that help, the greatest gain first */
     size_t n_ranked;
-    size_t *ranked; /* [n_ranked] layers whose effect was measured, the greatest first */
+    size_t *ranked; /* [n_ranked] layers whose effect was measured, the greatest first; before them those that
+                       give no numbers, as nothing after them means anything */
 };
 
 #ifdef __cplusplus

@@ -32,7 +32,8 @@ const char *nd_loss_cause_name(enum nd_loss_cause cause)
                                         [ND_LOSS_CLIPPING] = "clipping",
                                         [ND_LOSS_WEIGHT_ROUNDING] = "weight-rounding",
                                         [ND_LOSS_WEIGHT_CHANNELS] = "weight-channels",
-                                        [ND_LOSS_BIAS] = "bias"};
+                                        [ND_LOSS_BIAS] = "bias",
+                                        [ND_LOSS_NOT_FINITE] = "not-finite"};
     return names[cause];
 }
 
@@ -43,6 +44,7 @@ struct constants {
     double signal, noise;       /* of weights */
     double bias_step;           /* the largest scale of a bias */
     size_t n_bias, n_bias_ends; /* codes of biases, and those at an end of their type */
+    const char *not_finite;     /* the name of a constant whose scale is infinite or not a number, or NULL */
 };
 
 static void look_at_bias(const struct nd_exact_constant *constant, const struct nd_array *before,
@@ -60,6 +62,15 @@ static void look_at_bias(const struct nd_exact_constant *constant, const struct 
         found->n_bias_ends += constant->codes->x[i] <= low || constant->codes->x[i] >= high;
 }
 
+/* As quantisers give to a mask constant of minus infinity. */
+static bool has_finite_scales(const struct nd_exact_constant *constant)
+{
+    for (size_t i = 0; constant->quant != NULL && i < constant->quant->n; i++)
+        if (!isfinite(constant->quant->scale[i]))
+            return false;
+    return true;
+}
+
 static enum nd_status look_at_constants(const struct nd_study *study, size_t step, struct constants *found,
                                         struct nd_error *err)
 {
@@ -69,6 +80,10 @@ static enum nd_status look_at_constants(const struct nd_study *study, size_t ste
         nd_exact_unit_constants(study->plan->graph, study->plan->steps[step].edge, all, ND_LOSS_CONSTANTS);
     *found = (struct constants){0};
     for (size_t i = 0; i < n; i++) {
+        if (!has_finite_scales(&all[i])) {
+            found->not_finite = all[i].name;
+            continue;
+        }
         const struct nd_array *before = nd_exact_constant_before(study->plan->float_graph, &all[i]);
         if (before == NULL)
             continue;
@@ -206,6 +221,14 @@ static enum nd_status say_cause(struct nd_quantised_layer *layer, const struct c
         else if (found->bias_step > 0)
             nd_strbuf_printf(&text, ": their steps are %.3g", found->bias_step);
         break;
+    case ND_LOSS_NOT_FINITE:
+        nd_strbuf_printf(
+            &text,
+            "its constant '%s' has an infinite scale, as quantisers give to minus infinity: what the "
+            "layer gives is no number, and nothing after it means anything. Give that constant a finite "
+            "value before the model is quantised",
+            found->not_finite);
+        break;
     default:
         put_range_words(&text, layer);
     }
@@ -223,7 +246,9 @@ enum nd_status nd_find_cause(const struct nd_study *study, size_t step, const st
     if (status != ND_OK)
         return status;
     double parts = layer->rounding + layer->clipping + layer->constants;
-    if (!(layer->introduced > 0) || !(parts > 0)) {
+    if (found.not_finite != NULL) {
+        layer->cause = ND_LOSS_NOT_FINITE;
+    } else if (!(layer->introduced > 0) || !(parts > 0)) {
         layer->cause = ND_LOSS_NONE;
     } else if (layer->constants >= main_part * parts) {
         layer->cause = constant_cause(layer);

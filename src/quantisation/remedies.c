@@ -116,8 +116,9 @@ static enum nd_status conclude(struct nd_search *search, struct nd_error *err)
             status = tell(&out->layers[search->candidates[i].step], &search->candidates[i], err);
     for (size_t i = 0; i < out->n_ranked; i++) {
         struct nd_quantised_layer *layer = &out->layers[out->ranked[i]];
-        layer->is_accused = can_be_mended(layer->cause) && layer->effect_share >= accused_share &&
-                            layer->n_remedies > 0 && layer->remedies[0].output_gain_db >= accused_gain;
+        bool is_worth_it = layer->effect_share >= accused_share && layer->n_remedies > 0 &&
+                           layer->remedies[0].output_gain_db >= accused_gain;
+        layer->is_accused = layer->cause == ND_LOSS_NOT_FINITE || (can_be_mended(layer->cause) && is_worth_it);
     }
     return status;
 }

@@ -261,19 +261,27 @@ static enum nd_status find_causes(struct nd_study *study, double *noise, struct 
         noise[s] = study->out->layers[s].introduced > 0 ? facts.noise_to_signal : 0;
         if (status == ND_OK)
             status = nd_find_cause(study, s, &facts, err);
+        if (study->out->layers[s].cause == ND_LOSS_NOT_FINITE)
+            noise[s] = HUGE_VAL; /* first of all */
         nd_value_facts_deinit(&facts);
     }
     return status;
 }
 
+/* By effect; but the effect of no numbers cannot be measured. */
+static double weight_of(const struct nd_quantised_layer *layer)
+{
+    return layer->cause == ND_LOSS_NOT_FINITE ? HUGE_VAL : layer->effect_share;
+}
+
 static void rank(struct nd_quantisation *out, const size_t *steps, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        double share = out->layers[steps[i]].effect_share;
-        if (isnan(share))
+        double weight = weight_of(&out->layers[steps[i]]);
+        if (isnan(weight))
             continue;
         size_t at = out->n_ranked++;
-        for (; at > 0 && out->layers[out->ranked[at - 1]].effect_share < share; at--)
+        for (; at > 0 && weight_of(&out->layers[out->ranked[at - 1]]) < weight; at--)
             out->ranked[at] = out->ranked[at - 1];
         out->ranked[at] = steps[i];
     }

@@ -60,14 +60,14 @@ void nd_explain_put_quantisation_line(struct nd_strbuf *out, const struct nd_exp
                          remedies.len > 0 ? "In the whole model" : "in the whole model", q->whole[0].text,
                          q->whole[0].n_layers, gain(q->whole[0].output_gain_db, whole));
     bool has_remedies = remedies.len > 0;
+    char part[64] = "";
+    if (layer->cause != ND_LOSS_NOT_FINITE) /* which no number says */
+        snprintf(part, sizeof part, ", %.3g%% of the effects of all layers", 100 * layer->effect_share);
     nd_summary_put(
-        out, width, 0, 2,
-        "Quantisation alone: %s at the outputs (SQNR). %s '%s' (%s), %.3g%% of the effects of all layers: "
-        "%s.%s%s%s",
+        out, width, 0, 2, "Quantisation alone: %s at the outputs (SQNR). %s '%s' (%s)%s: %s.%s%s%s",
         decibel(q->output_sqnr_db, sqnr), layer->is_accused ? "Mainly in" : "No layer stands out; most in",
-        e->steps[s].name, e->steps[s].op_types, 100 * layer->effect_share,
-        layer->cause_text != NULL ? layer->cause_text : "", has_remedies ? " What would help: " : "",
-        has_remedies ? remedies.text : "", has_remedies ? "." : "");
+        e->steps[s].name, e->steps[s].op_types, part, layer->cause_text != NULL ? layer->cause_text : "",
+        has_remedies ? " What would help: " : "", has_remedies ? remedies.text : "", has_remedies ? "." : "");
     out->failed = out->failed || remedies.failed;
     nd_strbuf_deinit(&remedies);
 }

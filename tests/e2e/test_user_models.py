@@ -121,6 +121,39 @@ class FloatLayers(Scratch):
             self.assertEqual([(f["layer"], f["kind"]) for f in npu["faulty"]], [("floats", "saturation")] if states else [])
 
 
+class NoNumbers(Scratch):
+    def test_a_mask_of_minus_infinity_is_named_first(self):
+        """A quantiser gives minus infinity the scale infinity, whose product with 0 is no number: layer 'top' has none then."""
+        rng = np.random.default_rng(SEED)
+        np.savez(self.folder / "x.npz", x=rng.normal(0, 1, (4, 1, 4, 16)).astype(np.float32))
+        for name in ("float", "quantised"):
+            n = Network()
+            is_float = name == "float"
+            n.constants.update({"least": np.float32(-np.inf)} if is_float else {"l.q": np.uint8(0), "l.s": np.float32(np.inf), "l.z": np.uint8(0)})
+            x = "x" if is_float else n.quantise("x", -4, 4)
+            n.constants["axes"] = np.int64([-1])
+            n.add("ReduceMax", [x, "axes"], "largest")
+            largest = "largest" if is_float else n.quantise("largest", 0, 4)
+            least = "least" if is_float else n.add("DequantizeLinear", ["l.q", "l.s", "l.z"], "least_DequantizeLinear_Output")
+            n.add("Max", [least, largest], "top")
+            n.add("Sub", [x, "top" if is_float else n.quantise("top", 0, 4)], "rest.dq" if is_float else "rest")
+            last = "rest.dq" if is_float else n.quantise("rest", -8, 0)
+            n.write(self.folder / f"{name}.onnx", [ow.value_info("x", ow.FLOAT, (1, 4, 16))], last, (1, 4, 16))
+        capture(self.folder / "quantised.onnx", ["cpu", "htp-sim:gen3"], [f"x={self.folder / 'x.npz'}"], self.folder / "out")
+        files = [self.folder / "out" / f"{name}.h5" for name in ("cpu", "gen3")]
+        arguments = ["explain", "--quantised", self.folder / "quantised.onnx", "--float", self.folder / "float.onnx", *files]
+        document = json.loads(npudiff(*arguments, "--json", expect=4))
+        for device in document["devices"]: # nobody can be held against what is no number
+            (layer,) = (u for u in device["layers"] if u["name"] == "top")
+            self.assertEqual((device["verdict"], layer["state"]), ("inconclusive", "not-examined"))
+            self.assertIn("none of its exact values is a number", layer["why_not"])
+        found = document["quantisation"]
+        first = next(layer for layer in found["layers"] if layer["name"] == found["ranked"][0])
+        self.assertEqual((first["name"], first["cause"], first["is_accused"]), ("top", "not-finite", True))
+        text = " ".join(npudiff(*arguments, expect=None).stdout.split())
+        self.assertIn("Mainly in 'top' (Max): its constant 'least_DequantizeLinear_Output' has an infinite scale", text)
+
+
 class OpenShapes(Scratch):
     def test_the_model_as_it_is_runs_with_its_dimensions_set(self):
         """A provider takes no open shapes: --dim has to reach it when no tensor is made visible, too."""

@@ -221,18 +221,38 @@ static enum nd_status say_table(const struct nd_explain_job *job, size_t device,
     return unit->follows_text != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+/* What a quantiser with an infinite scale makes of a layer: ONNX says no value, and so every device may have
+ * its own. */
+static bool has_no_number(const struct nd_explained_unit *unit)
+{
+    return unit->is_examined && unit->n_codes > 0 && unit->n_nan == unit->n_codes;
+}
+
+static enum nd_status leave_unjudged(struct nd_explained_device *device, struct nd_explained_unit *unit,
+                                     struct nd_error *err)
+{
+    unit->is_examined = false;
+    unit->harm = unit->harmed_share = (double)NAN;
+    unit->why_not = nd_strdup("none of its exact values is a number, so that none can be wrong");
+    device->n_examined--;
+    device->n_not_examined++;
+    return unit->why_not != NULL ? ND_OK : nd_fail_memory(err);
+}
+
 static enum nd_status settle_layer(const struct nd_explain_job *job, size_t device, size_t step,
                                    struct nd_error *err)
 {
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     enum nd_status status = ND_OK;
+    if (has_no_number(unit))
+        status = leave_unjudged(&job->out->devices[device], unit, err);
     unit->state = unit->is_examined ? ND_LAYER_UNEXPLAINED : ND_LAYER_NOT_EXAMINED;
     if (unit->fault.kind != NULL) { /* it shows what another layer wrote (reused.c) */
         unit->state = ND_LAYER_FAULTY;
         return ND_OK;
     }
     if (!unit->is_examined)
-        return ND_OK;
+        return status;
     unit->why_follows = find_why(job, device, step);
     if (unit->why_follows != NULL)
         status = say_table(job, device, step, err);

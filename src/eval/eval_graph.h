@@ -127,6 +127,10 @@ struct nd_exact_constant {
     enum nd_dtype dtype;          /* of the codes */
 };
 
+/* The input of the model that the edge quantises, as it is or in another shape (Reshape, Squeeze ...) with its
+ * elements in the same order. SIZE_MAX: it quantises something else, or is not quantised. */
+size_t nd_exact_input_behind(const struct nd_exact_graph *graph, size_t edge);
+
 /* The constants of the unit that makes the edge, in graph order: at most capacity. How many. */
 size_t nd_exact_unit_constants(const struct nd_exact_graph *graph, size_t edge, struct nd_exact_constant *out,
                                size_t capacity);

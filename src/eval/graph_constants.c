@@ -121,3 +121,35 @@ const struct nd_array *nd_exact_constant_before(const struct nd_exact_graph *flo
     const struct nd_array *same = input_of_node(float_graph, constant);
     return same != NULL && nd_shape_equal(&same->shape, &constant->real->shape) ? same : NULL;
 }
+
+/* ---- inputs ---- */
+
+static bool keeps_order(const struct nd_graph_node *node)
+{
+    static const char *const names[] = {"Reshape", "Flatten", "Squeeze", "Unsqueeze", "Identity"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(nd_onnx_text(node->proto->op_type), names[i]) == 0 &&
+            nd_onnx_domain(node->proto->domain)[0] == '\0')
+            return true;
+    return false;
+}
+
+size_t nd_exact_input_behind(const struct nd_exact_graph *g, size_t edge)
+{
+    const struct nd_graph *graph = &g->model->graph;
+    size_t tensor = nd_names_find(&graph->names, g->model->edges[edge].onnx_name);
+    size_t maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    if (maker == ND_NO_INDEX || graph->nodes[maker].kind != ND_NODE_QUANTIZE)
+        return SIZE_MAX;
+    tensor = nd_exact_used(graph, maker, 0);
+    maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    while (maker != ND_NO_INDEX && graph->nodes[maker].kind == ND_NODE_OTHER &&
+           keeps_order(&graph->nodes[maker])) {
+        tensor = nd_exact_used(graph, maker, 0);
+        maker = tensor != ND_NO_INDEX ? graph->tensors[tensor].producer : ND_NO_INDEX;
+    }
+    for (size_t i = 0; i < g->model->n_inputs && tensor != ND_NO_INDEX && maker == ND_NO_INDEX; i++)
+        if (strcmp(g->model->inputs[i].name, graph->tensors[tensor].name) == 0)
+            return i;
+    return SIZE_MAX;
+}

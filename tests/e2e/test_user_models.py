@@ -121,6 +121,26 @@ class FloatLayers(Scratch):
             self.assertEqual([(f["layer"], f["kind"]) for f in npu["faulty"]], [("floats", "saturation")] if states else [])
 
 
+class ReshapedInput(Scratch):
+    def test_its_quantiser_is_judged_as_that_of_an_input(self):
+        """A division in float32 gives a few values of 16 bits one step from the exact quotient; the layer is a Reshape by name."""
+        n = Network()
+        n.constants.update({"shape": np.int64([1, 8, 16, 16]), "s": np.float32(8.5 / 65535), "z": np.uint16(32768)})
+        n.add("Reshape", ["x", "shape"], "image")
+        n.add("QuantizeLinear", ["image", "s", "z"], "image.q")
+        n.add("DequantizeLinear", ["image.q", "s", "z"], "image.dq")
+        n.add("MaxPool", ["image.dq"], "pool", kernel_shape=[2, 2], strides=[2, 2])
+        n.add("QuantizeLinear", ["pool", "s", "z"], "pool.q")
+        n.add("DequantizeLinear", ["pool.q", "s", "z"], "pool.dq")
+        model = n.write(self.folder / "reshape.onnx", [ow.value_info("x", ow.FLOAT, (1, 2048))], "pool.dq", (1, 8, 8, 8))
+        np.savez(self.folder / "x.npz", x=np.random.default_rng(SEED).uniform(-4, 4, (16, 1, 2048)).astype(np.float32))
+        capture(model, ["htp-sim:gen3"], [f"x={self.folder / 'x.npz'}"], self.folder / "gen3.h5")
+        (device,) = json.loads(npudiff("explain", "--quantised", model, self.folder / "gen3.h5", "--json"))["devices"]
+        (layer,) = (u for u in device["layers"] if u["op_type"] == "Reshape")
+        self.assertGreater(layer["introduced"]["differing"], 0)
+        self.assertEqual((device["verdict"], layer["state"], layer["why_follows"]), ("healthy", "follows", "exact"))
+
+
 class NoNumbers(Scratch):
     def test_a_mask_of_minus_infinity_is_named_first(self):
         """A quantiser gives minus infinity the scale infinity, whose product with 0 is no number: layer 'top' has none then."""

@@ -309,7 +309,7 @@ static size_t next_worst(const struct nd_explain_job *job, size_t d, size_t last
     for (size_t s = 0; s < job->plan->n_steps; s++) {
         double x = nd_explain_badness(&units[s]);
         bool is_next = last == SIZE_MAX || x < limit || (x == limit && s > last);
-        if (nd_explain_needs_exam(job, d, s) && is_next &&
+        if (nd_explain_needs_exam(job, d, s) && !nd_explain_is_input_quantiser(job->plan, s) && is_next &&
             (best == SIZE_MAX || x > nd_explain_badness(&units[best])))
             best = s;
     }
@@ -325,9 +325,12 @@ static enum nd_status diagnose_device(const struct nd_explain_job *job, struct n
         return nd_fail_memory(err);
     while (n < MOST_UNITS && (step = next_worst(job, d, step)) != SIZE_MAX)
         order[n++] = step;
+    /* Those of inputs are few, and cheap. */
+    for (size_t s = 0; s < job->plan->n_steps && status == ND_OK; s++)
+        if (nd_explain_needs_exam(job, d, s) && nd_explain_is_input_quantiser(job->plan, s))
+            status = diagnose_input(job, reader, d, s, err);
     for (size_t i = 0; i < n && status == ND_OK; i++)
-        status = job->out->steps[order[i]].is_unit ? diagnose_unit(job, reader, d, order[i], err)
-                                                   : diagnose_input(job, reader, d, order[i], err);
+        status = diagnose_unit(job, reader, d, order[i], err);
     free(order);
     return status;
 }

@@ -10,26 +10,23 @@
 
 /* ---- which edges ---- */
 
-/* The input of the model that the edge stands for, or SIZE_MAX. */
+/* The input of the model that the edge quantises, in whatever shape, or SIZE_MAX. */
 static size_t input_of(const struct nd_plan *plan, size_t step)
 {
-    const struct nd_edge *edge = nd_plan_edge(plan, step);
-    size_t bytes;
-    for (size_t i = 0; edge->is_model_input && i < nd_model_n_inputs(plan->model); i++) {
-        const struct nd_model_io *io = nd_model_input(plan->model, i);
-        if (strcmp(io->name, edge->name) == 0 && io->dtype == ND_DTYPE_F32 &&
-            nd_shape_equal(&io->shape, &plan->shapes[step]) &&
-            nd_shape_size_bytes(&io->shape, io->dtype, &bytes, NULL) == ND_OK)
-            return i;
-    }
-    return SIZE_MAX;
+    size_t input = nd_exact_input_behind(plan->graph, plan->steps[step].edge), n_input, n_edge;
+    if (input == SIZE_MAX)
+        return SIZE_MAX;
+    const struct nd_model_io *io = nd_model_input(plan->model, input);
+    bool is_whole = io->dtype == ND_DTYPE_F32 && nd_shape_n_elems(&io->shape, &n_input, NULL) == ND_OK &&
+                    nd_shape_n_elems(&plan->shapes[step], &n_edge, NULL) == ND_OK && n_input == n_edge;
+    return is_whole ? input : SIZE_MAX;
 }
 
 bool nd_explain_is_input_quantiser(const struct nd_plan *plan, size_t step)
 {
     const struct nd_edge *edge = nd_plan_edge(plan, step);
-    return !plan->steps[step].is_unit && nd_dtype_is_integer(edge->dtype) &&
-           nd_dtype_size_bytes(edge->dtype) <= 2 && edge->quant.n > 0 && input_of(plan, step) != SIZE_MAX;
+    return nd_dtype_is_integer(edge->dtype) && nd_dtype_size_bytes(edge->dtype) <= 2 && edge->quant.n > 0 &&
+           input_of(plan, step) != SIZE_MAX;
 }
 
 /* ---- arithmetic that is known ---- */

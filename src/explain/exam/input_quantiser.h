@@ -1,12 +1,12 @@
-/* The quantiser of a model's input, which is no unit of the model: its exact values are the probe's own floats.
- */
+/* The quantiser of a model's input, alone or behind operators that only change the shape: its exact values are
+ * the probe's own floats. */
 #ifndef ND_EXPLAIN_INPUT_QUANTISER_H
 #define ND_EXPLAIN_INPUT_QUANTISER_H
 
 #include "diagnosis/diagnosis.h"
 #include "explain/exam/exam.h"
 
-/* An edge of codes of at most 16 bits that a QuantizeLinear makes of an input of float32. */
+/* An edge of codes of at most 16 bits that a QuantizeLinear makes of an input of float32, in whatever shape. */
 bool nd_explain_is_input_quantiser(const struct nd_plan *plan, size_t step);
 
 /* Rounds x, in steps of the input, as QuantizeLinear is known to do on devices that have nothing wrong: ONNX's

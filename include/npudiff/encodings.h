@@ -89,6 +89,20 @@ ND_PUBLIC const struct nd_encoding *nd_encodings_at(const struct nd_encodings *e
                                                     size_t i);                              /* as read */
 ND_PUBLIC size_t nd_encodings_find(const struct nd_encodings *encodings, const char *name); /* SIZE_MAX: none */
 
+/* ---- writing ---- */
+
+enum nd_encodings_format {
+    ND_ENCODINGS_AIMET,     /* AIMET 1.0.0: for AIMET, and for --quantization_overrides of QNN's converters */
+    ND_ENCODINGS_OVERRIDES, /* {"TENSOR": [{"quant_type": "QUInt8", "scale": ..., "zero_point": ...}]}: the
+                               value of TensorQuantOverrides of ONNX Runtime's quantiser, with types by name.
+                               int32 has no name there, so that biases are left out */
+};
+
+/* Those that are handled. ND_ERR_IO (ND_E_FILE_EXISTS without replace), ND_ERR_MEMORY. */
+ND_PUBLIC enum nd_status nd_encodings_write(const struct nd_encodings *encodings,
+                                            enum nd_encodings_format format, const char *path, bool replace,
+                                            struct nd_error *err);
+
 /* ---- applying ---- */
 
 /* Adds what follows from the encodings that are there, and that AIMET exports in version 2.0.0 but not in older

@@ -12,11 +12,14 @@
 #include "cli/stopped.h"
 #include "cli/terminal.h"
 #include "npudiff/align.h"
+#include "npudiff/encodings.h"
 #include "npudiff/report.h"
 
 struct values {
     const char *output;
     const char *certificate;
+    const char *encodings;
+    const char *overrides;
     const char *float_model;
     struct cli_list arithmetics;
     const char *chipsets;
@@ -173,6 +176,25 @@ static void fill_options(const struct values *values, const struct work *work, s
     options->is_cancelled = cli_signals_came;
 }
 
+/* The aligned model's scales, for other quantisers; 0 or an exit code. */
+static int export_scales(const struct values *values, const char *aligned)
+{
+    struct nd_error err = {0};
+    struct nd_model *model = NULL;
+    struct nd_encodings *encodings = NULL;
+    const char *const paths[] = {values->encodings, values->overrides};
+    static const enum nd_encodings_format formats[] = {ND_ENCODINGS_AIMET, ND_ENCODINGS_OVERRIDES};
+    enum nd_status status = nd_model_load(aligned, &model, &err);
+    if (status == ND_OK)
+        status = nd_encodings_of_model(model, &encodings, &err);
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0] && status == ND_OK; i++)
+        if (paths[i] != NULL)
+            status = nd_encodings_write(encodings, formats[i], paths[i], values->force, &err);
+    nd_encodings_destroy(&encodings);
+    nd_model_destroy(&model);
+    return status == ND_OK ? ND_EXIT_SAME : cli_report_error(&err);
+}
+
 static int align(const struct values *values, struct work *work)
 {
     struct nd_error err = {0};
@@ -188,7 +210,28 @@ static int align(const struct values *values, struct work *work)
         cli_stopped_tell("nothing is kept", NULL);
         return ND_EXIT_TROUBLE;
     }
-    return status == ND_OK ? report(values, work->alignment) : cli_report_error(&err);
+    if (status != ND_OK)
+        return cli_report_error(&err);
+    int exported = work->alignment->output != NULL ? export_scales(values, work->alignment->output) : 0;
+    return cli_worse(exported, report(values, work->alignment));
+}
+
+/* What is written beside the model. */
+static int check_files(const struct values *values)
+{
+    const struct {
+        const char *option, *path;
+    } files[] = {{"--certificate", values->certificate},
+                 {"--encodings", values->encodings},
+                 {"--overrides", values->overrides}};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        if (files[i].path != NULL && values->output == NULL)
+            return cli_usage_error("align", "%s needs -o ALIGNED.onnx: it is about that file", files[i].option);
+        if (files[i].path != NULL &&
+            cli_check_output(files[i].path, values->force, "--force overwrites it") != 0)
+            return ND_EXIT_TROUBLE;
+    }
+    return 0;
 }
 
 static int run(const void *context, const char *const *operands, size_t n_operands)
@@ -211,10 +254,7 @@ static int run(const void *context, const char *const *operands, size_t n_operan
         return cli_usage_error("align", "--arithmetic needs two or more that are to agree");
     if (values->output != NULL && cli_check_output(values->output, values->force, "--force overwrites it") != 0)
         return ND_EXIT_TROUBLE;
-    if (values->certificate != NULL && values->output == NULL)
-        return cli_usage_error("align", "--certificate needs -o ALIGNED.onnx: it is about that file");
-    if (values->certificate != NULL &&
-        cli_check_output(values->certificate, values->force, "--force overwrites it") != 0)
+    if (check_files(values) != 0)
         return ND_EXIT_TROUBLE;
     enum nd_status status = split_chipsets(values->chipsets, &work, &err);
     if (status == ND_OK)
@@ -232,6 +272,10 @@ static const struct cli_option options[] = {
              "write the aligned model to this file"),
     OPT_TEXT(0, "certificate", struct values, certificate, CLI_A_FILE("CERT.json"),
              "write a certificate of the aligned model to this file; 'npudiff verify' checks it again"),
+    OPT_TEXT(0, "encodings", struct values, encodings, CLI_A_FILE("FILE.json"),
+             "also write the aligned model's scales as AIMET encodings (1.0.0), which QNN's converters read"),
+    OPT_TEXT(0, "overrides", struct values, overrides, CLI_A_FILE("FILE.json"),
+             "also write them as TensorQuantOverrides of ONNX Runtime's quantiser (without biases)"),
     OPT_FORCE(struct values, "overwrite existing files"),
     OPT_TEXT(0, "float", struct values, float_model, CLI_A_MODEL("FLOAT.onnx"),
              "the float model: the weights are rounded anew from it, and the price is measured against it"),

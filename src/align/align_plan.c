@@ -175,13 +175,13 @@ static enum nd_status take_over(struct nd_align_plan *plan, struct nd_align_laye
 }
 
 /* A calculated uint16 operand becomes 8-bit numbers around its zero point. Where that is in the middle they are
- * all that 8 bits hold, and none is rescaled. */
+ * all that 8 bits hold, and none is rescaled. A range that begins with 0 stays: it may stand for a Relu. */
 static void centre_second_operand(const struct nd_exact_unit *unit, struct nd_quantiser *w,
                                   const struct nd_quantiser *y)
 {
     bool is_calculated = unit->origins[W] == ND_EXACT_FROM_UNIT;
-    if (is_calculated && w != NULL && !w->is_settled && !y->is_settled && unit->dtype == ND_DTYPE_U16 &&
-        unit->call->inputs[W].values->dtype == ND_DTYPE_U16)
+    if (is_calculated && w != NULL && w->quant.zero_point[0] > 0 && !w->is_settled && !y->is_settled &&
+        unit->dtype == ND_DTYPE_U16 && unit->call->inputs[W].values->dtype == ND_DTYPE_U16)
         nd_quantiser_centre(w);
 }
 
@@ -214,6 +214,7 @@ static enum nd_status plan_layer(struct nd_align_plan *plan, const struct nd_exa
                                      .scale_y = y->quant.scale[0],
                                      .zero_x = x->quant.zero_point[0],
                                      .zero_w = w != NULL ? w->quant.zero_point[0] : 0,
+                                     .zero_y = y->quant.zero_point[0],
                                      .is_y_settled = y->is_settled,
                                      .float_weights = weights,
                                      .float_bias = bias};
@@ -289,9 +290,10 @@ static enum nd_status add_quantisers(struct nd_align_plan *plan, struct nd_error
         size_t edge = tensor != ND_NO_INDEX ? plan->model->tensor_edge[tensor] : ND_NO_INDEX;
         if (edge == ND_NO_INDEX)
             continue;
-        const struct nd_quantiser *q = nd_quantiser_of(&plan->quantisers, edge);
+        const struct nd_quantiser *q = nd_quantiser_of(&plan->quantisers, edge),
+                                  *old = &plan->quantisers.items[edge];
         if (q->quant.n == 1 &&
-            (q->quant.scale[0] != q->old_scale || q->quant.zero_point[0] != q->old_zero_point))
+            (q->quant.scale[0] != old->old_scale || q->quant.zero_point[0] != old->old_zero_point))
             status = add_node(plan, &(struct nd_recoded_node){.node = n, .quant = &q->quant}, err);
     }
     return status;
@@ -312,7 +314,7 @@ static void settle_others(struct nd_align_plan *plan)
 
 enum nd_status nd_align_plan_make(struct nd_align_plan *plan, struct nd_error *err)
 {
-    enum nd_status status = nd_quantisers_init(&plan->quantisers, plan->model, err);
+    enum nd_status status = nd_quantisers_init(&plan->quantisers, plan->model, plan->float_model, err);
     plan->steps = nd_calloc(plan->model->n_edges, sizeof *plan->steps);
     if (status == ND_OK && plan->steps == NULL)
         status = nd_fail_memory(err);

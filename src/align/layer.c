@@ -216,6 +216,7 @@ enum nd_status nd_align_layer_init(struct nd_align_layer *layer, const struct nd
         layer->quants[X].scale[0] = now->scale_x;
         layer->quants[X].zero_point[0] = now->zero_x;
         layer->output.scale[0] = layer->scales.scale_y;
+        layer->output.zero_point[0] = now->zero_y;
         set_zero_point(layer);
         if (layer->has_weights) {
             set_weights(layer, reals);

@@ -30,7 +30,7 @@ struct nd_align_layer {
  * ND_ERR_MEMORY. */
 struct nd_align_now {
     float scale_x, scale_w, scale_y;
-    int64_t zero_x, zero_w;
+    int64_t zero_x, zero_w, zero_y;
     bool is_y_settled;
     const double *float_weights, *float_bias;
 };

@@ -6,6 +6,8 @@
 
 #include "base/memory.h"
 #include "base/scales.h"
+#include "eval/rounding.h"
+#include "model/onnx.h"
 #include "model/quant.h"
 
 /* Operators whose output holds nothing but values of their inputs. Where both have one scale today the device
@@ -98,10 +100,26 @@ static bool are_bound(const struct nd_model *model, size_t edge)
     return are;
 }
 
-static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *model, struct nd_error *err)
+/* Quantisers leave out a Clip whose bounds the range has. A coarser scale would move them. */
+static bool stands_for_clip(const struct nd_edge *edge, const struct nd_model *float_model)
+{
+    static const double six = 6, slack = 1e-5; /* Relu6; ranges in float32 */
+    double low, high;
+    size_t tensor = float_model != NULL ? nd_names_find(&float_model->graph.names, edge->name) : ND_NO_INDEX;
+    size_t producer = tensor != ND_NO_INDEX ? float_model->graph.tensors[tensor].producer : ND_NO_INDEX;
+    if (producer != ND_NO_INDEX)
+        return strcmp(nd_onnx_text(float_model->graph.nodes[producer].proto->op_type), "Clip") == 0;
+    nd_code_range(edge->dtype, &low, &high);
+    double most = (high - (double)edge->quant.zero_point[0]) * (double)edge->quant.scale[0];
+    return (double)edge->quant.zero_point[0] == low && fabs(most - six) < slack;
+}
+
+static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *model,
+                             const struct nd_model *float_model, struct nd_error *err)
 {
     for (size_t e = 0; e < model->n_edges; e++)
-        if (!has_one_scale(&model->edges[e]) || are_bound(model, e))
+        if (!has_one_scale(&model->edges[e]) || are_bound(model, e) ||
+            stands_for_clip(&model->edges[e], float_model))
             nd_quantiser_of(q, e)->is_settled = true;
     for (size_t n = 0; n < model->graph.n_nodes; n++) {
         size_t edge = edge_of_node(model, n);
@@ -118,7 +136,93 @@ static enum nd_status settle(struct nd_quantisers *q, const struct nd_model *mod
     return ND_OK;
 }
 
-enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model *model, struct nd_error *err)
+/* ---- common scales ---- */
+
+/* Operators that only move values, or choose the greatest: the range of what they read is enough for what they
+ * make. The devices move codes only where all scales are equal. */
+static bool can_have_one_scale(const char *op_type)
+{
+    static const char *const moving[] = {"Concat",   "DepthToSpace",  "Expand",       "Flatten", "Gather",
+                                         "GatherND", "GlobalMaxPool", "Identity",     "MaxPool", "ReduceMax",
+                                         "Reshape",  "Slice",         "SpaceToDepth", "Split",   "Squeeze",
+                                         "Tile",     "Transpose",     "Unsqueeze"};
+    for (size_t i = 0; i < sizeof moving / sizeof moving[0]; i++)
+        if (strcmp(op_type, moving[i]) == 0)
+            return true;
+    return false;
+}
+
+struct range {
+    enum nd_dtype dtype;
+    double low, high;    /* of the codes */
+    double least, most;  /* real numbers */
+    double finest_scale; /* of all */
+    size_t n, n_from_0;  /* ranges, and those that begin with 0: the quantiser may stand for a Relu */
+    bool is_possible;    /* nobody holds one of the scales */
+};
+
+static void widen(struct range *range, const struct nd_quantisers *q, const struct nd_model *model, size_t edge)
+{
+    const struct nd_quantiser *quantiser = nd_quantiser_of(q, edge);
+    if (quantiser->is_settled || quantiser->quant.n != 1 || model->edges[edge].dtype != range->dtype) {
+        range->is_possible = false;
+        return;
+    }
+    double scale = (double)quantiser->quant.scale[0], zero = (double)quantiser->quant.zero_point[0];
+    range->least = fmin(range->least, (range->low - zero) * scale);
+    range->most = fmax(range->most, (range->high - zero) * scale);
+    range->finest_scale = fmin(range->finest_scale, scale);
+    range->n++;
+    range->n_from_0 += zero == range->low;
+}
+
+/* The finest quantiser that has the whole range. */
+static void cover(const struct range *range, float *scale, int64_t *zero_point)
+{
+    double step = (range->most - range->least) / (range->high - range->low);
+    double zero = fmin(fmax(nearbyint(range->low - range->least / step), range->low), range->high);
+    step = zero > range->low ? fmax(step, range->least / (range->low - zero)) : step;
+    step = zero < range->high ? fmax(step, range->most / (range->high - zero)) : step;
+    *scale = (float)step;
+    if ((double)*scale < step)
+        *scale = nextafterf(*scale, HUGE_VALF);
+    *zero_point = (int64_t)zero;
+}
+
+/* Chosen: beyond it what has the finest scale would lose more than two bits, and stays as it is. */
+static const double most_coarser = 4;
+
+static void make_common(struct nd_quantisers *q, const struct nd_model *model)
+{
+    for (size_t u = 0; u < model->n_units; u++) {
+        const struct nd_model_unit *unit = &model->units[u];
+        struct range range = {
+            .dtype = model->edges[unit->edge].dtype, .finest_scale = HUGE_VAL, .is_possible = true};
+        bool is_same = true;
+        float scale;
+        int64_t zero;
+        if (!can_have_one_scale(unit->op_types) || !has_one_scale(&model->edges[unit->edge]))
+            continue;
+        nd_code_range(range.dtype, &range.low, &range.high);
+        widen(&range, q, model, unit->edge);
+        for (size_t i = 0; i < unit->n_inputs; i++) {
+            widen(&range, q, model, unit->inputs[i]);
+            is_same = is_same && nd_quantiser_of(q, unit->inputs[i]) == nd_quantiser_of(q, unit->edge);
+        }
+        if (is_same || !range.is_possible || (range.n_from_0 > 0 && range.n_from_0 < range.n))
+            continue;
+        cover(&range, &scale, &zero);
+        if ((double)scale > most_coarser * range.finest_scale)
+            continue;
+        for (size_t i = 0; i < unit->n_inputs; i++)
+            join(q, unit->inputs[i], unit->edge);
+        nd_quantiser_of(q, unit->edge)->quant.scale[0] = scale;
+        nd_quantiser_of(q, unit->edge)->quant.zero_point[0] = zero;
+    }
+}
+
+enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model *model,
+                                  const struct nd_model *float_model, struct nd_error *err)
 {
     *q = (struct nd_quantisers){.items = nd_calloc(model->n_edges, sizeof *q->items),
                                 .of_edge = nd_calloc(model->n_edges, sizeof *q->of_edge),
@@ -141,7 +245,10 @@ enum nd_status nd_quantisers_init(struct nd_quantisers *q, const struct nd_model
         quant->zero_point[0] = q->items[e].old_zero_point = old->zero_point[0];
     }
     join_units(q, model);
-    return settle(q, model, err);
+    enum nd_status status = settle(q, model, float_model, err);
+    if (status == ND_OK)
+        make_common(q, model);
+    return status;
 }
 
 void nd_quantisers_deinit(struct nd_quantisers *q)

@@ -1,14 +1,13 @@
 """One fault for each network: a layer of the model is changed, the simulator runs the changed model, and `explain` judges its values against
 the model without the fault. A capture names the model that it was made of, so the values go through `npudiff import numpy`."""
-import os
 import pathlib
-import subprocess
 import tempfile
 
 import numpy as np
 import onnx
 
 import healthy
+import imported
 import mutations
 import program
 import rows
@@ -17,26 +16,6 @@ DEVICES = ["gen1", "gen3"]
 FAR = {8: 8, 16: 8 * 256}   # codes by which a value must change to count; the same share of the range in both types
 LEAST_FAR = 8               # values that must change so far
 MOST_TRIALS = 8             # mutations that are tried until one shows
-
-
-def dump(capture):
-    """{tensor: quantised values} of a capture."""
-    path = capture.with_suffix(".npz")
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    subprocess.run([os.environ.get("STRANGERS_PLAIN_PYTHON", "/usr/bin/python3"), pathlib.Path(__file__).with_name("dump.py"), capture, path],
-                   check=True, env=environment)
-    with np.load(path) as file:
-        return {name: file[name] for name in file.files}
-
-
-def imported(folder, name, values, device):
-    """`explain` of values that are stated to be those of the model without a fault."""
-    np.savez(folder / f"{name}.npz", **values)
-    path = folder / f"{name}-imported.h5"
-    done = program.npudiff("import", "numpy", folder / f"{name}.npz", "--model", folder / "model.onnx", "-p", program.PROBE,
-                           "--inputs", folder / "samples.npz", "--kind", "npu", "--chipset", device, "--sdk", "2.51.0",
-                           "--fact", "simulator=yes", "-o", path, "-f", limit_s=program.EXPLAIN_LIMIT_S)
-    return program.explain(folder / "model.onnx", path) if done.code == 0 else done
 
 
 def told(done):
@@ -77,7 +56,7 @@ def changed_values(folder, device, kind, index, seed, healthy_values):
     capture, _ = program.capture(folder / "changed.onnx", device, folder / "samples.npz", folder / "changed.h5")
     if capture["status"] != "complete":
         return {"kind": kind, "layer": name, "op": op_type, "not_run": capture["reason"]}, None
-    values = dump(folder / "changed.h5")
+    values = imported.dump(folder / "changed.h5")
     if mutations.INSERTED in values:
         values[name] = values[mutations.INSERTED]
     values = {key: array for key, array in values.items() if key in healthy_values}
@@ -101,7 +80,7 @@ def one_device(folder, device, seed):
     made, _ = program.capture(folder / "model.onnx", device, folder / "samples.npz", folder / "healthy.h5")
     if made["status"] != "complete":
         return {"outcome": "no healthy capture", "reason": made["reason"]}
-    values = dump(folder / "healthy.h5")
+    values = imported.dump(folder / "healthy.h5")
     before = program.explain(folder / "model.onnx", folder / "healthy.h5")
     random = np.random.default_rng([20261126, seed])
     not_run, n_trials = [], 0
@@ -115,12 +94,11 @@ def one_device(folder, device, seed):
             row, changed = found
             layer = next((x for x in before.document["devices"][0]["layers"] if x["name"] == row["layer"]), None)
             row.update(known=bool(layer) and layer["state"] == "follows", state=layer and layer["state"], covered=layer and layer["is_covered"],
-                       told=told(imported(folder, "faulty", changed, device)), control=told(imported(folder, "control", values, device)),
+                       told=told(imported.explain(folder, "faulty", changed, device)), control=told(imported.explain(folder, "control", values, device)),
                        own=told(before), not_run=not_run)
             row["outcome"] = judged(row, row["told"])
-            named = next((fault["kind"] for fault in row["told"].get("faulty", []) if fault["layer"] == row["layer"]), None)
-            row["named_kind"], expected = named, mutations.MUTATIONS[row["kind"]][1]
-            row["kind_right"] = named in expected if expected and named else None
+            named = [fault["kind"] for fault in row["told"].get("faulty", []) if fault["layer"] == row["layer"]]
+            row["named_kind"] = named[0] if named else None
             return row
         if found is not None:
             not_run.append(found[0])

@@ -8,7 +8,8 @@ PATH = rows.ROOT / "docs/results/strangers.md"
 
 HEAD = """# Random networks that nobody had seen
 
-Date: {date}. QAIRT 2.51.0, HTP simulator on x86-64. Made by `tools/studies/strangers/run`. {note}
+Date: {date}. QAIRT 2.51.0, HTP simulator on x86-64. Made by `tools/studies/strangers/run`.
+{note}
 
 * The networks have 3 to 12 operators, as vision networks and transformers of phones have them. About 60 % have uint8 activations, the
   others uint16. Half are quantised by ONNX Runtime with Qualcomm's configuration. The others have quantisers as AIMET places them, one after

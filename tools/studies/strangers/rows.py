@@ -33,7 +33,7 @@ def layer_row(layer, fault, hidden):
 
 
 def explained_row(done, hidden):
-    """Of one `explain` (Result) and its repetition without the placement."""
+    """Of one `explain` (Result) and its repetition without the placement, if there is one."""
     if not done.document or not done.document.get("devices"):
         return {"explain_code": done.code, "explain_message": done.message, "verdict": None, "layers": []}
     device = done.document["devices"][0]
@@ -42,7 +42,7 @@ def explained_row(done, hidden):
         return row
     faults = {fault["layer"]: fault for fault in device["faulty"] + device["unexplained"]}
     without = {}
-    if hidden.document and hidden.document.get("devices") and "layers" in hidden.document["devices"][0]:
+    if hidden and hidden.document and hidden.document.get("devices") and "layers" in hidden.document["devices"][0]:
         told = hidden.document["devices"][0]
         without = {layer["name"]: layer["execution"]["verdict"] if layer["execution"] else None for layer in told["layers"]}
         row["execution_hidden"] = told["execution"]["verdict"]

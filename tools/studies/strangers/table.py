@@ -1,6 +1,7 @@
 """The table of the study, made from its rows alone."""
 import collections
 
+import mutations
 from intervals import share
 
 CHIPS = ("gen1", "gen3", "gen5")
@@ -62,10 +63,24 @@ def places(healthy):
         hidden_networks = sum(any(layer["where_hidden"] in AWAY for layer in layers(x)) for x in told)
         yield (f"| {name} | {share(networks, len(told))} | {share(sum(map(is_sent_away, every)), len(every))} | "
                f"{share(hidden_networks, len(told))} | {share(sum(hidden), len(hidden))} |")
+    yield from disguises(healthy)
     cpu = [told for _, _, told in devices(healthy, "cpu")]
     if cpu:
         every = [layer for x in cpu for layer in layers(x)]
         yield f"\nLayers of the CPU that are called the NPU's: {share(sum(layer['where'] == 'npu' for layer in every), len(every))}."
+
+
+def disguises(healthy):
+    """Layers of the CPU that are stated to be the NPU's, and how often 'not on the NPU' is right over both kinds of captures."""
+    told = [told["disguised"] for _, _, told in devices(healthy, "cpu") if told.get("disguised", {}).get("layers")]
+    if not told:
+        return
+    every = [layer for x in told for layer in layers(x)]
+    away, npu = (sum(layer["where"] in places for layer in every) for places in (AWAY, ("npu",)))
+    wrong = sum(layer["where_hidden"] in AWAY for name in CHIPS for _, _, x in devices(healthy, name) for layer in layers(x))
+    yield (f"\nThe CPU's values, stated to be those of gen3: layers that are called not the NPU's {share(away, len(every))}, "
+           f"the NPU's {share(npu, len(every))}.")
+    yield f"'Not on the NPU' from values alone is right, over these and the captures above: {share(away, away + wrong)} of what is said."
 
 
 def explained(healthy):
@@ -170,9 +185,9 @@ def fault_tables(faulty):
         yield f"| {name} | " + " | ".join(
             share(sum(row["outcome"] in outcomes for row in group), len(group))
             for outcomes in (("right", "among"), ("right",), ("wrong",), ("unexplained",), ("silent", "no answer"))) + " |"
-    judged = [row for row in right if row["kind_right"] is not None]
-    kinds = share(sum(row["kind_right"] for row in judged), len(judged))
-    yield f"\nKind of the fault right, where `explain` names one and has a name for it: {kinds}."
+    judged = [row for row in right if mutations.MUTATIONS[row["kind"]][1]]
+    kinds = share(sum(row["named_kind"] in mutations.MUTATIONS[row["kind"]][1] for row in judged), len(judged))
+    yield f"\nKind of the fault right, where the layer is right and `explain` has a name for what was done: {kinds}."
     unnamed = [row for row in right if row["named_kind"] is None]
     yield f"Right layer, no kind named: {share(len(unnamed), len(right))}."
     control = [row for row in shown if row["control"]["verdict"] == "faulty"]

@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/json_out.h"
+#include "base/new_file.h"
 #include "encodings/building.h"
 
 static bool is_signed(enum nd_dtype dtype)
@@ -85,11 +85,10 @@ static json_t *overrides(const struct nd_encodings *encodings)
 enum nd_status nd_encodings_write(const struct nd_encodings *encodings, enum nd_encodings_format format,
                                   const char *path, bool replace, struct nd_error *err)
 {
-    if (!replace && nd_path_exists(path))
-        return nd_fail(err, ND_E_FILE_EXISTS, path, "'%s' exists already", path);
     json_t *root = format == ND_ENCODINGS_AIMET ? aimet(encodings) : overrides(encodings);
     char *text = root != NULL ? nd_json_dump(root, 1) : NULL;
-    enum nd_status status = text != NULL ? nd_file_put(path, text, strlen(text), err) : nd_fail_memory(err);
+    enum nd_status status =
+        text != NULL ? nd_file_put_new(path, text, strlen(text), replace, err) : nd_fail_memory(err);
     free(text);
     json_decref(root);
     return status;

@@ -162,7 +162,8 @@ def others():
                .output("uint8", [1, 256], out, out_zero))
 
 
-def capture(npudiff, case, device, folder):
+def capture_all(npudiff, case, device, folder):
+    """The codes of all outputs by name."""
     model, probe = os.path.join(folder, case.name + ".onnx"), os.path.join(folder, "probe.npz")
     onnx.save(case.model, model)
     np.savez(probe, **case.codes)
@@ -170,7 +171,11 @@ def capture(npudiff, case, device, folder):
     subprocess.run([npudiff, "capture", model, "-p", "codes=" + probe, "-d", device, "-o", out, "-q"], check=True)
     (file,) = os.listdir(out)
     with h5py.File(os.path.join(out, file)) as h:
-        return h["probes/codes/outputs/y"][:]
+        return {name: codes[:] for name, codes in h["probes/codes/outputs"].items()}
+
+
+def capture(npudiff, case, device, folder):
+    return capture_all(npudiff, case, device, folder)["y"]
 
 
 def all_cases():

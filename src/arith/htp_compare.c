@@ -83,6 +83,8 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
         return of_wide_means;
     if (strcmp(op_type, "Conv") == 0 && is_depthwise_with_stride(unit))
         return 1;
+    if (unit->dtype == ND_DTYPE_U8 && !is_product(op_type))
+        return nd_htp_layout_doubt(unit);
     if (!is_product(op_type) || unit->call->n_inputs < 2 || unit->origins[1] != ND_EXACT_FROM_UNIT)
         return 0;
     if (is_wide)

@@ -1,4 +1,5 @@
-/* Add and uint8 Mul: 16-bit multipliers, a first shift that drops bits, an offset with them.
+/* Add, uint8 Sub and Mul: 16-bit multipliers, a first shift that drops bits, an offset with them. uint8 Min and
+ * Max.
  * docs/science/htp-arithmetic.md#elements. */
 #include <math.h>
 
@@ -87,39 +88,99 @@ static enum nd_status remember_sum(const struct nd_htp_job *job, const struct fi
     return status;
 }
 
-/* uint8 scalars go another way, which is not known. Of Add it gave the values of exact rounding wherever that
- * and the program differ: 588 values of 13 networks on gen3. uint16 Add by a scalar is as by any other operand.
- */
-static bool has_scalar(const struct nd_htp_job *job)
+/* uint8: a constant number makes a table of the sum. uint16 Add by a number is as by any other operand. */
+static bool has_number(const struct nd_htp_job *job)
 {
-    return job->call->inputs[0].values->n <= 1 || job->call->inputs[1].values->n <= 1;
+    return nd_htp_is_number(job, 0) || nd_htp_is_number(job, 1);
+}
+
+static enum nd_status add_as_words(const struct nd_htp_job *job, struct fixed_point *f, int k,
+                                   struct nd_error *err)
+{
+    int64_t zero = job->call->out_quant->zero_point[0];
+    f->offset = 2 * ((offset_of(f, zero, k) + ((int64_t)1 << (k - 1)) + 1) >> 1); /* even */
+    f->shift = k;
+    return make_codes(job, f, add_words, err);
+}
+
+static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_point *f, int k,
+                                   struct nd_error *err)
+{
+    enum nd_status status = ND_OK;
+    f->half = (int64_t)1 << (k - 9);
+    f->shift = k - 8;
+    if (job->memory != NULL && f->m2 > 0) {
+        f->offset = -((128 - offset_of(f, ZERO_OF_BYTES, k)) >> 8);
+        status = remember_sum(job, f, err);
+    }
+    f->offset = -((128 - offset_of(f, job->call->out_quant->zero_point[0], k)) >> 8);
+    return status == ND_OK ? make_codes(job, f, add_bytes, err) : status;
 }
 
 enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
 {
-    bool is_word = job->unit->dtype == ND_DTYPE_U16;
+    bool is_word = job->unit->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->unit->dtype) ||
-        (!is_word && has_scalar(job)))
+        (is_word && subtracts))
         return ND_OK;
+    if (!is_word && has_number(job))
+        return nd_htp_table(job, err);
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
     double r1 = (double)a->scale[0] / (double)y->scale[0], r2 = (double)b->scale[0] / (double)y->scale[0];
-    int bits = is_word ? floor_log2(fmax(r1, r2)) + 1 : floor_log2(r1 + r2) + 2;
-    int least = is_word ? -1 : 0, k = 15 - (bits > least ? bits : least);
+    int bits = is_word || subtracts ? floor_log2(fmax(r1, r2)) + 1 + subtracts : floor_log2(r1 + r2) + 2;
+    int least = is_word || subtracts ? -1 : 0, k = 15 - (bits > least ? bits : least);
     if (k < 9) /* scales that are no sane addition */
         return ND_OK;
     struct fixed_point f = {
         .m1 = llrint(ldexp(r1, k)), .m2 = llrint(ldexp(r2, k)), .z1 = a->zero_point[0], .z2 = b->zero_point[0]};
-    if (is_word) {
-        f.offset = 2 * ((offset_of(&f, y->zero_point[0], k) + ((int64_t)1 << (k - 1)) + 1) >> 1); /* even */
-        f.shift = k;
-        return make_codes(job, &f, add_words, err);
+    if (subtracts)
+        f.m2 = -f.m2;
+    return is_word ? add_as_words(job, &f, k, err) : add_as_bytes(job, &f, k, err);
+}
+
+/* Both operands in the encoding of the output, then the less or the greater. */
+static int64_t least_of(const struct fixed_point *f, int64_t a, int64_t b)
+{
+    (void)f;
+    return a < b ? a : b;
+}
+
+static int64_t greatest_of(const struct fixed_point *f, int64_t a, int64_t b)
+{
+    (void)f;
+    return a > b ? a : b;
+}
+
+enum nd_status nd_htp_choose(const struct nd_htp_job *job, struct nd_error *err)
+{
+    struct nd_array operands[2] = {0};
+    struct nd_linear_input inputs[2];
+    struct nd_linear_call call = *job->call;
+    struct nd_htp_job other = *job;
+    enum nd_status status = ND_OK;
+    if (call.n_inputs != 2 || !nd_htp_all_are(job, 2, ND_DTYPE_U8))
+        return ND_OK;
+    if (has_number(job))
+        return nd_htp_table(job, err);
+    bool is_known = true;
+    for (size_t i = 0; i < 2 && is_known && status == ND_OK; i++) {
+        const struct nd_quant *quant = nd_htp_plain(job, i);
+        struct nd_htp_rescaling r;
+        is_known =
+            nd_htp_rescaling_init(&r, ND_HTP_FIXED, (double)quant->scale[0], (double)call.out_quant->scale[0]);
+        if (is_known)
+            status = nd_array_copy(call.inputs[i].values, &operands[i], err);
+        if (is_known && status == ND_OK)
+            nd_htp_rescale_all(job, &r, (double)quant->zero_point[0], 1, &operands[i]);
+        inputs[i] = (struct nd_linear_input){.values = &operands[i], .quant = call.out_quant};
     }
-    f.half = (int64_t)1 << (k - 9);
-    f.shift = k - 8;
-    f.offset = -((128 - offset_of(&f, ZERO_OF_BYTES, k)) >> 8);
-    enum nd_status status = job->memory != NULL ? remember_sum(job, &f, err) : ND_OK;
-    f.offset = -((128 - offset_of(&f, y->zero_point[0], k)) >> 8);
-    return status == ND_OK ? make_codes(job, &f, add_bytes, err) : status;
+    call.inputs = inputs;
+    other.call = &call;
+    if (is_known && status == ND_OK)
+        status = make_codes(&other, NULL, call.node->op_type[1] == 'i' ? least_of : greatest_of, err);
+    nd_array_deinit(&operands[0]);
+    nd_array_deinit(&operands[1]);
+    return status;
 }
 
 static int64_t multiply(const struct fixed_point *f, int64_t a, int64_t b)
@@ -131,9 +192,10 @@ static int64_t multiply(const struct fixed_point *f, int64_t a, int64_t b)
 enum nd_status nd_htp_mul(const struct nd_htp_job *job, struct nd_error *err)
 {
     enum { LEAST_SHIFT = 15, GREATEST_SHIFT = 22, GREATEST_OFFSET = 32767 };
-    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U8) ||
-        has_scalar(job))
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U8))
         return ND_OK;
+    if (has_number(job))
+        return nd_htp_scale_by(job, nd_htp_is_number(job, 1), false, err);
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
     double m = (double)a->scale[0] * (double)b->scale[0] / (double)y->scale[0];
     int64_t shift = 14 - floor_log2(m), z1 = a->zero_point[0], z2 = b->zero_point[0], zero = y->zero_point[0];

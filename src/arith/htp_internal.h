@@ -18,11 +18,15 @@ struct nd_htp_job {
 
 typedef enum nd_status nd_htp_family(const struct nd_htp_job *job, struct nd_error *err);
 nd_htp_family nd_htp_linear; /* htp_linear.c: Conv, Gemm, MatMul */
-nd_htp_family nd_htp_add;    /* htp_elementwise.c */
+nd_htp_family nd_htp_add;    /* htp_elementwise.c: Add, and uint8 Sub */
 nd_htp_family nd_htp_mul;    /* htp_elementwise.c: uint8 */
+nd_htp_family nd_htp_choose; /* htp_elementwise.c: uint8 Min and Max */
+nd_htp_family nd_htp_negate; /* htp_rescale.c: uint8 Neg */
+nd_htp_family nd_htp_div;    /* htp_rescale.c: uint8, by a constant number */
 nd_htp_family nd_htp_mean;   /* htp_pool.c: GlobalAveragePool, ReduceMean */
+nd_htp_family nd_htp_pool;   /* htp_pool.c: uint8 AveragePool */
 nd_htp_family nd_htp_norm;   /* htp_norm.c: LayerNormalization */
-nd_htp_family nd_htp_table;  /* htp_table.c: uint8 functions of one input */
+nd_htp_family nd_htp_table;  /* htp_table.c: uint8 functions of one input, the others being constants */
 nd_htp_family nd_htp_move;   /* htp_move.c: what moves codes or takes the greatest */
 /* htp_elementwise16.c: uint16 alone. Relu and Clip; Concat and Slice with another scale */
 nd_htp_family nd_htp_narrow16, nd_htp_neg16, nd_htp_abs16, nd_htp_leaky16, nd_htp_hard_sigmoid16, nd_htp_move16;
@@ -59,6 +63,38 @@ typedef int64_t nd_htp_word(const void *parameters, int64_t x);
 /* Makes the codes of the unit from input 0. */
 enum nd_status nd_htp_make_words(const struct nd_htp_job *job, nd_htp_word *function, const void *parameters,
                                  const struct nd_htp_bounds *bounds, struct nd_error *err);
+
+/* ---- htp_rescale.c ---- */
+
+/* How uint8 codes become those of another encoding. */
+enum nd_htp_way {
+    ND_HTP_FIXED,       /* with a 15-bit multiplier, as Slice and Transpose do */
+    ND_HTP_LAYOUT,      /* the same where tensors lie in the layout of Conv, as of GlobalMaxPool */
+    ND_HTP_HALVES,      /* by way of real values in float16, as MaxPool and Gather do */
+    ND_HTP_HALVES_DOWN, /* the same, rounded down: the rest of a run that does not fill a vector */
+    ND_HTP_HALF, /* by a quotient of scales, the product rounded to float16: Reshape that moves nothing */
+};
+struct nd_htp_rescaling {
+    enum nd_htp_way way;
+    double ratio, more;    /* rounded to its bits; what is added before the floor beside the half */
+    double scale, inverse; /* ND_HTP_HALVES */
+};
+/* False: scales beyond those of which it is known. */
+bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_way way, double scale, double out_scale);
+/* Of a code less its zero point: the same in the other encoding, not clipped. */
+double nd_htp_rescale(const struct nd_htp_rescaling *r, double x);
+/* All codes with that zero point, times sign (1 or -1), as codes of the unit, clipped. */
+void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
+                        double sign, struct nd_array *codes);
+/* Whether input i is one constant number. */
+bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
+/* uint8 Mul or Div of which input `constant` is one. */
+enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bool divides,
+                               struct nd_error *err);
+
+/* Of uint8 units that are ND_HTP_FIXED or ND_HTP_LAYOUT, as the layout is that the unit before chose, which is
+ * not known: the share of codes that may be off by one (nd_unit_program_doubt), else 0. */
+double nd_htp_layout_doubt(const struct nd_exact_unit *unit);
 
 /* ---- htp_memory.c ---- */
 

@@ -1,5 +1,8 @@
-/* What moves codes, or takes the greatest of some: codes stay what they are while they mean the same. */
+/* What moves codes, or takes the greatest or least of some: codes stay what they are while they mean the same,
+ * and uint8 ones are brought to another encoding in the way of the operator.
+ * docs/science/htp-arithmetic.md#moves. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "arith/htp_internal.h"
 #include "base/memory.h"
@@ -18,45 +21,151 @@ static bool has_one_source(const struct nd_htp_job *job)
     return true;
 }
 
-enum nd_status nd_htp_move(const struct nd_htp_job *job, struct nd_error *err)
+enum {
+    VECTOR_BYTES = 128,    /* of an HVX register */
+    GREATEST_FLAT = 50000, /* codes of the largest tensor that was seen to be worked through in one run */
+    MOST_AXES = 4,         /* of the HTP's tensors */
+};
+
+enum order {
+    ANY,
+    FLAT,  /* one run over all codes: what does not fill a vector at its end is rounded down */
+    STILL, /* the same; but where no code is moved they are rescaled as they are */
+    WHOLE, /* known only of whole vectors */
+};
+
+static const struct {
+    const char *op_type;
+    enum nd_htp_way way;
+    enum order order;
+} ways[] = {
+    {"Expand", ND_HTP_HALVES, WHOLE},      {"Flatten", ND_HTP_HALVES, STILL}, {"Gather", ND_HTP_HALVES, FLAT},
+    {"GlobalMaxPool", ND_HTP_LAYOUT, ANY}, {"Identity", ND_HTP_FIXED, ANY},   {"MaxPool", ND_HTP_HALVES, ANY},
+    {"ReduceMax", ND_HTP_FIXED, ANY},      {"ReduceMin", ND_HTP_FIXED, ANY},  {"Reshape", ND_HTP_HALVES, STILL},
+    {"Resize", ND_HTP_HALVES, ANY},        {"Slice", ND_HTP_FIXED, ANY},      {"Split", ND_HTP_FIXED, ANY},
+    {"Squeeze", ND_HTP_HALVES, STILL},     {"Tile", ND_HTP_HALVES, FLAT},     {"Transpose", ND_HTP_FIXED, ANY},
+    {"Unsqueeze", ND_HTP_HALVES, STILL},
+};
+
+/* Whether the axes are the same but for leading ones: then nothing is moved. */
+static bool is_same_but_ones(const struct nd_shape *a, const struct nd_shape *b)
+{
+    int i = 0, k = 0;
+    while (i < a->rank && a->dims[i] == 1)
+        i++;
+    while (k < b->rank && b->dims[k] == 1)
+        k++;
+    return a->rank - i == b->rank - k &&
+           memcmp(a->dims + i, b->dims + k, (size_t)(a->rank - i) * sizeof a->dims[0]) == 0;
+}
+
+/* Codes that were moved, in the encoding of the output; false: it is not known how they get there. */
+static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_way way, enum order order,
+                       struct nd_array *moved)
+{
+    const struct nd_shape *from = &job->call->inputs[0].values->shape;
+    const struct nd_quant *x = nd_htp_plain(job, 0);
+    struct nd_htp_rescaling r;
+    if (order == STILL && is_same_but_ones(from, &moved->shape)) {
+        way = ND_HTP_HALF;
+        order = ANY;
+    }
+    size_t n_rest = order == ANY ? 0 : moved->n % VECTOR_BYTES;
+    bool is_known = order == ANY || (moved->n <= GREATEST_FLAT && from->rank <= MOST_AXES &&
+                                     moved->shape.rank <= MOST_AXES && (order != WHOLE || n_rest == 0));
+    if (!is_known ||
+        !nd_htp_rescaling_init(&r, way, (double)x->scale[0], (double)job->call->out_quant->scale[0]))
+        return false;
+    struct nd_array rest = {.n = n_rest, .x = moved->x + moved->n - n_rest}, whole = *moved;
+    whole.n -= n_rest;
+    nd_htp_rescale_all(job, &r, (double)x->zero_point[0], 1, &whole);
+    r.way = ND_HTP_HALVES_DOWN;
+    nd_htp_rescale_all(job, &r, (double)x->zero_point[0], 1, &rest);
+    return true;
+}
+
+static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
+{
+    if (nd_htp_plain(job, 0) == NULL || job->unit->dtype != ND_DTYPE_U8)
+        return false;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        if (strcmp(job->call->node->op_type, ways[i].op_type) == 0)
+            return rescale_as(job, ways[i].way, ways[i].order, moved);
+    return false;
+}
+
+/* Resize to the nearest is a move. */
+static bool is_move(const struct nd_htp_job *job)
+{
+    char mode[16];
+    const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
+    nd_op_text(&op_call, "mode", mode, sizeof mode);
+    return strcmp(job->call->node->op_type, "Resize") != 0 || mode[0] == '\0' || strcmp(mode, "nearest") == 0;
+}
+
+/* What the memory has of the input, moved likewise. */
+static enum nd_status move_memory(const struct nd_htp_job *job, const struct nd_array **inputs,
+                                  struct nd_error *err)
+{
+    const struct nd_array *known = nd_htp_recall(job, 0), *codes = inputs[0];
+    struct nd_array bytes = {0};
+    if (known == NULL || !has_one_source(job))
+        return ND_OK;
+    inputs[0] = known;
+    enum nd_status status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &bytes, err);
+    inputs[0] = codes;
+    if (status == ND_OK)
+        nd_htp_remember(job, &bytes);
+    nd_array_deinit(&bytes);
+    return status;
+}
+
+static bool find_inputs(const struct nd_htp_job *job, const struct nd_array **inputs, bool *is_rescaled)
 {
     const struct nd_linear_call *call = job->call;
-    const struct nd_array **inputs = nd_calloc(call->n_inputs, sizeof *inputs);
-    if (inputs == NULL)
-        return nd_fail_memory(err);
-    bool is_known = nd_htp_plain_output(job) != NULL;
+    bool is_known = nd_htp_plain_output(job) != NULL && is_move(job);
+    *is_rescaled = false;
     for (size_t i = 0; i < call->n_inputs && is_known; i++) {
         inputs[i] = call->inputs[i].values;
-        if (inputs[i] != NULL && call->inputs[i].quant != NULL)
-            is_known =
-                inputs[i]->dtype == job->unit->dtype && mean_the_same(call->inputs[i].quant, call->out_quant);
-        else
+        if (inputs[i] == NULL || call->inputs[i].quant == NULL) {
             is_known = i > 0; /* axes, shapes, indices */
+            continue;
+        }
+        is_known = inputs[i]->dtype == job->unit->dtype;
+        *is_rescaled |= !mean_the_same(call->inputs[i].quant, call->out_quant);
     }
-    struct nd_array moved = {0}, bytes = {0};
-    const struct nd_array *known = is_known && call->n_inputs > 0 ? nd_htp_recall(job, 0) : NULL;
-    enum nd_status status = ND_OK;
-    if (known != NULL && has_one_source(job)) {
-        const struct nd_array *codes = inputs[0];
-        inputs[0] = known;
-        status = nd_linear_run(call, call->node, inputs, call->n_inputs, &bytes, err);
-        inputs[0] = codes;
-        if (status == ND_OK)
-            nd_htp_remember(job, &bytes);
-    }
-    nd_array_deinit(&bytes);
-    struct nd_htp_bounds bounds = is_known ? nd_htp_bounds_of(job) : (struct nd_htp_bounds){0};
-    if (is_known && status == ND_OK)
-        status = nd_linear_run(call, call->node, inputs, call->n_inputs, &moved, err);
-    for (size_t i = 0; is_known && i < moved.n; i++)
-        moved.x[i] = moved.x[i] < bounds.low ? bounds.low : moved.x[i] > bounds.high ? bounds.high : moved.x[i];
-    free(inputs);
-    if (status != ND_OK || !is_known) {
+    return is_known && call->n_inputs > 0 && (!*is_rescaled || has_one_source(job));
+}
+
+/* Moves, and takes moved over. */
+static enum nd_status move(const struct nd_htp_job *job, const struct nd_array **inputs, bool is_rescaled,
+                           struct nd_error *err)
+{
+    struct nd_array moved = {0};
+    enum nd_status status = is_rescaled ? ND_OK : move_memory(job, inputs, err);
+    if (status == ND_OK)
+        status = nd_linear_run(job->call, job->call->node, inputs, job->call->n_inputs, &moved, err);
+    if (status != ND_OK || (is_rescaled && !rescale(job, &moved))) {
         nd_array_deinit(&moved);
         return status;
     }
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    for (size_t i = 0; i < moved.n; i++)
+        moved.x[i] = moved.x[i] < bounds.low ? bounds.low : moved.x[i] > bounds.high ? bounds.high : moved.x[i];
     moved.dtype = job->unit->dtype;
     *job->codes = moved;
     *job->is_covered = true;
     return ND_OK;
+}
+
+enum nd_status nd_htp_move(const struct nd_htp_job *job, struct nd_error *err)
+{
+    bool is_rescaled;
+    const struct nd_array **inputs = nd_calloc(job->call->n_inputs, sizeof *inputs);
+    if (inputs == NULL)
+        return nd_fail_memory(err);
+    enum nd_status status =
+        find_inputs(job, inputs, &is_rescaled) ? move(job, inputs, is_rescaled, err) : ND_OK;
+    free(inputs);
+    return status;
 }

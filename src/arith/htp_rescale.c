@@ -1,0 +1,152 @@
+/* Codes of one encoding as codes of another, in the ways in which the HTP does it; and the operators that are
+ * nothing else: Neg, and Mul and Div by a positive constant. docs/science/htp-arithmetic.md#rescaling. */
+#include <math.h>
+#include <string.h>
+
+#include "arith/htp_internal.h"
+#include "arith/requantise.h"
+
+enum {
+    FIXED_BITS = 14,      /* behind the leading one of the multiplier */
+    HALF_BITS = 10,       /* of float16 */
+    GREATEST_LOG = 3,     /* floor(log2) of the greatest ratio that was seen to follow the formula */
+    LEAST_HALF_LOG = -14, /* of the least normal float16 */
+    GREATEST_HALF_LOG = 7 /* 255 times as much is a float16 yet */
+};
+
+static int floor_log2(double v)
+{
+    int exponent;
+    frexp(v, &exponent);
+    return exponent - 1;
+}
+
+static double half_away(double v)
+{
+    return copysign(floor(fabs(v) + 0.5), v);
+}
+
+static double as_half(double v, enum nd_rounding rounding)
+{
+    return v == 0 ? 0 : copysign(nd_multiplier_round(fabs(v), HALF_BITS, rounding), v);
+}
+
+bool nd_htp_rescaling_init(struct nd_htp_rescaling *r, enum nd_htp_way way, double scale, double out_scale)
+{
+    double ratio = scale / out_scale;
+    *r = (struct nd_htp_rescaling){.way = way, .ratio = ratio, .inverse = (double)(1 / (float)out_scale)};
+    if (!(ratio > 0) || !isfinite(ratio))
+        return false;
+    int log = floor_log2(ratio);
+    if (way == ND_HTP_HALVES || way == ND_HTP_HALF) {
+        r->scale = as_half(scale, ND_ROUND_HALF_EVEN);
+        return floor_log2(scale) >= LEAST_HALF_LOG && floor_log2(scale) <= GREATEST_HALF_LOG;
+    }
+    r->ratio = nd_multiplier_round(ratio, FIXED_BITS, ND_ROUND_HALF_UP);
+    r->more = way == ND_HTP_LAYOUT ? (log < -1 ? 0x1p-8 : 0) : ldexp(1, (log > 0 ? log : 0) - 7);
+    return log <= GREATEST_LOG;
+}
+
+double nd_htp_rescale(const struct nd_htp_rescaling *r, double x)
+{
+    if (r->way == ND_HTP_HALF)
+        return half_away(as_half(x * r->ratio, ND_ROUND_HALF_EVEN));
+    if (r->way == ND_HTP_HALVES_DOWN)
+        return floor(as_half(x * r->scale, ND_ROUND_HALF_AWAY) * r->inverse);
+    if (r->way == ND_HTP_HALVES) /* the real value as a float16, and what it is in steps of the output */
+        return half_away(as_half(as_half(x * r->scale, ND_ROUND_HALF_AWAY) * r->inverse, ND_ROUND_HALF_EVEN));
+    return floor(x * r->ratio + 0.5 + r->more);
+}
+
+void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
+                        double sign, struct nd_array *codes)
+{
+    struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
+    double out_zero = (double)job->call->out_quant->zero_point[0];
+    for (size_t i = 0; i < codes->n; i++)
+        codes->x[i] =
+            fmin(fmax(nd_htp_rescale(r, sign * (codes->x[i] - zero)) + out_zero, bounds.low), bounds.high);
+}
+
+/* Input i times a number that is not zero. */
+static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, double factor, struct nd_error *err)
+{
+    const struct nd_quant *x = nd_htp_plain(job, i), *y = nd_htp_plain_output(job);
+    struct nd_htp_rescaling r;
+    if (!nd_htp_rescaling_init(&r, ND_HTP_FIXED, (double)x->scale[0] * fabs(factor), (double)y->scale[0]))
+        return ND_OK;
+    enum nd_status status = nd_array_copy(job->call->inputs[i].values, job->codes, err);
+    if (status != ND_OK)
+        return status;
+    nd_htp_rescale_all(job, &r, (double)x->zero_point[0], copysign(1, factor), job->codes);
+    *job->is_covered = true;
+    return ND_OK;
+}
+
+enum nd_status nd_htp_negate(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))
+        return ND_OK;
+    return multiply_by(job, 0, -1, err);
+}
+
+bool nd_htp_is_number(const struct nd_htp_job *job, size_t i)
+{
+    return nd_linear_has(job->call, i) && job->call->inputs[i].values->n == 1 &&
+           job->unit->origins[i] == ND_EXACT_FROM_CONSTANT;
+}
+
+/* By a negative constant the simulator goes another way. */
+enum nd_status nd_htp_scale_by(const struct nd_htp_job *job, size_t constant, bool divides,
+                               struct nd_error *err)
+{
+    const struct nd_linear_input *number = &job->call->inputs[constant], *other = &job->call->inputs[!constant];
+    double factor =
+        (number->values->x[0] - (double)number->quant->zero_point[0]) * (double)number->quant->scale[0];
+    if (!(factor > 0) || number->values->shape.rank > other->values->shape.rank)
+        return ND_OK;
+    return multiply_by(job, !constant, divides ? 1 / factor : factor, err);
+}
+
+enum nd_status nd_htp_div(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U8) ||
+        nd_htp_is_number(job, 0) || !nd_htp_is_number(job, 1))
+        return ND_OK;
+    return nd_htp_scale_by(job, 1, true, err);
+}
+
+static bool is_constant_number(const struct nd_exact_unit *unit, size_t i)
+{
+    const struct nd_linear_input *input = &unit->call->inputs[i];
+    return unit->origins[i] == ND_EXACT_FROM_CONSTANT && input->values != NULL && input->values->n == 1 &&
+           input->quant != NULL && input->quant->n == 1;
+}
+
+double nd_htp_layout_doubt(const struct nd_exact_unit *unit)
+{
+    static const char *const moves[] = {"Identity", "Slice", "Split", "Transpose"};
+    const struct nd_linear_call *call = unit->call;
+    const char *op_type = nd_onnx_text(call->node != NULL ? call->node->op_type : NULL);
+    bool divides = strcmp(op_type, "Div") == 0, is_move = false;
+    size_t from = 0;
+    double factor = 1;
+    for (size_t i = 0; i < sizeof moves / sizeof moves[0]; i++)
+        is_move = is_move || strcmp(op_type, moves[i]) == 0;
+    if (!is_move) {
+        size_t number = call->n_inputs == 2 && is_constant_number(unit, 1);
+        if (call->n_inputs != 2 || (!divides && strcmp(op_type, "Mul") != 0) ||
+            !is_constant_number(unit, number))
+            return 0;
+        const struct nd_linear_input *input = &call->inputs[number];
+        factor = (input->values->x[0] - (double)input->quant->zero_point[0]) * (double)input->quant->scale[0];
+        factor = divides ? 1 / factor : factor;
+        from = !number;
+    }
+    const struct nd_quant *x = call->n_inputs > 0 ? call->inputs[from].quant : NULL, *y = call->out_quant;
+    if (x == NULL || x->n != 1 || y->n != 1 || unit->origins[from] != ND_EXACT_FROM_UNIT || !(factor > 0) ||
+        (is_move && x->scale[0] == y->scale[0] && x->zero_point[0] == y->zero_point[0]))
+        return 0;
+    /* Twice what the two add before they round down: that share of evenly spread values lies between. */
+    return ldexp(1, (int)fmax(floor_log2((double)x->scale[0] * factor / (double)y->scale[0]), 0) - 6);
+}

@@ -1,0 +1,167 @@
+/* uint8 operators without matrix products, held against what the simulator of the HTP makes of random codes
+ * (golden/programs/bytes-*, made by tools/make_htp_bytes_oracle.py): many operators side by side in a model. */
+#include "support/main.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "arith/htp.h"
+#include "eval/linear_unit.h"
+
+enum { MAX_BYTES = 1 << 17 };
+
+struct trial {
+    const struct nd_unit_program *program;
+    struct nd_unit_memory *memory;
+    struct nd_model *model;
+    struct nd_exact_graph *graph;
+    struct nd_array *inputs, *made; /* [n of the model], [n_edges] */
+    bool *is_covered;               /* [n_edges] */
+};
+
+static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                           bool *is_made, struct nd_error *err)
+{
+    struct trial *t = context;
+    enum nd_status status = nd_unit_program_run(t->program, unit, t->memory, codes, is_made, err);
+    t->is_covered[unit->edge] = *is_made;
+    if (*is_made)
+        assert_true(nd_unit_program_doubt(t->program, unit, t->memory) == 0);
+    return status;
+}
+
+static enum nd_status keep(void *context, size_t edge, const struct nd_array *values, enum nd_exact_way way,
+                           struct nd_error *err)
+{
+    struct trial *t = context;
+    (void)way;
+    nd_array_deinit(&t->made[edge]);
+    return nd_array_copy(values, &t->made[edge], err);
+}
+
+static size_t read_codes(const char *name, const char *part, unsigned char *bytes)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/programs/bytes-%s.%s.bin", getenv("GOLDEN"), name, part);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t n = fread(bytes, 1, MAX_BYTES, file);
+    assert_true(n > 0 && n < MAX_BYTES);
+    assert_int_equal(fclose(file), 0);
+    return n;
+}
+
+static void open_trial(struct trial *t, const char *name)
+{
+    static unsigned char codes[MAX_BYTES];
+    char path[512];
+    struct nd_error err = {0};
+    snprintf(path, sizeof path, "%s/programs/bytes-%s.onnx", getenv("GOLDEN"), name);
+    if (nd_model_load(path, &t->model, &err) != ND_OK ||
+        nd_exact_graph_create(t->model, &t->graph, &err) != ND_OK)
+        fail_msg("%s", err.message);
+    size_t n_edges = nd_model_n_edges(t->model), at = 0, n = read_codes(name, "in", codes);
+    t->inputs = calloc(nd_model_n_inputs(t->model), sizeof *t->inputs);
+    t->made = calloc(n_edges, sizeof *t->made);
+    t->is_covered = calloc(n_edges, sizeof *t->is_covered);
+    assert_true(t->inputs != NULL && t->made != NULL && t->is_covered != NULL);
+    assert_int_equal(nd_unit_memory_create(n_edges, &t->memory, NULL), ND_OK);
+    for (size_t i = 0; i < nd_model_n_inputs(t->model); i++) {
+        const struct nd_model_io *io = nd_model_input(t->model, i);
+        assert_int_equal(nd_array_make(&t->inputs[i], io->dtype, &io->shape, NULL), ND_OK);
+        assert_true(at + t->inputs[i].n <= n);
+        nd_array_load(io->dtype, codes + at, t->inputs[i].n, t->inputs[i].x);
+        at += t->inputs[i].n;
+    }
+    assert_int_equal(at, n);
+    const struct nd_exact_options options = {.struct_size = sizeof options, .make = make};
+    if (nd_exact_graph_run(t->graph, t->inputs, &options, keep, t, &err) != ND_OK)
+        fail_msg("%s", err.message);
+}
+
+static void close_trial(struct trial *t)
+{
+    for (size_t i = 0; i < nd_model_n_inputs(t->model); i++)
+        nd_array_deinit(&t->inputs[i]);
+    for (size_t e = 0; e < nd_model_n_edges(t->model); e++)
+        nd_array_deinit(&t->made[e]);
+    free(t->inputs);
+    free(t->made);
+    free(t->is_covered);
+    nd_unit_memory_destroy(&t->memory);
+    nd_exact_graph_destroy(&t->graph);
+    nd_model_destroy(&t->model);
+}
+
+static size_t edge_of(const struct nd_model *model, const char *name)
+{
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        if (strcmp(nd_model_edge(model, e)->name, name) == 0)
+            return e;
+    fail_msg("no edge %s", name);
+    return 0;
+}
+
+/* Every operator of the group is covered, and no code differs. */
+static void expect_group(const char *name)
+{
+    static const char *const programs[] = {"htp-v69", "htp-v73"};
+    static unsigned char codes[MAX_BYTES];
+    for (size_t p = 0; p < 2; p++) {
+        struct trial t = {.program = nd_unit_program_from_name(programs[p])};
+        open_trial(&t, name);
+        size_t n = read_codes(name, "out", codes), at = 0, n_bad = 0;
+        for (size_t i = 0; i < nd_model_n_outputs(t.model); i++) {
+            size_t edge = edge_of(t.model, nd_model_output(t.model, i)->name), n_wrong = 0;
+            const char *op_type = nd_model_edge_operator(t.model, edge)->op_type;
+            assert_true(at + t.made[edge].n <= n);
+            for (size_t k = 0; k < t.made[edge].n; k++)
+                n_wrong += t.made[edge].x[k] != codes[at + k];
+            at += t.made[edge].n;
+            if (!t.is_covered[edge] || n_wrong > 0)
+                print_message("%s %zu, %s: %s, %zu codes differ\n", name, i, op_type,
+                              t.is_covered[edge] ? "covered" : "not covered", n_wrong);
+            n_bad += !t.is_covered[edge] || n_wrong > 0;
+        }
+        assert_int_equal(at, n);
+        assert_int_equal(n_bad, 0);
+        close_trial(&t);
+    }
+}
+
+static void functions_of_one_input_are_tables(void **state)
+{
+    (void)state;
+    expect_group("tables");
+}
+
+static void moves_rescale_in_their_own_ways(void **state)
+{
+    (void)state;
+    expect_group("moves");
+}
+
+static void elements_are_bit_exact(void **state)
+{
+    (void)state;
+    expect_group("elements");
+}
+
+static void windows_are_averaged_bit_exact(void **state)
+{
+    (void)state;
+    expect_group("pools");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(functions_of_one_input_are_tables),
+        cmocka_unit_test(moves_rescale_in_their_own_ways),
+        cmocka_unit_test(elements_are_bit_exact),
+        cmocka_unit_test(windows_are_averaged_bit_exact),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -6,6 +6,7 @@ others: models of one operator, random codes, and the codes that the simulator o
 
 Needs what make_htp_oracle.py needs."""
 import argparse
+import fnmatch
 import os
 import tempfile
 
@@ -24,6 +25,11 @@ def unary(name, op, scale, zero, out, out_zero, constants=(), **attributes):
     for i, value in enumerate(constants):
         case.constant("c%d" % i, value)
     return case.output(T, [1, N_CODES], out, out_zero)
+
+
+def pair(name, op, a, b, y):
+    return (Case(name, op, n_samples=1).input("a", T, [1, N_CODES], *a).input("b", T, [1, N_CODES], *b)
+            .output(T, [1, N_CODES], *y))
 
 
 def cases():
@@ -46,15 +52,23 @@ def cases():
     for i, value in enumerate([100, 500, 1]):
         case.constant("c%d" % i, np.array([value], np.int64))
     yield case.output(T, [1, 400], 0.00014, 21001)
+    yield pair("sub16-0", "Sub", (0.000083, 33001), (0.000041, 30400), (0.0001, 32110))
+    yield pair("sub16-1", "Sub", (0.000131, 1009), (0.00009, 60013), (0.0001, 9001))
+    yield pair("mul16-0", "Mul", (0.00011, 31013), (0.00021, 36011), (0.00071, 30011))
+    yield pair("mul16-1", "Mul", (0.000017, 5), (0.00031, 61001), (0.00013, 64007))
+    yield pair("mul16-2", "Mul", (0.00047, 21001), (0.000091, 11), (0.0021, 13007))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--npudiff", required=True)
     parser.add_argument("-o", "--output", required=True)
+    parser.add_argument("--only", default="*", help="glob of the cases to make; their codes are the same then")
     options = parser.parse_args()
     make_htp_oracle.rng = np.random.default_rng(20261123)
     for case in cases():
+        if not fnmatch.fnmatch(case.name, options.only):
+            continue
         stem = os.path.join(options.output, case.name)
         with tempfile.TemporaryDirectory() as folder:
             for name, device in [("v69", "htp-sim:gen1"), ("v73", "htp-sim:gen3")]:

@@ -27,7 +27,7 @@ static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)
 {
     if (is_product(op_type))
         return dtype == ND_DTYPE_U8 ? BYTE_PRODUCTS : WORD_PRODUCTS;
-    return begins_with(op_type, "Mul") ? BYTE_MUL : NOTHING;
+    return begins_with(op_type, "Mul") && dtype == ND_DTYPE_U8 ? BYTE_MUL : NOTHING;
 }
 
 static const char *op_type_of(const struct nd_exact_unit *unit)

@@ -1,5 +1,4 @@
-/* Add, uint8 Sub and Mul: 16-bit multipliers, a first shift that drops bits, an offset with them. uint8 Min and
- * Max.
+/* Add, Mul and Sub: multipliers, a first shift that drops bits, an offset with them. uint8 Min and Max.
  * docs/science/htp-arithmetic.md#elements. */
 #include <math.h>
 
@@ -117,17 +116,19 @@ static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_po
     return status == ND_OK ? make_codes(job, f, add_bytes, err) : status;
 }
 
+/* And uint16 Sub: an Add with the second multiplier below 0. */
 enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
 {
     bool is_word = job->unit->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
-    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->unit->dtype) ||
-        (is_word && subtracts))
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->unit->dtype))
         return ND_OK;
     if (!is_word && has_number(job))
         return nd_htp_table(job, err);
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
     double r1 = (double)a->scale[0] / (double)y->scale[0], r2 = (double)b->scale[0] / (double)y->scale[0];
-    int bits = is_word || subtracts ? floor_log2(fmax(r1, r2)) + 1 + subtracts : floor_log2(r1 + r2) + 2;
+    int bits = is_word     ? floor_log2(fmax(r1, r2)) + 1
+               : subtracts ? floor_log2(fmax(r1, r2)) + 2
+                           : floor_log2(r1 + r2) + 2;
     int least = is_word || subtracts ? -1 : 0, k = 15 - (bits > least ? bits : least);
     if (k < 9) /* scales that are no sane addition */
         return ND_OK;
@@ -187,6 +188,38 @@ static int64_t multiply(const struct fixed_point *f, int64_t a, int64_t b)
 {
     int64_t product = (a - f->z1) * (b - f->z2) - f->p0;
     return ((((product * f->m1 + f->rounding) >> 15) + f->offset + f->half) >> f->shift) + f->zero;
+}
+
+/* uint16: all products are seen from the middle one, p0. */
+enum {
+    WORD_BITS = 34,     /* of the multiplier, after the point */
+    WORD_CODE_BITS = 3, /* of the product, after the point */
+};
+/* Quotients of scales that the formula was held against (QAIRT 2.51, gen1 and gen3); usual ones are about
+ * 2^-16. */
+static const double least_of_words = 0x1p-20, most_of_words = 0x1p-12;
+
+static int64_t multiply_words(const struct fixed_point *f, int64_t a, int64_t b)
+{
+    int64_t product = ((a - f->z1) * (b - f->z2) - f->p0) * f->m1;
+    return (((product >> f->shift) + f->offset + (1 << (WORD_CODE_BITS - 1))) >> WORD_CODE_BITS) + f->zero;
+}
+
+enum nd_status nd_htp_mul16(const struct nd_htp_job *job, struct nd_error *err)
+{
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U16) ||
+        job->call->inputs[0].values->n <= 1 || job->call->inputs[1].values->n <= 1) /* not looked at */
+        return ND_OK;
+    const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
+    float m = a->scale[0] * b->scale[0] / y->scale[0];
+    if (!((double)m >= least_of_words && (double)m <= most_of_words))
+        return ND_OK;
+    struct fixed_point f = {.z1 = a->zero_point[0], .z2 = b->zero_point[0], .zero = y->zero_point[0]};
+    f.shift = WORD_BITS - WORD_CODE_BITS;
+    f.m1 = llrint(ldexp((double)m, WORD_BITS));
+    f.p0 = ((UINT16_MAX - 2 * f.z1) * (UINT16_MAX - 2 * f.z2)) >> 1;
+    f.offset = (f.p0 * f.m1 + ((int64_t)1 << (f.shift - 1))) >> f.shift;
+    return make_codes(job, &f, multiply_words, err);
 }
 
 enum nd_status nd_htp_mul(const struct nd_htp_job *job, struct nd_error *err)

@@ -23,6 +23,7 @@ nd_htp_family nd_htp_mul;    /* htp_elementwise.c: uint8 */
 nd_htp_family nd_htp_choose; /* htp_elementwise.c: uint8 Min and Max */
 nd_htp_family nd_htp_negate; /* htp_rescale.c: uint8 Neg */
 nd_htp_family nd_htp_div;    /* htp_rescale.c: uint8, by a constant number */
+nd_htp_family nd_htp_mul16;  /* htp_elementwise.c: uint16 */
 nd_htp_family nd_htp_mean;   /* htp_pool.c: GlobalAveragePool, ReduceMean */
 nd_htp_family nd_htp_pool;   /* htp_pool.c: uint8 AveragePool */
 nd_htp_family nd_htp_norm;   /* htp_norm.c: LayerNormalization */

@@ -57,6 +57,11 @@ def cases():
     yield pair("mul16-0", "Mul", (0.00011, 31013), (0.00021, 36011), (0.00071, 30011))
     yield pair("mul16-1", "Mul", (0.000017, 5), (0.00031, 61001), (0.00013, 64007))
     yield pair("mul16-2", "Mul", (0.00047, 21001), (0.000091, 11), (0.0021, 13007))
+    # Almost every sum is one below a threshold: shows how the constant of the sum is rounded.
+    yield (Case("sub16-scalar", "Sub", n_samples=1).input("a", T, [1, N_CODES], 2.0 ** -14, 30001)
+           .constant("b", np.uint16(45171), 5203 * 2.0 ** -28, 41112).output(T, [1, N_CODES], 2.0 ** -13, 29003))
+    yield (Case("mul16-scalar", "Mul", n_samples=1).input("a", T, [1, N_CODES], 0.00011, 31013)
+           .constant("b", np.uint16(60013), 0.00021, 36011).output(T, [1, N_CODES], 0.00053, 30011))
 
 
 def main():

@@ -93,11 +93,27 @@ static bool has_number(const struct nd_htp_job *job)
     return nd_htp_is_number(job, 0) || nd_htp_is_number(job, 1);
 }
 
+static bool is_spread(const struct nd_array *b, const struct nd_array *a)
+{
+    bool is_same = a->shape.rank == b->shape.rank;
+    for (int axis = 0; is_same && axis < a->shape.rank; axis++)
+        is_same = a->shape.dims[axis] == b->shape.dims[axis];
+    return !is_same;
+}
+
+/* Sub, its second operand broadcast: 65535 - b is added in its place, and the offset is even with that. */
+static int64_t complement_of(const struct nd_htp_job *job, const struct fixed_point *f)
+{
+    bool is_complement = f->m2 < 0 && is_spread(job->call->inputs[1].values, job->call->inputs[0].values);
+    return is_complement ? UINT16_MAX * f->m2 : 0;
+}
+
 static enum nd_status add_as_words(const struct nd_htp_job *job, struct fixed_point *f, int k,
                                    struct nd_error *err)
 {
-    int64_t zero = job->call->out_quant->zero_point[0];
-    f->offset = 2 * ((offset_of(f, zero, k) + ((int64_t)1 << (k - 1)) + 1) >> 1); /* even */
+    int64_t zero = job->call->out_quant->zero_point[0], half = (int64_t)1 << (k - 1);
+    int64_t taken = complement_of(job, f);
+    f->offset = 2 * ((offset_of(f, zero, k) + half + taken + 1) >> 1) - taken; /* even */
     f->shift = k;
     return make_codes(job, f, add_words, err);
 }
@@ -116,11 +132,14 @@ static enum nd_status add_as_bytes(const struct nd_htp_job *job, struct fixed_po
     return status == ND_OK ? make_codes(job, f, add_bytes, err) : status;
 }
 
-/* And uint16 Sub: an Add with the second multiplier below 0. */
+/* And Sub: an Add with the second multiplier below 0. uint16 with its first operand broadcast: not looked at.
+ */
 enum nd_status nd_htp_add(const struct nd_htp_job *job, struct nd_error *err)
 {
     bool is_word = job->unit->dtype == ND_DTYPE_U16, subtracts = job->call->node->op_type[0] == 'S';
     if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, job->unit->dtype))
+        return ND_OK;
+    if (is_word && subtracts && job->call->inputs[0].values->n < job->call->inputs[1].values->n)
         return ND_OK;
     if (!is_word && has_number(job))
         return nd_htp_table(job, err);
@@ -207,8 +226,7 @@ static int64_t multiply_words(const struct fixed_point *f, int64_t a, int64_t b)
 
 enum nd_status nd_htp_mul16(const struct nd_htp_job *job, struct nd_error *err)
 {
-    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U16) ||
-        job->call->inputs[0].values->n <= 1 || job->call->inputs[1].values->n <= 1) /* not looked at */
+    if (job->call->n_inputs != 2 || job->call->opset < 7 || !nd_htp_all_are(job, 2, ND_DTYPE_U16))
         return ND_OK;
     const struct nd_quant *a = nd_htp_plain(job, 0), *b = nd_htp_plain(job, 1), *y = job->call->out_quant;
     float m = a->scale[0] * b->scale[0] / y->scale[0];

@@ -86,7 +86,7 @@ static bool rescale_as(const struct nd_htp_job *job, enum nd_htp_way way, enum o
 
 static bool rescale(const struct nd_htp_job *job, struct nd_array *moved)
 {
-    if (nd_htp_plain(job, 0) == NULL || job->unit->dtype != ND_DTYPE_U8)
+    if (nd_htp_plain(job, 0) == NULL)
         return false;
     for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
         if (strcmp(job->call->node->op_type, ways[i].op_type) == 0)
@@ -134,7 +134,8 @@ static bool find_inputs(const struct nd_htp_job *job, const struct nd_array **in
         is_known = inputs[i]->dtype == job->unit->dtype;
         *is_rescaled |= !mean_the_same(call->inputs[i].quant, call->out_quant);
     }
-    return is_known && call->n_inputs > 0 && (!*is_rescaled || has_one_source(job));
+    return is_known && call->n_inputs > 0 &&
+           (!*is_rescaled || (job->unit->dtype == ND_DTYPE_U8 && has_one_source(job)));
 }
 
 /* Moves, and takes moved over. */

@@ -62,6 +62,9 @@ def cases():
            .constant("b", np.uint16(45171), 5203 * 2.0 ** -28, 41112).output(T, [1, N_CODES], 2.0 ** -13, 29003))
     yield (Case("mul16-scalar", "Mul", n_samples=1).input("a", T, [1, N_CODES], 0.00011, 31013)
            .constant("b", np.uint16(60013), 0.00021, 36011).output(T, [1, N_CODES], 0.00053, 30011))
+    # Rows with an odd index are not rounded as the others are.
+    yield (Case("abs16-rows", "Abs", n_samples=1).input("x", T, [40, 15], 0.00017, 20011)
+           .output(T, [40, 15], 0.00015, 77))
 
 
 def main():

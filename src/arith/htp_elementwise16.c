@@ -104,28 +104,38 @@ enum nd_status nd_htp_neg16(const struct nd_htp_job *job, struct nd_error *err)
     return nd_htp_make_words(job, rescale_code, &r, &bounds, err);
 }
 
-struct centred {
-    struct rescaling r;
-    int64_t zero;
-};
-
-static int64_t rescale_magnitude(const void *parameters, int64_t x)
+/* The product is rounded in rows with an even index alone; in the
+ * others it is cut. */
+static int64_t rescale_magnitude(const struct rescaling *r, int64_t magnitude, bool is_odd_row)
 {
-    const struct centred *c = parameters;
-    return rescale(&c->r, x > c->zero ? x - c->zero : c->zero - x);
+    enum { SHIFT = MULTIPLIER_BITS - CODE_BITS };
+    int64_t half = is_odd_row ? 0 : (int64_t)1 << (SHIFT - 1);
+    return (((magnitude * r->m + half) >> SHIFT) + r->offset + (1 << (CODE_BITS - 1))) >> CODE_BITS;
 }
 
 enum nd_status nd_htp_abs16(const struct nd_htp_job *job, struct nd_error *err)
 {
-    struct centred c;
-    if (!nd_htp_has_words(job) || !is_unbounded(job) ||
-        !make_rescaling(job->call->inputs[0].quant, job->call->out_quant, false, &c.r) ||
+    /* With more, the provider may lay a tensor out with the channels last: which rows there are is not known.
+     */
+    enum { N_AXES = 2 };
+    struct rescaling r;
+    if (!nd_htp_has_words(job) || !is_unbounded(job) || job->call->inputs[0].values->shape.rank != N_AXES ||
+        !make_rescaling(job->call->inputs[0].quant, job->call->out_quant, false, &r) ||
         job->call->inputs[0].quant->scale[0] >= most_of_abs * job->call->out_quant->scale[0])
         return ND_OK;
-    c.zero = job->call->inputs[0].quant->zero_point[0];
-    c.r.offset = job->call->out_quant->zero_point[0] * (1 << CODE_BITS);
+    const struct nd_array *x = job->call->inputs[0].values;
+    int64_t zero = job->call->inputs[0].quant->zero_point[0];
+    size_t length = (size_t)x->shape.dims[1];
     struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
-    return nd_htp_make_words(job, rescale_magnitude, &c, &bounds, err);
+    r.offset = job->call->out_quant->zero_point[0] * (1 << CODE_BITS);
+    enum nd_status status = nd_array_make(job->codes, job->unit->dtype, &x->shape, err);
+    for (size_t i = 0; status == ND_OK && i < x->n; i++) {
+        bool is_odd = i / length % 2 == 1;
+        double y = (double)rescale_magnitude(&r, llabs((int64_t)x->x[i] - zero), is_odd);
+        job->codes->x[i] = fmin(fmax(y, bounds.low), bounds.high);
+    }
+    *job->is_covered = status == ND_OK;
+    return status;
 }
 
 struct leaky {

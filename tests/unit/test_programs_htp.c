@@ -331,6 +331,9 @@ static void units_without_evidence_are_not_covered(void **state)
     ask(&a, "Mul", ND_DTYPE_U16);
     a.scales[2] = 0x1p13F;
     assert_true(is_covered(&a));
+    ask(&a, "Mul", ND_DTYPE_U16);
+    a.scales[1] = 0x1p-16F; /* by a gate: may be x Sigmoid(x), which is one operation */
+    assert_false(is_covered(&a));
     ask(&a, "Sub", ND_DTYPE_U16);
     assert_true(is_covered(&a));
     ask(&a, "Add", ND_DTYPE_U8);

@@ -52,6 +52,43 @@ KINDS = {
 }
 
 
+def transposed(wide, stride, has_channels):
+    """Weights that do not fit 8 bits in some phases only, or that have scales per channel."""
+    t, zx, zy = ("uint16", 31337, 30011) if wide else ("uint8", 121, 117)
+    n, inner, side, size = 4, 3, 5, 3 + stride % 2
+    sx = np.float32(0.0213)
+    sw = scales_of_channels(n, 0.0117, 10) if has_channels else np.float32([0.0117])
+    if has_channels:
+        w, zw = rng.integers(-127, 128, [inner, n, size, size]).astype(np.int8), 0
+    else:
+        w, zw = rng.integers(0, 256, [inner, n, size, size]).astype(np.uint8), 90
+        w[:, :, ::stride, ::stride] = rng.integers(60, 140, w[:, :, ::stride, ::stride].shape)
+    b = rng.integers(-9000, 9000, n).astype(np.int32) * (200 if wide else 1)
+    sy = np.float32(sx * sw.max() * 120)
+    case = Case("transposed%d-%d%s" % (16 if wide else 8, stride, "-channels" if has_channels else ""), "ConvTranspose",
+                n_samples=1, strides=[stride, stride], pads=[1, 1, 0, 1])
+    case.input("x", t, [1, inner, side, side], sx, zx)
+    case.constant("w", w, sw if has_channels else sw[0], zw, 1 if has_channels else None)
+    case.constant("b", b, sx * sw if has_channels else np.float32(sx * sw[0]), 0, 0 if has_channels else None)
+    rows, columns = ((side - 1) * stride + size - p for p in (1, 2))
+    return case.output(t, [1, n, rows, columns], sy, zy)
+
+
+def with_other_operands(wide, is_bias):
+    """A bias of floats, or int8 weights with a zero point."""
+    t, zx, zy = ("uint16", 31337, 30011) if wide else ("uint8", 121, 117)
+    n, inner, sx, sw = 8, 12, np.float32(0.0213), np.float32(0.0117)
+    case = Case("%s%d" % ("float-bias" if is_bias else "int8-zero", 16 if wide else 8), "Conv", n_samples=1)
+    case.input("x", t, [1, inner, 5, 5], sx, zx)
+    case.constant("w", rng.integers(-128, 128, [n, inner, 1, 1]).astype(np.int8), sw, 0 if is_bias else 23)
+    b = rng.integers(-9000, 9000, n).astype(np.int32) * (200 if wide else 1)
+    if is_bias:
+        case.constant("b", np.float32(b * sx * sw * 1.0003))
+    else:
+        case.constant("b", b, np.float32(sx * sw), 0)
+    return case.output(t, [1, n, 5, 5], np.float32(sx * sw * 220), zy)
+
+
 def cases():
     for wide in (False, True):
         for operator in ("Conv", "Gemm"):
@@ -61,6 +98,11 @@ def cases():
                 case, t, shape, sy, zy = biased(wide, operator, **options)
                 case.name += "-" + kind
                 yield case.output(t, shape, sy, zy)
+    for wide in (False, True):
+        for stride, has_channels in ((1, False), (2, False), (2, True), (3, False)):
+            yield transposed(wide, stride, has_channels)
+        yield with_other_operands(wide, True)
+        yield with_other_operands(wide, False)
 
 
 if __name__ == "__main__":

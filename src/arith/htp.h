@@ -71,19 +71,19 @@ enum nd_unit_proof_end {
 struct nd_unit_proof {
     enum nd_unit_proof_end end;
     const char *reason; /* static; NULL where it is known */
-    /* Of Conv, Gemm and MatMul, else 0. A sum is that of products, codes less zero points, without the bias. Of
-     * calculated weights every 8-bit number is taken as possible. */
-    size_t n_channels, n_unequal; /* output channels, and those with such a sum */
-    double n_sums;                /* that were covered, over all channels */
+    /* Of Conv, ConvTranspose, Gemm and MatMul, else 0. A sum is that of products, codes less zero points,
+     * without the bias. Of calculated weights every 8-bit number is taken as possible. */
+    size_t n_channels,
+        n_unequal; /* output channels, and those with such a sum; of a ConvTranspose for each phase */
+    double n_sums; /* that were covered, over all channels */
     /* The first of them. */
     size_t channel;
     double sum, codes[2]; /* what a and b make of it */
 };
 
-/* Of a Conv, Gemm or MatMul. Between the least and the greatest sum of each channel the codes of both programs
- * never fall as the sum rises, so that the ends of the runs of equal codes decide for all sums. is_unequal is
- * NULL, or room for one entry per output channel: those that n_unequal counts become
- * true.
+/* Of a Conv, ConvTranspose, Gemm or MatMul. Between the least and the greatest sum of each channel the codes of
+ * both programs never fall as the sum rises, so that the ends of the runs of equal codes decide for all sums.
+ * is_unequal is NULL, or room for one entry per output channel: those that n_unequal counts become true.
  * ND_ERR_MEMORY. Threads may call at the same time. */
 enum nd_status nd_unit_product_prove(const struct nd_unit_program *a, const struct nd_unit_program *b,
                                      const struct nd_exact_unit *unit, struct nd_unit_proof *proof,

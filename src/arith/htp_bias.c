@@ -19,6 +19,8 @@ static bool is_rescaled(const struct nd_htp_job *job)
     const struct nd_quant *quant = job->call->inputs[2].quant;
     if (!nd_htp_is_conv(job))
         return false;
+    if (quant == NULL) /* floats */
+        return true;
     for (size_t c = 0; c < quant->n; c++)
         if (fabsf(quant->scale[c] - accumulator_scale(job->call, c)) > LARGEST_SCALE_DIFFERENCE)
             return true;

@@ -20,7 +20,8 @@ static bool begins_with(const char *op_types, const char *op_type)
 
 static bool is_product(const char *op_type)
 {
-    return begins_with(op_type, "Conv") || begins_with(op_type, "Gemm") || begins_with(op_type, "MatMul");
+    return begins_with(op_type, "Conv") || begins_with(op_type, "ConvTranspose") ||
+           begins_with(op_type, "Gemm") || begins_with(op_type, "MatMul");
 }
 
 static enum aspect aspect_of(const char *op_type, enum nd_dtype dtype)

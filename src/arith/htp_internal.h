@@ -126,15 +126,47 @@ struct nd_htp_weights {
     const struct nd_array *from;       /* nd_linear_input.wholes that they were made of, or NULL */
     struct nd_array view;              /* of w8, which is the one or the other: */
     struct nd_array w8;                /* owned; empty where the wholes fit as they are */
-    size_t n_columns, n_rows, n_inner; /* column of element i: see nd_htp_column */
-    double *r;                         /* [n_columns] what the weights were divided by; 1 where they fit */
-    double *sums;                      /* [n_columns] of w8 */
-    double scale;                      /* of uint16 operands: of the 8-bit codes that they become; else 0 */
+    size_t n_columns, n_rows, n_inner; /* see nd_htp_place */
+    /* Of a ConvTranspose, else NULL: its columns are those of places from starts[column] to starts[column + 1]
+     */
+    size_t *places, *starts;
+    size_t n_phases; /* 1, or the columns of each output channel: one for each phase of strides */
+    double *r;       /* [n_columns] what the weights were divided by; 1 where they fit */
+    double *sums;    /* [n_columns] of w8 */
+    double scale;    /* of uint16 operands: of the 8-bit codes that they become; else 0 */
 };
 /* *is_covered false: not weights that are known to be handled like this. Deinit in any case. */
 enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct nd_htp_job *job,
                                    struct nd_error *err);
 void nd_htp_weights_deinit(struct nd_htp_weights *weights);
+
+static inline size_t nd_htp_n_rows(const struct nd_htp_weights *weights, size_t column)
+{
+    return weights->starts != NULL ? weights->starts[column + 1] - weights->starts[column] : weights->n_rows;
+}
+
+/* Where in view.x a column has its row. */
+static inline size_t nd_htp_place(const struct nd_htp_weights *weights, size_t column, size_t row)
+{
+    if (weights->starts != NULL)
+        return weights->places[weights->starts[column] + row];
+    size_t n_inner = weights->n_inner;
+    return column / n_inner * n_inner * weights->n_rows + column % n_inner + row * n_inner;
+}
+
+/* ---- htp_phases.c ---- */
+
+struct nd_htp_phases {
+    size_t stride[2], padding[2]; /* by rows and columns; strides of 1 for everything but a ConvTranspose */
+};
+struct nd_htp_phases nd_htp_phases_of(const struct nd_htp_job *job);
+/* Of an element of the output. */
+size_t nd_htp_phase(const struct nd_htp_phases *phases, size_t row, size_t column);
+/* Whether attributes and weights of a ConvTranspose are such as there is evidence of. */
+bool nd_htp_is_known_transposed(const struct nd_htp_job *job);
+/* The columns of its weights. ND_ERR_MEMORY. */
+enum nd_status nd_htp_find_places(struct nd_htp_weights *weights, const struct nd_htp_job *job,
+                                  struct nd_error *err);
 
 /* ---- htp_bias.c ---- */
 
@@ -152,8 +184,9 @@ double nd_htp_bias(const struct nd_htp_biases *biases, size_t channel, double *s
 
 /* ---- htp_linear.c ---- */
 
-/* Whether the operator is a Conv. */
+/* Whether the operator is a Conv or ConvTranspose; and whether it is the latter. */
 bool nd_htp_is_conv(const struct nd_htp_job *job);
+bool nd_htp_is_transposed(const struct nd_htp_job *job);
 
 /* What goes into the output channel of a column: the bias is a code. */
 struct nd_htp_column {

@@ -1,4 +1,4 @@
-/* Conv, Gemm and MatMul of 8-bit weights, constant or calculated.
+/* Conv, ConvTranspose, Gemm and MatMul of 8-bit weights, constant or calculated.
  * docs/science/htp-arithmetic.md#products-conv-gemm-matmul. */
 #include <math.h>
 #include <stdlib.h>
@@ -17,6 +17,8 @@ struct product {
     size_t n_channels, n_inner, n_matrix; /* of the output, see column_of */
     struct nd_htp_column common;
     struct nd_htp_biases biases;
+    struct nd_htp_phases phases;
+    size_t width; /* of the output, where it has phases */
 };
 
 static bool is_op(const struct nd_htp_job *job, const char *op_type)
@@ -24,9 +26,14 @@ static bool is_op(const struct nd_htp_job *job, const char *op_type)
     return strcmp(job->call->node->op_type, op_type) == 0;
 }
 
+bool nd_htp_is_transposed(const struct nd_htp_job *job)
+{
+    return is_op(job, "ConvTranspose");
+}
+
 bool nd_htp_is_conv(const struct nd_htp_job *job)
 {
-    return is_op(job, "Conv");
+    return is_op(job, "Conv") || nd_htp_is_transposed(job);
 }
 
 static bool is_plain_gemm(const struct nd_htp_job *job)
@@ -42,14 +49,14 @@ static bool has_known_scales(const struct nd_htp_job *job)
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_linear_input *w = &job->call->inputs[1];
     int rank = w->values->shape.rank, axis = w->quant->axis < 0 ? w->quant->axis + rank : w->quant->axis;
-    bool is_first = is_op(job, "Conv") || nd_op_i(&op_call, "transB", 0) != 0;
+    bool is_first = is_op(job, "Conv") || (is_op(job, "Gemm") && nd_op_i(&op_call, "transB", 0) != 0);
     for (size_t c = 0; c < w->quant->n; c++)
         if (!(w->quant->scale[c] > 0 && isfinite(w->quant->scale[c])))
             return false;
     if (w->quant->n == 1)
         return true;
     return job->unit->origins[1] == ND_EXACT_FROM_CONSTANT && axis == (is_first ? 0 : 1) &&
-           (is_op(job, "Conv") || rank == 2);
+           (nd_htp_is_conv(job) || rank == 2);
 }
 
 static bool are_known_operands(const struct nd_htp_job *job)
@@ -70,7 +77,10 @@ static bool is_known_bias(const struct nd_htp_job *job, size_t n_columns)
         return true;
     const struct nd_linear_input *bias = &job->call->inputs[2];
     const struct nd_quant *quant = bias->quant;
-    bool is_known = quant != NULL && bias->values->dtype == ND_DTYPE_I32 && bias->values->n == n_columns &&
+    if (quant == NULL)
+        return nd_htp_is_conv(job) && bias->values->dtype == ND_DTYPE_F32 && bias->values->n == n_columns &&
+               job->unit->origins[2] == ND_EXACT_FROM_CONSTANT;
+    bool is_known = bias->values->dtype == ND_DTYPE_I32 && bias->values->n == n_columns &&
                     job->unit->origins[2] == ND_EXACT_FROM_CONSTANT &&
                     (quant->n == n_columns || (quant->n == 1 && job->call->inputs[1].quant->n == 1));
     for (size_t c = 0; is_known && c < quant->n; c++)
@@ -86,6 +96,8 @@ bool nd_htp_is_known_product(const struct nd_htp_job *job)
     int rank = job->call->inputs[1].values->shape.rank;
     if (is_op(job, "Gemm"))
         return is_plain_gemm(job);
+    if (nd_htp_is_transposed(job))
+        return nd_htp_is_known_transposed(job);
     return is_op(job, "Conv") ? rank >= 3 : rank >= 2 && job->call->inputs[0].values->shape.rank >= 2;
 }
 
@@ -100,17 +112,21 @@ static enum nd_status add_up(struct product *p, struct nd_error *err)
     if (status != ND_OK)
         return status;
     const struct nd_shape *shape = &p->sums->shape;
-    bool is_conv = is_op(p->job, "Conv");
+    bool is_conv = nd_htp_is_conv(p->job);
     p->n_channels = (size_t)shape->dims[is_conv ? 1 : shape->rank - 1];
     p->n_inner = is_conv ? nd_dims_product(shape, 2, shape->rank) : 1;
     p->n_matrix = is_conv ? 0 : p->n_channels * (size_t)shape->dims[shape->rank - 2];
+    p->phases = nd_htp_phases_of(p->job);
+    p->width = (size_t)shape->dims[shape->rank - 1];
     return ND_OK;
 }
 
 /* The column of the weights that goes into element i of the output. */
 static size_t column_of(const struct product *p, size_t i)
 {
-    size_t channel = i / p->n_inner % p->n_channels;
+    size_t channel = i / p->n_inner % p->n_channels, place = i % p->n_inner;
+    if (p->weights->n_phases > 1)
+        return channel * p->weights->n_phases + nd_htp_phase(&p->phases, place / p->width, place % p->width);
     if (p->weights->n_columns == p->n_channels)
         return channel;
     return i / p->n_matrix * p->n_channels + channel; /* a matrix each */
@@ -118,7 +134,7 @@ static size_t column_of(const struct product *p, size_t i)
 
 static bool has_a_column_each(const struct product *p)
 {
-    return p->weights->n_columns == p->n_channels ||
+    return p->weights->n_columns == p->n_channels * p->weights->n_phases ||
            (p->n_matrix > 0 && p->sums->n / p->n_matrix * p->n_channels == p->weights->n_columns);
 }
 
@@ -146,14 +162,15 @@ static bool find_common(struct product *p)
 
 static struct nd_htp_scaling scaling_of(const struct product *p, size_t c)
 {
+    size_t channel = c / p->weights->n_phases;
     const struct nd_linear_call *call = p->job->call;
     struct nd_htp_column column = p->common;
-    column.scale_w = p->weights->scale > 0 ? p->weights->scale : nd_linear_scale(&call->inputs[1], c);
+    column.scale_w = p->weights->scale > 0 ? p->weights->scale : nd_linear_scale(&call->inputs[1], channel);
     if (p->weights->scale > 0)
         column.largest_scale_w = p->weights->scale;
     column.r = p->weights->r[c];
     column.sum = p->weights->sums[c];
-    column.bias = nd_htp_bias(&p->biases, c, &column.bias_scale);
+    column.bias = nd_htp_bias(&p->biases, channel, &column.bias_scale);
     enum nd_htp_arch arch = p->job->program->arch;
     bool is_word = p->job->unit->dtype != ND_DTYPE_U8;
     return is_word ? nd_htp_scaling16(arch, &column) : nd_htp_scaling8(arch, &column);
@@ -244,7 +261,7 @@ static void requantise_run(const struct product *p, const struct columns *column
 {
     enum { RUN = 512 };
     double short_sums[RUN], *codes = p->job->codes->x;
-    size_t step = p->n_inner > 1 ? 0 : 1, column = column_of(p, first);
+    size_t step = p->n_inner > 1 || p->weights->n_phases > 1 ? 0 : 1, column = column_of(p, first);
     for (size_t i = 0; i < n; i += RUN) {
         size_t m = n - i < RUN ? n - i : RUN, k = column + i * step;
         const double *sums = p->sums->x + first + i;
@@ -265,7 +282,7 @@ static enum nd_status requantise(const struct product *p, struct nd_error *err)
 {
     struct columns columns = {0};
     enum nd_status status = make_columns(p, &columns, err);
-    size_t run = p->n_inner > 1 ? p->n_inner : p->n_channels;
+    size_t run = p->weights->n_phases > 1 ? 1 : p->n_inner > 1 ? p->n_inner : p->n_channels;
     if (status != ND_OK)
         return status;
     for (size_t first = 0; first < p->sums->n; first += run)
@@ -293,8 +310,8 @@ enum nd_status nd_htp_linear(const struct nd_htp_job *job, struct nd_error *err)
     enum nd_status status = find_weights(&p, err);
     if (status == ND_OK)
         status = add_up(&p, err);
-    bool is_covered =
-        status == ND_OK && has_a_column_each(&p) && is_known_bias(job, p.weights->n_columns) && find_common(&p);
+    bool is_covered = status == ND_OK && has_a_column_each(&p) &&
+                      is_known_bias(job, p.weights->n_columns / p.weights->n_phases) && find_common(&p);
     if (is_covered)
         status = nd_array_make(job->codes, job->unit->dtype, &p.sums->shape, err);
     if (is_covered && status == ND_OK)
@@ -311,7 +328,8 @@ enum nd_status nd_htp_linear_scalings(const struct nd_htp_job *job, const struct
 {
     struct product p = {.job = job, .weights = weights};
     *job->is_covered = false;
-    if (!nd_htp_is_known_product(job) || !is_known_bias(job, weights->n_columns) || !find_common(&p))
+    if (!nd_htp_is_known_product(job) || !is_known_bias(job, weights->n_columns / weights->n_phases) ||
+        !find_common(&p))
         return ND_OK;
     struct nd_htp_scaling *scalings = nd_calloc(weights->n_columns, sizeof *scalings);
     if (scalings == NULL)

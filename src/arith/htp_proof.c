@@ -100,10 +100,8 @@ static struct nd_htp_bounds sums_of(const struct proof *p, size_t column)
         sums.low = n * fmin(greatest * p->least_x, least * p->greatest_x);
         return sums;
     }
-    size_t n_inner = weights->n_inner;
-    const double *w = weights->view.x + column / n_inner * n_inner * weights->n_rows + column % n_inner;
-    for (size_t row = 0; row < weights->n_rows; row++) {
-        double v = w[row * n_inner];
+    for (size_t row = 0; row < nd_htp_n_rows(weights, column); row++) {
+        double v = weights->view.x[nd_htp_place(weights, column, row)];
         sums.high += v * (v > 0 ? p->greatest_x : p->least_x);
         sums.low += v * (v > 0 ? p->least_x : p->greatest_x);
     }
@@ -187,7 +185,7 @@ static void note_unequal(const struct proof *p, size_t column, double q, struct 
     if (proof->n_unequal++ > 0)
         return;
     double correction = correction_of(p, column);
-    proof->channel = column;
+    proof->channel = column / p->weights.n_phases;
     proof->sum = q;
     if (p->is_word)
         proof->sum = p->is_fixed ? fmax(256 * (q + offset_of(correction)) - correction, sums_of(p, column).low)
@@ -206,7 +204,7 @@ static void look_at_each(const struct proof *p, const size_t *group, size_t from
             continue;
         note_unequal(p, c, q, proof);
         if (is_unequal != NULL)
-            is_unequal[c] = true;
+            is_unequal[c / p->weights.n_phases] = true;
     }
 }
 

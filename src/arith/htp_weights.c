@@ -53,9 +53,14 @@ static enum nd_status read_weights(struct nd_htp_weights *weights, const struct 
     return status;
 }
 
-/* Element i is in row i / n_inner % n_rows of column i / (n_inner n_rows) n_inner + i % n_inner. */
-static void find_columns(struct nd_htp_weights *weights, const struct nd_htp_job *job)
+/* Element i is in row i / n_inner % n_rows of column i / (n_inner n_rows) n_inner + i % n_inner, but for a
+ * ConvTranspose. */
+static enum nd_status find_columns(struct nd_htp_weights *weights, const struct nd_htp_job *job,
+                                   struct nd_error *err)
 {
+    weights->n_phases = 1;
+    if (nd_htp_is_transposed(job))
+        return nd_htp_find_places(weights, job, err);
     const struct nd_op_call op_call = {.node = job->call->node, .opset = job->call->opset};
     const struct nd_shape *shape = &weights->view.shape;
     const char *op_type = job->call->node->op_type;
@@ -70,27 +75,31 @@ static void find_columns(struct nd_htp_weights *weights, const struct nd_htp_job
         weights->n_rows = (size_t)shape->dims[shape->rank - 2];
         weights->n_columns = nd_dims_product(shape, 0, shape->rank - 2) * weights->n_inner;
     }
+    return ND_OK;
 }
 
 /* Makes the weights of one column fit, which its own data decide, not its encoding. */
 static void fit_column(struct nd_htp_weights *weights, size_t column)
 {
     double most = 0, least = 0, sum = 0;
-    size_t n_inner = weights->n_inner, n_rows = weights->n_rows;
-    double *w = weights->view.x + column / n_inner * n_inner * n_rows + column % n_inner;
+    size_t n_rows = nd_htp_n_rows(weights, column);
+    double *x = weights->view.x;
     for (size_t row = 0; row < n_rows; row++) {
-        most = w[row * n_inner] > most ? w[row * n_inner] : most;
-        least = w[row * n_inner] < least ? w[row * n_inner] : least;
+        double w = x[nd_htp_place(weights, column, row)];
+        most = w > most ? w : most;
+        least = w < least ? w : least;
     }
     double r = 1;
     if (most > GREATEST_WEIGHT || least < LEAST_WEIGHT) {
         r = nd_multiplier_round(fmax(most / GREATEST_WEIGHT, least / LEAST_WEIGHT), R_BITS, ND_ROUND_HALF_EVEN);
         double factor = rint(0x1p16 / r) * 0x1p-16;
-        for (size_t row = 0; row < n_rows; row++)
-            w[row * n_inner] = clip_weight(floor(w[row * n_inner] * factor + 0.5));
+        for (size_t row = 0; row < n_rows; row++) {
+            double *w = &x[nd_htp_place(weights, column, row)];
+            *w = clip_weight(floor(*w * factor + 0.5));
+        }
     }
     for (size_t row = 0; row < n_rows; row++)
-        sum += w[row * n_inner];
+        sum += x[nd_htp_place(weights, column, row)];
     weights->r[column] = r;
     weights->sums[column] = sum;
 }
@@ -103,7 +112,9 @@ enum nd_status nd_htp_weights_init(struct nd_htp_weights *weights, const struct 
     if (status != ND_OK)
         return status;
     weights->view = weights->w8.n > 0 || weights->from == NULL ? weights->w8 : *weights->from;
-    find_columns(weights, job);
+    status = find_columns(weights, job, err);
+    if (status != ND_OK)
+        return status;
     weights->r = nd_calloc(weights->n_columns, sizeof *weights->r);
     weights->sums = nd_calloc(weights->n_columns, sizeof *weights->sums);
     if (weights->r == NULL || weights->sums == NULL)
@@ -118,5 +129,7 @@ void nd_htp_weights_deinit(struct nd_htp_weights *weights)
     nd_array_deinit(&weights->w8);
     free(weights->r);
     free(weights->sums);
+    free(weights->places);
+    free(weights->starts);
     *weights = (struct nd_htp_weights){0};
 }

@@ -181,6 +181,19 @@ static void biases_are_bit_exact(void **state)
                "bias16-conv-one", "bias16-conv-one-rescaled", "bias16-gemm-off", "bias16-gemm-rescaled");
 }
 
+static void transposed_products_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "transposed8-1", "transposed8-2", "transposed8-2-channels", "transposed8-3",
+               "transposed16-1", "transposed16-2", "transposed16-2-channels", "transposed16-3");
+}
+
+static void float_biases_and_moved_weights_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "float-bias8", "float-bias16", "int8-zero8", "int8-zero16");
+}
+
 /* docs/science/htp-arithmetic.md#open: where the folded zero point is just below a whole number. */
 static void products_of_calculated_words_are_nearly_exact_on_v69(void **state)
 {
@@ -486,6 +499,8 @@ int main(void)
         cmocka_unit_test(products_are_bit_exact),
         cmocka_unit_test(products_of_words_are_bit_exact),
         cmocka_unit_test(biases_are_bit_exact),
+        cmocka_unit_test(transposed_products_are_bit_exact),
+        cmocka_unit_test(float_biases_and_moved_weights_are_bit_exact),
         cmocka_unit_test(products_of_calculated_words_are_nearly_exact_on_v69),
         cmocka_unit_test(calculated_operands_are_bit_exact_with_a_memory),
         cmocka_unit_test(sums_and_products_of_elements_are_bit_exact),

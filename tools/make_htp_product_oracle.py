@@ -4,6 +4,7 @@ codes, and the codes that the simulator makes of those (see make_htp_oracle.py, 
 
     tools/make_htp_product_oracle.py --npudiff build/src/cli/npudiff -o golden/programs"""
 import numpy as np
+from onnx import helper, numpy_helper
 
 import make_htp_oracle as oracle
 from make_htp_oracle import Case
@@ -89,6 +90,27 @@ def with_other_operands(wide, is_bias):
     return case.output(t, [1, n, 5, 5], np.float32(sx * sw * 220), zy)
 
 
+def calculated(maker, scale, zero):
+    """A MatMul whose second operand another operator makes; its codes less zero point do not fit 8 signed bits."""
+    case = Case("%s-matmul8" % maker.lower(), maker).input("a", "uint8", [16, 12], 0.031, 126)
+    if maker == "MatMul":
+        case.constant("w", rng.integers(-127, 128, [12, 10]).astype(np.int8), np.float32(0.0117), 0)
+    if maker == "Mul":
+        case.input("b", "uint8", [16, 12], 0.027, 119)
+    last = 10 if maker == "MatMul" else 12
+    case.nodes.append(helper.make_node(maker, case.arguments, ["made_real"], name="maker"))
+    case.init += [numpy_helper.from_array(np.float32(scale), "made_scale"),
+                  numpy_helper.from_array(np.uint8(zero), "made_zero")]
+    encoding = ["made_scale", "made_zero"]
+    case.nodes.append(helper.make_node("QuantizeLinear", ["made_real"] + encoding, ["made"], name="made_q"))
+    case.nodes.append(helper.make_node("DequantizeLinear", ["made"] + encoding, ["made_back"], name="made_dq"))
+    case.arguments = []
+    case.input("x", "uint8", [8, 16], 0.021, 121)
+    case.op = "MatMul"
+    case.arguments.append("made_back")
+    return case.output("uint8", [8, last], 0.021 * scale * 190, 131)
+
+
 def cases():
     for wide in (False, True):
         for operator in ("Conv", "Gemm"):
@@ -103,6 +125,9 @@ def cases():
             yield transposed(wide, stride, has_channels)
         yield with_other_operands(wide, True)
         yield with_other_operands(wide, False)
+    yield calculated("MatMul", 0.021, 77)
+    yield calculated("Mul", 0.05, 180)
+    yield calculated("Gelu", 0.0157, 10)
 
 
 if __name__ == "__main__":

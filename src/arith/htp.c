@@ -175,6 +175,7 @@ enum nd_status nd_unit_program_run(const struct nd_unit_program *program, const 
     if (node == NULL || nd_onnx_domain(node->domain)[0] != '\0' ||
         (unit->dtype != ND_DTYPE_U8 && unit->dtype != ND_DTYPE_U16))
         return ND_OK;
+    nd_htp_note_edge(memory, unit);
     enum nd_status status = ND_OK;
     if (unit->dtype == ND_DTYPE_U16)
         status = ask(families_of_words, sizeof families_of_words / sizeof families_of_words[0], &job, err);

@@ -62,6 +62,9 @@ bool nd_unit_programs_agree(const struct nd_unit_program *a, const struct nd_uni
 double nd_unit_program_doubt(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                              const struct nd_unit_memory *memory);
 
+/* Whether the unit reads a calculated second operand that the device makes fit 8 signed bits, by its values. */
+bool nd_unit_rescales_operand(const struct nd_exact_unit *unit, const struct nd_unit_memory *memory);
+
 /* What is known of two programs on everything that a unit can read: the given inputs show only its shapes. */
 enum nd_unit_proof_end {
     ND_UNIT_PROOF_NONE,    /* nothing: reason says why */

@@ -90,7 +90,20 @@ double nd_unit_program_doubt(const struct nd_unit_program *program, const struct
         return 0;
     if (is_wide)
         return program->arch == ND_HTP_V69 ? of_wide_sums : 0;
-    return memory != NULL && nd_htp_recall_edge(memory, unit->input_edges[1]) != NULL ? 0 : 1;
+    bool is_known = nd_htp_recall_edge(memory, unit->input_edges[1]) != NULL ||
+                    nd_htp_is_plain_edge(memory, unit->input_edges[1]);
+    return is_known ? 0 : 1;
+}
+
+bool nd_unit_rescales_operand(const struct nd_exact_unit *unit, const struct nd_unit_memory *memory)
+{
+    enum { MIDDLE = 128 };
+    if (!is_product(op_type_of(unit)) || unit->dtype != ND_DTYPE_U8 || unit->call->n_inputs < 2 ||
+        unit->origins[1] != ND_EXACT_FROM_UNIT || nd_htp_recall_edge(memory, unit->input_edges[1]) != NULL)
+        return false;
+    const struct nd_quant *quant = unit->call->inputs[1].quant;
+    return nd_htp_is_plain_edge(memory, unit->input_edges[1]) && quant != NULL && quant->n == 1 &&
+           quant->zero_point[0] != MIDDLE;
 }
 
 static const struct {

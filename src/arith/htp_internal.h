@@ -105,6 +105,10 @@ struct nd_htp_weights;
  */
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i);
 const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, size_t edge);
+/* Whether a product reads the edge as it reads inputs of the graph: it makes the codes fit 8 signed bits,
+ * column by column; and noting what is so of the edge that a unit makes. */
+bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge);
+void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit);
 /* The weights of the unit, if they are constant and were kept; and keeping them, which takes them over and
  * gives where they are now. */
 const struct nd_htp_weights *nd_htp_recall_weights(const struct nd_htp_job *job);

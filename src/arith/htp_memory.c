@@ -1,5 +1,6 @@
 /* Second operands of products as their makers made them. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "arith/htp_internal.h"
 #include "base/memory.h"
@@ -7,6 +8,7 @@
 struct nd_unit_memory {
     size_t n_edges;
     struct nd_array *bytes; /* [n_edges], without elements where nothing is known */
+    bool *is_plain;         /* [n_edges] a product reads the codes of the edge, as it reads those of an input */
     struct nd_htp_weights
         *weights; /* [n_edges] constant ones of the unit that makes the edge, for all samples */
 };
@@ -18,7 +20,9 @@ enum nd_status nd_unit_memory_create(size_t n_edges, struct nd_unit_memory **out
         return nd_fail_memory(err);
     memory->bytes = nd_calloc(n_edges, sizeof *memory->bytes);
     memory->weights = nd_calloc(n_edges, sizeof *memory->weights);
-    if (memory->bytes == NULL || memory->weights == NULL) {
+    memory->is_plain = nd_calloc(n_edges, sizeof *memory->is_plain);
+    if (memory->bytes == NULL || memory->weights == NULL || memory->is_plain == NULL) {
+        free(memory->is_plain);
         free(memory->bytes);
         free(memory->weights);
         free(memory);
@@ -49,6 +53,7 @@ void nd_unit_memory_destroy(struct nd_unit_memory **memory)
     for (size_t e = 0; e < (*memory)->n_edges; e++)
         nd_htp_weights_deinit(&(*memory)->weights[e]);
     free((*memory)->bytes);
+    free((*memory)->is_plain);
     free((*memory)->weights);
     free(*memory);
     *memory = NULL;
@@ -64,6 +69,40 @@ const struct nd_array *nd_htp_recall_edge(const struct nd_unit_memory *memory, s
 const struct nd_array *nd_htp_recall(const struct nd_htp_job *job, size_t i)
 {
     return job->memory != NULL ? nd_htp_recall_edge(job->memory, job->unit->input_edges[i]) : NULL;
+}
+
+bool nd_htp_is_plain_edge(const struct nd_unit_memory *memory, size_t edge)
+{
+    return memory != NULL && edge < memory->n_edges && memory->is_plain[edge];
+}
+
+/* What was seen to hand on its codes. An Add does not. */
+static bool hands_on_codes(const char *op_type)
+{
+    static const char *const names[] = {"Conv", "ConvTranspose", "Gelu",    "Gemm", "MatMul",
+                                        "Mul",  "Sigmoid",       "Softmax", "Sub"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(op_type, names[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool moves_codes(const char *op_type)
+{
+    static const char *const names[] = {"Flatten", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(op_type, names[i]) == 0)
+            return true;
+    return false;
+}
+
+void nd_htp_note_edge(struct nd_unit_memory *memory, const struct nd_exact_unit *unit)
+{
+    if (memory == NULL || unit->edge >= memory->n_edges || unit->call->n_inputs == 0)
+        return;
+    const char *op_type = nd_onnx_text(unit->call->node->op_type);
+    memory->is_plain[unit->edge] =
+        hands_on_codes(op_type) || (moves_codes(op_type) && nd_htp_is_plain_edge(memory, unit->input_edges[0]));
 }
 
 static struct nd_htp_weights *place_of(const struct nd_htp_job *job)

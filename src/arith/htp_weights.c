@@ -41,6 +41,8 @@ static enum nd_status read_weights(struct nd_htp_weights *weights, const struct 
         bool is_calculated = job->unit->origins[1] == ND_EXACT_FROM_UNIT;
         const struct nd_array *bytes = nd_htp_recall(job, 1);
         bool is_known = bytes != NULL && bytes->n == weights->w8.n;
+        if (!is_known && is_calculated && nd_htp_is_plain_edge(job->memory, job->unit->input_edges[1]))
+            return status;
         for (size_t i = 0; is_calculated && status == ND_OK && i < weights->w8.n; i++)
             weights->w8.x[i] = is_known ? bytes->x[i] : clip_weight(weights->w8.x[i]);
         return status;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the files of golden/programs that concern products and their biases: models of one operator each, random
+"""Makes the files of golden/programs that concern products, their biases and norms: models of one operator each, random
 codes, and the codes that the simulator makes of those (see make_htp_oracle.py, whose files these go beside).
 
     tools/make_htp_product_oracle.py --npudiff build/src/cli/npudiff -o golden/programs"""
@@ -111,6 +111,17 @@ def calculated(maker, scale, zero):
     return case.output("uint8", [8, last], 0.021 * scale * 190, 131)
 
 
+def norm(n, rows):
+    """uint8 rows of different means and spreads."""
+    means, spreads = rng.uniform(60, 190, [rows, 1]), rng.uniform(3, 60, [rows, 1])
+    codes = np.clip(rng.normal(means, spreads, [rows, n]), 0, 255)
+    return (Case("norm8-%d" % n, "LayerNormalization", n_samples=1, axis=-1, epsilon=1e-5)
+            .input("x", "uint8", [rows, n], 0.023, 119, codes)
+            .constant("w", rng.integers(0, 256, n).astype(np.uint8), 0.0087, 70)
+            .constant("b", rng.integers(-3000, 3000, n).astype(np.int32), 0.0003, 0)
+            .output("uint8", [rows, n], 0.024, 121))
+
+
 def cases():
     for wide in (False, True):
         for operator in ("Conv", "Gemm"):
@@ -128,6 +139,9 @@ def cases():
     yield calculated("MatMul", 0.021, 77)
     yield calculated("Mul", 0.05, 180)
     yield calculated("Gelu", 0.0157, 10)
+    yield norm(48, 30)
+    yield norm(100, 20)
+    yield norm(256, 10)
 
 
 if __name__ == "__main__":

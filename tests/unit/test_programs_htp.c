@@ -261,6 +261,12 @@ static void functions_of_words_are_bit_exact(void **state)
     EXPECT_ALL(false, "relu16-zero", "hardsigmoid16", "sub16-scalar");
 }
 
+static void norms_of_bytes_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "norm8-48", "norm8-100", "norm8-256");
+}
+
 static void chipsets_are_told_apart(void **state)
 {
     (void)state;
@@ -521,6 +527,7 @@ int main(void)
         cmocka_unit_test(products_of_elements_depend_on_the_runtime),
         cmocka_unit_test(means_tables_and_moves_are_bit_exact),
         cmocka_unit_test(functions_of_words_are_bit_exact),
+        cmocka_unit_test(norms_of_bytes_are_bit_exact),
         cmocka_unit_test(chipsets_are_told_apart),
         cmocka_unit_test(list_has_unique_names_that_are_found),
         cmocka_unit_test(units_without_evidence_are_not_covered),

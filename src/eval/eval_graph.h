@@ -72,6 +72,9 @@ typedef enum nd_status nd_exact_round(void *context, const struct nd_exact_value
 typedef enum nd_status nd_exact_missed(void *context, size_t edge, const struct nd_error *why,
                                        struct nd_error *err);
 
+/* Fills out[n] with the values that are given for the edge. */
+typedef void nd_exact_give(void *context, size_t edge, double *out);
+
 struct nd_exact_options {
     size_t struct_size;
     enum nd_rounding rounding; /* of every unit */
@@ -81,6 +84,8 @@ struct nd_exact_options {
                                   run. NULL: none */
     const struct nd_array *given; /* [n_edges] or NULL: codes (or floats) that are read in place of computed
                                      ones; n = 0 with shape.rank < 0: none for that edge. Borrowed. */
+    nd_exact_give *give;          /* asked for the values of arrays in `given` that have none (x = NULL, n > 0);
+                                     called with the context of the run. NULL: all have theirs */
     const bool *is_skipped;       /* [n_edges] or NULL: units that are given and need not be computed: neither
                                      round nor found nor missed is called for them */
     const bool *is_ignored; /* [n_edges] or NULL: units that nobody reads in this run: neither computed nor

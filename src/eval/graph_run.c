@@ -144,13 +144,26 @@ bool nd_exact_is_skipped(const struct nd_exact_run *run, size_t tensor)
            given_for(run, edge) != NULL;
 }
 
+static void copy_given(const struct nd_exact_run *run, size_t edge, double *to)
+{
+    const struct nd_array *given = given_for(run, edge);
+    if (given->n > 0 && given->x == NULL)
+        run->options->give(run->context, edge, to);
+    else if (given->n > 0)
+        memcpy(to, given->x, given->n * sizeof *given->x);
+}
+
 enum nd_status nd_exact_take_given(struct nd_exact_run *run, size_t tensor, struct nd_error *err)
 {
     struct nd_array codes = {0};
-    enum nd_status status = nd_array_copy(given_for(run, run->g->model->tensor_edge[tensor]), &codes, err);
-    if (status == ND_OK)
-        run->values[tensor] = codes;
-    return status;
+    size_t edge = run->g->model->tensor_edge[tensor];
+    const struct nd_array *given = given_for(run, edge);
+    enum nd_status status = nd_array_make_room(&codes, given->dtype, &given->shape, err);
+    if (status != ND_OK)
+        return status;
+    copy_given(run, edge, codes.x);
+    run->values[tensor] = codes;
+    return ND_OK;
 }
 
 /* The edge, if the tensor is one, cannot be evaluated. */
@@ -194,7 +207,7 @@ enum nd_status nd_exact_tell(struct nd_exact_run *run, size_t tensor, enum nd_ex
         run->found != NULL ? run->found(run->context, edge, &run->values[tensor], way, err) : ND_OK;
     run->is_ended = status != ND_OK;
     if (status == ND_OK && given != NULL)
-        memcpy(run->values[tensor].x, given->x, given->n * sizeof *given->x);
+        copy_given(run, edge, run->values[tensor].x);
     return status;
 }
 

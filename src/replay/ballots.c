@@ -38,12 +38,13 @@ static struct poll poll_element(const double *ballots, size_t n_ballots, size_t 
     return poll;
 }
 
+/* w->step has the reference. */
 static void count_element(struct nd_evaluator *w, size_t step, size_t i, const size_t *voters, size_t n_voters)
 {
     const struct nd_plan *plan = w->reader.plan;
     struct nd_reference_sums *sums = nd_reference_sums_of(w->evaluation, w->reader.sample, step);
     const struct poll poll = poll_element(w->ballots, n_voters, w->ballot_n, i);
-    double shared = poll.code - w->reference[step].x[i];
+    double shared = poll.code - w->step.x[i];
     double error = shared + (plan->steps[step].has_float ? w->error[step].x[i] : 0);
     sums->n_voted++;
     sums->common_divergence += shared * shared;
@@ -72,10 +73,12 @@ void nd_count_ballots(struct nd_evaluator *w)
             if (!votes_in(plan, d, s))
                 continue;
             nd_array_load(nd_capture_edge(source->capture, source->edges[s])->dtype,
-                          nd_reader_raw(&w->reader, d, s), w->reference[s].n, w->ballots + n * w->ballot_n);
+                          nd_reader_raw(&w->reader, d, s), w->reference[s].husk.n,
+                          w->ballots + n * w->ballot_n);
             w->voters[n++] = d;
         }
-        for (size_t i = 0; n > 0 && i < w->reference[s].n; i++)
+        nd_reference_array(w, s);
+        for (size_t i = 0; n > 0 && i < w->step.n; i++)
             count_element(w, s, i, w->voters, n);
     }
 }

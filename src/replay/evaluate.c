@@ -20,17 +20,28 @@ static bool keep(const struct nd_array *values, struct nd_array *to)
     return true;
 }
 
+/* The same of codes, with the shape and type that the edge has in the plan. */
+static enum nd_status keep_packed(const struct nd_array *values, struct nd_packed *to, bool *is_kept,
+                                  struct nd_error *err)
+{
+    struct nd_array view = to->husk;
+    *is_kept = values->n == to->husk.n;
+    view.x = values->x;
+    return *is_kept ? nd_pack(&view, to, err) : ND_OK;
+}
+
 static enum nd_status found_reference(void *context, size_t edge, const struct nd_array *values,
                                       enum nd_exact_way way, struct nd_error *err)
 {
-    (void)err;
     struct nd_evaluator *w = context;
     size_t step = w->reader.plan->step_of_edge[edge];
     struct nd_reference_sums *sums = nd_reference_of(w, step);
+    bool is_kept;
     /* The quantisation of an input is ONNX's own operator, whatever way it takes. */
     sums->is_double = way == ND_EXACT_AS_DOUBLE && w->reader.plan->steps[step].is_unit;
-    sums->is_missed = !keep(values, &w->reference[step]);
-    return ND_OK;
+    enum nd_status status = keep_packed(values, &w->reference[step], &is_kept, err);
+    sums->is_missed = !is_kept;
+    return status;
 }
 
 /* What is taken from a capture goes on as if it had been computed. */
@@ -38,12 +49,14 @@ static enum nd_status missed_reference(void *context, size_t edge, const struct 
                                        struct nd_error *err)
 {
     (void)why;
-    (void)err;
     struct nd_evaluator *w = context;
     size_t step = w->reader.plan->step_of_edge[edge];
-    nd_reference_of(w, step)->is_missed =
-        w->reader.plan->steps[step].taken_from == SIZE_MAX || !keep(&w->taken[edge], &w->reference[step]);
-    return ND_OK;
+    bool is_kept = false;
+    enum nd_status status = ND_OK;
+    if (w->reader.plan->steps[step].taken_from != SIZE_MAX)
+        status = keep_packed(&w->taken[edge], &w->reference[step], &is_kept, err);
+    nd_reference_of(w, step)->is_missed = !is_kept;
+    return status;
 }
 
 static enum nd_status found_float(void *context, size_t edge, const struct nd_array *values,
@@ -97,7 +110,7 @@ static enum nd_status round_device(void *context, const struct nd_exact_values *
     struct nd_evaluator *w = context;
     struct nd_reader *r = &w->reader;
     size_t step = r->plan->step_of_edge[values->edge], at = r->device * r->plan->n_steps + step;
-    const struct nd_array *given = &r->given[values->edge];
+    const struct nd_array *given = nd_reader_given(r, values->edge);
     nd_round_half_even(values, codes);
     if (!r->plan->sources[r->device].units[step].is_examined || given->n != values->n)
         return ND_OK;
@@ -107,10 +120,15 @@ static enum nd_status round_device(void *context, const struct nd_exact_values *
     return ND_OK;
 }
 
+static void give_device(void *context, size_t edge, double *out)
+{
+    const struct nd_evaluator *w = context;
+    nd_reader_give(&w->reader, edge, out);
+}
+
 static enum nd_status found_device(void *context, size_t edge, const struct nd_array *values,
                                    enum nd_exact_way way, struct nd_error *err)
 {
-    (void)err;
     struct nd_evaluator *w = context;
     const struct nd_plan *plan = w->reader.plan;
     size_t step = plan->step_of_edge[edge];
@@ -119,13 +137,12 @@ static enum nd_status found_device(void *context, size_t edge, const struct nd_a
         return ND_OK;
     if (nd_reference_of(w, step)->is_missed) /* nobody else has said it */
         nd_reference_of(w, step)->is_double = way == ND_EXACT_AS_DOUBLE && plan->steps[step].is_unit;
-    bool is_kept = values->n == w->own[step].n;
-    if (is_kept && nd_is_harm_sample(plan, w->reader.sample))
-        is_kept = keep(values, &w->own[step]);
+    bool is_kept = values->n == w->reference[step].husk.n;
     nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step)->is_missed = !is_kept;
-    if (is_kept)
-        nd_add_unit(w, step, values);
-    return ND_OK;
+    if (!is_kept)
+        return ND_OK;
+    nd_add_unit(w, step, values);
+    return nd_is_harm_sample(plan, w->reader.sample) ? nd_inject_error(w, step, values, err) : ND_OK;
 }
 
 static enum nd_status missed_device(void *context, size_t edge, const struct nd_error *why,
@@ -147,6 +164,7 @@ static enum nd_status run_device(struct nd_evaluator *w, size_t device, struct n
                                              .takes_quick = true,
                                              .make = nd_reader_try_unit,
                                              .given = r->given,
+                                             .give = give_device,
                                              .missed = missed_device};
     enum nd_status status = nd_reader_device(r, device, err);
     nd_unit_trial_begin(&r->trial);
@@ -179,17 +197,22 @@ static enum nd_status make_steps(struct nd_evaluator *w, struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
     enum nd_status status = ND_OK;
+    size_t most = 0;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
-        enum nd_dtype dtype = nd_plan_edge(plan, s)->dtype;
-        status = nd_array_make(&w->reference[s], dtype, &plan->shapes[s], err);
-        if (status == ND_OK)
-            status = nd_array_make(&w->own[s], dtype, &plan->shapes[s], err);
+        struct nd_array *husk = &w->reference[s].husk;
+        *husk = (struct nd_array){.shape = plan->shapes[s], .dtype = nd_plan_edge(plan, s)->dtype};
+        status = nd_shape_n_elems(&husk->shape, &husk->n, err);
+        w->injected[s].husk = *husk;
         if (status == ND_OK && plan->steps[s].has_float)
             status = nd_array_make(&w->error[s], ND_DTYPE_F64, &plan->shapes[s], err);
-        if (plan->steps[s].is_model_output && w->reference[s].n > w->ballot_n)
-            w->ballot_n = w->reference[s].n;
+        most = husk->n > most ? husk->n : most;
+        if (plan->steps[s].is_model_output && husk->n > w->ballot_n)
+            w->ballot_n = husk->n;
     }
-    return status;
+    if (status != ND_OK)
+        return status;
+    w->step.x = nd_tensor_room(most * sizeof *w->step.x);
+    return w->step.x != NULL ? nd_reader_be_lazy(&w->reader, err) : nd_fail_memory(err);
 }
 
 static enum nd_status make_ballots(struct nd_evaluator *w, struct nd_error *err)
@@ -211,12 +234,12 @@ static enum nd_status begin(void *state, void *context, struct nd_error *err)
     w->float_inputs = nd_calloc(n_float, sizeof *w->float_inputs);
     w->reference = nd_calloc(plan->n_steps, sizeof *w->reference);
     w->error = nd_calloc(plan->n_steps, sizeof *w->error);
-    w->own = nd_calloc(plan->n_steps, sizeof *w->own);
+    w->injected = nd_calloc(plan->n_steps, sizeof *w->injected);
     w->is_below = nd_calloc(nd_model_n_edges(plan->model), sizeof *w->is_below);
     w->voters = nd_calloc(plan->n_devices, sizeof *w->voters);
     w->tally = nd_calloc(n_units, sizeof *w->tally);
     w->unit_tally = nd_calloc(n_units, sizeof *w->unit_tally);
-    if (w->float_inputs == NULL || w->reference == NULL || w->error == NULL || w->own == NULL ||
+    if (w->float_inputs == NULL || w->reference == NULL || w->error == NULL || w->injected == NULL ||
         w->is_below == NULL || w->voters == NULL || w->tally == NULL || w->unit_tally == NULL)
         return nd_fail_memory(err);
     for (size_t i = 0; i < n_float; i++)
@@ -239,9 +262,9 @@ static void end(void *state, void *context)
     }
     for (size_t s = 0; s < plan->n_steps; s++) {
         if (w->reference != NULL)
-            nd_array_deinit(&w->reference[s]);
-        if (w->own != NULL)
-            nd_array_deinit(&w->own[s]);
+            nd_packed_deinit(&w->reference[s]);
+        if (w->injected != NULL)
+            nd_packed_deinit(&w->injected[s]);
         if (w->error != NULL)
             nd_array_deinit(&w->error[s]);
     }
@@ -249,7 +272,8 @@ static void end(void *state, void *context)
     free(w->float_inputs);
     free(w->reference);
     free(w->error);
-    free(w->own);
+    free(w->injected);
+    nd_array_deinit(&w->step);
     free(w->is_below);
     free(w->ballots);
     free(w->voters);

@@ -3,16 +3,18 @@
 #define ND_REPLAY_EVALUATOR_H
 
 #include "replay/evaluation.h"
+#include "replay/packed.h"
 #include "replay/reader.h"
 
 struct nd_evaluator {
     struct nd_reader reader;
     struct nd_evaluation *evaluation;
     struct nd_array *float_inputs;    /* [n_inputs of float_model]: views of the reader's inputs */
-    struct nd_array *reference;       /* [n_steps] codes (or floats) of the quantised reference */
+    struct nd_packed *reference;      /* [n_steps] codes (or floats) of the quantised reference */
     struct nd_array *taken;           /* [n_edges] values of captures that stand for layers not evaluated */
     struct nd_array *error;           /* [n_steps] first the float reference, then q in steps; empty without */
-    struct nd_array *own;             /* [n_steps] codes computed from the device's own inputs; for harm only */
+    struct nd_packed *injected;       /* [n_steps] the reference with the device's local error; for harm only */
+    struct nd_array step;             /* the reference of one step, unpacked: of nd_reference_array */
     bool *is_below;                   /* [n_edges], of harm.c */
     size_t harmful;                   /* the step at hand in harm.c */
     double *ballots;                  /* [n_devices][ballot_n], of ballots.c: codes of one output */
@@ -27,6 +29,16 @@ static inline struct nd_reference_sums *nd_reference_of(const struct nd_evaluato
     return nd_reference_sums_of(w->evaluation, w->reader.sample, step);
 }
 
+/* The reference of a step, which is known: until the next is asked for. */
+static inline const struct nd_array *nd_reference_array(struct nd_evaluator *w, size_t step)
+{
+    double *x = w->step.x;
+    w->step = w->reference[step].husk;
+    w->step.x = x;
+    nd_unpack(&w->reference[step], x);
+    return &w->step;
+}
+
 /* ---- unit_sums.c ---- */
 
 /* Turns the float reference, w->error, into the quantisation error, both in steps of the channel. */
@@ -39,7 +51,11 @@ void nd_add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *val
  * that unit's local error put in. Units are ranked by effect, and not by size. docs/science/theory.md#harm.
  * Some samples are enough, and a run for every unit is dear: `n_harm_samples` of the options, evenly spaced. */
 bool nd_is_harm_sample(const struct nd_plan *plan, size_t sample);
-/* For the sample and device at hand, after `reference`, `given` and `own` of all steps are known. */
+/* Keeps the reference with what the unit has got wrong, less what it makes of the device's own inputs, in
+ * w->injected: where that is wanted, after its local error has been added up. ND_ERR_MEMORY. */
+enum nd_status nd_inject_error(struct nd_evaluator *w, size_t step, const struct nd_array *own,
+                               struct nd_error *err);
+/* For the sample and device at hand, after `reference` and `injected` of all steps are known. */
 enum nd_status nd_measure_harm(struct nd_evaluator *w, struct nd_error *err);
 
 /* ballots.c: what chipsets have in common, the plurality of their codes, element by element. Lineages vote, not

@@ -1,8 +1,10 @@
 #include "replay/evaluator.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "base/error.h"
+#include "base/memory.h"
 
 /* Samples 0, n/k, 2n/k, ...: of a probe in order of classes some of each. */
 bool nd_is_harm_sample(const struct nd_plan *plan, size_t sample)
@@ -52,7 +54,7 @@ static bool give_reference(struct nd_evaluator *w, size_t step, bool *is_known)
         size_t edge = plan->steps[s].edge;
         is_below[edge] = s == step || (s > step && depends_on(plan, is_below, s));
         bool is_given = s == step || (!is_below[edge] && has_reference(w, s));
-        w->reader.chain[edge] = is_given ? w->reference[s] : nd_no_array();
+        w->reader.chain[edge] = is_given ? w->reference[s].husk : nd_no_array();
         w->reader.is_skipped[edge] = is_given;
         if (!plan->steps[s].is_model_output || !is_below[edge])
             continue;
@@ -74,12 +76,13 @@ static enum nd_status found_harmed(void *context, size_t edge, const struct nd_a
     if (step == w->harmful || !plan->steps[step].is_model_output || !has_reference(w, step))
         return ND_OK;
     struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, w->harmful);
-    if (values->n != w->reference[step].n) {
+    if (values->n != w->reference[step].husk.n) {
         sums->is_harm_missed = true;
         return ND_OK;
     }
+    const struct nd_array *reference = nd_reference_array(w, step);
     for (size_t i = 0; i < values->n; i++) {
-        double d = values->x[i] - w->reference[step].x[i];
+        double d = values->x[i] - reference->x[i];
         sums->n_harmed += d != 0;
         sums->harm_energy += d * d;
     }
@@ -98,22 +101,48 @@ static enum nd_status missed_harmed(void *context, size_t edge, const struct nd_
     return ND_OK;
 }
 
-/* reference + local error, within the type; the energy is known when the unit is itself an output. */
-static void add_local_error(struct nd_evaluator *w, size_t step, struct nd_array *codes)
+/* reference + local error, within the type. */
+enum nd_status nd_inject_error(struct nd_evaluator *w, size_t step, const struct nd_array *own,
+                               struct nd_error *err)
 {
     const struct nd_plan *plan = w->reader.plan;
-    size_t edge = plan->steps[step].edge;
-    struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
+    const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
+    const struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
     double low, high;
-    nd_code_range(w->reference[step].dtype, &low, &high);
-    for (size_t i = 0; i < codes->n; i++) {
-        double ref = w->reference[step].x[i];
-        double code = ref + w->reader.given[edge].x[i] - w->own[step].x[i];
-        codes->x[i] = fmin(fmax(code, low), high);
-        double d = plan->steps[step].is_model_output ? codes->x[i] - ref : 0;
+    if (!plan->steps[step].is_unit || !unit->is_examined || sums->local.n_differing == 0 ||
+        !has_reference(w, step))
+        return ND_OK;
+    const struct nd_array *codes = nd_reference_array(w, step),
+                          *given = nd_reader_given(&w->reader, plan->steps[step].edge);
+    nd_code_range(codes->dtype, &low, &high);
+    for (size_t i = 0; i < codes->n; i++)
+        codes->x[i] = fmin(fmax(codes->x[i] + given->x[i] - own->x[i], low), high);
+    return nd_pack(codes, &w->injected[step], err);
+}
+
+static void give_chain(void *context, size_t edge, double *out)
+{
+    const struct nd_evaluator *w = context;
+    size_t step = w->reader.plan->step_of_edge[edge];
+    nd_unpack(step == w->harmful ? &w->injected[step] : &w->reference[step], out);
+}
+
+/* What the local error of an output is to the outputs. */
+static enum nd_status add_own_harm(struct nd_evaluator *w, size_t step, struct nd_sums *sums,
+                                   struct nd_error *err)
+{
+    const struct nd_array *reference = nd_reference_array(w, step);
+    double *codes = nd_calloc(reference->n, sizeof *codes);
+    if (codes == NULL)
+        return nd_fail_memory(err);
+    nd_unpack(&w->injected[step], codes);
+    for (size_t i = 0; i < reference->n; i++) {
+        double d = codes[i] - reference->x[i];
         sums->n_harmed += d != 0;
         sums->harm_energy += d * d;
     }
+    free(codes);
+    return ND_OK;
 }
 
 static enum nd_status measure_step(struct nd_evaluator *w, size_t step, struct nd_error *err)
@@ -122,6 +151,7 @@ static enum nd_status measure_step(struct nd_evaluator *w, size_t step, struct n
     const struct nd_exact_options options = {
         .struct_size = sizeof options,
         .given = w->reader.chain,
+        .give = give_chain,
         .is_skipped = w->reader.is_skipped,
         .is_ignored = nd_exact_graph_is_pure(plan->graph) ? w->reader.is_ignored : NULL,
         .missed = missed_harmed};
@@ -129,15 +159,15 @@ static enum nd_status measure_step(struct nd_evaluator *w, size_t step, struct n
     sums->is_harm_missed = sums->is_missed || !has_reference(w, step);
     for (size_t s = 0; s < plan->n_steps; s++)
         if (plan->steps[s].is_model_output && has_reference(w, s))
-            sums->n_harm_codes += w->reference[s].n;
+            sums->n_harm_codes += w->reference[s].husk.n;
     if (sums->is_harm_missed || sums->local.n_differing == 0)
         return ND_OK;
     bool is_known, reaches_output = give_reference(w, step, &is_known);
     sums->is_harm_missed = !is_known;
-    /* The device's own codes of the sample are read again where they are needed: `own` is free now. */
-    add_local_error(w, step, &w->own[step]);
-    w->reader.chain[plan->steps[step].edge] = w->own[step];
     w->harmful = step;
+    enum nd_status status = plan->steps[step].is_model_output ? add_own_harm(w, step, sums, err) : ND_OK;
+    if (status != ND_OK)
+        return status;
     return reaches_output && is_known
                ? nd_exact_graph_run(plan->graph, w->reader.inputs, &options, found_harmed, w, err)
                : ND_OK;

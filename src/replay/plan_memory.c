@@ -1,6 +1,7 @@
 /* How many samples are read at once, and by how many threads, so that the evaluation stays within its memory.
  */
 #include "base/parallel.h"
+#include "replay/packed.h"
 #include "replay/plan.h"
 #include "replay/reader.h"
 
@@ -11,10 +12,12 @@ struct need {
 
 static struct need need_of(const struct nd_plan *plan)
 {
-    /* Arrays of doubles: the reference, the device's own inputs, and what comes out of them. Those of the step
-     * at hand (the values of the graph, of programs) are as large as some steps together; chosen: the largest
-     * eightfold. */
-    enum { OF_ALL = 3, OF_LARGEST = 8 };
+    /* The reference, and the reference with a device's error, both packed; of floats arrays of doubles, which
+     * the examination of floats has besides. The error of quantisation is doubles. Those of the step at hand
+     * (the values of the graph, of programs) are as large as some steps together: the largest 16 times,
+     * measured with three convolutions of one size (tests/e2e/test_explain_memory.py: 20 MiB more for each
+     * thread). */
+    enum { PACKED = 2, OF_FLOATS = 3, OF_LARGEST = 16 };
     struct need need = {.thread_bytes = 0};
     double largest = 0;
     for (size_t s = 0; s < plan->n_steps; s++) {
@@ -22,7 +25,9 @@ static struct need need_of(const struct nd_plan *plan)
         if (nd_shape_n_elems(&plan->shapes[s], &n, NULL) != ND_OK)
             continue;
         double bytes = (double)n * sizeof(double);
-        need.thread_bytes += bytes * (OF_ALL + (plan->steps[s].has_float ? 1 : 0));
+        size_t width = nd_packed_width(nd_plan_edge(plan, s)->dtype);
+        need.thread_bytes += plan->steps[s].has_float ? bytes : 0;
+        need.thread_bytes += width < sizeof(double) ? (double)(n * width * PACKED) : bytes * OF_FLOATS;
         largest = bytes > largest ? bytes : largest;
         for (size_t d = 0; d < plan->n_devices; d++)
             if (plan->sources[d].edges != NULL && plan->sources[d].edges[s] != SIZE_MAX)

@@ -100,6 +100,7 @@ void nd_reader_deinit(struct nd_reader *r)
     free(r->inputs);
     free(r->raw_inputs);
     free(r->input_bytes);
+    nd_array_deinit(&r->held);
     free(r->given);
     free(r->chain);
     free(r->is_skipped);
@@ -152,6 +153,7 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
     const struct nd_plan_source *source = &plan->sources[device];
     enum nd_status status = ND_OK;
     r->device = device;
+    r->held_edge = SIZE_MAX;
     for (size_t s = 0; s < plan->n_steps && status == ND_OK; s++) {
         struct nd_array *given = &r->given[plan->steps[s].edge];
         if (given->shape.rank >= 0)
@@ -161,11 +163,57 @@ enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_er
             continue;
         enum nd_dtype dtype = nd_capture_edge(source->capture, source->edges[s])->dtype;
         *given = (struct nd_array){0};
+        if (r->is_lazy) {
+            *given = (struct nd_array){.shape = plan->shapes[s], .dtype = dtype};
+            status = nd_shape_n_elems(&given->shape, &given->n, err);
+            continue;
+        }
         status = nd_array_make(given, dtype, &plan->shapes[s], err);
         if (status == ND_OK)
             nd_array_load(dtype, nd_reader_raw(r, device, s), given->n, given->x);
     }
     return status;
+}
+
+void nd_reader_give(const struct nd_reader *r, size_t edge, double *out)
+{
+    const struct nd_array *given = &r->given[edge];
+    nd_array_load(given->dtype, nd_reader_raw(r, r->device, r->plan->step_of_edge[edge]), given->n, out);
+}
+
+const struct nd_array *nd_reader_given(struct nd_reader *r, size_t edge)
+{
+    const struct nd_array *given = &r->given[edge];
+    if (given->shape.rank < 0 || given->n == 0 || given->x != NULL)
+        return given;
+    if (r->held_edge != edge) {
+        r->held_edge = edge;
+        r->held.shape = given->shape;
+        r->held.n = given->n;
+        r->held.dtype = given->dtype;
+        nd_reader_give(r, edge, r->held.x);
+    }
+    return &r->held;
+}
+
+/* Room for the largest of them. */
+static enum nd_status make_held(struct nd_reader *r, struct nd_error *err)
+{
+    size_t most = 0;
+    for (size_t s = 0; s < r->plan->n_steps; s++) {
+        size_t n = 0;
+        if (nd_shape_n_elems(&r->plan->shapes[s], &n, NULL) == ND_OK && n > most)
+            most = n;
+    }
+    r->held.x = nd_tensor_room(most * sizeof *r->held.x);
+    return r->held.x != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_reader_be_lazy(struct nd_reader *r, struct nd_error *err)
+{
+    r->is_lazy = true;
+    r->held_edge = SIZE_MAX;
+    return make_held(r, err);
 }
 
 enum nd_status nd_reader_load(struct nd_reader *r, size_t sample, size_t n, struct nd_error *err)
@@ -193,7 +241,7 @@ enum nd_status nd_reader_try_unit(void *context, const struct nd_exact_unit *uni
     (void)codes;
     struct nd_reader *r = context;
     *is_made = false;
-    return nd_unit_trial_run(&r->trial, unit, &r->given[unit->edge], err);
+    return nd_unit_trial_run(&r->trial, unit, nd_reader_given(r, unit->edge), err);
 }
 
 void nd_round_half_even(const struct nd_exact_values *values, struct nd_array *codes)

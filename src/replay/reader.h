@@ -15,6 +15,7 @@ struct nd_reader {
     const struct nd_plan *plan; /* NULL: the reader is not made */
     struct nd_array *inputs;    /* [n_inputs of model] */
     struct nd_array *given;     /* [n_edges]: the device's codes; rank < 0 where nothing was captured */
+    bool is_lazy;               /* of whoever asks nd_reader_given: `given` has shapes only */
     struct nd_array *chain;     /* [n_edges]: views, for runs that are given something else than `given` */
     bool *is_skipped;           /* [n_edges], for the same */
     bool *is_ignored;           /* [n_edges], for the same, where the graph is pure */
@@ -22,6 +23,8 @@ struct nd_reader {
         *is_wanted; /* [n_steps], of whoever reads few steps of one device; NULL: all steps, all devices */
     struct nd_unit_trial trial;
     size_t sample, device; /* at hand */
+    struct nd_array held;  /* codes of one edge, where is_lazy */
+    size_t held_edge;
     /* ---- of the reader alone ---- */
     size_t in_block;
     unsigned char **raw_inputs; /* [n_inputs]: a block of samples */
@@ -39,6 +42,12 @@ enum nd_status nd_reader_block(struct nd_reader *r, size_t first, size_t n, stru
 void nd_reader_inputs(struct nd_reader *r, size_t sample);
 /* Fills given with the device's codes of that sample. */
 enum nd_status nd_reader_device(struct nd_reader *r, size_t device, struct nd_error *err);
+/* From now on codes of a device are held for one edge at a time. ND_ERR_MEMORY. */
+enum nd_status nd_reader_be_lazy(struct nd_reader *r, struct nd_error *err);
+/* The device's codes of one edge: all of `given`, or, where is_lazy, until the next is asked for. */
+const struct nd_array *nd_reader_given(struct nd_reader *r, size_t edge);
+/* The same into an array of the edge's size. */
+void nd_reader_give(const struct nd_reader *r, size_t edge, double *out);
 /* Where the block holds the codes of a step of any device, of the sample at hand. */
 const void *nd_reader_raw(const struct nd_reader *r, size_t device, size_t step);
 

@@ -23,7 +23,7 @@ void nd_take_error(struct nd_evaluator *w, size_t step)
 {
     const struct nd_plan *plan = w->reader.plan;
     const struct nd_quant *quant = &nd_model_edge(plan->model, plan->steps[step].edge)->quant;
-    const struct nd_array *codes = &w->reference[step];
+    const struct nd_array *codes = nd_reference_array(w, step);
     struct nd_reference_sums sums = *nd_reference_of(w, step); /* x could be what it has in memory */
     double *x = w->error[step].x;
     size_t inner = nd_exact_inner(quant, &plan->shapes[step], codes->n), channel = 0;
@@ -114,13 +114,15 @@ void nd_add_unit(struct nd_evaluator *w, size_t step, const struct nd_array *val
     const struct nd_plan *plan = w->reader.plan;
     const struct nd_planned_unit *unit = &plan->sources[w->reader.device].units[step];
     struct nd_sums *sums = nd_sums_of(w->evaluation, w->reader.sample, w->reader.device, step);
-    const double *given = w->reader.given[plan->steps[step].edge].x, *own = values->x;
-    const double *ref = unit->has_total && !nd_reference_of(w, step)->is_missed ? w->reference[step].x : NULL;
+    const struct nd_array *captured = nd_reader_given(&w->reader, plan->steps[step].edge), *reference = NULL;
+    if (unit->has_total && !nd_reference_of(w, step)->is_missed)
+        reference = nd_reference_array(w, step);
+    const double *given = captured->x, *own = values->x, *ref = reference != NULL ? reference->x : NULL;
     const double *error = ref != NULL && plan->steps[step].has_float ? w->error[step].x : NULL;
     sums->n_codes = values->n;
     if (error != NULL)
-        add_errors(sums, given, &w->reference[step], error);
-    if (are_exact(values) && are_exact(&w->reader.given[plan->steps[step].edge])) {
+        add_errors(sums, given, reference, error);
+    if (are_exact(values) && are_exact(captured)) {
         if (unit->is_examined)
             add_differences(&sums->local, given, own, values->n);
         if (ref != NULL)

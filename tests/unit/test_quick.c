@@ -1,5 +1,5 @@
 /* Many values at once, held against one after the other: products in blocks, values as near doubles, codes
- * counted by cells, and sorting. */
+ * counted by cells, packing, and sorting. */
 #include "support/main.h"
 
 #include "eval/program.h"
@@ -7,6 +7,7 @@
 #include "operators/gemm_kernels.h"
 #include "operators/ops.h"
 #include "replay/code_tally.h"
+#include "replay/packed.h"
 #include "stats/series.h"
 #include "support/linear_case.h"
 
@@ -330,6 +331,38 @@ static void near_values_decide_what_exact_ones_do(void **state)
     assert_true(counts.n_exact * 4 < counts.n);
 }
 
+/* ---- packing ---- */
+
+static void packed_codes_come_back(void **state)
+{
+    (void)state;
+    static const enum nd_dtype types[] = {ND_DTYPE_U8,  ND_DTYPE_I8,  ND_DTYPE_U16,
+                                          ND_DTYPE_I16, ND_DTYPE_I32, ND_DTYPE_F32};
+    struct nd_packed packed = {.bytes = NULL};
+    for (int round = 0; round < 200; round++) {
+        enum nd_dtype dtype = types[pick(0, 5)];
+        struct nd_shape shape = {.rank = 1, .dims = {pick(0, 300)}};
+        struct nd_array values = {0}, back = {0};
+        bool is_strange = pick(0, 3) == 0; /* no codes of the type */
+        static const double strange[] = {0.5, -40000, 65536, 1e300, (double)NAN, (double)INFINITY};
+        assert_int_equal(nd_array_make(&values, dtype, &shape, NULL), ND_OK);
+        assert_int_equal(nd_array_make(&back, dtype, &shape, NULL), ND_OK);
+        for (size_t i = 0; i < values.n; i++)
+            values.x[i] = dtype == ND_DTYPE_F32 ? random_real() : (double)(int64_t)random_code(dtype);
+        if (is_strange && values.n > 0)
+            values.x[pick(0, (int64_t)values.n - 1)] = strange[pick(0, 5)];
+        assert_int_equal(nd_pack(&values, &packed, NULL), ND_OK);
+        assert_true(nd_shape_equal(&packed.husk.shape, &shape) && packed.husk.n == values.n);
+        assert_true(is_strange || packed.width == nd_packed_width(dtype));
+        nd_unpack(&packed, back.x);
+        if (values.n > 0)
+            assert_memory_equal(back.x, values.x, values.n * sizeof *values.x);
+        nd_array_deinit(&values);
+        nd_array_deinit(&back);
+    }
+    nd_packed_deinit(&packed);
+}
+
 /* ---- sorting ---- */
 
 static int by_value(const void *a, const void *b)
@@ -361,6 +394,7 @@ int main(void)
         cmocka_unit_test(every_instruction_set_adds_in_the_same_order),
         cmocka_unit_test(convolutions_in_blocks_have_the_bits_of_plain_ones),
         cmocka_unit_test(near_values_decide_what_exact_ones_do),
+        cmocka_unit_test(packed_codes_come_back),
         cmocka_unit_test(floats_are_sorted_by_their_bits),
     };
     return cmocka_run_group_tests(tests, set_seed, NULL);

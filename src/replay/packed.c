@@ -1,0 +1,99 @@
+#include "replay/packed.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/memory.h"
+#include "eval/rounding.h"
+
+size_t nd_packed_width(enum nd_dtype dtype)
+{
+    return nd_dtype_is_integer(dtype) && nd_dtype_size_bytes(dtype) <= 2 ? nd_dtype_size_bytes(dtype)
+                                                                         : sizeof(double);
+}
+
+/* Less the least code of the type. False: a value that is no code of it. */
+static bool store_bytes(const struct nd_array *values, double low, uint8_t *out)
+{
+    size_t n_broken = 0;
+    for (size_t i = 0; i < values->n; i++) {
+        double x = values->x[i] - low;
+        uint8_t code = (uint8_t)(x >= 0 && x <= UINT8_MAX ? (int32_t)x : 0);
+        n_broken += !((double)code == x);
+        out[i] = code;
+    }
+    return n_broken == 0;
+}
+
+static bool store_words(const struct nd_array *values, double low, uint16_t *out)
+{
+    size_t n_broken = 0;
+    for (size_t i = 0; i < values->n; i++) {
+        double x = values->x[i] - low;
+        uint16_t code = (uint16_t)(x >= 0 && x <= UINT16_MAX ? (int32_t)x : 0);
+        n_broken += !((double)code == x);
+        out[i] = code;
+    }
+    return n_broken == 0;
+}
+
+static double least_of(const struct nd_packed *packed)
+{
+    double low, high;
+    nd_code_range(packed->husk.dtype, &low, &high);
+    return low;
+}
+
+/* Room of another size is given back. */
+static enum nd_status make_room(struct nd_packed *packed, size_t n, size_t width, struct nd_error *err)
+{
+    size_t bytes;
+    if (packed->bytes != NULL && packed->husk.n == n && packed->width == width)
+        return ND_OK;
+    nd_packed_deinit(packed);
+    if (!nd_size_mul(n, width, &bytes))
+        return nd_fail_memory(err);
+    packed->bytes = nd_tensor_room(bytes);
+    packed->husk.n = n;
+    packed->width = width;
+    return packed->bytes != NULL ? ND_OK : nd_fail_memory(err);
+}
+
+enum nd_status nd_pack(const struct nd_array *values, struct nd_packed *to, struct nd_error *err)
+{
+    size_t width = nd_packed_width(values->dtype);
+    enum nd_status status = make_room(to, values->n, width, err);
+    to->husk = (struct nd_array){.shape = values->shape, .n = values->n, .dtype = values->dtype};
+    if (status != ND_OK)
+        return status;
+    if (width == 1 && store_bytes(values, least_of(to), to->bytes))
+        return ND_OK;
+    if (width == 2 && store_words(values, least_of(to), to->bytes))
+        return ND_OK;
+    status = make_room(to, values->n, sizeof(double), err);
+    if (status == ND_OK && values->n > 0)
+        memcpy(to->bytes, values->x, values->n * sizeof(double));
+    return status;
+}
+
+void nd_unpack(const struct nd_packed *packed, double *out)
+{
+    size_t n = packed->husk.n;
+    double low = packed->width <= 2 ? least_of(packed) : 0;
+    const uint8_t *bytes = packed->bytes;
+    const uint16_t *words = packed->bytes;
+    for (size_t i = 0; i < n && packed->width == 1; i++)
+        out[i] = bytes[i] + low;
+    for (size_t i = 0; i < n && packed->width == 2; i++)
+        out[i] = words[i] + low;
+    if (packed->width > 2 && n > 0)
+        memcpy(out, packed->bytes, n * sizeof *out);
+}
+
+void nd_packed_deinit(struct nd_packed *packed)
+{
+    free(packed->bytes);
+    packed->bytes = NULL;
+    packed->width = 0;
+}

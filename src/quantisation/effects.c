@@ -180,7 +180,7 @@ static enum nd_status measure_sample(void *context, size_t worker, size_t k, str
         double n = (double)values->n;
         effects->signal[k * n_outputs + o] = nd_mean_square(values) * n;
         effects->base[k * n_outputs + o] =
-            nd_mean_square_between(values, &w->run.real[effects->outputs[o]]) * n;
+            nd_mean_square_between(values, nd_loss_real(&w->run, effects->outputs[o])) * n;
     }
     for (size_t i = 0; i < effects->n_steps && status == ND_OK; i++) {
         w->noise = effects->noise + (i * n_samples + k) * n_outputs;

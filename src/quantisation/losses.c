@@ -29,19 +29,35 @@ static void free_arrays(struct nd_array *arrays, size_t n)
     free(arrays);
 }
 
+/* Elements of the largest step. */
+static size_t largest_of(const struct nd_plan *plan)
+{
+    size_t most = 0;
+    for (size_t s = 0; s < plan->n_steps; s++) {
+        size_t n = 0;
+        if (nd_shape_n_elems(&plan->shapes[s], &n, NULL) == ND_OK && n > most)
+            most = n;
+    }
+    return most;
+}
+
 enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *study, struct nd_error *err)
 {
     size_t n = study->plan->n_steps;
     *run = (struct nd_loss_run){.study = study,
-                                .reference = no_arrays(n),
-                                .real = no_arrays(n),
+                                .reference = nd_calloc(n, sizeof *run->reference),
                                 .before = no_arrays(n),
                                 .values = no_arrays(n),
                                 .introduced = no_arrays(n),
                                 .given = no_arrays(nd_model_n_edges(study->plan->float_model)),
-                                .float_inputs = no_arrays(study->n_float_inputs)};
-    bool has_all = run->reference != NULL && run->real != NULL && run->before != NULL && run->values != NULL &&
-                   run->introduced != NULL && run->given != NULL && run->float_inputs != NULL;
+                                .float_inputs = no_arrays(study->n_float_inputs),
+                                .real_inputs = nd_calloc(study->n_float_inputs, sizeof *run->real_inputs)};
+    run->real.x = nd_tensor_room(largest_of(study->plan) * sizeof *run->real.x);
+    for (size_t s = 0; s < n && run->reference != NULL; s++)
+        run->reference[s].husk = nd_no_array();
+    bool has_all = run->reference != NULL && run->before != NULL && run->values != NULL &&
+                   run->introduced != NULL && run->given != NULL && run->float_inputs != NULL &&
+                   run->real_inputs != NULL && run->real.x != NULL;
     return has_all ? ND_OK : nd_fail_memory(err);
 }
 
@@ -50,13 +66,18 @@ void nd_loss_run_deinit(struct nd_loss_run *run)
     if (run->study == NULL)
         return;
     size_t n = run->study->plan->n_steps;
-    free_arrays(run->reference, n);
-    free_arrays(run->real, n);
+    for (size_t s = 0; s < n && run->reference != NULL; s++)
+        nd_packed_deinit(&run->reference[s]);
+    for (size_t i = 0; i < run->study->n_float_inputs && run->real_inputs != NULL; i++)
+        nd_array_deinit(&run->real_inputs[i]);
+    nd_array_deinit(&run->real);
+    free(run->reference);
     free_arrays(run->before, n);
     free_arrays(run->values, n);
     free_arrays(run->introduced, n);
     free(run->given); /* views */
     free(run->float_inputs);
+    free(run->real_inputs);
     run->study = NULL;
 }
 
@@ -85,11 +106,6 @@ static void forget(struct nd_array *array)
 }
 
 /* ---- the quantised reference ---- */
-
-static const struct nd_quant *quant_of(const struct nd_loss_run *run, size_t step)
-{
-    return &nd_plan_edge(run->study->plan, step)->quant;
-}
 
 void nd_reals_before(const struct nd_exact_values *values, double *out)
 {
@@ -133,20 +149,38 @@ static enum nd_status found_reference(void *context, size_t edge, const struct n
     (void)way;
     struct nd_loss_run *run = context;
     size_t step = run->study->plan->step_of_edge[edge];
-    const struct nd_quant *quant = quant_of(run, step);
-    enum nd_status status = keep(values, &run->reference[step], err);
-    if (status == ND_OK)
-        status = keep(values, &run->real[step], err);
-    if (status != ND_OK || quant->n == 0)
-        return status;
-    size_t inner = nd_exact_inner(quant, &values->shape, values->n), channel = 0;
-    run->real[step].dtype = ND_DTYPE_F32; /* operators make integers of integers */
-    for (size_t start = 0; start < values->n; start += inner, channel = (channel + 1) % quant->n) {
+    return nd_pack(values, &run->reference[step], err);
+}
+
+/* out[n]: the reference of the step, dequantised. */
+static void unpack_real(const struct nd_loss_run *run, size_t step, double *out)
+{
+    const struct nd_array *husk = &run->reference[step].husk;
+    const struct nd_quant *quant = nd_loss_quant(run, step);
+    nd_unpack(&run->reference[step], out);
+    size_t inner = nd_exact_inner(quant, &husk->shape, husk->n), channel = 0;
+    for (size_t start = 0; start < husk->n && quant->n > 0; start += inner) {
         double zero = (double)quant->zero_point[channel], scale = (double)quant->scale[channel];
         for (size_t i = start; i < start + inner; i++)
-            run->real[step].x[i] = (values->x[i] - zero) * scale;
+            out[i] = (out[i] - zero) * scale;
+        channel = (channel + 1) % quant->n;
     }
-    return ND_OK;
+}
+
+/* Operators make integers of integers: what is dequantised is none. */
+static enum nd_dtype real_dtype(const struct nd_loss_run *run, size_t step)
+{
+    return nd_loss_quant(run, step)->n > 0 ? ND_DTYPE_F32 : run->reference[step].husk.dtype;
+}
+
+const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step)
+{
+    double *x = run->real.x;
+    run->real = run->reference[step].husk;
+    run->real.x = x;
+    run->real.dtype = real_dtype(run, step);
+    unpack_real(run, step, x);
+    return &run->real;
 }
 
 static enum nd_status run_reference(struct nd_loss_run *run, struct nd_error *err)
@@ -157,7 +191,7 @@ static enum nd_status run_reference(struct nd_loss_run *run, struct nd_error *er
                                              .takes_quick = true,
                                              .missed = nd_exact_let_go};
     for (size_t s = 0; s < study->plan->n_steps; s++) {
-        forget(&run->reference[s]);
+        run->reference[s].husk.shape.rank = -1;
         forget(&run->before[s]);
     }
     return nd_exact_graph_run(study->plan->graph, nd_study_inputs(study, run->sample), &options,
@@ -196,88 +230,10 @@ static enum nd_status run_float(struct nd_loss_run *run, struct nd_error *err)
 
 /* ---- its layers, fed with the reference ---- */
 
-static bool is_whole(const struct nd_loss_run *run, size_t step, size_t n)
+static bool is_whole(const struct nd_loss_run *run, size_t step)
 {
-    return run->reference[step].shape.rank >= 0 && run->values[step].shape.rank >= 0 &&
-           run->values[step].n == n && run->real[step].n == n;
-}
-
-static void add_element(struct nd_loss_sums *sums, double value, double real, double layer)
-{
-    double introduced = real - layer, passed_on = layer - value;
-    sums->signal += value * value;
-    sums->total += (real - value) * (real - value);
-    sums->introduced += introduced * introduced;
-    sums->passed_on += passed_on * passed_on;
-    sums->low = value < sums->low ? value : sums->low;
-    sums->high = value > sums->high ? value : sums->high;
-}
-
-/* Real values that the codes of a channel reach, half a step beyond them included. */
-static struct nd_range reach_of(const struct nd_quant *quant, enum nd_dtype dtype, size_t channel)
-{
-    double low, high, scale = (double)quant->scale[channel], zero = (double)quant->zero_point[channel];
-    nd_code_range(dtype, &low, &high);
-    return (struct nd_range){(low - zero - 0.5) * scale, (high - zero + 0.5) * scale};
-}
-
-/* By channel of a layer with weights: what its constants add. */
-static void add_shifts(const struct nd_loss_run *run, size_t step, const double *exact, const double *layer)
-{
-    const struct nd_loss_channels *channels = &run->study->channels[step];
-    size_t channel = 0;
-    for (size_t start = 0; channels->n > 0 && start < run->real[step].n; start += channels->n_inner) {
-        double *shift = &channels->shift[run->sample * channels->n + channel];
-        for (size_t i = start; i < start + channels->n_inner; i++)
-            *shift += exact[i] - layer[i];
-        channel = (channel + 1) % channels->n;
-    }
-}
-
-/* What became of a value between the layer and its codes. */
-static struct nd_loss_sums add_parts(const struct nd_loss_run *run, size_t step, const double *layer,
-                                     struct nd_loss_sums sums)
-{
-    const struct nd_array *before = &run->before[step], *real = &run->real[step];
-    const struct nd_quant *quant = quant_of(run, step);
-    enum nd_dtype dtype = nd_plan_edge(run->study->plan, step)->dtype;
-    const double *exact = before->shape.rank >= 0 && before->n == real->n ? before->x : layer;
-    bool is_code = quant->n > 0 && nd_dtype_is_integer(dtype) && nd_dtype_size_bytes(dtype) <= 4;
-    size_t inner = nd_exact_inner(quant, &real->shape, real->n), channel = 0;
-    add_shifts(run, step, exact, layer);
-    for (size_t start = 0; start < real->n; start += inner, channel++) {
-        struct nd_range reach = {-HUGE_VAL, HUGE_VAL};
-        if (is_code)
-            reach = reach_of(quant, dtype, channel % quant->n);
-        for (size_t i = start; i < start + inner; i++) {
-            double rounding = real->x[i] - exact[i], value = run->values[step].x[i];
-            bool is_clipped = exact[i] < reach.low || exact[i] > reach.high;
-            sums.n_clipped += value < reach.low || value > reach.high;
-            sums.constants += (exact[i] - layer[i]) * (exact[i] - layer[i]);
-            if (is_clipped)
-                sums.clipping += rounding * rounding;
-            else
-                sums.rounding += rounding * rounding;
-        }
-    }
-    return sums;
-}
-
-/* Some of the sample's values into their own place: spread over the tensor, but not in step with its channels.
- */
-static void keep_values(const struct nd_loss_run *run, size_t step, const struct nd_array *layer)
-{
-    const double golden = 0.6180339887498949;
-    struct nd_loss_values *kept = &run->study->values[step];
-    size_t first = run->sample * kept->n_per_sample;
-    for (size_t i = 0; i < kept->n_per_sample && kept->values != NULL; i++) {
-        double jitter = (double)i * golden;
-        double at = ((double)i + jitter - floor(jitter)) * (double)layer->n / (double)kept->n_per_sample;
-        size_t k = layer->n == kept->n_per_sample ? i : (size_t)at;
-        k = k < layer->n ? k : layer->n - 1;
-        kept->values[first + i] = (float)run->values[step].x[k];
-        kept->errors[first + i] = (float)(run->real[step].x[k] - layer->x[k]);
-    }
+    const struct nd_array *husk = &run->reference[step].husk, *values = &run->values[step];
+    return husk->shape.rank >= 0 && values->shape.rank >= 0 && values->n == husk->n;
 }
 
 /* layer: what the float model's layer gives for the reference's inputs. */
@@ -285,20 +241,16 @@ static enum nd_status take_layer(struct nd_loss_run *run, size_t step, const str
                                  struct nd_error *err)
 {
     enum nd_status status = ND_OK;
-    if (!is_whole(run, step, layer->n))
+    if (!is_whole(run, step) || run->values[step].n != layer->n)
         return ND_OK;
+    const double *real = nd_loss_real(run, step)->x;
     if (run->is_wanted != NULL && run->is_wanted[step])
-        status = keep(&run->real[step], &run->introduced[step], err);
+        status = keep(&run->real, &run->introduced[step], err);
     for (size_t i = 0; i < layer->n && status == ND_OK && run->is_wanted != NULL && run->is_wanted[step]; i++)
-        run->introduced[step].x[i] = run->real[step].x[i] - layer->x[i];
+        run->introduced[step].x[i] = real[i] - layer->x[i];
     if (run->sums == NULL || status != ND_OK)
         return status;
-    struct nd_loss_sums sums = {.is_known = true, .n = layer->n, .low = HUGE_VAL, .high = -HUGE_VAL};
-    const double *values = run->values[step].x, *real = run->real[step].x;
-    for (size_t i = 0; i < layer->n; i++)
-        add_element(&sums, values[i], real[i], layer->x[i]);
-    run->sums[step] = add_parts(run, step, layer->x, sums);
-    keep_values(run, step, layer);
+    nd_add_losses(run, step, layer);
     return status;
 }
 
@@ -311,28 +263,49 @@ static enum nd_status found_layer(void *context, size_t edge, const struct nd_ar
     return step != SIZE_MAX ? take_layer(run, step, values, err) : ND_OK;
 }
 
+static void give_real(void *context, size_t edge, double *out)
+{
+    const struct nd_loss_run *run = context;
+    unpack_real(run, run->study->step_of_float[edge], out);
+}
+
+/* The inputs of the float model as the quantised one reads them, and what their quantisers introduce. */
+static enum nd_status quantise_inputs(struct nd_loss_run *run, struct nd_error *err)
+{
+    const struct nd_study *study = run->study;
+    const struct nd_array *inputs = nd_study_inputs(study, run->sample);
+    enum nd_status status = ND_OK;
+    for (size_t s = 0; s < study->plan->n_steps && status == ND_OK; s++) {
+        size_t input = study->float_input[s];
+        if (input == SIZE_MAX || !is_whole(run, s))
+            continue;
+        for (size_t i = 0; i < study->n_float_inputs && status == ND_OK; i++) {
+            if (study->plan->float_inputs[i] != input)
+                continue;
+            status = nd_array_copy(nd_loss_real(run, s), &run->real_inputs[i], err);
+            run->float_inputs[i] = run->real_inputs[i];
+        }
+        if (status == ND_OK)
+            status = take_layer(run, s, &inputs[input], err);
+    }
+    return status;
+}
+
 static enum nd_status run_layers(struct nd_loss_run *run, struct nd_error *err)
 {
     const struct nd_study *study = run->study;
     const struct nd_exact_options options = {
-        .struct_size = sizeof options, .given = run->given, .missed = nd_exact_let_go};
-    const struct nd_array *inputs = nd_study_inputs(study, run->sample);
-    enum nd_status status = ND_OK;
-    for (size_t s = 0; s < study->plan->n_steps && status == ND_OK; s++) {
-        size_t edge = study->float_edge[s], input = study->float_input[s];
-        if (edge != SIZE_MAX && is_whole(run, s, run->real[s].n)) {
-            run->given[edge] = run->real[s];
-            run->given[edge].shape = run->values[s].shape;
-        } else if (edge != SIZE_MAX) {
-            run->given[edge] = nd_no_array();
-        }
-        if (input == SIZE_MAX || !is_whole(run, s, run->real[s].n))
+        .struct_size = sizeof options, .given = run->given, .give = give_real, .missed = nd_exact_let_go};
+    for (size_t s = 0; s < study->plan->n_steps; s++) {
+        size_t edge = study->float_edge[s];
+        if (edge == SIZE_MAX)
             continue;
-        for (size_t i = 0; i < study->n_float_inputs; i++)
-            if (study->plan->float_inputs[i] == input)
-                run->float_inputs[i] = run->real[s];
-        status = take_layer(run, s, &inputs[input], err);
+        run->given[edge] = nd_no_array();
+        if (is_whole(run, s))
+            run->given[edge] = (struct nd_array){
+                .shape = run->values[s].shape, .n = run->values[s].n, .dtype = real_dtype(run, s)};
     }
+    enum nd_status status = quantise_inputs(run, err);
     return status == ND_OK ? nd_exact_graph_run(study->plan->float_graph, run->float_inputs, &options,
                                                 found_layer, run, err)
                            : status;

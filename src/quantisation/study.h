@@ -2,7 +2,7 @@
  * what would help. Captures matter only for the inputs that they hold: everything is computed.
  *
  *     study.c     the samples, and the stages in order
- *     losses.c    a sample through three runs: what each layer introduces and what it passes on
+ *     losses.c    a sample through three runs: what each layer introduces and what it passes on;  loss_sums.c
  *     values.c    what the float values of a tensor look like: ranges, outliers, mask constants
  *     cause.c     why a layer introduces its error, from the numbers
  *     effects.c   what each layer's error does to the outputs;  trials.c  what a changed model would give there
@@ -15,6 +15,7 @@
 #include "npudiff/quantisation.h"
 #include "quantisation/ranges.h"
 #include "quantisation/weights.h"
+#include "replay/packed.h"
 #include "replay/plan.h"
 
 enum {
@@ -100,8 +101,8 @@ void nd_quantisation_destroy(struct nd_quantisation **quantisation);
 struct nd_loss_run {
     const struct nd_study *study;
     size_t sample;                 /* of study->samples */
-    struct nd_array *reference;    /* [n_steps] codes or floats of the quantised reference; rank < 0: unknown */
-    struct nd_array *real;         /* [n_steps] the same, dequantised */
+    struct nd_packed *reference;   /* [n_steps] codes or floats of the quantised reference; rank < 0: unknown */
+    struct nd_array real;          /* of one step: of nd_loss_real */
     struct nd_array *before;       /* [n_steps] what was rounded to it, in real units */
     struct nd_array *values;       /* [n_steps] of the float model */
     struct nd_array *introduced;   /* [n_steps] error, where is_wanted; rank < 0 elsewhere */
@@ -109,9 +110,16 @@ struct nd_loss_run {
     struct nd_loss_sums *sums;     /* [n_steps] of the sample; NULL: neither sums nor values are wanted */
     struct nd_array *given;        /* [n_edges of float_model] views */
     struct nd_array *float_inputs; /* [n_float_inputs] views */
+    struct nd_array *real_inputs;  /* [n_float_inputs] dequantised, owned; n = 0: none */
 };
 enum nd_status nd_loss_run_init(struct nd_loss_run *run, const struct nd_study *study, struct nd_error *err);
 void nd_loss_run_deinit(struct nd_loss_run *run);
+static inline const struct nd_quant *nd_loss_quant(const struct nd_loss_run *run, size_t step)
+{
+    return &nd_plan_edge(run->study->plan, step)->quant;
+}
+/* The reference of a step, which is known, dequantised: until the next is asked for. */
+const struct nd_array *nd_loss_real(struct nd_loss_run *run, size_t step);
 /* out[n]: all elements before they are rounded, in real units. */
 void nd_reals_before(const struct nd_exact_values *values, double *out);
 /* The quantised reference and the float model; with_errors also the layers of the float model fed with the
@@ -120,6 +128,12 @@ enum nd_status nd_loss_run_sample(struct nd_loss_run *run, size_t sample, bool w
                                   struct nd_error *err);
 /* Through all samples: sums and values. */
 enum nd_status nd_measure_losses(struct nd_study *study, struct nd_error *err);
+
+/* ---- loss_sums.c ---- */
+
+/* Fills the sums of the step, and keeps some of its values. layer: what the float model's layer gives for the
+ * reference's inputs; run->real has the reference. */
+void nd_add_losses(const struct nd_loss_run *run, size_t step, const struct nd_array *layer);
 
 /* ---- values.c ---- */
 

@@ -122,11 +122,10 @@ static enum nd_status give_input(struct worker *w, const struct nd_change *chang
     const struct nd_plan *plan = w->run.study->plan;
     size_t edge = plan->steps[change->step].edge;
     const struct nd_array *values = &w->run.values[change->step];
-    nd_array_deinit(&w->input);
-    enum nd_status status = nd_array_copy(&w->run.reference[change->step], &w->input, err);
+    enum nd_status status =
+        nd_array_make_room(&w->input, ND_DTYPE_F32, &w->run.reference[change->step].husk.shape, err);
     for (size_t i = 0; i < w->input.n && status == ND_OK; i++)
         w->input.x[i] = nd_fit_apply(&change->fit, values->x[i]);
-    w->input.dtype = ND_DTYPE_F32;
     w->given[edge] = w->input;
     w->cut.is_skipped[edge] = true;
     w->cut.is_ignored[edge] = false;
@@ -144,7 +143,7 @@ static enum nd_status prepare(struct worker *w, struct nd_error *err)
     memset(w->is_real, 0, n_edges * sizeof *w->is_real);
     memset(w->replaced, 0, plan->model->graph.n_tensors * sizeof *w->replaced);
     for (size_t s = 0; s < plan->n_steps; s++)
-        w->is_given[plan->steps[s].edge] = w->run.reference[s].shape.rank >= 0;
+        w->is_given[plan->steps[s].edge] = w->run.reference[s].husk.shape.rank >= 0;
     for (size_t i = 0; i < w->trial->n_changes; i++) {
         const struct nd_change *change = &w->trial->changes[i];
         w->is_changed[plan->steps[change->step].edge] = true;
@@ -157,13 +156,19 @@ static enum nd_status prepare(struct worker *w, struct nd_error *err)
         w->given[e] = nd_no_array();
     for (size_t s = 0; s < plan->n_steps; s++)
         if (w->cut.is_skipped[plan->steps[s].edge])
-            w->given[plan->steps[s].edge] = w->run.reference[s];
+            w->given[plan->steps[s].edge] = w->run.reference[s].husk;
     for (size_t i = 0; i < w->trial->n_changes && status == ND_OK; i++) {
         const struct nd_change *change = &w->trial->changes[i];
         if (change->is_range && study->float_input[change->step] != SIZE_MAX)
             status = give_input(w, change, err);
     }
     return status;
+}
+
+static void give_reference(void *context, size_t edge, double *out)
+{
+    const struct worker *w = context;
+    nd_unpack(&w->run.reference[w->run.study->plan->step_of_edge[edge]], out);
 }
 
 static enum nd_status run_trial(struct worker *w, struct nd_error *err)
@@ -176,13 +181,15 @@ static enum nd_status run_trial(struct worker *w, struct nd_error *err)
         const struct nd_array *values = &w->run.values[step];
         bool is_same =
             w->cut.is_skipped[study->plan->steps[step].edge] && !w->is_changed[study->plan->steps[step].edge];
-        w->noise[o] = is_same ? nd_mean_square_between(values, &w->run.real[step]) * (double)values->n : NAN;
+        w->noise[o] =
+            is_same ? nd_mean_square_between(values, nd_loss_real(&w->run, step)) * (double)values->n : NAN;
     }
     const struct nd_exact_options options = {
         .struct_size = sizeof options,
         .round = round_changed,
         .takes_quick = true,
         .given = w->given,
+        .give = give_reference,
         .is_skipped = w->cut.is_skipped,
         .is_ignored = nd_exact_graph_is_pure(study->plan->graph) ? w->cut.is_ignored : NULL,
         .replaced = w->replaced,
@@ -205,7 +212,7 @@ static enum nd_status run_sample(void *context, size_t worker, size_t k, struct 
         const struct nd_array *values = &w->run.values[all->outputs[o]];
         all->signal[k * all->n_outputs + o] = nd_mean_square(values) * (double)values->n;
         all->base[k * all->n_outputs + o] =
-            nd_mean_square_between(values, &w->run.real[all->outputs[o]]) * (double)values->n;
+            nd_mean_square_between(values, nd_loss_real(&w->run, all->outputs[o])) * (double)values->n;
     }
     for (size_t i = 0; i < all->n_trials && status == ND_OK; i++) {
         w->trial = &all->trials[i];

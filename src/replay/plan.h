@@ -56,6 +56,7 @@ struct nd_plan {
     struct nd_alternatives alternatives;
     size_t n_steps, n_devices, n_samples, n_harm_samples;
     size_t leader;           /* the device whose inputs are read: that of the first capture that did not fail */
+    double memory_bytes;     /* that are asked for */
     size_t block, n_threads; /* samples that are read at once, and by how many threads: plan_memory.c */
     struct nd_plan_source *sources; /* [n_devices] */
 };

@@ -60,4 +60,5 @@ void nd_plan_fit(struct nd_plan *plan, const struct nd_explain_options *options)
         block--;
     plan->block = block;
     plan->n_threads = n;
+    plan->memory_bytes = limit;
 }

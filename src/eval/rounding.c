@@ -43,19 +43,20 @@ static struct nd_wide remainder_of(const struct nd_ratio *ratio, double factor)
     return nd_wide_add(ratio->numerator, nd_wide_scale(ratio->denominator, -factor));
 }
 
-/* Whether no double is nearer, by what is left of the quotient in double precision. False: perhaps. */
-static bool is_surely_nearest(const struct nd_ratio *ratio, double value)
+/* Whether no double is nearer, by what is left of the quotient in double precision. False: perhaps. *rest: what
+ * is left. */
+static bool is_surely_nearest(const struct nd_ratio *ratio, double value, double *rest)
 {
     const struct nd_wide *n = &ratio->numerator;
     double d = ratio->denominator.parts[0], product = value * d, power;
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
+    *rest = (n->parts[0] - product) - fma(value, d, -product) + n->parts[1];
     if (ratio->denominator.parts[1] != 0 || (bits << 12) == 0 || !(fabs(value) > 0x1p-900))
         return false;
     bits &= (uint64_t)0x7ff << 52;
     memcpy(&power, &bits, sizeof power); /* half a unit in the last place: power 2^-53 */
-    double rest = (n->parts[0] - product) - fma(value, d, -product) + n->parts[1];
-    return fabs(rest) < power * d * (0x1p-53 * 0.999);
+    return fabs(*rest) < power * d * (0x1p-53 * 0.999);
 }
 
 /* Whether v is beyond the midpoint between value and the next double in direction, or at it and value is odd.
@@ -76,8 +77,12 @@ double nd_ratio_value(const struct nd_ratio *ratio)
 {
     double value = ratio->numerator.parts[0] / ratio->denominator.parts[0];
     bool is_plain = ratio->numerator.parts[1] == 0 && ratio->denominator.parts[1] == 0;
-    if (is_plain || value == 0 || !isfinite(value) || is_surely_nearest(ratio, value))
+    double rest, ignored;
+    if (is_plain || value == 0 || !isfinite(value) || is_surely_nearest(ratio, value, &rest))
         return value;
+    double better = value + rest / ratio->denominator.parts[0];
+    if (is_surely_nearest(ratio, better, &ignored))
+        return better;
     while (is_next_nearer(ratio, value, 1))
         value = nextafter(value, HUGE_VAL);
     while (is_next_nearer(ratio, value, -1))

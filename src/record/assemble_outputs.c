@@ -138,6 +138,8 @@ static enum nd_status write_chunks(const struct chunk_source *source, struct nd_
             status = nd_capture_writer_chunk(dataset, chunk, piece->payload, piece->payload_bytes, err);
         else
             status = rebuild_chunk(source, chunk, &span, piece, dataset, err);
+        if (piece != NULL)
+            nd_spool_drop(&output->index->reader, piece->payload, piece->payload_bytes);
     }
     return status;
 }
@@ -163,6 +165,7 @@ static enum nd_status write_repeats(struct nd_capture_writer *writer, const stru
         }
         data = grown;
         memcpy(data + total_bytes, piece->payload, sample_bytes);
+        nd_spool_drop(&source->index->reader, piece->payload, piece->payload_bytes);
         total_bytes += sample_bytes;
         rows[n][0] = piece->first;
         rows[n++][1] = piece->second;

@@ -152,6 +152,27 @@ enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *
     return status;
 }
 
+/* Whole pages, also those that other records share. It is advice: where it fails memory is not saved. */
+void nd_spool_drop(const struct nd_spool_reader *reader, const void *at, size_t n_bytes)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t first = (size_t)((const unsigned char *)at - reader->map) / page * page;
+    size_t end = (size_t)((const unsigned char *)at - reader->map) + n_bytes;
+    if (end > first)
+        madvise((void *)(uintptr_t)(reader->map + first), end - first, MADV_DONTNEED);
+}
+
+/* Those before the last record. */
+static void drop_read(struct nd_spool_reader *reader, size_t last_bytes)
+{
+    enum { STEP_BYTES = 4 << 20 }; /* chosen */
+    size_t end = reader->offset_bytes - last_bytes;
+    if (end - reader->dropped_bytes < STEP_BYTES)
+        return;
+    nd_spool_drop(reader, reader->map + reader->dropped_bytes, end - reader->dropped_bytes);
+    reader->dropped_bytes = end;
+}
+
 bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out)
 {
     struct header header;
@@ -168,6 +189,7 @@ bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out)
         .kind = header.kind, .payload = at + sizeof header, .payload_bytes = (size_t)header.payload_bytes};
     memcpy(out->index, header.index, sizeof out->index);
     reader->offset_bytes += sizeof header + (size_t)header.payload_bytes;
+    drop_read(reader, sizeof header + (size_t)header.payload_bytes);
     return true;
 }
 

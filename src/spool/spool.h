@@ -86,17 +86,22 @@ enum nd_status nd_spool_sync(struct nd_spool_writer *writer, struct nd_error *er
 /* Closes, and reports what close reports. Accepts the closed. */
 enum nd_status nd_spool_writer_close(struct nd_spool_writer *writer, struct nd_error *err);
 
-/* Reads a finished spool; the file is mapped, payloads point into the map. */
+/* Reads a finished spool; the file is mapped, payloads point into the map. What was read leaves memory again,
+ * so that a spool of any size takes no more than a few MiB at a time; a payload that is looked at later comes
+ * back. */
 struct nd_spool_reader {
     const unsigned char *map;
     size_t size_bytes;
-    size_t offset_bytes; /* of the next record */
-    size_t torn_bytes;   /* after the end: bytes that are no whole record */
+    size_t offset_bytes;  /* of the next record */
+    size_t dropped_bytes; /* the first bytes, which were dropped */
+    size_t torn_bytes;    /* after the end: bytes that are no whole record */
 };
 /* An empty file is a spool without records. */
 enum nd_status nd_spool_reader_open(struct nd_spool_reader *reader, const char *path, struct nd_error *err);
 /* The next whole record; false at the end (torn_bytes is set then). */
 bool nd_spool_next(struct nd_spool_reader *reader, struct nd_record *out);
+/* The bytes of the map at `at` are not needed for now. */
+void nd_spool_drop(const struct nd_spool_reader *reader, const void *at, size_t n_bytes);
 void nd_spool_reader_close(struct nd_spool_reader *reader);
 
 /* What of a spool outlives the agent that wrote it: everything up to its last acknowledgement or up to the

@@ -1,6 +1,7 @@
 #include "support/main.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -121,6 +122,50 @@ static void spool_with_any_bit_flipped_ends_before_that_record(void **state)
         assert_int_equal(pwrite(fd, &byte, 1, (off_t)at), 1);
     }
     close(fd);
+}
+
+/* Pages of files that this process has in memory. */
+static size_t count_file_pages(void)
+{
+    FILE *file = fopen("/proc/self/statm", "r");
+    unsigned long all = 0, resident = 0, shared = 0;
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%lu %lu %lu", &all, &resident, &shared), 3);
+    fclose(file);
+    return shared;
+}
+
+/* 64 MiB, of which a quarter may be in memory at a time; what was read before is still there. */
+static void spool_that_was_read_leaves_memory(void **state)
+{
+    struct place *place = *state;
+    enum { N = 64, BYTES = 1 << 20, MOST_BYTES = N * BYTES / 4 };
+    static unsigned char payload[BYTES];
+    struct nd_spool_writer writer;
+    assert_int_equal(nd_spool_writer_open(&writer, place->path, NULL), ND_OK);
+    for (uint64_t i = 0; i < N; i++) {
+        memset(payload, (int)i + 1, sizeof payload);
+        struct nd_record record = {
+            .kind = ND_RECORD_CHUNK, .payload = payload, .payload_bytes = sizeof payload};
+        assert_int_equal(nd_spool_append(&writer, &record, NULL), ND_OK);
+    }
+    assert_int_equal(nd_spool_writer_close(&writer, NULL), ND_OK);
+    struct nd_spool_reader reader;
+    struct nd_record records[N];
+    size_t n = 0, page = (size_t)sysconf(_SC_PAGESIZE), before = count_file_pages();
+    assert_int_equal(nd_spool_reader_open(&reader, place->path, NULL), ND_OK);
+    while (n < N && nd_spool_next(&reader, &records[n])) {
+        n++;
+        assert_true((count_file_pages() - before) * page < MOST_BYTES);
+    }
+    assert_int_equal(n, N);
+    for (size_t i = 0; i < N; i++) {
+        memset(payload, (int)i + 1, sizeof payload);
+        assert_memory_equal(records[i].payload, payload, sizeof payload);
+        nd_spool_drop(&reader, records[i].payload, records[i].payload_bytes);
+        assert_true((count_file_pages() - before) * page < MOST_BYTES);
+    }
+    nd_spool_reader_close(&reader);
 }
 
 static void follower_sees_records_as_they_come(void **state)
@@ -389,6 +434,7 @@ int main(void)
         IN_PLACE(spool_written_reads_back),
         IN_PLACE(spool_cut_anywhere_keeps_what_is_whole),
         IN_PLACE(spool_with_any_bit_flipped_ends_before_that_record),
+        IN_PLACE(spool_that_was_read_leaves_memory),
         IN_PLACE(follower_sees_records_as_they_come),
         IN_PLACE(spool_keeps_what_is_acknowledged),
         IN_PLACE(spool_reopened_is_cut_and_appended_to),

@@ -56,7 +56,7 @@ static void say_verdict(struct nd_report_screen *screen, const struct logs_shown
         nd_report_screen_put(screen, "FALLBACK: %zu line%s that nodes ran on the CPU\n", n_fallback,
                              n_fallback == 1 ? " says" : "s say");
     else
-        nd_report_screen_put(screen, "OK: no failure and no fallback\n");
+        nd_report_screen_put(screen, "OK: the logs tell of no failure and no fallback\n");
     if (n_logs > 0)
         say_logs(screen, shown->logs, n_lines, n_warnings);
 }

@@ -76,6 +76,8 @@ void nd_view_where(struct nd_page *page, const struct nd_page_part *part);
 void nd_view_campaign(struct nd_page *page, const struct nd_page_part *part);
 void nd_view_golden(struct nd_page *page, const struct nd_page_part *part);
 void nd_view_latency(struct nd_page *page, const struct nd_page_part *part);
+/* Of the error budget. Nothing without a float model. */
+void nd_view_quantisation(struct nd_page *page, const struct nd_page_part *part);
 
 /* ---- writing ---- */
 

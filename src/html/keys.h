@@ -105,6 +105,12 @@
 #define ND_KEY_EVIDENCE "evidence"
 #define ND_KEY_CERTAINTY "certainty"
 #define ND_KEY_REMEDY "remedy"
+#define ND_KEY_RANKED "ranked"
+#define ND_KEY_OUTPUT_SQNR "output_sqnr_db"
+#define ND_KEY_EFFECT_DB "effect_db"
+#define ND_KEY_EFFECT_SHARE "effect_share"
+#define ND_KEY_REMEDIES "remedies"
+#define ND_KEY_OUTPUT_GAIN "output_gain_db"
 
 /* ---- placement ---- */
 #define ND_KEY_OPERATORS "operators"

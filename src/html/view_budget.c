@@ -223,5 +223,6 @@ void nd_view_budget(struct nd_page *page, const struct nd_page_part *part)
         if (nd_doc_is_leader(device, d) && json_array_size(nd_doc_get(device, ND_KEY_LAYERS)) > 0)
             put_layers(page, part, device, nd_page_rows_each(json_array_size(devices)));
     }
+    nd_view_quantisation(page, part);
     nd_html_section_end(page);
 }

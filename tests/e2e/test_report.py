@@ -225,6 +225,23 @@ class Digits(Page):
         for width in bars:
             self.assertAlmostEqual(width, 600, delta=1)
 
+    def test_quantisation_names_layers_causes_and_remedies(self):
+        printed = npudiff("explain", "--quantised", self.quantised, "--float", self.float_model, *self.captures, "--json", expect=1)
+        found = json.loads(printed)["quantisation"]
+        layers = {layer["name"]: layer for layer in found["layers"]}
+        browser.open(self.page)
+        heading, sentence = browser.texts("#budget h3")[-1], browser.texts("#budget > p")[-1]
+        self.assertEqual(heading, "Where the quantisation breaks the model")
+        self.assertIn(f"{found['output_sqnr_db']:.3g} dB at the outputs", sentence)
+        rows = browser.run("return [...document.querySelectorAll('#budget > .scroll:last-of-type tbody tr')].map(r => "
+                           "[...r.children].map(c => c.textContent))")
+        self.assertEqual([row[0] for row in rows], found["ranked"])
+        for row in rows:
+            layer = layers[row[0]]
+            self.assertEqual((row[1], row[5]), (layer["op_type"], layer["text"] or ""))
+            for remedy in layer["remedies"][:2]:
+                self.assertIn(remedy["text"], row[6])
+
     def test_samples_show_inputs_predictions_and_outputs(self):
         compare, _ = self.results()
         row = json.loads(compare.read_text())["accuracy"][0]

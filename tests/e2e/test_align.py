@@ -39,7 +39,9 @@ class Align(Scratch):
     def test_cnn_is_one_group_with_every_layer_proven(self):
         digits = self.few(40)
         self.assertGreater(self.differing("cnn.w8a8", digits), 5)
-        document = self.align("cnn.w8a8", "--float", MODELS / "cnn.float.onnx", "-p", digits, "-p", "ties", "-p", "uniform:8:9")
+        certificate = self.folder / "cert.json"
+        document = self.align("cnn.w8a8", "--float", MODELS / "cnn.float.onnx", "-p", digits, "-p", "ties", "-p", "uniform:8:9",
+                              "--certificate", certificate)
         self.check_one_group(document, 10)
         self.assertEqual(document["counts"]["proven"], document["counts"]["layers"])
         self.assertEqual(document["counts"]["from_float"], 5)
@@ -48,6 +50,22 @@ class Align(Scratch):
         self.assertAlmostEqual(output["loss_db"], output["sqnr_before_db"] - output["sqnr_after_db"])
         self.assertEqual(document["price"]["labelled"], 40)
         self.assertGreaterEqual(document["price"]["right_after"], document["price"]["right_before"] - 1)
+
+        self.check_certificate(certificate, digits)
+
+    def check_certificate(self, certificate, digits):
+        """It names the chips with their SDK, and holds on them again, with other inputs, too."""
+        stated = json.loads(certificate.read_text())
+        self.assertEqual(stated["verification"]["groups"], "gen1 = gen3")
+        for device in stated["verification"]["devices"]:
+            self.assertIn("QAIRT", device["environment"])
+        model = self.folder / "cnn.w8a8.aligned.onnx"
+        chips = [word for chip in CHIPS for word in ("-d", chip)]
+        again = json.loads(npudiff("verify", certificate, model, "--json", *chips, "-p", "uniform:4:77"))
+        self.assertEqual((again["verdict"], again["groups"]), ("holds", "gen1 = gen3"))
+        priced = json.loads(npudiff("verify", certificate, model, "--json", "--model", MODELS / "cnn.w8a8.onnx", "--float",
+                                    MODELS / "cnn.float.onnx", "-p", digits, "-p", "ties", "-p", "uniform:8:9"))
+        self.assertTrue(priced["price_checked"])
 
     def test_16_bit_cnn_is_one_group(self):
         document = self.align("cnn.w8a16", "-p", self.few(20), "-p", "ties")

@@ -181,8 +181,6 @@ enum nd_status nd_align_write(struct nd_align_job *job, const struct nd_align_pl
     if (status == ND_OK)
         status = nd_model_load(path, &aligned, err);
     job->aligned = job->read_again = aligned;
-    if (status == ND_OK)
-        status = nd_align_take_dims(job->model, aligned, err);
     free(path);
     return status;
 }
@@ -221,18 +219,6 @@ enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int axis, 
     char *name = nd_strbuf_take(&text);
     enum nd_status status = name != NULL ? nd_model_set_dim(model, name, n, err) : nd_fail_memory(err);
     free(name);
-    return status;
-}
-
-enum nd_status nd_align_take_dims(const struct nd_model *from, struct nd_model *to, struct nd_error *err)
-{
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < nd_model_n_inputs(to); i++) {
-        const struct nd_shape *known = &nd_model_input(from, i)->shape, *open = &nd_model_input(to, i)->shape;
-        for (int d = 0; d < open->rank && status == ND_OK; d++)
-            if (open->dims[d] < 0)
-                status = nd_align_set_dim(to, i, d, known->dims[d], err);
-    }
     return status;
 }
 

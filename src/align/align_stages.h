@@ -25,8 +25,7 @@ enum nd_status nd_align_find_programs(struct nd_align_job *job, const char *cons
                                       struct nd_error *err);
 enum nd_status nd_align_make_layers(struct nd_align_job *job, const struct nd_model *model,
                                     struct nd_error *err);
-/* Sizes of `from` for the open dimensions of `to`, which has the same inputs. */
-enum nd_status nd_align_take_dims(const struct nd_model *from, struct nd_model *to, struct nd_error *err);
+/* Of an open dimension of an input. */
 enum nd_status nd_align_set_dim(struct nd_model *model, size_t input, int axis, int64_t n,
                                 struct nd_error *err);
 /* Counts the states of the layers, and sets the end by them. */

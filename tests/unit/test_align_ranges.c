@@ -6,6 +6,7 @@
 
 #include "base/random.h"
 #include "npudiff/align.h"
+#include "npudiff/certificate.h"
 #include "rewrite/compose.h"
 #include "support/scratch.h"
 
@@ -16,6 +17,7 @@ struct recipe {
     float scales[BRANCHES], joined;
     int64_t zeros[BRANCHES], joined_zero;
     uint64_t seed; /* of the weights */
+    bool is_open;  /* the first dimension of x */
 };
 
 static void quantise(struct nd_compose *c, const char *tensor, float scale, int64_t zero)
@@ -50,7 +52,7 @@ static void write_model(const struct recipe *recipe, const char *path)
     struct nd_compose *c = NULL;
     uint64_t state = 20261123 + recipe->seed;
     assert_int_equal(nd_compose_create(21, &c, NULL), ND_OK);
-    nd_compose_input(c, "x", ND_DTYPE_F32, &(struct nd_shape){2, {1, WIDTH}});
+    nd_compose_input(c, "x", ND_DTYPE_F32, &(struct nd_shape){2, {recipe->is_open ? -1 : 1, WIDTH}});
     quantise(c, "x", 0.02F, 128);
     add_gemm(c, "x.dq", "a", WIDTH, &state);
     quantise(c, "a", recipe->scales[0], recipe->zeros[0]);
@@ -124,7 +126,7 @@ static bool is_one_quantiser(const struct made *made)
 static void branches_of_a_concat_get_one_scale(void **state)
 {
     (void)state;
-    const struct recipe recipe = {{0.02F, 0.03F}, 0.031F, {100, 140}, 130, 0};
+    const struct recipe recipe = {{0.02F, 0.03F}, 0.031F, {100, 140}, 130, 0, false};
     struct made made = {0};
     align(&recipe, &made);
     assert_true(is_one_quantiser(&made));
@@ -141,7 +143,7 @@ static void a_branch_that_begins_with_0_goes_on_to_do_so(void **state)
 {
     (void)state;
     struct made made = {0};
-    align(&(struct recipe){{0.02F, 0.03F}, 0.031F, {0, 140}, 130, 0}, &made);
+    align(&(struct recipe){{0.02F, 0.03F}, 0.031F, {0, 140}, 130, 0, false}, &made);
     assert_int_equal(quant_of(&made, "a.q")->zero_point[0], 0);
     assert_int_equal(quant_of(&made, "b.q")->zero_point[0], 140);
     assert_int_equal(layer_of(&made, "Concat")->state, ND_ALIGN_UNKNOWN);
@@ -152,7 +154,7 @@ static void branches_that_all_begin_with_0_get_one_scale(void **state)
 {
     (void)state;
     struct made made = {0};
-    align(&(struct recipe){{0.02F, 0.013F}, 0.02F, {0, 0}, 0, 0}, &made);
+    align(&(struct recipe){{0.02F, 0.013F}, 0.02F, {0, 0}, 0, 0, false}, &made);
     assert_true(is_one_quantiser(&made));
     assert_int_equal(quant_of(&made, "a.q")->zero_point[0], 0);
     assert_int_equal(layer_of(&made, "Concat")->state, ND_ALIGN_PROVEN);
@@ -164,7 +166,7 @@ static void a_branch_of_another_size_keeps_its_scale(void **state)
 {
     (void)state;
     struct made made = {0};
-    align(&(struct recipe){{0.02F, 0.004F}, 0.02F, {0, 0}, 0, 0}, &made);
+    align(&(struct recipe){{0.02F, 0.004F}, 0.02F, {0, 0}, 0, 0, false}, &made);
     assert_false(is_one_quantiser(&made));
     assert_true((double)quant_of(&made, "b.q")->scale[0] < 0.0081);
     release(&made);
@@ -177,7 +179,7 @@ static size_t count_changed(float scale)
     size_t n = 0;
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct made made = {0};
-        align(&(struct recipe){{scale, 0.03F}, 0.031F, {0, 140}, 130, seed}, &made);
+        align(&(struct recipe){{scale, 0.03F}, 0.031F, {0, 140}, 130, seed, false}, &made);
         n += quant_of(&made, "a.q")->scale[0] != scale;
         assert_int_equal(made.alignment->n_planned, 3);
         release(&made);
@@ -193,6 +195,44 @@ static void the_range_of_a_relu6_stays(void **state)
     assert_true(count_changed(5.9F / 255) > 0); /* another range */
 }
 
+/* The aligned model has the size that was set, and the certificate gives it to the model as it came. */
+static void an_open_dimension_is_in_the_certificate(void **state)
+{
+    (void)state;
+    char *from = in_folder("model.onnx"), *to = in_folder("aligned.onnx"), *path = in_folder("cert.json");
+    struct nd_model *model = NULL, *aligned = NULL;
+    struct nd_align_options options;
+    struct nd_alignment *alignment = NULL;
+    struct nd_certificate *certificate = NULL;
+    struct nd_certificate_check *check = NULL;
+    struct nd_error err = {0};
+    write_model(&(struct recipe){{0.02F, 0.03F}, 0.031F, {100, 140}, 130, 0, true}, from);
+    expect_ok(nd_model_load(from, &model, &err), &err);
+    expect_ok(nd_model_set_dim(model, "x:0", 3, &err), &err);
+    nd_align_options_init(&options);
+    options.output = to;
+    options.certificate = path;
+    expect_ok(nd_align(model, &options, &alignment, &err), &err);
+    expect_ok(nd_certificate_read(path, &certificate, &err), &err);
+    nd_model_destroy(&model);
+    expect_ok(nd_model_load(from, &model, &err), &err);
+    assert_int_equal(nd_certificate_verify(certificate, model, NULL, &check, &err), ND_ERR_UNSUPPORTED);
+    expect_ok(nd_certificate_set_dims(certificate, model, &err), &err);
+    assert_int_equal(nd_model_input(model, 0)->shape.dims[0], 3);
+    expect_ok(nd_model_load(to, &aligned, &err), &err);
+    expect_ok(nd_certificate_verify(certificate, aligned, NULL, &check, &err), &err);
+    assert_int_equal(check->end, ND_CERTIFICATE_HOLDS);
+    assert_int_equal(check->n_proven_again, alignment->n_layers);
+    nd_certificate_check_destroy(&check);
+    nd_certificate_destroy(&certificate);
+    nd_alignment_destroy(&alignment);
+    nd_model_destroy(&aligned);
+    nd_model_destroy(&model);
+    free(from);
+    free(to);
+    free(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -203,6 +243,7 @@ int main(void)
                                         remove_folder),
         cmocka_unit_test_setup_teardown(a_branch_of_another_size_keeps_its_scale, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(the_range_of_a_relu6_stays, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(an_open_dimension_is_in_the_certificate, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

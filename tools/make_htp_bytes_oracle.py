@@ -79,11 +79,11 @@ class Group:
 
 
 def tables(group):
-    for op in ["Atan", "Ceil", "Clip", "Cos", "Elu", "Floor", "HardSigmoid", "LeakyRelu", "Relu", "Round", "Sign",
+    for op in ["Atan", "Ceil", "Clip", "Cos", "Elu", "Floor", "HardSigmoid", "LeakyRelu", "Log", "Relu", "Round", "Sign",
                "Softplus"]:
         for _ in range(N_ENCODINGS):
             encoding = group.encoding(0.01, 0.1)
-            operands = [group.input(np.arange(256).reshape(1, 256), encoding)]
+            operands = [group.input(np.arange(256).reshape(1, 256), (encoding[0], 0) if op == "Log" else encoding)]
             more = {"LeakyRelu": {"alpha": group.rng.uniform(0.01, 0.4)},
                     "HardSigmoid": {"alpha": group.rng.uniform(0.1, 0.3), "beta": group.rng.uniform(0.3, 0.7)}}
             if op == "Clip":
@@ -92,6 +92,15 @@ def tables(group):
             bounded = op in ["Atan", "Cos", "HardSigmoid", "Sign"]
             out = (np.float32(group.rng.uniform(0.003, 0.02)), 110) if bounded else group.near(encoding)
             group.add(op, operands, [1, 256], out, **more.get(op, {}))
+
+
+def ties(group):
+    """Functions of which many values lie half between two codes: the zero point decides what is even."""
+    for op, attributes in [("LeakyRelu", {"alpha": 0.125}), ("LeakyRelu", {"alpha": 0.1}), ("Relu", {}), ("Abs", {})]:
+        for ratio in [0.5, 1.25, 2, 0.8, 0.4]:
+            encoding = group.encoding(0.01, 0.1)
+            group.add(op, [group.input(np.arange(256).reshape(1, 256), encoding)], [1, 256],
+                      (np.float32(encoding[0] * ratio), int(group.rng.integers(0, 256))), **attributes)
 
 
 def indices(*values):
@@ -177,7 +186,7 @@ def main():
     parser.add_argument("--seed", type=int, default=SEED)
     options = parser.parse_args()
     os.makedirs(options.output, exist_ok=True)
-    for i, make in enumerate([tables, moves, elements, pools]):
+    for i, make in enumerate([tables, ties, moves, elements, pools]):
         group = Group("bytes-" + make.__name__, np.random.default_rng([options.seed, i]))
         make(group)
         stem = os.path.join(options.output, group.name)

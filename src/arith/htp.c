@@ -53,6 +53,7 @@ static const struct named_family families[] = {
     {"HardSigmoid", nd_htp_table},
     {"HardSwish", nd_htp_table},
     {"LeakyRelu", nd_htp_table},
+    {"Log", nd_htp_table},
     {"Relu", nd_htp_table},
     {"Round", nd_htp_table},
     {"Sigmoid", nd_htp_table},

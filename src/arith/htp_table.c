@@ -97,10 +97,12 @@ enum nd_status nd_htp_table(const struct nd_htp_job *job, struct nd_error *err)
     if (status == ND_OK) {
         struct nd_htp_bounds bounds = nd_htp_bounds_of(job);
         float inverse = 1 / job->call->out_quant->scale[0];
-        double zero = (double)job->call->out_quant->zero_point[0], table[N_ENTRIES];
+        float zero = (float)job->call->out_quant->zero_point[0];
+        double table[N_ENTRIES];
         for (size_t code = 0; code < N_ENTRIES; code++) {
-            double y = (double)rintf((float)values.x[code] * inverse) + zero;
-            table[code] = isnan(y) ? zero : fmin(fmax(y, bounds.low), bounds.high);
+            float steps = (float)values.x[code] * inverse; /* on its own: two roundings, not one */
+            double y = (double)rintf(steps + zero);
+            table[code] = isnan(y) ? (double)zero : fmin(fmax(y, bounds.low), bounds.high);
         }
         for (size_t i = 0; i < x->n; i++)
             job->codes->x[i] = table[(size_t)x->x[i]];

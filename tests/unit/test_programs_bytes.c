@@ -137,6 +137,13 @@ static void functions_of_one_input_are_tables(void **state)
     expect_group("tables");
 }
 
+/* Half way between two codes the one is taken that is even as a code, with the zero point. */
+static void tables_add_the_zero_point_before_they_round(void **state)
+{
+    (void)state;
+    expect_group("ties");
+}
+
 static void moves_rescale_in_their_own_ways(void **state)
 {
     (void)state;
@@ -159,6 +166,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(functions_of_one_input_are_tables),
+        cmocka_unit_test(tables_add_the_zero_point_before_they_round),
         cmocka_unit_test(moves_rescale_in_their_own_ways),
         cmocka_unit_test(elements_are_bit_exact),
         cmocka_unit_test(windows_are_averaged_bit_exact),

@@ -314,8 +314,8 @@ static const struct cli_example examples[] = {
      "Writes a model that gives the same bits on all Snapdragon generations, and says what it costs."},
     {"npudiff align model.onnx --verify htp-sim:gen1 --verify htp-sim:gen3 -p uniform -o equal.onnx",
      "Also runs the new model on two chips and compares every tensor."},
-    {"npudiff align model.onnx -o aligned.onnx --certificate cert.json",
-     "Also writes what was proven; 'npudiff verify cert.json aligned.onnx' proves it again."},
+    {"npudiff align model.onnx -o proven.onnx --certificate cert.json",
+     "Also writes what was proven; 'npudiff verify cert.json proven.onnx' proves it again."},
     {NULL, NULL},
 };
 

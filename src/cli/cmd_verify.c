@@ -166,7 +166,7 @@ static const struct cli_option options[] = {
 static const struct cli_example examples[] = {
     {"npudiff verify captures/*.h5", "Checks captures after a copy."},
     {"npudiff verify captures/cpu.h5 -q && echo sound", "For a script: the exit code is the answer."},
-    {"npudiff verify cert.json aligned.onnx",
+    {"npudiff verify cert.json proven.onnx",
      "Proves again that the model gives the same bits on all chips of the certificate."},
     {NULL, NULL},
 };

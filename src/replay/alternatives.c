@@ -161,6 +161,20 @@ bool nd_unit_is_mean(const struct nd_model_unit *unit)
     return unit != NULL && unit->n_inputs == 1 && is_chain_of(unit->op_types, names, N, N_MEANS);
 }
 
+void nd_say_forced(const struct nd_alternatives *a, const struct nd_model *model,
+                   const struct nd_model_unit *unit, struct nd_strbuf *text)
+{
+    size_t before = text->len;
+    if (a->is_forced_here[unit->edge])
+        nd_strbuf_printf(text, "the provider writes its values with scale %s, not with the model's",
+                         a->forced[unit->edge]->text);
+    for (size_t i = 0; i < unit->n_inputs; i++)
+        if (a->forced[unit->inputs[i]] != NULL)
+            nd_strbuf_printf(text, "%sthe provider reads '%s' with scale %s, not with the model's",
+                             text->len > before ? "; " : "", nd_model_edge(model, unit->inputs[i])->name,
+                             a->forced[unit->inputs[i]]->text);
+}
+
 size_t nd_force_inputs(const struct nd_alternatives *a, const size_t *input_edges, size_t n_inputs,
                        struct nd_unit_encodings *encodings)
 {

@@ -139,7 +139,13 @@ static enum nd_status run_others(struct nd_unit_trial *trial, const struct nd_ex
         status = settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
     }
     struct nd_unit_encodings encodings = {.output = NULL};
-    if (status != ND_OK || nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings) == 0)
+    size_t n_forced = nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
+    if (a->is_forced_here[unit->edge]) {
+        encodings.output = &a->forced[unit->edge]->quant;
+        encodings.dtype = unit->dtype;
+        n_forced++;
+    }
+    if (status != ND_OK || n_forced == 0)
         return status == ND_OK ? keep_fused(trial, unit, p, err) : status;
     status = nd_unit_run_with(program, unit, &encodings, &forced->codes[p], &forced->is_covered[p], &why);
     status = settle_made(status, &why, &forced->codes[p], &forced->is_covered[p], err);

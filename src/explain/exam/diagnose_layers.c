@@ -72,17 +72,9 @@ static enum nd_status find_past(struct nd_exam *exam, struct nd_explain_error_si
 static enum nd_status say_forced(const struct nd_exam *exam, struct nd_error *err)
 {
     const struct nd_explain_job *job = exam->job;
-    const struct nd_alternatives *a = &job->plan->alternatives;
     const struct nd_model_unit *unit = nd_plan_unit(job->plan, exam->step);
     struct nd_strbuf text = {0};
-    if (a->is_forced_here[exam->edge])
-        nd_strbuf_printf(&text, "the provider writes its values with scale %s, not with the model's",
-                         a->forced[exam->edge]->text);
-    for (size_t i = 0; i < unit->n_inputs; i++)
-        if (a->forced[unit->inputs[i]] != NULL)
-            nd_strbuf_printf(&text, "%sthe provider reads '%s' with scale %s, not with the model's",
-                             text.len > 0 ? "; " : "", nd_model_edge(job->plan->model, unit->inputs[i])->name,
-                             a->forced[unit->inputs[i]]->text);
+    nd_say_forced(&job->plan->alternatives, job->plan->model, unit, &text);
     struct nd_explained_unit *out = &job->out->devices[exam->device].units[exam->step];
     free(out->follows_text);
     out->follows_text = nd_strbuf_take(&text);

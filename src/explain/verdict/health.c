@@ -74,34 +74,19 @@ static const char *find_why(const struct nd_explain_job *job, size_t device, siz
     return NULL;
 }
 
-/* An operand whose encoding the provider forces. */
-static const struct nd_forced *find_forced(const struct nd_plan *plan, size_t step, size_t *edge)
-{
-    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
-    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
-        *edge = unit->inputs[i];
-        if (plan->alternatives.forced[*edge] != NULL)
-            return plan->alternatives.forced[*edge];
-    }
-    return NULL;
-}
-
 static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_alternative alternative)
 {
     struct nd_strbuf text = {0};
     size_t edge = plan->steps[step].edge, from = plan->alternatives.fused_from[edge];
-    const struct nd_forced *forced = find_forced(plan, step, &edge);
     if (alternative == ND_ALTERNATIVE_FUSED && from != SIZE_MAX)
         nd_strbuf_printf(&text, "fused with '%s': one operation gives all of its values",
                          nd_model_edge(plan->model, from)->name);
     else if (alternative == ND_ALTERNATIVE_FUSED)
         nd_strbuf_printf(&text, "fused with its gate: one function gives all of its values");
-    else
-        nd_strbuf_printf(
-            &text,
-            "the provider reads '%s' with scale %s, not with the model's: the result is wrong in real "
-            "units, as the provider makes it",
-            nd_model_edge(plan->model, edge)->name, forced != NULL ? forced->text : "of its own");
+    else {
+        nd_say_forced(&plan->alternatives, plan->model, nd_plan_unit(plan, step), &text);
+        nd_strbuf_puts(&text, ": the result is wrong in real units, as the provider makes it");
+    }
     return nd_strbuf_take(&text);
 }
 

@@ -174,6 +174,25 @@ class NoNumbers(Scratch):
         self.assertIn("Mainly in 'top' (Max): its constant 'least_DequantizeLinear_Output' has an infinite scale", text)
 
 
+class BeyondFloat(Scratch):
+    def test_a_mask_that_overflows_in_float32_accuses_nobody(self):
+        """As in MiniLM W8A16: -3.4e38 is code -65535 times 5.192376e33, which is minus infinity in float32; 0 times that is no number."""
+        n, scale = Network(), np.float32(5.192376e33)
+        n.constants.update({"m.q": np.uint16(0), "s": scale, "z": np.uint16(65535), "o": np.float32(1 / 65535), "o.z": np.uint16(0)})
+        n.add("QuantizeLinear", ["x", "o", "o.z"], "x.q")
+        n.add("DequantizeLinear", ["x.q", "o", "o.z"], "x.dq")
+        n.add("DequantizeLinear", ["m.q", "s", "z"], "least")
+        n.add("Mul", ["x.dq", "least"], "bias")
+        n.add("QuantizeLinear", ["bias", "s", "z"], "bias.q")
+        model = n.write(self.folder / "mask.onnx", [ow.value_info("x", ow.FLOAT, (1, 64))], n.add("DequantizeLinear", ["bias.q", "s", "z"], "y"), (1, 64))
+        np.savez(self.folder / "x.npz", x=np.random.default_rng(SEED).integers(0, 2, (4, 1, 64)).astype(np.float32))
+        capture(model, ["cpu"], [f"x={self.folder / 'x.npz'}"], self.folder / "cpu.h5")
+        (device,) = json.loads(npudiff("explain", "--quantised", model, self.folder / "cpu.h5", "--json", expect=4))["devices"]
+        (layer,) = (u for u in device["layers"] if u["op_type"] == "Mul")
+        self.assertEqual((device["faulty"], layer["state"]), ([], "not-examined"))
+        self.assertIn("float32 does not hold", layer["why_not"])
+
+
 class OpenShapes(Scratch):
     def test_the_model_as_it_is_runs_with_its_dimensions_set(self):
         """A provider takes no open shapes: --dim has to reach it when no tensor is made visible, too."""

@@ -1,5 +1,6 @@
 #include "explain/verdict/health.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,6 +8,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/strbuf.h"
+#include "eval/rounding.h"
 #include "explain/exam/input_quantiser.h"
 #include "explain/verdict/noise.h"
 
@@ -213,12 +215,46 @@ static bool has_no_number(const struct nd_explained_unit *unit)
     return unit->is_examined && unit->n_codes > 0 && unit->n_nan == unit->n_codes;
 }
 
+/* A mask constant of -3.4e38 is finite in double precision, and minus infinity in float32 after it was
+ * quantised: 0 times that is no number on a CPU. */
+static bool overflows(const struct nd_quant *quant, enum nd_dtype dtype)
+{
+    double low, high;
+    if (quant == NULL || quant->n == 0 || !nd_dtype_is_integer(dtype) || nd_dtype_size_bytes(dtype) > 2)
+        return false;
+    nd_code_range(dtype, &low, &high);
+    for (size_t i = 0; i < quant->n; i++) {
+        double scale = (double)quant->scale[i], zero = (double)quant->zero_point[i];
+        if (fmax(fabs(low - zero), fabs(high - zero)) * scale > (double)FLT_MAX)
+            return true;
+    }
+    return false;
+}
+
+static bool reads_overflow(const struct nd_plan *plan, size_t step)
+{
+    enum { MOST_CONSTANTS = 8 };
+    struct nd_exact_constant constants[MOST_CONSTANTS];
+    const struct nd_model_unit *unit = nd_plan_unit(plan, step);
+    bool is_found = false;
+    for (size_t i = 0; unit != NULL && i < unit->n_inputs; i++) {
+        const struct nd_edge *edge = nd_model_edge(plan->model, unit->inputs[i]);
+        is_found = is_found || overflows(&edge->quant, edge->dtype);
+    }
+    size_t n = unit != NULL
+                   ? nd_exact_unit_constants(plan->graph, plan->steps[step].edge, constants, MOST_CONSTANTS)
+                   : 0;
+    for (size_t i = 0; i < n; i++)
+        is_found = is_found || overflows(constants[i].quant, constants[i].dtype);
+    return is_found;
+}
+
 static enum nd_status leave_unjudged(struct nd_explained_device *device, struct nd_explained_unit *unit,
-                                     struct nd_error *err)
+                                     const char *why, struct nd_error *err)
 {
     unit->is_examined = false;
     unit->harm = unit->harmed_share = (double)NAN;
-    unit->why_not = nd_strdup("none of its exact values is a number, so that none can be wrong");
+    unit->why_not = nd_strdup(why);
     device->n_examined--;
     device->n_not_examined++;
     return unit->why_not != NULL ? ND_OK : nd_fail_memory(err);
@@ -230,7 +266,8 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
     struct nd_explained_unit *unit = &job->out->devices[device].units[step];
     enum nd_status status = ND_OK;
     if (has_no_number(unit))
-        status = leave_unjudged(&job->out->devices[device], unit, err);
+        status = leave_unjudged(&job->out->devices[device], unit,
+                                "none of its exact values is a number, so that none can be wrong", err);
     unit->state = unit->is_examined ? ND_LAYER_UNEXPLAINED : ND_LAYER_NOT_EXAMINED;
     if (unit->fault.kind != NULL) { /* it shows what another layer wrote (reused.c) */
         unit->state = ND_LAYER_FAULTY;
@@ -245,6 +282,12 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
         status = try_alternatives(job, device, step, err);
     if (unit->why_follows != NULL)
         unit->state = ND_LAYER_FOLLOWS;
+    if (status == ND_OK && unit->why_follows == NULL && reads_overflow(job->plan, step)) {
+        unit->state = ND_LAYER_NOT_EXAMINED;
+        return leave_unjudged(
+            &job->out->devices[device], unit,
+            "it reads values that float32 does not hold: in float32 the result may be no number", err);
+    }
     if (unit->is_within_step && unit->state == ND_LAYER_FOLLOWS)
         nd_explain_find_tie_rule(nd_tally_of(job->evaluation, device, step), unit);
     return status == ND_OK ? settle_noise(job, device, step, err) : status;

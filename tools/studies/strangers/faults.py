@@ -59,6 +59,9 @@ def changed_values(folder, device, kind, index, seed, healthy_values):
     values = imported.dump(folder / "changed.h5")
     if mutations.INSERTED in values:
         values[name] = values[mutations.INSERTED]
+    if name not in values:
+        left = next((x["reason"] for x in capture["left_out"] if x["tensor"] == name), "the capture has not the tensor")
+        return {"kind": kind, "layer": name, "op": op_type, "not_run": left}, None
     values = {key: array for key, array in values.items() if key in healthy_values}
     difference = np.abs(values[name].astype(np.int64) - healthy_values[name].astype(np.int64))
     n_far = int((difference >= FAR[8 * values[name].dtype.itemsize]).sum())

@@ -1,7 +1,9 @@
 #!/bin/sh
 # What capturing costs: `npudiff capture` of 700 samples with all edges, against a bare inference loop over the same session
 # with the same inputs and outputs. Both are run in turn, several times; the ratio of the fastest of each is printed, and
-# where the rest of the capture's time goes. Usage: tools/bench.sh capture [ROUNDS]
+# where the rest of the capture's time goes. Then the same in processor time, which is what remains comparable when others
+# are at work, for 4 to 256 samples, reruns included, and the most memory that one process had: for the CNN and, where
+# tools/zoo has prepared it, the wake-word model. Usage: tools/bench.sh capture [ROUNDS]
 set -eu
 cd "$(dirname "$0")/../.."
 build=${BUILD:-build}
@@ -36,3 +38,35 @@ measure() { # model device
 
 measure cnn.w8a8 htp-sim:gen3
 measure cnn.w8a8 cpu
+
+# COMMAND...   processor seconds of it and its children, and MiB of the largest of them; "- -" when it fails
+processor() {
+    /usr/bin/python3 -c '
+import resource, subprocess, sys
+code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(f"{used.ru_utime + used.ru_stime:.3f} {used.ru_maxrss // 1024}" if code == 0 else "- -")' "$@"
+}
+
+scale() { # name model device
+    for samples in 4 16 64 256; do
+        : >"$work/results"
+        for _ in $(seq "$rounds"); do
+            bare=$(processor "$build/tools/bench/bare_loop" "$2" "$3" "uniform:$samples")
+            echo "$bare $(processor "$build/src/cli/npudiff" capture "$2" -d "$3" -p "uniform:$samples" -o "$work/capture.h5" -f -q)" \
+                >>"$work/results"
+        done
+        awk -v what="$1 on $3, $samples samples" '
+            NR == 1 || $1 < bare { bare = $1 }
+            NR == 1 || $3 < capture { capture = $3 }
+            { bare_mib = $2; mib = $4 }
+            END {
+                printf "%-44s bare loop %.2f s, %d MiB; capture %.2f s, %d MiB; ratio %.2f\n", what, bare, bare_mib, capture, mib,
+                    capture / bare
+            }' "$work/results"
+    done
+}
+
+word=${XDG_CACHE_HOME:-$HOME/.cache}/npudiff/zoo/models/wake-word/w8a8.onnx
+scale CNN golden/models/cnn.w8a8.onnx htp-sim:gen3
+[ ! -e "$word" ] || scale wake-word "$word" htp-sim:gen3

@@ -51,7 +51,8 @@ static size_t visible_bytes(const unsigned char *text)
         (n == 3 && text[0] == 0xe0 && text[1] < 0xa0) || (n == 4 && text[0] == 0xf0 && text[1] < 0x90);
     bool is_surrogate = n == 3 && text[0] == 0xed && text[1] >= 0xa0;
     bool is_too_large = n == 4 && text[0] == 0xf4 && text[1] >= 0x90;
-    return is_c1_control || is_overlong || is_surrogate || is_too_large ? 0 : n;
+    bool is_no_character = n == 3 && text[0] == 0xef && text[1] == 0xbf && text[2] >= 0xbe; /* U+FFFE, U+FFFF */
+    return is_c1_control || is_overlong || is_surrogate || is_too_large || is_no_character ? 0 : n;
 }
 
 char *nd_clean_text(const char *text)

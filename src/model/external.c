@@ -112,6 +112,40 @@ struct collecting {
     const char *model_path;
 };
 
+static bool is_below(const char *path, const char *folder)
+{
+    size_t n = strlen(folder);
+    return strncmp(path, folder, n) == 0 && (path[n] == '/' || (n > 0 && folder[n - 1] == '/'));
+}
+
+/* The folder that a path leads to when links are followed; NULL: none, or out of memory. */
+static char *real_folder(const char *path)
+{
+    char *dir = nd_path_dir(path), *real = dir != NULL ? realpath(dir, NULL) : NULL;
+    free(dir);
+    return real;
+}
+
+/* A link may lead to a file in the model's folder, or beside the file that the model itself is a link to (as in
+ * caches that keep all files under their digests). Else a model could have any file of this machine read. */
+static enum nd_status check_links(const char *path, const char *model_path, struct nd_error *err)
+{
+    char *real = realpath(path, NULL), *model = realpath(model_path, NULL);
+    char *folder = real_folder(model_path), *target = model != NULL ? real_folder(model) : NULL;
+    enum nd_status status = ND_OK;
+    if (real == NULL || folder == NULL || target == NULL)
+        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path, "external data '%s' cannot be opened: %s", path,
+                         strerror(errno));
+    else if (!is_below(real, folder) && !is_below(real, target))
+        status = nd_fail(err, ND_E_MODEL_EXTERNAL, path,
+                         "external data '%s' is a link to '%s', outside of the model's folder", path, real);
+    free(real);
+    free(model);
+    free(folder);
+    free(target);
+    return status;
+}
+
 static enum nd_status add_file(struct collecting *to, struct place *place, const char *name,
                                struct nd_error *err)
 {
@@ -124,12 +158,15 @@ static enum nd_status add_file(struct collecting *to, struct place *place, const
         status = nd_fail_memory(err);
     if (status == ND_OK)
         status = open_place(place, name, path, &fd, err);
+    if (status == ND_OK)
+        close(fd);
+    if (status == ND_OK)
+        status = check_links(path, to->model_path, err);
     if (status != ND_OK) {
         free(path);
         free(location);
         return status;
     }
-    close(fd);
     to->external->files[to->external->n++] = (struct nd_external_file){.location = location, .path = path};
     return ND_OK;
 }

@@ -21,6 +21,18 @@ static void put_cell(struct nd_strbuf *out, const char *text, bool is_last)
     nd_strbuf_printf(out, "%s%s", is_quoted ? "\"" : "", is_last ? "\r\n" : ",");
 }
 
+/* What others wrote. A spreadsheet takes a text that begins so for a formula, and runs it; an apostrophe makes
+ * it a text. */
+static void put_text(struct nd_strbuf *out, const char *text, bool is_last)
+{
+    struct nd_strbuf kept = {0};
+    bool is_formula = text[0] != '\0' && strchr("=+-@\t\r", text[0]) != NULL;
+    nd_strbuf_printf(&kept, "%s%s", is_formula ? "'" : "", text);
+    out->failed = out->failed || kept.failed;
+    put_cell(out, kept.text != NULL ? kept.text : "", is_last);
+    nd_strbuf_deinit(&kept);
+}
+
 /* Every digit: programs read it. Nothing where it is not known. */
 static void put_count(struct nd_strbuf *out, size_t n)
 {
@@ -50,7 +62,7 @@ static void put_patterns(struct nd_strbuf *out, const struct nd_qualified_texts 
     if (text == NULL)
         out->failed = true;
     else
-        put_cell(out, text[0] != '\0' ? text : "*", false);
+        put_text(out, text[0] != '\0' ? text : "*", false);
     free(text);
 }
 
@@ -58,21 +70,21 @@ static void put_case(struct nd_strbuf *out, const struct nd_qualified *result,
                      const struct nd_qualified_case *one)
 {
     const struct nd_qualified_gate *gate = nd_qualified_gate_of(result, one);
-    put_cell(out, one->model, false);
-    put_cell(out, one->device, false);
+    put_text(out, one->model, false);
+    put_text(out, one->device, false);
     put_cell(out, gate->gate, false);
     put_cell(out, gate->text, false);
     put_patterns(out, &gate->edges);
     put_cell(out, one->verdict, false);
     put_real(out, one->value);
     put_real(out, one->bound);
-    put_cell(out, one->edge, false);
-    put_cell(out, one->probe, false);
+    put_text(out, one->edge, false);
+    put_text(out, one->probe, false);
     put_count(out, one->n_checked);
     put_count(out, one->n_failing);
     put_count(out, one->n_samples);
     put_count(out, one->n_samples_needed);
-    put_cell(out, one->message, true);
+    put_text(out, one->message, true);
 }
 
 enum nd_status nd_report_qualification_csv(const struct nd_qualified *result, char **out, struct nd_error *err)

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/new_file.h"
 #include "base/sha256.h"
 #include "npudiff/model.h"
 #include "support/golden_models.h"
@@ -75,6 +76,59 @@ static void bad_model_is_refused_and_named(void **state)
             fail_msg("%s: ND-%d %s", rows[i].name, err.id, err.message);
         free(path);
     }
+}
+
+/* The model's external data, as a link to target; what loading says. */
+static void load_linked(const char *folder, const char *target, const char *model, struct nd_error *err)
+{
+    struct nd_model *loaded = NULL;
+    char *data = nd_path_join(folder, "not-there.bin"), *path = nd_path_join(folder, model);
+    unlink(data);
+    assert_int_equal(symlink(target, data), 0);
+    *err = (struct nd_error){0};
+    nd_model_load(path, &loaded, err);
+    nd_model_destroy(&loaded);
+    free(data);
+    free(path);
+}
+
+/* A model of a stranger cannot have any file of this machine read. Caches of models link the model and its data
+ * to a folder of all files. */
+static void links_of_external_data_stay_with_the_model(void **state)
+{
+    (void)state;
+    static const char words[] = "is a link to";
+    struct nd_error err;
+    void *bytes = NULL;
+    size_t n = 0;
+    char *dir = NULL, *from = golden_path("bad/models/external_missing.onnx"), zeros[4096] = {0};
+    assert_int_equal(nd_dir_make_temporary(&dir, NULL), ND_OK);
+    char *folder = nd_path_join(dir, "snapshot"), *blobs = nd_path_join(dir, "blobs");
+    char *model = nd_path_join(folder, "m.onnx"), *blob = nd_path_join(blobs, "m"),
+         *data = nd_path_join(blobs, "d"), *linked = nd_path_join(folder, "linked.onnx"),
+         *inside = nd_path_join(folder, "inside.bin");
+    assert_int_equal(nd_dir_make(folder, NULL), ND_OK);
+    assert_int_equal(nd_dir_make(blobs, NULL), ND_OK);
+    assert_int_equal(nd_file_read(from, 1 << 20, &bytes, &n, NULL), ND_OK);
+    assert_int_equal(nd_file_put(model, bytes, n, NULL), ND_OK);
+    assert_int_equal(nd_file_put(blob, bytes, n, NULL), ND_OK);
+    assert_int_equal(nd_file_put(data, zeros, sizeof zeros, NULL), ND_OK);
+    assert_int_equal(nd_file_put(inside, zeros, sizeof zeros, NULL), ND_OK);
+    assert_int_equal(symlink("../blobs/m", linked), 0);
+
+    load_linked(folder, "../blobs/d", "m.onnx", &err);
+    assert_int_equal(err.id, ND_E_MODEL_EXTERNAL);
+    assert_non_null(strstr(err.message, words));
+    load_linked(folder, "inside.bin", "m.onnx", &err);
+    assert_null(strstr(err.message, words));
+    load_linked(folder, "../blobs/d", "linked.onnx", &err);
+    assert_null(strstr(err.message, words));
+    load_linked(folder, "/etc/passwd", "linked.onnx", &err);
+    assert_non_null(strstr(err.message, words));
+    nd_dir_remove(dir);
+    char *const owned[] = {dir, from, folder, blobs, model, blob, data, linked, inside, bytes};
+    for (size_t i = 0; i < sizeof owned / sizeof owned[0]; i++)
+        free(owned[i]);
 }
 
 static uint64_t next_random(uint64_t *seed)
@@ -171,6 +225,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_model_is_refused_and_named),
+        cmocka_unit_test(links_of_external_data_stay_with_the_model),
         cmocka_unit_test(mutated_model_is_read_or_refused),
         cmocka_unit_test(cut_model_is_never_accepted_silently),
     };

@@ -123,6 +123,20 @@ static void csv_quotes_what_it_must(void **state)
     free(csv);
 }
 
+/* A spreadsheet runs a cell that begins with '='. Numbers below 0 stay numbers. */
+static void csv_has_no_formula(void **state)
+{
+    (void)state;
+    char evil[sizeof result + 64], *csv = NULL;
+    const char *at = strstr(result, "\"a1\"");
+    assert_non_null(at);
+    snprintf(evil, sizeof evil, "%.*s\"=HYPERLINK(1)\"%s", (int)(at - result), result, at + 4);
+    assert_int_equal(write_as(nd_report_qualification_csv, evil, &csv, NULL), ND_OK);
+    assert_holds(csv, ",'=HYPERLINK(1),");
+    assert_null(strstr(csv, ",=HYPERLINK"));
+    free(csv);
+}
+
 /* Programs read it: a count of a million and more has every digit. */
 static void csv_counts_have_every_digit(void **state)
 {
@@ -218,9 +232,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(junit_of_every_verdict_is_valid), cmocka_unit_test(junit_schema_refuses_what_is_none),
-        cmocka_unit_test(csv_quotes_what_it_must),         cmocka_unit_test(csv_counts_have_every_digit),
-        cmocka_unit_test(json_reads_back_equal),           cmocka_unit_test(text_ends_with_the_verdict),
-        cmocka_unit_test(what_is_no_result_is_refused),
+        cmocka_unit_test(csv_quotes_what_it_must),         cmocka_unit_test(csv_has_no_formula),
+        cmocka_unit_test(csv_counts_have_every_digit),     cmocka_unit_test(json_reads_back_equal),
+        cmocka_unit_test(text_ends_with_the_verdict),      cmocka_unit_test(what_is_no_result_is_refused),
     };
     cmocka_set_message_output(CM_OUTPUT_TAP);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -345,10 +345,17 @@ static void share_never_rounds_to_none_or_all(void **state)
 static void text_with_control_bytes_is_cleaned(void **state)
 {
     (void)state;
-    static const char *const rows[][2] = {
-        {"conv/1:0", "conv/1:0"},         {"a\tb\n", "a?b?"}, {"\x1b[2J", "?[2J"},
-        {"\xc3\xa4", "\xc3\xa4"},         {"\xc2\x9b", "??"}, {"\xff", "?"},
-        {"\xe2\x82\xac", "\xe2\x82\xac"}, {"\xc3", "?"},      {"\xed\xa0\x80", "???"}};
+    static const char *const rows[][2] = {{"conv/1:0", "conv/1:0"},
+                                          {"a\tb\n", "a?b?"},
+                                          {"\x1b[2J", "?[2J"},
+                                          {"\xc3\xa4", "\xc3\xa4"},
+                                          {"\xc2\x9b", "??"},
+                                          {"\xff", "?"},
+                                          {"\xe2\x82\xac", "\xe2\x82\xac"},
+                                          {"\xc3", "?"},
+                                          {"\xed\xa0\x80", "???"},
+                                          {"a\xef\xbf\xbe", "a???"},
+                                          {"\xef\xbf\xbd", "\xef\xbf\xbd"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char *clean = nd_clean_text(rows[i][0]);
         assert_string_equal(clean, rows[i][1]);

@@ -229,7 +229,7 @@ class Qualify(Scratch):
     def test_the_same_device_twice_is_refused(self):
         """By two names, before anything runs; a file that is prepared for one of them makes it another."""
         for devices in ("'htp-sim:gen3', 'htp-sim:SM8650'", "{chipsets: [gen1, SM8650, gen3]}",
-                        "'htp-sim:gen3?a=1&b=2', 'htp-sim:SM8650?b=2&a=1'"):
+                        "'htp-sim:gen3?vtcm_mb=4&device_id=0', 'htp-sim:SM8650?device_id=0&vtcm_mb=4'"):
             done = npudiff("qualify", self.campaign(devices, n=1), expect=None)
             self.assertEqual(done.returncode, 2, done.stderr)
             self.assertRegex(done.stderr, r"c.yaml:\d+:\d+: .*are the same device, SM8650; name it once")

@@ -278,6 +278,7 @@ struct nd_explained_floats {
 /* One step on one device. What does not apply is 0 (counts) or NaN. */
 struct nd_explained_unit {
     bool is_examined;
+    bool is_left;   /* it was evaluated, and not examined all the same: what it should be may be no number */
     char *why_not;  /* "not captured", ...; NULL when it was examined */
     bool has_total; /* its codes were captured and there is a reference: total is known. If it was examined,
                        inherited is known, too */

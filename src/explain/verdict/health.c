@@ -253,6 +253,7 @@ static enum nd_status leave_unjudged(struct nd_explained_device *device, struct 
                                      const char *why, struct nd_error *err)
 {
     unit->is_examined = false;
+    unit->is_left = true;
     unit->harm = unit->harmed_share = (double)NAN;
     unit->why_not = nd_strdup(why);
     device->n_examined--;
@@ -282,7 +283,7 @@ static enum nd_status settle_layer(const struct nd_explain_job *job, size_t devi
         status = try_alternatives(job, device, step, err);
     if (unit->why_follows != NULL)
         unit->state = ND_LAYER_FOLLOWS;
-    if (status == ND_OK && unit->why_follows == NULL && reads_overflow(job->plan, step)) {
+    if (status == ND_OK && unit->is_examined && unit->why_follows == NULL && reads_overflow(job->plan, step)) {
         unit->state = ND_LAYER_NOT_EXAMINED;
         return leave_unjudged(
             &job->out->devices[device], unit,

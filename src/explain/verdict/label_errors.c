@@ -49,8 +49,7 @@ static const char *prove(const struct nd_plan *plan, const struct nd_explained_u
     if (is_of_encoding(finding)) /* the provider has an encoding of its own for some, whatever the model says */
         return is_forced || is_rounded_scale(plan, finding) ? NULL : "the capture itself says so";
     bool is_one_code = is_kind(finding, ND_FAULT_ALL_ZERO) || is_kind(finding, ND_FAULT_CONSTANT);
-    bool was_evaluated = unit->n_codes > 0; /* and left all the same: what it should be is no number */
-    return is_one_code && !unit->is_examined && !was_evaluated ? "no arithmetic makes one value of these inputs"
+    return is_one_code && !unit->is_examined && !unit->is_left ? "no arithmetic makes one value of these inputs"
                                                                : NULL;
 }
 

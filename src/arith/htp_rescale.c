@@ -83,6 +83,11 @@ static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, double
     return ND_OK;
 }
 
+enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, struct nd_error *err)
+{
+    return multiply_by(job, 0, 1, err);
+}
+
 enum nd_status nd_htp_negate(const struct nd_htp_job *job, struct nd_error *err)
 {
     if (job->call->n_inputs != 1 || !nd_htp_all_are(job, 1, ND_DTYPE_U8))

@@ -3,11 +3,18 @@
 #include <math.h>
 #include <string.h>
 
-#include "eval/linear_families.h"
+#include "arith/htp_internal.h"
 
 size_t nd_unit_n_inputs(const struct nd_exact_unit *unit)
 {
     return unit->call->n_inputs;
+}
+
+bool nd_unit_keeps_encoding(const struct nd_exact_unit *unit, size_t i)
+{
+    const struct nd_quant *a = unit->call->inputs[i].quant, *b = unit->call->out_quant;
+    return a != NULL && a->n == 1 && b->n == 1 && a->scale[0] == b->scale[0] &&
+           a->zero_point[0] == b->zero_point[0];
 }
 
 enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
@@ -25,6 +32,7 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
         if (encodings->inputs[i] == NULL || inputs[i].quant == NULL)
             continue;
         inputs[i].quant = encodings->inputs[i];
+        inputs[i].values = encodings->codes[i] != NULL ? encodings->codes[i] : inputs[i].values;
         inputs[i].wholes = NULL;
         call.shared = NULL;
     }
@@ -35,6 +43,27 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
         other.dtype = encodings->dtype;
     }
     return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
+}
+
+enum nd_status nd_unit_bring_input(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
+                                   size_t i, struct nd_array *codes, bool *is_covered, struct nd_error *err)
+{
+    struct nd_linear_call call = *unit->call;
+    struct nd_exact_unit other = *unit;
+    *is_covered = false;
+    if (unit->origins[i] != ND_EXACT_FROM_INPUT || !nd_linear_has(&call, i))
+        return ND_OK;
+    call.inputs = &unit->call->inputs[i];
+    call.n_inputs = 1;
+    call.shared = NULL;
+    other.call = &call;
+    other.origins = &unit->origins[i];
+    other.input_edges = &unit->input_edges[i];
+    if (unit->dtype == ND_DTYPE_U16)
+        return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
+    const struct nd_htp_job job = {
+        .program = program, .unit = &other, .call = &call, .codes = codes, .is_covered = is_covered};
+    return nd_htp_all_are(&job, 1, ND_DTYPE_U8) ? nd_htp_rescale_input(&job, err) : ND_OK;
 }
 
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes)

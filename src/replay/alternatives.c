@@ -76,23 +76,82 @@ static void find_gate(struct nd_alternatives *a, const struct nd_model *model, c
     }
 }
 
+static bool mean_the_same(const struct nd_quant *a, const struct nd_quant *b)
+{
+    return a->n == 1 && b->n == 1 && a->scale[0] == b->scale[0] && a->zero_point[0] == b->zero_point[0];
+}
+
+/* Whether the maker of an input of a Concat is known to make it with the encoding of the Concat. What moves the
+ * codes of an input of the graph, other than Slice, Split and MaxPool, does not. */
+static bool is_maker(const struct nd_model_unit *maker)
+{
+    static const char *const others[] = {"DepthToSpace", "Expand",    "Flatten",  "Gather",  "Identity",
+                                         "Pad",          "Reshape",   "Resize",   "Squeeze", "SpaceToDepth",
+                                         "Tile",         "Transpose", "Unsqueeze"};
+    return maker != NULL && !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
+}
+
+static void add_part(struct nd_alternatives *a, size_t from, size_t to)
+{
+    a->parts[a->n_parts] = (struct nd_fused_part){.from = from, .to = to, .next = a->first_part[from]};
+    a->first_part[from] = a->n_parts++;
+}
+
+static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
+                       const struct nd_model_unit *unit)
+{
+    const struct nd_edge *to = nd_model_edge(model, unit->edge);
+    if (narrows(unit->op_types) && unit->n_inputs == 1 && nd_unit_of_edge(model, unit->inputs[0]) != NULL) {
+        a->fused_from[unit->edge] = unit->inputs[0];
+        add_part(a, unit->inputs[0], unit->edge);
+    }
+    if (strcmp(unit->op_types, "Concat") != 0)
+        return;
+    for (size_t i = 0; i < unit->n_inputs; i++) {
+        size_t from = unit->inputs[i];
+        const struct nd_edge *edge = nd_model_edge(model, from);
+        if (edge->dtype != to->dtype || mean_the_same(&edge->quant, &to->quant))
+            continue;
+        a->is_joined[unit->edge] = true;
+        if (is_maker(nd_unit_of_edge(model, from)) && nd_fused_part_of(a, from, unit->edge) == SIZE_MAX)
+            add_part(a, from, unit->edge);
+    }
+}
+
+static size_t count_parts(const struct nd_model *model)
+{
+    size_t n = 0; /* at most */
+    for (size_t u = 0; u < nd_model_n_units(model); u++)
+        n += nd_model_unit(model, u)->n_inputs;
+    return n;
+}
+
+size_t nd_fused_part_of(const struct nd_alternatives *a, size_t from, size_t to)
+{
+    size_t part = from < a->n_edges ? a->first_part[from] : SIZE_MAX;
+    while (part != SIZE_MAX && a->parts[part].to != to)
+        part = a->parts[part].next;
+    return part;
+}
+
 enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_model *model,
                                     struct nd_error *err)
 {
     size_t n = nd_model_n_edges(model);
     *a = (struct nd_alternatives){.n_edges = n,
                                   .fused_from = nd_calloc(n, sizeof *a->fused_from),
-                                  .first_fused = nd_calloc(n, sizeof *a->first_fused),
-                                  .next_fused = nd_calloc(n, sizeof *a->next_fused),
+                                  .first_part = nd_calloc(n, sizeof *a->first_part),
+                                  .is_joined = nd_calloc(n, sizeof *a->is_joined),
+                                  .parts = nd_calloc(count_parts(model), sizeof *a->parts),
                                   .gated = nd_calloc(n, sizeof *a->gated),
                                   .is_hard = nd_calloc(n, sizeof *a->is_hard),
                                   .is_forced_here = nd_calloc(n, sizeof *a->is_forced_here),
                                   .forced = nd_calloc(n, sizeof *a->forced)};
-    if (a->fused_from == NULL || a->first_fused == NULL || a->next_fused == NULL || a->gated == NULL ||
-        a->is_hard == NULL || a->forced == NULL || a->is_forced_here == NULL)
+    if (a->fused_from == NULL || a->first_part == NULL || a->is_joined == NULL || a->parts == NULL ||
+        a->gated == NULL || a->is_hard == NULL || a->forced == NULL || a->is_forced_here == NULL)
         return nd_fail_memory(err);
     for (size_t e = 0; e < n; e++) {
-        a->fused_from[e] = a->first_fused[e] = a->next_fused[e] = a->gated[e] = SIZE_MAX;
+        a->fused_from[e] = a->first_part[e] = a->gated[e] = SIZE_MAX;
         a->forced[e] = forced_of(model, e);
         const struct nd_model_unit *maker = nd_unit_of_edge(model, e);
         a->is_forced_here[e] =
@@ -100,11 +159,7 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
     }
     for (size_t u = 0; u < nd_model_n_units(model); u++) {
         const struct nd_model_unit *unit = nd_model_unit(model, u);
-        if (narrows(unit->op_types) && unit->n_inputs == 1 && nd_unit_of_edge(model, unit->inputs[0]) != NULL) {
-            a->fused_from[unit->edge] = unit->inputs[0];
-            a->next_fused[unit->edge] = a->first_fused[unit->inputs[0]];
-            a->first_fused[unit->inputs[0]] = unit->edge;
-        }
+        find_parts(a, model, unit);
         find_gate(a, model, unit);
     }
     return ND_OK;
@@ -113,8 +168,9 @@ enum nd_status nd_alternatives_init(struct nd_alternatives *a, const struct nd_m
 void nd_alternatives_deinit(struct nd_alternatives *a)
 {
     free(a->fused_from);
-    free(a->first_fused);
-    free(a->next_fused);
+    free(a->first_part);
+    free(a->is_joined);
+    free(a->parts);
     free(a->gated);
     free(a->is_hard);
     free(a->forced);

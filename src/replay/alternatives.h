@@ -3,7 +3,8 @@
  * docs/science/htp-arithmetic.md has what each was seen on.
  *
  *     fused    one operation makes the layer's codes and those of the operator before it, with this layer's
- *              encoding (Conv, then Relu with a quantiser of its own); or x times a gate of x is one function
+ *              encoding (Conv, then Relu with a quantiser of its own); or what makes the inputs of a Concat
+ *              makes each of them with the encoding of the Concat; or x times a gate of x is one function
  *              (SiLU, HardSwish)
  *     forced   the layer reads an operand with the encoding that the provider forces on its maker (uint16 Tanh,
  *              Sigmoid), whatever the model says */
@@ -28,14 +29,22 @@ struct nd_forced {
     const char *text; /* "1/65536 with zero point 0" */
 };
 
+/* The maker of one edge may make another edge, too, or its part of that. */
+struct nd_fused_part {
+    size_t from, to; /* edges */
+    size_t next;     /* the next part from the same edge; SIZE_MAX: none */
+};
+
 /* Which alternatives the edges of a model have. */
 struct nd_alternatives {
     size_t n_edges;
-    size_t *fused_from;  /* [n_edges] the edge before it, whose maker may make this one, too; SIZE_MAX: none */
-    size_t *first_fused; /* [n_edges] the first edge that may be made by this one's maker; SIZE_MAX: none */
-    size_t *next_fused;  /* [n_edges] and the one after that */
-    size_t *gated;       /* [n_edges] of a product of x and a gate of x the edge x; SIZE_MAX: none */
-    bool *is_hard;       /* [n_edges] the gate is HardSigmoid, else Sigmoid */
+    struct nd_fused_part *parts;
+    size_t n_parts;
+    size_t *first_part; /* [n_edges] the first part from this edge; SIZE_MAX: none */
+    size_t *fused_from; /* [n_edges] the edge whose maker may make all of this one; SIZE_MAX: none */
+    bool *is_joined;    /* [n_edges] a Concat of which the makers of its inputs may make the parts */
+    size_t *gated;      /* [n_edges] of a product of x and a gate of x the edge x; SIZE_MAX: none */
+    bool *is_hard;      /* [n_edges] the gate is HardSigmoid, else Sigmoid */
     const struct nd_forced **forced; /* [n_edges] of the operator that made its codes, however they were
                                                 moved since; NULL: none */
     bool *is_forced_here;            /* [n_edges] and that operator made the edge itself */
@@ -44,6 +53,9 @@ struct nd_alternatives {
 enum nd_status nd_alternatives_init(struct nd_alternatives *alternatives, const struct nd_model *model,
                                     struct nd_error *err);
 void nd_alternatives_deinit(struct nd_alternatives *alternatives);
+
+/* The part that the maker of `from` may make of `to`; SIZE_MAX: none. */
+size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from, size_t to);
 
 /* Whether the unit is a function of one tensor of 8 bits, element by element: integer devices make it from a
  * table, the entries of which are worked out in floats and rounded once, however the device multiplies

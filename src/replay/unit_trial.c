@@ -15,10 +15,11 @@ enum nd_status nd_unit_trial_init(struct nd_unit_trial *trial, const struct nd_m
 {
     size_t n_edges = nd_model_n_edges(model);
     *trial = (struct nd_unit_trial){.edge = SIZE_MAX, .model = model, .alternatives = alternatives};
-    trial->kept = nd_calloc(n_edges, sizeof *trial->kept);
+    size_t n_kept = alternatives != NULL ? alternatives->n_parts : 0;
+    trial->kept = nd_calloc(n_kept, sizeof *trial->kept);
     if (trial->kept == NULL)
         return nd_fail_memory(err);
-    trial->n_edges = n_edges;
+    trial->n_kept = n_kept;
     return nd_unit_memory_create(n_edges, &trial->memory, err);
 }
 
@@ -43,8 +44,8 @@ static void forget_unit(struct nd_unit_trial *trial)
 
 static void forget_kept(struct nd_unit_trial *trial)
 {
-    for (size_t e = 0; e < trial->n_edges; e++)
-        forget_made(&trial->kept[e]);
+    for (size_t k = 0; k < trial->n_kept; k++)
+        forget_made(&trial->kept[k]);
 }
 
 void nd_unit_trial_deinit(struct nd_unit_trial *trial)
@@ -53,7 +54,7 @@ void nd_unit_trial_deinit(struct nd_unit_trial *trial)
     forget_kept(trial);
     free(trial->kept);
     trial->kept = NULL;
-    trial->n_edges = 0;
+    trial->n_kept = 0;
     nd_unit_memory_destroy(&trial->memory);
 }
 
@@ -102,14 +103,97 @@ static enum nd_status keep_fused(struct nd_unit_trial *trial, const struct nd_ex
     const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
     const struct nd_alternatives *a = trial->alternatives;
     enum nd_status status = ND_OK;
-    for (size_t e = a->first_fused[unit->edge]; e != SIZE_MAX && status == ND_OK; e = a->next_fused[e]) {
-        struct nd_unit_made *kept = &trial->kept[e];
+    for (size_t k = a->first_part[unit->edge]; k != SIZE_MAX && status == ND_OK; k = a->parts[k].next) {
+        struct nd_unit_made *kept = &trial->kept[k];
         struct nd_error why = {0};
-        const struct nd_edge *edge = nd_model_edge(trial->model, e);
+        const struct nd_edge *edge = nd_model_edge(trial->model, a->parts[k].to);
         struct nd_unit_encodings encodings = {.output = &edge->quant, .dtype = edge->dtype};
+        kept->alike[p] = edge->dtype == unit->dtype ? trial->alike[p] : p;
+        if (kept->alike[p] != p)
+            continue;
         nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
         status = nd_unit_run_with(program, unit, &encodings, &kept->codes[p], &kept->is_covered[p], &why);
         status = settle_made(status, &why, &kept->codes[p], &kept->is_covered[p], err);
+    }
+    return status;
+}
+
+/* What the maker of `from` made of the edge by that program; NULL: nothing is known. */
+static const struct nd_array *kept_codes(const struct nd_unit_trial *trial, size_t from, size_t edge, size_t p)
+{
+    size_t part = nd_fused_part_of(trial->alternatives, from, edge);
+    if (part == SIZE_MAX)
+        return NULL;
+    const struct nd_unit_made *kept = &trial->kept[part];
+    return kept->is_covered[kept->alike[p]] ? &kept->codes[kept->alike[p]] : NULL;
+}
+
+static void forget_parts_of(struct nd_unit_trial *trial, const struct nd_exact_unit *unit)
+{
+    for (size_t i = 0; i < nd_unit_n_inputs(unit); i++) {
+        size_t part = nd_fused_part_of(trial->alternatives, unit->input_edges[i], unit->edge);
+        if (part != SIZE_MAX)
+            forget_made(&trial->kept[part]);
+    }
+}
+
+/* A Concat of parts that were made with its encoding. */
+static enum nd_status join_parts(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
+                                 struct nd_error *err)
+{
+    size_t n, n_inputs = nd_unit_n_inputs(unit);
+    const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
+    const struct nd_quant *quant = &nd_model_edge(trial->model, unit->edge)->quant;
+    struct nd_unit_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
+    struct nd_unit_encodings encodings = {.output = NULL};
+    struct nd_array brought[ND_UNIT_MOST_INPUTS] = {{.n = 0}};
+    struct nd_error why = {0};
+    enum nd_status status = ND_OK;
+    bool is_known = n_inputs <= ND_UNIT_MOST_INPUTS;
+    for (size_t i = 0; i < n_inputs && is_known && status == ND_OK; i++) {
+        is_known = unit->input_edges[i] != SIZE_MAX;
+        if (!is_known || nd_unit_keeps_encoding(unit, i))
+            continue;
+        encodings.inputs[i] = quant;
+        encodings.codes[i] = kept_codes(trial, unit->input_edges[i], unit->edge, p);
+        if (encodings.codes[i] != NULL)
+            continue;
+        status = nd_unit_bring_input(program, unit, i, &brought[i], &is_known, &why);
+        status = settle_made(status, &why, &brought[i], &is_known, err);
+        encodings.codes[i] = &brought[i];
+    }
+    if (is_known && status == ND_OK) {
+        status = nd_unit_run_with(program, unit, &encodings, &fused->codes[p], &fused->is_covered[p], &why);
+        status = settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
+    }
+    for (size_t i = 0; i < ND_UNIT_MOST_INPUTS; i++)
+        nd_array_deinit(&brought[i]);
+    return status;
+}
+
+/* What was made with the unit by the maker of what it reads, or as one function with its gate. */
+static enum nd_status run_fused(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
+                                struct nd_error *err)
+{
+    const struct nd_alternatives *a = trial->alternatives;
+    struct nd_unit_made *fused = &trial->others[ND_ALTERNATIVE_FUSED];
+    struct nd_error why = {0};
+    enum nd_status status = ND_OK;
+    if (a->is_joined[unit->edge])
+        return join_parts(trial, unit, p, err);
+    const struct nd_array *kept = kept_codes(trial, a->fused_from[unit->edge], unit->edge, p);
+    if (kept != NULL) {
+        status = nd_array_copy(kept, &fused->codes[p], err);
+        fused->is_covered[p] = status == ND_OK;
+        if (status == ND_OK)
+            nd_unit_narrow(unit, &fused->codes[p]);
+    }
+    for (size_t i = 0; i < nd_unit_n_inputs(unit) && a->gated[unit->edge] != SIZE_MAX && status == ND_OK; i++) {
+        if (unit->input_edges[i] != a->gated[unit->edge] || fused->is_covered[p])
+            continue;
+        status =
+            nd_unit_run_gated(unit, i, a->is_hard[unit->edge], &fused->codes[p], &fused->is_covered[p], &why);
+        status = settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
     }
     return status;
 }
@@ -120,24 +204,9 @@ static enum nd_status run_others(struct nd_unit_trial *trial, const struct nd_ex
     size_t n;
     const struct nd_unit_program *program = &nd_unit_programs(&n)[p];
     const struct nd_alternatives *a = trial->alternatives;
-    struct nd_unit_made *fused = &trial->others[ND_ALTERNATIVE_FUSED],
-                        *forced = &trial->others[ND_ALTERNATIVE_FORCED], *kept = &trial->kept[unit->edge];
+    struct nd_unit_made *forced = &trial->others[ND_ALTERNATIVE_FORCED];
     struct nd_error why = {0};
-    if (kept->is_covered[p]) { /* it is this unit's from now on */
-        fused->codes[p] = kept->codes[p];
-        fused->is_covered[p] = true;
-        kept->codes[p] = (struct nd_array){0};
-        kept->is_covered[p] = false;
-        nd_unit_narrow(unit, &fused->codes[p]);
-    }
-    enum nd_status status = ND_OK;
-    for (size_t i = 0; i < nd_unit_n_inputs(unit) && a->gated[unit->edge] != SIZE_MAX && status == ND_OK; i++) {
-        if (unit->input_edges[i] != a->gated[unit->edge] || fused->is_covered[p])
-            continue;
-        status =
-            nd_unit_run_gated(unit, i, a->is_hard[unit->edge], &fused->codes[p], &fused->is_covered[p], &why);
-        status = settle_made(status, &why, &fused->codes[p], &fused->is_covered[p], err);
-    }
+    enum nd_status status = run_fused(trial, unit, p, err);
     struct nd_unit_encodings encodings = {.output = NULL};
     size_t n_forced = nd_force_inputs(a, unit->input_edges, nd_unit_n_inputs(unit), &encodings);
     if (a->is_forced_here[unit->edge]) {
@@ -164,9 +233,13 @@ static void note_defect(struct nd_unit_trial *trial, const struct nd_exact_unit 
 {
     const struct nd_alternatives *a = trial->alternatives;
     const struct nd_known_defect *defect = nd_known_defect_of(trial->model, unit);
-    trial->known_defect = defect != NULL ? defect : trial->kept[unit->edge].known_defect;
-    for (size_t e = a != NULL ? a->first_fused[unit->edge] : SIZE_MAX; e != SIZE_MAX; e = a->next_fused[e])
-        trial->kept[e].known_defect = defect;
+    trial->known_defect = defect;
+    for (size_t i = 0; a != NULL && i < nd_unit_n_inputs(unit) && trial->known_defect == NULL; i++) {
+        size_t part = nd_fused_part_of(a, unit->input_edges[i], unit->edge);
+        trial->known_defect = part != SIZE_MAX ? trial->kept[part].known_defect : NULL;
+    }
+    for (size_t k = a != NULL ? a->first_part[unit->edge] : SIZE_MAX; k != SIZE_MAX; k = a->parts[k].next)
+        trial->kept[k].known_defect = defect;
 }
 
 enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_exact_unit *unit,
@@ -191,6 +264,8 @@ enum nd_status nd_unit_trial_run(struct nd_unit_trial *trial, const struct nd_ex
     }
     trial->edge = unit->edge;
     note_defect(trial, unit);
+    if (trial->alternatives != NULL)
+        forget_parts_of(trial, unit);
     /* What no program made has not been kept from before it was codes. */
     if (!trial->is_covered[0] || !is_same(&trial->made[0], given))
         nd_unit_memory_forget_edge(trial->memory, unit->edge);

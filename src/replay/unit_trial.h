@@ -33,6 +33,7 @@ void nd_unit_tally_merge(const struct nd_unit_tally *from, struct nd_unit_tally 
 struct nd_unit_made {
     struct nd_array codes[ND_MAX_UNIT_PROGRAMS];
     bool is_covered[ND_MAX_UNIT_PROGRAMS];
+    size_t alike[ND_MAX_UNIT_PROGRAMS]; /* of a part: the program whose codes are those of this one, too */
     const struct nd_known_defect *known_defect; /* of the unit that made them */
 };
 
@@ -40,8 +41,8 @@ struct nd_unit_made {
 struct nd_unit_trial {
     const struct nd_model *model;
     const struct nd_alternatives *alternatives; /* of the model; NULL: none is tried */
-    struct nd_unit_made *kept; /* [n_edges] made for an edge by the maker of the one before it */
-    size_t n_edges;
+    struct nd_unit_made *kept; /* [n_kept] parts of edges, made by the makers of the edges before them */
+    size_t n_kept;             /* alternatives->n_parts */
     struct nd_unit_made others[ND_N_ALTERNATIVES]; /* of the unit at hand */
     struct nd_unit_memory *memory;                 /* of the sample at hand */
     const struct nd_known_defect *known_defect;    /* of the unit at hand; NULL: none */

@@ -99,7 +99,7 @@ static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
     exam->is_forced = true;
     exam->is_other = exam->has_other = false;
     exam->unit_program = NULL;
-    exam->helper = SIZE_MAX;
+    exam->is_helped = false;
     exam->n_fusions = 0;
     nd_array_deinit(&exam->made);
     enum nd_status status = nd_exam_collect(exam, err);
@@ -109,7 +109,7 @@ static enum nd_status try_forced(struct nd_exam *exam, struct nd_error *err)
     exam->is_other = before.is_other;
     exam->has_other = before.has_other;
     exam->unit_program = before.unit_program;
-    exam->helper = before.helper;
+    exam->is_helped = before.is_helped;
     exam->n_fusions = before.n_fusions;
     return nd_exam_collect(exam, err);
 }
@@ -230,7 +230,7 @@ static enum nd_status follow_rounding(const struct nd_exam *exam, const char *te
 static enum nd_status diagnose_unit(const struct nd_explain_job *job, struct nd_reader *reader, size_t device,
                                     size_t step, struct nd_error *err)
 {
-    struct nd_exam exam = {.job = job, .reader = reader, .device = device, .step = step, .helper = SIZE_MAX};
+    struct nd_exam exam = {.job = job, .reader = reader, .device = device, .step = step};
     enum nd_status status = nd_exam_make(&exam, err);
     if (status == ND_OK)
         status = nd_exam_collect(&exam, err);

@@ -17,7 +17,6 @@ enum {
 /* Where the program explains most of the codes in another way, what is left is held against that. */
 static void choose_way(struct nd_exam *exam, const struct nd_habit *habit, size_t program)
 {
-    const struct nd_alternatives *a = &exam->job->plan->alternatives;
     uint64_t fewest = program == SIZE_MAX                          ? 0
                       : habit->units->n[program] == habit->n_codes ? habit->units->wrong[program]
                                                                    : habit->n_codes;
@@ -28,7 +27,7 @@ static void choose_way(struct nd_exam *exam, const struct nd_habit *habit, size_
         fewest = other->wrong[program];
         exam->is_other = true;
         exam->alternative = (enum nd_alternative)k;
-        exam->helper = k == ND_ALTERNATIVE_FUSED ? a->fused_from[exam->edge] : SIZE_MAX;
+        exam->is_helped = k == ND_ALTERNATIVE_FUSED;
     }
 }
 
@@ -98,6 +97,11 @@ static enum nd_status find_accumulator(struct nd_exam *exam, struct nd_error *er
     return exam->steps != NULL ? ND_OK : nd_fail_memory(err);
 }
 
+bool nd_exam_is_helper(const struct nd_exam *exam, size_t edge)
+{
+    return exam->is_helped && nd_fused_part_of(&exam->job->plan->alternatives, edge, exam->edge) != SIZE_MAX;
+}
+
 static void want(struct nd_exam *exam, size_t edge)
 {
     const struct nd_plan *plan = exam->job->plan;
@@ -119,8 +123,9 @@ static enum nd_status choose_steps(struct nd_exam *exam, struct nd_error *err)
     if (exam->is_wanted == NULL)
         return nd_fail_memory(err);
     want(exam, exam->edge);
-    if (exam->helper != SIZE_MAX)
-        want(exam, exam->helper);
+    for (size_t e = 0; e < nd_model_n_edges(plan->model); e++)
+        if (nd_exam_is_helper(exam, e))
+            want(exam, e);
     for (size_t k = 0; k < exam->n_fusions; k++)
         want(exam, exam->fused[k]);
     for (size_t e = 0; e < nd_model_n_edges(plan->model); e++)

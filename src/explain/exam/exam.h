@@ -24,7 +24,7 @@ struct nd_exam {
     struct nd_array made;                       /* by it, of the unit that is worked out next */
     bool is_other;                              /* it is made in another way, */
     enum nd_alternative alternative;            /* in this one, for which */
-    size_t helper;                              /* the edge before it is worked out, too; SIZE_MAX: none */
+    bool is_helped;                             /* and what makes parts of it is worked out, too */
     bool is_forced; /* worked out exactly, with the encodings that the provider forces on what it reads and
                        makes */
     size_t n_fusions;
@@ -54,10 +54,13 @@ enum nd_status nd_exam_size(struct nd_exam *exam, struct nd_error *err);
 /* Reads the i-th one, in order: the model's inputs and the device's codes, into the reader. */
 enum nd_status nd_exam_load_sample(struct nd_exam *exam, size_t i, struct nd_error *err);
 
-/* exam: job, reader, device, step and helper (SIZE_MAX) are given, the rest is zero. Chooses what the device's
+/* exam: job, reader, device and step are given, the rest is zero. Chooses what the device's
  * usual arithmetic is and what it is held against. ND_ERR_MEMORY; deinit in any case. */
 enum nd_status nd_exam_make(struct nd_exam *exam, struct nd_error *err);
 void nd_exam_deinit(struct nd_exam *exam);
+
+/* Whether the maker of the edge makes a part of the unit, too, and is worked out for that. */
+bool nd_exam_is_helper(const struct nd_exam *exam, size_t edge);
 
 /* The encoding in which the unit's codes are. */
 const struct nd_quant *nd_exam_quant(const struct nd_exam *exam);

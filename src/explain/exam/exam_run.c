@@ -166,7 +166,7 @@ static enum nd_status make_exam_codes(void *context, const struct nd_exact_unit 
         if (status != ND_OK)
             return status;
     }
-    if (exam->is_other && (unit->edge == exam->edge || unit->edge == exam->helper))
+    if (exam->is_other && (unit->edge == exam->edge || nd_exam_is_helper(exam, unit->edge)))
         return make_other(exam, unit, err);
     nd_array_deinit(&exam->made);
     if (exam->unit_program == NULL || unit->edge != exam->edge)
@@ -209,7 +209,7 @@ enum nd_status nd_exam_run(struct nd_exam *exam, size_t fusing, double *to, stru
     for (size_t e = 0; e < nd_model_n_edges(job->plan->model); e++) {
         bool is_computed = e == exam->edge || e == fusing;
         r->chain[e] = is_computed ? nd_no_array() : r->given[e];
-        r->is_skipped[e] = !is_computed && e != exam->helper;
+        r->is_skipped[e] = !is_computed && !nd_exam_is_helper(exam, e);
     }
     if (exam->is_forced)
         force_inputs(exam);

@@ -212,7 +212,6 @@ enum nd_status nd_input_exam_run(struct nd_input_exam *input, struct nd_error *e
 {
     struct counts counts = {.n_strange = 0}, again = {.n_strange = 0};
     size_t best = 0;
-    input->exam.helper = SIZE_MAX;
     enum nd_status status = make_room(input, err);
     if (status == ND_OK)
         status = take_samples(input, 0, &counts, err);

@@ -83,6 +83,10 @@ static char *say_alternative(const struct nd_plan *plan, size_t step, enum nd_al
     if (alternative == ND_ALTERNATIVE_FUSED && from != SIZE_MAX)
         nd_strbuf_printf(&text, "fused with '%s': one operation gives all of its values",
                          nd_model_edge(plan->model, from)->name);
+    else if (alternative == ND_ALTERNATIVE_FUSED && plan->alternatives.is_joined[edge])
+        nd_strbuf_puts(&text,
+                       "fused with what makes its inputs: each makes its part with this layer's encoding, "
+                       "and that gives all of its values");
     else if (alternative == ND_ALTERNATIVE_FUSED)
         nd_strbuf_printf(&text, "fused with its gate: one function gives all of its values");
     else {

@@ -1,0 +1,192 @@
+/* A Concat whose inputs have other encodings than it has, held against what the simulator of the HTP makes of
+ * random codes (golden/programs/joined-*, made by tools/make_htp_concat_oracle.py): several side by side in a
+ * model. */
+#include "support/main.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "eval/linear_unit.h"
+#include "replay/plan.h"
+#include "replay/unit_trial.h"
+
+enum { MAX_BYTES = 1 << 18 };
+
+struct trial {
+    size_t program; /* of nd_unit_programs */
+    struct nd_model *model;
+    struct nd_exact_graph *graph;
+    struct nd_array *inputs, *given; /* [n of the model], [n_edges] the simulator's codes */
+    struct nd_alternatives alternatives;
+    struct nd_unit_trial trial;
+    size_t n_concats, n_bad, n_codes, n_differing; /* codes that are not what the inputs' codes would give */
+};
+
+static const char *maker_of(const struct trial *t, size_t edge)
+{
+    const struct nd_model_unit *unit = edge != SIZE_MAX ? nd_unit_of_edge(t->model, edge) : NULL;
+    return unit != NULL ? unit->op_types : "input";
+}
+
+static void look_at_concat(struct trial *t, const struct nd_exact_unit *unit)
+{
+    const struct nd_array *given = &t->given[unit->edge],
+                          *made = nd_unit_trial_other(&t->trial, ND_ALTERNATIVE_FUSED, t->program);
+    size_t n_wrong = 0;
+    t->n_concats++;
+    for (size_t i = 0; made != NULL && i < given->n; i++)
+        n_wrong += made->x[i] != given->x[i];
+    if (made == NULL || made->n != given->n || n_wrong > 0) {
+        t->n_bad++;
+        print_message("Concat of %s and %s: %s, %zu of %zu codes differ\n", maker_of(t, unit->input_edges[0]),
+                      maker_of(t, unit->input_edges[1]), made != NULL ? "covered" : "not covered", n_wrong,
+                      given->n);
+    }
+    t->n_codes += given->n;
+}
+
+static enum nd_status make(void *context, const struct nd_exact_unit *unit, struct nd_array *codes,
+                           bool *is_made, struct nd_error *err)
+{
+    struct trial *t = context;
+    (void)codes;
+    *is_made = false;
+    enum nd_status status = nd_unit_trial_run(&t->trial, unit, &t->given[unit->edge], err);
+    if (status == ND_OK && strcmp(maker_of(t, unit->edge), "Concat") == 0)
+        look_at_concat(t, unit);
+    return status;
+}
+
+/* Plain rounding of the inputs' codes gives other codes: the files do show the difference. */
+static enum nd_status count_differing(void *context, const struct nd_exact_values *values,
+                                      struct nd_array *codes, struct nd_error *err)
+{
+    struct trial *t = context;
+    (void)err;
+    double low, high;
+    nd_code_range(values->dtype, &low, &high);
+    for (size_t i = 0; i < values->n; i++) {
+        double code = nd_ratio_value(&values->v[i]) + (double)values->quant->zero_point[0];
+        codes->x[i] = fmin(fmax(rint(code), low), high);
+        t->n_differing +=
+            strcmp(maker_of(t, values->edge), "Concat") == 0 && codes->x[i] != t->given[values->edge].x[i];
+    }
+    return ND_OK;
+}
+
+static size_t read_codes(const char *name, const char *part, unsigned char *bytes)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/programs/joined-%s.%s.bin", getenv("GOLDEN"), name, part);
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t n = fread(bytes, 1, MAX_BYTES, file);
+    assert_true(n > 0 && n < MAX_BYTES);
+    assert_int_equal(fclose(file), 0);
+    return n;
+}
+
+static size_t edge_of(const struct nd_model *model, const char *name)
+{
+    for (size_t e = 0; e < nd_model_n_edges(model); e++)
+        if (strcmp(nd_model_edge(model, e)->name, name) == 0)
+            return e;
+    fail_msg("no edge %s", name);
+    return 0;
+}
+
+static size_t load(const struct nd_model_io *io, const unsigned char *bytes, struct nd_array *array)
+{
+    assert_int_equal(nd_array_make(array, io->dtype, &io->shape, NULL), ND_OK);
+    nd_array_load(io->dtype, bytes, array->n, array->x);
+    return array->n * nd_dtype_size_bytes(io->dtype);
+}
+
+static void open_trial(struct trial *t, const char *name, const char *arch)
+{
+    static unsigned char in[MAX_BYTES], out[MAX_BYTES];
+    char path[512];
+    struct nd_error err = {0};
+    snprintf(path, sizeof path, "%s/programs/joined-%s.onnx", getenv("GOLDEN"), name);
+    if (nd_model_load(path, &t->model, &err) != ND_OK ||
+        nd_exact_graph_create(t->model, &t->graph, &err) != ND_OK ||
+        nd_alternatives_init(&t->alternatives, t->model, &err) != ND_OK ||
+        nd_unit_trial_init(&t->trial, t->model, &t->alternatives, &err) != ND_OK)
+        fail_msg("%s", err.message);
+    size_t at = 0, n_edges = nd_model_n_edges(t->model), n_in = read_codes(name, "in", in),
+           n_out = read_codes(name, arch, out);
+    t->inputs = calloc(nd_model_n_inputs(t->model), sizeof *t->inputs);
+    t->given = calloc(n_edges, sizeof *t->given);
+    assert_true(t->inputs != NULL && t->given != NULL);
+    for (size_t e = 0; e < n_edges; e++)
+        t->given[e] = (struct nd_array){.shape.rank = -1};
+    for (size_t i = 0; i < nd_model_n_inputs(t->model); i++)
+        at += load(nd_model_input(t->model, i), in + at, &t->inputs[i]);
+    assert_int_equal(at, n_in);
+    at = 0;
+    for (size_t i = 0; i < nd_model_n_outputs(t->model); i++) {
+        const struct nd_model_io *io = nd_model_output(t->model, i);
+        at += load(io, out + at, &t->given[edge_of(t->model, io->name)]);
+    }
+    assert_int_equal(at, n_out);
+}
+
+static void close_trial(struct trial *t)
+{
+    for (size_t i = 0; i < nd_model_n_inputs(t->model); i++)
+        nd_array_deinit(&t->inputs[i]);
+    for (size_t e = 0; e < nd_model_n_edges(t->model); e++)
+        nd_array_deinit(&t->given[e]);
+    free(t->inputs);
+    free(t->given);
+    nd_unit_trial_deinit(&t->trial);
+    nd_alternatives_deinit(&t->alternatives);
+    nd_exact_graph_destroy(&t->graph);
+    nd_model_destroy(&t->model);
+}
+
+/* What makes the inputs gives every code of every Concat, with the encoding of the Concat. */
+static void expect_group(const char *name, const char *arch, const char *program)
+{
+    struct trial t = {.program = 0};
+    struct nd_error err = {0};
+    size_t n_programs;
+    while (strcmp(nd_unit_programs(&n_programs)[t.program].name, program) != 0)
+        t.program++;
+    open_trial(&t, name, arch);
+    nd_unit_trial_begin(&t.trial);
+    const struct nd_exact_options options = {
+        .struct_size = sizeof options, .round = count_differing, .make = make, .given = t.given};
+    if (nd_exact_graph_run(t.graph, t.inputs, &options, NULL, &t, &err) != ND_OK)
+        fail_msg("%s", err.message);
+    print_message("joined-%s on %s: %zu Concats, %zu codes, %zu of them not those of the inputs\n", name, arch,
+                  t.n_concats, t.n_codes, t.n_differing);
+    assert_true(t.n_concats > 0 && t.n_differing > t.n_codes / 20);
+    assert_int_equal(t.n_bad, 0);
+    close_trial(&t);
+}
+
+static void bytes_are_made_with_the_encoding_of_the_concat(void **state)
+{
+    (void)state;
+    expect_group("8", "v69", "htp-v69");
+    expect_group("8", "v73", "htp-v73");
+}
+
+static void words_are_made_with_the_encoding_of_the_concat(void **state)
+{
+    (void)state;
+    expect_group("16", "v69", "htp-v69");
+    expect_group("16", "v73", "htp-v73");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_made_with_the_encoding_of_the_concat),
+        cmocka_unit_test(words_are_made_with_the_encoding_of_the_concat),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Makes golden/programs/joined-*: networks of a Concat whose inputs have other encodings than it has, and the codes that
+the simulator of the HTP makes of random ones. What src/replay makes of such a Concat is held against these files by
+test_programs_joined; no arithmetic of ours is in them.
+
+    tools/make_htp_concat_oracle.py --npudiff build/src/cli/npudiff -o golden/programs
+
+Needs what make_htp_oracle.py needs. A group has GROUP.onnx with several such networks side by side, GROUP.in.bin with
+the codes of its inputs behind each other, in their order, and GROUP.v69.bin (gen1) and GROUP.v73.bin (gen3) with those of
+its outputs: what makes the inputs of each Concat, and the Concat."""
+import argparse
+import os
+import tempfile
+import types
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+import make_htp_oracle
+
+SEED = 20261123
+TYPES = {8: (np.uint8, TensorProto.UINT8), 16: (np.uint16, TensorProto.UINT16)}
+
+
+class Group:
+    """Networks that know nothing of each other, in one graph."""
+
+    def __init__(self, name, bits, rng):
+        self.name, self.bits, self.rng = name, bits, rng
+        self.type, self.onnx_type = TYPES[bits]
+        self.nodes, self.init, self.inputs, self.outputs, self.codes, self.n = [], [], [], [], {}, 0
+
+    def encoding(self, reach=None):
+        """A scale and a zero point for values up to about `reach`."""
+        reach = reach or np.exp(self.rng.uniform(np.log(1), np.log(20)))
+        scale = np.float32(reach * self.rng.uniform(0.5, 1.2) / 2 ** (self.bits - 1))
+        return scale, int(self.rng.integers(2 ** self.bits // 4, 2 ** self.bits * 3 // 4))
+
+    def constant(self, values):
+        self.init.append(numpy_helper.from_array(np.asarray(values), "c%d" % len(self.init)))
+        return self.init[-1].name
+
+    def real(self, name, encoding, kind=None):
+        kind = kind or self.type
+        self.n += 1
+        self.nodes.append(helper.make_node(
+            "DequantizeLinear",
+            [name, self.constant(np.float32(encoding[0])), self.constant(kind(encoding[1]))], ["r%d" % self.n]))
+        return "r%d" % self.n
+
+    def input(self, shape, encoding):
+        name = "x%d" % len(self.inputs)
+        self.codes[name] = self.rng.integers(0, 2 ** self.bits, shape).astype(self.type)
+        self.inputs.append(helper.make_tensor_value_info(name, self.onnx_type, shape))
+        return self.real(name, encoding)
+
+    def weights(self, shape, scale):
+        codes = self.rng.integers(40, 216, shape).astype(np.uint8)
+        return self.real(self.constant(codes), (np.float32(scale), 128), np.uint8)
+
+    def add(self, op, operands, shape, encoding, **attributes):
+        made = "y%d" % len(self.outputs)
+        self.nodes.append(helper.make_node(op, operands, [made + "_made"], name=made + "_" + op, **attributes))
+        self.nodes.append(helper.make_node(
+            "QuantizeLinear",
+            [made + "_made", self.constant(np.float32(encoding[0])), self.constant(self.type(encoding[1]))], [made]))
+        self.outputs.append(helper.make_tensor_value_info(made, self.onnx_type, shape))
+        return self.real(made, encoding)
+
+    def model(self):
+        graph = helper.make_graph(self.nodes, self.name, self.inputs, self.outputs, self.init)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+        model.ir_version = 10
+        onnx.checker.check_model(model)
+        return model
+
+
+SHAPE = [1, 4, 6, 6]
+
+
+def pair(op):
+    def make(g, reach):
+        a, b = g.encoding(reach), g.encoding(reach)
+        out = g.encoding(reach * (reach if op == "Mul" else 1) * 0.7)
+        return g.add(op, [g.input(SHAPE, a), g.input(SHAPE, b)], SHAPE, out)
+    return make
+
+
+def function(op, **attributes):
+    def make(g, reach):
+        return g.add(op, [g.input(SHAPE, g.encoding(reach))], SHAPE, g.encoding(reach * 0.8), **attributes)
+    return make
+
+
+def conv(g, reach):
+    operands = [g.input(SHAPE, g.encoding(reach)), g.weights([4, 4, 3, 3], reach / 600)]
+    return g.add("Conv", operands, SHAPE, g.encoding(reach), pads=[1, 1, 1, 1])
+
+
+def average(g, reach):
+    x = g.input([1, 4, 12, 12], g.encoding(reach))
+    return g.add("AveragePool", [x], SHAPE, g.encoding(reach * 0.6), kernel_shape=[2, 2], strides=[2, 2])
+
+
+def greatest(g, reach):
+    x = g.encoding(reach)
+    return g.add("MaxPool", [g.input([1, 4, 12, 12], x)], SHAPE, x, kernel_shape=[2, 2], strides=[2, 2])
+
+
+def part(g, reach):
+    x = g.encoding(reach)
+    ends = [g.constant(np.array([v], np.int64)) for v in (1, 5, 1)]
+    return g.add("Slice", [g.input([1, 8, 6, 6], x), *ends], SHAPE, x)
+
+
+def given(g, reach):
+    return g.input(SHAPE, g.encoding(reach))
+
+
+MAKERS = {
+    8: {"Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul"), "LeakyRelu": function("LeakyRelu", alpha=0.1),
+        "Relu": function("Relu"), "Sigmoid": function("Sigmoid"), "Conv": conv, "AveragePool": average,
+        "MaxPool": greatest, "Slice": part, "given": given},
+    16: {"Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul"), "Relu": function("Relu"), "Conv": conv,
+         "Slice": part, "given": given},
+}
+
+
+def group_of(bits, seed, pairs):
+    """Each maker beside another one."""
+    group = Group("joined-%d" % bits, bits, np.random.default_rng([seed, bits]))
+    for first, second in pairs:
+        reach = float(np.exp(group.rng.uniform(np.log(1), np.log(8))))
+        parts = [MAKERS[bits][first](group, reach), MAKERS[bits][second](group, reach)]
+        group.add("Concat", parts, [1, 8, *SHAPE[2:]], group.encoding(reach), axis=1)
+    return group
+
+
+def capture(npudiff, group, device, folder):
+    codes = {k: v[None] for k, v in group.codes.items()}
+    case = types.SimpleNamespace(name=group.name, model=group.model(), codes=codes)
+    outputs = make_htp_oracle.capture_all(npudiff, case, device, folder)
+    return b"".join(outputs[y.name].astype(group.type).tobytes() for y in group.outputs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--npudiff", required=True)
+    parser.add_argument("-o", "--output", required=True)
+    parser.add_argument("--seed", type=int, default=SEED)
+    options = parser.parse_args()
+    os.makedirs(options.output, exist_ok=True)
+    for bits, makers in MAKERS.items():
+        names = list(makers)
+        pairs = [(name, names[(i + 1) % len(names)]) for i, name in enumerate(names)]
+        group = group_of(bits, options.seed, pairs)
+        stem = os.path.join(options.output, group.name)
+        for arch, device in [("v69", "htp-sim:gen1"), ("v73", "htp-sim:gen3")]:
+            with tempfile.TemporaryDirectory() as folder, open("%s.%s.bin" % (stem, arch), "wb") as file:
+                file.write(capture(options.npudiff, group, device, folder))
+        onnx.save(group.model(), stem + ".onnx")
+        with open(stem + ".in.bin", "wb") as file:
+            file.write(b"".join(codes.tobytes() for codes in group.codes.values()))
+
+
+if __name__ == "__main__":
+    main()

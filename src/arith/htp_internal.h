@@ -87,8 +87,8 @@ double nd_htp_rescale(const struct nd_htp_rescaling *r, double x);
 /* All codes with that zero point, times sign (1 or -1), as codes of the unit, clipped. */
 void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescaling *r, double zero,
                         double sign, struct nd_array *codes);
-/* Input 0 in the encoding of the output, ND_HTP_FIXED. */
-enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, struct nd_error *err);
+/* Input 0 in the encoding of the output, in that way. */
+enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_way way, struct nd_error *err);
 /* Whether input i is one constant number. */
 bool nd_htp_is_number(const struct nd_htp_job *job, size_t i);
 /* uint8 Mul or Div of which input `constant` is one. */

@@ -69,11 +69,12 @@ void nd_htp_rescale_all(const struct nd_htp_job *job, const struct nd_htp_rescal
 }
 
 /* Input i times a number that is not zero. */
-static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, double factor, struct nd_error *err)
+static enum nd_status multiply_by_way(const struct nd_htp_job *job, size_t i, enum nd_htp_way way,
+                                      double factor, struct nd_error *err)
 {
     const struct nd_quant *x = nd_htp_plain(job, i), *y = nd_htp_plain_output(job);
     struct nd_htp_rescaling r;
-    if (!nd_htp_rescaling_init(&r, ND_HTP_FIXED, (double)x->scale[0] * fabs(factor), (double)y->scale[0]))
+    if (!nd_htp_rescaling_init(&r, way, (double)x->scale[0] * fabs(factor), (double)y->scale[0]))
         return ND_OK;
     enum nd_status status = nd_array_copy(job->call->inputs[i].values, job->codes, err);
     if (status != ND_OK)
@@ -83,9 +84,14 @@ static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, double
     return ND_OK;
 }
 
-enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, struct nd_error *err)
+static enum nd_status multiply_by(const struct nd_htp_job *job, size_t i, double factor, struct nd_error *err)
 {
-    return multiply_by(job, 0, 1, err);
+    return multiply_by_way(job, i, ND_HTP_FIXED, factor, err);
+}
+
+enum nd_status nd_htp_rescale_input(const struct nd_htp_job *job, enum nd_htp_way way, struct nd_error *err)
+{
+    return multiply_by_way(job, 0, way, 1, err);
 }
 
 enum nd_status nd_htp_negate(const struct nd_htp_job *job, struct nd_error *err)

@@ -45,25 +45,49 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
     return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
 }
 
+/* A Concat of input i alone. */
+static struct nd_exact_unit unit_of_input(const struct nd_exact_unit *unit, size_t i,
+                                          struct nd_linear_call *call)
+{
+    struct nd_exact_unit alone = *unit;
+    *call = *unit->call;
+    call->inputs = &unit->call->inputs[i];
+    call->n_inputs = 1;
+    call->shared = NULL;
+    alone.call = call;
+    alone.origins = &unit->origins[i];
+    alone.input_edges = &unit->input_edges[i];
+    return alone;
+}
+
+static enum nd_status rescale_alone(const struct nd_exact_unit *alone, enum nd_htp_way way,
+                                    struct nd_array *codes, bool *is_covered, struct nd_error *err)
+{
+    const struct nd_htp_job job = {
+        .unit = alone, .call = alone->call, .codes = codes, .is_covered = is_covered};
+    return nd_htp_all_are(&job, 1, ND_DTYPE_U8) ? nd_htp_rescale_input(&job, way, err) : ND_OK;
+}
+
 enum nd_status nd_unit_bring_input(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                                    size_t i, struct nd_array *codes, bool *is_covered, struct nd_error *err)
 {
-    struct nd_linear_call call = *unit->call;
-    struct nd_exact_unit other = *unit;
+    struct nd_linear_call call;
+    const struct nd_exact_unit alone = unit_of_input(unit, i, &call);
     *is_covered = false;
-    if (unit->origins[i] != ND_EXACT_FROM_INPUT || !nd_linear_has(&call, i))
+    if (unit->origins[i] != ND_EXACT_FROM_INPUT || !nd_linear_has(unit->call, i))
         return ND_OK;
-    call.inputs = &unit->call->inputs[i];
-    call.n_inputs = 1;
-    call.shared = NULL;
-    other.call = &call;
-    other.origins = &unit->origins[i];
-    other.input_edges = &unit->input_edges[i];
     if (unit->dtype == ND_DTYPE_U16)
-        return nd_unit_program_run(program, &other, NULL, codes, is_covered, err);
-    const struct nd_htp_job job = {
-        .program = program, .unit = &other, .call = &call, .codes = codes, .is_covered = is_covered};
-    return nd_htp_all_are(&job, 1, ND_DTYPE_U8) ? nd_htp_rescale_input(&job, err) : ND_OK;
+        return nd_unit_program_run(program, &alone, NULL, codes, is_covered, err);
+    return rescale_alone(&alone, ND_HTP_FIXED, codes, is_covered, err);
+}
+
+enum nd_status nd_unit_bring_pooled(const struct nd_exact_unit *unit, size_t i, struct nd_array *codes,
+                                    bool *is_covered, struct nd_error *err)
+{
+    struct nd_linear_call call;
+    const struct nd_exact_unit alone = unit_of_input(unit, i, &call);
+    *is_covered = false;
+    return nd_linear_has(unit->call, i) ? rescale_alone(&alone, ND_HTP_LAYOUT, codes, is_covered, err) : ND_OK;
 }
 
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes)

@@ -82,13 +82,20 @@ static bool mean_the_same(const struct nd_quant *a, const struct nd_quant *b)
 }
 
 /* Whether the maker of an input of a Concat is known to make it with the encoding of the Concat. What moves the
- * codes of an input of the graph, other than Slice, Split and MaxPool, does not. */
+ * codes of an input of the graph, other than Slice and Split, does not; of MaxPool: nd_is_pooled. */
 static bool is_maker(const struct nd_model_unit *maker)
 {
-    static const char *const others[] = {"DepthToSpace", "Expand",    "Flatten",  "Gather",  "Identity",
-                                         "Pad",          "Reshape",   "Resize",   "Squeeze", "SpaceToDepth",
-                                         "Tile",         "Transpose", "Unsqueeze"};
+    static const char *const others[] = {"DepthToSpace", "Expand", "Flatten",   "Gather",   "Identity",
+                                         "MaxPool",      "Pad",    "Reshape",   "Resize",   "Squeeze",
+                                         "SpaceToDepth", "Tile",   "Transpose", "Unsqueeze"};
     return maker != NULL && !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
+}
+
+bool nd_is_pooled(const struct nd_model *model, size_t edge)
+{
+    const struct nd_model_unit *maker = nd_unit_of_edge(model, edge);
+    return maker != NULL && strcmp(maker->op_types, "MaxPool") == 0 && maker->n_inputs == 1 &&
+           mean_the_same(&nd_model_edge(model, maker->inputs[0])->quant, &nd_model_edge(model, edge)->quant);
 }
 
 static void add_part(struct nd_alternatives *a, size_t from, size_t to)

@@ -137,6 +137,18 @@ static void forget_parts_of(struct nd_unit_trial *trial, const struct nd_exact_u
     }
 }
 
+/* Input i of a Concat, of which nothing is kept, in the encoding of the Concat. */
+static enum nd_status bring_part(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t i,
+                                 size_t p, struct nd_array *codes, bool *is_known)
+{
+    size_t n;
+    struct nd_error why = {0};
+    enum nd_status status = nd_is_pooled(trial->model, unit->input_edges[i])
+                                ? nd_unit_bring_pooled(unit, i, codes, is_known, &why)
+                                : nd_unit_bring_input(&nd_unit_programs(&n)[p], unit, i, codes, is_known, &why);
+    return settle_made(status, &why, codes, is_known, NULL);
+}
+
 /* A Concat of parts that were made with its encoding. */
 static enum nd_status join_parts(struct nd_unit_trial *trial, const struct nd_exact_unit *unit, size_t p,
                                  struct nd_error *err)
@@ -158,8 +170,8 @@ static enum nd_status join_parts(struct nd_unit_trial *trial, const struct nd_ex
         encodings.codes[i] = kept_codes(trial, unit->input_edges[i], unit->edge, p);
         if (encodings.codes[i] != NULL)
             continue;
-        status = nd_unit_bring_input(program, unit, i, &brought[i], &is_known, &why);
-        status = settle_made(status, &why, &brought[i], &is_known, err);
+        status = bring_part(trial, unit, i, p, &brought[i], &is_known);
+        status = status == ND_OK ? status : nd_fail_memory(err);
         encodings.codes[i] = &brought[i];
     }
     if (is_known && status == ND_OK) {

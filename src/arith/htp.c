@@ -41,6 +41,7 @@ static const struct named_family families[] = {
     {"GlobalAveragePool", nd_htp_mean},
     {"ReduceMean", nd_htp_mean},
     {"LayerNormalization", nd_htp_norm},
+    {"BatchNormalization", nd_htp_batch_norm},
     {"Abs", nd_htp_table},
     {"Atan", nd_htp_table},
     {"Ceil", nd_htp_table},

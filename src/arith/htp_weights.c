@@ -80,6 +80,26 @@ static enum nd_status find_columns(struct nd_htp_weights *weights, const struct 
     return ND_OK;
 }
 
+/* What the weights of a column are divided by, so that they fit: 1 where they do. */
+static double divisor_of(double most, double least)
+{
+    if (most <= GREATEST_WEIGHT && least >= LEAST_WEIGHT)
+        return 1;
+    return nd_multiplier_round(fmax(most / GREATEST_WEIGHT, least / LEAST_WEIGHT), R_BITS, ND_ROUND_HALF_EVEN);
+}
+
+/* The weight divided by r, which is not 1. */
+static double divide_weight(double w, double r)
+{
+    return clip_weight(floor(w * (rint(0x1p16 / r) * 0x1p-16) + 0.5));
+}
+
+double nd_htp_fit_weight(double w, double *r)
+{
+    *r = divisor_of(fmax(w, 0), fmin(w, 0));
+    return *r == 1 ? w : divide_weight(w, *r);
+}
+
 /* Makes the weights of one column fit, which its own data decide, not its encoding. */
 static void fit_column(struct nd_htp_weights *weights, size_t column)
 {
@@ -91,14 +111,10 @@ static void fit_column(struct nd_htp_weights *weights, size_t column)
         most = w > most ? w : most;
         least = w < least ? w : least;
     }
-    double r = 1;
-    if (most > GREATEST_WEIGHT || least < LEAST_WEIGHT) {
-        r = nd_multiplier_round(fmax(most / GREATEST_WEIGHT, least / LEAST_WEIGHT), R_BITS, ND_ROUND_HALF_EVEN);
-        double factor = rint(0x1p16 / r) * 0x1p-16;
-        for (size_t row = 0; row < n_rows; row++) {
-            double *w = &x[nd_htp_place(weights, column, row)];
-            *w = clip_weight(floor(*w * factor + 0.5));
-        }
+    double r = divisor_of(most, least);
+    for (size_t row = 0; r != 1 && row < n_rows; row++) {
+        double *w = &x[nd_htp_place(weights, column, row)];
+        *w = divide_weight(*w, r);
     }
     for (size_t row = 0; row < n_rows; row++)
         sum += x[nd_htp_place(weights, column, row)];

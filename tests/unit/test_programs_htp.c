@@ -267,6 +267,14 @@ static void norms_of_bytes_are_bit_exact(void **state)
     EXPECT_ALL(true, "norm8-48", "norm8-100", "norm8-256");
 }
 
+/* The four constants in bytes; biases in 32 bits and as floats; int8 factors. */
+static void batch_norms_are_bit_exact(void **state)
+{
+    (void)state;
+    EXPECT_ALL(true, "batchnorm8-bytes", "batchnorm8-words", "batchnorm8-floats", "batchnorm8-signed",
+               "batchnorm16-bytes", "batchnorm16-words", "batchnorm16-floats", "batchnorm16-signed");
+}
+
 static void chipsets_are_told_apart(void **state)
 {
     (void)state;
@@ -528,6 +536,7 @@ int main(void)
         cmocka_unit_test(means_tables_and_moves_are_bit_exact),
         cmocka_unit_test(functions_of_words_are_bit_exact),
         cmocka_unit_test(norms_of_bytes_are_bit_exact),
+        cmocka_unit_test(batch_norms_are_bit_exact),
         cmocka_unit_test(chipsets_are_told_apart),
         cmocka_unit_test(list_has_unique_names_that_are_found),
         cmocka_unit_test(units_without_evidence_are_not_covered),

@@ -98,6 +98,16 @@ def conv(g, reach):
     return g.add("Conv", operands, SHAPE, g.encoding(reach), pads=[1, 1, 1, 1])
 
 
+def rectified(g, reach):
+    """A Conv with zero point 0: quantisers remove a Relu that this does by itself."""
+    operands = [g.input(SHAPE, g.encoding(reach)), g.weights([4, 4, 3, 3], reach / 600)]
+    return g.add("Conv", operands, SHAPE, (g.encoding(reach)[0], 0), pads=[1, 1, 1, 1])
+
+
+def relu_of_conv(g, reach):
+    return g.add("Relu", [conv(g, reach)], SHAPE, (g.encoding(reach)[0], 0))
+
+
 def average(g, reach):
     x = g.input([1, 4, 12, 12], g.encoding(reach))
     return g.add("AveragePool", [x], SHAPE, g.encoding(reach * 0.6), kernel_shape=[2, 2], strides=[2, 2])
@@ -120,8 +130,8 @@ def given(g, reach):
 
 MAKERS = {
     8: {"Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul"), "LeakyRelu": function("LeakyRelu", alpha=0.1),
-        "Relu": function("Relu"), "Sigmoid": function("Sigmoid"), "Conv": conv, "AveragePool": average,
-        "MaxPool": greatest, "Slice": part, "given": given},
+        "Relu": function("Relu"), "Sigmoid": function("Sigmoid"), "Conv": conv, "rectified": rectified,
+        "Relu of Conv": relu_of_conv, "AveragePool": average, "MaxPool": greatest, "Slice": part, "given": given},
     16: {"Add": pair("Add"), "Sub": pair("Sub"), "Mul": pair("Mul"), "Relu": function("Relu"), "Conv": conv,
          "Slice": part, "given": given},
 }

@@ -81,8 +81,8 @@ enum nd_status nd_unit_bring_input(const struct nd_unit_program *program, const 
     return rescale_alone(&alone, ND_HTP_FIXED, codes, is_covered, err);
 }
 
-enum nd_status nd_unit_bring_pooled(const struct nd_exact_unit *unit, size_t i, struct nd_array *codes,
-                                    bool *is_covered, struct nd_error *err)
+enum nd_status nd_unit_bring_made(const struct nd_exact_unit *unit, size_t i, struct nd_array *codes,
+                                  bool *is_covered, struct nd_error *err)
 {
     struct nd_linear_call call;
     const struct nd_exact_unit alone = unit_of_input(unit, i, &call);

@@ -30,9 +30,10 @@ enum nd_status nd_unit_run_with(const struct nd_unit_program *program, const str
 enum nd_status nd_unit_bring_input(const struct nd_unit_program *program, const struct nd_exact_unit *unit,
                                    size_t i, struct nd_array *codes, bool *is_covered, struct nd_error *err);
 
-/* The same of an input that a MaxPool brings from where it has the same encoding. uint8 only. */
-enum nd_status nd_unit_bring_pooled(const struct nd_exact_unit *unit, size_t i, struct nd_array *codes,
-                                    bool *is_covered, struct nd_error *err);
+/* The same of an input that a unit made, which lies in the layout of a Conv. uint8 only: else *is_covered is
+ * false. */
+enum nd_status nd_unit_bring_made(const struct nd_exact_unit *unit, size_t i, struct nd_array *codes,
+                                  bool *is_covered, struct nd_error *err);
 
 /* Narrows codes of the unit's encoding to what its own Relu or Clip leaves. */
 void nd_unit_narrow(const struct nd_exact_unit *unit, struct nd_array *codes);

@@ -81,21 +81,34 @@ static bool mean_the_same(const struct nd_quant *a, const struct nd_quant *b)
     return a->n == 1 && b->n == 1 && a->scale[0] == b->scale[0] && a->zero_point[0] == b->zero_point[0];
 }
 
-/* Whether the maker of an input of a Concat is known to make it with the encoding of the Concat. What moves the
- * codes of an input of the graph, other than Slice and Split, does not; of MaxPool: nd_is_pooled. */
-static bool is_maker(const struct nd_model_unit *maker)
+static bool is_conv(const struct nd_model_unit *unit)
 {
+    return unit != NULL && (strcmp(unit->op_types, "Conv") == 0 || strcmp(unit->op_types, "Conv+Relu") == 0);
+}
+
+bool nd_is_rescaled_in_layout(const struct nd_model *model, size_t edge)
+{
+    const struct nd_model_unit *maker = nd_unit_of_edge(model, edge);
+    const struct nd_quant *quant = &nd_model_edge(model, edge)->quant;
+    if (maker == NULL || quant->n != 1)
+        return false;
+    if (strcmp(maker->op_types, "MaxPool") == 0)
+        return maker->n_inputs == 1 && mean_the_same(&nd_model_edge(model, maker->inputs[0])->quant, quant);
+    bool is_relu = strcmp(maker->op_types, "Relu") == 0 && maker->n_inputs == 1 &&
+                   is_conv(nd_unit_of_edge(model, maker->inputs[0]));
+    return quant->zero_point[0] == 0 && (is_relu || is_conv(maker));
+}
+
+/* Whether the maker of an input of a Concat is known to make it with the encoding of the Concat. What moves the
+ * codes of an input of the graph, other than Slice and Split, does not. */
+static bool is_maker(const struct nd_model *model, size_t edge)
+{
+    const struct nd_model_unit *maker = nd_unit_of_edge(model, edge);
     static const char *const others[] = {"DepthToSpace", "Expand", "Flatten",   "Gather",   "Identity",
                                          "MaxPool",      "Pad",    "Reshape",   "Resize",   "Squeeze",
                                          "SpaceToDepth", "Tile",   "Transpose", "Unsqueeze"};
-    return maker != NULL && !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
-}
-
-bool nd_is_pooled(const struct nd_model *model, size_t edge)
-{
-    const struct nd_model_unit *maker = nd_unit_of_edge(model, edge);
-    return maker != NULL && strcmp(maker->op_types, "MaxPool") == 0 && maker->n_inputs == 1 &&
-           mean_the_same(&nd_model_edge(model, maker->inputs[0])->quant, &nd_model_edge(model, edge)->quant);
+    return maker != NULL && !nd_is_rescaled_in_layout(model, edge) &&
+           !is_one_of(maker->op_types, others, sizeof others / sizeof *others);
 }
 
 static void add_part(struct nd_alternatives *a, size_t from, size_t to)
@@ -120,7 +133,7 @@ static void find_parts(struct nd_alternatives *a, const struct nd_model *model,
         if (edge->dtype != to->dtype || mean_the_same(&edge->quant, &to->quant))
             continue;
         a->is_joined[unit->edge] = true;
-        if (is_maker(nd_unit_of_edge(model, from)) && nd_fused_part_of(a, from, unit->edge) == SIZE_MAX)
+        if (is_maker(model, from) && nd_fused_part_of(a, from, unit->edge) == SIZE_MAX)
             add_part(a, from, unit->edge);
     }
 }

@@ -57,8 +57,10 @@ void nd_alternatives_deinit(struct nd_alternatives *alternatives);
 /* The part that the maker of `from` may make of `to`; SIZE_MAX: none. */
 size_t nd_fused_part_of(const struct nd_alternatives *alternatives, size_t from, size_t to);
 
-/* Whether a MaxPool makes the edge, in the encoding of what it reads. */
-bool nd_is_pooled(const struct nd_model *model, size_t edge);
+/* Whether the edge keeps its encoding before a Concat, which rescales it in the layout of a Conv: of a MaxPool
+ * that reads the same encoding, and of a Conv, or Relu of a Conv, with zero point 0 (a Relu that was removed).
+ */
+bool nd_is_rescaled_in_layout(const struct nd_model *model, size_t edge);
 
 /* Whether the unit is a function of one tensor of 8 bits, element by element: integer devices make it from a
  * table, the entries of which are worked out in floats and rounded once, however the device multiplies

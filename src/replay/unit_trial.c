@@ -143,8 +143,8 @@ static enum nd_status bring_part(struct nd_unit_trial *trial, const struct nd_ex
 {
     size_t n;
     struct nd_error why = {0};
-    enum nd_status status = nd_is_pooled(trial->model, unit->input_edges[i])
-                                ? nd_unit_bring_pooled(unit, i, codes, is_known, &why)
+    enum nd_status status = nd_is_rescaled_in_layout(trial->model, unit->input_edges[i])
+                                ? nd_unit_bring_made(unit, i, codes, is_known, &why)
                                 : nd_unit_bring_input(&nd_unit_programs(&n)[p], unit, i, codes, is_known, &why);
     return settle_made(status, &why, codes, is_known, NULL);
 }

@@ -122,6 +122,22 @@ def norm(n, rows):
             .output("uint8", [rows, n], 0.024, 121))
 
 
+def silu():
+    """x Sigmoid(x), which is one operation; many values lie half between two codes, and the zero point is odd."""
+    case = Case("silu8-ties", "Sigmoid", n_samples=1).input("x", "uint8", [1, 256], 0.5, 128, np.arange(256))
+    case.nodes.append(helper.make_node("Sigmoid", case.arguments, ["gate_real"], name="gate"))
+    case.init += [numpy_helper.from_array(np.float32(1 / 255), "gate_scale"),
+                  numpy_helper.from_array(np.uint8(0), "gate_zero")]
+    encoding = ["gate_scale", "gate_zero"]
+    case.nodes.append(helper.make_node("QuantizeLinear", ["gate_real"] + encoding, ["gate"], name="gate_q"))
+    case.nodes.append(helper.make_node("DequantizeLinear", ["gate"] + encoding, ["gate_back"], name="gate_dq"))
+    case.op = "Mul"
+    case.arguments.append("gate_back")
+    case.output("uint8", [1, 256], 1.0, 127)
+    case.op = "Sigmoid"  # unlike that of a Mul, its arithmetic is the same with all runtimes
+    return case
+
+
 def cases():
     for wide in (False, True):
         for operator in ("Conv", "Gemm"):
@@ -142,6 +158,7 @@ def cases():
     yield norm(48, 30)
     yield norm(100, 20)
     yield norm(256, 10)
+    yield silu()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 enum { FACTOR = 1, BIAS, MEAN, VARIANCE, N_INPUTS, RANK = 4, MULTIPLIER_BITS = 14 };
 
 /* The multipliers of which it is known (measured, see the docs): powers of two. */
-enum { LEAST_LOG = -11, GREATEST_LOG = -4 };
+enum { LEAST_LOG = -10, GREATEST_LOG = -4 };
 
 /* What is added before the floor beside the half: the multiplier's power of two, less that many bits. */
 enum { MORE_BITS8 = 5, MORE_BITS16 = 3 };

@@ -113,7 +113,8 @@ static double gate_of(double x, bool is_hard)
     return is_hard ? fmin(fmax(x / 6 + 0.5, 0), 1) : 1 / (1 + exp(-x));
 }
 
-/* A value of the function in float32, times the reciprocal of the scale. */
+/* A value of the function in float32, times the reciprocal of the scale. SiLU adds the zero point first, as
+ * tables do; what the hard one does with halves is not known. */
 static double gated_code(const struct nd_exact_unit *unit, const struct nd_quant *from, double code,
                          bool is_hard)
 {
@@ -121,7 +122,8 @@ static double gated_code(const struct nd_exact_unit *unit, const struct nd_quant
     double low, high, x = (double)((float)(code - (double)from->zero_point[0]) * from->scale[0]);
     nd_code_range(unit->dtype, &low, &high);
     float inverse = 1 / to->scale[0], y = (float)(x * gate_of(x, is_hard));
-    return fmin(fmax((double)rintf(y * inverse) + (double)to->zero_point[0], low), high);
+    float steps = y * inverse, zero = (float)to->zero_point[0];
+    return fmin(fmax((double)(is_hard ? rintf(steps) + zero : rintf(steps + zero)), low), high);
 }
 
 enum nd_status nd_unit_run_gated(const struct nd_exact_unit *unit, size_t i, bool is_hard,

@@ -40,6 +40,9 @@ static bool is_known_constant(const struct nd_htp_job *job, size_t i, size_t n)
 static bool is_known(const struct nd_htp_job *job)
 {
     const struct nd_linear_call *call = job->call;
+    if (job->program->arch == ND_HTP_V69 && job->unit->dtype == ND_DTYPE_U8 &&
+        job->unit->origins[0] == ND_EXACT_FROM_UNIT)
+        return false; /* behind a Conv it seems to be done in another way */
     if (call->n_inputs != N_INPUTS || !nd_htp_all_are(job, 1, job->unit->dtype) || call->low > -HUGE_VAL ||
         call->high < HUGE_VAL || call->inputs[0].values->n == 0 || call->inputs[0].values->shape.rank != RANK)
         return false;

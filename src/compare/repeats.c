@@ -151,63 +151,34 @@ static bool is_within_size(const struct nd_difference *d, const struct nd_edge_o
     return d->abs.max <= largest_slack * max && d->share <= share_slack * (most_noise(a) + most_noise(b));
 }
 
-static bool is_unstable(const struct nd_matching *a, const struct nd_capture *capture, size_t c, size_t edge)
+/* The probability that a sample of this tensor changes from run to run, at most, on a device that is not
+ * repeatable. */
+static double most_rare(const struct nd_compared_device *device, const struct nd_edge_on_device *on)
 {
-    for (size_t p = 0; p < a->n_probes; p++) {
-        size_t probe = a->probes[p * a->n_captures + c];
-        for (size_t s = 0; probe != SIZE_MAX && s < nd_capture_probe(capture, probe)->n_samples; s++)
-            for (size_t r = 1; r < nd_capture_n_runs(capture, probe, edge, s); r++)
-                if (!nd_digest_equal(nd_capture_digest(capture, probe, edge, s, r),
-                                     nd_capture_digest(capture, probe, edge, s, 0)))
-                    return true;
-    }
-    return false;
+    return device->n_unstable_edges > 0 ? on->unstable_bound : 0;
 }
 
-/* The first tensor of a capture that is not repeatable, whether or not it is compared; SIZE_MAX: all are. */
-static size_t find_unstable(const struct nd_matching *a, size_t c)
-{
-    for (size_t edge = 0; edge < nd_capture_n_edges(a->captures[c]); edge++)
-        if (is_unstable(a, a->captures[c], c, edge))
-            return edge;
-    return SIZE_MAX;
-}
-
-/* Whether a tensor that is not repeatable may feed this one. A capture lists its tensors in the order of the
- * graph, so that what stands after a tensor feeds nothing of it; an imported one may list them in any order. */
-static bool may_be_fed(const struct nd_matching *a, size_t edge, size_t c, size_t first_unstable)
-{
-    bool is_ordered = nd_capture_string(a->captures[c], "import", "inputs") == NULL;
-    return first_unstable != SIZE_MAX && (!is_ordered || first_unstable <= a->edges[edge * a->n_captures + c]);
-}
-
-/* The reruns of this tensor are equal, those of a tensor that may feed it are not: so few samples differ that
- * noise may be the cause, which the few reruns did not show here. A bound is that of the probability that a
- * sample changes from run to run. */
-static bool is_within_rare(const struct nd_matching *a, size_t e, const struct nd_compared_edge *edge,
-                           const struct nd_compared_pair *pair, const size_t *first_unstable)
+/* The reruns of this tensor are equal, those of a different tensor are not: so few samples differ that noise
+ * may be the cause, which the few reruns did not show here. */
+static bool is_within_rare(const struct nd_comparison *comparison, const struct nd_compared_edge *edge,
+                           const struct nd_compared_pair *pair)
 {
     const struct nd_difference *d = &pair->total.difference;
-    const size_t sides[] = {pair->ref, pair->test};
-    double same = 1;
-    for (size_t side = 0; side < 2; side++)
-        if (may_be_fed(a, e, sides[side], first_unstable[sides[side]]))
-            same *= 1 - edge->devices[sides[side]].unstable_bound;
+    double same = (1 - most_rare(&comparison->devices[pair->ref], &edge->devices[pair->ref])) *
+                  (1 - most_rare(&comparison->devices[pair->test], &edge->devices[pair->test]));
     return (double)d->n_samples_differing <= ceil((1 - same) * (double)d->n_samples);
 }
 
-static void judge_pairs(const struct nd_matching *alignment, struct nd_comparison *comparison, size_t e,
-                        const size_t *first_unstable)
+static void judge_pairs(struct nd_comparison *comparison, struct nd_compared_edge *edge)
 {
-    struct nd_compared_edge *edge = &comparison->edges[e];
     for (size_t p = 0; p < comparison->n_pairs; p++) {
         struct nd_compared_pair *pair = &edge->pairs[p];
         const struct nd_edge_on_device *a = &edge->devices[pair->ref], *b = &edge->devices[pair->test];
         const struct nd_difference *d = &pair->total.difference;
         bool is_measured = a->n_repeats_unequal + b->n_repeats_unequal > 0;
         bool is_any = d->has_values && d->n_differing > 0 && d->n_nan_mismatch + d->n_inf_mismatch == 0;
-        pair->within_noise = is_any && (is_measured ? is_within_size(d, a, b)
-                                                    : is_within_rare(alignment, e, edge, pair, first_unstable));
+        pair->within_noise =
+            is_any && (is_measured ? is_within_size(d, a, b) : is_within_rare(comparison, edge, pair));
     }
 }
 
@@ -215,10 +186,7 @@ enum nd_status nd_repeats_measure(const struct nd_matching *alignment, const str
                                   const struct nd_kernels *kernels, struct nd_comparison *comparison,
                                   struct nd_error *err)
 {
-    size_t *first_unstable = nd_calloc(comparison->n_devices, sizeof *first_unstable);
-    enum nd_status status = first_unstable != NULL ? ND_OK : nd_fail_memory(err);
-    for (size_t c = 0; c < comparison->n_devices && status == ND_OK; c++)
-        first_unstable[c] = find_unstable(alignment, c);
+    enum nd_status status = ND_OK;
     for (size_t e = 0; e < comparison->n_edges && status == ND_OK; e++) {
         struct nd_compared_edge *edge = &comparison->edges[e];
         for (size_t c = 0; c < comparison->n_devices && status == ND_OK; c++) {
@@ -232,8 +200,7 @@ enum nd_status nd_repeats_measure(const struct nd_matching *alignment, const str
             if (status == ND_OK)
                 status = on->noise != NULL ? measure(&work, on->noise, err) : nd_fail_memory(err);
         }
-        judge_pairs(alignment, comparison, e, first_unstable);
+        judge_pairs(comparison, edge);
     }
-    free(first_unstable);
     return status;
 }
